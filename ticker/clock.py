@@ -1,0 +1,39 @@
+"""The only reader of clocks.
+
+Decisions use one clock, the database's: `now()` is None in production, and every statement reads
+`clock_timestamp()` where it is handed None. A test or a replay puts a source of its own in its place.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+
+_source: ContextVar[Callable[[], datetime] | None] = ContextVar("ticker_clock", default=None)
+
+
+def now() -> datetime | None:
+    """The instant to hand to a statement: None, "ask the database", unless a clock was put in its place."""
+    source = _source.get()
+    return source() if source else None
+
+
+def monotonic() -> float:
+    """Seconds on a clock that is never set, for durations inside one process."""
+    return time.monotonic()
+
+
+def python_utc() -> datetime:
+    """Python's wall clock in UTC: what freezegun freezes. Never used to decide; see `use`."""
+    return datetime.now(UTC)
+
+
+@contextmanager
+def use(source: Callable[[], datetime] = python_utc) -> Iterator[None]:
+    """Within the block, statements are handed `source()`. With freezegun: `with clock.use(): ...`."""
+    token = _source.set(source)
+    try:
+        yield
+    finally:
+        _source.reset(token)

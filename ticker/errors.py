@@ -1,0 +1,59 @@
+"""Every error that reaches a user, in one tree.
+
+TickerError
+├── BadInput             a value that cannot be taken (also a ValueError); nothing was written
+├── UnknownTask          no such task (also a LookupError)
+├── UnknownOwner         the owner's row is not in its table (also a LookupError)
+├── ConfigurationError   a setting or a server that does not fit; exit code 78
+└── Unavailable          a server does not answer now; the next pass tries again
+    ├── DatabaseUnavailable
+    └── QueueUnavailable
+"""
+
+QUOTED_AT_MOST = 60
+
+
+def quoted(value: object) -> str:
+    """`value` as it may stand in a sentence: escaped, and cut to 60 characters."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= QUOTED_AT_MOST else f"{text[:QUOTED_AT_MOST]}…"
+
+
+class TickerError(Exception):
+    """The root: catch this to catch everything that ticker raises on purpose."""
+
+
+class BadInput(TickerError, ValueError):
+    """A value that cannot be taken. `field`, `value` and `problem` are attributes; the text is one sentence."""
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        super().__init__(f"{field}: {quoted(value)} {problem}")
+        self.field = field
+        self.value = value
+        self.problem = problem
+
+
+class UnknownTask(TickerError, LookupError):
+    """There is no such task."""
+
+
+class UnknownOwner(TickerError, LookupError):
+    """The owner has no row in its table, so a task of it would be an orphan."""
+
+
+class ConfigurationError(TickerError):
+    """A setting, or a server that it names, does not fit; the text says which and what to do. Exit code 78."""
+
+
+class Unavailable(TickerError):
+    """A server does not answer now. Nothing was lost; the next pass tries again."""
+
+
+class DatabaseUnavailable(Unavailable):
+    """PostgreSQL does not answer, or broke off."""
+
+
+class QueueUnavailable(Unavailable):
+    """Redis does not answer, or refused a whole batch."""

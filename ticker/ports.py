@@ -1,0 +1,100 @@
+"""What a pass of the ticker asks of a store and of a queue. Real ones: `store.py`, `enqueue.py`.
+
+`tests/test_contract.py` holds the promises that every implementation keeps, the in-memory doubles included.
+"""
+
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from ticker.envelope import Envelope
+from ticker.task import DueTask, Outcome, PlannedRun, WaitingTask
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What the queue answered to one envelope: stored, still held under that id, or an error in one sentence."""
+
+    stored: bool = False
+    held: bool = False
+    error: str = ""
+
+
+class JobState(StrEnum):
+    """What the queue knows of a job: it will run or runs, it ended without a start of ours, or it is not there."""
+
+    ALIVE = "alive"
+    DEAD = "dead"
+    MISSING = "missing"
+
+
+class Queue(Protocol):
+    """The job queue. Every call raises QueueUnavailable when the server does not answer; nothing else escapes."""
+
+    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
+        """Stores the jobs in their order, all in one call; one receipt each. An id that is still held is refused."""
+
+    def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
+        """One state for each id."""
+
+    def forget(self, job_ids: Collection[str]) -> None:
+        """Removes jobs that must not start any more; ids that are not there are passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A waiting occurrence that will not start any more, and the outcome that is recorded for it."""
+
+    task_id: int
+    occurrence: datetime
+    outcome: Outcome
+    reason: str
+
+
+class Batch(Protocol):
+    """Rows that are locked by one short transaction. It commits when the block ends without an error."""
+
+    def claim_due(self, now: datetime, look_ahead: int, limit: int) -> Sequence[DueTask]:
+        """Due tasks, oldest first, at most `limit`; rows that somebody else has locked are left out."""
+
+    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
+        """Each occurrence becomes a waiting one, and `next_run` what is given; earlier push errors are cleared."""
+
+    def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
+        """(task id, error, not before): stays due, counts the error and shows it."""
+
+    def claim_planned(self, now: datetime, limit: int) -> Sequence[PlannedRun]:
+        """Planned runs that are due, oldest first. Those of tasks that are gone end as dropped (`gone`)."""
+
+    def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None: ...
+
+    def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None: ...
+
+    def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
+        """Tasks with waiting occurrences; none of them can start meanwhile. The next call goes on behind them."""
+
+    def settle(self, settled: Sequence[Settled], now: datetime) -> None:
+        """Ends waiting occurrences without a start, each with a record."""
+
+    def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
+        """Planned runs that were pushed and have not started. The next call goes on behind them."""
+
+    def lose_planned(self, run_ids: Sequence[int], reason: str, now: datetime) -> None: ...
+
+
+class Store(Protocol):
+    """The tables. Every call raises DatabaseUnavailable when the server does not answer."""
+
+    def now(self) -> datetime:
+        """The one clock."""
+
+    def batch(self) -> AbstractContextManager[Batch]: ...
+
+    def wake(self, now: datetime, limit: int) -> None:
+        """Ends pauses whose time has passed, and clamps what lies in the future after the clock was set back."""
+
+    def end_overdue(self, now: datetime, limit: int) -> int:
+        """Ends runs past B + g that nobody ended as lost, and frees their tasks; how many."""

@@ -1,0 +1,11 @@
+"""Texts for times: one file per kind, all pure. Intervals for now; cron, calendar and once follow the same shape."""
+
+from datetime import datetime
+
+from ticker.schedules.interval import Interval
+from ticker.task import DueTask
+
+
+def next_run(task: DueTask, now: datetime) -> datetime:
+    """When a task that was pushed at `now` is due again."""
+    return Interval(task.every_ms).next_after(now)

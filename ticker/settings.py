@@ -1,0 +1,101 @@
+"""The only reader of the environment. Every setting, its default and its limits stand here."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from ticker.errors import BadInput, ConfigurationError, quoted
+from ticker.schedules.duration import DAY, HOUR, SECOND, milliseconds
+
+EXIT_CONFIGURATION = 78
+"""The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the environment says. Durations are milliseconds where the name says so, else whole seconds."""
+
+    database_url: str = ""
+    redis_url: str = ""
+    schema: str = "ticker"
+    tick_ms: int = 30 * SECOND
+    look_ahead_ms: int = 1 * SECOND
+    batch: int = 1000
+    result_ttl: int = 0
+    failure_ttl: int = 3600
+    hard_limit: str = "auto"
+    tasks: tuple[str, ...] = ()
+
+    def require_database(self) -> str:
+        """The URL of PostgreSQL in the form that psycopg reads; ConfigurationError where it is unset or another's."""
+        return psycopg_url(self.database_url)
+
+    def require_redis(self) -> str:
+        if not self.redis_url:
+            raise ConfigurationError("REDIS_URL is not set; write REDIS_URL=redis://localhost:6379/0")
+        if urlsplit(self.redis_url).scheme not in {"redis", "rediss", "unix", "valkey", "valkeys"}:
+            raise ConfigurationError(
+                f"REDIS_URL: {_without_secret(self.redis_url)} is no redis://, rediss:// or unix:// URL"
+            )
+        return self.redis_url.replace("valkey", "redis", 1) if self.redis_url.startswith("valkey") else self.redis_url
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Reads and checks all settings; ConfigurationError names the variable, its value and the limit."""
+    try:
+        return Settings(
+            database_url=environ.get("DATABASE_URL", ""),
+            redis_url=environ.get("REDIS_URL", ""),
+            schema=environ.get("TICKER_SCHEMA", "ticker"),
+            tick_ms=milliseconds("TICKER_TICK", environ.get("TICKER_TICK", "30s"), least=SECOND // 10, most=HOUR),
+            look_ahead_ms=milliseconds("TICKER_LOOK_AHEAD", environ.get("TICKER_LOOK_AHEAD", "1s"), most=10 * SECOND),
+            batch=_whole(environ, "TICKER_BATCH", 1000, 1, 10_000),
+            result_ttl=_whole(environ, "TICKER_RESULT_TTL", 0, 0, DAY),
+            failure_ttl=_whole(environ, "TICKER_FAILURE_TTL", 3600, 0, DAY),
+            hard_limit=_one_of(environ, "TICKER_HARD_LIMIT", ("auto", "watchdog", "off")),
+            tasks=modules(environ.get("TICKER_TASKS", "")),
+        )
+    except BadInput as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def modules(text: str) -> tuple[str, ...]:
+    """The module names in a comma-separated text."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def psycopg_url(url: str) -> str:
+    """A DATABASE_URL as libpq reads it: `postgres://` and `postgresql+psycopg://` are the same thing."""
+    if not url:
+        raise ConfigurationError("DATABASE_URL is not set; write DATABASE_URL=postgresql://user@localhost/name")
+    scheme, separator, rest = url.partition("://")
+    if scheme in {"postgresql+psycopg2", "postgresql+asyncpg", "postgresql+pg8000"}:
+        raise ConfigurationError(
+            f"DATABASE_URL: {quoted(scheme)} is another driver; write postgresql:// or postgresql+psycopg://"
+        )
+    if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg"}:
+        raise ConfigurationError(
+            f"DATABASE_URL: {_without_secret(url)} is no PostgreSQL URL; write postgresql://user@localhost/name"
+        )
+    return f"postgresql://{rest}"
+
+
+def _whole(environ: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
+    text = environ.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+        raise BadInput(name, text, f"is no whole number from {least} to {most}")
+    return int(text)
+
+
+def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
+    text = environ.get(name, choices[0])
+    if text not in choices:
+        raise BadInput(name, text, f"is none of {', '.join(choices)}")
+    return text
+
+
+def _without_secret(url: str) -> str:
+    """What may be shown of a URL: its scheme, never the user's name or password."""
+    scheme, separator, _ = url.partition("://")
+    return quoted(f"{scheme}://…" if separator else "that text")

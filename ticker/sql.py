@@ -1,0 +1,69 @@
+"""Reads `statements.sql`, once, and runs a statement on whatever connection it is handed.
+
+Both the ticker and a worker's horse use it; it imports neither SQLAlchemy nor psycopg until it meets one.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from ticker.errors import BadInput
+
+Row = Mapping[str, Any]
+Execute = Callable[..., list[Row]]
+"""`execute(name, **parameters) -> rows`: one named statement on one connection."""
+
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+_SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+@cache
+def statements(schema: str) -> Mapping[str, str]:
+    """All statements by name, with the schema's quoted name filled in and the comments left out."""
+    if not _SCHEMA.fullmatch(schema):
+        raise BadInput("schema", schema, "is no schema name: letters, digits and _, at most 63")
+    text = files("ticker").joinpath("statements.sql").read_text(encoding="utf-8")
+    _, *parts = _NAME.split(text.replace("{schema}", f'"{schema}"'))
+    bare = (re.sub(r"^--.*\n?", "", body, flags=re.MULTILINE).strip() for body in parts[1::2])
+    return dict(zip(parts[::2], bare, strict=True))
+
+
+def on(db: Any, schema: str) -> Execute:
+    """Runs statements on a SQLAlchemy Session or Connection or a psycopg connection, inside its transaction."""
+    texts = statements(schema)
+    run = _runner(db)
+
+    def execute(name: str, /, **parameters: Any) -> list[Row]:
+        return run(texts[name], parameters)
+
+    return execute
+
+
+def _runner(db: Any) -> Callable[[str, dict[str, Any]], list[Row]]:
+    """Recognised by what they can do, so that a scoped_session works and no library is imported to ask."""
+    if hasattr(db, "sync_session") or hasattr(db, "sync_connection"):
+        raise BadInput("db", db, "is asynchronous; write: await session.run_sync(lambda s: ticker.register(s, ...))")
+    if hasattr(db, "exec_driver_sql"):
+        return lambda sql, parameters: _sqlalchemy(db, sql, parameters)
+    if hasattr(db, "flush") and hasattr(db, "connection"):
+        return lambda sql, parameters: _sqlalchemy(db.connection(), sql, parameters)
+    if hasattr(db, "pgconn"):
+        return lambda sql, parameters: _psycopg(db, sql, parameters)
+    raise BadInput("db", db, "is neither a SQLAlchemy Session or Connection nor a psycopg connection")
+
+
+def _sqlalchemy(connection: Any, sql: str, parameters: dict[str, Any]) -> list[Row]:
+    if connection.dialect.driver != "psycopg":
+        raise BadInput("db", connection.dialect.driver, "is not the driver psycopg (3): use postgresql+psycopg://")
+    result = connection.exec_driver_sql(sql, parameters)
+    return list(result.mappings()) if result.returns_rows else []
+
+
+def _psycopg(connection: Any, sql: str, parameters: dict[str, Any]) -> list[Row]:
+    from psycopg.rows import dict_row
+
+    with connection.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(sql, parameters)
+        return cursor.fetchall() if cursor.description else []

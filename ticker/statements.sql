@@ -1,0 +1,430 @@
+-- Every statement that writes or decides, in the order of a row's life. One purpose each.
+--
+-- `{schema}` is filled in once (ticker/sql.py); parameters are psycopg's, %(name)s. Each statement that
+-- decides takes `now`; NULL means the database's clock, read with clock_timestamp() and never with now(), which is the
+-- start of the transaction. Rows are locked FOR NO KEY UPDATE, always a task before its runs.
+
+
+-- ------------------------------------------------------------------------------------------ registered and edited
+
+-- name: instant
+-- The one clock.
+SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+
+-- name: find_task
+-- The row that a registration finds, locked until its transaction ends.
+SELECT * FROM {schema}.tasks
+WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)s
+FOR NO KEY UPDATE
+
+-- name: insert_task
+-- A new task, due at once unless `first` says otherwise. No row: another process was faster, or the owner is gone.
+INSERT INTO {schema}.tasks (
+    owner_type, owner_id, name, function, kwargs, registered, declared_in, kind, expression, zone,
+    every_ms, tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, next_run)
+VALUES (
+    %(owner_type)s, %(owner_id)s, %(name)s, %(function)s, %(kwargs)s::jsonb, %(registered)s::jsonb, %(declared_in)s,
+    %(kind)s, %(expression)s, %(zone)s, %(every_ms)s, %(tolerance_ms)s, %(box_ms)s, %(grace_ms)s, %(queue)s,
+    %(subject)s, %(description)s, %(metadata)s::jsonb,
+    coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()))
+ON CONFLICT (owner_type, owner_id, name) DO NOTHING
+RETURNING *
+
+-- name: change_task
+-- New values for what people define. A changed interval may bring the next run nearer, never push it away.
+UPDATE {schema}.tasks SET
+    function = %(function)s, kwargs = %(kwargs)s::jsonb, registered = %(registered)s::jsonb,
+    declared_in = %(declared_in)s, kind = %(kind)s, expression = %(expression)s, zone = %(zone)s,
+    every_ms = %(every_ms)s, tolerance_ms = %(tolerance_ms)s, box_ms = %(box_ms)s, grace_ms = %(grace_ms)s,
+    queue = %(queue)s, subject = %(subject)s, description = %(description)s, metadata = %(metadata)s::jsonb,
+    enabled = %(enabled)s,
+    next_run = CASE WHEN every_ms = %(every_ms)s THEN next_run ELSE
+        least(next_run, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s * interval '1 millisecond') END,
+    push_after = NULL,
+    updated_at = coalesce(%(now)s::timestamptz, clock_timestamp())
+WHERE id = %(id)s
+RETURNING *
+
+-- name: select_tasks
+-- The tasks that an id, a name of an owner, or an owner names; locked, in the order of their ids.
+SELECT * FROM {schema}.tasks
+WHERE CASE WHEN %(id)s::bigint IS NOT NULL THEN id = %(id)s::bigint
+      ELSE owner_type = %(owner_type)s AND owner_id = %(owner_id)s
+           AND (%(name)s::text IS NULL OR name = %(name)s::text) END
+ORDER BY id
+FOR NO KEY UPDATE
+
+-- name: delete_tasks
+-- Gone, with what was planned for them; jobs that wait in Redis end as `gone` when a worker takes them.
+WITH gone AS (DELETE FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) RETURNING *)
+SELECT * FROM gone ORDER BY id
+
+-- name: pause_tasks
+-- Nothing is pushed and nothing starts until someone resumes them, or `until` passes.
+UPDATE {schema}.tasks SET paused_by = %(by)s, paused_reason = %(reason)s, paused_until = %(until)s::timestamptz
+WHERE id = ANY (%(ids)s::bigint[])
+RETURNING *
+
+-- name: resume_tasks
+-- An interval task is due at once; the others wait for their next time.
+UPDATE {schema}.tasks SET
+    paused_by = NULL, paused_reason = '', paused_until = NULL,
+    next_run = CASE WHEN kind = 'interval' AND next_run IS NOT NULL
+                    THEN coalesce(%(now)s::timestamptz, clock_timestamp()) ELSE next_run END
+WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
+RETURNING *
+
+-- name: plan_runs
+-- One manual run of each, which the next tick pushes; the schedule is not touched.
+INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, state, due_at, created_at)
+SELECT id, name, function, owner_type, owner_id, 'manual', 'planned', i.now, i.now
+FROM {schema}.tasks, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
+WHERE id = ANY (%(ids)s::bigint[])
+ORDER BY id
+RETURNING id
+
+
+-- ---------------------------------------------------------------------------------------------- found due, pushed
+
+-- name: end_pauses
+-- Pauses whose time has passed, ended as `resume_tasks` would.
+WITH over AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks WHERE paused_until <= %(now)s
+    ORDER BY paused_until LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {schema}.tasks t SET
+    paused_by = NULL, paused_reason = '', paused_until = NULL,
+    next_run = CASE WHEN kind = 'interval' AND next_run IS NOT NULL THEN %(now)s ELSE next_run END
+FROM over WHERE t.id = over.id
+
+-- name: claim_due
+-- The due tasks, oldest first, locked; rows that another ticker holds are its own.
+-- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
+SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors
+FROM {schema}.tasks
+WHERE enabled AND owner_active AND paused_by IS NULL
+  AND next_run <= %(now)s + %(look_ahead)s * interval '1 millisecond'
+  AND next_run <= %(now)s + CASE WHEN kind = 'interval' THEN least(%(look_ahead)s, tolerance_ms / 5) ELSE 0 END
+                          * interval '1 millisecond'
+  AND (push_after IS NULL OR push_after <= %(now)s)
+ORDER BY next_run
+LIMIT %(limit)s
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: advance
+-- Redis took these jobs: note the occurrences as waiting (unless one has started meanwhile), and move on.
+UPDATE {schema}.tasks t SET
+    next_run = a.next_run,
+    waiting = CASE WHEN a.occurrence = ANY (t.waiting) OR a.occurrence <= t.last_occurrence THEN t.waiting
+                   ELSE t.waiting || a.occurrence END,
+    push_errors = 0, push_error = '', push_after = NULL
+FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[])
+     AS a (id, occurrence, next_run)
+WHERE t.id = a.id
+
+-- name: set_back
+-- These could not be pushed: they stay due, wait a while, and say why.
+UPDATE {schema}.tasks t SET push_errors = t.push_errors + 1, push_error = left(b.error, 500), push_after = b.after
+FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS b (id, error, after)
+WHERE t.id = b.id
+
+-- name: claim_planned
+-- Planned runs that are due, with what their push needs from the task's row.
+SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
+FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
+WHERE r.state = 'planned' AND r.due_at <= %(now)s
+ORDER BY r.due_at, r.id
+LIMIT %(limit)s
+FOR NO KEY UPDATE OF r SKIP LOCKED
+
+-- name: mark_pushed
+UPDATE {schema}.runs SET state = 'pushed', pushed_at = %(now)s, reason = '' WHERE id = ANY (%(ids)s::bigint[])
+
+-- name: set_back_planned
+-- A planned run that could not be pushed tries again later, and says why.
+UPDATE {schema}.runs r SET due_at = b.after, reason = left(b.error, 500)
+FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS b (id, error, after)
+WHERE r.id = b.id
+
+-- name: drop_orphaned_plans
+-- Runs that were planned for a task which is gone by now.
+WITH orphaned AS MATERIALIZED (
+    SELECT r.id FROM {schema}.runs r
+    WHERE r.state = 'planned' AND r.due_at <= %(now)s
+      AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
+    ORDER BY r.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {schema}.runs r SET state = 'ended', outcome = 'dropped', reason = 'gone', ended_at = %(now)s
+FROM orphaned o WHERE r.id = o.id
+
+
+-- -------------------------------------------------------------------------------------------- started, or dropped
+
+-- name: start
+-- Decides, under the task's row lock and by the clock read after it, whether a scheduled job may run; records it.
+WITH locked AS MATERIALIZED (
+    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+), instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM locked
+), judged AS MATERIALIZED (
+    SELECT i.now, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold, CASE
+        WHEN l.id IS NULL THEN 'gone'
+        WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
+        WHEN NOT l.enabled OR NOT l.owner_active
+             OR (l.paused_by IS NOT NULL AND (l.paused_until IS NULL OR i.now < l.paused_until)) THEN 'paused'
+        WHEN i.now < l.last_run THEN 'clock'
+        WHEN %(occurrence)s < i.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
+             AND %(occurrence)s < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'
+        WHEN %(occurrence)s <= l.last_occurrence
+             OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = %(task_id)s AND r.occurrence = %(occurrence)s
+                        AND r.kind = 'scheduled' AND r.started_at IS NOT NULL) THEN 'duplicate'
+        WHEN i.now < l.running_until THEN 'still_running'
+        WHEN l.kind = 'interval'
+             AND i.now < l.last_run + (l.every_ms - l.tolerance_ms) * interval '1 millisecond' THEN 'too_early'
+        END AS refusal
+    FROM instant i LEFT JOIN locked l ON true
+), changed AS (
+    UPDATE {schema}.tasks t SET
+        waiting = array_remove(j.waiting, %(occurrence)s),
+        last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
+        last_occurrence = CASE WHEN j.refusal IS NULL THEN %(occurrence)s
+                               WHEN j.refusal = 'clock' THEN least(j.last_occurrence, j.now)
+                               ELSE j.last_occurrence END,
+        run_token = CASE WHEN j.refusal IS NULL THEN %(token)s::uuid ELSE j.run_token END,
+        running_until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold
+                             WHEN j.refusal = 'clock' THEN least(j.running_until, j.now + j.hold)
+                             ELSE j.running_until END
+    FROM judged j WHERE t.id = j.id
+), recorded AS (
+    INSERT INTO {schema}.runs (
+        task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
+        started_at, until, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms,
+        worker, host, pid, job_id)
+    SELECT %(task_id)s, coalesce(j.name, ''), coalesce(j.function, ''), coalesce(j.owner_type, ''),
+        coalesce(j.owner_id, ''), 'scheduled', %(occurrence)s,
+        CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
+        CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, coalesce(j.refusal, ''),
+        CASE WHEN j.refusal IS NULL THEN %(token)s::uuid END,
+        CASE WHEN j.refusal IS NULL THEN j.now END, CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
+        CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
+        j.last_run, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, %(job_id)s
+    FROM judged j
+    RETURNING id
+)
+SELECT j.refusal, j.now, recorded.id AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
+    j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence, j.running_until
+FROM judged j, recorded
+
+-- name: start_planned
+-- The same for a planned run: it obeys enabled and the hold (a manual run also starts while the task is paused), skips
+-- the too-early and duplicate checks, and never touches last_run or last_occurrence. A copy of its job is a duplicate.
+WITH locked AS MATERIALIZED (
+    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+), plan AS MATERIALIZED (
+    SELECT r.* FROM {schema}.runs r, (SELECT count(id) FROM locked) AS after_the_task
+    WHERE r.id = %(run_id)s FOR NO KEY UPDATE OF r
+), instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM plan
+), judged AS MATERIALIZED (
+    SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold,
+        coalesce(p.state IN ('planned', 'pushed'), false) AS fresh, CASE
+        WHEN l.id IS NULL OR p.id IS NULL THEN 'gone'
+        WHEN p.state NOT IN ('planned', 'pushed') THEN 'duplicate'
+        WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
+        WHEN NOT l.enabled OR NOT l.owner_active OR (p.kind <> 'manual' AND l.paused_by IS NOT NULL
+             AND (l.paused_until IS NULL OR i.now < l.paused_until)) THEN 'paused'
+        WHEN i.now < l.running_until THEN 'still_running'
+        END AS refusal
+    FROM instant i LEFT JOIN locked l ON true LEFT JOIN plan p ON true
+), changed AS (
+    UPDATE {schema}.tasks t SET run_token = %(token)s::uuid, running_until = j.now + j.hold
+    FROM judged j WHERE t.id = j.id AND j.refusal IS NULL
+), taken AS (
+    UPDATE {schema}.runs r SET
+        state = CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
+        outcome = CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, reason = coalesce(j.refusal, ''),
+        token = CASE WHEN j.refusal IS NULL THEN %(token)s::uuid END,
+        started_at = CASE WHEN j.refusal IS NULL THEN j.now END,
+        until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
+        ended_at = CASE WHEN j.refusal IS NOT NULL THEN j.now END,
+        checked_last_run = j.last_run, checked_at = j.now, every_ms = j.every_ms, tolerance_ms = j.tolerance_ms,
+        worker = %(worker)s, host = %(host)s, pid = %(pid)s, job_id = %(job_id)s
+    FROM judged j WHERE r.id = j.run_id AND j.fresh
+    RETURNING r.id
+), refused AS (
+    INSERT INTO {schema}.runs (
+        task_id, task_name, function, owner_type, owner_id, kind, parent_id, state, outcome, reason, ended_at,
+        created_at, checked_at, worker, host, pid, job_id)
+    SELECT %(task_id)s, coalesce(j.name, ''), coalesce(j.function, ''), coalesce(j.owner_type, ''),
+        coalesce(j.owner_id, ''), coalesce(j.run_kind, 'manual'), %(run_id)s, 'ended', 'dropped', j.refusal, j.now,
+        j.now, j.now, %(worker)s, %(host)s, %(pid)s, %(job_id)s
+    FROM judged j WHERE NOT j.fresh
+    RETURNING id
+)
+SELECT j.refusal, j.now, coalesce(taken.id, refused.id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
+    j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
+    j.running_until
+FROM judged j LEFT JOIN taken ON true LEFT JOIN refused ON true
+
+
+-- ----------------------------------------------------------------------------------------------- running, and ended
+
+-- name: checkpoint
+-- Where the next run goes on; only the run that holds the task may write it.
+UPDATE {schema}.tasks SET cursor = %(cursor)s::jsonb
+WHERE id = %(task_id)s AND run_token = %(token)s::uuid
+RETURNING id
+
+-- name: finish
+-- The end, fenced by the token: a run that lost its hold changes nothing. A run whose task is gone still ends.
+WITH held AS MATERIALIZED (
+    SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
+    FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+), instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, coalesce(bool_and(mine), true) AS mine FROM held
+), ended AS (
+    UPDATE {schema}.runs r SET
+        state = 'ended', outcome = %(outcome)s, reason = %(reason)s, result = %(result)s::jsonb,
+        traceback = %(traceback)s, ended_at = i.now
+    FROM instant i
+    WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
+    RETURNING r.id
+), freed AS (
+    UPDATE {schema}.tasks t SET
+        run_token = NULL, running_until = NULL,
+        last_run_id = e.id, last_outcome = %(outcome)s, last_ended_at = i.now,
+        last_success_at = CASE WHEN %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') THEN i.now
+                               ELSE t.last_success_at END,
+        last_worked_at = CASE WHEN %(outcome)s IN ('succeeded', 'partial') THEN i.now ELSE t.last_worked_at END,
+        failures = CASE WHEN %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') THEN 0 ELSE t.failures + 1 END
+    FROM instant i, ended e
+    WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid
+)
+SELECT id AS run_id FROM ended
+
+
+-- --------------------------------------------------------------------------------------------------------- swept
+
+-- name: clamp
+-- After the clock was set back (a ticker's heartbeat lies in the future), bring what lies too far ahead back to now.
+-- A task that has never been pushed keeps its `first`.
+UPDATE {schema}.tasks SET
+    last_run = least(last_run, %(now)s), last_occurrence = least(last_occurrence, %(now)s),
+    running_until = least(running_until, %(now)s + (box_ms + grace_ms) * interval '1 millisecond'),
+    push_after = NULL,
+    next_run = CASE WHEN kind = 'interval' AND (last_occurrence IS NOT NULL OR waiting <> '{}')
+        THEN least(next_run, %(now)s + every_ms * interval '1 millisecond') ELSE next_run END
+WHERE id = ANY (ARRAY(
+    SELECT id FROM {schema}.tasks
+    WHERE EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > %(now)s + interval '1 second')
+      AND (last_run > %(now)s OR last_occurrence > %(now)s + interval '1 second'
+           OR running_until > %(now)s + (box_ms + grace_ms) * interval '1 millisecond'
+           OR (kind = 'interval' AND (last_occurrence IS NOT NULL OR waiting <> '{}')
+               AND next_run > %(now)s + every_ms * interval '1 millisecond' + interval '1 second'))
+    LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED))
+RETURNING id
+
+-- name: end_overdue
+-- Runs past B + g that nobody ended: their worker is gone. A task row that is busy just now waits for the next tick.
+WITH overdue AS MATERIALIZED (
+    SELECT id, task_id, token FROM {schema}.runs
+    WHERE state = 'running' AND until < %(now)s - interval '1 second' ORDER BY until LIMIT %(limit)s
+), held AS MATERIALIZED (
+    SELECT t.id, t.run_token FROM {schema}.tasks t
+    WHERE t.id IN (SELECT task_id FROM overdue) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
+), ended AS (
+    UPDATE {schema}.runs r SET state = 'ended', outcome = 'lost', ended_at = %(now)s,
+        reason = 'no end was recorded within its time box: its worker is gone'
+    FROM overdue o
+    WHERE r.id = o.id AND r.state = 'running'
+      AND (o.task_id IN (SELECT id FROM held) OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = o.task_id))
+    RETURNING r.id, r.task_id, r.token
+), freed AS (
+    UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
+        last_run_id = e.id, last_outcome = 'lost', last_ended_at = %(now)s, failures = t.failures + 1
+    FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
+    WHERE t.id = e.task_id
+)
+SELECT id FROM ended
+
+-- name: claim_waiting
+-- Tasks with waiting occurrences, locked, so that none of them can start while Redis is asked for their jobs.
+SELECT id, waiting, queue, function, every_ms, box_ms, grace_ms FROM {schema}.tasks
+WHERE waiting <> '{}' AND id > %(after)s::bigint
+ORDER BY id
+LIMIT %(limit)s
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: settle_waiting
+-- Occurrences that will not start any more, each recorded with its outcome and reason.
+WITH settled AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(outcomes)s::text[], %(reasons)s::text[])
+        AS s (id, occurrence, outcome, reason)
+), recorded AS (
+    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
+        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms)
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', s.outcome,
+        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms
+    FROM settled s JOIN {schema}.tasks t ON t.id = s.id
+)
+UPDATE {schema}.tasks t SET waiting = ARRAY(
+    SELECT w FROM unnest(t.waiting) w
+    WHERE NOT EXISTS (SELECT FROM settled s WHERE s.id = t.id AND s.occurrence = w) ORDER BY w)
+WHERE t.id IN (SELECT id FROM settled)
+
+-- name: claim_pushed
+-- Planned runs that were pushed and have not started, locked for the same question to Redis.
+SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
+FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
+WHERE r.state = 'pushed' AND r.id > %(after)s
+ORDER BY r.id
+LIMIT %(limit)s
+FOR NO KEY UPDATE OF r SKIP LOCKED
+
+-- name: lose_planned
+UPDATE {schema}.runs SET state = 'ended', outcome = 'lost', reason = %(reason)s, ended_at = %(now)s
+WHERE id = ANY (%(ids)s::bigint[]) AND state = 'pushed'
+
+-- name: heartbeat
+-- A ticker lives, and what its last tick did. Rows of tickers that were silent for a day go.
+WITH silent AS (
+    DELETE FROM {schema}.tickers WHERE id <> %(id)s::uuid AND last_tick_at < clock_timestamp() - interval '1 day')
+INSERT INTO {schema}.tickers (id, host, pid, started_at, last_tick_at, last_report)
+VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s::jsonb)
+ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report
+
+
+-- -------------------------------------------------------------------------------------------------- read by people
+
+-- name: list_tasks
+SELECT * FROM {schema}.tasks
+WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
+  AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
+  AND (%(name)s::text IS NULL OR name = %(name)s)
+  AND (%(function)s::text IS NULL OR function = %(function)s)
+  AND id > %(after)s
+ORDER BY id
+LIMIT %(limit)s
+
+-- name: read_task
+SELECT * FROM {schema}.tasks WHERE id = %(id)s
+
+-- name: due_tasks
+-- What a tick would push, without a lock.
+SELECT * FROM {schema}.tasks
+WHERE enabled AND owner_active AND paused_by IS NULL
+  AND (push_after IS NULL OR push_after <= (SELECT coalesce(%(now)s::timestamptz, clock_timestamp())))
+  AND next_run <= (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()))
+ORDER BY next_run
+LIMIT %(limit)s
+
+-- name: list_runs
+SELECT * FROM {schema}.runs
+WHERE (%(task_id)s::bigint IS NULL OR task_id = %(task_id)s)
+  AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
+  AND (%(before)s::bigint IS NULL OR id < %(before)s)
+ORDER BY id DESC
+LIMIT %(limit)s
+
+-- name: tickers
+SELECT id, host, pid, started_at, last_tick_at, last_report,
+    extract(epoch FROM clock_timestamp() - last_tick_at)::float8 AS age
+FROM {schema}.tickers ORDER BY last_tick_at DESC NULLS LAST

@@ -1,0 +1,192 @@
+"""The tables behind the ticker's ports: one psycopg connection, one short transaction per batch.
+
+The statements themselves stand in `statements.sql`, in the order of a row's life.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, cast
+
+import psycopg
+
+from ticker import sql
+from ticker.errors import ConfigurationError, DatabaseUnavailable
+from ticker.ports import Batch, Settled
+from ticker.task import DueTask, PlannedRun, WaitingTask
+
+CONNECT_TIMEOUT = 5  # seconds
+SERVER_TIMEOUTS = {
+    "statement_timeout": "5s",
+    "lock_timeout": "2s",
+    "idle_in_transaction_session_timeout": "10s",
+    "default_transaction_isolation": "read\\ committed",  # re-checks a WHERE after the lock; stricter levels raise
+    "timezone": "UTC",
+}
+
+
+def connect(url: str, *, name: str = "ticker") -> psycopg.Connection[Any]:
+    """A connection whose every wait is bounded. Autocommit: one statement is one transaction, unless said otherwise."""
+    return psycopg.connect(
+        url,
+        autocommit=True,
+        connect_timeout=CONNECT_TIMEOUT,
+        application_name=name,
+        options=" ".join(f"-c {key}={value}" for key, value in SERVER_TIMEOUTS.items()),
+        keepalives_idle=10,
+        keepalives_interval=5,
+        keepalives_count=2,
+        tcp_user_timeout=10_000,
+    )
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """psycopg's errors as ours, each in one sentence."""
+    try:
+        yield
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName) as error:
+        raise ConfigurationError(f"the tables do not fit: {first_line(error)}; run: ticker db upgrade") from error
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        raise DatabaseUnavailable(f"PostgreSQL (DATABASE_URL) does not answer: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """An error's own words, on one line and without the hints that follow."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].strip().rstrip(".")
+
+
+class PostgresStore:
+    """The ticker's store. It connects when it is first used, and again after a connection broke."""
+
+    def __init__(self, url: str, schema: str = "ticker") -> None:
+        self._url = url
+        self._schema = schema
+        self._connection: psycopg.Connection[Any] | None = None
+        self._swept: dict[str, int] = {}
+
+    def now(self) -> datetime:
+        with self.transaction() as execute:
+            return cast(datetime, execute("instant", now=None)[0]["now"])
+
+    @contextmanager
+    def batch(self) -> Iterator[Batch]:
+        with self.transaction() as execute:
+            yield PostgresBatch(execute, self._swept)
+
+    def wake(self, now: datetime, limit: int) -> None:
+        with self.transaction() as execute:
+            execute("end_pauses", now=now, limit=limit)
+        while self._clamp(now, limit) == limit:
+            pass
+
+    def _clamp(self, now: datetime, limit: int) -> int:
+        with self.transaction() as execute:
+            return len(execute("clamp", now=now, limit=limit))
+
+    def end_overdue(self, now: datetime, limit: int) -> int:
+        with self.transaction() as execute:
+            return len(execute("end_overdue", now=now, limit=limit))
+
+    def heartbeat(self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any]) -> None:
+        """Writes the ticker's own row: it lives, and what its last tick did."""
+        with self.transaction() as execute:
+            execute("heartbeat", id=ticker_id, host=host, pid=pid, now=now, report=json.dumps(report))
+
+    @contextmanager
+    def transaction(self) -> Iterator[sql.Execute]:
+        """Named statements in one transaction; a connection that broke, or was interrupted, is thrown away."""
+        with translated():
+            connection = self._connected()
+            try:
+                with connection.transaction():
+                    yield sql.on(connection, self._schema)
+            except (psycopg.Error, KeyboardInterrupt):
+                self.close()
+                raise
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self._url)
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+
+class PostgresBatch:
+    """The statements of one batch, on one transaction. `swept` remembers how far the sweep has come."""
+
+    def __init__(self, execute: sql.Execute, swept: dict[str, int]) -> None:
+        self._execute = execute
+        self._swept = swept
+
+    def claim_due(self, now: datetime, look_ahead: int, limit: int) -> Sequence[DueTask]:
+        rows = self._execute("claim_due", now=now, look_ahead=look_ahead, limit=limit)
+        return [_due(row) for row in rows]
+
+    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
+        if tasks:
+            self._execute(
+                "advance",
+                ids=[task.id for task, _ in tasks],
+                occurrences=[task.occurrence for task, _ in tasks],
+                next_runs=[next_run for _, next_run in tasks],
+            )
+
+    def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
+        self._set_back("set_back", failed)
+
+    def claim_planned(self, now: datetime, limit: int) -> Sequence[PlannedRun]:
+        self._execute("drop_orphaned_plans", now=now, limit=limit)
+        return [PlannedRun(**row) for row in self._execute("claim_planned", now=now, limit=limit)]
+
+    def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
+        if run_ids:
+            self._execute("mark_pushed", ids=list(run_ids), now=now)
+
+    def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
+        self._set_back("set_back_planned", failed)
+
+    def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
+        rows = self._next("claim_waiting", limit)
+        return [WaitingTask(**{**row, "waiting": tuple(sorted(row["waiting"]))}) for row in rows]
+
+    def settle(self, settled: Sequence[Settled], now: datetime) -> None:
+        if settled:
+            self._execute(
+                "settle_waiting",
+                ids=[s.task_id for s in settled],
+                occurrences=[s.occurrence for s in settled],
+                outcomes=[s.outcome for s in settled],
+                reasons=[s.reason for s in settled],
+                now=now,
+            )
+
+    def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
+        return [PlannedRun(**row) for row in self._next("claim_pushed", limit)]
+
+    def lose_planned(self, run_ids: Sequence[int], reason: str, now: datetime) -> None:
+        if run_ids:
+            self._execute("lose_planned", ids=list(run_ids), reason=reason, now=now)
+
+    def _set_back(self, statement: str, failed: Sequence[tuple[int, str, datetime]]) -> None:
+        if failed:
+            ids, errors, afters = (list(column) for column in zip(*failed, strict=True))
+            self._execute(statement, ids=ids, errors=errors, afters=afters)
+
+    def _next(self, statement: str, limit: int) -> list[sql.Row]:
+        """The rows behind those of the last call, and from the start again when they end."""
+        rows = self._execute(statement, after=self._swept.get(statement, 0), limit=limit)
+        self._swept[statement] = rows[-1]["id"] if len(rows) == limit else 0
+        return rows
+
+
+def _due(row: sql.Row) -> DueTask:
+    return DueTask(
+        row["id"], row["occurrence"], row["queue"], row["function"],
+        row["every_ms"], row["box_ms"], row["grace_ms"], row["push_errors"],
+    )  # fmt: skip

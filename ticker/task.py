@@ -1,0 +1,153 @@
+"""The values that everything else speaks of: kinds, states, outcomes, reasons, and frozen rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+
+class Kind(StrEnum):
+    """What sort of schedule a task has."""
+
+    INTERVAL = "interval"
+    CRON = "cron"
+    CALENDAR = "calendar"
+    ONCE = "once"
+
+
+class RunKind(StrEnum):
+    """Why a run exists. All but `scheduled` are planned runs: rows that the ticker pushes when they are due."""
+
+    SCHEDULED = "scheduled"
+    MANUAL = "manual"
+    RETRY = "retry"
+    PIECE = "piece"
+
+
+class Outcome(StrEnum):
+    """How a run ended; every run has exactly one."""
+
+    SUCCEEDED = "succeeded"
+    PARTIAL = "partial"
+    NOTHING_TO_DO = "nothing_to_do"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    KILLED = "killed"
+    LOST = "lost"
+    DROPPED = "dropped"
+
+
+class Reason(StrEnum):
+    """Why a job was dropped, in the order in which the start statement judges."""
+
+    GONE = "gone"
+    UNKNOWN_FUNCTION = "unknown_function"
+    PAUSED = "paused"
+    CLOCK = "clock"
+    EXPIRED = "expired"
+    DUPLICATE = "duplicate"
+    STILL_RUNNING = "still_running"
+    TOO_EARLY = "too_early"
+
+
+@dataclass(frozen=True, slots=True)
+class DueTask:
+    """A row that a tick holds locked: what the push and the advance need, and no more.
+
+    Durations are whole milliseconds; `occurrence` is the `next_run` that made the task due.
+    """
+
+    id: int
+    occurrence: datetime
+    queue: str
+    function: str
+    every_ms: int
+    box_ms: int
+    grace_ms: int
+    push_errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingTask:
+    """A locked row with occurrences that were pushed and have neither started nor been dropped, oldest first."""
+
+    id: int
+    waiting: tuple[datetime, ...]
+    queue: str
+    function: str
+    every_ms: int
+    box_ms: int
+    grace_ms: int
+
+    def occurrences(self) -> list[DueTask]:
+        """Its waiting occurrences in the form in which they were pushed."""
+        return [
+            DueTask(self.id, waiting, self.queue, self.function, self.every_ms, self.box_ms, self.grace_ms)
+            for waiting in self.waiting
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A row of `runs` that the ticker pushes when it is due (run now, later also retries and pieces)."""
+
+    id: int
+    task_id: int
+    queue: str
+    function: str
+    box_ms: int
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task as people see it: what to run, its schedule and owner, and its state. Times are UTC."""
+
+    id: int
+    guid: UUID
+    owner_type: str
+    owner_id: str
+    name: str
+    function: str
+    kwargs: Mapping[str, Any]
+    kind: Kind
+    expression: str
+    zone: str
+    every_ms: int
+    tolerance_ms: int
+    box_ms: int
+    grace_ms: int
+    queue: str
+    subject: str
+    description: str
+    metadata: Mapping[str, Any]
+    enabled: bool
+    owner_active: bool
+    paused_by: str | None
+    paused_reason: str
+    paused_until: datetime | None
+    next_run: datetime | None
+    waiting: tuple[datetime, ...]
+    push_errors: int
+    push_error: str
+    push_after: datetime | None
+    last_run: datetime | None
+    last_occurrence: datetime | None
+    running_until: datetime | None
+    cursor: Any
+    last_run_id: int | None
+    last_outcome: Outcome | None
+    last_ended_at: datetime | None
+    last_success_at: datetime | None
+    last_worked_at: datetime | None
+    failures: int
+    created_at: datetime
+    updated_at: datetime
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def owner(self) -> str:
+        """`type:id`, or nothing for a task without an owner."""
+        return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""

@@ -1,0 +1,121 @@
+"""One pass of the ticker over what is due. Read this first: everything else is here to serve it.
+
+A pass knows neither SQL nor Redis; it is handed a store and a queue, works once, and returns what it did. For each
+batch of due rows, in this order:
+
+1. lock the rows, so that no other ticker works on them;
+2. push one job for each, in one call; the job's id is a function of (task, occurrence), so that a push that is
+   repeated after a crash names a job which the queue still holds, and is refused;
+3. note the occurrences as waiting and set `next_run`; rows that could not be pushed stay due and back off;
+4. commit.
+
+Push comes before commit: killed at any point, the next pass pushes again. The other order would lose the job.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from ticker import envelope, schedules, timing
+from ticker.ports import Queue, Store
+from ticker.sweep import Swept, sweep
+from ticker.task import DueTask
+
+BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """Counts of one kind of push: rows found due, jobs stored, jobs the queue still held, rows that could not go."""
+
+    due: int = 0
+    enqueued: int = 0
+    held: int = 0
+    errors: int = 0
+
+    def __add__(self, other: "Pushed") -> "Pushed":
+        return Pushed(
+            self.due + other.due, self.enqueued + other.enqueued, self.held + other.held, self.errors + other.errors
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one pass did, at which instant of the database's clock."""
+
+    now: datetime
+    due: Pushed
+    planned: Pushed
+    swept: Swept
+
+    @property
+    def enqueued(self) -> int:
+        return self.due.enqueued + self.planned.enqueued + self.swept.repushed
+
+    @property
+    def errors(self) -> int:
+        return self.due.errors + self.planned.errors + self.swept.errors
+
+
+def never() -> bool:
+    return False
+
+
+def tick(
+    store: Store,
+    queue: Queue,
+    now: datetime | None = None,
+    *,
+    look_ahead: int = 0,
+    batch: int = BATCH,
+    stop: Callable[[], bool] = never,
+) -> Report:
+    """Pushes what is due at `now` (None: the database's clock, read once), then sweeps.
+
+    `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
+    batches. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
+    """
+    now = now or store.now()
+    store.wake(now, batch)
+    planned = until_done(lambda: push_planned(store, queue, now, batch), batch, stop)
+    due = until_done(lambda: push_due(store, queue, now, look_ahead, batch), batch, stop)
+    return Report(now, due, planned, sweep(store, queue, now, batch))
+
+
+def push_due(store: Store, queue: Queue, now: datetime, look_ahead: int, batch: int) -> Pushed:
+    """One batch of due tasks: lock, push, advance, commit."""
+    with store.batch() as rows:
+        tasks = rows.claim_due(now, look_ahead, batch)
+        receipts = queue.push([envelope.for_occurrence(task) for task in tasks])
+        taken = [task for task, receipt in zip(tasks, receipts, strict=True) if not receipt.error]
+        failed = [(task, receipt.error) for task, receipt in zip(tasks, receipts, strict=True) if receipt.error]
+        rows.advance([(task, schedules.next_run(task, now)) for task in taken])
+        rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
+    return Pushed(len(tasks), sum(r.stored for r in receipts), sum(r.held for r in receipts), len(failed))
+
+
+def push_planned(store: Store, queue: Queue, now: datetime, batch: int) -> Pushed:
+    """One batch of planned runs that are due: the same four steps."""
+    with store.batch() as rows:
+        runs = rows.claim_planned(now, batch)
+        receipts = queue.push([envelope.for_planned(run) for run in runs])
+        failed = [(run.id, receipt.error) for run, receipt in zip(runs, receipts, strict=True) if receipt.error]
+        rows.mark_pushed([run.id for run, receipt in zip(runs, receipts, strict=True) if not receipt.error], now)
+        rows.set_back_planned([(run_id, error, now + timing.back_off(1)) for run_id, error in failed])
+    return Pushed(len(runs), sum(r.stored for r in receipts), sum(r.held for r in receipts), len(failed))
+
+
+def after_error(task: DueTask, now: datetime) -> datetime:
+    """When a row that could not be pushed is tried again."""
+    return now + timing.back_off(task.push_errors + 1)
+
+
+def until_done(one_batch: Callable[[], Pushed], batch: int, stop: Callable[[], bool]) -> Pushed:
+    """Batch after batch, until one comes back less than full, or the ticker is asked to stop."""
+    total = Pushed()
+    while not stop():
+        pushed = one_batch()
+        total += pushed
+        if pushed.due < batch:
+            break
+    return total

@@ -33,8 +33,8 @@ RETURNING *
 -- name: change_task
 -- New values for what people define. A changed interval may bring the next run nearer, never push it away.
 UPDATE {schema}.tasks SET
-    function = %(function)s, kwargs = %(kwargs)s::jsonb, registered = %(registered)s::jsonb,
-    declared_in = %(declared_in)s, kind = %(kind)s, expression = %(expression)s, zone = %(zone)s,
+    function = %(function)s, kwargs = %(kwargs)s::jsonb, registered = coalesce(%(registered)s::jsonb, registered),
+    kind = %(kind)s, expression = %(expression)s, zone = %(zone)s,
     every_ms = %(every_ms)s, tolerance_ms = %(tolerance_ms)s, box_ms = %(box_ms)s, grace_ms = %(grace_ms)s,
     queue = %(queue)s, subject = %(subject)s, description = %(description)s, metadata = %(metadata)s::jsonb,
     enabled = %(enabled)s,

@@ -1,0 +1,14 @@
+"""What stands between RQ and a function, outermost first. The order is the promise:
+
+report   speaks to RQ and the log; turns a limit into an ordinary error, a drop into a short text
+guard    asks the database whether this job may run, before any code of the task does
+box      arms the soft and the hard limit, and cancels them last of all
+record   calls the function, and writes its one outcome
+"""
+
+from wrappers.layers.box import box
+from wrappers.layers.guard import guard
+from wrappers.layers.record import record
+from wrappers.layers.report import report
+
+LAYERS = (report, guard, box, record)

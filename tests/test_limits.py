@@ -1,0 +1,464 @@
+"""Each test forks a horse and looks at how it ended and at what it said, never at how long that took."""
+
+import asyncio
+import ctypes
+import hashlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from wrappers import limits as module
+from wrappers.limits import SOFT_SIGNAL, How, Limits, SoftLimit
+from wrappers.orphans import become_subreaper, children
+
+Say = Callable[[str], object]
+KILLED = -signal.SIGKILL
+NEVER = 90.0  # seconds; pytest's own time-out of a test is 120
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs timer_create and /proc")
+both = pytest.mark.parametrize("how", [pytest.param("timers", marks=on_linux), "watchdog"])
+
+
+def horse(body: Callable[[Say], object]) -> tuple[int, str]:
+    """Run `body` in a fork: its exit code (-n: died by signal n), and what was said until all had let go of it."""
+    reader, writer = os.pipe()
+
+    def guarded() -> None:
+        try:
+            body(lambda text: os.write(writer, f"{text} ".encode()))
+        except BaseException:
+            os.write(writer, traceback.format_exc().encode())
+            raise
+
+    pid = in_fork(guarded)
+    os.close(writer)
+    try:
+        said = Path(f"/dev/fd/{reader}").read_text()
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.strip()
+    except BaseException:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    finally:
+        os.close(reader)
+
+
+def in_fork(function: Callable[..., object], *args: object) -> int:
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            function(*args)
+            status = 0
+        finally:
+            os._exit(status)
+    return pid
+
+
+def armed(soft: float, hard: float, how: How = "auto") -> Limits:
+    limits = Limits(soft, hard, how=how)
+    limits.arm()
+    return limits
+
+
+def until(condition: Callable[[], object]) -> None:
+    while not condition():
+        time.sleep(0.005)
+
+
+# --- The hard limit ------------------------------------------------------------------------------------------
+
+
+def swallow_everything() -> None:
+    while True:
+        with suppress(BaseException):
+            time.sleep(NEVER)
+
+
+def hold_the_gil_in_sum() -> None:
+    sum(range(10**14))
+
+
+def hold_the_gil_in_sleep() -> None:
+    while True:
+        with suppress(SoftLimit):  # the soft signal ends a sleep of C, too
+            ctypes.PyDLL(None).sleep(int(NEVER))
+
+
+def match_catastrophically() -> None:
+    re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+def match_again() -> None:
+    with suppress(SoftLimit):  # `re` looks at signals now and then
+        match_catastrophically()
+    match_catastrophically()
+
+
+def stop_itself() -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def block_all_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    time.sleep(NEVER)
+
+
+def ignore_all_signals() -> None:
+    for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        with suppress(OSError):
+            signal.signal(signum, signal.SIG_IGN)
+    time.sleep(NEVER)
+
+
+def let_a_fork_cancel(limits: Limits) -> None:
+    in_fork(limits.cancel)
+    os.wait()
+    swallow_everything()
+
+
+@both
+@pytest.mark.parametrize(
+    "function",
+    [
+        swallow_everything,
+        hold_the_gil_in_sum,
+        hold_the_gil_in_sleep,
+        match_again,
+        stop_itself,
+        block_all_signals,
+        ignore_all_signals,
+    ],
+)
+def test_the_hard_limit_kills(how: How, function: Callable[[], None]) -> None:
+    def body(say: Say) -> None:
+        limits = armed(0.1, 0.2, how)
+        say("began")
+        with limits.interrupting():
+            function()
+        say("survived")
+
+    assert horse(body) == (KILLED, "began")
+
+
+@both
+def test_a_fork_of_the_horse_cannot_cancel_its_limits(how: How) -> None:
+    assert horse(lambda say: let_a_fork_cancel(armed(0.1, 0.2, how))) == (KILLED, "")
+
+
+@both
+def test_a_hard_limit_that_is_due_already_kills_at_once(how: How) -> None:
+    def body(say: Say) -> None:
+        armed(-1, 0, how)
+        time.sleep(NEVER)
+
+    assert horse(body) == (KILLED, "")
+
+
+# --- The soft limit ------------------------------------------------------------------------------------------
+
+
+def sleep() -> None:
+    time.sleep(NEVER)
+
+
+def wait_for_bytes() -> None:
+    one, _other = socket.socketpair()
+    one.recv(1)
+
+
+def wait_for_a_lock() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def wait_for_a_child() -> None:
+    subprocess.run(["sleep", "2"], check=True)
+    time.sleep(NEVER)
+
+
+def loop() -> None:
+    while True:
+        pass
+
+
+def await_for_ever() -> None:
+    asyncio.run(asyncio.sleep(NEVER))
+
+
+def sleep_beside_a_busy_thread() -> None:
+    compute = threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 10**9), daemon=True)
+    compute.start()
+    time.sleep(NEVER)
+
+
+@both
+@pytest.mark.parametrize(
+    "function",
+    [
+        sleep,
+        wait_for_bytes,
+        wait_for_a_lock,
+        wait_for_a_child,
+        loop,
+        match_catastrophically,
+        await_for_ever,
+        sleep_beside_a_busy_thread,
+    ],
+)
+def test_the_soft_limit_interrupts(how: How, function: Callable[[], None]) -> None:
+    def body(say: Say) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {SOFT_SIGNAL})  # as a parent may have left it
+        limits = armed(0.1, NEVER, how)
+        try:
+            with limits.interrupting():
+                try:
+                    function()
+                except Exception:
+                    say("swallowed")
+        except SoftLimit as limit:
+            say(str(limit))
+        limits.cancel()
+        say(f"passed={limits.passed}")
+
+    assert horse(body) == (0, "the soft limit of 0.100 s was reached passed=True")
+
+
+@both
+def test_a_soft_limit_that_is_due_already_is_raised_at_once(how: How) -> None:
+    def body(say: Say) -> None:
+        limits = armed(-1, NEVER, how)
+        with pytest.raises(SoftLimit), limits.interrupting():
+            time.sleep(NEVER)
+        limits.cancel()
+
+    assert horse(body) == (0, "")
+
+
+@both
+def test_outside_of_the_block_nothing_is_raised_and_a_later_block_raises_at_its_start(how: How) -> None:
+    def body(say: Say) -> None:
+        limits = armed(0.05, NEVER, how)
+        until(lambda: limits.passed)
+        say("outside")
+        with pytest.raises(SoftLimit), limits.interrupting():
+            say("inside")
+        os.kill(os.getpid(), SOFT_SIGNAL)
+        limits.cancel()
+
+    assert horse(body) == (0, "outside")
+
+
+@both
+def test_after_the_block_nothing_is_raised(how: How) -> None:
+    def body(say: Say) -> None:
+        limits = armed(0.05, NEVER, how)
+        with suppress(SoftLimit), limits.interrupting():
+            pass
+        until(lambda: limits.passed)
+        limits.cancel()
+
+    assert horse(body) == (0, "")
+
+
+def test_a_signal_at_the_edge_of_the_block_comes_out_of_the_block() -> None:
+    """Empty blocks in a shower of signals: one that is raised anywhere else ends the process with a traceback."""
+
+    def shower(pid: int) -> None:
+        while os.getppid() == pid:
+            os.kill(pid, SOFT_SIGNAL)
+            time.sleep(0.00001)
+
+    def body(say: Say) -> None:
+        limits, raised = armed(NEVER / 2, NEVER), 0
+        rain = in_fork(shower, os.getpid())
+        while raised < 500:
+            gate = limits.interrupting()
+            limits._gate.passed = False  # so that the block is entered dry
+            try:
+                with gate:
+                    pass
+            except SoftLimit:
+                raised += 1
+        os.kill(rain, signal.SIGKILL)
+        limits.cancel()
+
+    assert horse(body) == (0, "")
+
+
+# --- After the run, and beside it ----------------------------------------------------------------------------
+
+
+@both
+def test_after_cancel_neither_limit_comes(how: How) -> None:
+    def body(say: Say) -> None:
+        limits = armed(0.6, 0.7, how)
+        limits.cancel()
+        limits.cancel()
+        time.sleep(1)
+
+    assert horse(body) == (0, "")
+
+
+@on_linux
+def test_cancel_leaves_no_timer() -> None:
+    def body(say: Say) -> None:
+        def timers() -> int:
+            return Path("/proc/self/timers").read_text().count("ClockID:")
+
+        limits = armed(NEVER / 2, NEVER, "timers")
+        say(f"{timers()}")
+        limits.cancel()
+        say(f"{timers()}")
+
+    if not Path("/proc/self/timers").exists():
+        pytest.skip("a kernel without CONFIG_CHECKPOINT_RESTORE")
+    assert horse(body) == (0, "2 0")
+
+
+@both
+def test_a_soft_signal_that_was_blocked_does_not_kill_after_cancel(how: How) -> None:
+    def body(say: Say) -> None:
+        limits = armed(0.05, NEVER, how)
+        signal.signal(SOFT_SIGNAL, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {SOFT_SIGNAL})
+        until(lambda: SOFT_SIGNAL in signal.sigpending())
+        limits.cancel()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {SOFT_SIGNAL})
+
+    assert horse(body) == (0, "")
+
+
+@both
+def test_the_alarm_stays_what_it_was(how: How) -> None:
+    def body(say: Say) -> None:
+        def ring(_signum: int, _frame: object) -> None:
+            raise TimeoutError
+
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        limits = armed(NEVER / 2, NEVER, how)
+        with pytest.raises(TimeoutError), limits.interrupting():
+            time.sleep(NEVER)
+        signal.alarm(int(NEVER))
+        limits.cancel()
+        say("armed" if signal.alarm(0) else "lost")
+        say("ours" if signal.getsignal(signal.SIGALRM) is ring else "replaced")
+
+    assert horse(body) == (0, "armed ours")
+
+
+def test_only_the_main_thread_may_arm() -> None:
+    problems: list[BaseException] = []
+
+    def arm() -> None:
+        try:
+            Limits(1, 2).arm()
+        except RuntimeError as error:
+            problems.append(error)
+
+    thread = threading.Thread(target=arm)
+    thread.start()
+    thread.join()
+    assert "main thread" in str(problems)
+
+
+def test_limits_are_armed_once() -> None:
+    def body(say: Say) -> None:
+        with pytest.raises(RuntimeError, match="armed already"):
+            armed(NEVER / 2, NEVER).arm()
+
+    assert horse(body) == (0, "")
+
+
+@pytest.mark.parametrize(("soft", "hard"), [(2, 2), (2, 1), (float("nan"), 1)])
+def test_the_hard_limit_is_the_later_one(soft: float, hard: float) -> None:
+    with pytest.raises(ValueError, match="must be later"):
+        Limits(soft, hard)
+
+
+# --- The watchdog --------------------------------------------------------------------------------------------
+
+
+def test_without_timers_the_watchdog_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_soft: float, _hard: float) -> None:
+        raise OSError("no such call")
+
+    monkeypatch.setattr(module, "_start_timers", refuse)
+
+    def body(say: Say) -> None:
+        with pytest.raises(OSError, match="no such call"):
+            armed(-1, 0.1, "timers")
+        armed(-1, 0.1)
+        swallow_everything()
+
+    assert horse(body) == (KILLED, "")
+
+
+def test_the_watchdog_is_no_child_of_the_horse() -> None:
+    def body(say: Say) -> None:
+        limits = armed(NEVER / 2, NEVER, "watchdog")
+        with pytest.raises(ChildProcessError):
+            os.wait()
+        limits.cancel()
+
+    assert horse(body) == (0, "")
+
+
+@on_linux
+def test_the_watchdog_keeps_no_file_but_its_pipe_and_outlives_the_group_but_not_the_horse() -> None:
+    def body(say: Say) -> None:
+        become_subreaper()
+        inner = in_fork(leader)
+        until(lambda: len(children()) == 2 and watched(*(children() - {inner})))
+        (watchdog,) = children() - {inner}
+        os.killpg(inner, signal.SIGKILL)
+        say(f"{os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1])}")
+        say(f"{os.waitstatus_to_exitcode(os.waitpid(watchdog, 0)[1])}")
+
+    def leader() -> None:
+        os.setpgrp()
+        armed(NEVER / 2, NEVER, "watchdog")
+        time.sleep(NEVER)
+
+    def watched(watchdog: int) -> bool:
+        return os.listdir(f"/proc/{watchdog}/fd") == ["0"]  # noqa: PTH208
+
+    assert horse(body) == (0, "-9 0")
+
+
+@on_linux
+def test_cancel_sends_the_watchdog_away() -> None:
+    def body(say: Say) -> None:
+        become_subreaper()
+        limits = armed(NEVER / 2, NEVER, "watchdog")
+        (watchdog,) = children()
+        limits.cancel()
+        say(f"{os.waitstatus_to_exitcode(os.waitpid(watchdog, 0)[1])}")
+
+    assert horse(body) == (0, "0")
+
+
+def test_the_watchdog_outlasts_an_exec_and_closed_files() -> None:
+    def replace(say: Say) -> None:
+        armed(0.2, 0.3, "watchdog")
+        signal.signal(SOFT_SIGNAL, signal.SIG_IGN)  # which an exec keeps
+        os.execvp("sleep", ["sleep", str(NEVER)])
+
+    def close(say: Say) -> None:
+        armed(0.2, 0.3, "watchdog")
+        os.closerange(3, 100)
+        swallow_everything()
+
+    assert horse(replace) == (KILLED, "")
+    assert horse(close) == (KILLED, "")

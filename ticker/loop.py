@@ -1,0 +1,187 @@
+"""The rhythm: calls the pass every tick, survives whatever it raises, and stops fast when it is told to.
+
+APScheduler gives the beat in a thread of its own; the main thread takes the signals and watches, by the monotonic
+clock, that the beat goes on, since APScheduler waits for as long as the wall clock was set back.
+"""
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from types import FrameType
+from typing import Any
+from uuid import uuid4
+
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
+
+from ticker import clock
+from ticker.enqueue import RedisQueue
+from ticker.errors import TickerError
+from ticker.settings import Settings
+from ticker.store import PostgresStore
+from ticker.tick import Report, tick
+
+log = logging.getLogger("ticker")
+
+FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the tick itself
+LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is told to stop
+GLANCE = 0.5  # seconds between two looks of the main thread
+
+
+class EveryTick(BaseTrigger):  # type: ignore[misc]
+    """On a grid from the first beat; beats that were missed are not made up for, however many."""
+
+    def __init__(self, period: timedelta) -> None:
+        self.period = period
+
+    def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:
+        if previous is None:
+            return now
+        following = previous + self.period
+        if now < following <= now + self.period:
+            return following
+        return following + self.period * ((now - following) // self.period + 1)
+
+
+class Beat:
+    """One tick after another: what a beat does, and what is known of the last one."""
+
+    def __init__(self, store: PostgresStore, queue: RedisQueue, settings: Settings, stopping: threading.Event) -> None:
+        self._store, self._queue, self._settings, self._stopping = store, queue, settings, stopping
+        self._id, self._host = str(uuid4()), socket.gethostname()
+        self._unattended: dict[str, int] = {}
+        self.failures = 0
+        self.began = clock.monotonic()
+        self.busy = False
+
+    def __call__(self) -> None:
+        """One pass and its log line. Nothing that it raises leaves here."""
+        self.began, self.busy = clock.monotonic(), True
+        try:
+            report = self._pass()
+            self._log(report)
+            self._warn_of_unattended_queues()
+            self.failures = 0
+        except TickerError as error:
+            self._failed("%s", error)
+        except Exception:
+            log.exception("tick failed on an error of its own; the next one goes on")
+            self.failures += 1
+        finally:
+            self.busy = False
+
+    def pause(self) -> float:
+        """Seconds until the next attempt after a failure."""
+        return float(min(FIRST_PAUSE * 2 ** (self.failures - 1), self._settings.tick_ms / 1000))
+
+    def _pass(self) -> Report:
+        settings = self._settings
+        report = tick(
+            self._store, self._queue, clock.now(),
+            look_ahead=settings.look_ahead_ms, batch=settings.batch, stop=self._stopping.is_set,
+        )  # fmt: skip
+        self._store.heartbeat(self._id, self._host, os.getpid(), report.now, _counts(report))
+        return report
+
+    def _log(self, report: Report) -> None:
+        counts = " ".join(f"{name}={count}" for name, count in _counts(report).items() if count or name in _ALWAYS)
+        log.info("tick %s took=%.3f", counts, clock.monotonic() - self.began)
+
+    def _failed(self, text: str, error: Exception) -> None:
+        self.failures += 1
+        log.error("tick failed: " + text + "; next attempt in %.0f s", error, self.pause())
+
+    def _warn_of_unattended_queues(self) -> None:
+        """Once for each queue, until a worker listens to it."""
+        found = self._queue.unattended()
+        for name, count in found.items():
+            if name not in self._unattended:
+                log.warning(
+                    "queue %s: %s jobs wait and no worker listens; start one: python -m wrappers --tasks ... %s",
+                    name,
+                    count,
+                    name,
+                )
+        self._unattended = found
+
+
+_ALWAYS = ("due", "enqueued", "errors")
+
+
+def _counts(report: Report) -> dict[str, int]:
+    return {
+        "due": report.due.due + report.planned.due,
+        "enqueued": report.enqueued,
+        "errors": report.errors,
+        "held": report.due.held + report.planned.held,
+        "repushed": report.swept.repushed,
+        "expired": report.swept.expired,
+        "lost": report.swept.lost + report.swept.overdue,
+    }
+
+
+def run(settings: Settings) -> None:
+    """Ticks until SIGTERM or SIGINT, then returns: within 5 seconds, also when a server hangs."""
+    stopping = threading.Event()
+    _on_signals(stopping)
+    store = PostgresStore(settings.require_database(), settings.schema)
+    queue = RedisQueue.from_url(
+        settings.require_redis(), result_ttl=settings.result_ttl, failure_ttl=settings.failure_ttl
+    )
+    beat = Beat(store, queue, settings, stopping)
+    scheduler, job = _scheduled(beat, settings)
+    log.info(
+        "ticker started pid=%s tick=%gs look_ahead=%gs",
+        os.getpid(),
+        settings.tick_ms / 1000,
+        settings.look_ahead_ms / 1000,
+    )
+    scheduler.start()
+    while not stopping.wait(GLANCE):
+        watch(beat, settings.tick_ms / 1000, job)
+    stop(scheduler, beat)
+
+
+def watch(beat: Beat, period: float, job: Any) -> None:
+    """Nudges the scheduler after a failure, and when no tick began for two periods by the monotonic clock."""
+    if beat.busy:
+        return
+    waited = clock.monotonic() - beat.began
+    due = beat.pause() if beat.failures else 2 * period
+    if waited >= due:
+        beat.began = clock.monotonic()
+        job.modify(next_run_time=clock.python_utc())
+
+
+def stop(scheduler: Any, beat: Beat) -> None:
+    """Waits for a tick in progress, which looks at the request between batches; leaves one that hangs."""
+    ended = threading.Thread(target=scheduler.shutdown, kwargs={"wait": True}, daemon=True)
+    ended.start()
+    ended.join(LAST_WORD)
+    if ended.is_alive():
+        log.warning("a tick hangs and is left behind; what it did not commit is pushed again by the next one")
+        logging.shutdown()
+        os._exit(0)
+    log.info("ticker stopped")
+
+
+def _scheduled(beat: Callable[[], None], settings: Settings) -> tuple[Any, Any]:
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
+    scheduler = BackgroundScheduler(timezone="UTC", daemon=True)
+    job = scheduler.add_job(
+        beat, EveryTick(timedelta(milliseconds=settings.tick_ms)),
+        coalesce=True, max_instances=1, misfire_grace_time=None,
+    )  # fmt: skip
+    return scheduler, job
+
+
+def _on_signals(stopping: threading.Event) -> None:
+    def stop(_signum: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)

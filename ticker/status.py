@@ -1,0 +1,109 @@
+"""What people read: tasks and runs as they are now, and whether the tickers live."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from ticker import clock, owners, settings, sql
+from ticker.errors import BadInput, UnknownTask
+from ticker.registration import Ref, task_from
+from ticker.task import Outcome, RunKind, Task
+
+AT_MOST = 10_000  # rows of one answer
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run or drop as it is recorded. Times are UTC; durations in milliseconds."""
+
+    id: int
+    task_id: int
+    task_name: str
+    function: str
+    owner_type: str
+    owner_id: str
+    kind: RunKind
+    occurrence: datetime | None
+    state: str
+    outcome: Outcome | None
+    reason: str
+    due_at: datetime | None
+    pushed_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    checked_last_run: datetime | None
+    checked_at: datetime | None
+    every_ms: int | None
+    tolerance_ms: int | None
+    result: Any
+    traceback: str
+    worker: str
+    host: str
+    pid: int | None
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class TickerStatus:
+    """One ticker's heartbeat; `age` is in seconds of the database's clock, None before its first tick."""
+
+    id: UUID
+    host: str
+    pid: int
+    started_at: datetime
+    last_tick_at: datetime | None
+    last_report: dict[str, Any]
+    age: float | None
+
+
+def get(db: Any, task: Ref, *, owner: Any = None) -> Task:
+    """One task, by its id or by name and owner; UnknownTask where there is none."""
+    if isinstance(task, Task):
+        task = task.id
+    if isinstance(task, int) and not isinstance(task, bool):
+        rows = _on(db)("read_task", id=task)
+        found = [task_from(row) for row in rows]
+    elif isinstance(task, str):
+        found = list_tasks(db, name=task, owner=owner or owners.Owner("", ""))
+    else:
+        raise BadInput("task", task, "is no id and no name")
+    if not found:
+        raise UnknownTask(f"there is no task {task!r}" + (f" of owner {owner}" if owner is not None else ""))
+    return found[0]
+
+
+def list_tasks(
+    db: Any, *, owner: Any = None, owner_type: str | None = None, name: str | None = None, function: str | None = None,
+    after: int = 0, limit: int = AT_MOST,
+) -> list[Task]:  # fmt: skip
+    """Tasks by id, those over `after`, at most `limit`."""
+    who = None if owner is None else owners.identify(db, owner)
+    rows = _on(db)(
+        "list_tasks", owner_type=who.type if who else owner_type, owner_id=who.id if who else None, name=name,
+        function=function, after=after, limit=limit,
+    )  # fmt: skip
+    return [task_from(row) for row in rows]
+
+
+def due_tasks(db: Any, *, limit: int = AT_MOST) -> list[Task]:
+    """What a tick would push now, oldest first; nothing is locked or changed."""
+    return [task_from(row) for row in _on(db)("due_tasks", now=clock.now(), limit=limit)]
+
+
+def list_runs(
+    db: Any, *, task: int | None = None, outcome: Outcome | None = None, before: int | None = None, limit: int = 100
+) -> list[RunRecord]:
+    """Runs and drops, the newest first: of one task, of one outcome, with an id under `before`."""
+    rows = _on(db)("list_runs", task_id=task, outcome=outcome, before=before, limit=limit)
+    names = list(RunRecord.__slots__)
+    return [RunRecord(**{name: row[name] for name in names}) for row in rows]
+
+
+def tickers(db: Any) -> list[TickerStatus]:
+    """The tickers that were heard of within a day, the last one first."""
+    return [TickerStatus(**row) for row in _on(db)("tickers")]
+
+
+def _on(db: Any) -> sql.Execute:
+    return sql.on(db, settings.from_environment().schema)

@@ -1,0 +1,109 @@
+"""What the layers hand on (`Call`), and what a function is handed (`Run`)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ticker import clock, sql
+from ticker.errors import TickerError
+from ticker.settings import Settings
+from wrappers.database import Database
+from wrappers.limits import Limits
+
+CURSOR_AT_MOST = 64 * 1024  # bytes of JSON text
+
+
+class HoldLost(TickerError):
+    """This run does not hold its task any more: another run may have started, or the task is gone. Nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the start statement answered to a run that may begin. Durations in milliseconds."""
+
+    run_id: int
+    token: str
+    now: datetime
+    name: str
+    function: str
+    kwargs: Mapping[str, Any]
+    owner_type: str
+    owner_id: str
+    cursor: Any
+    box_ms: int
+    grace_ms: int
+
+
+class Quota:
+    """How much of its time box a run has left. Counted from before the start statement was sent, by time.monotonic."""
+
+    def __init__(self, box: float, began: float) -> None:
+        self._box = box
+        self._began = began
+        self.answered_exhausted = False
+
+    @property
+    def remaining(self) -> float:
+        """Seconds; 0.0 when nothing is left."""
+        left = max(self._began + self._box - clock.monotonic(), 0.0)
+        self.answered_exhausted |= left == 0.0
+        return left
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether nothing is left: stop at a checkpoint now. At the deadline itself nothing is left."""
+        return self.remaining == 0.0
+
+
+@dataclass(slots=True)
+class Run:
+    """What a function may know and do about its own run, as its first parameter `run`."""
+
+    id: int
+    task_id: int
+    name: str
+    owner_type: str
+    owner_id: str
+    occurrence: datetime | None
+    cursor: Any
+    quota: Quota
+    _token: str = field(repr=False)
+    _database: Database = field(repr=False)
+
+    def checkpoint(self, value: Any, session: Any = None) -> None:
+        """From here the next run goes on: its `run.cursor` is `value` (JSON, up to 64 kB).
+
+        Stored at once; with `session` (a SQLAlchemy Session or Connection, or a psycopg connection, to the same
+        database) inside its transaction, so that work and cursor commit together. HoldLost when this run does not
+        hold its task any more.
+        """
+        text = json.dumps(value, ensure_ascii=False).replace("\\u0000", "")
+        if len(text.encode()) > CURSOR_AT_MOST:
+            raise ValueError(
+                f"checkpoint: the cursor has {len(text.encode())} bytes as JSON, and {CURSOR_AT_MOST} are allowed"
+            )
+        execute = self._database.execute if session is None else sql.on(session, self._database.schema)
+        if not execute("checkpoint", task_id=self.task_id, token=self._token, cursor=text):
+            raise HoldLost(f"run {self.id} does not hold task {self.task_id} any more: its cursor was not written")
+        self.cursor = value
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One job on its way through the layers, each of which may add what the next ones need."""
+
+    task_id: int
+    occurrence: datetime | None
+    planned: int | None
+    job_id: str
+    worker: str
+    rq_timeout: int | None
+    forked: bool
+    settings: Settings
+    database: Database
+    began: float = 0.0
+    start: Start | None = None
+    run: Run | None = None
+    limits: Limits | None = None

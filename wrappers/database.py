@@ -1,0 +1,39 @@
+"""The horse's own connection to PostgreSQL: opened when it is first needed, never the parent's."""
+
+from typing import TYPE_CHECKING, Any
+
+from ticker import sql
+from ticker.store import connect, translated
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+class Database:
+    """Runs named statements, each a transaction of its own; connects late, and again after an error."""
+
+    def __init__(self, url: str, schema: str) -> None:
+        self.schema = schema
+        self._url = url
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def open(self) -> None:
+        """Connects, so that a deadline that is read next does not count it. DatabaseUnavailable."""
+        if self._connection is None:
+            with translated():
+                self._connection = connect(self._url, name="ticker-run")
+
+    def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
+        """One statement; a connection that an error or a signal interrupted is thrown away."""
+        self.open()
+        try:
+            with translated():
+                return sql.on(self._connection, self.schema)(name, **parameters)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

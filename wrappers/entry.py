@@ -1,0 +1,68 @@
+"""The function that RQ calls, for every task: `wrappers.run`."""
+
+import asyncio
+import os
+import sys
+from typing import Any
+
+from rq import get_current_job
+
+from ticker import envelope, settings
+from wrappers import registry, storable
+from wrappers.chain import chain
+from wrappers.context import Call
+from wrappers.database import Database
+from wrappers.layers import LAYERS
+
+
+def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
+    """Runs the task's function inside the layers, or drops the job; returns a short text for RQ.
+
+    `occurrence` is in microseconds since 1970; for a planned run it is 0, and `planned` is the id of its row in
+    `runs`. Everything else is read from the task's row at the start.
+    """
+    call = new_call(task_id, occurrence, planned)
+    return chain(LAYERS, call_function)(call)
+
+
+def new_call(task_id: int, occurrence: int, planned: int | None) -> Call:
+    found = settings.from_environment()
+    registry.load(found.tasks)
+    job = get_current_job()
+    return Call(
+        task_id=task_id,
+        occurrence=None if planned else envelope.instant(occurrence),
+        planned=planned,
+        job_id=job.id if job else "",
+        worker=os.environ.get("RQ_WORKER_ID", ""),
+        rq_timeout=int(job.timeout) if job and job.timeout else None,
+        forked=in_a_horse(),
+        settings=found,
+        database=Database(found.require_database(), found.schema),
+    )
+
+
+def call_function(call: Call) -> str:
+    """The innermost step: the registered function with the task's arguments; its result as JSON text, empty for None."""
+    assert call.start is not None
+    function = registry.functions()[call.start.function]
+    arguments = (call.run,) if function.takes_run else ()
+    if function.is_async:
+        return storable.as_json(asyncio.run(within(call, function.call(*arguments, **call.start.kwargs))))
+    return storable.as_json(function.call(*arguments, **call.start.kwargs))
+
+
+async def within(call: Call, coroutine: Any) -> Any:
+    """Awaits the function; past its box it is cancelled where it waits, before the soft limit interrupts it."""
+    assert call.run is not None and call.start is not None
+    grace = call.start.grace_ms / 1000
+    async with asyncio.timeout(call.run.quota.remaining + grace / 4):
+        return await coroutine
+
+
+def in_a_horse() -> bool:
+    """Whether this process was made for this one job, so that a kill takes nothing else with it."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "main_work_horse":
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None

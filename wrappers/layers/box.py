@@ -1,0 +1,54 @@
+"""The time box: a quota that the function may look at, an interruption that it cannot overlook, and the end."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import cast
+
+from ticker import clock, timing
+from ticker.errors import ConfigurationError
+from wrappers.chain import Proceed
+from wrappers.context import Call, Quota, Run
+from wrappers.limits import How, Limits
+
+log = logging.getLogger("ticker.run")
+
+
+def box(call: Call, proceed: Proceed) -> str:
+    """B for the quota, B + g/2 for the interruption, B + g for the kill; all from before the start was asked for."""
+    start = call.start
+    assert start is not None  # the guard let it through
+    granted = timing.granted_box(start.box_ms, start.grace_ms, call.rq_timeout)
+    quota = Quota(granted / 1000, call.began)
+    run = Run(
+        start.run_id, call.task_id, start.name, start.owner_type, start.owner_id, call.occurrence, start.cursor,
+        quota, start.token, call.database,
+    )  # fmt: skip
+    with limited(call, granted, start.grace_ms) as limits:
+        return proceed(replace(call, run=run, limits=limits))
+
+
+@contextmanager
+def limited(call: Call, box_ms: int, grace_ms: int) -> Iterator[Limits | None]:
+    """Armed limits, cancelled last of all; None where the setting hard_limit=off allows a worker that does not fork."""
+    if call.settings.hard_limit == "off":
+        log.warning("hard_limit=off: nothing ends task=%s if it overruns its box", call.task_id)
+        yield None
+        return
+    if not call.forked:
+        raise ConfigurationError(
+            "this worker does not fork its jobs, so a hard limit would kill the worker: "
+            "use rq.Worker or wrappers.Worker, or set TICKER_HARD_LIMIT=off"
+        )
+    spent = clock.monotonic() - call.began
+    limits = Limits(
+        (box_ms + grace_ms / 2) / 1000 - spent,
+        (box_ms + grace_ms) / 1000 - spent,
+        how=cast(How, call.settings.hard_limit),
+    )
+    limits.arm()
+    try:
+        yield limits
+    finally:
+        limits.cancel()

@@ -1,0 +1,64 @@
+"""Calls the function, and writes its one outcome, fenced by the run's token."""
+
+import logging
+import time
+from contextlib import nullcontext
+
+from rq.timeouts import JobTimeoutException
+
+from ticker import clock
+from ticker.errors import DatabaseUnavailable
+from ticker.task import Outcome
+from wrappers import page, storable
+from wrappers.chain import Proceed
+from wrappers.context import Call, HoldLost
+from wrappers.limits import SoftLimit
+
+log = logging.getLogger("ticker.run")
+
+PAUSES = (0.1, 0.4, 1.6)  # seconds before each further attempt to write the end
+
+
+def record(call: Call, proceed: Proceed) -> str:
+    """The innermost layer but for the function: it ends in exactly one outcome, or the hard limit ends it."""
+    assert call.run is not None
+    try:
+        with call.limits.interrupting() if call.limits else nullcontext():
+            answer = proceed(call)
+    except BaseException as error:
+        finish(call, outcome_of(error), reason=storable.sentence(error), trace=storable.trace(error))
+        raise
+    outcome = Outcome.PARTIAL if call.run.quota.answered_exhausted else Outcome.SUCCEEDED
+    return finish(call, outcome, result=answer or None)
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    if isinstance(error, SoftLimit | JobTimeoutException):
+        return Outcome.TIMED_OUT
+    return Outcome.LOST if isinstance(error, HoldLost) else Outcome.FAILED
+
+
+def finish(call: Call, outcome: Outcome, *, reason: str = "", result: str | None = None, trace: str = "") -> str:
+    """Writes the end. A database that is away is asked again, until the hard limit ends the process."""
+    for pause in (*PAUSES, None):
+        try:
+            return _finish(call, outcome, reason, result, trace)
+        except DatabaseUnavailable as error:
+            log.warning("the end of task=%s could not be written yet: %s", call.task_id, error)
+            if pause is None:
+                raise
+            time.sleep(pause)
+    raise AssertionError("not reached")
+
+
+def _finish(call: Call, outcome: Outcome, reason: str, result: str | None, trace: str) -> str:
+    assert call.start is not None
+    ended = call.database.execute(
+        "finish", task_id=call.task_id, token=call.start.token, outcome=outcome, reason=reason,
+        result=result, traceback=trace, now=clock.now(),
+    )  # fmt: skip
+    page.clear()
+    if not ended:
+        log.warning("hold lost task=%s run=%s: its end (%s) changed nothing", call.task_id, call.start.run_id, outcome)
+        return "lost: another run holds the task"
+    return outcome

@@ -1,0 +1,26 @@
+"""The outermost layer: what RQ and the log are told."""
+
+import logging
+
+from wrappers.chain import Proceed
+from wrappers.context import Call
+from wrappers.limits import SoftLimit
+
+log = logging.getLogger("ticker.run")
+
+
+class TimedOut(Exception):
+    """The run reached its soft limit. RQ and Sentry see this ordinary error; SoftLimit is for the function alone."""
+
+
+def report(call: Call, proceed: Proceed) -> str:
+    """Hands RQ a short text; errors of the function pass through, so that RQ's failed registry and Sentry see them."""
+    try:
+        answer = proceed(call)
+    except SoftLimit as limit:
+        log.warning("run timed_out task=%s job=%s", call.task_id, call.job_id)
+        raise TimedOut(str(limit)) from limit
+    finally:
+        call.database.close()
+    log.info("run %s task=%s job=%s", answer, call.task_id, call.job_id)
+    return answer

@@ -1,0 +1,271 @@
+"""The soft and the hard limit of one run, in the process that runs it (RQ's forked work-horse).
+
+    limits = Limits(soft=30.5, hard=31)
+    limits.arm()
+    try:
+        with limits.interrupting():
+            function()          # SoftLimit is raised in here, or nowhere
+    finally:
+        limits.cancel()         # last of all: until then the hard limit guards our own code, too
+
+Two kernel timers where `timer_create` exists (Linux); elsewhere a watchdog process. Both count from `arm`.
+
+What neither can do: a child that the function forks has no limits of its own (timers are not inherited; see
+`orphans`). And an exec deletes the timers: the new program has no limits. The watchdog does outlast an exec.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, suppress
+from functools import cache
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Literal
+
+__all__ = ["SOFT_SIGNAL", "Limits", "SoftLimit"]
+
+# Not SIGALRM: that one is RQ's and the function's. RQ itself uses SIGRTMIN + 0 (its HerokuWorker).
+SOFT_SIGNAL: int = signal.SIGRTMIN + 6 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
+
+How = Literal["auto", "timers", "watchdog"]
+
+
+class SoftLimit(BaseException):
+    """The run reached its soft limit. Raised in the main thread; `except Exception` cannot swallow it."""
+
+
+class Limits:
+    """At `soft` seconds after `arm` the function is interrupted; at `hard` the process is killed.
+
+    A limit of zero or less is due at once. `how="auto"` takes the timers where there are any.
+    """
+
+    def __init__(self, soft: float, hard: float, *, how: How = "auto") -> None:
+        if not soft < hard:
+            raise ValueError(f"the hard limit ({hard} s) must be later than the soft limit ({soft} s)")
+        self._soft, self._hard, self._how = soft, hard, how
+        self._gate = _Gate(f"the soft limit of {soft:.3f} s was reached")
+        self._stop: Callable[[], None] | None = None
+        self._process = 0
+
+    @property
+    def passed(self) -> bool:
+        """Whether the soft limit was reached, wherever that was; also when the function swallowed SoftLimit."""
+        return self._gate.passed
+
+    def arm(self) -> None:
+        """Start both limits. In the main thread only (RuntimeError); OSError if the system has no means left."""
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("limits work in the main thread only: that is where Python runs signal handlers")
+        if self._stop is not None:
+            raise RuntimeError("these limits are armed already: make a new Limits for every run")
+        signal.signal(SOFT_SIGNAL, self._gate.signalled)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {SOFT_SIGNAL})
+        self._process = os.getpid()
+        self._stop = self._start()
+
+    def cancel(self) -> None:
+        """Stop both limits. May be called again, and in a fork of the armed process, where it does nothing."""
+        if self._stop is None or os.getpid() != self._process:
+            return
+        # Drops a signal that is pending and one that the watchdog is about to send, whatever the function did to
+        # the handler: by default a real-time signal kills.
+        signal.signal(SOFT_SIGNAL, signal.SIG_IGN)
+        self._stop()
+        self._stop = None
+
+    def interrupting(self) -> AbstractContextManager[None]:
+        """The block in which the soft limit raises SoftLimit: always out of this block, never elsewhere.
+
+        A soft limit reached outside interrupts nothing; a block that is entered after that raises at once.
+        """
+        return self._gate
+
+    def _start(self) -> Callable[[], None]:
+        if self._how != "watchdog":
+            try:
+                return _start_timers(self._soft, self._hard)
+            except OSError:  # no such call, refused by seccomp, or RLIMIT_SIGPENDING used up
+                if self._how == "timers":
+                    raise
+        return _start_watchdog(self._soft, self._hard)
+
+
+class _Gate:
+    """Open only inside the block. Its methods run in the main thread, so every line of them is a step.
+
+    A class and not `@contextmanager`: a signal may surface in contextlib's own lines, where no `finally` of ours
+    is on the stack, and the gate would stay open.
+    """
+
+    def __init__(self, sentence: str) -> None:
+        self.passed = False
+        self._open = False
+        self._sentence = sentence
+
+    def signalled(self, _signum: int, _frame: FrameType | None) -> None:
+        self.passed = True
+        self._raise_if_open()
+
+    def __enter__(self) -> None:
+        self._open = True  # before the look at `passed`: a signal between the two must not be lost
+        if self.passed:
+            self._raise_if_open()
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._open = False
+
+    def _raise_if_open(self) -> None:
+        if self._open:
+            self._open = False  # here, since nobody calls __exit__ after an error in __enter__
+            raise SoftLimit(self._sentence)
+
+
+# --- Two kernel timers ---------------------------------------------------------------------------------------
+
+# Suspended time counts (BOOTTIME), as it does for the database's clock; some sandboxes know MONOTONIC only.
+_CLOCKS = (getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC), time.CLOCK_MONOTONIC)
+_SIGEV_SIGNAL, _SIGEV_THREAD_ID = 0, 4
+
+
+class _Event(ctypes.Structure):
+    """struct sigevent, of 64 bytes in glibc and musl; longer does not matter, the kernel reads 64."""
+
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signo", ctypes.c_int),
+        ("notify", ctypes.c_int),
+        ("thread", ctypes.c_int),
+        ("rest", ctypes.c_int * 12),
+    )
+
+
+class _Spec(ctypes.Structure):
+    """struct itimerspec: an interval (0: fires once) and a value, in seconds and nanoseconds each."""
+
+    _fields_ = (
+        ("interval", ctypes.c_long * 2),
+        ("value", ctypes.c_long * 2),
+    )
+
+
+def _start_timers(soft: float, hard: float) -> Callable[[], None]:
+    """Returns what deletes them: the hard one is made first and goes last."""
+    with ExitStack() as timers:
+        _start_timer(timers, hard, signal.SIGKILL, _SIGEV_SIGNAL)
+        # To this very thread: since Linux 6.4 a timer's signal prefers whichever thread is on a CPU, and with
+        # another thread busy the main one would sleep on.
+        _start_timer(timers, soft, SOFT_SIGNAL, _SIGEV_THREAD_ID)
+        return timers.pop_all().close
+
+
+def _start_timer(timers: ExitStack, seconds: float, signum: int, notify: int) -> None:
+    timer = ctypes.c_void_p()
+    event = _Event(signo=signum, notify=notify, thread=threading.get_native_id())
+    library = _library()
+    for clock in _CLOCKS:
+        if library.timer_create(clock, ctypes.byref(event), ctypes.byref(timer)) == 0:
+            break
+    else:
+        raise OSError(ctypes.get_errno(), "timer_create failed")
+    timers.callback(library.timer_delete, timer)
+    nanoseconds = max(1, round(seconds * 1e9))  # 0 would disarm
+    spec = _Spec(value=divmod(nanoseconds, 1_000_000_000))
+    if library.timer_settime(timer, 0, ctypes.byref(spec), None) != 0:
+        raise OSError(ctypes.get_errno(), "timer_settime failed")
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    for name in (None, "librt.so.1"):  # librt: glibc before 2.34
+        library = ctypes.CDLL(name, use_errno=True)
+        if hasattr(library, "timer_create"):
+            return library
+    raise OSError(errno.ENOSYS, "this system has no timer_create")
+
+
+# --- A watchdog process --------------------------------------------------------------------------------------
+
+
+def _start_watchdog(soft: float, hard: float) -> Callable[[], None]:
+    """Returns what sends it away.
+
+    Forked twice, so that it is no child of the horse: a function that calls `os.wait()` does not meet it.
+    """
+    horse, now = os.getpid(), _now()
+    far, near = os.pipe()  # both are closed on exec
+    child = os.fork()
+    if child == 0:
+        _fork_watchdog(far, horse, now + soft, now + hard)
+    os.close(far)
+    with suppress(ChildProcessError):  # SIGCHLD is ignored: nothing to wait for
+        if os.waitpid(child, 0)[1] != 0:
+            os.close(near)
+            raise OSError(errno.EAGAIN, "the watchdog process could not be started")
+
+    def dismiss() -> None:
+        with suppress(OSError):  # the watchdog is gone, or the function closed the pipe
+            os.write(near, b".")
+        with suppress(OSError):
+            os.close(near)
+
+    return dismiss
+
+
+def _fork_watchdog(pipe: int, horse: int, soft_at: float, hard_at: float) -> None:
+    """In the intermediate child; never returns, so that no code of the horse runs twice."""
+    status = 1
+    try:
+        os.setsid()  # out of the horse's process group, which RQ kills as a whole
+        if os.fork() == 0:
+            _keep_only(pipe)
+            for signum in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+                signal.signal(signum, signal.SIG_IGN)
+            _watch(horse, [(soft_at, SOFT_SIGNAL), (hard_at, signal.SIGKILL)])
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _keep_only(pipe: int) -> None:
+    """Make `pipe` file 0 and close all others: an inherited one would hold a socket or a lock of the run open."""
+    os.dup2(pipe, 0)
+    try:
+        opened = [int(entry.name) for entry in Path("/dev/fd").iterdir()]
+    except OSError:
+        opened = list(range(4096))
+    for file in opened:
+        if file != 0:
+            with suppress(OSError):
+                os.close(file)
+
+
+def _watch(horse: int, due: list[tuple[float, int]]) -> None:
+    """Send the horse each signal at its time; ends early when the horse says good-bye or is gone.
+
+    The pipe's end alone proves nothing: an exec closes it, and a child that the function forked holds it open.
+    """
+    files, look = [0], 1.0
+    with suppress(ProcessLookupError):
+        for at, signum in due:
+            while (left := at - _now()) > 0:
+                if select.select(files, [], [], min(left, look))[0]:
+                    if os.read(0, 1):
+                        return
+                    files, look = [], 0.02
+                os.kill(horse, 0)
+            os.kill(horse, signum)
+
+
+def _now() -> float:
+    return time.clock_gettime(_CLOCKS[0])

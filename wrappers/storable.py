@@ -1,0 +1,51 @@
+"""What a function returned or raised, in a form that PostgreSQL can store and a person wants to read."""
+
+import json
+import traceback
+from typing import Any
+
+RESULT_AT_MOST = 4096  # bytes of JSON text
+SENTENCE_AT_MOST = 500  # characters
+TRACEBACK_AT_MOST = 64 * 1024  # characters; the end of it tells most
+
+
+def as_json(value: Any) -> str:
+    """A function's result as it is kept: small JSON, else the beginning of its repr; empty for None."""
+    if value is None:
+        return ""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        text = json.dumps(_repr(value), ensure_ascii=False)
+    if len(text.encode("utf-8", "replace")) > RESULT_AT_MOST:
+        text = json.dumps(_repr(value), ensure_ascii=False)
+    return clean(text)
+
+
+def _repr(value: Any) -> str:
+    try:
+        return repr(value)[:200]
+    except Exception as error:
+        return f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
+
+
+def sentence(error: BaseException) -> str:
+    """An error's class and text."""
+    return clean(f"{type(error).__name__}: {_text(error)}")[:SENTENCE_AT_MOST]
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its text could not be had)"
+
+
+def trace(error: BaseException) -> str:
+    """An error's traceback, its last 64 k characters."""
+    return clean("".join(traceback.format_exception(error))[-TRACEBACK_AT_MOST:])
+
+
+def clean(text: str) -> str:
+    """What PostgreSQL can store: no NUL, no half of a surrogate pair."""
+    return text.replace("\x00", "�").replace("\\u0000", "�").encode("utf-8", "replace").decode("utf-8")

@@ -2,7 +2,7 @@
 --
 -- `{schema}` is filled in once (ticker/sql.py); parameters are psycopg's, %(name)s. Each statement that
 -- decides takes `now`; NULL means the database's clock, read with clock_timestamp() and never with now(), which is the
--- start of the transaction. Rows are locked FOR NO KEY UPDATE, always a task before its runs.
+-- start of the transaction. least() passes over NULLs, so a column that may be NULL is compared in a CASE. Rows are locked FOR NO KEY UPDATE, always a task before its runs.
 
 
 -- ------------------------------------------------------------------------------------------ registered and edited
@@ -38,7 +38,7 @@ UPDATE {schema}.tasks SET
     every_ms = %(every_ms)s, tolerance_ms = %(tolerance_ms)s, box_ms = %(box_ms)s, grace_ms = %(grace_ms)s,
     queue = %(queue)s, subject = %(subject)s, description = %(description)s, metadata = %(metadata)s::jsonb,
     enabled = %(enabled)s,
-    next_run = CASE WHEN every_ms = %(every_ms)s THEN next_run ELSE
+    next_run = CASE WHEN every_ms = %(every_ms)s OR next_run IS NULL THEN next_run ELSE
         least(next_run, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s * interval '1 millisecond') END,
     push_after = NULL,
     updated_at = coalesce(%(now)s::timestamptz, clock_timestamp())
@@ -186,11 +186,11 @@ WITH locked AS MATERIALIZED (
         waiting = array_remove(j.waiting, %(occurrence)s),
         last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
         last_occurrence = CASE WHEN j.refusal IS NULL THEN %(occurrence)s
-                               WHEN j.refusal = 'clock' THEN least(j.last_occurrence, j.now)
+                               WHEN j.refusal = 'clock' AND j.last_occurrence > j.now THEN j.now
                                ELSE j.last_occurrence END,
         run_token = CASE WHEN j.refusal IS NULL THEN %(token)s::uuid ELSE j.run_token END,
         running_until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold
-                             WHEN j.refusal = 'clock' THEN least(j.running_until, j.now + j.hold)
+                             WHEN j.refusal = 'clock' AND j.running_until > j.now + j.hold THEN j.now + j.hold
                              ELSE j.running_until END
     FROM judged j WHERE t.id = j.id
 ), recorded AS (
@@ -307,11 +307,14 @@ SELECT id AS run_id FROM ended
 -- After the clock was set back (a ticker's heartbeat lies in the future), bring what lies too far ahead back to now.
 -- A task that has never been pushed keeps its `first`.
 UPDATE {schema}.tasks SET
-    last_run = least(last_run, %(now)s), last_occurrence = least(last_occurrence, %(now)s),
-    running_until = least(running_until, %(now)s + (box_ms + grace_ms) * interval '1 millisecond'),
+    last_run = CASE WHEN last_run > %(now)s THEN %(now)s ELSE last_run END,
+    last_occurrence = CASE WHEN last_occurrence > %(now)s THEN %(now)s ELSE last_occurrence END,
+    running_until = CASE WHEN running_until > %(now)s + (box_ms + grace_ms) * interval '1 millisecond'
+        THEN %(now)s + (box_ms + grace_ms) * interval '1 millisecond' ELSE running_until END,
     push_after = NULL,
     next_run = CASE WHEN kind = 'interval' AND (last_occurrence IS NOT NULL OR waiting <> '{}')
-        THEN least(next_run, %(now)s + every_ms * interval '1 millisecond') ELSE next_run END
+        AND next_run > %(now)s + every_ms * interval '1 millisecond'
+        THEN %(now)s + every_ms * interval '1 millisecond' ELSE next_run END
 WHERE id = ANY (ARRAY(
     SELECT id FROM {schema}.tasks
     WHERE EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > %(now)s + interval '1 second')

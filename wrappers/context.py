@@ -100,7 +100,6 @@ class Call:
     job_id: str
     worker: str
     rq_timeout: int | None
-    forked: bool
     settings: Settings
     database: Database
     began: float = 0.0

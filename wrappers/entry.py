@@ -8,11 +8,13 @@ from typing import Any
 from rq import get_current_job
 
 from ticker import envelope, settings
+from ticker.errors import ConfigurationError
 from wrappers import registry, storable
 from wrappers.chain import chain
 from wrappers.context import Call
 from wrappers.database import Database
 from wrappers.layers import LAYERS
+from wrappers.limits import SoftLimit
 
 
 def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
@@ -27,6 +29,11 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
 
 def new_call(task_id: int, occurrence: int, planned: int | None) -> Call:
     found = settings.from_environment()
+    if found.hard_limit != "off" and not in_a_horse():
+        raise ConfigurationError(
+            "this worker does not fork its jobs, so a hard limit would kill the worker: "
+            "use rq.Worker or wrappers.Worker, or set TICKER_HARD_LIMIT=off"
+        )
     registry.load(found.tasks)
     job = get_current_job()
     return Call(
@@ -36,7 +43,6 @@ def new_call(task_id: int, occurrence: int, planned: int | None) -> Call:
         job_id=job.id if job else "",
         worker=os.environ.get("RQ_WORKER_ID", ""),
         rq_timeout=int(job.timeout) if job and job.timeout else None,
-        forked=in_a_horse(),
         settings=found,
         database=Database(found.require_database(), found.schema),
     )
@@ -56,8 +62,14 @@ async def within(call: Call, coroutine: Any) -> Any:
     """Awaits the function; past its box it is cancelled where it waits, before the soft limit interrupts it."""
     assert call.run is not None and call.start is not None
     grace = call.start.grace_ms / 1000
-    async with asyncio.timeout(call.run.quota.remaining + grace / 4):
-        return await coroutine
+    limit = asyncio.timeout(call.run.quota.remaining + grace / 4)
+    try:
+        async with limit:
+            return await coroutine
+    except TimeoutError as error:
+        if limit.expired():
+            raise SoftLimit("the function still waited at the end of its time box") from error
+        raise
 
 
 def in_a_horse() -> bool:

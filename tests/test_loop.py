@@ -1,0 +1,253 @@
+"""The rhythm: it survives servers that go away, stops fast, and says what it does in one line."""
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import ticker
+from tests.running import ROOT, in_fork, until
+from ticker import embedded, loop, migrations
+from ticker.embedded import Postgres, Valkey
+from ticker.enqueue import RedisQueue
+from ticker.errors import DatabaseUnavailable
+from ticker.loop import Beat, EveryTick
+from ticker.store import PostgresStore, connect
+
+MINUTE = timedelta(minutes=1)
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class Ticker:
+    """A `ticker run` of its own process, and the lines that it has printed so far."""
+
+    def __init__(self, environ):
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "ticker", "run", "--tick", "0.2s"], cwd=ROOT, env=os.environ | environ,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    def says(self, pattern, after=0):
+        """Waits for a line; the number of lines up to it."""
+
+        def found():
+            return next((n for n, line in enumerate(self.lines[after:], after + 1) if re.search(pattern, line)), None)
+
+        return until(found, f"{pattern!r} in {''.join(self.lines[-8:])}")
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=30)
+        self._reader.join(timeout=30)
+        return code
+
+
+@contextmanager
+def running(environ) -> Iterator[Ticker]:
+    ticker_process = Ticker(environ)
+    try:
+        yield ticker_process
+    finally:
+        ticker_process.process.kill()
+        ticker_process.process.wait()
+
+
+@pytest.fixture
+def own_servers(monkeypatch) -> Iterator[tuple[Postgres, Valkey]]:
+    """Servers that the test may take away."""
+    with embedded.postgres() as postgres, embedded.valkey() as valkey:
+        migrations.upgrade(postgres.url)
+        monkeypatch.setenv("DATABASE_URL", postgres.url)
+        monkeypatch.setenv("REDIS_URL", valkey.url)
+        yield postgres, valkey
+
+
+def test_one_line_per_tick_and_a_heartbeat(environ, db):
+    ticker.register(db, "plain", every="1m")
+    with running(environ) as process:
+        process.says(r"tick due=1 enqueued=1 errors=0 took=0\.\d{3}$")
+        process.says(r"tick due=0 enqueued=0 errors=0 took=")
+        process.says(r"queue polling: 1 jobs wait and no worker listens")
+        pid = db.execute("SELECT pid FROM ticker.tickers WHERE last_tick_at > now() - interval '1 minute'").fetchone()
+        assert pid == (process.process.pid,)
+        assert process.stop() == 0
+    assert "ticker stopped" in process.lines[-1]
+    assert not any("Traceback" in line for line in process.lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(environ, number):
+    with running(environ) as process:
+        process.says("tick due=0")
+        assert process.stop(number) == 0
+
+
+def test_it_survives_postgresql_and_redis_being_away_and_goes_on_by_itself(own_servers):
+    postgres, valkey = own_servers
+    with running({}) as process:
+        heard = process.says("tick due=0")
+        valkey.kill()
+        with connect(postgres.url) as db, db.transaction():
+            task = ticker.register(db, "plain", every="1d")
+        heard = process.says(r"tick failed: Redis \(REDIS_URL\) does not take jobs: .*; next attempt in", after=heard)
+        with connect(postgres.url) as db:
+            assert ticker.get(db, task).waiting == ()  # Redis did not take the job, so nothing advanced
+        valkey.start()
+        heard = process.says("tick due=1 enqueued=1 errors=0", after=heard)
+        postgres.kill()
+        heard = process.says(r"tick failed: PostgreSQL \(DATABASE_URL\) does not answer: ", after=heard)
+        postgres.start()
+        process.says("tick due=0", after=heard)
+        assert process.stop() == 0
+    assert not any("Traceback" in line for line in process.lines)
+
+
+def test_jobs_that_a_dead_redis_took_along_are_pushed_again(own_servers):
+    postgres, valkey = own_servers
+    with connect(postgres.url) as db, db.transaction():
+        ticker.register(db, "plain", every="1d")
+    with running({}) as process:
+        heard = process.says("tick due=1 enqueued=1")
+        valkey.kill()
+        valkey.start()
+        process.says(r"tick due=0 enqueued=1 errors=0 repushed=1", after=heard)
+
+
+def test_it_stops_although_the_database_hangs(own_servers):
+    """A stopped postmaster answers nothing, and a backend that is stopped cannot time out a statement by itself."""
+    postgres, _ = own_servers
+    with running({}) as process, connect(postgres.url) as db:
+        process.says("tick due=0")
+        find = "SELECT pid FROM pg_stat_activity WHERE application_name = 'ticker' AND pid <> pg_backend_pid()"
+        [backend] = until(lambda: db.execute(find).fetchone(), "the ticker's backend")
+        os.kill(backend, signal.SIGSTOP)
+        try:
+            assert process.stop() == 0
+        finally:
+            os.kill(backend, signal.SIGCONT)
+
+
+def test_five_tickers_at_once_push_each_occurrence_once(environ, db, redis):
+    for number in range(200):
+        ticker.register(db, "plain", name=f"task {number}", every="1d")
+    with (
+        running(environ) as a,
+        running(environ) as b,
+        running(environ) as c,
+        running(environ) as d,
+        running(environ) as e,
+    ):
+        for process in (a, b, c, d, e):
+            process.says("tick due=")
+        until(lambda: db.execute("SELECT bool_and(waiting <> '{}') FROM ticker.tasks").fetchone()[0], "all are pushed")
+        assert [process.stop() for process in (a, b, c, d, e)] == [0] * 5
+    jobs = redis.lrange("rq:queue:polling", 0, -1)
+    assert (len(jobs), len(set(jobs))) == (200, 200)
+
+
+def test_a_ticker_killed_in_mid_tick_is_made_up_for_by_the_next(environ, db, redis):
+    """Killed while it holds row locks: the server releases them, and another ticker pushes the same ids."""
+    ticker.register(db, "plain", every="1d")
+
+    def dies_after_its_push():
+        store, queue = PostgresStore(environ["DATABASE_URL"]), RedisQueue.from_url(environ["REDIS_URL"])
+        push = queue.push
+        queue.push = lambda envelopes: (push(envelopes), os.kill(os.getpid(), signal.SIGKILL)) if envelopes else []
+        Beat(store, queue, ticker_settings(environ), threading.Event())()
+
+    assert in_fork(dies_after_its_push) == -signal.SIGKILL
+    with running(environ) as process:
+        process.says("tick due=1 enqueued=0 errors=0 held=1")
+    assert len(redis.lrange("rq:queue:polling", 0, -1)) == 1
+
+
+def ticker_settings(environ):
+    from ticker import settings
+
+    return settings.from_environment(environ)
+
+
+@pytest.mark.parametrize(
+    ("previous", "now", "expected"),
+    [
+        (None, NOW, NOW),
+        (NOW, NOW, NOW + MINUTE),
+        (NOW, NOW + 0.4 * MINUTE, NOW + MINUTE),
+        (NOW, NOW + MINUTE, NOW + 2 * MINUTE),
+        (NOW, NOW + 10.5 * MINUTE, NOW + 11 * MINUTE),
+        (NOW, NOW + timedelta(days=366), NOW + timedelta(days=366) + MINUTE),
+        (NOW, NOW - timedelta(hours=1), NOW - timedelta(hours=1) + MINUTE),
+    ],
+)
+def test_a_beat_is_never_made_up_for_and_never_far_away(previous, now, expected):
+    assert EveryTick(MINUTE).get_next_fire_time(previous, now) == expected
+
+
+class Job:
+    """Stands for APScheduler's job: remembers when it was told to run."""
+
+    def __init__(self):
+        self.told = []
+
+    def modify(self, next_run_time):
+        self.told.append(next_run_time)
+
+
+@pytest.fixture
+def beat(store, queue, settings):
+    return Beat(store, queue, replace(settings, tick_ms=30_000), threading.Event())
+
+
+@pytest.mark.parametrize(
+    ("waited", "failures", "busy", "nudged"),
+    [(59, 0, False, False), (61, 0, False, True), (61, 0, True, False), (0.9, 1, False, False), (1.1, 1, False, True),
+     (29, 20, False, False), (31, 20, False, True)],
+)  # fmt: skip
+def test_the_watch_nudges_a_beat_that_stopped_and_retries_one_that_failed(beat, waited, failures, busy, nudged):
+    beat.began, beat.failures, beat.busy = loop.clock.monotonic() - waited, failures, busy
+    job = Job()
+    loop.watch(beat, 30, job)
+    assert bool(job.told) == nudged
+
+
+def test_a_failed_tick_is_one_sentence_and_an_error_of_ours_a_traceback(beat, caplog, monkeypatch):
+    def unavailable(*_args, **_kwargs):
+        raise DatabaseUnavailable("PostgreSQL (DATABASE_URL) does not answer: connection refused")
+
+    monkeypatch.setattr(loop, "tick", unavailable)
+    with caplog.at_level(logging.INFO, "ticker"):
+        beat()
+        beat()
+        monkeypatch.setattr(loop, "tick", lambda *_args, **_kwargs: 1 / 0)
+        beat()
+    assert [record.getMessage() for record in caplog.records] == [
+        "tick failed: PostgreSQL (DATABASE_URL) does not answer: connection refused; next attempt in 1 s",
+        "tick failed: PostgreSQL (DATABASE_URL) does not answer: connection refused; next attempt in 2 s",
+        "tick failed on an error of its own; the next one goes on",
+    ]
+    assert caplog.records[2].exc_info
+    assert beat.failures == 3
+
+
+def test_a_queue_without_a_worker_is_named_once(beat, environ, db, caplog):
+    ticker.register(db, "plain", every="1m")
+    with caplog.at_level(logging.WARNING, "ticker"):
+        beat()
+        beat()
+    assert [record.args[0] for record in caplog.records] == ["polling"]

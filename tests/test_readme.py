@@ -1,0 +1,104 @@
+"""What the README shows works as it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import ticker
+from tests.running import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+MAIL = """
+from contextlib import contextmanager
+STORED = []
+class Mailbox:
+    def uids(self, after): return [uid for uid in (1, 2, 3) if uid > (after or 0)]
+    def read(self, uid): return f"message {uid}"
+@contextmanager
+def open_mailbox(channel_id): yield Mailbox()
+def store(message): STORED.append(message)
+"""
+
+USE = """
+import os, sqlalchemy as sa
+from sqlalchemy.orm import Session
+from myapp.channels import add_channel
+from myapp.models import Base
+engine = sa.create_engine(os.environ["DATABASE_URL"])
+Base.metadata.create_all(engine)
+with Session(engine) as session, session.begin():
+    add_channel(session, "mail.example.org", "support")
+"""
+
+
+@pytest.fixture
+def application(tmp_path):
+    """The README's example as files of a package `myapp`."""
+    package = tmp_path / "myapp"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "mail.py").write_text(MAIL)
+    for block in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL):
+        name = re.match(r"# myapp/(\w+\.py)", block)
+        assert name, block
+        (package / name[1]).write_text(block)
+    return tmp_path
+
+
+def run(command, folder):
+    environ = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    return subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, text=True, timeout=60)
+
+
+def test_the_example_polls_a_mailbox_and_its_task_goes_with_the_channel(environ, db, application):
+    run([sys.executable, "-c", USE], application)
+    run([sys.executable, "-m", "ticker", "tick"], application)
+    run([sys.executable, "-m", "wrappers", "--tasks", "myapp.polls", "--burst", "polling"], application)
+    [task] = ticker.list_tasks(db)
+    assert (task.owner, task.cursor, task.last_outcome) == ("mail_channels:1", 3, "succeeded")
+    assert ticker.list_runs(db)[0].result == 3
+    db.execute("DELETE FROM mail_channels")
+    assert ticker.list_tasks(db) == []
+
+
+def test_the_procfile_names_commands_that_exist():
+    lines = dict(re.findall(r"^(ticker|worker): (.+)$", README, flags=re.MULTILINE))
+    assert lines == {"ticker": "ticker run", "worker": "python -m wrappers --tasks myapp.polls polling"}
+
+
+def test_every_command_of_the_table_is_there():
+    from ticker.cli import main
+
+    table = README[README.index("## Commands") : README.index("## Settings")]
+    named = {
+        word
+        for cell in re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE)
+        for word in re.findall(r"`(?:ticker )?(?:db )?([a-z-]+)", cell)
+    }
+    commands = set(main.commands) | set(main.commands["db"].commands)
+    assert commands - {"db"} <= named
+    assert named - {"python"} <= commands | {"db"}
+
+
+def test_every_setting_of_the_table_is_read_and_every_one_read_is_in_the_table():
+    table = README[README.index("## Settings") : README.index("## Tests")]
+    read = set(re.findall(r'"((?:DATABASE|REDIS|TICKER)_[A-Z_]+)"', (ROOT / "ticker/settings.py").read_text()))
+    assert set(re.findall(r"^\| `([A-Z_]+)`", table, flags=re.MULTILINE)) == read
+
+
+def test_the_links_lead_somewhere():
+    for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for target in re.findall(r"\]\((?!http)([^)#]+)", document.read_text(encoding="utf-8")):
+            assert (document.parent / target).exists(), (document.name, target)
+
+
+def test_help_is_there_without_any_setting(monkeypatch):
+    from ticker.cli import main
+
+    monkeypatch.delenv("DATABASE_URL", raising=False)
+    assert CliRunner().invoke(main, ["--help"]).exit_code == 0

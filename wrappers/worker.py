@@ -26,11 +26,19 @@ class Worker(RQWorker):
     def execute_job(self, job: Job, queue: Queue) -> None:
         before = orphans.children()
         with page.opened():
-            super().execute_job(job, queue)
-            left = orphans.kill_new_children(before)
-            if left:
-                log.warning("job=%s left %s processes behind: killed", job.id, left)
-            close_record()
+            try:
+                super().execute_job(job, queue)
+            finally:
+                if self.horse_pid not in orphans.children():  # it goes on where Redis is away and RQ gives up
+                    clean_up(job, before)
+
+
+def clean_up(job: Job, before: set[int]) -> None:
+    """Behind a dead horse: kills what it left alive, then closes its record."""
+    left = orphans.kill_new_children(before)
+    if left:
+        log.warning("job=%s left %s processes behind: killed", job.id, left)
+    close_record()
 
 
 def close_record() -> None:
@@ -42,11 +50,12 @@ def close_record() -> None:
     found = settings.from_environment()
     database = Database(found.require_database(), found.schema)
     try:
-        database.execute(
+        ended = database.execute(
             "finish", task_id=task_id, token=token, outcome=Outcome.KILLED, result=None, traceback="", now=None,
             reason="its process died before the end was recorded: the hard limit, a crash or a kill",
         )  # fmt: skip
-        log.warning("killed task=%s: its process died before its end", task_id)
+        if ended:
+            log.warning("killed task=%s: its process died before its end", task_id)
     except TickerError as error:
         log.warning("killed task=%s: its process died before its end, not recorded yet: %s", task_id, error)
     finally:

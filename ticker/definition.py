@@ -1,7 +1,8 @@
 """What a user says of a task, checked: a `Definition` fits every rule, or was refused with one sentence."""
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,6 +16,8 @@ TEXT_AT_MOST = 2000  # characters
 JSON_AT_MOST = 64 * 1024  # bytes
 USUAL_TICK = 30_000  # ms
 LONG_BOX = 600_000  # ms: over it, the other tasks of the queue wait long
+
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # the escape, and not the six characters
 
 Given = Mapping[str, Any]
 """Checked fields under the names of the table's columns, only those that were passed."""
@@ -37,7 +40,7 @@ class Wanted:
 
     def task_name(self) -> str:
         """The name, which defaults to the function's."""
-        return plain("name", self.function if self.name is None else self.name)
+        return plain("function", self.function) if self.name is None else plain("name", self.name)
 
     def given(self) -> dict[str, Any]:
         """What was said, checked; BadInput names field, value and limit."""
@@ -61,12 +64,12 @@ def json_object(field: str, value: object) -> dict[str, Any]:
         raise BadInput(field, value, 'is no JSON object; write {"name": value}')
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        size = len(text.encode())
+        size = len(text.encode()) + _growth(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadInput(field, value, f"is not JSON: {error}") from None
     if size > JSON_AT_MOST:
         raise BadInput(field, value, f"has {size} bytes as JSON, over the limit of {JSON_AT_MOST}")
-    if "\\u0000" in text:
+    if _NUL.search(text):
         raise BadInput(field, value, "has a NUL character, which PostgreSQL cannot store")
     return dict(json.loads(text))
 
@@ -76,23 +79,25 @@ def check(said: Mapping[str, Any]) -> dict[str, Any]:
     return {COLUMNS.get(field, field): CHECKS[field](field, value) for field, value in said.items()}
 
 
-def applied(given: Given, before: Task | None) -> dict[str, Any]:
+def applied(given: Given, before: Task | None, registered: Collection[str] = ()) -> dict[str, Any]:
     """All columns of a definition: what was given, over what the task had, over the defaults.
 
-    A tolerance or box that was never given follows the interval. BadInput where the parts do not fit together.
+    A tolerance or box that was never given, now or in `registered`, the columns of earlier registrations, follows the
+    interval. BadInput where the parts do not fit together.
     """
+    said = {*given, *registered}
     values = {
         **DEFAULTS,
         **({} if before is None else {column: getattr(before, column) for column in DEFAULTS}),
         **given,
     }
     if "every_ms" not in values or values["every_ms"] == 0:
-        raise BadInput("every", None, 'is missing; say how often, as in every="1m"')
+        raise BadInput("every", None, "is missing; say how often, such as 1m")
     every = values["every_ms"]
     follow = before is None or before.every_ms != every
-    if "tolerance_ms" not in given and follow and _follows("tolerance_ms", before, timing.tolerance_by_default):
+    if "tolerance_ms" not in said and follow and _follows("tolerance_ms", before, timing.tolerance_by_default):
         values["tolerance_ms"] = timing.tolerance_by_default(every)
-    if "box_ms" not in given and follow and _follows("box_ms", before, timing.box_by_default):
+    if "box_ms" not in said and follow and _follows("box_ms", before, timing.box_by_default):
         values["box_ms"] = timing.box_by_default(every)
     values["grace_ms"] = timing.grace(every)
     timing.check_fit(every, values["tolerance_ms"], values["box_ms"])
@@ -113,6 +118,18 @@ def warnings(task: Task) -> tuple[str, ...]:
             "give it a queue of its own"
         )
     return tuple(found)
+
+
+def _growth(text: str) -> int:
+    """The digits that PostgreSQL adds: its jsonb keeps 1e300 with all of its zeros."""
+    exponents: list[int] = []
+
+    def measure(number: str) -> float:
+        exponents.append(abs(int(number.lower().partition("e")[2] or 0)))
+        return float(number)
+
+    json.loads(text, parse_float=measure)
+    return sum(exponents)
 
 
 def _text(field: str, value: object, *, least: int, most: int) -> str:

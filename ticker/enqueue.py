@@ -12,7 +12,7 @@ from rq.job import Job, JobStatus
 
 from ticker import rq_layout
 from ticker.envelope import Envelope
-from ticker.errors import QueueUnavailable
+from ticker.errors import ConfigurationError, QueueUnavailable
 from ticker.ports import JobState, Receipt
 
 SOCKET_TIMEOUT = 2  # seconds: row locks are held while Redis is asked
@@ -21,9 +21,17 @@ _ALIVE = {JobStatus.CREATED, JobStatus.QUEUED, JobStatus.STARTED, JobStatus.DEFE
 
 def connect(url: str) -> Redis:
     """A client whose every wait is bounded, and which tries once more by itself: a repeated push changes nothing."""
-    return Redis.from_url(
-        url, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=SOCKET_TIMEOUT, retry=Retry(NoBackoff(), 1)
-    )
+    try:
+        client = Redis.from_url(
+            url, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=SOCKET_TIMEOUT, retry=Retry(NoBackoff(), 1)
+        )
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # not connected; an unknown ?option shows here at the earliest
+    except (ValueError, TypeError, RedisError):  # whose text quotes the URL, and with it the password
+        raise ConfigurationError(
+            "REDIS_URL cannot be read: look at its port and options; special characters in a password are written %XX"
+        ) from None
+    return client
 
 
 @contextmanager

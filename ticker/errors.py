@@ -17,7 +17,12 @@ def quoted(value: object) -> str:
     """`value` as it may stand in a sentence: escaped, and cut to 60 characters."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"a number of {value.bit_length()} bits"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # a value of anybody's: its repr may fail
+        text = f"a value of type {type(value).__name__}"
+    if not text.isprintable():  # a repr of several lines
+        text = repr(text)
     return text if len(text) <= QUOTED_AT_MOST else f"{text[:QUOTED_AT_MOST]}…"
 
 
@@ -26,10 +31,10 @@ class TickerError(Exception):
 
 
 class BadInput(TickerError, ValueError):
-    """A value that cannot be taken. `field`, `value` and `problem` are attributes; the text is one sentence."""
+    """A value that cannot be taken, or (None) is missing. `field`, `value`, `problem`; the text is one sentence."""
 
     def __init__(self, field: str, value: object, problem: str) -> None:
-        super().__init__(f"{field}: {quoted(value)} {problem}")
+        super().__init__(f"{field}: {problem}" if value is None else f"{field}: {quoted(value)} {problem}")
         self.field = field
         self.value = value
         self.problem = problem

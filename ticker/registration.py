@@ -7,7 +7,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from ticker import clock, definition, owners, settings, sql
@@ -19,7 +19,10 @@ from ticker.task import Kind, Outcome, Task
 
 Ref = Task | int | str | None
 
+ATTEMPTS = 10  # to find or to insert a task that others insert and delete meanwhile
+
 _COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
+_EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)  # as the tables' CHECKs
 
 
 def register(
@@ -55,27 +58,29 @@ def register(
 def unregister(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
     """Deletes the task, or all tasks of the owner; what was deleted. Idempotent: none is fine, too."""
     execute = _on(db)
-    ids = [found.id for found in _select(execute, db, task, owner)]
-    return [task_from(row) for row in execute("delete_tasks", ids=ids)]
+    return _tasks(execute("delete_tasks", ids=_ids(_select(execute, db, task, owner))))
 
 
 def reconcile(db: Any, owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]]) -> list[Task]:
     """Makes the owner's set of tasks equal to a list: registers what is in it, deletes what is not.
 
-    Each item is a `Wanted`, or a mapping of its fields: `{"function": "mail.fetch", "every": "1m"}`.
+    Each item is a `Wanted`, or a mapping of its fields: `{"function": "mail.fetch", "every": "1m"}`. All are checked
+    before anything is written.
     """
     who = owners.identify(db, owner)
     if not who.type:
         raise BadInput("owner", owner, "is no owner; reconcile needs one, as it deletes what is not in the list")
     items = [item if isinstance(item, Wanted) else _wanted(item) for item in wanted]
-    checked = [(item.task_name(), item.given()) for item in items]
-    names = {name for name, _ in checked}
-    if len(names) < len(items):
-        raise BadInput("wanted", sorted(name for name, _ in checked), "has a name twice")
+    by_name = {item.task_name(): item for item in items}
+    if len(by_name) < len(items):
+        raise BadInput("wanted", sorted(item.task_name() for item in items), "has a name twice")
     execute = _on(db)
-    surplus = [task.id for task in _select(execute, db, None, who) if task.name not in names]
-    execute("delete_tasks", ids=surplus)
-    return [_register(db, item, who, None) for item in items]
+    rows = {row["name"]: row for row in _select(execute, db, None, who)}
+    for name, item in by_name.items():
+        _applied(item.given(), rows.get(name))
+    execute("delete_tasks", ids=_ids([row for name, row in rows.items() if name not in by_name]))
+    registered = {name: _register(db, by_name[name], who, None) for name in sorted(by_name)}  # one order: no deadlock
+    return [registered[name] for name in by_name]
 
 
 def edit(db: Any, task: Ref, *, owner: Any = None, **changes: Any) -> Task:
@@ -108,48 +113,58 @@ def pause(
         "reason": definition.prose("reason", reason),
         "until": _aware("until", until),
     }
-    ids = [found.id for found in _known(_select(execute, db, task, owner), task, owner)]
-    return [task_from(row) for row in execute("pause_tasks", ids=ids, **checked)]
+    ids = _ids(_known(_select(execute, db, task, owner), task, owner))
+    return _tasks(execute("pause_tasks", ids=ids, **checked))
 
 
 def resume(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
     """Ends the pause: an interval task is due at once. What was not paused stays as it is and is not returned."""
     execute = _on(db)
-    ids = [found.id for found in _known(_select(execute, db, task, owner), task, owner)]
-    return [task_from(row) for row in execute("resume_tasks", ids=ids, now=clock.now())]
+    ids = _ids(_known(_select(execute, db, task, owner), task, owner))
+    return _tasks(execute("resume_tasks", ids=ids, now=clock.now()))
 
 
 def run_now(db: Any, task: Ref = None, *, owner: Any = None) -> list[int]:
     """Plans one manual run, which the next tick pushes; the schedule is not touched. The ids of the runs."""
     execute = _on(db)
-    ids = [found.id for found in _known(_select(execute, db, task, owner), task, owner)]
+    ids = _ids(_known(_select(execute, db, task, owner), task, owner))
     return [row["id"] for row in execute("plan_runs", ids=ids, now=clock.now())]
 
 
 def _register(db: Any, wanted: Wanted, who: Owner, first: datetime | None) -> Task:
     name, given, execute = wanted.task_name(), wanted.given(), _on(db)
     key = {"owner_type": who.type, "owner_id": who.id, "name": name}
-    if found := execute("find_task", **key):
-        return _register_again(execute, found[0], given)
-    values = definition.applied(given, None)
-    new = execute("insert_task", **key, declared_in="", first=first, now=clock.now(), **_parameters(values, given))
-    if new:
-        return task_from(new[0])
-    if found := execute("find_task", **key):  # another process was faster
-        return _register_again(execute, found[0], given)
+    for _ in range(ATTEMPTS):
+        if found := execute("find_task", **key):
+            return _register_again(execute, found[0], given)
+        values = _parameters(_applied(given, None), given)
+        if new := execute("insert_task", **key, declared_in="", first=first, now=clock.now(), **values):
+            return task_from(new[0])
     raise UnknownOwner(f"owner: there is no {who.type} with the key {who.id}, so {name!r} would be an orphan")
 
 
 def _register_again(execute: sql.Execute, row: sql.Row, given: definition.Given) -> Task:
-    before, registered = task_from(row), row["registered"]
-    news = {column: value for column, value in given.items() if column not in registered or registered[column] != value}
-    return _change(execute, before, news, {**registered, **given}) if news else before
+    news = _news(given, row)
+    return _change(execute, row, news, {**row["registered"], **given}) if news else task_from(row)
 
 
-def _change(execute: sql.Execute, before: Task, given: definition.Given, registered: Mapping[str, Any] | None) -> Task:
-    values = definition.applied(given, before)
+def _news(given: definition.Given, row: sql.Row) -> dict[str, Any]:
+    """What differs from the last registration."""
+    registered = row["registered"]
+    return {column: value for column, value in given.items() if column not in registered or registered[column] != value}
+
+
+def _change(execute: sql.Execute, row: sql.Row, given: definition.Given, registered: Mapping[str, Any] | None) -> Task:
+    values = definition.applied(given, task_from(row), row["registered"])
     parameters = _parameters(values, registered)
-    return task_from(execute("change_task", id=before.id, now=clock.now(), **parameters)[0])
+    return task_from(execute("change_task", id=row["id"], now=clock.now(), **parameters)[0])
+
+
+def _applied(given: definition.Given, row: sql.Row | None) -> dict[str, Any]:
+    """All columns as a registration would write them, over a row if there is one."""
+    if row is None:
+        return definition.applied(given, None)
+    return definition.applied(_news(given, row), task_from(row), row["registered"])
 
 
 def _parameters(values: Mapping[str, Any], registered: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -162,38 +177,56 @@ def _parameters(values: Mapping[str, Any], registered: Mapping[str, Any] | None)
     }
 
 
-def _select(execute: sql.Execute, db: Any, task: Ref, owner: Any) -> list[Task]:
-    """The tasks that are meant, locked."""
+def id_or_name(task: Ref) -> int | str | None:
+    """What names a task, checked; BadInput where it cannot."""
     if isinstance(task, Task):
-        task = task.id
-    if task is None and owner is None:
-        raise BadInput("task", None, "names no task: give a task, its id, its name, or an owner")
-    if isinstance(task, bool) or not isinstance(task, int | str | None):
+        return task.id
+    if isinstance(task, str):
+        return definition.plain("task", task)
+    if isinstance(task, bool) or not isinstance(task, int | None):
         raise BadInput("task", task, "is no task, no id and no name")
-    if isinstance(task, int) and not 0 < task < 2**63:
+    if task is not None and not 0 < task < 2**63:
         raise BadInput("task", task, "is no id: ids are whole numbers from 1")
-    who = Owner("", "") if isinstance(task, int) else owners.identify(db, owner)
-    rows = execute(
-        "select_tasks", id=task if isinstance(task, int) else None, owner_type=who.type, owner_id=who.id,
-        name=definition.plain("task", task) if isinstance(task, str) else None,
+    return task
+
+
+def _select(execute: sql.Execute, db: Any, task: Ref, owner: Any) -> list[sql.Row]:
+    """The rows of the tasks that are meant, locked."""
+    ref = id_or_name(task)
+    if ref is None and owner is None:
+        raise BadInput("task", None, "names no task: give a task, its id, its name, or an owner")
+    who = Owner("", "") if isinstance(ref, int) else owners.identify(db, owner)
+    return execute(
+        "select_tasks", id=ref if isinstance(ref, int) else None, owner_type=who.type, owner_id=who.id,
+        name=ref if isinstance(ref, str) else None,
     )  # fmt: skip
-    return [task_from(row) for row in rows]
 
 
-def _known(tasks: list[Task], task: Ref, owner: Any) -> list[Task]:
-    if not tasks:
-        named = "no name" if task is None else f"{task.id if isinstance(task, Task) else task!r}"
-        raise UnknownTask(f"there is no task {named}" + (f" of owner {owner}" if owner is not None else ""))
-    return tasks
+def _ids(rows: Sequence[sql.Row]) -> list[int]:
+    return [row["id"] for row in rows]
 
 
-def _one(tasks: list[Task]) -> Task:
-    if len(tasks) > 1:
-        raise BadInput("task", None, f"is {len(tasks)} tasks of that owner; name one")
-    return tasks[0]
+def _tasks(rows: Sequence[sql.Row]) -> list[Task]:
+    """In the order of their ids."""
+    return [task_from(row) for row in sorted(rows, key=lambda row: row["id"])]
+
+
+def _known(rows: list[sql.Row], task: Ref, owner: Any) -> list[sql.Row]:
+    if not rows:
+        named = "" if task is None else f" {task.id if isinstance(task, Task) else task!r}"
+        raise UnknownTask(f"there is no task{named}" + (f" of owner {owner}" if owner is not None else ""))
+    return rows
+
+
+def _one(rows: list[sql.Row]) -> sql.Row:
+    if len(rows) > 1:
+        raise BadInput("task", None, f"is {len(rows)} tasks of that owner; name one")
+    return rows[0]
 
 
 def _wanted(item: Mapping[str, Any]) -> Wanted:
+    if not isinstance(item, Mapping):
+        raise BadInput("wanted", item, "is no task; write Wanted(...) or a mapping of its fields")
     known = {field.name for field in fields(Wanted)}
     for field in item:
         if field not in known:
@@ -204,8 +237,10 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
 
 
 def _aware(field: str, value: datetime | None) -> datetime | None:
-    if value is not None and (not isinstance(value, datetime) or value.tzinfo is None):
+    if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
         raise BadInput(field, value, "is no time with a zone; write datetime(..., tzinfo=UTC)")
+    if value is not None and not _EARLIEST <= value <= _LATEST:
+        raise BadInput(field, value.isoformat(), "is not between the years 1970 and 9999")
     return value
 
 

@@ -1,23 +1,32 @@
 """The only reader of the environment. Every setting, its default and its limits stand here."""
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
 
 from ticker.errors import BadInput, ConfigurationError, quoted
-from ticker.schedules.duration import DAY, HOUR, SECOND, milliseconds
+from ticker.schedules.duration import HOUR, LONGEST, SECOND, milliseconds
 
 EXIT_CONFIGURATION = 78
 """The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
+
+_SCHEMA = re.compile(r"(?!pg_|information_schema$)[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+# What follows a URL's scheme: user:password@host:port,host:port/name?option=value. A raw @ : / ? or blank in a password
+# would shift everything behind it, and the error that comes of it would show a piece of the password as a host or port.
+_HOST = r"(?:[^@/?:,\[\]\s]*|\[[^@/?\]\s]*\])(?::[0-9]{0,5})?"
+_OPTION = r"[^=&@\s]+=[^=&@\s]*"
+_ADDRESS = re.compile(rf"(?:[^@/?\s]*@)?{_HOST}(?:,{_HOST})*(?:/[^@?\s]*)?(?:\?{_OPTION}(?:&{_OPTION})*)?")
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")  # libpq quotes the whole password where it meets one
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the environment says. Durations are milliseconds where the name says so, else whole seconds."""
 
-    database_url: str = ""
-    redis_url: str = ""
+    database_url: str = field(default="", repr=False)
+    redis_url: str = field(default="", repr=False)
     schema: str = "ticker"
     tick_ms: int = 30 * SECOND
     look_ahead_ms: int = 1 * SECOND
@@ -34,11 +43,14 @@ class Settings:
     def require_redis(self) -> str:
         if not self.redis_url:
             raise ConfigurationError("REDIS_URL is not set; write REDIS_URL=redis://localhost:6379/0")
-        if urlsplit(self.redis_url).scheme not in {"redis", "rediss", "unix", "valkey", "valkeys"}:
+        scheme, separator, rest = self.redis_url.partition("://")
+        if not separator or scheme not in {"redis", "rediss", "unix", "valkey", "valkeys"}:
             raise ConfigurationError(
                 f"REDIS_URL: {_without_secret(self.redis_url)} is no redis://, rediss:// or unix:// URL"
             )
-        return self.redis_url.replace("valkey", "redis", 1) if self.redis_url.startswith("valkey") else self.redis_url
+        if "#" in rest or not _ADDRESS.fullmatch(rest):
+            raise _unreadable("REDIS_URL")
+        return f"{scheme.replace('valkey', 'redis')}://{rest}"
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -47,12 +59,12 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
         return Settings(
             database_url=environ.get("DATABASE_URL", ""),
             redis_url=environ.get("REDIS_URL", ""),
-            schema=environ.get("TICKER_SCHEMA", "ticker"),
+            schema=schema_name("TICKER_SCHEMA", environ.get("TICKER_SCHEMA", "ticker")),
             tick_ms=milliseconds("TICKER_TICK", environ.get("TICKER_TICK", "30s"), least=SECOND // 10, most=HOUR),
             look_ahead_ms=milliseconds("TICKER_LOOK_AHEAD", environ.get("TICKER_LOOK_AHEAD", "1s"), most=10 * SECOND),
             batch=_whole(environ, "TICKER_BATCH", 1000, 1, 10_000),
-            result_ttl=_whole(environ, "TICKER_RESULT_TTL", 0, 0, DAY),
-            failure_ttl=_whole(environ, "TICKER_FAILURE_TTL", 3600, 0, DAY),
+            result_ttl=_whole(environ, "TICKER_RESULT_TTL", 0, 0, LONGEST // SECOND),
+            failure_ttl=_whole(environ, "TICKER_FAILURE_TTL", 3600, 0, LONGEST // SECOND),
             hard_limit=_one_of(environ, "TICKER_HARD_LIMIT", ("auto", "watchdog", "off")),
             tasks=modules(environ.get("TICKER_TASKS", "")),
         )
@@ -63,6 +75,15 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
 def modules(text: str) -> tuple[str, ...]:
     """The module names in a comma-separated text."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def schema_name(field: str, text: str) -> str:
+    """A name that may stand in a statement between double quotes."""
+    if not _SCHEMA.fullmatch(text):
+        raise BadInput(
+            field, text, "is no schema name: letters, digits and _, at most 63, and none of PostgreSQL's own"
+        )
+    return text
 
 
 def psycopg_url(url: str) -> str:
@@ -78,6 +99,8 @@ def psycopg_url(url: str) -> str:
         raise ConfigurationError(
             f"DATABASE_URL: {_without_secret(url)} is no PostgreSQL URL; write postgresql://user@localhost/name"
         )
+    if not _ADDRESS.fullmatch(rest) or _BAD_PERCENT.search(rest):
+        raise _unreadable("DATABASE_URL")
     return f"postgresql://{rest}"
 
 
@@ -97,5 +120,12 @@ def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> 
 
 def _without_secret(url: str) -> str:
     """What may be shown of a URL: its scheme, never the user's name or password."""
-    scheme, separator, _ = url.partition("://")
-    return quoted(f"{scheme}://…" if separator else "that text")
+    scheme = re.match(r"[a-z0-9+]{1,30}(?=://)", url)
+    return quoted(f"{scheme.group()}://…") if scheme else "that text"
+
+
+def _unreadable(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"{name}: what follows :// cannot be read; write user:password@host:port/name, and a special character in the "
+        "user or the password as %XX (@ is %40, / is %2F)"
+    )

@@ -10,22 +10,21 @@ from importlib.resources import files
 from typing import Any
 
 from ticker.errors import BadInput
+from ticker.settings import schema_name
 
 Row = Mapping[str, Any]
 Execute = Callable[..., list[Row]]
 """`execute(name, **parameters) -> rows`: one named statement on one connection."""
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-_SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
 @cache
 def statements(schema: str) -> Mapping[str, str]:
     """All statements by name, with the schema's quoted name filled in and the comments left out."""
-    if not _SCHEMA.fullmatch(schema):
-        raise BadInput("schema", schema, "is no schema name: letters, digits and _, at most 63")
+    name = schema_name("schema", schema)
     text = files("ticker").joinpath("statements.sql").read_text(encoding="utf-8")
-    _, *parts = _NAME.split(text.replace("{schema}", f'"{schema}"'))
+    _, *parts = _NAME.split(text.replace("{schema}", f'"{name}"'))
     bare = (re.sub(r"^--.*\n?", "", body, flags=re.MULTILINE).strip() for body in parts[1::2])
     return dict(zip(parts[::2], bare, strict=True))
 

@@ -146,14 +146,21 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE r.id = b.id
 
 -- name: drop_orphaned_plans
--- Runs that were planned for a task which is gone by now.
-WITH orphaned AS MATERIALIZED (
+-- Runs that were planned for a task which is gone by now; pushed ones, too, when Redis must have forgotten their jobs
+-- (timing.job_ttl): until then a worker may take the job, and record this itself.
+WITH planned AS MATERIALIZED (
     SELECT r.id FROM {schema}.runs r
     WHERE r.state = 'planned' AND r.due_at <= %(now)s
       AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
-    ORDER BY r.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
+    ORDER BY r.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+), pushed AS MATERIALIZED (
+    SELECT r.id FROM {schema}.runs r
+    WHERE r.state = 'pushed' AND r.pushed_at < %(now)s - interval '2 hours'
+      AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
+    ORDER BY r.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+)
 UPDATE {schema}.runs r SET state = 'ended', outcome = 'dropped', reason = 'gone', ended_at = %(now)s
-FROM orphaned o WHERE r.id = o.id
+WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pushed)
 
 
 -- -------------------------------------------------------------------------------------------- started, or dropped
@@ -326,10 +333,12 @@ WHERE id = ANY (ARRAY(
 RETURNING id
 
 -- name: end_overdue
--- Runs past B + g that nobody ended: their worker is gone. A task row that is busy just now waits for the next tick.
+-- Runs past B + g that nobody ended: their worker is gone. A row that is busy just now, the run's or its task's, is
+-- left to the next tick; as nothing is waited for, the run may be locked first here.
 WITH overdue AS MATERIALIZED (
     SELECT id, task_id, token FROM {schema}.runs
     WHERE state = 'running' AND until < %(now)s - interval '1 second' ORDER BY until LIMIT %(limit)s
+    FOR NO KEY UPDATE SKIP LOCKED
 ), held AS MATERIALIZED (
     SELECT t.id, t.run_token FROM {schema}.tasks t
     WHERE t.id IN (SELECT task_id FROM overdue) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
@@ -413,7 +422,8 @@ SELECT * FROM {schema}.tasks WHERE id = %(id)s
 -- name: due_tasks
 -- What a tick would push, without a lock.
 SELECT * FROM {schema}.tasks
-WHERE enabled AND owner_active AND paused_by IS NULL
+WHERE enabled AND owner_active
+  AND (paused_by IS NULL OR paused_until <= (SELECT coalesce(%(now)s::timestamptz, clock_timestamp())))
   AND (push_after IS NULL OR push_after <= (SELECT coalesce(%(now)s::timestamptz, clock_timestamp())))
   AND next_run <= (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()))
 ORDER BY next_run

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from ticker import clock, owners, settings, sql
 from ticker.errors import BadInput, UnknownTask
-from ticker.registration import Ref, task_from
+from ticker.registration import Ref, id_or_name, task_from
 from ticker.task import Outcome, RunKind, Task
 
 AT_MOST = 10_000  # rows of one answer
@@ -59,13 +59,11 @@ class TickerStatus:
 
 def get(db: Any, task: Ref, *, owner: Any = None) -> Task:
     """One task, by its id or by name and owner; UnknownTask where there is none."""
-    if isinstance(task, Task):
-        task = task.id
-    if isinstance(task, int) and not isinstance(task, bool):
-        rows = _on(db)("read_task", id=task)
-        found = [task_from(row) for row in rows]
-    elif isinstance(task, str):
-        found = list_tasks(db, name=task, owner=owner or owners.Owner("", ""))
+    ref = id_or_name(task)
+    if isinstance(ref, int):
+        found = [task_from(row) for row in _on(db)("read_task", id=ref)]
+    elif isinstance(ref, str):
+        found = list_tasks(db, name=ref, owner=owner or owners.Owner("", ""))
     else:
         raise BadInput("task", task, "is no id and no name")
     if not found:
@@ -101,7 +99,7 @@ def list_runs(
 
 
 def tickers(db: Any) -> list[TickerStatus]:
-    """The tickers that were heard of within a day, the last one first."""
+    """The tickers, the one that was heard of last first; a living one removes those that were silent for a day."""
     return [TickerStatus(**row) for row in _on(db)("tickers")]
 
 

@@ -28,17 +28,22 @@ SERVER_TIMEOUTS = {
 
 def connect(url: str, *, name: str = "ticker") -> psycopg.Connection[Any]:
     """A connection whose every wait is bounded. Autocommit: one statement is one transaction, unless said otherwise."""
-    return psycopg.connect(
-        url,
-        autocommit=True,
-        connect_timeout=CONNECT_TIMEOUT,
-        application_name=name,
-        options=" ".join(f"-c {key}={value}" for key, value in SERVER_TIMEOUTS.items()),
-        keepalives_idle=10,
-        keepalives_interval=5,
-        keepalives_count=2,
-        tcp_user_timeout=10_000,
-    )
+    try:
+        return psycopg.connect(
+            url,
+            autocommit=True,
+            connect_timeout=CONNECT_TIMEOUT,
+            application_name=name,
+            options=" ".join(f"-c {key}={value}" for key, value in SERVER_TIMEOUTS.items()),
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=2,
+            tcp_user_timeout=10_000,
+        )
+    except (psycopg.ProgrammingError, UnicodeError):  # whose text quotes the URL, and with it the password
+        raise ConfigurationError(
+            "DATABASE_URL cannot be read; write special characters in the name and the password as %XX"
+        ) from None
 
 
 @contextmanager

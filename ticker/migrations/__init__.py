@@ -6,39 +6,54 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 
 from ticker import tables
-from ticker.settings import psycopg_url
-from ticker.sql import statements
-from ticker.store import translated
+from ticker.errors import ConfigurationError
+from ticker.settings import psycopg_url, schema_name
+from ticker.store import first_line, translated
 
 UPGRADE_LOCK = 0x7469636B  # any number, as long as it is the same for all who upgrade
 CONNECT_TIMEOUT = 5  # seconds
 OLDEST_SERVER = 15
+VERSION_TABLE = "ticker_version"  # not alembic_version: the schema may be one in which the application has its own
 
 
 def engine(url: str) -> sa.Engine:
-    """An engine of our own, for one short piece of work."""
-    address = psycopg_url(url).replace("postgresql://", "postgresql+psycopg://", 1)
-    return sa.create_engine(address, poolclass=sa.NullPool, connect_args={"connect_timeout": CONNECT_TIMEOUT})
+    """An engine of our own, for one short piece of work; libpq reads the URL, as it does for the ticker."""
+    address = psycopg_url(url)
+
+    def connect() -> psycopg.Connection[Any]:
+        connection = psycopg.connect(address, connect_timeout=CONNECT_TIMEOUT)
+        connection.execute("SET search_path TO pg_catalog")  # so that no schema, public neither, counts as the default
+        connection.commit()
+        return connection
+
+    return sa.create_engine("postgresql+psycopg://", poolclass=sa.NullPool, creator=connect)
 
 
 def upgrade(url: str, schema: str = "ticker") -> None:
     """Brings the schema to the newest revision; any number of processes may do it at once, any number of times."""
+    schema_name("schema", schema)
     with _connected(url) as connection, connection.begin():
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
         connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-        command.upgrade(config(schema, connection), "head")
+        try:
+            command.upgrade(config(schema, connection), "head")
+        except CommandError as error:  # a revision of a newer ticker
+            raise ConfigurationError(f"schema {schema} cannot be upgraded by this ticker: {error}") from error
 
 
 def ddl(schema: str = "ticker") -> str:
     """The DDL that `upgrade` runs on an empty database."""
+    schema_name("schema", schema)
     out = io.StringIO()
     out.write(f'CREATE SCHEMA IF NOT EXISTS "{schema}";\n\n')
     command.upgrade(config(schema, output=out), "head", sql=True)
@@ -53,13 +68,20 @@ def problems(url: str, schema: str = "ticker") -> list[str]:
             return [f"PostgreSQL {version} is too old; {OLDEST_SERVER} or newer is needed"]
         context = MigrationContext.configure(
             connection,
-            opts={"version_table_schema": schema, "include_schemas": True, "include_name": _only(schema)},
+            opts={
+                "version_table": VERSION_TABLE,
+                "version_table_schema": schema,
+                "include_schemas": True,
+                "include_name": _only(schema),
+            },
         )
         current, head = context.get_current_revision(), newest(schema)
+        if current is None:
+            return [f"schema {schema} has no tables; run: ticker db upgrade"]
         if current != head:
             return [f"schema {schema} is at revision {current}, and {head} is needed; run: ticker db upgrade"]
-        found = compare_metadata(context, tables.define(schema))
-        return [f"schema {schema} is not as revision {head} left it: {difference}" for difference in found]
+        differences = compare_metadata(context, tables.define(schema))
+        return [f"schema {schema}: {found}; see: ticker db sql" for found in map(_in_words, differences) if found]
 
 
 def newest(schema: str = "ticker") -> str | None:
@@ -67,7 +89,7 @@ def newest(schema: str = "ticker") -> str | None:
 
 
 def config(schema: str, connection: sa.Connection | None = None, output: io.StringIO | None = None) -> Config:
-    statements(schema)  # refuses what is no schema name
+    schema_name("schema", schema)
     result = Config(output_buffer=output) if output else Config()
     result.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     result.set_main_option("path_separator", "os")
@@ -82,12 +104,26 @@ def _connected(url: str) -> Iterator[sa.Connection]:
         try:
             with engine(url).connect() as connection:
                 yield connection
+        except sa.exc.ProgrammingError as error:  # an option that libpq does not know, a right that is missing
+            raise ConfigurationError(f"DATABASE_URL: {first_line(error.orig or error)}") from error
         except sa.exc.DBAPIError as error:
             raise (error.orig or error) from error
 
 
 def _only(schema: str) -> Any:
     def include(name: str | None, kind: str, parents: Mapping[str, str | None]) -> bool:
-        return name == schema if kind == "schema" else name != "alembic_version"
+        return name == schema if kind == "schema" else True
 
     return include
+
+
+def _in_words(difference: Any) -> str:
+    """One of Alembic's differences; nothing for what is there in addition, which does no harm."""
+    match difference:
+        case [(_, _, table, column, *_), *_]:
+            return f"column {table}.{column} has another type or default, or may be null"
+        case ("add_column", _, table, column):
+            return f"column {table}.{column.name} is missing"
+        case (("add_table" | "add_index" | "add_constraint") as kind, missing):
+            return f"{kind.removeprefix('add_')} {missing.name} is missing"
+    return ""

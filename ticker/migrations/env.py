@@ -2,10 +2,12 @@
 
 from alembic import context
 
+from ticker.migrations import VERSION_TABLE
+
 attributes = context.config.attributes
 connection, schema = attributes["connection"], attributes["schema"]
 
-options = {"version_table_schema": schema, "transaction_per_migration": False}
+options = {"version_table": VERSION_TABLE, "version_table_schema": schema, "transaction_per_migration": False}
 if connection is None:
     context.configure(dialect_name="postgresql", literal_binds=True, **options)
 else:

@@ -3,6 +3,7 @@
 import math
 import re
 from datetime import timedelta
+from fractions import Fraction
 
 from ticker.errors import BadInput
 
@@ -14,12 +15,12 @@ DAY = 24 * HOUR
 LONGEST = 366 * DAY
 
 _UNITS = {"d": DAY, "h": HOUR, "m": MINUTE, "s": SECOND, "ms": MILLISECOND}
-_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,3})?"
+_NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,15})?"
 _PLAIN = re.compile(_NUMBER)
-_SHORT = re.compile(
-    rf"(?:({_NUMBER})(d))?(?:({_NUMBER})(h))?(?:({_NUMBER})(m))?(?:({_NUMBER})(s))?(?:({_NUMBER})(ms))?"
-)
+_SHORT = re.compile("".join(rf"(?:({_NUMBER}){unit})?" for unit in _UNITS))
 _ISO = re.compile(rf"P(?:({_NUMBER})D)?(?:T(?=[0-9])(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?")
+_ISO_SIZES = (DAY, HOUR, MINUTE, SECOND)
+_TOO_FINE = "is finer than a millisecond"
 _HOW = "is no duration; write 90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M"
 
 Duration = str | int | float | timedelta
@@ -55,51 +56,44 @@ def _read(field: str, value: object) -> int:
         return _whole(field, value, value / timedelta(milliseconds=1))
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadInput(field, value, _HOW)
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise BadInput(field, value, _HOW)
-    if abs(value) > LONGEST:  # before the multiplication: 2**63 and 1e308 are refused by their size
-        raise BadInput(field, value, f"is over the limit of {words(LONGEST)}" if value > 0 else _under_zero())
+    if abs(value) > LONGEST:  # 10**400 is no float; any number beyond every limit does
+        return LONGEST * SECOND if value > 0 else -LONGEST
     return _whole(field, value, value * SECOND)
 
 
-def _under_zero() -> str:
-    return "is under the limit of 0s"
-
-
 def _whole(field: str, value: object, exact: float) -> int:
-    if exact < 0:
-        raise BadInput(field, value, _under_zero())
     if abs(exact - round(exact)) > 1e-6:
-        raise BadInput(field, value, "is finer than a millisecond")
-    return round(exact)
+        raise BadInput(field, value, _TOO_FINE)
+    return round(exact) or (-1 if exact < 0 else 0)  # -1e-9 is under zero, not zero
 
 
 def _read_text(field: str, text: str) -> int:
     stripped = text.strip(" ")
-    if len(stripped) > 40 or not stripped:
+    if len(stripped) > 40:
         raise BadInput(field, text, _HOW)
-    if _PLAIN.fullmatch(stripped):
-        return _scaled(stripped, SECOND)
-    if match := _SHORT.fullmatch(stripped):
-        numbers = match.groups()
-        return sum(_scaled(n, _UNITS[u]) for n, u in zip(numbers[::2], numbers[1::2], strict=True) if n)
-    if match := _ISO.fullmatch(stripped):
-        if any(match.groups()):
-            sizes = (DAY, HOUR, MINUTE, SECOND)
-            return sum(_scaled(n, size) for n, size in zip(match.groups(), sizes, strict=True) if n)
-        raise BadInput(field, text, _HOW)
-    raise BadInput(field, text, _why_not(stripped))
+    parts = _parts(stripped.removeprefix("-"))
+    if not parts:
+        raise BadInput(field, text, _why_not(stripped))
+    total = sum(Fraction(number) * size for number, size in parts)
+    if total.denominator != 1:
+        raise BadInput(field, text, _TOO_FINE)
+    return -int(total) if stripped.startswith("-") else int(total)
 
 
-def _scaled(number: str, size: int) -> int:
-    """A decimal text times a unit, rounded to the millisecond; exact, as no float is involved."""
-    whole, _, fraction = number.partition(".")
-    return int(whole) * size + (int(fraction) * size // 10 ** len(fraction) if fraction else 0)
+def _parts(text: str) -> list[tuple[str, int]]:
+    """The numbers in a text, each with the size of its unit; none where it is in none of the three forms."""
+    if _PLAIN.fullmatch(text):
+        return [(text, SECOND)]
+    if match := _SHORT.fullmatch(text):
+        return [(number, size) for number, size in zip(match.groups(), _UNITS.values(), strict=True) if number]
+    if match := _ISO.fullmatch(text):
+        return [(number, size) for number, size in zip(match.groups(), _ISO_SIZES, strict=True) if number]
+    return []
 
 
 def _why_not(text: str) -> str:
     if re.fullmatch(r"[0-9]+M", text):
         return f"could be minutes or months; write {text[:-1]}m or PT{text[:-1]}M for minutes"
-    if text.startswith("-"):
-        return _under_zero()
     return _HOW

@@ -1,0 +1,400 @@
+"""In-memory doubles of the ticker's two ports, for tests of the pass alone. `test_contract.py` holds them to the
+promises of the real ones. Rows are frozen, so that a batch works on a copy by keeping the rows that it changed.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from ticker import timing
+from ticker.envelope import Envelope
+from ticker.errors import DatabaseUnavailable, QueueUnavailable
+from ticker.ports import JobState, Receipt, Settled
+from ticker.task import DueTask, Kind, Outcome, PlannedRun, Reason, RunKind, WaitingTask
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+FORGOTTEN = timedelta(hours=2, microseconds=1)  # since its push: the queue holds no job for longer
+LOST = "no end was recorded within its time box: its worker is gone"
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """What the ticker reads and writes of a row of `tasks`, under the names of its columns; by default due at NOW."""
+
+    id: int = 0
+    next_run: datetime | None = NOW
+    function: str = "poll"
+    queue: str = "polling"
+    kind: Kind = Kind.INTERVAL
+    expression: str = ""
+    every_ms: int = 60_000
+    tolerance_ms: int = 5_000
+    box_ms: int = 30_000
+    grace_ms: int = 1_000
+    enabled: bool = True
+    owner_active: bool = True
+    paused_by: str | None = None
+    paused_reason: str = ""
+    paused_until: datetime | None = None
+    waiting: tuple[datetime, ...] = ()
+    push_after: datetime | None = None
+    push_errors: int = 0
+    push_error: str = ""
+    last_run: datetime | None = None
+    last_occurrence: datetime | None = None
+    run_token: UUID | None = None
+    running_until: datetime | None = None
+    last_run_id: int | None = None
+    last_outcome: Outcome | None = None
+    last_ended_at: datetime | None = None
+    failures: int = 0
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """The same of a row of `runs`; by default a manual run that is planned and due at NOW."""
+
+    id: int = 0
+    task_id: int = 0
+    kind: RunKind = RunKind.MANUAL
+    state: str = "planned"
+    occurrence: datetime | None = None
+    due_at: datetime | None = NOW
+    pushed_at: datetime | None = None
+    token: UUID | None = None
+    started_at: datetime | None = None
+    until: datetime | None = None
+    outcome: Outcome | None = None
+    reason: str = ""
+    ended_at: datetime | None = None
+
+
+R = TypeVar("R", TaskRow, RunRow)
+
+
+class Table(dict[int, R]):
+    """Committed rows by id, and the ids of those that an open batch holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: set[int] = set()
+        self.ids = 0
+
+    def add(self, row: R) -> int:
+        self.ids += 1
+        self[self.ids] = replace(row, id=self.ids)
+        return self.ids
+
+
+class View(Generic[R]):
+    """A table as one batch sees it: its own rows as it changed them, none that another batch holds."""
+
+    def __init__(self, table: Table[R]) -> None:
+        self._table = table
+        self._mine: dict[int, R] = {}
+        self._new: list[R] = []
+
+    def free(self) -> list[R]:
+        return [self._mine.get(id_, row) for id_, row in self._table.items() if self.is_free(id_)]
+
+    def is_free(self, id_: int) -> bool:
+        return id_ in self._mine or id_ not in self._table.held
+
+    def exists(self, id_: int) -> bool:
+        return id_ in self._table
+
+    def claim(self, rows: Iterable[R]) -> list[R]:
+        claimed = list(rows)
+        self._mine |= {row.id: row for row in claimed}
+        self._table.held |= self._mine.keys()
+        return claimed
+
+    def __getitem__(self, id_: int) -> R:
+        return self._mine[id_] if id_ in self._mine else self._table[id_]
+
+    def change(self, id_: int, **values: Any) -> None:
+        self.claim([replace(self[id_], **values)])
+
+    def add(self, row: R) -> None:
+        self._new.append(row)
+
+    def commit(self) -> None:
+        self._table.update(self._mine)
+        for row in self._new:
+            self._table.add(row)
+
+    def release(self) -> None:
+        self._table.held -= self._mine.keys()
+
+
+class MemoryStore:
+    """The tables in memory. `clock` is what `now()` answers; `down` makes every call fail."""
+
+    def __init__(self) -> None:
+        self.tasks: Table[TaskRow] = Table()
+        self.plans: Table[RunRow] = Table()
+        self.last_ticks: list[datetime] = []
+        self.clock = NOW
+        self.down = False
+        self._swept: dict[str, int] = {}
+
+    def another(self) -> "MemoryStore":
+        """What another ticker has: the same tables, a sweep of its own."""
+        other = copy(self)
+        other._swept = {}
+        return other
+
+    def add_task(self, **columns: Any) -> int:
+        return self.tasks.add(TaskRow(**columns))
+
+    def add_run(self, **columns: Any) -> int:
+        return self.plans.add(RunRow(**columns))
+
+    def put(self, task_id: int, **columns: Any) -> None:
+        self.tasks[task_id] = replace(self.tasks[task_id], **columns)
+
+    def saw_tick(self, at: datetime) -> None:
+        """A ticker's heartbeat says that its last tick was then."""
+        self.last_ticks.append(at)
+
+    def task(self, task_id: int) -> TaskRow:
+        return self.tasks[task_id]
+
+    def runs(self) -> list[RunRow]:
+        return list(self.plans.values())
+
+    def now(self) -> datetime:
+        self._answers()
+        return self.clock
+
+    @contextmanager
+    def batch(self) -> Iterator["MemoryBatch"]:
+        self._answers()
+        tasks, runs = View(self.tasks), View(self.plans)
+        try:
+            yield MemoryBatch(tasks, runs, self._swept)
+            tasks.commit()
+            runs.commit()
+        finally:
+            tasks.release()
+            runs.release()
+
+    def wake(self, now: datetime, limit: int) -> None:
+        with self.batch() as rows:
+            rows.end_pauses(now, limit)
+        if any(last > now + SECOND for last in self.last_ticks):
+            with self.batch() as rows:
+                rows.clamp(now)
+
+    def end_overdue(self, now: datetime, limit: int) -> int:
+        with self.batch() as rows:
+            return rows.end_overdue(now, limit)
+
+    def _answers(self) -> None:
+        if self.down:
+            raise DatabaseUnavailable("the double is down")
+
+
+class MemoryBatch:
+    def __init__(self, tasks: View[TaskRow], runs: View[RunRow], swept: dict[str, int]) -> None:
+        self._tasks, self._runs, self._swept = tasks, runs, swept
+
+    def claim_due(self, now: datetime, look_ahead: int, limit: int) -> Sequence[DueTask]:
+        due = sorted((t for t in self._tasks.free() if is_due(t, now, look_ahead)), key=lambda t: t.next_run or now)
+        return [
+            DueTask(t.id, t.next_run or now, t.queue, t.function, t.every_ms, t.box_ms, t.grace_ms, t.push_errors)
+            for t in self._tasks.claim(due[:limit])
+        ]
+
+    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
+        for due, next_run in tasks:
+            row = self._tasks[due.id]
+            started = row.last_occurrence is not None and due.occurrence <= row.last_occurrence
+            waiting = row.waiting if started or due.occurrence in row.waiting else (*row.waiting, due.occurrence)
+            self._tasks.change(
+                due.id, next_run=next_run, waiting=waiting, push_errors=0, push_error="", push_after=None
+            )
+
+    def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
+        for id_, error, after in failed:
+            errors = self._tasks[id_].push_errors + 1
+            self._tasks.change(id_, push_errors=errors, push_error=error[:500], push_after=after)
+
+    def claim_planned(self, now: datetime, limit: int) -> Sequence[PlannedRun]:
+        due = [r for r in self._runs.free() if r.state == "planned" and not is_after(r.due_at, now)]
+        forgotten = [r for r in self._runs.free() if r.state == "pushed" and not is_after(r.pushed_at, now - FORGOTTEN)]
+        for run in [run for run in due + forgotten if not self._tasks.exists(run.task_id)]:
+            self._end(run, Outcome.DROPPED, Reason.GONE, now)
+        due = sorted((r for r in due if self._tasks.exists(r.task_id)), key=lambda r: (r.due_at, r.id))
+        return [self._planned(run) for run in self._runs.claim(due[:limit])]
+
+    def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
+        for id_ in run_ids:
+            self._runs.change(id_, state="pushed", pushed_at=now, reason="")
+
+    def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
+        for id_, error, after in failed:
+            self._runs.change(id_, due_at=after, reason=error[:500])
+
+    def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
+        rows = self._next("waiting", [t for t in self._tasks.free() if t.waiting], limit)
+        return [
+            WaitingTask(t.id, tuple(sorted(t.waiting)), t.queue, t.function, t.every_ms, t.box_ms, t.grace_ms)
+            for t in self._tasks.claim(rows)
+        ]
+
+    def settle(self, settled: Sequence[Settled], now: datetime) -> None:
+        for s in settled:
+            waiting = tuple(sorted(due for due in self._tasks[s.task_id].waiting if due != s.occurrence))
+            self._tasks.change(s.task_id, waiting=waiting)
+            self._runs.add(
+                RunRow(
+                    task_id=s.task_id, kind=RunKind.SCHEDULED, state="ended", occurrence=s.occurrence, due_at=None,
+                    outcome=s.outcome, reason=s.reason, ended_at=now,
+                )
+            )  # fmt: skip
+
+    def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
+        pushed = [run for run in self._runs.free() if run.state == "pushed" and self._tasks.exists(run.task_id)]
+        return [self._planned(run) for run in self._runs.claim(self._next("pushed", pushed, limit))]
+
+    def lose_planned(self, run_ids: Sequence[int], reason: str, now: datetime) -> None:
+        for id_ in run_ids:
+            self._end(self._runs[id_], Outcome.LOST, reason, now)
+
+    def end_pauses(self, now: datetime, limit: int) -> None:
+        over = [task for task in self._tasks.free() if task.paused_until is not None and task.paused_until <= now]
+        for task in sorted(over, key=lambda t: t.paused_until or now)[:limit]:
+            due_now = task.kind is Kind.INTERVAL and task.next_run is not None
+            next_run = now if due_now else task.next_run
+            self._tasks.change(task.id, paused_by=None, paused_reason="", paused_until=None, next_run=next_run)
+
+    def clamp(self, now: datetime) -> None:
+        for task in self._tasks.free():
+            hold, following = (now + timing.span(ms) for ms in (task.box_ms + task.grace_ms, task.every_ms))
+            pushed = task.kind is Kind.INTERVAL and (task.last_occurrence is not None or bool(task.waiting))
+            if (
+                is_after(task.last_run, now)
+                or is_after(task.last_occurrence, now + SECOND)
+                or is_after(task.running_until, hold)
+                or (pushed and is_after(task.next_run, following + SECOND))
+            ):
+                self._tasks.change(
+                    task.id, last_run=earlier(task.last_run, now), last_occurrence=earlier(task.last_occurrence, now),
+                    running_until=earlier(task.running_until, hold), push_after=None,
+                    next_run=earlier(task.next_run, following) if pushed else task.next_run,
+                )  # fmt: skip
+
+    def end_overdue(self, now: datetime, limit: int) -> int:
+        overdue = [r for r in self._runs.free() if r.state == "running" and r.until and r.until < now - SECOND]
+        overdue = sorted(overdue, key=lambda r: r.until or now)[:limit]
+        ended = [run for run in overdue if self._tasks.is_free(run.task_id)]
+        for run in ended:
+            self._end(run, Outcome.LOST, LOST, now)
+            if self._tasks.exists(run.task_id) and self._tasks[run.task_id].run_token == run.token:
+                self._tasks.change(
+                    run.task_id, run_token=None, running_until=None, last_run_id=run.id, last_outcome=Outcome.LOST,
+                    last_ended_at=now, failures=self._tasks[run.task_id].failures + 1,
+                )  # fmt: skip
+        return len(ended)
+
+    def _end(self, run: RunRow, outcome: Outcome, reason: str, now: datetime) -> None:
+        self._runs.change(run.id, state="ended", outcome=outcome, reason=reason, ended_at=now)
+
+    def _planned(self, run: RunRow) -> PlannedRun:
+        task = self._tasks[run.task_id]
+        return PlannedRun(run.id, task.id, task.queue, task.function, task.box_ms, task.grace_ms)
+
+    def _next(self, what: str, rows: list[R], limit: int) -> list[R]:
+        """The rows behind those of the last call, and from the start again when they end."""
+        found = [row for row in rows if row.id > self._swept.get(what, 0)][:limit]
+        self._swept[what] = found[-1].id if len(found) == limit else 0
+        return found
+
+
+class MemoryQueue:
+    """Jobs in memory. `down` makes every call fail; a poisoned queue refuses its jobs."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Envelope] = {}
+        self.down = False
+        self._statuses: dict[str, str] = {}
+        self._lists: dict[str, list[str]] = {}
+        self._poisoned: set[str] = set()
+
+    def waiting(self, queue: str = "polling") -> list[str]:
+        """The ids that a worker would take, the next one first."""
+        return [id_ for id_ in self._lists.get(queue, ()) if id_ in self.jobs]
+
+    def poison(self, queue: str) -> None:
+        self._poisoned.add(queue)
+
+    def cure(self, queue: str) -> None:
+        self._poisoned.discard(queue)
+
+    def set_status(self, job_id: str, status: str) -> None:
+        """As RQ would: queued, started, finished, failed, ..."""
+        self._statuses[job_id] = status
+
+    def lose(self) -> None:
+        """FLUSHALL."""
+        self.jobs.clear()
+        self._lists.clear()
+
+    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
+        self._answers()
+        return [self._push(envelope) for envelope in envelopes]
+
+    def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
+        self._answers()
+        return [self._state(job_id) for job_id in job_ids]
+
+    def forget(self, job_ids: Collection[str]) -> None:
+        self._answers()
+        for job_id in job_ids:
+            self.jobs.pop(job_id, None)
+
+    def _push(self, envelope: Envelope) -> Receipt:
+        if envelope.job_id in self.jobs:
+            return Receipt(held=True)
+        if envelope.queue in self._poisoned:
+            return Receipt(error=f"the queue {envelope.queue} is poisoned")
+        self.jobs[envelope.job_id] = envelope
+        self._statuses[envelope.job_id] = "queued"
+        self._lists.setdefault(envelope.queue, []).append(envelope.job_id)
+        return Receipt(stored=True)
+
+    def _state(self, job_id: str) -> JobState:
+        if job_id not in self.jobs:
+            return JobState.MISSING
+        alive = self._statuses[job_id] in {"created", "queued", "started", "deferred", "scheduled"}
+        return JobState.ALIVE if alive else JobState.DEAD
+
+    def _answers(self) -> None:
+        if self.down:
+            raise QueueUnavailable("the double is down")
+
+
+def is_due(task: TaskRow, now: datetime, look_ahead: int) -> bool:
+    ahead = timing.horizon(look_ahead, task.tolerance_ms) if task.kind is Kind.INTERVAL else 0
+    return (
+        task.enabled
+        and task.owner_active
+        and task.paused_by is None
+        and task.next_run is not None
+        and task.next_run <= now + timing.span(ahead)
+        and (task.push_after is None or task.push_after <= now)
+    )
+
+
+def is_after(instant: datetime | None, limit: datetime) -> bool:
+    return instant is not None and instant > limit
+
+
+def earlier(instant: datetime | None, limit: datetime) -> datetime | None:
+    return None if instant is None else min(instant, limit)

@@ -1,0 +1,119 @@
+"""What users may import, what it costs, and who may import whom."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ticker
+import wrappers
+from ticker import errors
+
+ROOT = Path(ticker.__file__).parent.parent
+
+
+def test_the_door_of_ticker_is_this_and_no_more():
+    assert ticker.__all__ == [
+        "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now",
+        "get", "list_tasks", "list_runs",
+        "Task", "Wanted", "Owner", "Kind", "Outcome", "Reason",
+        "TickerError", "BadInput", "UnknownTask", "UnknownOwner", "ConfigurationError",
+        "Unavailable", "DatabaseUnavailable", "QueueUnavailable",
+    ]  # fmt: skip
+
+
+def test_the_door_of_wrappers_is_this_and_no_more():
+    assert wrappers.__all__ == ["task", "Run", "Quota", "HoldLost", "SoftLimit", "run", "Worker"]
+
+
+@pytest.mark.parametrize("package", [ticker, wrappers], ids=["ticker", "wrappers"])
+def test_every_name_of_a_door_is_there_and_documented(package):
+    for name in package.__all__:
+        assert (getattr(package, name).__doc__ or "").strip(), name
+
+
+def test_a_star_import_brings_every_name():
+    names: dict[str, object] = {}
+    exec("from ticker import *\nfrom wrappers import *", names)
+    assert names.keys() >= {*ticker.__all__, *wrappers.__all__}
+
+
+@pytest.mark.parametrize("package", [ticker, wrappers], ids=["ticker", "wrappers"])
+def test_a_name_that_is_not_there_is_an_ordinary_attribute_error(package):
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'regsiter'"):
+        package.regsiter  # noqa: B018
+    assert not hasattr(package, "__wrapped__")
+
+
+def test_every_error_of_the_door_is_a_ticker_error_and_every_error_is_at_the_door():
+    tree = {name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)}
+    assert tree == {name for name in ticker.__all__ if name in vars(errors)}
+    assert all(issubclass(getattr(ticker, name), ticker.TickerError) for name in tree)
+    assert issubclass(ticker.BadInput, ValueError)
+    assert issubclass(ticker.UnknownTask, LookupError) and issubclass(ticker.UnknownOwner, LookupError)
+
+
+# -------------------------------------------------------------------------------------------------- what it costs
+
+
+def imported_by(statement: str) -> set[str]:
+    """The top-level packages that a new Python has loaded after the statement."""
+    code = (
+        f"{statement}\nimport json, sys\nprint(json.dumps(sorted({{name.partition('.')[0] for name in sys.modules}})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT, check=True
+    )
+    return set(json.loads(done.stdout))
+
+
+HEAVY = {"sqlalchemy", "alembic", "apscheduler", "rich", "hypothesis", "starlette", "uvicorn", "cronsim"}
+
+
+def test_importing_ticker_loads_no_library_at_all():
+    loaded = imported_by("import ticker")
+    assert "ticker" in loaded
+    assert not loaded & {*HEAVY, "psycopg", "redis", "rq", "click", "wrappers"}
+
+
+def test_importing_wrappers_loads_only_what_a_horse_needs():
+    loaded = imported_by("import wrappers")
+    assert {"wrappers", "ticker", "rq", "psycopg"} <= loaded
+    assert not loaded & HEAVY
+
+
+def test_what_a_horse_calls_loads_no_more_than_that():
+    assert not imported_by("from wrappers import run, task\nfrom wrappers.layers import LAYERS") & HEAVY
+
+
+# ------------------------------------------------------------------------------------------------ who imports whom
+
+
+def imports_of(file: Path) -> Iterator[str]:
+    """Every module that a file imports, wherever in it: the full names of `from a import b` are a and a.b."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_ticker_never_imports_wrappers_except_in_its_command_line_and_its_demo():
+    faces = {ROOT / "ticker" / "cli", ROOT / "ticker" / "demo"}
+    offenders = [
+        file.relative_to(ROOT).as_posix()
+        for file in sorted((ROOT / "ticker").rglob("*.py"))
+        if not faces & set(file.parents) and any(name.partition(".")[0] == "wrappers" for name in imports_of(file))
+    ]
+    assert offenders == []
+
+
+def test_nothing_imports_the_tests():
+    for package in ("ticker", "wrappers"):
+        for file in (ROOT / package).rglob("*.py"):
+            assert not any(name.partition(".")[0] in {"tests", "pytest"} for name in imports_of(file)), file

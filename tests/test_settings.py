@@ -1,0 +1,269 @@
+"""What the environment may say, what it says by default, and the one sentence for what cannot be taken."""
+
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import fields
+
+import pytest
+
+from ticker import startup
+from ticker.errors import BadInput, ConfigurationError
+from ticker.schedules.duration import HOUR, SECOND
+from ticker.settings import Settings, from_environment, psycopg_url, schema_name
+from ticker.sql import statements
+
+SECRET = "s3cr3t"
+SECONDS_OF_366_DAYS = 31_622_400
+SCHEMA_NAMES = "letters, digits and _, at most 63, and none of PostgreSQL's own"
+
+
+def refused(environ: dict[str, str]) -> str:
+    with pytest.raises(ConfigurationError) as error:
+        from_environment(environ)
+    return str(error.value)
+
+
+# ------------------------------------------------------------------------------------------------------ every variable
+
+
+def test_an_empty_environment_gives_the_defaults():
+    assert from_environment({}) == Settings(
+        database_url="", redis_url="", schema="ticker", tick_ms=30_000, look_ahead_ms=1000, batch=1000,
+        result_ttl=0, failure_ttl=3600, hard_limit="auto", tasks=(),
+    )  # fmt: skip
+    assert from_environment({}) == Settings()
+
+
+def test_every_setting_has_its_variable():
+    environ = {
+        "DATABASE_URL": "postgres://localhost/app", "REDIS_URL": "redis://localhost", "TICKER_SCHEMA": "Jobs_2",
+        "TICKER_TICK": "10s", "TICKER_LOOK_AHEAD": "500ms", "TICKER_BATCH": "3000", "TICKER_RESULT_TTL": "60",
+        "TICKER_FAILURE_TTL": "86400", "TICKER_HARD_LIMIT": "watchdog", "TICKER_TASKS": " app.polls, ,app.reports,",
+    }  # fmt: skip
+    found = from_environment(environ)
+    assert found == Settings(
+        "postgres://localhost/app", "redis://localhost", "Jobs_2", 10_000, 500, 3000, 60, 86_400, "watchdog",
+        ("app.polls", "app.reports"),
+    )  # fmt: skip
+    assert len(environ) == len(fields(Settings))
+    assert not any(getattr(found, field.name) == field.default for field in fields(Settings))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "expected"),
+    [
+        ("TICKER_TICK", "0.1", "tick_ms", SECOND // 10), ("TICKER_TICK", "PT1H", "tick_ms", HOUR),
+        ("TICKER_LOOK_AHEAD", "0", "look_ahead_ms", 0), ("TICKER_LOOK_AHEAD", "10s", "look_ahead_ms", 10 * SECOND),
+        ("TICKER_BATCH", "1", "batch", 1), ("TICKER_BATCH", "10000", "batch", 10_000),
+        ("TICKER_RESULT_TTL", "31622400", "result_ttl", SECONDS_OF_366_DAYS), ("TICKER_FAILURE_TTL", "0", "failure_ttl", 0),
+        ("TICKER_HARD_LIMIT", "off", "hard_limit", "off"), ("TICKER_SCHEMA", "_" + "a" * 62, "schema", "_" + "a" * 62),
+    ],
+)  # fmt: skip
+def test_a_value_at_a_limit_is_taken(name, value, field, expected):
+    assert getattr(from_environment({name: value}), field) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("TICKER_TICK", "", "'' is no duration; write 90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M"),
+        ("TICKER_TICK", "often", "'often' is no duration; write 90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M"),
+        ("TICKER_TICK", "5M", "'5M' could be minutes or months; write 5m or PT5M for minutes"),
+        ("TICKER_TICK", "99ms", "'99ms' is under the limit of 100ms"),
+        ("TICKER_TICK", "0", "'0' is under the limit of 100ms"),
+        ("TICKER_TICK", "61m", "'61m' is over the limit of 1h"),
+        ("TICKER_LOOK_AHEAD", "-1s", "'-1s' is under the limit of 0s"),
+        ("TICKER_LOOK_AHEAD", "11", "'11' is over the limit of 10s"),
+        *(("TICKER_BATCH", value, f"{value!r} is no whole number from 1 to 10000") for value in
+          ("0", "10001", "-1", "1e3", "1_000", " 5", "\u0665", "", "9" * 40)),
+        ("TICKER_RESULT_TTL", "-1", "'-1' is no whole number from 0 to 31622400"),
+        ("TICKER_FAILURE_TTL", "31622401", "'31622401' is no whole number from 0 to 31622400"),
+        ("TICKER_HARD_LIMIT", "on", "'on' is none of auto, watchdog, off"),
+        ("TICKER_HARD_LIMIT", "", "'' is none of auto, watchdog, off"),
+        *(("TICKER_SCHEMA", value, f"{value!r} is no schema name: {SCHEMA_NAMES}") for value in
+          ("", "a b", 'a"; --', "1a", "pg_catalog", "information_schema")),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_one_sentence_that_names_the_variable(name, value, sentence):
+    assert refused({name: value}) == f"{name}: {sentence}"
+
+
+def test_a_long_or_strange_value_is_cut_and_escaped():
+    sentence = refused({"TICKER_BATCH": "\x1b[31m\n" + "x" * 1000})
+    assert sentence.isprintable() and len(sentence) < 150
+
+
+def test_a_schema_is_refused_wherever_it_comes_from():
+    for use in (lambda name: schema_name("schema", name), statements):
+        with pytest.raises(BadInput, match=r"^schema: 'a b' is no schema name"):
+            use("a b")
+
+
+# --------------------------------------------------------------------------------------------------------------- URLs
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "", "/app", "localhost", "localhost/app", "user@localhost/app", f"user:{SECRET}@localhost:5432/app",
+        f"user:{SECRET}%40%2F%3A@[::1]:5432/app", "user@h1:5432,h2:5433/app?target_session_attrs=read-write",
+        "/app?host=/var/run/postgresql", f"/app?user=u&password={SECRET}&sslmode=require", "%2Ftmp/app", f"u:a#{SECRET}@h/app",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg"])
+def test_three_schemes_mean_the_same_database(scheme, rest):
+    assert Settings(database_url=f"{scheme}://{rest}").require_database() == f"postgresql://{rest}"
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("", "DATABASE_URL is not set; write DATABASE_URL=postgresql://user@localhost/name"),
+        *((f"postgresql+{driver}://u:{SECRET}@h/app",
+           f"DATABASE_URL: 'postgresql+{driver}' is another driver; write postgresql:// or postgresql+psycopg://")
+          for driver in ("psycopg2", "asyncpg", "pg8000")),
+        *((f"{scheme}://u:{SECRET}@h/app",
+           f"DATABASE_URL: '{scheme}://…' is no PostgreSQL URL; write postgresql://user@localhost/name")
+          for scheme in ("mysql", "mysql+pymysql", "sqlite", "redis", "postgresql+other")),
+        *((url, "DATABASE_URL: that text is no PostgreSQL URL; write postgresql://user@localhost/name")
+          for url in (SECRET, f"host=h password={SECRET}", f"u:{SECRET}://x@h", f"password=x{SECRET}://y", "://", "POSTGRESQL://h")),
+    ],
+)  # fmt: skip
+def test_another_kind_of_database_url_is_refused_in_a_sentence(url, sentence):
+    with pytest.raises(ConfigurationError) as error:
+        Settings(database_url=url).require_database()
+    assert str(error.value) == sentence
+
+
+UNREADABLE = [
+    f"u:a/{SECRET}@h/app", f"u:a?{SECRET}@h/app", f"u:1/{SECRET}@h/app", f"u:1?{SECRET}@h/app", f"u:a@{SECRET}@h/app",
+    f"u:a {SECRET}@h/app", f"u:{SECRET}\n@h/app", f"u:a:{SECRET}/@h", f"u:{SECRET}@[::1/app", f"u:{SECRET}@h:port/app",
+    f"u:{SECRET}@h:123456/app", f"h/app?password={SECRET}=1", f"h/app?password=a&{SECRET}", f"h/app?{SECRET}", "h/app\n",
+]  # fmt: skip
+"""What follows :// where a password was not escaped: read as written, a piece of it would be a host, a port or an option."""
+
+
+@pytest.mark.parametrize("rest", [*UNREADABLE, f"u:{SECRET}%zz@h/app", f"u:{SECRET}%00@h/app", f"u:{SECRET}%@h"])
+def test_a_password_that_is_not_escaped_is_refused_before_a_server_sees_a_piece_of_it(rest):
+    with pytest.raises(ConfigurationError) as error:
+        psycopg_url(f"postgresql://{rest}")
+    assert SECRET not in str(error.value)
+    assert re.fullmatch(
+        r"DATABASE_URL: what follows :// cannot be read; write user:password@host:port/name, .*", str(error.value)
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://localhost", "redis://localhost"),
+        (f"redis://:{SECRET}@localhost:6379/0", f"redis://:{SECRET}@localhost:6379/0"),
+        ("rediss://h/1?ssl_cert_reqs=none", "rediss://h/1?ssl_cert_reqs=none"),
+        ("unix:///tmp/valkey.sock?db=1", "unix:///tmp/valkey.sock?db=1"),
+        ("valkey://valkey:1@valkey/valkey", "redis://valkey:1@valkey/valkey"),
+        ("valkeys://h", "rediss://h"),
+    ],
+)
+def test_redis_and_valkey_urls_are_handed_on_as_rq_reads_them(url, expected):
+    assert Settings(redis_url=url).require_redis() == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("", "REDIS_URL is not set; write REDIS_URL=redis://localhost:6379/0"),
+        (f"http://:{SECRET}@h", "REDIS_URL: 'http://…' is no redis://, rediss:// or unix:// URL"),
+        (f"h:6379:{SECRET}", "REDIS_URL: that text is no redis://, rediss:// or unix:// URL"),
+        ("redis:localhost", "REDIS_URL: that text is no redis://, rediss:// or unix:// URL"),
+    ],
+)
+def test_another_kind_of_redis_url_is_refused_in_a_sentence(url, sentence):
+    with pytest.raises(ConfigurationError) as error:
+        Settings(redis_url=url).require_redis()
+    assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize("rest", [*UNREADABLE, f":1#{SECRET}@h"])
+def test_the_password_of_redis_is_kept_as_well(rest):
+    with pytest.raises(ConfigurationError) as error:
+        Settings(redis_url=f"redis://{rest}").require_redis()
+    assert SECRET not in str(error.value)
+    assert str(error.value).startswith("REDIS_URL: what follows :// cannot be read; ")
+
+
+def test_settings_do_not_show_a_password_when_they_are_printed():
+    shown = repr(Settings(database_url=f"postgresql://u:{SECRET}@h", redis_url=f"redis://:{SECRET}@h"))
+    assert SECRET not in shown and "schema='ticker'" in shown
+
+
+# ------------------------------------------------------------------------------------------- servers that are not there
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port at which nobody listens: bound, so that nobody else takes it meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def not_startable(settings: Settings) -> str:
+    with pytest.raises(ConfigurationError) as error:
+        startup.check(settings)
+    sentence = str(error.value)
+    assert SECRET not in sentence and sentence.isprintable() and "Traceback" not in sentence
+    assert error.value.__cause__ is None or SECRET not in str(error.value.__cause__)
+    return sentence
+
+
+def test_a_start_with_both_servers_there_says_nothing(settings):
+    startup.check(settings)
+
+
+def test_an_absent_postgresql_is_named(redis_url, closed_port):
+    sentence = not_startable(Settings(f"postgresql://u:{SECRET}@127.0.0.1:{closed_port}/app", redis_url))
+    assert sentence.startswith("PostgreSQL (DATABASE_URL) does not answer: ")
+    assert sentence.endswith("Connection refused")
+
+
+def test_an_absent_redis_is_named(database_url, closed_port):
+    sentence = not_startable(Settings(database_url, f"redis://u:{SECRET}@127.0.0.1:{closed_port}/0"))
+    assert sentence.startswith("Redis (REDIS_URL) does not take jobs: ")
+    assert sentence.endswith("Connection refused")
+
+
+def test_an_unset_server_is_named(database_url):
+    assert not_startable(Settings()).startswith("DATABASE_URL is not set; ")
+    assert not_startable(Settings(database_url)).startswith("REDIS_URL is not set; ")
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        f"u:{SECRET}@h.invalid/app",
+        f"u:{SECRET}@127.0.0.1/app?no_such_option=1",
+        f"u:{SECRET}@127.0.0.1/app?sslmode=odd",
+        f"u:{SECRET}@127.0.0.1:99999/app",
+        f"/app?host=/no/such/folder&password={SECRET}",
+    ],
+)
+def test_a_database_url_that_leads_nowhere_is_one_sentence_that_names_the_setting(rest):
+    assert "DATABASE_URL" in not_startable(Settings(f"postgresql://{rest}"))
+
+
+def test_a_redis_url_that_leads_nowhere_is_one_sentence_that_names_the_setting(database_url):
+    for url in (
+        f"redis://:{SECRET}@h.invalid",
+        f"redis://:{SECRET}@127.0.0.1:99999",
+        f"redis://:{SECRET}@127.0.0.1/0?no_such_option=1",
+        f"redis://:{SECRET}@127.0.0.1/0?db=one",
+        f"rediss://:{SECRET}@127.0.0.1/0?ssl_cert_reqs=odd",
+        f"unix://:{SECRET}@/no/such/socket",
+    ):
+        assert "REDIS_URL" in not_startable(Settings(database_url, url)), url
+
+
+def test_a_database_without_the_tables_says_what_to_run(database_url, redis_url):
+    sentence = not_startable(Settings(database_url, redis_url, schema="elsewhere"))
+    assert sentence == "DATABASE_URL: schema 'elsewhere' has no tables; run: ticker db upgrade"

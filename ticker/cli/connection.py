@@ -1,0 +1,43 @@
+"""What a command works with: the settings, and one transaction in the database that they name."""
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ticker import settings
+from ticker.errors import ConfigurationError, DatabaseUnavailable
+from ticker.settings import Settings
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+def configured(**options: str | None) -> Settings:
+    """The settings of the environment, and over them the options that were given: `tick="10s"` is --tick, TICKER_TICK."""
+    given = {f"TICKER_{name.upper()}": text for name, text in options.items() if text is not None}
+    try:
+        return settings.from_environment({**os.environ, **given})
+    except ConfigurationError as error:
+        variable, _, problem = str(error).partition(":")
+        if variable not in given:
+            raise
+        option = variable.removeprefix("TICKER_").lower().replace("_", "-")
+        raise click.UsageError(f"--{option}:{problem}") from None
+
+
+@contextmanager
+def database() -> "Iterator[psycopg.Connection[Any]]":
+    """A connection in one transaction. ConfigurationError if no server is there, DatabaseUnavailable if it goes away."""
+    from ticker import store
+
+    url = configured().require_database()
+    try:
+        with store.translated():
+            connection = store.connect(url, name="ticker-cli")
+    except DatabaseUnavailable as error:
+        raise ConfigurationError(str(error)) from error
+    with store.translated(), closing(connection), connection.transaction():
+        yield connection

@@ -1,0 +1,74 @@
+"""How every command ends: an error is one sentence on standard error, and the exit code says of which sort it was.
+
+0     done
+1     what was asked for is not so: no such task, unhealthy, the tables do not fit, a server went away in the middle
+2     bad input: the command line, or a value that cannot be taken; nothing was written
+78    a setting, or a server that was not there at the start
+130   interrupted
+"""
+
+import io
+import os
+import sys
+import traceback
+from typing import Any, NoReturn
+
+import click
+
+from ticker.cli.render import shown
+from ticker.errors import BadInput, ConfigurationError, TickerError
+from ticker.settings import EXIT_CONFIGURATION
+
+NOT_SO = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+class Commands(click.Group):
+    """The outermost group: its commands stand in the order in which they were added, and none ends in a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def main(self, *args: Any, **kwargs: Any) -> NoReturn:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a terminal in latin-1 shows ł as \u0142
+        try:
+            code = super().main(*args, **{**kwargs, "standalone_mode": False})
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python says it once more at its end
+            code = NOT_SO
+        except click.Abort:
+            code = INTERRUPTED
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            code = BAD_INPUT
+        except Exception as error:
+            code = tell(error)
+        sys.exit(code)
+
+
+def tell(error: Exception) -> int:
+    """Says it in one sentence; the exit code."""
+    if os.environ.get("TICKER_DEBUG"):
+        traceback.print_exception(error)
+    click.echo(f"error: {sentence(error)}", err=True)
+    if isinstance(error, click.ClickException):
+        return error.exit_code
+    if isinstance(error, BadInput):
+        return BAD_INPUT
+    return EXIT_CONFIGURATION if isinstance(error, ConfigurationError) else NOT_SO
+
+
+def sentence(error: Exception) -> str:
+    if isinstance(error, click.UsageError):
+        see = f"; see: {error.ctx.command_path} --help" if error.ctx else ""
+        text = error.format_message().strip().rstrip(".")
+        return shown(" ".join((text[:1].lower() + text[1:]).split())) + see
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, TickerError):
+        return "\n".join(shown(line) for line in str(error).splitlines())
+    first = (str(error).strip() or "no text").splitlines()[0].strip().rstrip(".")
+    return f"{type(error).__name__}: {shown(first)}; set TICKER_DEBUG=1 for the traceback"

@@ -1,0 +1,89 @@
+"""What several commands take, and how their texts become values; BadInput names the option, the text and the limit."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import click
+
+from ticker.definition import plain
+from ticker.errors import BadInput, UnknownTask
+from ticker.schedules.duration import milliseconds
+
+MOST_ROWS = 10_000
+LARGEST_ID = 2**63 - 1
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+
+def _owner(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
+    if text is not None and ":" not in text:
+        raise BadInput("owner", text, "names no owner; write type:id, such as mail_channels:5")
+    return text
+
+
+def printable(_context: click.Context, option: click.Parameter, text: str | None) -> str | None:
+    return None if text is None else plain(str(option.name), text)
+
+
+owner = click.option("--owner", metavar="TYPE:ID", callback=_owner, help="The owner, such as mail_channels:5.")
+owner_type = click.option("--owner-type", metavar="TYPE", callback=printable, help="All owners of this type.")
+function = click.option("--function", metavar="NAME", callback=printable, help="Tasks that run this function.")
+as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+
+
+def limit(default: int) -> Callable[[Any], Any]:
+    return click.option("--limit", type=click.IntRange(1, MOST_ROWS), default=default, show_default=True, help="Rows.")
+
+
+def ref(task: str | None, owner: str | None) -> int | str | None:
+    """What names the task: digits are an id, which needs no owner."""
+    if task is None:
+        return None
+    if not (task.isascii() and task.isdigit()):
+        return plain("task", task)
+    if owner is not None:
+        raise BadInput("owner", owner, f"stands beside the id {task[:20]}, which needs no owner; leave one out")
+    if len(task) > 19 or not 1 <= int(task) <= LARGEST_ID:
+        raise BadInput("task", task, f"is no id: ids are whole numbers from 1 to {LARGEST_ID}")
+    return int(task)
+
+
+@contextmanager
+def found(task: int | str | None, owner: str | None) -> Iterator[None]:
+    """A name that is not found without an owner may well be one of an owner's."""
+    try:
+        yield
+    except UnknownTask as error:
+        if isinstance(task, str) and owner is None:
+            raise UnknownTask(f"{error} without an owner; for an owner's task add --owner type:id") from None
+        raise
+
+
+def json_value(field: str, text: str) -> Any:
+    """The JSON in a text; what it must be, an object say, is for `ticker.definition` to check."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise BadInput(field, text, "is nested too deeply") from None
+    except ValueError as error:
+        raise BadInput(field, text, f'is not JSON: {error}; write {{"name": value}}') from None
+
+
+def instant(field: str, text: str, now: Callable[[], datetime]) -> datetime:
+    """ISO 8601 with a zone, or a duration from now."""
+    if not _DATE.match(text):
+        return now() + timedelta(milliseconds=milliseconds(field, text))
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadInput(field, text, "is no time; write 2026-07-01T12:00:00Z, or a duration such as 2h") from None
+    if read.tzinfo is None:
+        raise BadInput(field, text, "has no zone; append Z for UTC, as in 2026-07-01T12:00:00Z")
+    try:
+        return read.astimezone(UTC)
+    except OverflowError:
+        raise BadInput(field, text, "is no time between the years 1 and 9999") from None

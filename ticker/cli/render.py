@@ -1,0 +1,252 @@
+"""What is printed: tables for people, and JSON for programs.
+
+JSON: times are ISO 8601 in UTC with microseconds and a `Z`, durations whole milliseconds under `*_ms`.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+
+from ticker import timing
+from ticker.schedules.duration import words
+from ticker.task import Kind, Outcome, Reason, Task
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ticker.status import RunRecord, TickerStatus
+
+WIDE = 100_000  # columns: a terminal wraps a long line itself, and keeps its words and ids in one piece
+RED = {"failing", "not_pushed", Outcome.FAILED, Outcome.TIMED_OUT, Outcome.KILLED, Outcome.LOST}
+YELLOW = {"paused", "disabled", "owner_inactive", Outcome.DROPPED}
+
+
+# ------------------------------------------------------------------------------------------------------------- JSON
+
+
+def print_json(value: Any) -> None:
+    """One document, in ASCII, so that no terminal and no encoding can be upset by it."""
+    click.echo(json.dumps(value, indent=2))
+
+
+def plain_data(value: Any) -> Any:
+    """Any value as JSON has it; a dataclass as an object of its fields."""
+    match value:
+        case datetime():
+            return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+        case UUID():
+            return str(value)
+        case Mapping():
+            return {key: plain_data(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain_data(item) for item in value]
+    if is_dataclass(value):
+        return {field.name: plain_data(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def task_data(task: Task) -> dict[str, Any]:
+    return {**plain_data(task), "owner": task.owner, "state": state(task)}
+
+
+def run_data(run: "RunRecord") -> dict[str, Any]:
+    return {**plain_data(run), "owner": owner_of(run), "took_ms": took(run), "early_ms": early(run)}
+
+
+def ticker_data(ticker: "TickerStatus") -> dict[str, Any]:
+    data = {**plain_data(ticker), "age_ms": age(ticker)}
+    del data["age"]
+    return data
+
+
+# ------------------------------------------------------------------------------------------------------ for people
+
+
+def print_tasks(tasks: Iterable[Task]) -> None:
+    table = columns("id", "name", "owner", "function", "schedule", "queue", "next run (UTC)", "last run (UTC)",
+                    "last outcome", "state")  # fmt: skip
+    for task in tasks:
+        add(table, task.id, task.name, task.owner, task.function, schedule(task), task.queue, moment(task.next_run),
+            moment(task.last_run), outcome(task), state_in_words(task), style=colour(state(task)))  # fmt: skip
+    print_table(table)
+
+
+def print_task(task: Task) -> None:
+    table = columns("", "")
+    for name, value in details(task).items():
+        if value not in ("", None):
+            add(table, name, value)
+    print_table(table)
+
+
+def details(task: Task) -> dict[str, Any]:
+    return {
+        "id": task.id, "name": task.name, "owner": task.owner, "function": task.function,
+        "arguments": json.dumps(task.kwargs, ensure_ascii=False) if task.kwargs else "",
+        "schedule": schedule(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
+        "queue": task.queue, "state": state_in_words(task), "next run": at(task.next_run),
+        "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
+        "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
+        "last work": at(task.last_worked_at),
+        "cursor": "" if task.cursor is None else json.dumps(task.cursor, ensure_ascii=False),
+        "subject": task.subject, "description": task.description,
+        "metadata": json.dumps(task.metadata, ensure_ascii=False) if task.metadata else "",
+        "created": at(task.created_at), "changed": at(task.updated_at),
+    }  # fmt: skip
+
+
+def print_runs(runs: "Iterable[RunRecord]") -> None:
+    table = columns("id", "task", "name", "owner", "kind", "when (UTC)", "took", "outcome", "why")
+    for run in runs:
+        when = run.started_at or run.checked_at or run.ended_at or run.pushed_at or run.due_at
+        lasted = took(run)
+        add(table, run.id, run.task_id, run.task_name, owner_of(run), run.kind, moment(when),
+            "" if lasted is None else words(lasted), run.outcome or run.state, why(run), style=colour(run.outcome))  # fmt: skip
+    print_table(table)
+
+
+def say(sentence: str, *, err: bool = False) -> None:
+    click.echo(shown(sentence), err=err)
+
+
+def warn(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        say(f"warning: {sentence}", err=True)
+
+
+def shown(text: str) -> str:
+    """What is safe on a terminal: what cannot be printed (newlines, ANSI, NUL) as its escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+# ------------------------------------------------------------------------------------------------- derived, in words
+
+
+def state(task: Task) -> str:
+    """In one word, the first that is true: why nothing will run, else what it does now."""
+    facts = {
+        "done": task.next_run is None,
+        "disabled": not task.enabled,
+        "owner_inactive": not task.owner_active,
+        "paused": task.paused_by is not None,
+        "not_pushed": task.push_errors > 0,
+        "running": task.running_until is not None,
+        "waiting": bool(task.waiting),
+        "failing": task.failures > 0,
+    }
+    return next((word for word, is_so in facts.items() if is_so), "ok")
+
+
+def state_in_words(task: Task) -> str:
+    word = state(task)
+    match word:
+        case "paused":
+            until = f" until {at(task.paused_until)}" if task.paused_until else ""
+            return f"paused by {task.paused_by}{until}" + (f": {task.paused_reason}" if task.paused_reason else "")
+        case "not_pushed":
+            return f"not pushed: {task.push_error}; tried again {at(task.push_after) or 'at the next tick'}"
+        case "failing":
+            return f"failing: {task.failures} in a row"
+    return word.replace("_", " ")
+
+
+def colour(word: str | None) -> str:
+    return "red" if word in RED else "yellow" if word in YELLOW else ""
+
+
+def schedule(task: Task) -> str:
+    return f"every {words(task.every_ms)}" if task.kind == Kind.INTERVAL else f"{task.kind} {task.expression}"
+
+
+def outcome(task: Task) -> str:
+    return task.last_outcome or ""
+
+
+def owner_of(run: "RunRecord") -> str:
+    return f"{run.owner_type}:{run.owner_id}" if run.owner_type else ""
+
+
+def took(run: "RunRecord") -> int | None:
+    if run.started_at is None or run.ended_at is None:
+        return None
+    return _ms((run.ended_at - run.started_at).total_seconds())
+
+
+def early(run: "RunRecord") -> int | None:
+    """By how much a job came too early: last_run + interval - tolerance - checked_at."""
+    if run.reason != Reason.TOO_EARLY or None in (run.checked_last_run, run.checked_at, run.every_ms, run.tolerance_ms):
+        return None
+    assert run.checked_last_run and run.checked_at and run.every_ms is not None and run.tolerance_ms is not None
+    earliest = timing.earliest_start(run.checked_last_run, run.every_ms, run.tolerance_ms)
+    return _ms((earliest - run.checked_at).total_seconds())
+
+
+def why(run: "RunRecord") -> str:
+    """The reason, and the arithmetic behind it as it was judged: `02:03 < 01:35 + 1m - 5s: 27s early`."""
+    by, last, checked = early(run), run.checked_last_run, run.checked_at
+    if by is not None and last and checked:
+        sum_ = f"{time_of_day(last, checked)} + {words(run.every_ms or 0)} - {words(run.tolerance_ms or 0)}"
+        return f"{run.reason}: {time_of_day(checked, checked)} < {sum_}: {words(by)} early"
+    if run.reason == Reason.CLOCK and last and checked:
+        return f"{run.reason}: {time_of_day(checked, checked)} < last run {time_of_day(last, checked)}"
+    return run.reason
+
+
+def age(ticker: "TickerStatus") -> int | None:
+    """Milliseconds since its last tick, by the database's clock."""
+    return None if ticker.age is None else _ms(ticker.age)
+
+
+def at(instant: datetime | None) -> str:
+    return f"{moment(instant)}Z" if instant else ""
+
+
+def moment(instant: datetime | None) -> str:
+    """To the second; the column's head says UTC."""
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if instant else ""
+
+
+def time_of_day(instant: datetime, beside: datetime) -> str:
+    """To the millisecond; with its date where that is not the other's."""
+    utc = instant.astimezone(UTC)
+    text = utc.time().isoformat(timespec="milliseconds").removesuffix(".000")
+    return text if utc.date() == beside.astimezone(UTC).date() else f"{utc:%Y-%m-%d} {text}"
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+# ----------------------------------------------------------------------------------------------------------- tables
+
+
+def columns(*names: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(*names, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table.show_header = any(names)
+    return table
+
+
+def add(table: "Table", *cells: object, style: str = "") -> None:
+    table.add_row(*(shown(str(cell)) for cell in cells), style=style)
+
+
+def print_table(table: "Table") -> None:
+    """Each row is one line and nothing is cut; in colour on a terminal, unless NO_COLOR says otherwise."""
+    from rich.console import Console
+
+    out = StringIO()
+    Console(
+        file=out, width=WIDE, force_terminal=sys.stdout.isatty(), color_system=None if os.environ.get("NO_COLOR") else "auto",
+        markup=False, emoji=False, highlight=False,
+    ).print(table)  # fmt: skip
+    click.echo("\n".join(line.rstrip() for line in out.getvalue().splitlines()))

@@ -1,0 +1,245 @@
+"""`ticker add | edit | list | show | pause | resume | run-now | remove`: what applications do, by hand."""
+
+import getpass
+import os
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from ticker.cli import options, render
+from ticker.cli.connection import configured, database
+from ticker.cli.options import as_json, found, ref
+from ticker.errors import UnknownTask
+from ticker.task import Task
+
+
+def definition(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say what a task is. One that is not given stays as it is, or is the default of a new task."""
+    for option in (
+        click.option("--metadata", metavar="JSON", help="An object that is kept and shown."),
+        click.option("--description", metavar="TEXT"),
+        click.option("--subject", metavar="TEXT"),
+        click.option("--box", metavar="DURATION", help="How long a run may last; half the interval by default."),
+        click.option("--tolerance", metavar="DURATION", help="How much earlier than the interval a run may start."),
+        click.option("--kwargs", metavar="JSON", help="The function's arguments, as an object."),
+        click.option("--queue", metavar="NAME", help="The RQ queue; polling by default."),
+        click.option("--every", metavar="DURATION", help="The interval, from 1s to 366d."),
+    ):
+        command = option(command)
+    return command
+
+
+task_or_owner = click.argument("task", required=False)
+
+
+@click.command()
+@click.argument("function", callback=options.printable)
+@definition
+@click.option("--name", metavar="NAME", help="Unique per owner; the function's name by default.")
+@options.owner
+@click.option("--first", metavar="TIME", help="When it is due first, or a duration from now; at once by default.")
+@as_json
+def add(function: str, name: str | None, owner: str | None, first: str | None, as_json: bool, **said: Any) -> None:
+    """Register a task that runs FUNCTION.
+
+    It is due at once. Adding it again changes only what is given and differs from what was registered last.
+    """
+    from ticker import registration
+
+    given = values(said)
+    with database() as db:
+        due = None if first is None else options.instant("first", first, lambda: now(db))
+        task = registration.register(db, function, name=name, owner=owner, first=due, **given)
+    print_one(task, as_json)
+
+
+@click.command()
+@click.argument("task")
+@options.owner
+@click.option("--function", metavar="NAME", help="The function it runs.")
+@definition
+@click.option("--enable/--disable", "enabled", default=None, help="Whether it runs at all.")
+@as_json
+def edit(task: str, owner: str | None, as_json: bool, **said: Any) -> None:
+    """Change TASK as an operator.
+
+    Adding it again, as it was added before, does not undo this.
+    """
+    from ticker import registration
+
+    named, given = ref(task, owner), values(said)
+    if not given:
+        raise click.UsageError("nothing to change: give an option, such as --every 1m or --disable")
+    with found(named, owner), database() as db:
+        changed = registration.edit(db, named, owner=owner, **given)
+    print_one(changed, as_json)
+
+
+@click.command("list")
+@options.owner
+@options.owner_type
+@options.function
+@options.limit(100)
+@as_json
+def list_(owner: str | None, owner_type: str | None, function: str | None, limit: int, as_json: bool) -> None:
+    """List tasks."""
+    from ticker import status
+
+    if owner is not None and owner_type is not None:
+        raise click.UsageError("--owner and --owner-type exclude each other; give one")
+    with database() as db:
+        tasks = status.list_tasks(db, owner=owner, owner_type=owner_type, function=function, limit=limit + 1)
+    print_some(tasks[:limit], as_json)
+    if len(tasks) > limit:
+        render.warn([f"there are more than {limit} tasks; see --limit, --owner, --owner-type and --function"])
+
+
+@click.command()
+@click.argument("task")
+@options.owner
+@as_json
+def show(task: str, owner: str | None, as_json: bool) -> None:
+    """Show all of TASK."""
+    from ticker import status
+
+    named = ref(task, owner)
+    assert named is not None
+    with found(named, owner), database() as db:
+        one = status.get(db, named, owner=owner)
+    print_one(one, as_json)
+
+
+@click.command()
+@task_or_owner
+@options.owner
+@click.option("--reason", metavar="TEXT", default="", help="Why, for those who ask.")
+@click.option("--until", metavar="TIME", help="When it ends by itself, or a duration from now, such as 2h.")
+@click.option("--by", metavar="NAME", help="Who pauses it; the user of this process by default.")
+@as_json
+def pause(
+    task: str | None, owner: str | None, reason: str, until: str | None, by: str | None, as_json: bool
+) -> None:  # fmt: skip
+    """Pause TASK, or all tasks of --owner.
+
+    Nothing is pushed and nothing starts until `resume`, or until that time.
+    """
+    from ticker import registration
+
+    named = ref(task, owner)
+    with found(named, owner), database() as db:
+        end = None if until is None else options.instant("until", until, lambda: now(db))
+        paused = registration.pause(db, named, owner=owner, by=user() if by is None else by, reason=reason, until=end)
+    print_done("paused", paused, as_json)
+
+
+@click.command()
+@task_or_owner
+@options.owner
+@as_json
+def resume(task: str | None, owner: str | None, as_json: bool) -> None:
+    """End the pause of TASK, or of all of --owner.
+
+    Those that were paused are due at once; the others stay as they are.
+    """
+    from ticker import registration
+
+    named = ref(task, owner)
+    with found(named, owner), database() as db:
+        resumed = registration.resume(db, named, owner=owner)
+    print_done("resumed", resumed, as_json)
+
+
+@click.command("run-now")
+@task_or_owner
+@options.owner
+@as_json
+def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
+    """Run TASK, or all tasks of --owner, once.
+
+    The next tick pushes the run; the schedule is not touched.
+    """
+    from ticker import registration
+
+    named = ref(task, owner)
+    with found(named, owner), database() as db:
+        planned = registration.run_now(db, named, owner=owner)
+    if as_json:
+        render.print_json({"run_ids": planned})
+        return
+    for run in planned:
+        render.say(f"planned run {run}; the next tick pushes it")
+
+
+@click.command()
+@task_or_owner
+@options.owner
+@as_json
+def remove(task: str | None, owner: str | None, as_json: bool) -> None:
+    """Delete TASK, or all tasks of --owner.
+
+    The records of their runs stay.
+    """
+    from ticker import registration
+
+    named = ref(task, owner)
+    with found(named, owner), database() as db:
+        removed = registration.unregister(db, named, owner=owner)
+        if not removed:
+            which = f" {named!r}" if named is not None else ""
+            raise UnknownTask(f"there is no task{which}" + (f" of owner {owner}" if owner else ""))
+    print_done("removed", removed, as_json)
+
+
+def values(said: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, the JSON of some of them read."""
+    given = {field: value for field, value in said.items() if value is not None}
+    return {
+        field: options.json_value(field, value) if field in ("kwargs", "metadata") else value
+        for field, value in given.items()
+    }
+
+
+def now(db: Any) -> datetime:
+    """The instant, by the clock that decides: the database's."""
+    from ticker import clock, sql
+
+    instant: datetime = sql.on(db, configured().schema)("instant", now=clock.now())[0]["now"]
+    return instant
+
+
+def user() -> str:
+    """Who runs this process, by name, or by number where a container gives none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return f"uid {os.getuid()}"
+
+
+def print_one(task: Task, as_json: bool) -> None:
+    if as_json:
+        render.print_json(render.task_data(task))
+    else:
+        render.print_task(task)
+    render.warn(task.warnings)
+
+
+def print_some(tasks: Sequence[Task], as_json: bool) -> None:
+    if as_json:
+        render.print_json([render.task_data(task) for task in tasks])
+    elif tasks:
+        render.print_tasks(tasks)
+    else:
+        render.say("no tasks")
+
+
+def print_done(verb: str, tasks: Sequence[Task], as_json: bool) -> None:
+    """One line for each task that it happened to."""
+    if as_json:
+        render.print_json([render.task_data(task) for task in tasks])
+        return
+    for task in tasks:
+        render.say(f"{verb} {task.id} {task.name}" + (f" of {task.owner}" if task.owner else ""))
+    if not tasks:
+        render.say(f"nothing was {verb}")

@@ -4,6 +4,7 @@ Each test gets a database of its own, already migrated, and an empty Redis datab
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -46,10 +47,16 @@ def database_url(servers: Servers, template: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def redis_url(servers: Servers) -> str:
+def redis_url(servers: Servers, worker_id: str) -> str:
+    """Parallel pytest processes each use a database of their own: n, n + 1, ..."""
     with Redis.from_url(servers.redis_url) as redis:
+        first = int(redis.connection_pool.connection_kwargs.get("db", 0))
+    number = first + int(worker_id.removeprefix("gw") if worker_id.startswith("gw") else 0)
+    bare = re.sub(r"(?<=[?&])db=[0-9]+&?", "", servers.redis_url).rstrip("?&")
+    url = f"{bare}{'&' if '?' in bare else '?'}db={number}"
+    with Redis.from_url(url) as redis:
         redis.flushdb()
-    return servers.redis_url
+    return url
 
 
 @pytest.fixture

@@ -246,7 +246,7 @@ def test_an_error_within_a_batch_leaves_it_and_the_batch_leaves_nothing(tables, 
 
 def test_planned_runs_that_are_due_come_oldest_first_with_what_their_push_needs(tables, store):
     task_id = tables.add_task(queue="mail", function="fetch", box_ms=20_000, grace_ms=500)
-    late, later, _, now = (tables.add_run(task_id=task_id, due_at=NOW - age * MICROSECOND) for age in (2, 1, -1, 0))
+    later, late, _, now = (tables.add_run(task_id=task_id, due_at=NOW - age * MICROSECOND) for age in (1, 2, -1, 0))
     with store.batch() as rows:
         runs = rows.claim_planned(NOW, 3)
         assert runs == [PlannedRun(id_, task_id, "mail", "fetch", 20_000, 500) for id_ in (late, later, now)]

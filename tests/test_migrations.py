@@ -104,7 +104,8 @@ def test_an_upgrade_may_run_again_at_any_time_and_keeps_what_is_there(db, databa
 
 def test_five_upgrades_at_once_of_an_empty_database_create_it_once(empty, empty_url, db):
     """All five wait at the same lock until it is let go."""
-    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = %s"
+    waiting = """SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database
+        WHERE datname = current_database() AND locktype = 'advisory' AND objid = %s AND NOT granted"""
     with ThreadPoolExecutor(5) as pool:
         with empty.transaction():
             empty.execute("SELECT pg_advisory_xact_lock(%s)", [migrations.UPGRADE_LOCK])

@@ -59,6 +59,7 @@ ODD = sa.Table(
     sa.MetaData(),
     key('The "Key" %s', sa.Text(collation="C")),
     sa.Column("Is On", sa.Text),
+    sa.Column("found", sa.Boolean, server_default="true"),  # a variable of PL/pgSQL, too
     schema="My Schema",
 )
 
@@ -300,12 +301,12 @@ def test_keys_of_other_types_and_of_several_columns_are_followed_too(session, db
 
 def test_names_with_quotes_capitals_spaces_and_percent_signs_are_followed(database_url, db):
     db.execute('CREATE SCHEMA "My Schema"')
-    owners.follow(ODD, active_when='"Is On" LIKE \'100%\' AND "Is On" <> E\'\\\'"Is On"\'')
+    owners.follow(ODD, active_when=""" found AND "Is On" LIKE '100%' AND "Is On" <> E'\\'"Is On"' """)
     engine = sa.create_engine(database_url, poolclass=sa.NullPool)
     ODD.metadata.create_all(engine)
     with engine.begin() as connection:
-        connection.execute(ODD.insert().values(["it's", "100 %"]))
-        connection.execute(ODD.insert().values(["It's", "50 %"]))
+        connection.execute(ODD.insert().values(["it's", "100 %", True]))
+        connection.execute(ODD.insert().values(["It's", "50 %", True]))
         ticker.register(connection, "mail.fetch", every="1m", owner=(ODD.fullname, "it's"))
         ticker.register(connection, "mail.fetch", every="1m", owner=(ODD.fullname, "It's"))
     assert states(db, ODD.fullname) == {"it's": True, "It's": False}

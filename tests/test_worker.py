@@ -83,7 +83,7 @@ def test_what_overruns_its_box_is_ended_with_everything_it_left_behind(traced, d
         "async.hangs": "timed_out", "exhausts": "partial",
     }  # fmt: skip
     for run in ticker.list_runs(db):
-        assert run.ended_at - run.started_at >= timedelta(seconds=0.5)
+        assert run.ended_at - run.started_at >= timedelta(seconds=0.4)  # 0.5 s from before the start was asked for
     [pids] = traced("swallows")
     assert not any(is_alive(pid) for pid in pids)
 

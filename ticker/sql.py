@@ -3,6 +3,7 @@
 Both the ticker and a worker's horse use it; it imports neither SQLAlchemy nor psycopg until it meets one.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -42,7 +43,7 @@ def on(db: Any, schema: str) -> Execute:
 
 def _runner(db: Any) -> Callable[[str, dict[str, Any]], list[Row]]:
     """Recognised by what they can do, so that a scoped_session works and no library is imported to ask."""
-    if hasattr(db, "sync_session") or hasattr(db, "sync_connection"):
+    if inspect.iscoroutinefunction(getattr(db, "execute", None)):
         raise BadInput("db", db, "is asynchronous; write: await session.run_sync(lambda s: ticker.register(s, ...))")
     if hasattr(db, "exec_driver_sql"):
         return lambda sql, parameters: _sqlalchemy(db, sql, parameters)

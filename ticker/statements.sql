@@ -396,9 +396,11 @@ UPDATE {schema}.runs SET state = 'ended', outcome = 'lost', reason = %(reason)s,
 WHERE id = ANY (%(ids)s::bigint[]) AND state = 'pushed'
 
 -- name: heartbeat
--- A ticker lives, and what its last tick did. Rows of tickers that were silent for a day go.
+-- A ticker lives, and what its last tick did. Rows of tickers that were silent for a day go, and those from before the
+-- clock was set back: this tick has clamped, and the living ones write theirs again.
 WITH silent AS (
-    DELETE FROM {schema}.tickers WHERE id <> %(id)s::uuid AND last_tick_at < clock_timestamp() - interval '1 day')
+    DELETE FROM {schema}.tickers WHERE id <> %(id)s::uuid
+      AND (last_tick_at < %(now)s - interval '1 day' OR last_tick_at > %(now)s + interval '1 second'))
 INSERT INTO {schema}.tickers (id, host, pid, started_at, last_tick_at, last_report)
 VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s::jsonb)
 ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report

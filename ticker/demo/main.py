@@ -14,7 +14,7 @@ from ticker.demo.live import Show
 from ticker.demo.post import Post
 from ticker.demo.processes import Processes, ProcessFailed, procfile
 from ticker.demo.scene import Scene
-from ticker.demo.stage import Interrupted, Interruption, prepared, signals
+from ticker.demo.stage import Interrupted, Interruption, prepared, signals, workers_on
 from ticker.schedules.duration import words
 
 INTERRUPTED = 130
@@ -76,14 +76,15 @@ def perform(scene: Scene, ends_at: float, stop: Callable[[], None] | None, show:
 
 
 def start(mail_server: Processes, processes: Processes, post: Post, interruption: Interruption) -> None:
-    """The POP3 server, and the Procfile as honcho starts it, with a second worker."""
+    """The POP3 server, and the Procfile as honcho starts it, with a second worker; returns when they are ready."""
     mail_server.start("pop3", post.server)
     lines = procfile()
     for name, line in (("ticker", "ticker"), ("worker-1", "worker"), ("worker-2", "worker")):
         processes.start(name, lines[line])
-    while not post.open:
+    while not post.open or workers_on("polling") < 2:
         mail_server.check()
-        interruption.pause(0.02)
+        processes.check()
+        interruption.pause(0.05)
 
 
 def report(scene: Scene, checks: Sequence[verdict.Check], show: Show) -> None:

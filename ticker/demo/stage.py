@@ -112,6 +112,12 @@ def is_used_by_rq(redis_url: str) -> bool:
         return next(connection.scan_iter(RQ_KEYS, count=1000), None) is not None
 
 
+def workers_on(queue: str) -> int:
+    """How many RQ workers listen to it."""
+    with closing(enqueue.connect(settings.from_environment().require_redis())) as connection:
+        return int(connection.scard(f"rq:workers:{queue}"))
+
+
 def clear(database_url: str, redis_url: str) -> None:
     """Leaves the servers as they were found."""
     application.sessions.cache_clear()

@@ -35,11 +35,12 @@ class Watch:
         self.runs: list[RunRecord] = []
 
     def look(self) -> list[RunRecord]:
-        """Looks once; the runs and drops that have ended since the last look."""
-        ended_before = {run.id for run in self.runs if run.outcome}
+        """Looks once; the runs and drops that have ended since the last look, in the order of their ends."""
+        ended_before = {run.id for run in self.runs if run.ended_at}
         self._look_at_tasks({task.id: task for task in ticker.list_tasks(self._db)})
         self.runs = ticker.list_runs(self._db, limit=AT_MOST)[::-1]
-        return [run for run in self.runs if run.outcome and run.id not in ended_before]
+        news = [run for run in self.runs if run.ended_at and run.id not in ended_before]
+        return sorted(news, key=lambda run: (run.ended_at, run.id))
 
     def runs_of(self, task: Task) -> Sequence[RunRecord]:
         """Its runs and drops, oldest first."""

@@ -25,9 +25,14 @@ def record(call: Call, proceed: Proceed) -> str:
     try:
         with call.limits.interrupting() if call.limits else nullcontext():
             answer = proceed(call)
+        overlooked = call.limits is not None and call.limits.passed
     except BaseException as error:
         finish(call, outcome_of(error), reason=storable.sentence(error), trace=storable.trace(error))
         raise
+    if overlooked:
+        return finish(
+            call, Outcome.TIMED_OUT, reason="it overlooked its soft limit and returned late", result=answer or None
+        )
     outcome = Outcome.PARTIAL if call.run.quota.answered_exhausted else Outcome.SUCCEEDED
     return finish(call, outcome, result=answer or None)
 

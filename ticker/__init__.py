@@ -19,7 +19,7 @@ from ticker.errors import (
 
 if TYPE_CHECKING:
     from ticker.definition import Wanted
-    from ticker.owners import Owner
+    from ticker.identity import Owner
     from ticker.registration import edit, pause, reconcile, register, resume, run_now, unregister
     from ticker.status import get, list_runs, list_tasks
     from ticker.task import Kind, Outcome, Reason, Task
@@ -37,7 +37,7 @@ _HOME = {
     **dict.fromkeys(("get", "list_tasks", "list_runs"), "status"),
     **dict.fromkeys(("Task", "Kind", "Outcome", "Reason"), "task"),
     "Wanted": "definition",
-    "Owner": "owners",
+    "Owner": "identity",
 }
 
 

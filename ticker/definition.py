@@ -100,7 +100,9 @@ def applied(given: Given, before: Task | None, registered: Collection[str] = ())
     if "box_ms" not in said and follow and _follows("box_ms", before, timing.box_by_default):
         values["box_ms"] = timing.box_by_default(every)
     values["grace_ms"] = timing.grace(every)
-    timing.check_fit(every, values["tolerance_ms"], values["box_ms"])
+    only = {"tolerance_ms", "box_ms"} & given.keys()
+    blame = only.pop().removesuffix("_ms") if len(only) == 1 else None
+    timing.check_fit(every, values["tolerance_ms"], values["box_ms"], blame=blame)
     return values
 
 

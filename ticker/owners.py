@@ -1,4 +1,4 @@
-"""Owners: whom a task belongs to, and the triggers by which tasks follow their owner's row.
+"""Owners: the triggers by which tasks follow their owner's row (who is an owner: `identity`).
 
 The triggers make it a fact of the database: whatever deletes, changes or empties the owner's table (the ORM, a bulk
 statement, psql) takes the tasks along, and no task is written for an owner that is not there. Three ways to install
@@ -11,106 +11,21 @@ drop the triggers; install them after it.
 """
 
 import hashlib
-import json
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any, TypedDict, Unpack
-from uuid import UUID
 
-from sqlalchemy import Table, Uuid, event, inspect
-from sqlalchemy.orm import InstanceState, Mapper, Session
+from sqlalchemy import Table, event, inspect
+from sqlalchemy.orm import Mapper
 
 from ticker.errors import BadInput
+from ticker.identity import NOBODY, Owner, check_text, identify
+from ticker.mapped import base_table
 from ticker.settings import schema_name
-from ticker.tables import NAME_AT_MOST
 
-CONTROL = frozenset({"Cc", "Cs", "Zl", "Zp"})  # PostgreSQL's [[:cntrl:]] in any locale, and what is no UTF-8
 NAME_BYTES = 63  # where PostgreSQL cuts a name
 
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The full name of the owner's table and the text of its key; both empty: nobody."""
-
-    type: str
-    id: str
-
-    def __post_init__(self) -> None:
-        if (self.type, self.id) != ("", ""):
-            _check_text("owner_type", self.type)
-            _check_text("owner_id", self.id)
-
-
-NOBODY = Owner("", "")
-
-
-def identify(db: object, owner: object) -> Owner:
-    """Whom `owner` names: None, an Owner, a pair of texts, a text type:id, or a mapped object, flushed if pending."""
-    if owner is None:
-        return NOBODY
-    if isinstance(owner, Owner):
-        return owner
-    if isinstance(owner, str) and ":" in owner:
-        return _named(*owner.split(":", 1))
-    if isinstance(owner, tuple | list) and len(owner) == 2:
-        return _named(*owner)
-    state = inspect(owner, raiseerr=False)
-    if isinstance(state, InstanceState):
-        return _mapped(db, state)
-    raise BadInput("owner", owner, "names no owner: neither a mapped object, a pair of texts nor a text type:id")
-
-
-def _named(type_: str, id_: str) -> Owner:
-    owner = Owner(type_, id_)
-    if owner == NOBODY:
-        raise BadInput("owner", (type_, id_), "is empty; None stands for no owner")
-    return owner
-
-
-def _mapped(db: object, state: InstanceState[Any]) -> Owner:
-    name, session = state.class_.__name__, state.session  # never its repr, which may load from the database
-    if state.deleted or state.was_deleted or (session and state.obj() in session.deleted):
-        raise BadInput("owner", name, "is deleted")
-    table = _table(state.mapper)
-    if state.pending and session:
-        if isinstance(db, Session) and db is not session:
-            raise BadInput("owner", name, "is new in another session, whose rows this one cannot see")
-        session.flush()
-    if state.identity is None:
-        raise BadInput("owner", name, "has no key yet; add it to the session first")
-    return Owner(table.fullname, _key_text(state.mapper, state.identity))
-
-
-def _table(mapper: Mapper[Any]) -> Table:
-    """The table of the key: the base table under joined and single inheritance, its own under concrete."""
-    found = {column.table for column in mapper.primary_key}
-    table = found.pop()
-    if found or not isinstance(table, Table):
-        raise BadInput("owner", mapper.class_.__name__, "is not mapped to one table with a primary key")
-    return table
-
-
-def _key_text(mapper: Mapper[Any], identity: Sequence[object]) -> str:
-    """As PostgreSQL prints it: key::text, or json_build_array(...)::text for a composite key."""
-    values: list[object] = []
-    for column, value in zip(mapper.primary_key, identity, strict=True):
-        if isinstance(value, bool | Enum) or not isinstance(value, int | str | UUID):
-            raise BadInput(column.name, value, "is no int, str or UUID; name the owner by a pair of texts")
-        is_uuid = isinstance(value, UUID) or isinstance(column.type, Uuid)
-        values.append(str(UUID(str(value))) if is_uuid else value)
-    return str(values[0]) if len(values) == 1 else json.dumps(values, ensure_ascii=False)
-
-
-def _check_text(field: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise BadInput(field, value, f"is no text, but of type {type(value).__name__}")
-    if not 0 < len(value) <= NAME_AT_MOST:
-        raise BadInput(field, value, f"has {len(value)} characters; 1 to {NAME_AT_MOST} are allowed")
-    if any(unicodedata.category(character) in CONTROL for character in value):
-        raise BadInput(field, value, f"has a control character; 1 to {NAME_AT_MOST} printable ones are allowed")
+__all__ = ["NOBODY", "Owner", "Options", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow"]
 
 
 # ------------------------------------------------------------------------------------------------ ways to install
@@ -143,7 +58,7 @@ def triggers(
     type_, where, name, own_key, columns = _described(table, split=table_schema is None)
     keys = own_key if key is None else (key,) if isinstance(key, str) else tuple(key)
     for field, text in (("table", type_), *(("key", column) for column in keys)):
-        _check_text(field, text)
+        check_text(field, text)
     if not keys:
         raise BadInput("table", type_, "has no primary key; say which columns are its key: key=(...)")
     relation = f"{_quoted(table_schema or where or 'public')}.{_quoted(name)}"
@@ -176,7 +91,7 @@ def uninstall(op: Any, table: object, *, schema: str = "ticker") -> None:
 
 def follow(target: object, **options: Unpack[Options]) -> None:
     """Lets metadata.create_all install the triggers and drop_all remove them; the ticker's schema comes first."""
-    table = target if isinstance(target, Table) else _table(_mapper(target))
+    table = target if isinstance(target, Table) else base_table(_mapper(target))
     created, dropped = triggers(target, **options), drop_triggers(target, schema=options.get("schema", "ticker"))
     event.listen(table, "after_create", lambda _, connection, **__: _run(connection, created))
     event.listen(table, "before_drop", lambda _, connection, **__: _run(connection, dropped))
@@ -316,7 +231,7 @@ def _described(
         where, _, name = table.rpartition(".") if split else ("", "", table)
         return table, where, name, ("id",), None
     mapper = None if isinstance(table, Table) else _mapper(table)
-    found = table if isinstance(table, Table) else _table(_mapper(table))
+    found = table if isinstance(table, Table) else base_table(_mapper(table))
     key = found.primary_key.columns if mapper is None else mapper.primary_key
     columns = frozenset(column.name for column in found.columns)
     return found.fullname, found.schema, found.name, tuple(column.name for column in key), columns

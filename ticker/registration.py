@@ -10,10 +10,10 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ticker import clock, definition, owners, settings, sql
+from ticker import clock, definition, identity, settings, sql
 from ticker.definition import Wanted
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
-from ticker.owners import Owner
+from ticker.identity import Owner
 from ticker.schedules.duration import Duration
 from ticker.task import Kind, Outcome, Task
 
@@ -52,7 +52,7 @@ def register(
         function=function, name=name, every=every, queue=queue, kwargs=kwargs, tolerance=tolerance, box=box,
         subject=subject, description=description, metadata=metadata,
     )  # fmt: skip
-    return _register(db, wanted, owners.identify(db, owner), _aware("first", first))
+    return _register(db, wanted, identity.identify(db, owner), _aware("first", first))
 
 
 def unregister(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
@@ -67,7 +67,7 @@ def reconcile(db: Any, owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]])
     Each item is a `Wanted`, or a mapping of its fields: `{"function": "mail.fetch", "every": "1m"}`. All are checked
     before anything is written.
     """
-    who = owners.identify(db, owner)
+    who = identity.identify(db, owner)
     if not who.type:
         raise BadInput("owner", owner, "is no owner; reconcile needs one, as it deletes what is not in the list")
     items = [item if isinstance(item, Wanted) else _wanted(item) for item in wanted]
@@ -195,7 +195,7 @@ def _select(execute: sql.Execute, db: Any, task: Ref, owner: Any) -> list[sql.Ro
     ref = id_or_name(task)
     if ref is None and owner is None:
         raise BadInput("task", None, "names no task: give a task, its id, its name, or an owner")
-    who = Owner("", "") if isinstance(ref, int) else owners.identify(db, owner)
+    who = Owner("", "") if isinstance(ref, int) else identity.identify(db, owner)
     return execute(
         "select_tasks", id=ref if isinstance(ref, int) else None, owner_type=who.type, owner_id=who.id,
         name=ref if isinstance(ref, str) else None,

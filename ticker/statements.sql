@@ -422,12 +422,16 @@ LIMIT %(limit)s
 SELECT * FROM {schema}.tasks WHERE id = %(id)s
 
 -- name: due_tasks
--- What a tick would push, without a lock.
+-- What a tick would push, without a lock: due by themselves, or by the end of their pause.
+WITH instant AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now)
 SELECT * FROM {schema}.tasks
-WHERE enabled AND owner_active
-  AND (paused_by IS NULL OR paused_until <= (SELECT coalesce(%(now)s::timestamptz, clock_timestamp())))
-  AND (push_after IS NULL OR push_after <= (SELECT coalesce(%(now)s::timestamptz, clock_timestamp())))
-  AND next_run <= (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()))
+WHERE enabled AND owner_active AND paused_by IS NULL AND next_run <= (SELECT now FROM instant)
+  AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
+UNION ALL
+SELECT * FROM {schema}.tasks
+WHERE enabled AND owner_active AND paused_until <= (SELECT now FROM instant) AND next_run IS NOT NULL
+  AND (kind = 'interval' OR next_run <= (SELECT now FROM instant))
+  AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
 ORDER BY next_run
 LIMIT %(limit)s
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from ticker import clock, owners, settings, sql
+from ticker import clock, identity, settings, sql
 from ticker.errors import BadInput, UnknownTask
 from ticker.registration import Ref, id_or_name, task_from
 from ticker.task import Outcome, RunKind, Task
@@ -63,7 +63,7 @@ def get(db: Any, task: Ref, *, owner: Any = None) -> Task:
     if isinstance(ref, int):
         found = [task_from(row) for row in _on(db)("read_task", id=ref)]
     elif isinstance(ref, str):
-        found = list_tasks(db, name=ref, owner=owner or owners.Owner("", ""))
+        found = list_tasks(db, name=ref, owner=identity.NOBODY if owner is None else owner)
     else:
         raise BadInput("task", task, "is no id and no name")
     if not found:
@@ -76,7 +76,7 @@ def list_tasks(
     after: int = 0, limit: int = AT_MOST,
 ) -> list[Task]:  # fmt: skip
     """Tasks by id, those over `after`, at most `limit`."""
-    who = None if owner is None else owners.identify(db, owner)
+    who = None if owner is None else identity.identify(db, owner)
     rows = _on(db)(
         "list_tasks", owner_type=who.type if who else owner_type, owner_id=who.id if who else None, name=name,
         function=function, after=after, limit=limit,

@@ -53,6 +53,8 @@ def translated() -> Iterator[None]:
         yield
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName) as error:
         raise ConfigurationError(f"the tables do not fit: {first_line(error)}; run: ticker db upgrade") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ConfigurationError(f"the user of DATABASE_URL lacks a right: {first_line(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise DatabaseUnavailable(f"PostgreSQL (DATABASE_URL) does not answer: {first_line(error)}") from error
 

@@ -37,16 +37,18 @@ def grace(every: int) -> int:
     return min(SECOND, every // 10)
 
 
-def check_fit(every: int, tolerance: int, box: int) -> None:
-    """T + B + g <= I, so that a run is dead before the next may start; else BadInput naming the larger part."""
+def check_fit(every: int, tolerance: int, box: int, *, blame: str | None = None) -> None:
+    """T + B + g <= I, so that a run is dead before the next may start; else BadInput naming `blame`, or the larger."""
     room = every - grace(every)
     if tolerance + box <= room:
         return
-    if box >= tolerance:
-        raise BadInput("box", words(box), f"is over the limit of {words(max(room - tolerance, 0))}: "
-                       f"tolerance + box + grace must fit into the interval of {words(every)}")  # fmt: skip
-    raise BadInput("tolerance", words(tolerance), f"is over the limit of {words(max(room - box, 0))}: "
-                   f"tolerance + box + grace must fit into the interval of {words(every)}")  # fmt: skip
+    field = blame or ("box" if box >= tolerance else "tolerance")
+    value, other = (box, tolerance) if field == "box" else (tolerance, box)
+    raise BadInput(
+        field,
+        words(value),
+        f"is over the limit of {words(max(room - other, 0))}: tolerance + box + grace must fit into the interval of {words(every)}",
+    )
 
 
 def earliest_start(last_run: datetime, every: int, tolerance: int) -> datetime:

@@ -1,0 +1,52 @@
+"""Owners that are objects mapped by SQLAlchemy: the name of their table and the text of their key."""
+
+import json
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Table, Uuid, inspect
+from sqlalchemy.orm import InstanceState, Mapper, Session
+
+from ticker.errors import BadInput
+
+
+def named(db: object, owner: object) -> tuple[str, str] | None:
+    """The full name of a mapped object's table and the text of its key; None where `owner` is no such object."""
+    state = inspect(owner, raiseerr=False)
+    return _described(db, state) if isinstance(state, InstanceState) else None
+
+
+def _described(db: object, state: InstanceState[Any]) -> tuple[str, str]:
+    name, session = state.class_.__name__, state.session  # never its repr, which may load from the database
+    if state.deleted or state.was_deleted or (session and state.obj() in session.deleted):
+        raise BadInput("owner", name, "is deleted")
+    table = base_table(state.mapper)
+    if state.pending and session:
+        if isinstance(db, Session) and db is not session:
+            raise BadInput("owner", name, "is new in another session, whose rows this one cannot see")
+        session.flush()
+    if state.identity is None:
+        raise BadInput("owner", name, "has no key yet; add it to the session first")
+    return table.fullname, _key_text(state.mapper, state.identity)
+
+
+def base_table(mapper: Mapper[Any]) -> Table:
+    """The table of the key: the base table under joined and single inheritance, its own under concrete."""
+    found = {column.table for column in mapper.primary_key}
+    table = found.pop()
+    if found or not isinstance(table, Table):
+        raise BadInput("owner", mapper.class_.__name__, "is not mapped to one table with a primary key")
+    return table
+
+
+def _key_text(mapper: Mapper[Any], identity: Sequence[object]) -> str:
+    """As PostgreSQL prints it: key::text, or json_build_array(...)::text for a composite key."""
+    values: list[object] = []
+    for column, value in zip(mapper.primary_key, identity, strict=True):
+        if isinstance(value, bool | Enum) or not isinstance(value, int | str | UUID):
+            raise BadInput(column.name, value, "is no int, str or UUID; name the owner by a pair of texts")
+        is_uuid = isinstance(value, UUID) or isinstance(column.type, Uuid)
+        values.append(str(UUID(str(value))) if is_uuid else value)
+    return str(values[0]) if len(values) == 1 else json.dumps(values, ensure_ascii=False)

@@ -5,9 +5,9 @@ their jobs, so that none of them can start in between.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from ticker import envelope, timing
 from ticker.ports import JobState, Queue, Settled, Store
@@ -18,8 +18,15 @@ T = TypeVar("T")
 DIED_BEFORE_ITS_START = "its job ended before its start; RQ's failed registry may say why"
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
+class Counts:
+    """A frozen dataclass of counts; two of them add up field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
+class Swept(Counts):
     """Counts: dead runs ended, waiting occurrences expired, jobs pushed again, jobs that died before their start."""
 
     overdue: int = 0
@@ -27,15 +34,6 @@ class Swept:
     repushed: int = 0
     lost: int = 0
     errors: int = 0
-
-    def __add__(self, other: "Swept") -> "Swept":
-        return Swept(
-            self.overdue + other.overdue,
-            self.expired + other.expired,
-            self.repushed + other.repushed,
-            self.lost + other.lost,
-            self.errors + other.errors,
-        )
 
 
 def sweep(store: Store, queue: Queue, now: datetime, limit: int) -> Swept:

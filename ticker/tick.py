@@ -18,25 +18,20 @@ from datetime import datetime
 
 from ticker import envelope, schedules, timing
 from ticker.ports import Queue, Store
-from ticker.sweep import Swept, sweep
+from ticker.sweep import Counts, Swept, sweep
 from ticker.task import DueTask
 
 BATCH = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+@dataclass(frozen=True)
+class Pushed(Counts):
     """Counts of one kind of push: rows found due, jobs stored, jobs the queue still held, rows that could not go."""
 
     due: int = 0
     enqueued: int = 0
     held: int = 0
     errors: int = 0
-
-    def __add__(self, other: "Pushed") -> "Pushed":
-        return Pushed(
-            self.due + other.due, self.enqueued + other.enqueued, self.held + other.held, self.errors + other.errors
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """`ticker demo`: a small application and its mail, on real servers, polled for half a minute. Then it checks itself."""
 
+import shlex
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -101,6 +102,6 @@ def report(scene: Scene, checks: Sequence[verdict.Check], show: Show) -> None:
 
 
 def invite(environ: Mapping[str, str], show: Show) -> None:
-    """How to look in from another terminal."""
-    names = " ".join(f"{name}='{value}'" for name, value in environ.items())
+    """How to look in from another terminal; what the user has set, passwords and all, is not repeated."""
+    names = " ".join(f"{name}={shlex.quote(value)}" for name, value in environ.items())
     show.say(f"\neverything goes on until Ctrl-C; in another terminal:\n\nexport {names}\nticker list\n")

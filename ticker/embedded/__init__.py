@@ -18,21 +18,12 @@ Only the process that opened the block can stop and start its servers; others, f
 """
 
 import ctypes
-import importlib.util
-import inspect
 import json
 import os
-import pwd
-import re
-import select
-import shutil
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path

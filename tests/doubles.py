@@ -139,6 +139,7 @@ class MemoryStore:
         self.tasks: Table[TaskRow] = Table()
         self.plans: Table[RunRow] = Table()
         self.last_ticks: list[datetime] = []
+        self._has_clamped = False
         self.clock = NOW
         self.down = False
         self._swept: dict[str, int] = {}
@@ -187,9 +188,13 @@ class MemoryStore:
     def wake(self, now: datetime, limit: int) -> None:
         with self.batch() as rows:
             rows.end_pauses(now, limit)
-        if any(last > now + SECOND for last in self.last_ticks):
+
+    def clamp(self, now: datetime | None, limit: int) -> None:
+        instant = now or self.now()
+        if not self._has_clamped or any(last > instant + SECOND for last in self.last_ticks):
             with self.batch() as rows:
-                rows.clamp(now)
+                rows.clamp(instant)
+        self._has_clamped = True
 
     def end_overdue(self, now: datetime, limit: int) -> int:
         with self.batch() as rows:
@@ -252,6 +257,9 @@ class MemoryBatch:
         for s in settled:
             waiting = tuple(sorted(due for due in self._tasks[s.task_id].waiting if due != s.occurrence))
             self._tasks.change(s.task_id, waiting=waiting)
+            if s.outcome is Outcome.LOST:
+                failures = self._tasks[s.task_id].failures + 1
+                self._tasks.change(s.task_id, last_outcome=s.outcome, last_ended_at=now, failures=failures)
             self._runs.add(
                 RunRow(
                     task_id=s.task_id, kind=RunKind.SCHEDULED, state="ended", occurrence=s.occurrence, due_at=None,
@@ -270,8 +278,11 @@ class MemoryBatch:
     def end_pauses(self, now: datetime, limit: int) -> None:
         over = [task for task in self._tasks.free() if task.paused_until is not None and task.paused_until <= now]
         for task in sorted(over, key=lambda t: t.paused_until or now)[:limit]:
-            due_now = task.kind is Kind.INTERVAL and task.next_run is not None
-            next_run = now if due_now else task.next_run
+            next_run = task.next_run
+            if task.kind is Kind.INTERVAL and next_run is not None:
+                spaced = task.last_run and timing.earliest_start(task.last_run, task.every_ms, task.tolerance_ms)
+                soonest = max(now, spaced or now)
+                next_run = min(next_run, soonest) if next_run > now else soonest
             self._tasks.change(task.id, paused_by=None, paused_reason="", paused_until=None, next_run=next_run)
 
     def clamp(self, now: datetime) -> None:
@@ -372,8 +383,10 @@ class MemoryQueue:
     def _state(self, job_id: str) -> JobState:
         if job_id not in self.jobs:
             return JobState.MISSING
-        alive = self._statuses[job_id] in {"created", "queued", "started", "deferred", "scheduled"}
-        return JobState.ALIVE if alive else JobState.DEAD
+        if self._statuses[job_id] == "started":
+            return JobState.TAKEN
+        waits = self._statuses[job_id] in {"created", "queued", "deferred", "scheduled"}
+        return JobState.WAITING if waits else JobState.DEAD
 
     def _answers(self) -> None:
         if self.down:

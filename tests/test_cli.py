@@ -144,7 +144,7 @@ BAD = [
     ([], "every: "),
     (["--every", "1m", "--tolerance", "2m"], "tolerance: '2m' is over the limit of 29s"),
     (["--every", "1m", "--box", "59s"], "box: '59s' is over the limit of 54s"),
-    (["--every", "1m", "--kwargs", "[1]"], "kwargs: [1] is no JSON object"),
+    (["--every", "1m", "--kwargs", "[1]"], "kwargs: 'list' is no JSON object"),
     (["--every", "1m", "--kwargs", '{"a":'], "kwargs: '{\"a\":' is not JSON"),
     (["--every", "1m", "--kwargs", '{"a": NaN}'], "kwargs: {'a': nan} is not JSON"),
     (["--every", "1m", "--kwargs", '{"a": %s}' % ("[" * 10_000)], "is nested too deeply"),
@@ -374,7 +374,7 @@ def test_health_is_told_by_the_age_of_the_last_tick(db):
     ticked(db, ago=100)
     out, err = ticker("health", code=1)
     assert err.startswith("error: no ticker has ticked within 1m30s: the last one, pid 7 on here, ticked 1m40")
-    assert out.splitlines()[:2] == ["PostgreSQL: answers", "Redis: answers"]
+    assert out.splitlines()[:2] == ["PostgreSQL answers", "Redis answers"]
     ticker("health", "--max-age", "5m")
     ticked(db, ago=3)
     healthy = answer("health")
@@ -393,7 +393,7 @@ def test_a_tick_far_in_the_future_is_not_healthy(db):
 def test_health_says_which_server_does_not_answer(db, monkeypatch):
     ticked(db, ago=3)
     monkeypatch.setenv("REDIS_URL", "unix:///nowhere")
-    assert "Redis: Redis (REDIS_URL) does not take jobs" in ticker("health")[0]
+    assert "Redis (REDIS_URL) does not take jobs" in ticker("health")[0]
     monkeypatch.setenv("DATABASE_URL", "postgresql://postgres@/nowhere?host=/nowhere")
     told = answer("health", code=1)
     assert (told["healthy"], told["postgresql"]["answers"], told["redis"]["answers"]) == (False, False, False)

@@ -43,7 +43,7 @@ class PostgresTables:
         return store
 
     def add_task(self, **columns):
-        return self._add("tasks", {**asdict(TaskRow(**columns)), "name": str(uuid4())})
+        return self._add("tasks", {**asdict(TaskRow(**columns)), "name": str(uuid4()), "created_at": NOW})
 
     def add_run(self, **columns):
         return self._add("runs", asdict(RunRow(**columns)))
@@ -336,7 +336,9 @@ def test_a_settled_occurrence_waits_no_more_and_is_recorded(tables, store):
         rows.claim_waiting(MANY)
         rows.settle([Settled(id_, NOW - MINUTE, Outcome.LOST, "it died"),
                      Settled(id_, NOW - 2 * MINUTE, Outcome.DROPPED, Reason.EXPIRED)], NOW)  # fmt: skip
-    assert tables.task(id_) == TaskRow(id_, NOW + MINUTE, waiting=(NOW,))
+    assert tables.task(id_) == TaskRow(
+        id_, NOW + MINUTE, waiting=(NOW,), last_outcome=Outcome.LOST, last_ended_at=NOW, failures=1
+    )
     recorded = {(r.task_id, r.kind, r.state, r.occurrence, r.outcome, r.reason, r.ended_at) for r in tables.runs()}
     assert recorded == {
         (id_, RunKind.SCHEDULED, "ended", NOW - MINUTE, Outcome.LOST, "it died", NOW),
@@ -453,7 +455,7 @@ TOKEN = uuid4()
 def test_after_the_clock_was_set_back_what_lies_in_the_future_is_brought_back(columns, clamped, tables, store):
     tables.saw_tick(FUTURE)
     id_ = tables.add_task(**columns)
-    store.wake(NOW, MANY)
+    store.clamp(NOW, MANY)
     assert tables.task(id_) == TaskRow(id_, **{**columns, **clamped})
 
 
@@ -471,22 +473,26 @@ def test_after_the_clock_was_set_back_what_lies_in_the_future_is_brought_back(co
 def test_what_lies_ahead_for_a_reason_is_kept(columns, tables, store):
     tables.saw_tick(FUTURE)
     id_ = tables.add_task(**columns)
-    store.wake(NOW, MANY)
+    store.clamp(NOW, MANY)
     assert tables.task(id_) == TaskRow(id_, **columns)
 
 
-def test_without_a_tick_in_the_future_the_clock_was_not_set_back(tables, store):
+def test_the_first_pass_looks_at_every_row_and_the_next_ones_want_a_tick_in_the_future_as_a_sign(tables, store):
+    """A pass that was interrupted before its heartbeat leaves no sign behind; that must not be for good."""
+    first = tables.add_task(last_run=FUTURE)
     tables.saw_tick(NOW + SECOND)
+    store.clamp(NOW, MANY)
+    assert tables.task(first).last_run == NOW
     columns = {"last_run": FUTURE, "last_occurrence": FUTURE, "next_run": FUTURE}
     id_ = tables.add_task(**columns)
-    store.wake(NOW, MANY)
+    store.clamp(NOW, MANY)
     assert tables.task(id_) == TaskRow(id_, **columns)
 
 
 def test_all_tasks_are_brought_back_however_many(tables, store):
     tables.saw_tick(FUTURE)
     ids = [tables.add_task(last_run=FUTURE) for _ in range(5)]
-    store.wake(NOW, 2)
+    store.clamp(NOW, 2)
     assert {tables.task(id_).last_run for id_ in ids} == {NOW}
 
 
@@ -504,8 +510,14 @@ def absent_store(request, tmp_path):
 
 @pytest.mark.parametrize(
     "call",
-    [lambda s: s.now(), lambda s: s.batch().__enter__(), lambda s: s.wake(NOW, 1), lambda s: s.end_overdue(NOW, 1)],
-    ids=["now", "batch", "wake", "end_overdue"],
+    [
+        lambda s: s.now(),
+        lambda s: s.batch().__enter__(),
+        lambda s: s.wake(NOW, 1),
+        lambda s: s.clamp(NOW, 1),
+        lambda s: s.end_overdue(NOW, 1),
+    ],
+    ids=["now", "batch", "wake", "clamp", "end_overdue"],
 )
 def test_a_store_out_of_reach_says_so(call, absent_store):
     with pytest.raises(DatabaseUnavailable):
@@ -589,21 +601,21 @@ def test_a_queue_that_takes_nothing_costs_only_its_own_jobs(queue, jobs):
 @pytest.mark.parametrize(
     ("status", "state"),
     [
-        ("created", JobState.ALIVE), ("queued", JobState.ALIVE), ("started", JobState.ALIVE),
-        ("deferred", JobState.ALIVE), ("scheduled", JobState.ALIVE), ("finished", JobState.DEAD),
+        ("created", JobState.WAITING), ("queued", JobState.WAITING), ("started", JobState.TAKEN),
+        ("deferred", JobState.WAITING), ("scheduled", JobState.WAITING), ("finished", JobState.DEAD),
         ("failed", JobState.DEAD), ("stopped", JobState.DEAD), ("canceled", JobState.DEAD),
     ],
 )  # fmt: skip
 def test_a_job_is_alive_dead_or_missing(status, state, queue, jobs):
     queue.push([job("a"), job("b")])
     jobs.set_status("a", status)
-    assert queue.states(["missing", "a", "b"]) == [JobState.MISSING, state, JobState.ALIVE]
+    assert queue.states(["missing", "a", "b"]) == [JobState.MISSING, state, JobState.WAITING]
 
 
 def test_a_forgotten_job_is_missing_and_may_be_pushed_again(queue):
     queue.push([job("a"), job("b")])
     queue.forget(["a", "never there"])
-    assert queue.states(["a", "b"]) == [JobState.MISSING, JobState.ALIVE]
+    assert queue.states(["a", "b"]) == [JobState.MISSING, JobState.WAITING]
     assert queue.push([job("a")]) == [STORED]
 
 

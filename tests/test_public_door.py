@@ -22,7 +22,7 @@ def test_the_door_of_ticker_is_this_and_no_more():
         "get", "list_tasks", "list_runs",
         "Task", "Wanted", "Owner", "Kind", "Outcome", "Reason",
         "TickerError", "BadInput", "UnknownTask", "UnknownOwner", "ConfigurationError",
-        "Unavailable", "DatabaseUnavailable", "QueueUnavailable",
+        "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
     ]  # fmt: skip
 
 

@@ -155,7 +155,7 @@ def test_a_job_is_alive_then_dead_then_missing(queue, redis):
     queue.push([due(1), due(2)])
     Job.fetch(due(2).job_id, connection=redis).set_status(JobStatus.FAILED)
     ids = [due(number).job_id for number in (1, 2, 3)]
-    assert queue.states(ids) == [JobState.ALIVE, JobState.DEAD, JobState.MISSING]
+    assert queue.states(ids) == [JobState.WAITING, JobState.DEAD, JobState.MISSING]
     queue.forget(ids)
     assert queue.states(ids) == [JobState.MISSING] * 3
     assert queue.states([]) == []

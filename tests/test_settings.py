@@ -56,7 +56,7 @@ def test_every_setting_has_its_variable():
         ("TICKER_TICK", "0.1", "tick_ms", SECOND // 10), ("TICKER_TICK", "PT1H", "tick_ms", HOUR),
         ("TICKER_LOOK_AHEAD", "0", "look_ahead_ms", 0), ("TICKER_LOOK_AHEAD", "10s", "look_ahead_ms", 10 * SECOND),
         ("TICKER_BATCH", "1", "batch", 1), ("TICKER_BATCH", "10000", "batch", 10_000),
-        ("TICKER_RESULT_TTL", "31622400", "result_ttl", SECONDS_OF_366_DAYS), ("TICKER_FAILURE_TTL", "0", "failure_ttl", 0),
+        ("TICKER_RESULT_TTL", "31622400", "result_ttl", SECONDS_OF_366_DAYS), ("TICKER_FAILURE_TTL", "60", "failure_ttl", 60),
         ("TICKER_HARD_LIMIT", "off", "hard_limit", "off"), ("TICKER_SCHEMA", "_" + "a" * 62, "schema", "_" + "a" * 62),
     ],
 )  # fmt: skip
@@ -78,7 +78,7 @@ def test_a_value_at_a_limit_is_taken(name, value, field, expected):
         *(("TICKER_BATCH", value, f"{value!r} is no whole number from 1 to 10000") for value in
           ("0", "10001", "-1", "1e3", "1_000", " 5", "\u0665", "", "9" * 40)),
         ("TICKER_RESULT_TTL", "-1", "'-1' is no whole number from 0 to 31622400"),
-        ("TICKER_FAILURE_TTL", "31622401", "'31622401' is no whole number from 0 to 31622400"),
+        ("TICKER_FAILURE_TTL", "31622401", "'31622401' is no whole number from 60 to 31622400"),
         ("TICKER_HARD_LIMIT", "on", "'on' is none of auto, watchdog, off"),
         ("TICKER_HARD_LIMIT", "", "'' is none of auto, watchdog, off"),
         *(("TICKER_SCHEMA", value, f"{value!r} is no schema name: {SCHEMA_NAMES}") for value in

@@ -330,11 +330,24 @@ def test_a_lost_job_whose_queue_takes_nothing_waits_for_a_later_tick(rows, jobs)
     assert tick(rows, jobs, NOW + 30 * SECOND).swept.repushed == 1
 
 
-def test_a_job_that_failed_before_its_start_ends_as_lost(environ, db, store, queue, redis):
-    task = ticker.register(db, "poll", every="1m")
+def test_a_job_that_failed_before_its_start_is_pushed_again_for_ten_minutes(environ, db, store, queue, redis):
+    """A worker without its modules, a database that was away: an occurrence of a daily task is worth another try."""
+    task = ticker.register(db, "poll", every="1d")
+    tick(store, queue, task.next_run)
+    id_ = job_id(task.id, task.next_run)
+    Job.fetch(id_, connection=redis).set_status(JobStatus.FAILED)
+    assert tick(store, queue, task.next_run + SECOND).swept.repushed == 1
+    assert Job.fetch(id_, connection=redis).get_status() is JobStatus.QUEUED
+    assert ticker.get(db, task).waiting == (task.next_run,)
+
+
+def test_a_job_that_failed_before_its_start_ends_as_lost_after_that(environ, db, store, queue, redis):
+    task = ticker.register(db, "poll", every="1d")
     tick(store, queue, task.next_run)
     Job.fetch(job_id(task.id, task.next_run), connection=redis).set_status(JobStatus.FAILED)
-    assert tick(store, queue, task.next_run + SECOND).swept.lost == 1
+    assert tick(store, queue, task.next_run + 600 * SECOND).swept.lost == 1
+    after = ticker.get(db, task)
+    assert (after.last_outcome, after.failures) == (Outcome.LOST, 1)
     [run] = ticker.list_runs(db)
     assert (run.kind, run.occurrence, run.outcome) == (RunKind.SCHEDULED, task.next_run, Outcome.LOST)
     assert "before its start" in run.reason

@@ -11,6 +11,7 @@ from ticker.errors import (
     ConfigurationError,
     DatabaseUnavailable,
     QueueUnavailable,
+    RowLocked,
     TickerError,
     Unavailable,
     UnknownOwner,
@@ -29,7 +30,7 @@ __all__ = [
     "get", "list_tasks", "list_runs",
     "Task", "Wanted", "Owner", "Kind", "Outcome", "Reason",
     "TickerError", "BadInput", "UnknownTask", "UnknownOwner", "ConfigurationError",
-    "Unavailable", "DatabaseUnavailable", "QueueUnavailable",
+    "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
 ]  # fmt: skip
 
 _HOME = {

@@ -1,12 +1,11 @@
 """What a user says of a task, checked: a `Definition` fits every rule, or was refused with one sentence."""
 
 import json
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ticker import timing
+from ticker import json_text, timing
 from ticker.errors import BadInput, quoted
 from ticker.schedules.duration import Duration, milliseconds
 from ticker.task import Kind, Task
@@ -16,8 +15,6 @@ TEXT_AT_MOST = 2000  # characters
 JSON_AT_MOST = 64 * 1024  # bytes
 USUAL_TICK = 30_000  # ms
 LONG_BOX = 600_000  # ms: over it, the other tasks of the queue wait long
-
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # the escape, and not the six characters
 
 Given = Mapping[str, Any]
 """Checked fields under the names of the table's columns, only those that were passed."""
@@ -59,18 +56,18 @@ def prose(field: str, value: object) -> str:
 
 
 def json_object(field: str, value: object) -> dict[str, Any]:
-    """A JSON object of up to 64 kB, as PostgreSQL will give it back."""
+    """A JSON object of up to 64 kB, as PostgreSQL will give it back. Its errors never show a value: it may be a secret."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise BadInput(field, value, 'is no JSON object; write {"name": value}')
+        raise BadInput(field, type(value).__name__, 'is no JSON object; write {"name": value}')
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         size = len(text.encode()) + _growth(text)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(field, value, f"is not JSON: {error}") from None
+        raise BadInput(field, type(value).__name__, f"is not JSON: {error}") from None
     if size > JSON_AT_MOST:
-        raise BadInput(field, value, f"has {size} bytes as JSON, over the limit of {JSON_AT_MOST}")
-    if _NUL.search(text):
-        raise BadInput(field, value, "has a NUL character, which PostgreSQL cannot store")
+        raise BadInput(field, type(value).__name__, f"has {size} bytes as JSON, over the limit of {JSON_AT_MOST}")
+    if json_text.has_nul(text):
+        raise BadInput(field, type(value).__name__, "has a NUL character, which PostgreSQL cannot store")
     return dict(json.loads(text))
 
 

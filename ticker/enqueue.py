@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from typing import cast
 
 from redis import Redis
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 from rq import Queue
 from rq.job import Job, JobStatus
@@ -16,7 +17,10 @@ from ticker.errors import ConfigurationError, QueueUnavailable
 from ticker.ports import JobState, Receipt
 
 SOCKET_TIMEOUT = 2  # seconds: row locks are held while Redis is asked
-_ALIVE = {JobStatus.CREATED, JobStatus.QUEUED, JobStatus.STARTED, JobStatus.DEFERRED, JobStatus.SCHEDULED}
+_STATES: dict[str, JobState] = {
+    **dict.fromkeys((JobStatus.CREATED, JobStatus.QUEUED, JobStatus.DEFERRED, JobStatus.SCHEDULED), JobState.WAITING),
+    JobStatus.STARTED: JobState.TAKEN,
+}
 
 
 def connect(url: str) -> Redis:
@@ -82,15 +86,28 @@ class RedisQueue:
     def unattended(self) -> dict[str, int]:
         """Queues with waiting jobs that no worker listens to, and how many jobs wait."""
         with translated():
-            queues = Queue.all(connection=self._connection)
-            waiting = {queue.name: queue.count for queue in queues}
-            attended = {q.name for q in queues if self._connection.scard(f"rq:workers:{q.name}")}
-        return {name: count for name, count in waiting.items() if count and name not in attended}
+            waiting = {queue.name: self._length(queue) for queue in Queue.all(connection=self._connection)}
+            return {name: count for name, count in waiting.items() if count and not self._is_attended(name)}
 
-    def ping(self) -> None:
-        """QueueUnavailable unless Redis answers."""
+    def _length(self, queue: Queue) -> int:
+        try:
+            return queue.count
+        except ResponseError:  # a key of another type: the push of its tasks says so
+            return 0
+
+    def _is_attended(self, name: str) -> bool:
+        """Whether a worker lives that listens: one that was killed stays in the set, and its own key expires."""
+        workers = cast(set[bytes], self._connection.smembers(f"rq:workers:{name}"))
+        return bool(workers) and bool(self._connection.exists(*workers))
+
+    def check(self) -> None:
+        """QueueUnavailable unless Redis answers; ConfigurationError where it is set up to lose jobs."""
         with translated():
-            self._connection.ping()
+            if self._connection.info("cluster").get("cluster_enabled"):
+                raise ConfigurationError("REDIS_URL: Redis Cluster is not supported; name a single server")
+            policy = self._connection.info("memory").get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            raise ConfigurationError(f"REDIS_URL: maxmemory-policy is {policy}, which loses jobs; set it to noeviction")
 
     def close(self) -> None:
         self._connection.close()
@@ -104,4 +121,4 @@ def _receipt(answer: bytes) -> Receipt:
 def _state(status: bytes | None) -> JobState:
     if status is None:
         return JobState.MISSING
-    return JobState.ALIVE if status.decode() in {s.value for s in _ALIVE} else JobState.DEAD
+    return _STATES.get(status.decode("utf-8", "replace"), JobState.DEAD)

@@ -7,6 +7,7 @@ TickerError
 ├── ConfigurationError   a setting or a server that does not fit; exit code 78
 └── Unavailable          a server does not answer now; the next pass tries again
     ├── DatabaseUnavailable
+    │   └── RowLocked    somebody else holds the row; nothing was written
     └── QueueUnavailable
 """
 
@@ -58,6 +59,10 @@ class Unavailable(TickerError):
 
 class DatabaseUnavailable(Unavailable):
     """PostgreSQL does not answer, or broke off."""
+
+
+class RowLocked(DatabaseUnavailable):
+    """Somebody else's transaction holds the row. Nothing was written."""
 
 
 class QueueUnavailable(Unavailable):

@@ -29,6 +29,7 @@ log = logging.getLogger("ticker")
 
 FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the tick itself
 LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is told to stop
+HANGS = 20.0  # seconds of one batch; the server's own time-outs end a statement after 5
 GLANCE = 0.5  # seconds between two looks of the main thread
 
 
@@ -63,8 +64,8 @@ class Beat:
         self.began, self.busy = clock.monotonic(), True
         try:
             report = self._pass()
-            self._log(report)
             self._warn_of_unattended_queues()
+            self._log(report)
             self.failures = 0
         except TickerError as error:
             self._failed("%s", error)
@@ -76,7 +77,13 @@ class Beat:
 
     def pause(self) -> float:
         """Seconds until the next attempt after a failure."""
-        return float(min(FIRST_PAUSE * 2 ** (self.failures - 1), self._settings.tick_ms / 1000))
+        return float(min(FIRST_PAUSE * 2 ** min(self.failures - 1, 20), self._settings.tick_ms / 1000))
+
+    def unstick(self) -> None:
+        """Gives up a connection on which a single batch has waited far longer than all time-outs together."""
+        if self._store.waited() > HANGS:
+            log.error("PostgreSQL (DATABASE_URL) has not answered for %.0f s: its connection is given up", HANGS)
+            self._store.interrupt()
 
     def _pass(self) -> Report:
         settings = self._settings
@@ -96,17 +103,18 @@ class Beat:
         log.error("tick failed: " + text + "; next attempt in %.0f s", error, self.pause())
 
     def _warn_of_unattended_queues(self) -> None:
-        """Once for each queue, until a worker listens to it."""
+        """Once for each queue, at the second tick that finds it so: a worker may have started just beside us."""
         found = self._queue.unattended()
         for name, count in found.items():
-            if name not in self._unattended:
+            self._unattended[name] = self._unattended.get(name, 0) + 1
+            if self._unattended[name] == 2:
                 log.warning(
                     "queue %s: %s jobs wait and no worker listens; start one: python -m wrappers --tasks ... %s",
                     name,
                     count,
                     name,
                 )
-        self._unattended = found
+        self._unattended = {name: ticks for name, ticks in self._unattended.items() if name in found}
 
 
 _ALWAYS = ("due", "enqueued", "errors")
@@ -149,6 +157,7 @@ def run(settings: Settings) -> None:
 def watch(beat: Beat, period: float, job: Any) -> None:
     """Nudges the scheduler after a failure, and when no tick began for two periods by the monotonic clock."""
     if beat.busy:
+        beat.unstick()
         return
     waited = clock.monotonic() - beat.began
     due = beat.pause() if beat.failures else 2 * period

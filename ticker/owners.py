@@ -64,7 +64,7 @@ def triggers(
     relation = f"{_quoted(table_schema or where or 'public')}.{_quoted(name)}"
     parts = {
         **_functions(type_, schema), **_keys(tuple(map(_quoted, keys)), relation), **_conditions(active_when, columns),
-        "settings": SETTINGS, "relation": relation, "tasks": f"{_quoted(schema)}.tasks", "type": _quoted(type_, "'"),
+        "settings": SETTINGS, "soonest": SOONEST, "relation": relation, "tasks": f"{_quoted(schema)}.tasks", "type": _quoted(type_, "'"),
         "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
     }  # fmt: skip
     # REVOKE: anybody could hang the function on a table of his own
@@ -129,6 +129,10 @@ SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_t
 # task, and the new task for the DELETE. With a condition it makes any UPDATE wait: KEY SHARE would let an owner be
 # disabled in the same moment, by a trigger that does not see the task, before a task that does not see the change.
 # Last, what was registered before, or under another condition; PostgreSQL refuses here what is no condition.
+# A task that becomes active again is due as soon as it may run, as in `resume_tasks`.
+SOONEST = """least(CASE WHEN next_run > clock_timestamp() THEN next_run END,
+                greatest(clock_timestamp(), last_run + (every_ms - tolerance_ms) * interval '1 millisecond'))"""
+
 SQL = """
 CREATE OR REPLACE FUNCTION {deleted}() RETURNS trigger {settings} AS $ticker$ BEGIN
     DELETE FROM {tasks} WHERE id = ANY (ARRAY(SELECT id FROM {tasks}
@@ -150,7 +154,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();
 CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ BEGIN
     IF {active_OLD} <> {active_NEW} THEN
         UPDATE {tasks} t SET owner_active = {active_NEW}, next_run = CASE
-            WHEN {active_NEW} AND kind = 'interval' AND next_run IS NOT NULL THEN clock_timestamp() ELSE next_run END
+            WHEN {active_NEW} AND kind = 'interval' AND next_run IS NOT NULL THEN {soonest} ELSE next_run END
         WHERE owner_active <> {active_NEW} AND id = ANY (ARRAY(SELECT id FROM {tasks}
             WHERE owner_type = {type} AND owner_id = {id_OLD} ORDER BY id FOR NO KEY UPDATE));
     END IF;
@@ -185,7 +189,7 @@ CREATE OR REPLACE TRIGGER {on_guarded} BEFORE INSERT OR UPDATE OF owner_type, ow
 FOR EACH ROW WHEN (NEW.owner_type = {type}) EXECUTE FUNCTION {guarded}();
 
 UPDATE {tasks} t SET owner_active = o.active, next_run = CASE
-    WHEN o.active AND kind = 'interval' AND next_run IS NOT NULL THEN clock_timestamp() ELSE next_run END
+    WHEN o.active AND kind = 'interval' AND next_run IS NOT NULL THEN {soonest} ELSE next_run END
 FROM (SELECT {id_o} AS id, {active} AS active FROM {relation} o) o
 WHERE owner_type = {type} AND owner_id = o.id AND owner_active <> o.active;
 """

@@ -24,9 +24,10 @@ class Receipt:
 
 
 class JobState(StrEnum):
-    """What the queue knows of a job: it will run or runs, it ended without a start of ours, or it is not there."""
+    """What the queue knows of a job: it waits, a worker has it, it ended without a start of ours, or it is not there."""
 
-    ALIVE = "alive"
+    WAITING = "waiting"
+    TAKEN = "taken"
     DEAD = "dead"
     MISSING = "missing"
 
@@ -93,8 +94,11 @@ class Store(Protocol):
 
     def batch(self) -> AbstractContextManager[Batch]: ...
 
+    def clamp(self, now: datetime | None, limit: int) -> None:
+        """Brings back what lies in the future after the clock was set back. None: by the store's clock, under locks."""
+
     def wake(self, now: datetime, limit: int) -> None:
-        """Ends pauses whose time has passed, and clamps what lies in the future after the clock was set back."""
+        """Ends pauses whose time has passed."""
 
     def end_overdue(self, now: datetime, limit: int) -> int:
         """Ends runs past B + g that nobody ended as lost, and frees their tasks; how many."""

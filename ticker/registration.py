@@ -93,7 +93,7 @@ def edit(db: Any, task: Ref, *, owner: Any = None, **changes: Any) -> Task:
             raise BadInput("edit", field, f"is no field that can be changed; those are {', '.join(definition.CHECKS)}")
     given = definition.check(changes)
     execute = _on(db)
-    before = _one(_known(_select(execute, db, task, owner), task, owner))
+    before = _one(_known(_select(execute, db, task, owner), db, task, owner))
     return _change(execute, before, given, None)
 
 
@@ -113,27 +113,29 @@ def pause(
         "reason": definition.prose("reason", reason),
         "until": _aware("until", until),
     }
-    ids = _ids(_known(_select(execute, db, task, owner), task, owner))
+    ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
     return _tasks(execute("pause_tasks", ids=ids, **checked))
 
 
 def resume(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
     """Ends the pause: an interval task is due at once. What was not paused stays as it is and is not returned."""
     execute = _on(db)
-    ids = _ids(_known(_select(execute, db, task, owner), task, owner))
+    ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
     return _tasks(execute("resume_tasks", ids=ids, now=clock.now()))
 
 
 def run_now(db: Any, task: Ref = None, *, owner: Any = None) -> list[int]:
     """Plans one manual run, which the next tick pushes; the schedule is not touched. The ids of the runs."""
     execute = _on(db)
-    ids = _ids(_known(_select(execute, db, task, owner), task, owner))
+    ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
     return [row["id"] for row in execute("plan_runs", ids=ids, now=clock.now())]
 
 
 def _register(db: Any, wanted: Wanted, who: Owner, first: datetime | None) -> Task:
     name, given, execute = wanted.task_name(), wanted.given(), _on(db)
     key = {"owner_type": who.type, "owner_id": who.id, "name": name}
+    if (found := execute("look_up_task", **key)) and not _news(given, found[0]):
+        return task_from(found[0])
     for _ in range(ATTEMPTS):
         if found := execute("find_task", **key):
             return _register_again(execute, found[0], given)
@@ -211,11 +213,18 @@ def _tasks(rows: Sequence[sql.Row]) -> list[Task]:
     return [task_from(row) for row in sorted(rows, key=lambda row: row["id"])]
 
 
-def _known(rows: list[sql.Row], task: Ref, owner: Any) -> list[sql.Row]:
+def _known(rows: list[sql.Row], db: Any, task: Ref, owner: Any) -> list[sql.Row]:
     if not rows:
         named = "" if task is None else f" {task.id if isinstance(task, Task) else task!r}"
-        raise UnknownTask(f"there is no task{named}" + (f" of owner {owner}" if owner is not None else ""))
+        whose = "" if owner is None else f" of owner {described(db, owner)}"
+        raise UnknownTask(f"there is no task{named}{whose}")
     return rows
+
+
+def described(db: Any, owner: Any) -> str:
+    """type:id, and never an object's own repr, which may show what is nobody's business."""
+    who = identity.identify(db, owner)
+    return f"{who.type}:{who.id}"
 
 
 def _one(rows: list[sql.Row]) -> sql.Row:

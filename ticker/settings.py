@@ -64,7 +64,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
             look_ahead_ms=milliseconds("TICKER_LOOK_AHEAD", environ.get("TICKER_LOOK_AHEAD", "1s"), most=10 * SECOND),
             batch=_whole(environ, "TICKER_BATCH", 1000, 1, 10_000),
             result_ttl=_whole(environ, "TICKER_RESULT_TTL", 0, 0, LONGEST // SECOND),
-            failure_ttl=_whole(environ, "TICKER_FAILURE_TTL", 3600, 0, LONGEST // SECOND),
+            failure_ttl=_whole(environ, "TICKER_FAILURE_TTL", 3600, 60, LONGEST // SECOND),
             hard_limit=_one_of(environ, "TICKER_HARD_LIMIT", ("auto", "watchdog", "off")),
             tasks=modules(environ.get("TICKER_TASKS", "")),
         )

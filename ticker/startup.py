@@ -32,6 +32,6 @@ def check_database(settings: Settings) -> None:
 def check_redis(settings: Settings) -> None:
     queue = enqueue.RedisQueue.from_url(settings.require_redis())
     try:
-        queue.ping()
+        queue.check()
     finally:
         queue.close()

@@ -12,8 +12,13 @@
 -- The one clock.
 SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 
+-- name: look_up_task
+-- The row that a registration finds: when it has no news for it, it locks nothing, and a long deploy blocks no start.
+SELECT * FROM {schema}.tasks
+WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)s
+
 -- name: find_task
--- The row that a registration finds, locked until its transaction ends.
+-- The same, locked until the transaction ends.
 SELECT * FROM {schema}.tasks
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)s
 FOR NO KEY UPDATE
@@ -67,13 +72,16 @@ WHERE id = ANY (%(ids)s::bigint[])
 RETURNING *
 
 -- name: resume_tasks
--- An interval task is due at once; the others wait for their next time.
-UPDATE {schema}.tasks SET
+-- An interval task is due as soon as it may run: at once, or when its spacing allows, and never later than it was. (Due
+-- at once whatever its spacing, a daily task would be dropped as too early, and wait another day.)
+UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
-    next_run = CASE WHEN kind = 'interval' AND next_run IS NOT NULL
-                    THEN coalesce(%(now)s::timestamptz, clock_timestamp()) ELSE next_run END
+    next_run = CASE WHEN kind = 'interval' AND next_run IS NOT NULL THEN
+        least(CASE WHEN next_run > i.now THEN next_run END,
+              greatest(i.now, last_run + (every_ms - tolerance_ms) * interval '1 millisecond')) ELSE next_run END
+FROM (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
 WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
-RETURNING *
+RETURNING t.*
 
 -- name: plan_runs
 -- One manual run of each, which the next tick pushes; the schedule is not touched.
@@ -94,7 +102,9 @@ WITH over AS MATERIALIZED (
     ORDER BY paused_until LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
-    next_run = CASE WHEN kind = 'interval' AND next_run IS NOT NULL THEN %(now)s ELSE next_run END
+    next_run = CASE WHEN kind = 'interval' AND next_run IS NOT NULL THEN
+        least(CASE WHEN next_run > %(now)s THEN next_run END,
+              greatest(%(now)s, last_run + (every_ms - tolerance_ms) * interval '1 millisecond')) ELSE next_run END
 FROM over WHERE t.id = over.id
 
 -- name: claim_due
@@ -173,7 +183,9 @@ WITH locked AS MATERIALIZED (
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM locked
 ), judged AS MATERIALIZED (
-    SELECT i.now, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold, CASE
+    SELECT i.now, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold,
+        (SELECT r.until - r.started_at FROM {schema}.runs r
+         WHERE r.token = l.run_token AND r.state = 'running') AS held_for, CASE
         WHEN l.id IS NULL THEN 'gone'
         WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
         WHEN NOT l.enabled OR NOT l.owner_active
@@ -198,7 +210,8 @@ WITH locked AS MATERIALIZED (
                                ELSE j.last_occurrence END,
         run_token = CASE WHEN j.refusal IS NULL THEN %(token)s::uuid ELSE j.run_token END,
         running_until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold
-                             WHEN j.refusal = 'clock' AND j.running_until > j.now + j.hold THEN j.now + j.hold
+                             WHEN j.refusal = 'clock' AND j.running_until > j.now + coalesce(j.held_for, j.hold)
+                             THEN j.now + coalesce(j.held_for, j.hold)
                              ELSE j.running_until END
     FROM judged j WHERE t.id = j.id
 ), recorded AS (
@@ -312,26 +325,39 @@ SELECT id AS run_id FROM ended
 -- --------------------------------------------------------------------------------------------------------- swept
 
 -- name: clamp
--- After the clock was set back (a ticker's heartbeat lies in the future), bring what lies too far ahead back to now.
--- A task that has never been pushed keeps its `first`.
-UPDATE {schema}.tasks SET
-    last_run = CASE WHEN last_run > %(now)s THEN %(now)s ELSE last_run END,
-    last_occurrence = CASE WHEN last_occurrence > %(now)s THEN %(now)s ELSE last_occurrence END,
-    running_until = CASE WHEN running_until > %(now)s + (box_ms + grace_ms) * interval '1 millisecond'
-        THEN %(now)s + (box_ms + grace_ms) * interval '1 millisecond' ELSE running_until END,
+-- After the clock was set back, bring what lies too far ahead back to the instant that is read after the rows' locks:
+-- an older one, of a ticker that was stopped meanwhile, would end holds of living runs. A heartbeat in the future is
+-- the cheap sign of such a step; `thorough` looks at every row. A task that was never pushed keeps its `first`, unless
+-- it was itself registered in the future.
+WITH ahead AS MATERIALIZED (
+    SELECT t.id FROM {schema}.tasks t, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
+    WHERE (%(thorough)s OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second'))
+      AND (t.last_run > i.now OR t.last_occurrence > i.now + interval '1 second'
+           OR t.running_until > i.now + coalesce(
+               (SELECT r.until - r.started_at FROM {schema}.runs r WHERE r.token = t.run_token AND r.state = 'running'),
+               (t.box_ms + t.grace_ms) * interval '1 millisecond')
+           OR (t.kind = 'interval' AND t.next_run > i.now + (t.every_ms + 1000) * interval '1 millisecond'
+               AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > i.now + interval '1 second')))
+    LIMIT %(limit)s FOR NO KEY UPDATE OF t SKIP LOCKED
+), instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM ahead
+), held AS MATERIALIZED (
+    SELECT t.id, i.now, i.now + coalesce(
+        (SELECT r.until - r.started_at FROM {schema}.runs r WHERE r.token = t.run_token AND r.state = 'running'),
+        (t.box_ms + t.grace_ms) * interval '1 millisecond') AS until
+    FROM instant i, ahead a JOIN {schema}.tasks t ON t.id = a.id
+)
+UPDATE {schema}.tasks t SET
+    last_run = CASE WHEN t.last_run > h.now THEN h.now ELSE t.last_run END,
+    last_occurrence = CASE WHEN t.last_occurrence > h.now THEN h.now ELSE t.last_occurrence END,
+    running_until = CASE WHEN t.running_until > h.until THEN h.until ELSE t.running_until END,
     push_after = NULL,
-    next_run = CASE WHEN kind = 'interval' AND (last_occurrence IS NOT NULL OR waiting <> '{}')
-        AND next_run > %(now)s + every_ms * interval '1 millisecond'
-        THEN %(now)s + every_ms * interval '1 millisecond' ELSE next_run END
-WHERE id = ANY (ARRAY(
-    SELECT id FROM {schema}.tasks
-    WHERE EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > %(now)s + interval '1 second')
-      AND (last_run > %(now)s OR last_occurrence > %(now)s + interval '1 second'
-           OR running_until > %(now)s + (box_ms + grace_ms) * interval '1 millisecond'
-           OR (kind = 'interval' AND (last_occurrence IS NOT NULL OR waiting <> '{}')
-               AND next_run > %(now)s + every_ms * interval '1 millisecond' + interval '1 second'))
-    LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED))
-RETURNING id
+    next_run = CASE WHEN t.kind = 'interval'
+        AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second')
+        AND t.next_run > h.now + t.every_ms * interval '1 millisecond'
+        THEN h.now + t.every_ms * interval '1 millisecond' ELSE t.next_run END
+FROM held h WHERE t.id = h.id
+RETURNING t.id
 
 -- name: end_overdue
 -- Runs past B + g that nobody ended: their worker is gone. A row that is busy just now, the run's or its task's, is
@@ -378,10 +404,15 @@ WITH settled AS MATERIALIZED (
         s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms
     FROM settled s JOIN {schema}.tasks t ON t.id = s.id
 )
-UPDATE {schema}.tasks t SET waiting = ARRAY(
-    SELECT w FROM unnest(t.waiting) w
-    WHERE NOT EXISTS (SELECT FROM settled s WHERE s.id = t.id AND s.occurrence = w) ORDER BY w)
-WHERE t.id IN (SELECT id FROM settled)
+UPDATE {schema}.tasks t SET
+    waiting = ARRAY(
+        SELECT w FROM unnest(t.waiting) w
+        WHERE NOT EXISTS (SELECT FROM settled s WHERE s.id = t.id AND s.occurrence = w) ORDER BY w),
+    last_outcome = CASE WHEN f.lost > 0 THEN 'lost' ELSE t.last_outcome END,
+    last_ended_at = CASE WHEN f.lost > 0 THEN %(now)s ELSE t.last_ended_at END,
+    failures = t.failures + f.lost
+FROM (SELECT id, count(*) FILTER (WHERE outcome = 'lost')::int AS lost FROM settled GROUP BY id) f
+WHERE t.id = f.id
 
 -- name: claim_pushed
 -- Planned runs that were pushed and have not started, locked for the same question to Redis.
@@ -401,7 +432,8 @@ WHERE id = ANY (%(ids)s::bigint[]) AND state = 'pushed'
 -- clock was set back: this tick has clamped, and the living ones write theirs again.
 WITH silent AS (
     DELETE FROM {schema}.tickers WHERE id <> %(id)s::uuid
-      AND (last_tick_at < %(now)s - interval '1 day' OR last_tick_at > %(now)s + interval '1 second'))
+      AND (last_tick_at < clock_timestamp() - interval '1 day'
+           OR last_tick_at > clock_timestamp() + interval '1 second'))
 INSERT INTO {schema}.tickers (id, host, pid, started_at, last_tick_at, last_report)
 VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s::jsonb)
 ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from ticker import clock, identity, settings, sql
 from ticker.errors import BadInput, UnknownTask
-from ticker.registration import Ref, id_or_name, task_from
+from ticker.registration import Ref, described, id_or_name, task_from
 from ticker.task import Outcome, RunKind, Task
 
 AT_MOST = 10_000  # rows of one answer
@@ -67,7 +67,7 @@ def get(db: Any, task: Ref, *, owner: Any = None) -> Task:
     else:
         raise BadInput("task", task, "is no id and no name")
     if not found:
-        raise UnknownTask(f"there is no task {task!r}" + (f" of owner {owner}" if owner is not None else ""))
+        raise UnknownTask(f"there is no task {task!r}" + ("" if owner is None else f" of owner {described(db, owner)}"))
     return found[0]
 
 
@@ -79,28 +79,48 @@ def list_tasks(
     who = None if owner is None else identity.identify(db, owner)
     rows = _on(db)(
         "list_tasks", owner_type=who.type if who else owner_type, owner_id=who.id if who else None, name=name,
-        function=function, after=after, limit=limit,
+        function=function, after=after, limit=_limit(limit),
     )  # fmt: skip
     return [task_from(row) for row in rows]
 
 
 def due_tasks(db: Any, *, limit: int = AT_MOST) -> list[Task]:
     """What a tick would push now, oldest first; nothing is locked or changed."""
-    return [task_from(row) for row in _on(db)("due_tasks", now=clock.now(), limit=limit)]
+    return [task_from(row) for row in _on(db)("due_tasks", now=clock.now(), limit=_limit(limit))]
 
 
 def list_runs(
-    db: Any, *, task: int | None = None, outcome: Outcome | None = None, before: int | None = None, limit: int = 100
+    db: Any,
+    *,
+    task: Task | int | None = None,
+    outcome: Outcome | None = None,
+    before: int | None = None,
+    limit: int = 100,
 ) -> list[RunRecord]:
     """Runs and drops, the newest first: of one task, of one outcome, with an id under `before`."""
-    rows = _on(db)("list_runs", task_id=task, outcome=outcome, before=before, limit=limit)
-    names = list(RunRecord.__slots__)
-    return [RunRecord(**{name: row[name] for name in names}) for row in rows]
+    ref = id_or_name(task)
+    if isinstance(ref, str):
+        raise BadInput("task", ref, "is a name; give the task or its id")
+    rows = _on(db)("list_runs", task_id=ref, outcome=outcome, before=before, limit=_limit(limit))
+    return [_run(row) for row in rows]
 
 
 def tickers(db: Any) -> list[TickerStatus]:
     """The tickers, the one that was heard of last first; a living one removes those that were silent for a day."""
     return [TickerStatus(**row) for row in _on(db)("tickers")]
+
+
+def _run(row: sql.Row) -> RunRecord:
+    values = {name: row[name] for name in RunRecord.__slots__}
+    values["kind"] = RunKind(row["kind"])
+    values["outcome"] = Outcome(row["outcome"]) if row["outcome"] else None
+    return RunRecord(**values)
+
+
+def _limit(limit: int) -> int:
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
+        raise BadInput("limit", limit, f"is no whole number from 1 to {AT_MOST}")
+    return limit
 
 
 def _on(db: Any) -> sql.Execute:

@@ -4,19 +4,22 @@ The statements themselves stand in `statements.sql`, in the order of a row's lif
 """
 
 import json
+import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, cast
 
 import psycopg
 
-from ticker import sql
-from ticker.errors import ConfigurationError, DatabaseUnavailable
+from ticker import clock, sql
+from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
 from ticker.ports import Batch, Settled
 from ticker.task import DueTask, PlannedRun, WaitingTask
 
 CONNECT_TIMEOUT = 5  # seconds
+THOROUGH_EVERY = 120  # ticks, an hour of them: how often each row is looked at for times too far ahead
 SERVER_TIMEOUTS = {
     "statement_timeout": "5s",
     "lock_timeout": "2s",
@@ -55,6 +58,8 @@ def translated() -> Iterator[None]:
         raise ConfigurationError(f"the tables do not fit: {first_line(error)}; run: ticker db upgrade") from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigurationError(f"the user of DATABASE_URL lacks a right: {first_line(error)}") from error
+    except psycopg.errors.LockNotAvailable as error:
+        raise RowLocked("a row is locked by another transaction for longer than 2 s") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise DatabaseUnavailable(f"PostgreSQL (DATABASE_URL) does not answer: {first_line(error)}") from error
 
@@ -72,6 +77,8 @@ class PostgresStore:
         self._schema = schema
         self._connection: psycopg.Connection[Any] | None = None
         self._swept: dict[str, int] = {}
+        self._clamps = 0
+        self._since: float | None = None
 
     def now(self) -> datetime:
         with self.transaction() as execute:
@@ -85,12 +92,16 @@ class PostgresStore:
     def wake(self, now: datetime, limit: int) -> None:
         with self.transaction() as execute:
             execute("end_pauses", now=now, limit=limit)
-        while self._clamp(now, limit) == limit:
-            pass
 
-    def _clamp(self, now: datetime, limit: int) -> int:
+    def clamp(self, now: datetime | None, limit: int) -> None:
+        thorough = self._clamps % THOROUGH_EVERY == 0
+        while self._clamp(now, limit, thorough) == limit:
+            pass
+        self._clamps += 1
+
+    def _clamp(self, now: datetime | None, limit: int, thorough: bool) -> int:
         with self.transaction() as execute:
-            return len(execute("clamp", now=now, limit=limit))
+            return len(execute("clamp", now=now, limit=limit, thorough=thorough))
 
     def end_overdue(self, now: datetime, limit: int) -> int:
         with self.transaction() as execute:
@@ -105,6 +116,7 @@ class PostgresStore:
     def transaction(self) -> Iterator[sql.Execute]:
         """Named statements in one transaction; a connection that broke, or was interrupted, is thrown away."""
         with translated():
+            self._since = clock.monotonic()
             connection = self._connected()
             try:
                 with connection.transaction():
@@ -112,6 +124,19 @@ class PostgresStore:
             except (psycopg.Error, KeyboardInterrupt):
                 self.close()
                 raise
+            finally:
+                self._since = None
+
+    def waited(self) -> float:
+        """Seconds since the transaction that is open now began, in whichever thread; 0.0 when none is."""
+        since = self._since
+        return 0.0 if since is None else clock.monotonic() - since
+
+    def interrupt(self) -> None:
+        """From another thread: ends the wait for a server that hangs, as if the network had broken."""
+        if self._connection is not None:
+            with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self._connection.fileno())) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
 
     def _connected(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:

@@ -7,6 +7,7 @@ their jobs, so that none of them can start in between.
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Self, TypeVar
 
 from ticker import envelope, timing
@@ -45,16 +46,42 @@ def sweep_waiting(store: Store, queue: Queue, now: datetime, limit: int) -> Swep
     """Expires old occurrences of one batch of tasks, and pushes again what the queue does not hold any more."""
     with store.batch() as rows:
         tasks = rows.claim_waiting(limit)
-        expired = [due for task in tasks for due in task.occurrences() if has_expired(task, due, now)]
-        others = [due for task in tasks for due in task.occurrences() if not has_expired(task, due, now)]
-        states = queue.states([envelope.job_id(due.id, due.occurrence) for due in others])
-        missing, dead = _split(others, states)
-        queue.forget([envelope.job_id(due.id, due.occurrence) for due in expired])
-        receipts = queue.push([envelope.for_occurrence(due) for due in missing])
-        rows.settle([_settled(due, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
-        rows.settle([_settled(due, Outcome.LOST, DIED_BEFORE_ITS_START) for due in dead], now)
+        asked = [(task, due, job_id(due)) for task in tasks for due in task.occurrences()]
+        states = queue.states([id_ for _, _, id_ in asked])
+        verdicts = [(verdict(task, due, state, now), due) for (task, due, _), state in zip(asked, states, strict=True)]
+        expired, again, lost = (
+            [due for found, due in verdicts if found is wanted] for wanted in (Fate.EXPIRED, Fate.AGAIN, Fate.LOST)
+        )
+        queue.forget([job_id(due) for due in (*expired, *again)])
+        receipts = queue.push([envelope.for_occurrence(due) for due in again])
+        rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
+        rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
     refused = sum(1 for receipt in receipts if receipt.error)
-    return Swept(expired=len(expired), repushed=len(missing) - refused, lost=len(dead), errors=refused)
+    return Swept(expired=len(expired), repushed=len(again) - refused, lost=len(lost), errors=refused)
+
+
+class Fate(Enum):
+    """What becomes of a waiting occurrence."""
+
+    WAITS = "waits"
+    EXPIRED = "expired"
+    AGAIN = "pushed again"
+    LOST = "lost"
+
+
+def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> Fate:
+    """A job that a worker has is left alone; one that is gone is pushed again; one that died is, for ten minutes."""
+    if state is not JobState.TAKEN and timing.has_expired(due.occurrence, task.waiting[-1], now, task.every_ms):
+        return Fate.EXPIRED
+    if state is JobState.MISSING:
+        return Fate.AGAIN
+    if state is JobState.DEAD:
+        return Fate.AGAIN if now < due.occurrence + timing.span(timing.LEAST_EXPIRY) else Fate.LOST
+    return Fate.WAITS
+
+
+def job_id(due: DueTask) -> str:
+    return envelope.job_id(due.id, due.occurrence)
 
 
 def sweep_planned(store: Store, queue: Queue, now: datetime, limit: int) -> Swept:
@@ -70,15 +97,7 @@ def sweep_planned(store: Store, queue: Queue, now: datetime, limit: int) -> Swep
     return Swept(repushed=len(missing) - refused, lost=len(dead), errors=refused)
 
 
-def has_expired(task: WaitingTask, due: DueTask, now: datetime) -> bool:
-    return timing.has_expired(due.occurrence, task.waiting[-1], now, task.every_ms)
-
-
 def _split(items: Sequence[T], states: Sequence[JobState]) -> tuple[list[T], list[T]]:
     missing = [item for item, state in zip(items, states, strict=True) if state is JobState.MISSING]
     dead = [item for item, state in zip(items, states, strict=True) if state is JobState.DEAD]
     return missing, dead
-
-
-def _settled(due: DueTask, outcome: Outcome, reason: str) -> Settled:
-    return Settled(due.id, due.occurrence, outcome, reason)

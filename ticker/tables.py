@@ -110,8 +110,9 @@ def _tasks(metadata: MetaData) -> Table:
         _check("tasks_hold", "(run_token IS NULL) = (running_until IS NULL)"),
         _check("tasks_paused", "paused_by IS NOT NULL OR (paused_until IS NULL AND paused_reason = '')"),
         _check("tasks_waiting", "array_position(waiting, NULL) IS NULL AND cardinality(waiting) <= 10000"
-               " AND 'infinity' <> ALL (waiting) AND '-infinity' <> ALL (waiting)"),
-        _check("tasks_finite", _finite("next_run", "push_after", "paused_until", "last_run", "last_occurrence", "running_until")),
+               " AND '1970-01-01T00:00:00Z' <= ALL (waiting) AND '9999-12-31T00:00:00Z' >= ALL (waiting)"),
+        _check("tasks_finite", _finite("next_run", "push_after", "paused_until", "last_run", "last_occurrence", "running_until",
+                                        "last_ended_at", "last_success_at", "last_worked_at", "created_at", "updated_at")),
         # The due query: a range on next_run, oldest first. 1,000 due of 200,000 rows: 0.06 ms to the first row with
         # it, a scan of the table without; tests/test_due_index.py argues with EXPLAIN.
         Index(

@@ -12,11 +12,12 @@ batch of due rows, in this order:
 Push comes before commit: killed at any point, the next pass pushes again. The other order would lose the job.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from ticker import envelope, schedules, timing
+from ticker.errors import BadInput
 from ticker.ports import Queue, Store
 from ticker.sweep import Counts, Swept, sweep
 from ticker.task import DueTask
@@ -70,6 +71,7 @@ def tick(
     `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
     batches. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
     """
+    store.clamp(now, batch)
     now = now or store.now()
     store.wake(now, batch)
     planned = until_done(lambda: push_planned(store, queue, now, batch), batch, stop)
@@ -81,12 +83,26 @@ def push_due(store: Store, queue: Queue, now: datetime, look_ahead: int, batch: 
     """One batch of due tasks: lock, push, advance, commit."""
     with store.batch() as rows:
         tasks = rows.claim_due(now, look_ahead, batch)
-        receipts = queue.push([envelope.for_occurrence(task) for task in tasks])
-        taken = [task for task, receipt in zip(tasks, receipts, strict=True) if not receipt.error]
-        failed = [(task, receipt.error) for task, receipt in zip(tasks, receipts, strict=True) if receipt.error]
-        rows.advance([(task, schedules.next_run(task, now)) for task in taken])
+        plans, failed = planned_steps(tasks, now)
+        receipts = queue.push([envelope.for_occurrence(task) for task, _ in plans])
+        answered = list(zip(plans, receipts, strict=True))
+        failed += [(task, receipt.error) for (task, _), receipt in answered if receipt.error]
+        rows.advance([plan for plan, receipt in answered if not receipt.error])
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
     return Pushed(len(tasks), sum(r.stored for r in receipts), sum(r.held for r in receipts), len(failed))
+
+
+def planned_steps(
+    tasks: Sequence[DueTask], now: datetime
+) -> tuple[list[tuple[DueTask, datetime]], list[tuple[DueTask, str]]]:
+    """Each task with its next time; and apart, with an error, those that have none: a bad row costs only itself."""
+    plans, failed = [], []
+    for task in tasks:
+        try:
+            plans.append((task, schedules.next_run(task, now)))
+        except (BadInput, OverflowError) as error:
+            failed.append((task, str(error)))
+    return plans, failed
 
 
 def push_planned(store: Store, queue: Queue, now: datetime, batch: int) -> Pushed:

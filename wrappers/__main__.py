@@ -8,6 +8,7 @@ import click
 from rq.cli.cli import main as rq
 
 from ticker import logs, settings, startup
+from ticker.definition import DEFAULTS
 from ticker.errors import BadInput, ConfigurationError
 from wrappers import registry
 
@@ -29,7 +30,18 @@ def main(tasks: tuple[str, ...], show_help: bool, arguments: tuple[str, ...]) ->
         click.echo(f"error: {error}", err=True)
         sys.exit(settings.EXIT_CONFIGURATION)
     logs.to_stdout()
-    rq(["worker", "--worker-class", "wrappers.Worker", "--url", url, *arguments], prog_name="python -m wrappers")
+    queues = () if names_a_queue(arguments) else (DEFAULTS["queue"],)
+    rq(
+        ["worker", "--worker-class", "wrappers.Worker", "--url", url, *arguments, *queues],
+        prog_name="python -m wrappers",
+    )
+
+
+def names_a_queue(arguments: tuple[str, ...]) -> bool:
+    """Whether RQ would find a queue among them; its own default is not where our tasks go."""
+    command = rq.commands["worker"]
+    parsed = command.make_context("worker", list(arguments), resilient_parsing=True)
+    return bool(parsed.params.get("queues") or parsed.params.get("config"))
 
 
 def prepare() -> str:

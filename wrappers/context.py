@@ -1,13 +1,12 @@
 """What the layers hand on (`Call`), and what a function is handed (`Run`)."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ticker import clock, sql
-from ticker.errors import TickerError
+from ticker import clock, json_text, sql
+from ticker.errors import BadInput, TickerError
 from ticker.settings import Settings
 from wrappers.database import Database
 from wrappers.limits import Limits
@@ -77,12 +76,18 @@ class Run:
 
         Stored at once; with `session` (a SQLAlchemy Session or Connection, or a psycopg connection, to the same
         database) inside its transaction, so that work and cursor commit together. HoldLost when this run does not
-        hold its task any more.
+        hold its task any more; BadInput where `value` is no JSON. `run.cursor` is set at once: after a rollback of
+        `session`, set it back before you go on in the same run.
         """
-        text = json.dumps(value, ensure_ascii=False).replace("\\u0000", "")
+        try:
+            text = json_text.dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BadInput("checkpoint", type(value).__name__, f"cannot be a cursor: {error}") from None
         if len(text.encode()) > CURSOR_AT_MOST:
-            raise ValueError(
-                f"checkpoint: the cursor has {len(text.encode())} bytes as JSON, and {CURSOR_AT_MOST} are allowed"
+            raise BadInput(
+                "checkpoint",
+                type(value).__name__,
+                f"has {len(text.encode())} bytes as JSON, over the limit of {CURSOR_AT_MOST}",
             )
         execute = self._database.execute if session is None else sql.on(session, self._database.schema)
         if not execute("checkpoint", task_id=self.task_id, token=self._token, cursor=text):

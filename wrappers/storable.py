@@ -4,6 +4,8 @@ import json
 import traceback
 from typing import Any
 
+from ticker import json_text
+
 RESULT_AT_MOST = 4096  # bytes of JSON text
 SENTENCE_AT_MOST = 500  # characters
 TRACEBACK_AT_MOST = 64 * 1024  # characters; the end of it tells most
@@ -19,7 +21,7 @@ def as_json(value: Any) -> str:
         text = json.dumps(_repr(value), ensure_ascii=False)
     if len(text.encode("utf-8", "replace")) > RESULT_AT_MOST:
         text = json.dumps(_repr(value), ensure_ascii=False)
-    return clean(text)
+    return json_text.without_nul(clean(text))
 
 
 def _repr(value: Any) -> str:
@@ -48,4 +50,4 @@ def trace(error: BaseException) -> str:
 
 def clean(text: str) -> str:
     """What PostgreSQL can store: no NUL, no half of a surrogate pair."""
-    return text.replace("\x00", "�").replace("\\u0000", "�").encode("utf-8", "replace").decode("utf-8")
+    return text.replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")

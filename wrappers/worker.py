@@ -1,6 +1,7 @@
 """RQ's Worker, preloaded; nothing is left alive, and no record open, behind a job."""
 
 import logging
+import signal
 from typing import Any
 
 from rq import Queue
@@ -24,20 +25,23 @@ class Worker(RQWorker):
         super().__init__(*args, **kwargs)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
-        before = orphans.children()
+        self._before = orphans.children()
         with page.opened():
-            try:
-                super().execute_job(job, queue)
-            finally:
-                if self.horse_pid not in orphans.children():  # it goes on where Redis is away and RQ gives up
-                    clean_up(job, before)
+            super().execute_job(job, queue)
+
+    def wait_for_horse(self) -> Any:
+        """Cleans up as soon as the horse is dead, before RQ asks Redis for anything: Redis may hang."""
+        ended = super().wait_for_horse()
+        signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
+        clean_up(self._before)
+        return ended
 
 
-def clean_up(job: Job, before: set[int]) -> None:
+def clean_up(before: set[int]) -> None:
     """Behind a dead horse: kills what it left alive, then closes its record."""
     left = orphans.kill_new_children(before)
     if left:
-        log.warning("job=%s left %s processes behind: killed", job.id, left)
+        log.warning("a job left %s processes behind: killed", left)
     close_record()
 
 

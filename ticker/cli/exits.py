@@ -53,6 +53,8 @@ def tell(error: Exception) -> int:
     """Says it in one sentence; the exit code."""
     if os.environ.get("TICKER_DEBUG"):
         traceback.print_exception(error)
+    if isinstance(error, ImportError) and "pq wrapper" in str(error):
+        error = ConfigurationError('psycopg finds no libpq on this machine; pip install "rq-ticker[binary]" brings one')
     click.echo(f"error: {sentence(error)}", err=True)
     if isinstance(error, click.ClickException):
         return error.exit_code

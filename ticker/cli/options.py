@@ -64,13 +64,13 @@ def found(task: int | str | None, owner: str | None) -> Iterator[None]:
 
 
 def json_value(field: str, text: str) -> Any:
-    """The JSON in a text; what it must be, an object say, is for `ticker.definition` to check."""
+    """The JSON in a text, which no error shows: it may hold a secret. `ticker.definition` checks what it must be."""
     try:
         return json.loads(text)
     except RecursionError:
-        raise BadInput(field, text, "is nested too deeply") from None
+        raise BadInput(field, None, "is nested too deeply") from None
     except ValueError as error:
-        raise BadInput(field, text, f'is not JSON: {error}; write {{"name": value}}') from None
+        raise BadInput(field, None, f'is not JSON: {error}; write {{"name": value}}') from None
 
 
 def instant(field: str, text: str, now: Callable[[], datetime]) -> datetime:

@@ -77,8 +77,8 @@ def health(max_age: str, as_json: bool) -> None:
             {"healthy": healthy, "max_age_ms": most, **servers, "tickers": [*map(render.ticker_data, tickers)]}
         )
     else:
-        render.say(f"PostgreSQL: {database_error or 'answers'}")
-        render.say(f"Redis: {redis_error or 'answers'}")
+        render.say(str(database_error or "PostgreSQL answers"))
+        render.say(str(redis_error or "Redis answers"))
         for ticker in tickers:
             render.say(f"ticker {ticker.host} pid {ticker.pid}: {last_tick(ticker)}")
     if not healthy:

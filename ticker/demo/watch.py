@@ -10,7 +10,7 @@ from ticker import timing
 from ticker.status import RunRecord
 from ticker.task import Task
 
-AT_MOST = 10_000
+NEWEST = 200  # runs that are looked at again: more than can begin while one of them lasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,7 @@ class Watch:
 
     def __init__(self, db: Any, registered: Iterable[Task]) -> None:
         self._db = db
-        self.registered = {task.id: task for task in registered}
-        self.tasks = dict(self.registered)
+        self.tasks = {task.id: task for task in registered}
         self.gone: set[int] = set()
         self.pushes: list[Push] = []
         self.runs: list[RunRecord] = []
@@ -38,7 +37,8 @@ class Watch:
         """Looks once; the runs and drops that have ended since the last look, in the order of their ends."""
         ended_before = {run.id for run in self.runs if run.ended_at}
         self._look_at_tasks({task.id: task for task in ticker.list_tasks(self._db)})
-        self.runs = ticker.list_runs(self._db, limit=AT_MOST)[::-1]
+        newest = {run.id: run for run in ticker.list_runs(self._db, limit=NEWEST)[::-1]}
+        self.runs = [run for run in self.runs if run.id not in newest] + list(newest.values())
         news = [run for run in self.runs if run.ended_at and run.id not in ended_before]
         return sorted(news, key=lambda run: (run.ended_at, run.id))
 

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ticker.schedules.duration import words
-
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -15,9 +13,3 @@ class Interval:
     def next_after(self, instant: datetime) -> datetime:
         """`instant` plus the interval. `instant` is aware."""
         return instant + timedelta(milliseconds=self.every_ms)
-
-    def in_words(self) -> str:
-        return f"every {self.normalized()}"
-
-    def normalized(self) -> str:
-        return words(self.every_ms)

@@ -3,31 +3,37 @@
 import logging
 import os
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from ticker import clock, timing
+from ticker.errors import DatabaseUnavailable, RowLocked
 from ticker.schedules.duration import words
 from ticker.task import Outcome, Reason
 from wrappers import page, registry
 from wrappers.chain import Proceed
 from wrappers.context import Call, Start
 
+T = TypeVar("T")
+
 log = logging.getLogger("ticker.run")
 
+# A wait for the row ends after 2 s (lock_timeout), so that 8 attempts take up to 20 s; RQ's own time-out leaves 30.
+ATTEMPTS = 8
+PAUSE = 0.5  # seconds
 SLOWEST_ANSWER = 2.0  # seconds; after a longer wait nobody knows how much of the hold is left
 
 
 def guard(call: Call, proceed: Proceed) -> str:
     """Runs the job, or drops it with a reason. If the database cannot be asked, nothing runs (DatabaseUnavailable)."""
     token = str(uuid4())
-    call.database.open()
     page.write(call.task_id, token)
-    began = clock.monotonic()
-    verdict = ask(call, token)
+    patiently(call.database.open, DatabaseUnavailable)
+    began, verdict = patiently(lambda: ask(call, token), RowLocked)
     if verdict["refusal"]:
         page.clear()
         return drop(call, verdict)
@@ -37,15 +43,28 @@ def guard(call: Call, proceed: Proceed) -> str:
     return proceed(replace(call, began=began, start=_start(verdict, token)))
 
 
-def ask(call: Call, token: str) -> Mapping[str, Any]:
-    """The start statement, for a scheduled or for a planned run."""
+def patiently(step: Callable[[], T], trouble: type[DatabaseUnavailable]) -> T:
+    """Tries again for 20 s: while the server cannot be reached, or somebody holds the row. Nothing was written then."""
+    for _ in range(ATTEMPTS):
+        try:
+            return step()
+        except trouble as error:
+            log.warning("the start waits: %s", error)
+            time.sleep(PAUSE)
+    return step()
+
+
+def ask(call: Call, token: str) -> tuple[float, Mapping[str, Any]]:
+    """The start statement, for a scheduled or a planned run; and the reading from before it was sent."""
     common: dict[str, Any] = {
         "task_id": call.task_id, "functions": list(registry.functions()), "token": token, "now": clock.now(),
         "worker": call.worker, "host": socket.gethostname(), "pid": os.getpid(), "job_id": call.job_id,
     }  # fmt: skip
+    call.database.open()
+    began = clock.monotonic()
     if call.planned is not None:
-        return call.database.execute("start_planned", run_id=call.planned, **common)[0]
-    return call.database.execute("start", occurrence=call.occurrence, **common)[0]
+        return began, call.database.execute("start_planned", run_id=call.planned, **common)[0]
+    return began, call.database.execute("start", occurrence=call.occurrence, **common)[0]
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:

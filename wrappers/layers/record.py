@@ -3,6 +3,7 @@
 import logging
 import time
 from contextlib import nullcontext
+from itertools import chain, repeat
 
 from rq.timeouts import JobTimeoutException
 
@@ -16,7 +17,7 @@ from wrappers.limits import SoftLimit
 
 log = logging.getLogger("ticker.run")
 
-PAUSES = (0.1, 0.4, 1.6)  # seconds before each further attempt to write the end
+PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds before each further attempt to write the end; the last one repeats
 
 
 def record(call: Call, proceed: Proceed) -> str:
@@ -45,15 +46,17 @@ def outcome_of(error: BaseException) -> Outcome:
 
 def finish(call: Call, outcome: Outcome, *, reason: str = "", result: str | None = None, trace: str = "") -> str:
     """Writes the end. A database that is away is asked again, until the hard limit ends the process."""
-    for pause in (*PAUSES, None):
+    assert call.start is not None
+    deadline = call.began + (call.start.box_ms + call.start.grace_ms) / 1000
+    pauses = chain(PAUSES, repeat(PAUSES[-1]))
+    while True:
         try:
             return _finish(call, outcome, reason, result, trace)
         except DatabaseUnavailable as error:
             log.warning("the end of task=%s could not be written yet: %s", call.task_id, error)
-            if pause is None:
+            if clock.monotonic() > deadline:  # only where hard_limit=off lets a run come so far
                 raise
-            time.sleep(pause)
-    raise AssertionError("not reached")
+            time.sleep(next(pauses))
 
 
 def _finish(call: Call, outcome: Outcome, reason: str, result: str | None, trace: str) -> str:

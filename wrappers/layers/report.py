@@ -22,5 +22,6 @@ def report(call: Call, proceed: Proceed) -> str:
         raise TimedOut(str(limit)) from limit
     finally:
         call.database.close()
-    log.info("run %s task=%s job=%s", answer, call.task_id, call.job_id)
+    if ":" not in answer:  # a drop has had its own line
+        log.info("run %s task=%s job=%s", answer, call.task_id, call.job_id)
     return answer

@@ -63,8 +63,8 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_fit CHECK (kind <> 'interval' OR tolerance_ms + box_ms + grace_ms <= every_ms),
     CONSTRAINT tasks_hold CHECK ((run_token IS NULL) = (running_until IS NULL)),
     CONSTRAINT tasks_paused CHECK (paused_by IS NOT NULL OR (paused_until IS NULL AND paused_reason = '')),
-    CONSTRAINT tasks_waiting CHECK (array_position(waiting, NULL) IS NULL AND cardinality(waiting) <= 10000 AND 'infinity' <> ALL (waiting) AND '-infinity' <> ALL (waiting)),
-    CONSTRAINT tasks_finite CHECK (next_run BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND push_after BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND paused_until BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND last_run BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND last_occurrence BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND running_until BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z')
+    CONSTRAINT tasks_waiting CHECK (array_position(waiting, NULL) IS NULL AND cardinality(waiting) <= 10000 AND '1970-01-01T00:00:00Z' <= ALL (waiting) AND '9999-12-31T00:00:00Z' >= ALL (waiting)),
+    CONSTRAINT tasks_finite CHECK (next_run BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND push_after BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND paused_until BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND last_run BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND last_occurrence BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND running_until BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND last_ended_at BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND last_success_at BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND last_worked_at BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND created_at BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z' AND updated_at BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z')
 );
 
 CREATE INDEX tasks_due ON tasks (next_run) WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL;

@@ -120,6 +120,23 @@ def returns_odd() -> Any:
     return {"when": object(), "nul": "\x00"}
 
 
+@task("returns.escapes")
+def returns_escapes(run: Run) -> list[str]:
+    run.checkpoint("\\u0000")
+    return ["\\u0000", "\0"]
+
+
+@task("odd.cursor")
+def odd_cursor(run: Run) -> None:
+    run.checkpoint("\0")
+
+
+@task("returns.late")
+def returns_late() -> None:
+    with suppress(BaseException):
+        time.sleep(1000)
+
+
 @task("kills.itself")
 def kills_itself() -> None:
     os.kill(os.getpid(), signal.SIGKILL)

@@ -8,18 +8,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from redis import Redis
 
 import ticker
 from tests.running import ROOT, in_fork, until
-from ticker import embedded, loop, migrations
+from ticker import embedded, loop, migrations, startup
 from ticker.embedded import Postgres, Valkey
 from ticker.enqueue import RedisQueue
-from ticker.errors import DatabaseUnavailable
+from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.loop import Beat, EveryTick
 from ticker.store import PostgresStore, connect
 
@@ -243,6 +245,57 @@ def test_a_failed_tick_is_one_sentence_and_an_error_of_ours_a_traceback(beat, ca
     ]
     assert caplog.records[2].exc_info
     assert beat.failures == 3
+
+
+def test_the_pause_after_failures_is_bounded_however_many_there_were(beat):
+    """A night without PostgreSQL: 2 to the power of the failures is no float any more."""
+    beat.failures = 5000
+    assert beat.pause() == 30
+
+
+def test_a_backend_that_hangs_is_given_up_and_the_tick_goes_on(own_servers, store_of):
+    """A stopped backend cannot end a statement by itself; the ticker breaks the connection, as a network would."""
+    postgres, _ = own_servers
+    store = store_of(postgres.url)
+    store.now()
+    with connect(postgres.url) as db:
+        find = "SELECT pid FROM pg_stat_activity WHERE application_name = 'ticker' AND pid <> pg_backend_pid()"
+        [backend] = db.execute(find).fetchone()
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(store.now)
+            until(lambda: store.waited() > 0.05, "it waits")
+            store.interrupt()
+            with pytest.raises(DatabaseUnavailable):
+                asked.result(timeout=30)
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    assert store.now()
+    assert store.waited() == 0.0
+
+
+@pytest.fixture
+def store_of():
+    stores = []
+
+    def make(url):
+        stores.append(PostgresStore(url))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+def test_a_redis_that_evicts_is_refused(own_servers):
+    _, valkey = own_servers
+    with Redis.from_url(valkey.url) as redis:
+        redis.config_set("maxmemory-policy", "allkeys-lru")
+    with pytest.raises(
+        ConfigurationError, match="maxmemory-policy is allkeys-lru, which loses jobs; set it to noeviction"
+    ):
+        startup.check(ticker_settings({"DATABASE_URL": own_servers[0].url, "REDIS_URL": valkey.url}))
 
 
 def test_a_queue_without_a_worker_is_named_once(beat, environ, db, caplog):

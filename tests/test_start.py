@@ -139,6 +139,35 @@ def test_a_manual_run_cannot_overlap_one_that_began_before_the_clock_was_set_bac
     assert ticker.get(db, task).running_until == NOW + 31 * SECOND
 
 
+def test_a_clamp_reads_its_own_clock_so_that_a_tick_that_was_stopped_ends_no_living_hold(
+    environ, db, store, queue, task
+):
+    """Ticker A is stopped in mid-pass, B ticks and writes its heartbeat, A goes on: no clock was set back."""
+    running = start(db, task, NOW, now=None)
+    before = ticker.get(db, task)
+    db.execute("INSERT INTO ticker.tickers (id, pid, started_at, last_tick_at) VALUES (%s, 1, %s, %s)",
+               [uuid4(), running["now"], running["now"]])  # fmt: skip
+    tick(store, queue, None)
+    store.clamp(None, 10)
+    after = ticker.get(db, task)
+    assert (after.last_run, after.running_until) == (before.last_run, before.running_until)
+
+
+def test_an_edit_in_mid_run_cannot_cut_its_hold_even_when_the_clock_is_set_back(environ, db, task):
+    ticker.edit(db, task, every="10m")
+    start(db, task, NOW)  # its box is 5 min
+    ticker.edit(db, task, every="10s", tolerance="1s", box="5s")
+    assert start(db, task, NOW + SECOND, now=NOW - 60 * MINUTE)["refusal"] == "clock"
+    assert ticker.get(db, task).running_until == NOW - 60 * MINUTE + 301 * SECOND
+
+
+def test_registering_the_same_again_blocks_no_start(environ, db, task, database_url):
+    """A deploy's transaction may last for minutes."""
+    with connect(database_url) as deploy, deploy.transaction():
+        ticker.register(deploy, "poll", every="1m", tolerance="5s")
+        assert start(db, task, NOW)["refusal"] is None
+
+
 def test_last_run_is_read_after_a_wait_for_the_row(db, task, database_url):
     """Two seconds behind a row lock must not make last_run two seconds old."""
     with connect(database_url) as other, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:

@@ -1,5 +1,8 @@
 """Real workers: forked horses, real signals, real kills. Each test reads what the tables say afterwards."""
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -7,8 +10,9 @@ from rq import Queue, SimpleWorker
 from rq.job import Job
 
 import ticker
-from tests.running import is_alive, stock_worker, work
+from tests.running import ROOT, is_alive, stock_worker, until, work
 from ticker import envelope
+from ticker.store import connect
 from ticker.tick import tick
 
 ENDLESS = {"every": "3s", "box": "0.5s"}  # dead within 0.8 s of their start
@@ -241,6 +245,68 @@ def test_a_start_that_cannot_be_saved_runs_nothing(traced, db, store, queue):
     assert tick(store, queue).swept.repushed == 1
     work()
     assert last_run(db, "plain").outcome == "succeeded"
+
+
+def test_a_start_waits_for_a_row_that_a_long_transaction_holds(traced, db, store, queue, database_url):
+    """Longer than the 2 s after which a wait for a lock ends."""
+    task = ticker.register(db, "plain", every="1d")
+    tick(store, queue)
+    with connect(database_url) as other, ThreadPoolExecutor(1) as pool:
+        with other.transaction():
+            other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
+            done = pool.submit(work)
+            waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            until(lambda: db.execute(waiting).fetchone(), "the start waits")
+            until(lambda: not db.execute(waiting).fetchone(), "its lock time-out")
+        assert "the start waits: a row is locked" in done.result().stdout
+    assert outcomes(db) == {"plain": "succeeded"}
+
+
+def test_six_characters_that_look_like_a_nul_are_kept_and_a_nul_is_replaced(traced, db, store, queue):
+    ticker.register(db, "returns.escapes", every="1m")
+    tick(store, queue)
+    work()
+    run = last_run(db, "returns.escapes")
+    assert (run.outcome, run.result) == ("succeeded", ["\\u0000", "�"])
+    assert ticker.get(db, "returns.escapes").cursor == "\\u0000"
+
+
+def test_a_cursor_that_is_no_json_is_refused_in_one_sentence(traced, db, store, queue):
+    ticker.register(db, "odd.cursor", every="1m")
+    tick(store, queue)
+    work()
+    run = last_run(db, "odd.cursor")
+    assert run.outcome == "failed"
+    assert run.reason.startswith("BadInput: checkpoint: 'str' cannot be a cursor: it has a NUL character")
+
+
+def test_a_function_that_overlooks_its_soft_limit_and_returns_has_timed_out(traced, db, store, queue):
+    ticker.register(db, "returns.late", **ENDLESS)
+    tick(store, queue)
+    work()
+    assert outcomes(db) == {"returns.late": "timed_out"}
+
+
+def test_a_worker_without_a_queue_works_on_the_one_that_tasks_go_to(traced, db, store, queue):
+    ticker.register(db, "plain", every="1m")
+    tick(store, queue)
+    command = [sys.executable, "-m", "wrappers", "--tasks", "tests.polls", "--burst"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    assert outcomes(db) == {"plain": "succeeded"}
+
+
+def test_resume_keeps_the_spacing_and_loses_no_day(traced, db, store, queue):
+    task = ticker.register(db, "plain", every="1d", tolerance="1h")
+    tick(store, queue)
+    work()
+    ran = ticker.get(db, task)
+    ticker.pause(db, task)
+    ticker.resume(db, task)
+    assert ticker.get(db, task).next_run == ran.last_run + timedelta(hours=23)
+    let_time_pass(db, 30 * 3600)
+    ticker.pause(db, task)
+    [resumed] = ticker.resume(db, task)
+    assert resumed.next_run <= store.now()
 
 
 def test_the_job_carries_ids_only(environ, db, store, queue, redis):

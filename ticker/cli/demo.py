@@ -13,7 +13,7 @@ from ticker.schedules.duration import DAY, SECOND, milliseconds
 def demo(context: click.Context, seconds: str, keep: bool) -> None:
     """Poll mailboxes, and watch it.
 
-    With servers of its own, a ticker and a worker, which are all removed at the end.
+    With servers of its own, or those of DATABASE_URL and REDIS_URL; all that it made is removed at the end.
     """
     lasts = milliseconds("--seconds", seconds, least=SECOND, most=DAY) / SECOND
     try:

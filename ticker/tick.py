@@ -83,7 +83,7 @@ def push_due(store: Store, queue: Queue, now: datetime, look_ahead: int, batch: 
     """One batch of due tasks: lock, push, advance, commit."""
     with store.batch() as rows:
         tasks = rows.claim_due(now, look_ahead, batch)
-        plans, failed = planned_steps(tasks, now)
+        plans, failed = with_next_times(tasks, now)
         receipts = queue.push([envelope.for_occurrence(task) for task, _ in plans])
         answered = list(zip(plans, receipts, strict=True))
         failed += [(task, receipt.error) for (task, _), receipt in answered if receipt.error]
@@ -92,7 +92,7 @@ def push_due(store: Store, queue: Queue, now: datetime, look_ahead: int, batch: 
     return Pushed(len(tasks), sum(r.stored for r in receipts), sum(r.held for r in receipts), len(failed))
 
 
-def planned_steps(
+def with_next_times(
     tasks: Sequence[DueTask], now: datetime
 ) -> tuple[list[tuple[DueTask, datetime]], list[tuple[DueTask, str]]]:
     """Each task with its next time; and apart, with an error, those that have none: a bad row costs only itself."""

@@ -22,6 +22,7 @@ class Worker(RQWorker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         orphans.become_subreaper()
+        self._before = orphans.children()
         super().__init__(*args, **kwargs)
 
     def execute_job(self, job: Job, queue: Queue) -> None:

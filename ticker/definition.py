@@ -8,11 +8,9 @@ from typing import Any
 from ticker import json_text, timing
 from ticker.errors import BadInput, quoted
 from ticker.schedules.duration import Duration, milliseconds
-from ticker.task import Kind, Task
+from ticker.task import JSON_AT_MOST, NAME_AT_MOST, Kind, Task
 
-NAME_AT_MOST = 200  # characters
 TEXT_AT_MOST = 2000  # characters
-JSON_AT_MOST = 64 * 1024  # bytes
 USUAL_TICK = 30_000  # ms
 LONG_BOX = 600_000  # ms: over it, the other tasks of the queue wait long
 

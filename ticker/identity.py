@@ -4,8 +4,8 @@ import unicodedata
 from dataclasses import dataclass
 
 from ticker.errors import BadInput
+from ticker.task import NAME_AT_MOST
 
-NAME_AT_MOST = 200  # characters, as in the tables' CHECKs
 CONTROL = frozenset({"Cc", "Cs", "Zl", "Zp"})  # PostgreSQL's [[:cntrl:]] in any locale, and what is no UTF-8
 
 

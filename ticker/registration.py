@@ -118,7 +118,7 @@ def pause(
 
 
 def resume(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
-    """Ends the pause: an interval task is due at once. What was not paused stays as it is and is not returned."""
+    """Ends the pause: an interval task is due as soon as it may run. What was not paused stays as it is and is not returned."""
     execute = _on(db)
     ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
     return _tasks(execute("resume_tasks", ids=ids, now=clock.now()))

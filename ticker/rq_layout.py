@@ -17,7 +17,7 @@ from ticker.envelope import ENTRY, Envelope
 Argument = str | bytes | int
 
 # ARGV: the name of the set of queues, the number of shared fields and values, these, then seven per job.
-# An error on one job (its queue's key is of another type, say) is that job's answer; what it had written goes again.
+# A queue whose key is of another type refuses the id, before anything is written: that is this job's answer alone.
 PUSH = """
 local queues, shared = ARGV[1], tonumber(ARGV[2])
 local fields = {}

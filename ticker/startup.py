@@ -4,8 +4,6 @@ from ticker import enqueue, store
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.settings import Settings
 
-OLDEST_POSTGRESQL = 15
-
 
 def check(settings: Settings) -> None:
     """ConfigurationError in one sentence that names the setting and what to do."""
@@ -21,9 +19,9 @@ def check_database(settings: Settings) -> None:
     with store.translated(), store.connect(url) as connection:
         version = connection.info.server_version // 10_000
         found = connection.execute("SELECT to_regclass(%s)", [f'"{settings.schema}".tasks']).fetchone()
-    if version < OLDEST_POSTGRESQL:
+    if version < store.OLDEST_POSTGRESQL:
         raise ConfigurationError(
-            f"DATABASE_URL: PostgreSQL {version} is too old; {OLDEST_POSTGRESQL} or newer is needed"
+            f"DATABASE_URL: PostgreSQL {version} is too old; {store.OLDEST_POSTGRESQL} or newer is needed"
         )
     if found is None or found[0] is None:
         raise ConfigurationError(f"DATABASE_URL: schema {settings.schema!r} has no tables; run: ticker db upgrade")

@@ -19,6 +19,7 @@ from ticker.ports import Batch, Settled
 from ticker.task import DueTask, PlannedRun, WaitingTask
 
 CONNECT_TIMEOUT = 5  # seconds
+OLDEST_POSTGRESQL = 15
 THOROUGH_EVERY = 120  # ticks, an hour of them: how often each row is looked at for times too far ahead
 SERVER_TIMEOUTS = {
     "statement_timeout": "5s",
@@ -30,7 +31,7 @@ SERVER_TIMEOUTS = {
 
 
 def connect(url: str, *, name: str = "ticker") -> psycopg.Connection[Any]:
-    """A connection whose every wait is bounded. Autocommit: one statement is one transaction, unless said otherwise."""
+    """A connection whose waits a living server bounds. Autocommit: one statement is one transaction, unless said otherwise."""
     try:
         return psycopg.connect(
             url,

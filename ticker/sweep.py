@@ -4,17 +4,14 @@ Bounded: at most one batch of each per pass. The rows that are looked at are loc
 their jobs, so that none of them can start in between.
 """
 
-from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Self, TypeVar
+from typing import Self
 
 from ticker import envelope, timing
 from ticker.ports import JobState, Queue, Settled, Store
 from ticker.task import DueTask, Outcome, Reason, WaitingTask
-
-T = TypeVar("T")
 
 DIED_BEFORE_ITS_START = "its job ended before its start; RQ's failed registry may say why"
 
@@ -89,15 +86,10 @@ def sweep_planned(store: Store, queue: Queue, now: datetime, limit: int) -> Swep
     with store.batch() as rows:
         runs = rows.claim_pushed(limit)
         envelopes = [envelope.for_planned(run) for run in runs]
-        missing, dead = _split(envelopes, queue.states([e.job_id for e in envelopes]))
+        states = queue.states([e.job_id for e in envelopes])
+        missing = [e for e, state in zip(envelopes, states, strict=True) if state is JobState.MISSING]
+        dead = [run.id for run, state in zip(runs, states, strict=True) if state is JobState.DEAD]
         receipts = queue.push(missing)
-        gone = {e.job_id for e in dead}
-        rows.lose_planned([run.id for run in runs if f"r{run.id}" in gone], DIED_BEFORE_ITS_START, now)
+        rows.lose_planned(dead, DIED_BEFORE_ITS_START, now)
     refused = sum(1 for receipt in receipts if receipt.error)
     return Swept(repushed=len(missing) - refused, lost=len(dead), errors=refused)
-
-
-def _split(items: Sequence[T], states: Sequence[JobState]) -> tuple[list[T], list[T]]:
-    missing = [item for item, state in zip(items, states, strict=True) if state is JobState.MISSING]
-    dead = [item for item, state in zip(items, states, strict=True) if state is JobState.DEAD]
-    return missing, dead

@@ -22,10 +22,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from ticker.task import JSON_AT_MOST, NAME_AT_MOST
+
 WHEN = DateTime(timezone=True)
-NAME_AT_MOST = 200
-TEXT_AT_MOST = 2000
-KWARGS_AT_MOST = 64 * 1024  # bytes of JSON text
 
 FINITE = "{0} BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z'"
 
@@ -98,7 +97,7 @@ def _tasks(metadata: MetaData) -> Table:
         _check("tasks_owner", "(owner_type = '') = (owner_id = '')"),
         _check("tasks_texts", " AND ".join(_plain(c) for c in ("owner_type", "owner_id", "name", "function", "queue"))),
         _check("tasks_named", "name <> '' AND function <> '' AND queue <> ''"),
-        _check("tasks_kwargs", f"jsonb_typeof(kwargs) = 'object' AND octet_length(kwargs::text) <= {KWARGS_AT_MOST}"),
+        _check("tasks_kwargs", f"jsonb_typeof(kwargs) = 'object' AND octet_length(kwargs::text) <= {JSON_AT_MOST}"),
         _check("tasks_kind", "kind IN ('interval', 'cron', 'calendar', 'once')"),
         _check(
             "tasks_schedule",

@@ -7,6 +7,9 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
+NAME_AT_MOST = 200  # characters of a name, a queue, an owner; the tables' CHECKs hold it too
+JSON_AT_MOST = 64 * 1024  # bytes of JSON text of kwargs, metadata or a cursor
+
 
 class Kind(StrEnum):
     """What sort of schedule a task has."""

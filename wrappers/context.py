@@ -8,10 +8,9 @@ from typing import Any
 from ticker import clock, json_text, sql
 from ticker.errors import BadInput, TickerError
 from ticker.settings import Settings
+from ticker.task import JSON_AT_MOST
 from wrappers.database import Database
 from wrappers.limits import Limits
-
-CURSOR_AT_MOST = 64 * 1024  # bytes of JSON text
 
 
 class HoldLost(TickerError):
@@ -83,11 +82,11 @@ class Run:
             text = json_text.dumps(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise BadInput("checkpoint", type(value).__name__, f"cannot be a cursor: {error}") from None
-        if len(text.encode()) > CURSOR_AT_MOST:
+        if len(text.encode()) > JSON_AT_MOST:
             raise BadInput(
                 "checkpoint",
                 type(value).__name__,
-                f"has {len(text.encode())} bytes as JSON, over the limit of {CURSOR_AT_MOST}",
+                f"has {len(text.encode())} bytes as JSON, over the limit of {JSON_AT_MOST}",
             )
         execute = self._database.execute if session is None else sql.on(session, self._database.schema)
         if not execute("checkpoint", task_id=self.task_id, token=self._token, cursor=text):

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ticker import sql
+from ticker import clock, sql
 from ticker.store import connect, translated
+from ticker.task import Outcome
 
 if TYPE_CHECKING:
     import psycopg
@@ -32,6 +33,16 @@ class Database:
         except BaseException:
             self.close()
             raise
+
+    def finish(
+        self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None, traceback: str = ""
+    ) -> bool:
+        """Ends the run of this token; False where it does not hold its task any more, and nothing was written."""
+        ended = self.execute(
+            "finish", task_id=task_id, token=token, outcome=outcome, reason=reason, result=result, traceback=traceback,
+            now=clock.now(),
+        )  # fmt: skip
+        return bool(ended)
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

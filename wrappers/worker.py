@@ -55,11 +55,8 @@ def close_record() -> None:
     found = settings.from_environment()
     database = Database(found.require_database(), found.schema)
     try:
-        ended = database.execute(
-            "finish", task_id=task_id, token=token, outcome=Outcome.KILLED, result=None, traceback="", now=None,
-            reason="its process died before the end was recorded: the hard limit, a crash or a kill",
-        )  # fmt: skip
-        if ended:
+        reason = "its process died before the end was recorded: the hard limit, a crash or a kill"
+        if database.finish(task_id, token, Outcome.KILLED, reason=reason):
             log.warning("killed task=%s: its process died before its end", task_id)
     except TickerError as error:
         log.warning("killed task=%s: its process died before its end, not recorded yet: %s", task_id, error)

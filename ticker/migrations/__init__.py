@@ -18,11 +18,9 @@ from alembic.util import CommandError
 from ticker import tables
 from ticker.errors import ConfigurationError
 from ticker.settings import psycopg_url, schema_name
-from ticker.store import first_line, translated
+from ticker.store import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line, translated
 
 UPGRADE_LOCK = 0x7469636B  # any number, as long as it is the same for all who upgrade
-CONNECT_TIMEOUT = 5  # seconds
-OLDEST_SERVER = 15
 VERSION_TABLE = "ticker_version"  # not alembic_version: the schema may be one in which the application has its own
 
 
@@ -64,8 +62,8 @@ def problems(url: str, schema: str = "ticker") -> list[str]:
     """What keeps the database from fitting, a sentence each; empty when it fits."""
     with _connected(url) as connection:
         version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one()) // 10_000
-        if version < OLDEST_SERVER:
-            return [f"PostgreSQL {version} is too old; {OLDEST_SERVER} or newer is needed"]
+        if version < OLDEST_POSTGRESQL:
+            return [f"PostgreSQL {version} is too old; {OLDEST_POSTGRESQL} or newer is needed"]
         context = MigrationContext.configure(
             connection,
             opts={

@@ -22,8 +22,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("ticker.run")
 
-# A wait for the row ends after 2 s (lock_timeout), so that 8 attempts take up to 20 s; RQ's own time-out leaves 30.
-ATTEMPTS = 8
+PATIENCE = 20.0  # seconds for an absent server and a locked row together; RQ's own time-out leaves 30
 PAUSE = 0.5  # seconds
 SLOWEST_ANSWER = 2.0  # seconds; after a longer wait nobody knows how much of the hold is left
 
@@ -32,8 +31,9 @@ def guard(call: Call, proceed: Proceed) -> str:
     """Runs the job, or drops it with a reason. If the database cannot be asked, nothing runs (DatabaseUnavailable)."""
     token = str(uuid4())
     page.write(call.task_id, token)
-    patiently(call.database.open, DatabaseUnavailable)
-    began, verdict = patiently(lambda: ask(call, token), RowLocked)
+    give_up_at = clock.monotonic() + PATIENCE
+    patiently(call.database.open, DatabaseUnavailable, give_up_at)
+    began, verdict = patiently(lambda: ask(call, token), RowLocked, give_up_at)
     if verdict["refusal"]:
         page.clear()
         return drop(call, verdict)
@@ -43,15 +43,16 @@ def guard(call: Call, proceed: Proceed) -> str:
     return proceed(replace(call, began=began, start=_start(verdict, token)))
 
 
-def patiently(step: Callable[[], T], trouble: type[DatabaseUnavailable]) -> T:
-    """Tries again for 20 s: while the server cannot be reached, or somebody holds the row. Nothing was written then."""
-    for _ in range(ATTEMPTS):
+def patiently(step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up_at: float) -> T:
+    """Tries again while the server cannot be reached, or somebody holds the row: nothing was written then."""
+    while True:
         try:
             return step()
         except trouble as error:
+            if clock.monotonic() > give_up_at:
+                raise
             log.warning("the start waits: %s", error)
             time.sleep(PAUSE)
-    return step()
 
 
 def ask(call: Call, token: str) -> tuple[float, Mapping[str, Any]]:
@@ -105,10 +106,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
 def give_up(call: Call, token: str, waited: float) -> str:
     """The answer came so late that the hold may be half over: end the run before it begins."""
     reason = f"the start statement took {waited:.1f} s, over the limit of {SLOWEST_ANSWER:g} s"
-    call.database.execute(
-        "finish", task_id=call.task_id, token=token, outcome=Outcome.LOST, reason=reason,
-        result=None, traceback="", now=clock.now(),
-    )  # fmt: skip
+    call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
     page.clear()
     log.warning("lost task=%s: %s", call.task_id, reason)
     return f"lost: {reason}"

@@ -61,10 +61,7 @@ def finish(call: Call, outcome: Outcome, *, reason: str = "", result: str | None
 
 def _finish(call: Call, outcome: Outcome, reason: str, result: str | None, trace: str) -> str:
     assert call.start is not None
-    ended = call.database.execute(
-        "finish", task_id=call.task_id, token=call.start.token, outcome=outcome, reason=reason,
-        result=result, traceback=trace, now=clock.now(),
-    )  # fmt: skip
+    ended = call.database.finish(call.task_id, call.start.token, outcome, reason=reason, result=result, traceback=trace)
     page.clear()
     if not ended:
         log.warning("hold lost task=%s run=%s: its end (%s) changed nothing", call.task_id, call.start.run_id, outcome)

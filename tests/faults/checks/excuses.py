@@ -1,0 +1,204 @@
+"""Every exemption from a promise: a function each, that says what is excused and why. Nothing else is."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+
+from tests.faults.checks.advances import advances
+from tests.faults.facts import FOREVER, Fault, History, Operation, Push, Run, Task, Version
+
+CLOCK_ERROR = 0.05  # seconds: how well an instant of the database is placed on the monotonic clock
+SLACK = 2.0  # seconds that liveness allows beyond ticks
+
+# What a client's operation forbids, and what lifts it. Nothing brings a deleted task back; registering again is no
+# enabling (a deploy does not undo an operator).
+LIFTED_BY = {
+    "delete": frozenset[str](), "delete_owner": frozenset[str](), "disable": frozenset({"enable"}),
+    "pause": frozenset({"resume"}), "owner_inactive": frozenset({"owner_active"}),
+}  # fmt: skip
+# Drops after which the next start may be an interval later, by the rules of the guard itself. All others are not
+# excused: nothing but a fault makes an occurrence expire, and faults are over.
+RULED_OUT = frozenset({"too_early", "paused", "still_running", "clock"})
+# Faults that may take a ticker out of service without stopping all of them; two at once can.
+TICKERS_APART = ("ticker", "host", "network", "connection", "one_direction", "commit_answer")
+
+
+# ------------------------------------------------------------------------------------------------------------ S1
+
+
+def across_a_forward_step(history: History, earlier: Run, later: Run, least: float) -> bool:
+    """The clock was set forward between two starts: by the database's clock, which the promise names, they are far
+    enough apart, and no clock that the product may ask says otherwise."""
+    assert earlier.started and later.started and earlier.started_at is not None and later.started_at is not None
+    steps = history.clocks.stretch(earlier.started.at) != history.clocks.stretch(later.started.at)
+    return steps and later.started_at - earlier.started_at >= least
+
+
+# ------------------------------------------------------------------------------------------------------------ S6
+
+
+def had_started_before(run: Run | None, operation: Operation) -> bool:
+    """The start was decided before the operation was answered: a run that had begun may go on, and the function's own
+    first line comes a little after its start."""
+    return run is not None and run.started is not None and run.started.at <= (operation.acked or 0.0) + CLOCK_ERROR
+
+
+def may_be_lifted(forbidding: Operation, operations: Iterable[Operation], at: float) -> bool:
+    """The opposite was asked for before `at`, and may have come after the ban: it was not answered before the ban was
+    sent. One that failed may take effect at any time."""
+    lifting = LIFTED_BY[prohibition(forbidding) or ""]
+    return any(
+        prohibition(other) in lifting and other.sent <= at and (other.acked is None or other.acked >= forbidding.sent)
+        for other in operations
+    )
+
+
+def prohibition(operation: Operation) -> str | None:
+    """An edit of `enabled` is an enabling or a disabling."""
+    if operation.op == "edit" and "enabled" in operation.change:
+        return "enable" if operation.change["enabled"] else "disable"
+    return operation.op
+
+
+def is_no_ban(run: Run | None, operation: Operation) -> bool:
+    """A pause lets manual runs start, and one with an end may be over."""
+    return operation.op == "pause" and (
+        operation.change.get("until") is not None or (run is not None and run.kind == "manual")
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ S9
+
+
+def went_with_its_task(history: History, task: Task, stored: Push) -> str | None:
+    """Nobody is left to push a job of a deleted task again. So it may go without a record when, before a worker took
+    it or while one had it, Redis was emptied, a fault hit, or the run ended."""
+    if task.deleted is None:
+        return None
+    if was_wiped(history, stored.at):
+        return "deleted task, job wiped"
+    if near_the_end(history, stored.at):
+        return "deleted task, end of the run"
+    if fault_between(history, stored.at, max(stored.at, task.deleted.at) + history.setup.queue_delay + SLACK):
+        return "deleted task, job lost in a fault"
+    return None
+
+
+def is_still_open(task: Task, occurrence: int) -> str | None:
+    """The last row says that it waits, or that it is still due: the next tick would have seen to it."""
+    last = task.versions[-1]
+    if task.deleted:
+        return None
+    if occurrence in last.waiting:
+        return "waiting at the end"
+    if last.next_run is not None and round(last.next_run * 1_000_000) == occurrence:
+        return "due at the end"
+    return None
+
+
+def was_never_noted(history: History, task: Task, occurrence: int, stored: Push) -> str | None:
+    """The tick died between push and commit, and a fault took the job, too; meanwhile somebody gave the task another
+    next_run. No row ever named this occurrence as pushed, so that nothing was promised of it."""
+    if any(occurrence in version.waiting for version in task.versions):
+        return None
+    end = stored.at + history.setup.queue_delay + SLACK
+    if was_wiped(history, stored.at) or fault_between(history, stored.at, end):
+        return "pushed, not committed, lost in a fault"
+    return None
+
+
+def was_wiped(history: History, since: float) -> bool:
+    return bool(history.wipes) and history.wipes[-1] >= since
+
+
+def fault_between(history: History, begin: float, end: float) -> bool:
+    return any(fault.begin <= end and fault.end >= begin for fault in history.faults)
+
+
+def near_the_end(history: History, at: float) -> bool:
+    """So late that no worker may have come to it before everything was stopped: in the last seconds, or behind a job
+    that still waits at the end (a queue is taken from its front)."""
+    last_seconds = history.setup.queue_delay + 2 * history.setup.tick + SLACK
+    return at > history.end - last_seconds or at >= backlog_since(history)
+
+
+@lru_cache(maxsize=1)
+def backlog_since(history: History) -> float:
+    """When the oldest job that still waits at the end was stored; never, where none does."""
+    waiting = [
+        f"t{id_}-{occurrence}"
+        for id_, task in history.tasks.items()
+        if not task.deleted and id_ not in history.setup.poison
+        for occurrence in task.versions[-1].waiting
+    ]
+    stored = ([push.at for push in history.pushes.get(job, ()) if push.answer == "stored"] for job in waiting)
+    return min((ats[-1] for ats in stored if ats), default=FOREVER)
+
+
+def hold_outlives_the_history(history: History, run: Run) -> bool:
+    """Its outcome was not due yet when the tickers were stopped."""
+    assert run.started is not None
+    return run.started.at + run.hold + 2 * history.setup.tick + SLACK > history.end
+
+
+# ------------------------------------------------------------------------------------------------------- L1 to L4
+
+
+def was_ruled_out(runs: Iterable[Run], begin: float, end: float) -> str | None:
+    """The guard dropped a job of the task by a rule of spacing: the next one comes an interval later."""
+    for run in runs:
+        if run.outcome == "dropped" and run.reason in RULED_OUT and begin <= run.created.at <= end:
+            return f"dropped {run.reason}"
+    return None
+
+
+def failed_its_push(task: Task, begin: float, end: float) -> str | None:
+    """Its own push failed, so that the row backs off."""
+    first = bisect_left(task.versions, begin, key=_at)
+    last = bisect_right(task.versions, end, key=_at)
+    shown = task.versions[max(first - 1, 0) : last]
+    return "push failed" if any(version.push_errors for version in shown) else None
+
+
+# ------------------------------------------------------------------------------------------------------------ L5
+
+
+def kept_from_the_end(history: History, run: Run, until: float) -> float | None:
+    """Nobody could write the outcome while PostgreSQL was down, all tickers were, or somebody held the row's lock:
+    when the last such thing was over. None where there was none."""
+    assert run.started is not None
+    begin = run.started.at
+    ends = [
+        fault.end for fault in history.faults if fault.begin <= until and fault.end >= begin and stops_all_ends(fault)
+    ]
+    return max([*ends, *all_tickers_silent(history, begin, until)], default=None)
+
+
+def stops_all_ends(fault: Fault) -> bool:
+    return bool(fault.effects & {"postgres_down", "no_tickers", "row_locked"}) or fault.kind == "row_locked"
+
+
+def all_tickers_silent(history: History, begin: float, until: float) -> list[float]:
+    """Faults that overlap can stop all tickers though each hits but one: no ticker committed for over two ticks, while
+    one of them, or its network, was hit, and until that was over. (Not while Redis alone is away: the dead are to be
+    ended then, too.)"""
+    beats = ticker_commits(history)
+    part = [begin, *beats[bisect_left(beats, begin) : bisect_right(beats, until)], until]
+    silences = [(one, other) for one, other in pairwise(part) if other - one > 2 * history.setup.tick]
+    return [
+        min(fault.end, silent_until)
+        for since, silent_until in silences
+        for fault in history.faults
+        if fault.kind.startswith(TICKERS_APART) and fault.begin <= silent_until and fault.end >= since
+    ]
+
+
+@lru_cache(maxsize=1)
+def ticker_commits(history: History) -> list[float]:
+    """When a ticker moved a task on."""
+    return sorted(advance.version.at for task in history.tasks.values() for advance in advances(task))
+
+
+def _at(version: Version) -> float:
+    return version.at

@@ -1,0 +1,196 @@
+"""The application of a fault run: it registers tasks and owners, and edits and deletes some of them without rest.
+
+What it asks for and what it was answered stands in the journal: an operation that was answered by an error may have
+happened or not, as in real life.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+import ticker
+from tests.faults.journal import Journal
+from ticker import owners
+from ticker.store import connect
+
+ARGUMENT_SECRET = "5ecret-of-the-arguments"
+OWNERS = """
+CREATE TABLE mailboxes (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, address text NOT NULL, active boolean NOT NULL DEFAULT true
+)"""
+# function, interval, how many, more. The first ones are never edited: liveness is judged by them.
+STEADY: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
+    ("poll.plain", "1s", 8, {}),
+    ("poll.plain", "2s", 8, {"tolerance": "1s", "box": "600ms"}),
+    ("poll.steps", "3s", 9, {}),
+    ("poll.plain", "5s", 10, {}),
+    ("poll.plain", "10s", 8, {}),
+    ("poll.plain", "1d", 4, {}),
+    ("poll.fails", "6s", 3, {}),
+)
+NASTY = ("swallows", "computes", "deaf", "leaves", "vanishes", "crashes", "exits", "shouts", "stops")
+RESTLESS = 12  # tasks and owners that the client changes all the time
+
+
+@dataclass
+class Cast:
+    """The tasks that exist at the start, by what is expected of them."""
+
+    steady: list[int] = field(default_factory=list)
+    nasty: list[int] = field(default_factory=list)
+    poison: list[int] = field(default_factory=list)
+
+
+def create_owners(db: psycopg.Connection[Any]) -> None:
+    db.execute(OWNERS)
+    for statement in owners.triggers("mailboxes", active_when="active"):
+        db.execute(statement)  # type: ignore[call-overload]
+
+
+def register_cast(db: psycopg.Connection[Any], load: float) -> Cast:
+    """`load` 1.0 is some 19 runs a second, which two quiet cores carry."""
+    cast = Cast()
+    for function, every, count, more in STEADY:
+        for number in range(max(1, round(load * count))):
+            kwargs = {"number": number, "password": ARGUMENT_SECRET}
+            name = f"{function} {every} {number}"
+            cast.steady.append(ticker.register(db, function, name=name, every=every, kwargs=kwargs, **more).id)
+    for name in NASTY:
+        cast.nasty.append(ticker.register(db, f"poll.{name}", every="12s", box="1s", queue="slow").id)
+    cast.poison.append(ticker.register(db, "poll.nowhere", every="4s").id)
+    cast.poison.append(ticker.register(db, "poll.plain", name="blocked", every="4s", queue="blocked").id)
+    return cast
+
+
+class Client(threading.Thread):
+    """One thread, one connection, one operation after the other, drawn from a seed."""
+
+    def __init__(self, journal: Journal, database_url: str, seed: int, pause: float) -> None:
+        super().__init__(daemon=True)
+        self._journal = journal
+        self._url = database_url
+        self._draw = random.Random(f"client {seed}")
+        self._pause = pause
+        self._over = threading.Event()
+        self._db: psycopg.Connection[Any] | None = None
+        self._tasks: dict[int, int | None] = {}  # task -> owner
+        self._operations = 0
+
+    def run(self) -> None:
+        choices = (self._register, self._edit, self._edit, self._switch, self._pause_it, self._run_now, self._delete,
+                   self._delete_owner, self._switch_owner)  # fmt: skip
+        while not self._over.wait(self._draw.expovariate(1 / self._pause)):
+            operation = self._register if len(self._tasks) < RESTLESS else self._draw.choice(choices)
+            try:
+                operation()
+            except (psycopg.Error, ticker.TickerError):
+                self._db = None  # a connection that broke in an operation is not used again
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+
+    # ------------------------------------------------------------------------------------------------- operations
+
+    def _register(self) -> None:
+        function = self._draw.choice(["poll.plain", "poll.steps", "poll.goes"])
+        every = self._draw.choice(["2s", "3s", "5s"])
+        kwargs = {"version": self._operations}
+
+        def register(db: psycopg.Connection[Any]) -> tuple[int, int]:
+            with db.transaction():
+                row = db.execute("INSERT INTO mailboxes (address) VALUES ('m') RETURNING id").fetchone()
+                assert row is not None
+                owner = ("mailboxes", str(row[0]))
+                return ticker.register(db, function, every=every, owner=owner, kwargs=kwargs).id, row[0]
+
+        task, owner = self._do("register", None, None, register, function=function, every=every)
+        self._tasks[task] = owner
+
+    def _edit(self) -> None:
+        change: dict[str, Any] = self._draw.choice([
+            {"every": "2s"}, {"every": "20s"}, {"every": "4s"}, {"kwargs": {"version": self._operations}},
+            {"function": "poll.plain"}, {"function": "poll.steps"},
+        ])  # fmt: skip
+        task = self._some_task()
+        self._do("edit", task, None, lambda db: ticker.edit(db, task, **change), change=change)
+
+    def _switch(self) -> None:
+        task = self._some_task()
+        enabled = self._draw.random() < 0.6
+        statement = "UPDATE ticker.tasks SET enabled = %s WHERE id = %s"
+        self._do("enable" if enabled else "disable", task, None, lambda db: db.execute(statement, [enabled, task]))
+
+    def _pause_it(self) -> None:
+        task = self._some_task()
+        if self._draw.random() < 0.5:
+            self._do("pause", task, None, lambda db: ticker.pause(db, task, reason="a fault run", until=None))
+        else:
+            self._do("resume", task, None, lambda db: ticker.resume(db, task))
+
+    def _run_now(self) -> None:
+        task = self._some_task()
+        self._do("run_now", task, None, lambda db: ticker.run_now(db, task))
+
+    def _delete(self) -> None:
+        task = self._some_task()
+        self._do("delete", task, None, lambda db: ticker.unregister(db, task))
+        del self._tasks[task]
+
+    def _delete_owner(self) -> None:
+        owner = self._tasks[self._some_task()]
+        self._do("delete_owner", None, owner, lambda db: db.execute("DELETE FROM mailboxes WHERE id = %s", [owner]))
+        self._tasks = {task: of for task, of in self._tasks.items() if of != owner}
+
+    def _switch_owner(self) -> None:
+        owner = self._tasks[self._some_task()]
+        active = self._draw.random() < 0.6
+        statement = "UPDATE mailboxes SET active = %s WHERE id = %s"
+        operation = "owner_active" if active else "owner_inactive"
+        self._do(operation, None, owner, lambda db: db.execute(statement, [active, owner]))
+
+    # ---------------------------------------------------------------------------------------------------- and how
+
+    def _some_task(self) -> int:
+        return self._draw.choice(sorted(self._tasks))
+
+    def _do(
+        self, op: str, task: int | None, owner: int | None, act: Callable[[psycopg.Connection[Any]], Any], **more: Any
+    ) -> Any:
+        self._operations += 1
+        of_owner = [t for t, of in self._tasks.items() if of == owner] if owner is not None else []
+        about = {"op": op, "id": self._operations, "task": task, "tasks": of_owner, "owner": owner, **more}
+        self._journal.write("client", phase="sent", **about)
+        try:
+            answer = act(self._connected())
+        except BaseException as error:
+            self._journal.write("client", phase="failed", error=str(error)[:200], **about)
+            self._forget(error, task)
+            raise
+        if op == "register":
+            about["task"] = answer[0]
+        self._journal.write("client", phase="acked", **about)
+        return answer
+
+    def _forget(self, error: BaseException, task: int | None) -> None:
+        """A task that deleted its own owner meanwhile."""
+        if isinstance(error, ticker.UnknownTask) and task is not None:
+            self._tasks.pop(task, None)
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        if self._db is None or self._db.closed:
+            self._db = connect(self._url, name="application")
+        return self._db
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+    """Whether it came true in time."""
+    end = time.monotonic() + seconds
+    while not (met := condition()) and time.monotonic() < end:
+        time.sleep(0.1)
+    return met

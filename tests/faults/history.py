@@ -1,0 +1,169 @@
+"""Reads the folder of a fault run into one frozen `History`. The checker sees nothing else.
+
+Files of events at the top, `witness/*.jsonl` of the functions themselves, `*.log` of the processes. Witness files are
+read line by line, and only what lies at the edges of a run is kept.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.faults.clockmap import ClockMap, Pair, clock_map
+from tests.faults.facts import FOREVER, Calm, Fault, History, Operation, Push, Setup, Torn
+from tests.faults.trail import Trail
+from tests.faults.witnesses import Witnesses
+
+DATABASE = "database.jsonl"  # read last: its instants need the clocks
+RESTART = 10.0  # seconds, where the setup does not say
+
+Line = Mapping[str, Any]
+
+
+def load(folder: Path) -> History:
+    """ValueError where the folder holds no setup or no clocks; a torn last line of a file is passed over."""
+    torn: list[Torn] = []
+    events = Events()
+    for path in sorted(folder.glob("*.jsonl")):
+        if path.name != DATABASE:
+            for line in lines(path, torn):
+                events.add(line)
+    setup, clocks = events.setup(folder), events.clocks()
+    trail = Trail(clocks)
+    for line in lines(folder / DATABASE, torn):
+        trail.add(line)
+    witnesses = Witnesses(strict_children=setup.strict_children)
+    for path in sorted(folder.glob("witness/*.jsonl")):
+        witnesses.add_file(lines(path, torn))
+    return _history(folder, setup, clocks, events, trail, witnesses, torn)
+
+
+def lines(path: Path, torn: list[Torn]) -> Iterator[Line]:
+    """Each line of a file as an object; what is no JSON is noted in `torn`. A file that is not there is empty."""
+    if not path.exists():
+        return
+    number, broken = 0, 0
+    with path.open("rb") as file:
+        for number, text in enumerate(file, 1):
+            if broken:
+                torn.append(Torn(path.name, broken, False))
+                broken = 0
+            try:
+                line = json.loads(text)
+            except ValueError:
+                broken = number
+                continue
+            if isinstance(line, dict):
+                yield line
+            else:
+                broken = number
+    if broken:
+        torn.append(Torn(path.name, broken, True))
+
+
+@dataclass
+class Events:
+    """What the harness, its client and the proxy in front of Redis wrote, by kind."""
+
+    setups: list[Line] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+    faults: dict[Any, list[Line]] = field(default_factory=dict)
+    operations: dict[Any, list[Line]] = field(default_factory=dict)
+    calms: list[Line] = field(default_factory=list)
+    wipes: list[float] = field(default_factory=list)
+    pushes: dict[str, list[Push]] = field(default_factory=dict)
+    last: float | None = None
+    latest: float = 0.0
+
+    def add(self, line: Line) -> None:
+        self.latest = max(self.latest, line["at"] or 0.0)
+        match line["event"]:
+            case "push":
+                self.pushes.setdefault(line["job"], []).append(_push(line))
+            case "clocks":
+                self.pairs.append((line["at"], line["wall"]))
+            case "client":
+                self.operations.setdefault(line["id"], []).append(line)
+            case "fault":
+                self.faults.setdefault(line["id"], []).append(line)
+            case "wipe":
+                self.wipes.append(line["at"])
+            case "calm":
+                self.calms.append(line)
+            case "setup":
+                self.setups.append(line)
+            case "last":
+                self.last = line["at"]
+
+    def setup(self, folder: Path) -> Setup:
+        if not self.setups:
+            raise ValueError(f"{folder} holds no event 'setup': it is no history of a fault run")
+        line = self.setups[0]
+        return Setup(
+            line["at"], line["tick"], line["queue_delay"], line.get("restart", RESTART), line.get("strict_children", True),
+            tuple(line.get("secrets", ())), frozenset(line.get("poison", ())), frozenset(line.get("steady", ())),
+        )  # fmt: skip
+
+    def clocks(self) -> ClockMap:
+        steps = [at for fault in self.all_faults() if _sets_the_clock(fault) for at in (fault.begin, fault.end)]
+        return clock_map(self.pairs, steps)
+
+    def all_faults(self) -> list[Fault]:
+        return sorted((_fault(parts) for parts in self.faults.values()), key=lambda fault: fault.begin)
+
+    def all_operations(self) -> list[Operation]:
+        return sorted((_operation(parts) for parts in self.operations.values()), key=lambda operation: operation.sent)
+
+    def all_calms(self) -> list[Calm]:
+        """A calm that has no end lasted as long as anybody wrote."""
+        found = []
+        ordered = sorted(self.calms, key=lambda line: line["at"])
+        for number, line in enumerate(ordered):
+            if line["phase"] == "begin":
+                after = ordered[number + 1]["at"] if number + 1 < len(ordered) else self.latest
+                found.append(Calm(line["at"], after))
+        return found
+
+
+def _push(line: Line) -> Push:
+    return Push(
+        line["at"], line["job"], line["answer"], line.get("delivered") is not False, line.get("description") or ""
+    )
+
+
+def _fault(parts: Sequence[Line]) -> Fault:
+    """Its beginning and its end; what it hit is sometimes known at its end only. Without an end it lasts for ever."""
+    at = {part["phase"]: part["at"] for part in parts}
+    target = next((part["target"] for part in parts if part.get("target")), "")
+    effects = frozenset(effect for part in parts for effect in part.get("effects") or ())
+    return Fault(
+        parts[0]["id"], parts[0]["kind"], target, effects, at.get("begin", at.get("end", 0.0)), at.get("end", FOREVER)
+    )
+
+
+def _sets_the_clock(fault: Fault) -> bool:
+    return "clock" in fault.kind or any("clock" in effect for effect in fault.effects)
+
+
+def _operation(parts: Sequence[Line]) -> Operation:
+    """All that is known of it: the id of a registered task is known when it was answered."""
+    at = {part["phase"]: part["at"] for part in parts}
+    tasks = {part["task"] for part in parts if part.get("task") is not None}
+    tasks |= {task for part in parts for task in part.get("tasks") or ()}
+    change = {name: value for part in parts for name, value in (part.get("change") or {}).items()}
+    sent = at.get("sent", min(at.values()))
+    return Operation(parts[0]["op"], tuple(sorted(tasks)), change, sent, at.get("acked"), at.get("failed"))
+
+
+def _history(
+    folder: Path, setup: Setup, clocks: ClockMap, events: Events, trail: Trail, witnesses: Witnesses, torn: list[Torn]
+) -> History:
+    return History(
+        folder=folder, setup=setup, last=events.last, clocks=clocks, faults=events.all_faults(),
+        wipes=sorted(events.wipes), calms=events.all_calms(), operations=events.all_operations(),
+        pushes={job: sorted(pushes, key=lambda push: push.at) for job, pushes in events.pushes.items()},
+        tasks=trail.tasks(), runs=trail.runs(), changed_by=trail.changed_by(), witnessed=witnesses.all(),
+        stale_writes=witnesses.stale_writes, logs=sorted(folder.rglob("*.log")), torn=torn,
+        final_runs=trail.final_runs, final_tasks=frozenset(trail.final_tasks),
+    )  # fmt: skip

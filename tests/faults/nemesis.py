@@ -1,0 +1,129 @@
+"""Draws a schedule of faults from a seed, writes it down, and then does what it says.
+
+A run is a row of storms, each followed by a calm. In a storm, faults of different domains overlap; in a calm nothing
+is wrong, and everything must have recovered by itself.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+
+from tests.faults.kinds import EXPECTED, KINDS, Kind
+from tests.faults.stage import Stage
+from ticker.errors import ConfigurationError
+
+EVERY, EVERY_IN_SHORT = 1.8, 0.7  # seconds between two faults of a storm, on average
+STORM, CALM = 40.0, 16.0  # seconds
+LAST_CALM = 110.0  # seconds: over 50 intervals of the 2 s tasks
+RECOVERY = 40.0  # seconds: longer than everything that may be waited for; past it the product has not recovered
+ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One fault: so many seconds after the beginning of its storm, for so long; `draw` seeds what it chooses."""
+
+    storm: int
+    offset: float
+    seconds: float
+    kind: str
+    draw: int
+
+
+def schedule(seed: int, seconds: float, *, own_hosts: bool = False) -> list[Planned]:
+    """As many storms as fit, each kind equally often: a kind is drawn again only when all others have been drawn."""
+    draw = Random(f"nemesis {seed}")
+    kinds = _in_turn(draw, [kind for kind in KINDS.values() if own_hosts or kind.domain != "cable"])
+    storms = max(1, int((seconds - last_calm(seconds)) // (storm(seconds) + CALM)))
+    return [fault for number in range(storms) for fault in _one_storm(number, seconds, draw, kinds)]
+
+
+def storm(seconds: float) -> float:
+    return min(STORM, seconds / 2)
+
+
+def last_calm(seconds: float) -> float:
+    return LAST_CALM if is_long(seconds) else min(CALM, seconds / 3)
+
+
+def is_long(seconds: float) -> bool:
+    return seconds >= 10 * 60
+
+
+def _in_turn(draw: Random, kinds: list[Kind]) -> Iterator[Kind]:
+    while True:
+        yield from draw.sample(kinds, len(kinds))
+
+
+def _one_storm(number: int, seconds: float, draw: Random, kinds: Iterator[Kind]) -> list[Planned]:
+    """A fault that would meet one of its own domain waits for that one's end."""
+    length, every = storm(seconds), EVERY if is_long(seconds) else EVERY_IN_SHORT
+    planned, free_at = [], dict.fromkeys((kind.domain for kind in KINDS.values()), 0.0)
+    offset = 0.0
+    while (offset := offset + draw.expovariate(1 / every)) < length:
+        kind = next(kinds)
+        lasts = draw.uniform(kind.least, kind.most)
+        begin = max(offset, free_at[kind.domain])
+        if begin + lasts <= length:
+            planned.append(Planned(number, round(begin, 3), round(lasts, 3), kind.name, draw.randrange(10**9)))
+            free_at[kind.domain] = begin + lasts + 0.1
+    return sorted(planned, key=lambda fault: fault.offset)
+
+
+class Nemesis:
+    """Performs a schedule on a stage. `healthy` says whether everything runs again; it is asked before each calm."""
+
+    def __init__(
+        self, stage: Stage, planned: list[Planned], folder: Path, healthy: Callable[[float], list[str]]
+    ) -> None:
+        self._stage = stage
+        self._planned = planned
+        self._healthy = healthy
+        self.unhealed: list[str] = []
+        (folder / "schedule.json").write_text(json.dumps([asdict(fault) for fault in planned], indent=0))
+
+    def play(self, seconds: float) -> None:
+        """All storms and calms, the last calm the longest."""
+        storms = 1 + max(fault.storm for fault in self._planned)
+        for number in range(storms):
+            self._storm([fault for fault in self._planned if fault.storm == number])
+            self._calm(last_calm(seconds) if number == storms - 1 else min(CALM, seconds / 3))
+
+    def _storm(self, planned: list[Planned]) -> None:
+        began = time.monotonic()
+        running = []
+        for fault in planned:
+            time.sleep(max(0.0, began + fault.offset - time.monotonic()))
+            thread = threading.Thread(target=self._perform, args=(fault, len(running)), daemon=True)
+            thread.start()
+            running.append(thread)
+        for thread in running:
+            thread.join()
+
+    def _perform(self, fault: Planned, number: int) -> None:
+        kind = KINDS[fault.kind]
+        about = {"id": 1000 * fault.storm + number, "kind": fault.kind, "effects": kind.effects}
+        journal = self._stage.journal
+        journal.write("fault", phase="begin", target=None, **about)
+        target, error = "", ""
+        try:
+            with kind.act(self._stage, Random(fault.draw)) as target:
+                time.sleep(fault.seconds)
+        except (*EXPECTED, ConfigurationError) as problem:
+            error = f"{type(problem).__name__}: {problem}"[:300]
+        journal.write("fault", phase="end", target=target, error=error, **about)
+
+    def _calm(self, seconds: float) -> None:
+        began = time.time()
+        self._stage.heal()
+        ill = self._healthy(began)
+        if ill:
+            self.unhealed += ill
+            self._stage.journal.write("unhealed", what=ill)
+        self._stage.journal.write("calm", phase="begin")
+        time.sleep(seconds)
+        self._stage.journal.write("calm", phase="end")

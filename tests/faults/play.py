@@ -1,0 +1,133 @@
+"""One fault run from its beginning to the exported history."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.faults import journal
+from tests.faults.client import ARGUMENT_SECRET, Client, create_owners, register_cast, wait_for
+from tests.faults.journal import Journal
+from tests.faults.nemesis import RECOVERY, Nemesis, schedule
+from tests.faults.stage import SECRET, TICK, Stage, opened
+from ticker.errors import Unavailable
+from ticker.store import connect
+
+QUEUE_DELAY = 6.0  # seconds: how long a job may wait for a worker while nothing is wrong
+RESTARTED = 10.0  # seconds after a calm begins, until which a restart may still show
+CAUGHT_UP = 30  # jobs of a queue, some two seconds' work
+LAST_ENDS = 20.0  # seconds that runs and queues are given to end, when the last calm is over
+
+
+class NeverBegan(Exception):
+    """Without any fault, the processes did not come to work: the machine is too slow for this load."""
+
+
+def play(folder: Path, seconds: float, seed: int, *, load: float = 1.0, own_hosts: bool = False) -> list[str]:
+    """Plays it, and leaves the history in `folder`; what did not recover by itself, in words."""
+    with Journal(folder) as events, opened(folder, events, own_hosts=own_hosts) as stage:
+        journal.install_audit(stage.postgres.url)
+        planned = schedule(seed, seconds, own_hosts=own_hosts)
+        with clocked(stage), prepared(stage, seed, seconds, load):
+            nemesis = Nemesis(stage, planned, folder, lambda since: ill(stage, since))
+            client = Client(events, stage.hosts["host-app"].environ["DATABASE_URL"], seed, pause=0.5)
+            with stage.playing():
+                if slow := ill(stage, time.time()):
+                    raise NeverBegan("; ".join(slow))
+                client.start()
+                nemesis.play(seconds)
+                client.stop()
+                let_end(stage)
+        events.write("last")
+        journal.export(stage.postgres.url, folder)
+    return nemesis.unhealed
+
+
+@contextmanager
+def clocked(stage: Stage) -> Iterator[None]:
+    """Twice a second, what the database's clock shows: the servers are on this machine, so ours is theirs."""
+    over = threading.Event()
+
+    def note() -> None:
+        while not over.wait(0.5):
+            stage.journal.write("clocks", wall=time.time())
+
+    stage.journal.write("clocks", wall=time.time())
+    thread = threading.Thread(target=note, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        stage.journal.write("clocks", wall=time.time())
+
+
+@contextmanager
+def prepared(stage: Stage, seed: int, seconds: float, load: float) -> Iterator[None]:
+    """Owners and tasks are there; what the checker must know of them is written down."""
+    with connect(stage.postgres.url) as db:
+        create_owners(db)
+        cast = register_cast(db, load)
+    with stage.redis() as redis:
+        redis.set("rq:queue:blocked", "no list")
+    stage.journal.write(
+        "setup", tick=TICK, seed=seed, minutes=seconds / 60, queue_delay=QUEUE_DELAY, restart=RESTARTED,
+        secrets=[SECRET, ARGUMENT_SECRET], strict_children=True,
+        steady=cast.steady, nasty=cast.nasty, poison=cast.poison,
+    )  # fmt: skip
+    yield
+
+
+def ill(stage: Stage, since: float) -> list[str]:
+    """What does not run again within RECOVERY seconds; empty as soon as everything does."""
+    found: list[str] = []
+
+    def healthy() -> bool:
+        found[:] = list(complaints(stage, since))
+        return not found
+
+    wait_for(healthy, RECOVERY)
+    return found
+
+
+def complaints(stage: Stage, since: float) -> Iterator[str]:
+    """Tickers must have ticked since, workers must run, and have worked off what the storm had left."""
+    try:
+        ticking = _tickers(stage, since)
+    except Unavailable as error:
+        yield str(error)
+        return
+    yield from (f"{process.name} has not ticked" for process in stage.tickers if process.pid not in ticking)
+    yield from (f"{process.name} does not run" for process in stage.workers if not process.level(0))
+    for queue, waiting in _waiting(stage).items():
+        if waiting > CAUGHT_UP:
+            yield f"{waiting} jobs wait in {queue}"
+
+
+def _tickers(stage: Stage, since: float) -> set[int]:
+    with connect(stage.postgres.url) as db:
+        rows = db.execute("SELECT pid FROM ticker.tickers WHERE last_tick_at > to_timestamp(%s)", [since])
+        return {pid for (pid,) in rows}
+
+
+def _waiting(stage: Stage) -> dict[str, int]:
+    with stage.redis() as redis:
+        return {name: int(redis.llen(f"rq:queue:{name}")) for name in ("polling", "slow")}
+
+
+def let_end(stage: Stage) -> None:
+    """Nothing becomes due any more; the workers empty their queues, the tickers end what is left."""
+    with connect(stage.postgres.url) as db:
+        db.execute("UPDATE ticker.tasks SET enabled = false")
+    wait_for(lambda: _is_quiet(stage), LAST_ENDS)
+
+
+def _is_quiet(stage: Stage) -> bool:
+    with connect(stage.postgres.url) as db:
+        row = db.execute(
+            "SELECT (SELECT count(*) FROM ticker.runs WHERE state IN ('running', 'pushed'))"
+            " + (SELECT count(*) FROM ticker.tasks WHERE waiting <> '{}')"
+        ).fetchone()
+        return row == (0,) and not any(_waiting(stage).values())

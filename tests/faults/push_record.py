@@ -1,0 +1,80 @@
+"""What the proxy before Redis writes down: every job of every push, what the server answered, and who learnt it."""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from rq import Queue
+from rq.job import Job
+
+from tests.faults import wire
+
+FLUSH_EVERY = 0.2  # seconds: what a killed proxy loses at most
+KEY = Job.redis_job_namespace_prefix.encode()
+QUEUES = Queue.redis_queues_keys.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class PushedJob:
+    job: str
+    description: str
+
+
+def pushed_jobs(words: Sequence[bytes]) -> list[PushedJob]:
+    """The jobs of an EVAL or EVALSHA if its arguments are laid out as `ticker.rq_layout.arguments` does.
+
+    A job begins where a word is the key of the job whose id stands three words on; two words behind that is its
+    description. How many more words a job has does not matter.
+    """
+    if len(words) < 5 or words[2] != b"0" or words[3] != QUEUES or not words[4].isdigit():
+        return []
+    start = 5 + int(words[4])
+    return [
+        PushedJob(words[at + 3].decode("utf-8", "replace"), words[at + 5].decode("utf-8", "replace"))
+        for at in range(start, len(words) - 5)
+        if words[at].startswith(KEY) and words[at] == KEY + words[at + 3]
+    ]
+
+
+def answers_to(jobs: Sequence[PushedJob], message: bytes) -> list[str | None]:
+    """One answer for each job: a script that failed answers all of them with its error."""
+    if (error := wire.error(message)) is not None:
+        return [error.decode("utf-8", "replace")] * len(jobs)
+    answers = wire.texts(message) if message[:1] == b"*" else [message[1:-2]]
+    paired = zip_longest(answers[: len(jobs)], jobs)
+    return [None if answer is None else answer.decode("utf-8", "replace") for answer, _ in paired]
+
+
+class PushRecord:
+    """Appends to a file, whole lines in one write, so that several proxies may share it. Without a path: nothing."""
+
+    def __init__(self, path: str | os.PathLike[str] | None) -> None:
+        self._path = Path(path) if path else None
+        self._lines: list[bytes] = []
+
+    @property
+    def is_wanted(self) -> bool:
+        return self._path is not None
+
+    def write(self, jobs: Sequence[PushedJob], answers: Sequence[str | None], at: float, delivered: bool) -> None:
+        """`at` is the monotonic second at which the answer was read, not the one of this call."""
+        for job, answer in zip(jobs, answers, strict=True):
+            event = {
+                "at": at, "event": "push", "job": job.job, "answer": answer, "delivered": delivered,
+                "description": job.description,
+            }  # fmt: skip
+            self._lines.append(json.dumps(event).encode() + b"\n")
+
+    def write_unanswered(self, jobs: Sequence[PushedJob]) -> None:
+        """The connection ended, and the server had said nothing: it may have taken them or not."""
+        self.write(jobs, [None] * len(jobs), time.monotonic(), False)
+
+    def flush(self) -> None:
+        if self._lines and self._path:
+            lines, self._lines = self._lines, []
+            with self._path.open("ab", buffering=0) as file:
+                file.write(b"".join(lines))

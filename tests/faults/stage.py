@@ -1,0 +1,253 @@
+"""What a fault run plays on: two real servers, a proxy pair for each host, and processes that a supervisor restarts.
+
+A *host* is a group of processes behind a proxy pair of its own, so that it can be cut off alone.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from redis import Redis
+
+from tests.faults.address import server_of
+from tests.faults.hosts import Cable, network
+from tests.faults.journal import Journal
+from tests.faults.proxy import Proxy
+from tests.running import ROOT
+from ticker import embedded, migrations
+from wrappers import orphans
+
+SECRET = "5ecret-of-the-settings"  # the embedded servers accept every password; none may be seen in a log
+TICK = 1.0  # seconds
+RESTART = 0.3  # seconds: how long the supervisor waits before it starts a process again
+FAREWELL = 15.0  # seconds from SIGTERM to SIGKILL at the end of a run
+TICKERS = {"ticker-1": "host-a", "ticker-2": "host-b", "ticker-3": "host-b"}
+WORKERS = {"worker-1": "host-c", "worker-2": "host-c", "worker-3": "host-d", "worker-4": "host-d"}
+HOSTS = ("host-a", "host-b", "host-c", "host-d", "host-app")
+QUEUES = {
+    "worker-1": "polling slow",
+    "worker-2": "slow polling",
+    "worker-3": "polling slow",
+    "worker-4": "slow polling",
+}
+
+
+class Host:
+    """A proxy pair, and the environment of the processes behind it; with a cable, in a network namespace of its own."""
+
+    def __init__(self, name: str, stage: "Stage", cable: Cable | None, opened: ExitStack) -> None:
+        own = stage.folder / "hosts" / name
+        own.mkdir(mode=0o755, parents=True)
+        doors = (f"tcp:{cable.address}:0",) * 2 if cable else (own / ".s.PGSQL.5432", own / "redis")
+        record = stage.folder / f"redis-{name}.jsonl"
+        urls = stage.postgres.url, stage.valkey.url
+        self.name = name
+        self.cable = cable
+        self.prefix = cable.prefix if cable else ()
+        self.postgres = opened.enter_context(Proxy(listen=doors[0], server=server_of(urls[0]), kind="postgres"))
+        self.redis = opened.enter_context(
+            Proxy(listen=doors[1], server=server_of(urls[1]), kind="redis", record=record)
+        )
+        self.environ = {
+            "DATABASE_URL": self.postgres.through(urls[0]).replace("postgres@", f"postgres:{SECRET}@"),
+            "REDIS_URL": self.redis.through(urls[1]).replace("://", f"://default:{SECRET}@"),
+        }
+
+    @property
+    def proxies(self) -> tuple[Proxy, Proxy]:
+        return self.postgres, self.redis
+
+    def heal(self) -> None:
+        if self.cable:
+            self.cable.plug()
+        for proxy in self.proxies:
+            proxy.heal()
+
+
+class Process:
+    """A command that is started again whenever it ends, unless it is held down."""
+
+    def __init__(self, name: str, command: Sequence[str], environ: dict[str, str], logs: Path) -> None:
+        self.name = name
+        self._command = command
+        self._environ = environ
+        self._log = logs / f"{name}.log"
+        self._running: subprocess.Popen[bytes] | None = None
+        self._start_at = 0.0
+        self._lock = threading.Lock()
+        self.held = False
+        self.starts = 0
+
+    def look(self) -> None:
+        """What the supervisor does, several times a second."""
+        with self._lock:
+            if self._running is not None and self._running.poll() is not None:
+                self._running = None
+                self._start_at = time.monotonic() + RESTART
+            if self._running is None and not self.held and time.monotonic() >= self._start_at:
+                self._start()
+
+    def _start(self) -> None:
+        self.starts += 1
+        with self._log.open("ab") as log:
+            self._running = subprocess.Popen(
+                self._command, cwd=ROOT, env=os.environ | self._environ | {"PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        """0 while there is none."""
+        with self._lock:
+            return self._running.pid if self._running is not None and self._running.poll() is None else 0
+
+    def send(self, number: signal.Signals, pid: int | None = None) -> None:
+        """To its own process, or to the one that is given."""
+        target = self.pid if pid is None else pid
+        if target:
+            with suppress(ProcessLookupError):
+                os.kill(target, number)
+
+    @contextmanager
+    def down(self, number: signal.Signals = signal.SIGKILL) -> Iterator[None]:
+        """Ended, and not started again before the block ends."""
+        self.held = True
+        self.send(number)
+        try:
+            yield
+        finally:
+            self.held = False
+
+    def below(self) -> list[list[int]]:
+        """Its descendants, level by level: for a worker [[worker], [horse], [what the horse started], ...]."""
+        levels, level = [], [self.pid] if self.pid else []
+        while level := [child for pid in level for child in children_of(pid)]:
+            levels.append(level)
+        return levels
+
+    def level(self, number: int) -> list[int]:
+        """One level of `below`: 0 for the worker, 1 for its horse; empty where there is none."""
+        return next(iter(self.below()[number : number + 1]), [])
+
+    def end(self) -> None:
+        """Asked first, then killed."""
+        self.held = True
+        self.send(signal.SIGCONT)
+        self.send(signal.SIGTERM)
+
+    def is_gone(self) -> bool:
+        return self.pid == 0
+
+
+def children_of(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [
+            int(child)
+            for thread in Path(f"/proc/{pid}/task").iterdir()
+            for child in (thread / "children").read_text().split()
+        ]
+    return []
+
+
+class Stage:
+    """Everything that a nemesis can hit. Behind the `with` block of `opened` no process and no server is left."""
+
+    def __init__(
+        self, folder: Path, journal: Journal, postgres: embedded.Postgres, valkey: embedded.Valkey,
+        cables: Mapping[str, Cable], started: ExitStack,
+    ) -> None:  # fmt: skip
+        self.folder = folder
+        self.journal = journal
+        self.postgres = postgres
+        self.valkey = valkey
+        self.server_lock = threading.RLock()  # the embedded servers are no objects for several threads
+        self.hosts = {name: Host(name, self, cables.get(name), started) for name in HOSTS}
+        self.tickers = [self._process(n, "-m ticker run", self.hosts[h]) for n, h in TICKERS.items()]
+        self.workers = [
+            self._process(n, f"-m wrappers --tasks tests.faults.polls {QUEUES[n]}", self.hosts[h])
+            for n, h in WORKERS.items()
+        ]
+
+    def _process(self, name: str, command: str, host: Host) -> Process:
+        environ = host.environ | {"TICKER_TICK": f"{TICK}s", "FAULTS_WITNESS": str(self.folder / "witness")}
+        return Process(name, [*host.prefix, sys.executable, *command.split()], environ, self.folder)
+
+    @property
+    def processes(self) -> list[Process]:
+        return [*self.tickers, *self.workers]
+
+    def another_ticker(self, name: str) -> Process:
+        """One more, on the host of ticker-1, that nobody supervises."""
+        return self._process(name, "-m ticker run", self.hosts["host-a"])
+
+    # ------------------------------------------------------------------------------- the servers, past the proxies
+
+    def database(self) -> psycopg.Connection[Any]:
+        """A connection of the harness itself; it, and only it, is called `harness`."""
+        return psycopg.connect(self.postgres.url, autocommit=True, application_name="harness", connect_timeout=10)
+
+    def redis(self) -> Redis:
+        return Redis.from_url(self.valkey.url, socket_timeout=10)
+
+    # ------------------------------------------------------------------------------------------------- life and end
+
+    @contextmanager
+    def playing(self) -> Iterator[None]:
+        """The processes run, and are started again when they end."""
+        over = threading.Event()
+        supervisor = threading.Thread(target=self._supervise, args=(over,), daemon=True)
+        supervisor.start()
+        try:
+            yield
+        finally:
+            over.set()
+            supervisor.join()
+            self._end(self.processes)
+
+    def _supervise(self, over: threading.Event) -> None:
+        while not over.wait(0.1):
+            for process in self.processes:
+                process.look()
+
+    def _end(self, processes: Sequence[Process]) -> None:
+        for process in processes:
+            process.end()
+        deadline = time.monotonic() + FAREWELL
+        while not all(process.is_gone() for process in processes) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for process in processes:
+            process.send(signal.SIGKILL)
+
+    def heal(self) -> None:
+        """Whatever a fault left behind is undone: every network whole, both servers up and answering."""
+        for host in self.hosts.values():
+            host.heal()
+        with self.server_lock:
+            self.postgres.start()
+            self.valkey.start()
+
+
+@contextmanager
+def opened(folder: Path, journal: Journal, *, own_hosts: bool = False) -> Iterator[Stage]:
+    """Servers with the tables; the processes do not run yet. `own_hosts`: each host in a network namespace."""
+    (folder / "witness").mkdir(mode=0o777)
+    orphans.become_subreaper()
+    with ExitStack() as started:
+        cables = started.enter_context(network(HOSTS)) if own_hosts else {}
+        postgres = started.enter_context(embedded.postgres())
+        valkey = started.enter_context(embedded.valkey())
+        others = orphans.children()
+        stage = Stage(folder, journal, postgres, valkey, cables, started)
+        migrations.upgrade(postgres.url)
+        try:
+            yield stage
+        finally:
+            orphans.kill_new_children(others)

@@ -1,0 +1,113 @@
+"""Counts of a fault run, for people: what was done to it, what it did, and how much each check had to judge."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.faults.checks import INVARIANTS, judge
+from tests.faults.checks.liveness import windows
+from tests.faults.checks.starts import gaps, lives
+from tests.faults.facts import History, Run
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Seconds are floats; None where there was nothing to measure."""
+
+    seconds: float
+    faults: Mapping[str, int]
+    tasks: int
+    runs: int
+    pushes: Mapping[str, int]
+    drops: Mapping[str, int]
+    lost: Mapping[str, int]
+    outcomes: Mapping[str, int]
+    after_box: float | None
+    overshoot: float | None
+    spacing: float | None
+    waiting: int
+    queued: float | None
+    torn: int
+    judged: Mapping[str, int]
+    broken: Mapping[str, int]
+    excused: Mapping[str, Mapping[str, int]]
+
+    def lines(self) -> list[str]:
+        return [
+            f"time              {self.seconds:.0f} s, tasks {self.tasks}, torn lines {self.torn}",
+            f"faults            {sum(self.faults.values())} of {len(self.faults)} kinds: {_counts(self.faults)}",
+            f"runs checked      {self.runs}: {_counts(self.outcomes)}",
+            f"pushes            {sum(self.pushes.values())}: {_counts(self.pushes)}",
+            f"drops             {sum(self.drops.values())}: {_counts(self.drops)}",
+            f"lost              {sum(self.lost.values())}: {_counts(self.lost)}",
+            f"longest overshoot {_seconds(self.after_box)} after B, {_seconds(self.overshoot)} after B + g",
+            f"least spacing     {_seconds(self.spacing)} over I - T",
+            f"most waiting      {self.waiting} occurrences of one task",
+            f"longest in queue  {_seconds(self.queued)} from a push to its start in a calm",
+            *(self._line(name) for name in self.judged),
+        ]
+
+    def _line(self, name: str) -> str:
+        none = "  NOTHING JUDGED" if not self.judged[name] else ""
+        excused = f"  excused: {_counts(self.excused[name])}" if self.excused[name] else ""
+        return f"{name:4} {self.judged[name]:8} judged {self.broken[name]:5} broken{none}{excused}  ({INVARIANTS[name][0]})"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def summarise(history: History) -> Summary:
+    found = judge(history)
+    records = history.runs.values()
+    started = [run for run in records if run.started]
+    drops = [run for run in records if run.outcome == "dropped"]
+    lost = [run for run in records if run.outcome in {"lost", "killed"}]
+    return Summary(
+        seconds=(history.last or history.end) - history.setup.at,
+        faults=Counter(fault.kind for fault in history.faults),
+        tasks=len(history.tasks),
+        runs=len(started),
+        pushes=Counter(_answer(push.answer) for pushes in history.pushes.values() for push in pushes),
+        drops=Counter(run.reason for run in drops),
+        lost=Counter(_why_lost(run) for run in lost),
+        outcomes=Counter(run.outcome or run.state for run in started),
+        after_box=max((life.after_box for life in lives(history)), default=None),
+        overshoot=max((life.overshoot for life in lives(history)), default=None),
+        spacing=min((gap.apart - gap.least for gap in gaps(history)), default=None),
+        waiting=max((len(v.waiting) for task in history.tasks.values() for v in task.versions), default=0),
+        queued=max(in_queue(history), default=None),
+        torn=len(history.torn),
+        judged={name: findings.facts for name, findings in found.items()},
+        broken={name: len(findings.broken) for name, findings in found.items()},
+        excused={name: findings.excused for name, findings in found.items()},
+    )
+
+
+def in_queue(history: History) -> Iterator[float]:
+    """Seconds from the push to the start, of jobs that were pushed in a calm: what Q should be, at least."""
+    calms = windows(history)
+    for run in history.runs.values():
+        stored = [push.at for push in history.pushes.get(run.job, ()) if push.answer == "stored"]
+        if run.started and stored and any(calm.begin <= stored[-1] and run.started.at <= calm.end for calm in calms):
+            yield run.started.at - stored[-1]
+
+
+def _why_lost(run: Run) -> str:
+    """Without the numbers in it, so that like is counted with like."""
+    return f"{run.outcome}{'' if run.started else ' before its start'} ({re.sub('[0-9]+', 'N', run.reason)})"
+
+
+def _answer(answer: str | None) -> str:
+    """Errors by their first word."""
+    if answer is None:
+        return "no answer"
+    return answer if answer in {"stored", "held"} else f"error {answer.split()[0] if answer.split() else ''}".strip()
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: -item[1])) or "none"
+
+
+def _seconds(value: float | None) -> str:
+    return "nothing measured" if value is None else f"{value:.3f} s"

@@ -1,0 +1,140 @@
+"""The checker's L4 and L5 against histories by hand: what must be well again after faults, and what they excuse."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.by_hand import Book, broken, excused, judged
+from tests.faults.checker import check
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Book:
+    """D = 1 s, Q = 2 s, restart = 3 s."""
+    return Book(tmp_path / "run")
+
+
+# ------------------------------------------------------------------------------------------- L4 covered again
+
+
+def test_what_is_still_due_six_seconds_after_the_faults_is_found(book: Book) -> None:
+    task = book.task(0, every=20)
+    book.calm(10, 17)  # 3 D + restart = 6 s
+    book.round(task, 18)
+    found = [str(violation) for violation in check(book.history()) if violation.invariant == "L4"]
+    assert found == [
+        "L4: task 1: at 16.0 s, 6 s after the faults, it is still due since 0.0 s, and was not pushed",
+    ]
+
+
+def test_what_is_pushed_in_time_is_covered(book: Book) -> None:
+    task = book.task(0, every=20)
+    book.push(task, 0, 11)
+    book.advance(task, 0, 11)
+    book.end(book.start(task, 0, 11.5), 12)
+    book.calm(10, 17)
+    assert broken(book) == set()
+    assert judged(book, "L4") == 1
+
+
+def wiped(book: Book, *, again: bool) -> None:
+    """Redis is emptied while an occurrence waits."""
+    task = book.task(0, every=100)
+    book.push(task, 0, 1)
+    book.advance(task, 0, 1)
+    book.wipe(5)
+    book.calm(10, 17)
+    if again:
+        book.push(task, 0, 11)
+    book.end(book.start(task, 0, 18), 18.1)
+
+
+def test_an_occurrence_that_waits_and_was_wiped_is_pushed_again(book: Book) -> None:
+    wiped(book, again=True)
+    assert broken(book) == set()
+
+
+def test_an_occurrence_that_is_not_pushed_again_is_found(book: Book) -> None:
+    wiped(book, again=False)
+    assert broken(book) == {"L4"}
+
+
+def test_a_task_that_is_edited_meanwhile_is_not_judged(book: Book) -> None:
+    task = book.task(0, every=20)
+    book.calm(10, 16.5)
+    book.edit(task, 14, enabled=False)
+    assert judged(book, "L4") == 0
+
+
+# --------------------------------------------------------------------------------------------- L5 ends in time
+
+
+def ends_late(book: Book, at: float, outcome: str = "lost") -> None:
+    """B + g is 5.1 s, so that the limit is second 9.1."""
+    book.end(book.start(book.task(next_run=None), None, 0, job_id=""), at, outcome, witnessed=False)
+
+
+@pytest.mark.parametrize(("at", "found"), [(9.0, set()), (9.2, {"L5"})])
+def test_an_outcome_comes_within_the_box_and_two_ticks(book: Book, at: float, found: set[str]) -> None:
+    ends_late(book, at)
+    assert broken(book) == found
+
+
+def test_a_run_that_never_ends_is_found_twice(book: Book) -> None:
+    book.start(book.task(next_run=None), None, 0, job_id="")
+    assert broken(book) == {"S9", "L5"}
+
+
+def test_a_run_whose_hold_outlives_the_history_may_be_open(book: Book) -> None:
+    book.start(book.task(next_run=None), None, 0, job_id="")
+    book.calm(1, 5)
+    assert broken(book) == set()
+    assert excused(book, "L5") == ["running at the end"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "effects"),
+    [("postgres_killed", ["postgres_down"]), ("all_tickers_down", ["no_tickers"]), ("row_locked", [])],
+)
+def test_an_outcome_may_wait_for_postgres_for_its_row_and_for_a_ticker(
+    book: Book, kind: str, effects: list[str]
+) -> None:
+    book.fault(kind, 4, 20, *effects)
+    ends_late(book, 26.5)  # 20 s, restart, 2 D + 2 s
+    assert broken(book) == set()
+    assert excused(book, "L5") == ["PostgreSQL, its row or all tickers were away"]
+
+
+def test_and_no_longer_than_that(book: Book) -> None:
+    book.fault("postgres_killed", 4, 20, "postgres_down")
+    ends_late(book, 27.5)
+    assert broken(book) == {"L5"}
+
+
+def test_another_fault_excuses_nothing(book: Book) -> None:
+    book.fault("redis_frozen", 4, 20, "redis_down")
+    book.fault("worker_killed", 1)
+    ends_late(book, 12)
+    assert broken(book) == {"L5"}
+
+
+def test_a_fault_that_was_over_before_the_start_excuses_nothing(book: Book) -> None:
+    book.fault("postgres_killed", -5, -1, "postgres_down")
+    ends_late(book, 12)
+    assert broken(book) == {"L5"}
+
+
+def test_overlapping_faults_may_stop_all_tickers(book: Book) -> None:
+    book.fault("ticker_frozen", 2, 12)
+    book.fault("host_cut_off", 2, 12)
+    ends_late(book, 15)
+    assert broken(book) == set()
+
+
+def test_a_frozen_ticker_is_no_excuse_while_another_one_works(book: Book) -> None:
+    other = book.task(every=1)
+    book.fault("ticker_frozen", 2, 12)
+    run = book.start(book.task(next_run=None), None, 0, job_id="")
+    book.rounds(other, *map(float, range(15)))
+    book.end(run, 14.5, "lost", witnessed=False)
+    assert broken(book) == {"L5"}

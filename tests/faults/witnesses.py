@@ -1,0 +1,68 @@
+"""Witness files: a million beats, of which only the edges of each run are kept."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tests.faults.facts import Begin, StaleWrite, Witnessed
+from tests.faults.trail import micros
+
+FIRST, LAST, LAST_OWN = range(3)
+
+
+class Witnesses:
+    """`strict_children` False leaves out what children of a run say: a stock worker does not kill them."""
+
+    def __init__(self, *, strict_children: bool) -> None:
+        self._strict_children = strict_children
+        self._edges: dict[int, list[float]] = {}
+        self._tasks: dict[int, int] = {}
+        self._begins: dict[int, list[Begin]] = {}
+        self.stale_writes: list[StaleWrite] = []
+
+    def add_file(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        for line in lines:
+            is_child = line.get("child", False)
+            if is_child and not self._strict_children:
+                continue
+            self._widen(line["run"], line["at"], is_child)
+            event = line["event"]
+            if event == "begin":
+                self._tasks[line["run"]] = line["task"]
+                self._begins.setdefault(line["run"], []).append(_begin(line))
+            elif event == "stale_write":
+                self.stale_writes.append(StaleWrite(line["at"], line["task"], line["run"], line["result"]))
+            else:
+                self._tasks.setdefault(line["run"], line["task"])
+
+    def _widen(self, run: int, at: float, is_child: bool) -> None:
+        edges = self._edges.get(run)
+        if edges is None:
+            edges = self._edges[run] = [at, at, at if not is_child else float("-inf")]
+        elif at < edges[FIRST]:
+            edges[FIRST] = at
+        if at > edges[LAST]:
+            edges[LAST] = at
+        if not is_child and at > edges[LAST_OWN]:
+            edges[LAST_OWN] = at
+
+    def all(self) -> dict[int, Witnessed]:
+        return {
+            run: Witnessed(run, self._tasks.get(run, 0), tuple(sorted(self._begins.get(run, ()), key=_when)), *edges)
+            for run, edges in self._edges.items()
+        }
+
+
+def _when(begin: Begin) -> float:
+    return begin.at
+
+
+def _begin(line: Mapping[str, Any]) -> Begin:
+    return Begin(
+        line["at"],
+        line["pid"],
+        line["token"],
+        micros(line["occurrence"]),
+        line["function"],
+        line["kwargs"],
+        line["box"],
+    )

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from ticker import timing
 from ticker.envelope import Envelope
@@ -18,7 +18,11 @@ from ticker.task import DueTask, Kind, Outcome, PlannedRun, Reason, RunKind, Wai
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+DAY = timedelta(days=1)
+THOROUGH_EVERY = 120  # as the real store's
 FORGOTTEN = timedelta(hours=2, microseconds=1)  # since its push: the queue holds no job for longer
+Uptime = tuple[str | None, int | None]  # which boot of which host, and microseconds since
+NOWHERE: Uptime = (None, None)
 LOST = "no end was recorded within its time box: its worker is gone"
 
 
@@ -46,13 +50,19 @@ class TaskRow:
     push_errors: int = 0
     push_error: str = ""
     last_run: datetime | None = None
+    last_boot: str | None = None
+    last_uptime_us: int | None = None
     last_occurrence: datetime | None = None
     run_token: UUID | None = None
     running_until: datetime | None = None
     last_run_id: int | None = None
     last_outcome: Outcome | None = None
     last_ended_at: datetime | None = None
+    last_success_at: datetime | None = None
+    last_worked_at: datetime | None = None
     failures: int = 0
+    cursor: Any = None
+    created_at: datetime = NOW
 
 
 @dataclass(frozen=True)
@@ -69,21 +79,44 @@ class RunRow:
     token: UUID | None = None
     started_at: datetime | None = None
     until: datetime | None = None
+    boot: str | None = None
+    uptime_us: int | None = None
     outcome: Outcome | None = None
     reason: str = ""
     ended_at: datetime | None = None
+    parent_id: int | None = None
+    every_ms: int | None = None
+    tolerance_ms: int | None = None
+    checked_last_run: datetime | None = None
+    checked_at: datetime | None = None
+    created_at: datetime = NOW
 
 
 R = TypeVar("R", TaskRow, RunRow)
 
 
 class Table(dict[int, R]):
-    """Committed rows by id, and the ids of those that an open batch holds."""
+    """Committed rows by id, and the ids of those that an open batch holds.
+
+    `open` are the rows that a pass may care about: all but the runs that ended, which only grow in number.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.open: dict[int, R] = {}
         self.held: set[int] = set()
         self.ids = 0
+
+    def __setitem__(self, id_: int, row: R) -> None:
+        super().__setitem__(id_, row)
+        if isinstance(row, RunRow) and row.state == "ended":
+            self.open.pop(id_, None)
+        else:
+            self.open[id_] = row
+
+    def __delitem__(self, id_: int) -> None:
+        super().__delitem__(id_)
+        self.open.pop(id_, None)
 
     def add(self, row: R) -> int:
         self.ids += 1
@@ -100,7 +133,7 @@ class View(Generic[R]):
         self._new: list[R] = []
 
     def free(self) -> list[R]:
-        return [self._mine.get(id_, row) for id_, row in self._table.items() if self.is_free(id_)]
+        return [self._mine.get(id_, row) for id_, row in self._table.open.items() if self.is_free(id_)]
 
     def is_free(self, id_: int) -> bool:
         return id_ in self._mine or id_ not in self._table.held
@@ -124,7 +157,8 @@ class View(Generic[R]):
         self._new.append(row)
 
     def commit(self) -> None:
-        self._table.update(self._mine)
+        for id_, row in self._mine.items():
+            self._table[id_] = row
         for row in self._new:
             self._table.add(row)
 
@@ -138,8 +172,10 @@ class MemoryStore:
     def __init__(self) -> None:
         self.tasks: Table[TaskRow] = Table()
         self.plans: Table[RunRow] = Table()
-        self.last_ticks: list[datetime] = []
-        self._has_clamped = False
+        self.last_ticks: dict[str, datetime] = {}
+        self._clamps = 0
+        self._last_look: tuple[str, timedelta] | None = None
+        self._stepped = self._look_again = False
         self.clock = NOW
         self.down = False
         self._swept: dict[str, int] = {}
@@ -148,7 +184,13 @@ class MemoryStore:
         """What another ticker has: the same tables, a sweep of its own."""
         other = copy(self)
         other._swept = {}
+        other._clamps = 0
+        other._last_look, other._stepped, other._look_again = None, False, False
         return other
+
+    def uptime(self, now: datetime | None = None) -> Uptime:
+        """Of the ticker's host; a simulation has one of its own."""
+        return NOWHERE
 
     def add_task(self, **columns: Any) -> int:
         return self.tasks.add(TaskRow(**columns))
@@ -161,7 +203,14 @@ class MemoryStore:
 
     def saw_tick(self, at: datetime) -> None:
         """A ticker's heartbeat says that its last tick was then."""
-        self.last_ticks.append(at)
+        self.last_ticks[str(uuid4())] = at
+
+    def heartbeat(self, ticker_id: str, at: datetime, now: datetime) -> None:
+        """The same of a ticker that lives; rows of those that were silent for a day, or write from the future, go."""
+        for other, last in list(self.last_ticks.items()):
+            if other != ticker_id and (last < now - DAY or last > now + SECOND):
+                del self.last_ticks[other]
+        self.last_ticks[ticker_id] = at
 
     def task(self, task_id: int) -> TaskRow:
         return self.tasks[task_id]
@@ -191,14 +240,31 @@ class MemoryStore:
 
     def clamp(self, now: datetime | None, limit: int) -> None:
         instant = now or self.now()
-        if not self._has_clamped or any(last > instant + SECOND for last in self.last_ticks):
-            with self.batch() as rows:
-                rows.clamp(instant)
-        self._has_clamped = True
+        self._stepped = stepped = self._clock_was_set(instant) or self._stepped
+        thorough = self._look_again or self._clamps % THOROUGH_EVERY == 0
+        with self.batch() as rows:
+            if thorough or stepped or any(last > instant + SECOND for last in self.last_ticks.values()):
+                rows.clamp(instant, self.uptime(), stepped)
+            rows.clamp_runs(instant)
+        self._stepped, self._look_again = False, stepped
+        self._clamps += 1
+
+    def _clock_was_set(self, now: datetime) -> bool:
+        boot, uptime = self.uptime()
+        if boot is None or uptime is None:
+            return False
+        ahead = now - NOW - timedelta(microseconds=uptime)
+        before, self._last_look = self._last_look, (boot, ahead)
+        if before is None or before[0] != boot:
+            return False
+        if abs(ahead - before[1]) <= SECOND:
+            self._last_look = before
+            return False
+        return True
 
     def end_overdue(self, now: datetime, limit: int) -> int:
         with self.batch() as rows:
-            return rows.end_overdue(now, limit)
+            return rows.end_overdue(now, limit, self.uptime())
 
     def _answers(self) -> None:
         if self.down:
@@ -233,10 +299,14 @@ class MemoryBatch:
     def claim_planned(self, now: datetime, limit: int) -> Sequence[PlannedRun]:
         due = [r for r in self._runs.free() if r.state == "planned" and not is_after(r.due_at, now)]
         forgotten = [r for r in self._runs.free() if r.state == "pushed" and not is_after(r.pushed_at, now - FORGOTTEN)]
-        for run in [run for run in due + forgotten if not self._tasks.exists(run.task_id)]:
+        for run in (*self._orphans(due, limit, "due_at"), *self._orphans(forgotten, limit, "id")):
             self._end(run, Outcome.DROPPED, Reason.GONE, now)
         due = sorted((r for r in due if self._tasks.exists(r.task_id)), key=lambda r: (r.due_at, r.id))
         return [self._planned(run) for run in self._runs.claim(due[:limit])]
+
+    def _orphans(self, runs: Sequence[RunRow], limit: int, order: str) -> list[RunRow]:
+        gone = [run for run in runs if not self._tasks.exists(run.task_id)]
+        return sorted(gone, key=lambda run: getattr(run, order))[:limit]
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
         for id_ in run_ids:
@@ -255,15 +325,19 @@ class MemoryBatch:
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         for s in settled:
-            waiting = tuple(sorted(due for due in self._tasks[s.task_id].waiting if due != s.occurrence))
+            task = self._tasks[s.task_id]
+            waiting = tuple(sorted(due for due in task.waiting if due != s.occurrence))
             self._tasks.change(s.task_id, waiting=waiting)
+            if s.reason == Reason.EXPIRED and (task.last_occurrence is None or task.last_occurrence < s.occurrence):
+                self._tasks.change(s.task_id, last_occurrence=s.occurrence)
             if s.outcome is Outcome.LOST:
                 failures = self._tasks[s.task_id].failures + 1
                 self._tasks.change(s.task_id, last_outcome=s.outcome, last_ended_at=now, failures=failures)
             self._runs.add(
                 RunRow(
                     task_id=s.task_id, kind=RunKind.SCHEDULED, state="ended", occurrence=s.occurrence, due_at=None,
-                    outcome=s.outcome, reason=s.reason, ended_at=now,
+                    outcome=s.outcome, reason=s.reason, ended_at=now, created_at=now, checked_at=now,
+                    checked_last_run=task.last_run, every_ms=task.every_ms, tolerance_ms=task.tolerance_ms,
                 )
             )  # fmt: skip
 
@@ -285,24 +359,55 @@ class MemoryBatch:
                 next_run = min(next_run, soonest) if next_run > now else soonest
             self._tasks.change(task.id, paused_by=None, paused_reason="", paused_until=None, next_run=next_run)
 
-    def clamp(self, now: datetime) -> None:
+    def clamp(self, now: datetime, here: Uptime, stepped: bool) -> None:
         for task in self._tasks.free():
-            hold, following = (now + timing.span(ms) for ms in (task.box_ms + task.grace_ms, task.every_ms))
-            pushed = task.kind is Kind.INTERVAL and (task.last_occurrence is not None or bool(task.waiting))
+            hold, following = self._held_for(task), now + timing.span(task.every_ms)
+            interval = task.kind is Kind.INTERVAL
+            pushed = interval and (
+                task.last_occurrence is not None or bool(task.waiting) or task.created_at > now + SECOND
+            )
+            true = true_last_run(task, now, here)
             if (
-                is_after(task.last_run, now)
+                clock_was_set(task, now, true)
                 or is_after(task.last_occurrence, now + SECOND)
-                or is_after(task.running_until, hold)
+                or is_after(task.running_until, now + hold)
                 or (pushed and is_after(task.next_run, following + SECOND))
+                or (stepped and interval and true is not None and is_due_wrongly(task))
             ):
-                self._tasks.change(
-                    task.id, last_run=earlier(task.last_run, now), last_occurrence=earlier(task.last_occurrence, now),
-                    running_until=earlier(task.running_until, hold), push_after=None,
-                    next_run=earlier(task.next_run, following) if pushed else task.next_run,
-                )  # fmt: skip
+                self._bring_back(task, now, here, true, pushed)
 
-    def end_overdue(self, now: datetime, limit: int) -> int:
-        overdue = [r for r in self._runs.free() if r.state == "running" and r.until and r.until < now - SECOND]
+    def _bring_back(self, task: TaskRow, now: datetime, here: Uptime, true: datetime | None, pushed: bool) -> None:
+        since = held_since(self._runs.free(), task, here)
+        until = now + self._held_for(task) - (since or timedelta(0))
+        every, next_run = timing.span(task.every_ms), task.next_run
+        if true is not None and task.kind is Kind.INTERVAL:
+            next_run = next_run and true + every
+        elif pushed:
+            next_run = earlier(next_run, now + every)
+        self._tasks.change(
+            task.id, last_run=true or earlier(task.last_run, now),
+            last_occurrence=earlier(task.last_occurrence, true or now), push_after=None, next_run=next_run,
+            running_until=until if since is not None else earlier(task.running_until, until),
+        )  # fmt: skip
+
+    def clamp_runs(self, now: datetime) -> None:
+        for run in self._runs.free():
+            created = min(run.created_at, now)
+            if run.state == "running" and is_after(run.started_at, now + SECOND) and run.started_at and run.until:
+                until = now + max(run.until - run.started_at, timedelta(0))
+                self._runs.change(run.id, started_at=now, until=until, created_at=created)
+            elif run.state == "planned" and (
+                run.created_at > now + SECOND
+                or (run.kind is RunKind.MANUAL and is_after(run.due_at, now + timing.span(60_000)))
+            ):
+                self._runs.change(run.id, due_at=now, created_at=created)
+
+    def _held_for(self, task: TaskRow) -> timedelta:
+        """B + g as it was at the start of the run that holds the task; of the task as it is now, if there is none."""
+        return held_for(self._runs.free(), task) or timing.span(task.box_ms + task.grace_ms)
+
+    def end_overdue(self, now: datetime, limit: int, here: Uptime = NOWHERE) -> int:
+        overdue = [r for r in self._runs.free() if r.state == "running" and is_overdue(r, now, here)]
         overdue = sorted(overdue, key=lambda r: r.until or now)[:limit]
         ended = [run for run in overdue if self._tasks.is_free(run.task_id)]
         for run in ended:
@@ -337,10 +442,33 @@ class MemoryQueue:
         self._statuses: dict[str, str] = {}
         self._lists: dict[str, list[str]] = {}
         self._poisoned: set[str] = set()
+        self._astray: set[str] = set()
+        self._forgotten: set[str] = set()
+
+    def ten_seconds_later(self) -> None:
+        """What was found in no queue has been so for ten seconds."""
+        self._forgotten |= self._astray
 
     def waiting(self, queue: str = "polling") -> list[str]:
         """The ids that a worker would take, the next one first."""
         return [id_ for id_ in self._lists.get(queue, ()) if id_ in self.jobs]
+
+    def pop(self, queue: str = "polling") -> str | None:
+        """The next id of the list, whether its job is there or not; the job itself stays as it is."""
+        ids = self._lists.get(queue)
+        return ids.pop(0) if ids else None
+
+    def take(self, queue: str = "polling") -> str | None:
+        """The id that a worker takes, and has from now on; ids whose job is gone are passed over."""
+        while (id_ := self.pop(queue)) is not None:
+            if id_ in self.jobs:
+                self._statuses[id_] = "started"
+                return id_
+        return None
+
+    def bring_forward(self, job_id: str, queue: str = "polling") -> None:
+        self._lists[queue].remove(job_id)
+        self._lists[queue].insert(0, job_id)
 
     def poison(self, queue: str) -> None:
         self._poisoned.add(queue)
@@ -376,6 +504,8 @@ class MemoryQueue:
         if envelope.queue in self._poisoned:
             return Receipt(error=f"the queue {envelope.queue} is poisoned")
         self.jobs[envelope.job_id] = envelope
+        self._astray.discard(envelope.job_id)
+        self._forgotten.discard(envelope.job_id)
         self._statuses[envelope.job_id] = "queued"
         self._lists.setdefault(envelope.queue, []).append(envelope.job_id)
         return Receipt(stored=True)
@@ -385,6 +515,11 @@ class MemoryQueue:
             return JobState.MISSING
         if self._statuses[job_id] == "started":
             return JobState.TAKEN
+        queue = self._lists.get(self.jobs[job_id].queue, ())
+        if self._statuses[job_id] == "queued" and job_id not in queue:
+            if job_id in self._forgotten:
+                return JobState.MISSING
+            self._astray.add(job_id)
         waits = self._statuses[job_id] in {"created", "queued", "deferred", "scheduled"}
         return JobState.WAITING if waits else JobState.DEAD
 
@@ -403,6 +538,58 @@ def is_due(task: TaskRow, now: datetime, look_ahead: int) -> bool:
         and task.next_run <= now + timing.span(ahead)
         and (task.push_after is None or task.push_after <= now)
     )
+
+
+def held_for(runs: Iterable[RunRow], task: TaskRow) -> timedelta | None:
+    """How long the hold of the run that has the task's token was made for."""
+    if task.run_token is None:
+        return None
+    holders = (run for run in runs if run.token == task.run_token and run.state == "running")
+    return next((run.until - run.started_at for run in holders if run.until and run.started_at), None)
+
+
+def held_since(runs: Iterable[RunRow], task: TaskRow, here: Uptime) -> timedelta | None:
+    """How long ago that run began, by the uptime of its host; None: it began on another."""
+    if task.run_token is None:
+        return None
+    holders = (run for run in runs if run.token == task.run_token and run.state == "running")
+    return next((uptime_since(run.boot, run.uptime_us, here) for run in holders), None)
+
+
+def uptime_since(boot: str | None, uptime_us: int | None, here: Uptime) -> timedelta | None:
+    if boot is None or boot != here[0] or uptime_us is None or here[1] is None or uptime_us > here[1]:
+        return None
+    return timedelta(microseconds=here[1] - uptime_us)
+
+
+def is_overdue(run: RunRow, now: datetime, here: Uptime) -> bool:
+    since = uptime_since(run.boot, run.uptime_us, here)
+    if since is None or run.started_at is None or run.until is None:
+        return run.until is not None and run.until < now - SECOND
+    return since > run.until - run.started_at + SECOND
+
+
+def true_last_run(task: TaskRow, now: datetime, here: Uptime) -> datetime | None:
+    """When the task last started, on the clock of today; None: that was on another host."""
+    since = uptime_since(task.last_boot, task.last_uptime_us, here)
+    return None if since is None or task.last_run is None else now - since
+
+
+def clock_was_set(task: TaskRow, now: datetime, true: datetime | None) -> bool:
+    """Since the last start. A start may wait for its answer, so that its uptime is up to 2 s older."""
+    if task.last_run is None:
+        return False
+    if true is None:
+        return task.last_run > now
+    return not -2 * SECOND <= true - task.last_run <= SECOND
+
+
+def is_due_wrongly(task: TaskRow) -> bool:
+    """Before it may start, or later than an interval after its last start."""
+    if task.last_run is None or task.next_run is None:
+        return False
+    late = task.next_run > task.last_run + timing.span(task.every_ms) + SECOND
+    return late or task.next_run < timing.earliest_start(task.last_run, task.every_ms, task.tolerance_ms)
 
 
 def is_after(instant: datetime | None, limit: datetime) -> bool:

@@ -536,6 +536,19 @@ class RedisJobs:
     def waiting(self, queue="polling"):
         return Queue(queue, connection=self._redis).get_job_ids()
 
+    def pop(self, queue="polling"):
+        popped = self._redis.lpop(f"rq:queue:{queue}")
+        return popped and popped.decode()
+
+    def ten_seconds_later(self):
+        for key in self._redis.scan_iter("rq:job:*"):
+            if self._redis.hexists(key, "astray_since"):
+                self._redis.hincrby(key, "astray_since", -10)
+
+    def bring_forward(self, job_id, queue="polling"):
+        self._redis.lrem(f"rq:queue:{queue}", 1, job_id)
+        self._redis.lpush(f"rq:queue:{queue}", job_id)
+
     def poison(self, queue):
         self._redis.set(f"rq:queue:{queue}", "of another type")
 
@@ -612,6 +625,40 @@ def test_a_job_is_alive_dead_or_missing(status, state, queue, jobs):
     assert queue.states(["missing", "a", "b"]) == [JobState.MISSING, state, JobState.WAITING]
 
 
+def test_a_job_that_was_taken_from_its_queue_and_marked_by_nobody_is_missing_after_ten_seconds(queue, jobs):
+    queue.push([job("a")])
+    queue.push([job("b")])
+    jobs.pop()
+    assert queue.states(["a", "b"]) == [JobState.WAITING, JobState.WAITING]
+    jobs.ten_seconds_later()
+    assert queue.states(["a", "b"]) == [JobState.MISSING, JobState.WAITING]
+    jobs.pop()
+    assert queue.states(["a", "b"]) == [JobState.MISSING, JobState.WAITING]
+    jobs.ten_seconds_later()
+    assert queue.states(["a", "b"]) == [JobState.MISSING, JobState.MISSING]
+    queue.forget(["a", "b"])
+    queue.push([job("a")])
+    assert (queue.states(["a"]), jobs.waiting()) == ([JobState.WAITING], ["a"])
+
+
+def test_a_job_that_a_worker_has_marked_late_is_no_lost_one(queue, jobs):
+    queue.push([job("a")])
+    jobs.pop()
+    queue.states(["a"])
+    jobs.ten_seconds_later()
+    jobs.set_status("a", "started")
+    assert queue.states(["a"]) == [JobState.TAKEN]
+
+
+def test_a_job_behind_one_that_was_put_in_front_is_no_stray(queue, jobs):
+    queue.push([job("a")])
+    queue.push([job("b")])
+    jobs.bring_forward("b")
+    queue.states(["a", "b"])
+    jobs.ten_seconds_later()
+    assert queue.states(["a", "b"]) == [JobState.WAITING, JobState.WAITING]
+
+
 def test_a_forgotten_job_is_missing_and_may_be_pushed_again(queue):
     queue.push([job("a"), job("b")])
     queue.forget(["a", "never there"])
@@ -641,3 +688,11 @@ def absent_queue(request, tmp_path):
 def test_a_queue_out_of_reach_says_so(call, absent_queue):
     with pytest.raises(QueueUnavailable):
         call(absent_queue)
+
+
+def test_a_tick_in_the_future_makes_a_later_pass_look_at_every_row_again(tables, store):
+    store.clamp(NOW, MANY)  # the first pass, which wants no sign
+    tables.saw_tick(FUTURE)
+    id_ = tables.add_task(last_run=FUTURE)
+    store.clamp(NOW, MANY)
+    assert tables.task(id_).last_run == NOW

@@ -121,11 +121,11 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         ("claim_planned", {"now": NOW, "limit": 1000}, "runs_planned"),
         ("drop_orphaned_plans", {"now": NOW, "limit": 1000}, "runs_planned"),
         ("claim_pushed", {"after": 0, "limit": 1000}, "runs_pushed"),
-        ("end_overdue", {"now": NOW, "limit": 1000}, "runs_running_until"),
+        ("end_overdue", {"now": NOW, "limit": 1000, "boot": "b", "uptime": 1}, "runs_running_until"),
         (
             "start",
             {"task_id": 7, "occurrence": NOW, "functions": ["poll"], "token": uuid4(), "now": NOW, "worker": "",
-             "host": "", "pid": 1, "job_id": ""},
+             "host": "", "pid": 1, "job_id": "", "boot": "b", "uptime": 1},
             "runs_started_once",
         ),
         (

@@ -196,14 +196,14 @@ def test_a_child_that_we_may_not_kill_costs_no_patience(monkeypatch: pytest.Monk
 def test_the_scan_finds_what_the_kernel_lists() -> None:
     def body(say: Say) -> None:
         pids = {in_fork(sleep) for _ in range(3)}
-        assert orphans._scanned_children() == orphans._listed_children() == pids
+        assert orphans._scanned_children(os.getpid()) == orphans._listed_children(os.getpid()) == pids
         kill_new_children(set())
 
     assert worker(body) == (0, "")
 
 
 def test_without_the_kernels_list_it_scans(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> set[int]:
+    def missing(_parent: int) -> set[int]:
         raise FileNotFoundError
 
     monkeypatch.setattr(orphans, "_listed_children", missing)

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -10,9 +11,11 @@ import pytest
 
 import ticker
 from tests.running import until
-from ticker import sql
+from ticker import clock, sql
 from ticker.store import connect
 from ticker.tick import tick
+from wrappers import HoldLost, Quota, Run
+from wrappers.database import Database
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -23,7 +26,7 @@ WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND d
 def start(db, task, occurrence, now=NOW, functions=("poll",)):
     return sql.on(db, "ticker")(
         "start", task_id=task.id, occurrence=occurrence, functions=list(functions), token=str(uuid4()), now=now,
-        worker="w", host="h", pid=1, job_id="j",
+        worker="w", host="h", pid=1, job_id="j", boot=None, uptime=None,
     )[0]  # fmt: skip
 
 
@@ -246,7 +249,7 @@ def test_a_planned_run_skips_the_spacing_and_touches_no_schedule(environ, db, ta
     tick(store, queue)
     planned = sql.on(db, "ticker")(
         "start_planned", task_id=task.id, run_id=run_id, functions=["poll"], token=str(uuid4()), now=NOW + SECOND,
-        worker="w", host="h", pid=1, job_id="j",
+        worker="w", host="h", pid=1, job_id="j", boot=None, uptime=None,
     )[0]  # fmt: skip
     after = ticker.get(db, task)
     assert planned["refusal"] is None
@@ -280,5 +283,28 @@ def test_a_copy_of_a_manual_run_is_a_duplicate_with_a_record_of_its_own(db, task
 def planned_start(db, task, run_id):
     return sql.on(db, "ticker")(
         "start_planned", task_id=task.id, run_id=run_id, functions=["poll"], token=str(uuid4()), now=NOW,
-        worker="w", host="h", pid=1, job_id="j",
+        worker="w", host="h", pid=1, job_id="j", boot=None, uptime=None,
     )[0]["refusal"]  # fmt: skip
+
+
+def test_an_occurrence_that_has_started_is_a_duplicate_although_the_clock_was_set_back_over_it(db, task):
+    """What the task keeps of its last occurrence was pulled back with the clock; the record of the start was not."""
+    start(db, task, NOW)
+    put(db, task, last_run=NOW - 60 * MINUTE, last_occurrence=NOW - 60 * MINUTE, run_token=None, running_until=None)
+    assert start(db, task, NOW)["refusal"] == "duplicate"
+
+
+def test_a_start_is_handed_the_arguments_of_the_row_and_not_those_of_the_registration(environ, db, task):
+    ticker.register(db, "poll", every="1m", tolerance="5s", kwargs={"host": "old"})
+    ticker.edit(db, task, kwargs={"host": "new"})
+    assert start(db, task, NOW)["kwargs"] == {"host": "new"}
+
+
+def test_a_run_that_lost_its_hold_writes_no_cursor_and_learns_it(environ, db, task):
+    begun = start(db, task, NOW)
+    quota = Quota(30, clock.monotonic())
+    with closing(Database(environ["DATABASE_URL"], "ticker")) as database:
+        run = Run(begun["run_id"], task.id, "poll", "", "", NOW, None, quota, str(uuid4()), database)
+        with pytest.raises(HoldLost, match=f"run {run.id} does not hold task {task.id} any more"):
+            run.checkpoint("stale")
+    assert ticker.get(db, task).cursor is None

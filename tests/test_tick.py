@@ -9,11 +9,13 @@ from threading import Barrier
 
 import pytest
 from psycopg import sql
+from redis import Redis
 from rq import SimpleWorker
 from rq.job import Job, JobStatus
 
 import ticker
 from tests.doubles import NOW, MemoryQueue, MemoryStore, TaskRow
+from ticker import embedded
 from ticker.enqueue import RedisQueue
 from ticker.envelope import instant, job_id
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
@@ -163,6 +165,19 @@ def test_a_queue_key_of_another_type_in_redis_costs_only_its_own_task(environ, d
     assert ticker.get(db, good.id).next_run == now + MINUTE
 
 
+def test_a_full_redis_is_the_servers_trouble_and_no_task_backs_off_on_its_account(environ, db, store):
+    task = ticker.register(db, "poll", every="1m")
+    with embedded.valkey() as server, Redis.from_url(server.url) as redis:
+        queue = RedisQueue(redis)
+        redis.config_set("maxmemory", 1)
+        with pytest.raises(QueueUnavailable, match="maxmemory"):
+            tick(store, queue, task.next_run)
+        after = ticker.get(db, task)
+        assert (after.next_run, after.push_errors) == (task.next_run, 0)
+        redis.config_set("maxmemory", 0)
+        assert tick(store, queue, task.next_run).enqueued == 1
+
+
 def test_while_redis_is_away_nothing_advances(rows, jobs):
     id_ = rows.add_task(waiting=(NOW - MINUTE,))
     run_id = rows.add_run(task_id=id_)
@@ -172,7 +187,18 @@ def test_while_redis_is_away_nothing_advances(rows, jobs):
     assert rows.task(id_) == TaskRow(id_, NOW, waiting=(NOW - MINUTE,))
     assert [(run.id, run.state) for run in rows.runs()] == [(run_id, "planned")]
     jobs.down = False
-    assert tick(rows, jobs, NOW).enqueued == 3  # the run, the task, and what had waited and was not there
+    assert (
+        tick(rows, jobs, NOW).enqueued == 2
+    )  # the run and the task; what had waited is not worth it beside the newer one
+
+
+def test_while_redis_is_away_a_dead_run_still_gets_its_end(rows, jobs):
+    id_ = rows.add_task(next_run=NOW)
+    rows.add_run(task_id=id_, state="running", until=NOW - MINUTE)
+    jobs.down = True
+    with pytest.raises(QueueUnavailable):
+        tick(rows, jobs, NOW)
+    assert [run.outcome for run in rows.runs()] == [Outcome.LOST]
 
 
 def test_while_redis_is_away_nothing_advances_in_postgres_either(environ, db, store, tmp_path):
@@ -321,6 +347,29 @@ def test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tic
     assert tick(store, queue, now + MINUTE).enqueued == 0
 
 
+def test_a_job_that_a_worker_took_and_never_marked_as_its_own_is_pushed_again(rows, jobs):
+    """A worker on several queues takes a job and marks it in two steps."""
+    id_ = rows.add_task(next_run=NOW, every_ms=3_600_000)
+    tick(rows, jobs, NOW)
+    assert jobs.pop() == job_id(id_, NOW)
+    assert tick(rows, jobs, NOW + SECOND).swept.repushed == 0
+    jobs.ten_seconds_later()
+    assert tick(rows, jobs, NOW + 11 * SECOND).swept.repushed == 1
+    assert jobs.waiting() == [job_id(id_, NOW)]
+
+
+def test_of_several_lost_jobs_of_a_task_the_newest_is_pushed_again_and_the_others_are_recorded_as_expired(rows, jobs):
+    id_ = rows.add_task(every_ms=60_000)
+    for minute in range(5):
+        tick(rows, jobs, NOW + minute * MINUTE)
+    jobs.lose()
+    report = tick(rows, jobs, NOW + 4.5 * MINUTE)
+    assert (report.swept.repushed, report.swept.expired) == (1, 4)
+    assert jobs.waiting() == [job_id(id_, NOW + 4 * MINUTE)]
+    assert rows.task(id_).waiting == (NOW + 4 * MINUTE,)
+    assert [run.occurrence for run in rows.runs()] == [NOW + minute * MINUTE for minute in range(4)]
+
+
 def test_a_lost_job_whose_queue_takes_nothing_waits_for_a_later_tick(rows, jobs):
     id_ = rows.add_task(queue="bad", waiting=(NOW - MINUTE,), next_run=NOW + MINUTE)
     jobs.poison("bad")
@@ -369,7 +418,9 @@ def test_an_old_occurrence_expires_once_a_newer_one_waits_and_the_newest_never_d
 
 @pytest.mark.parametrize(("every_ms", "limit"), [(60_000, 10 * MINUTE), (3_600_000, 2 * HOUR)])
 def test_it_expires_when_it_is_older_than_two_intervals_and_ten_minutes(every_ms, limit, rows, jobs):
-    id_ = rows.add_task(every_ms=every_ms, waiting=(NOW - limit, NOW), next_run=NOW + DAY)
+    id_ = rows.add_task(every_ms=every_ms, next_run=NOW - limit)
+    tick(rows, jobs, NOW - limit)
+    rows.put(id_, next_run=NOW)
     assert tick(rows, jobs, NOW).swept.expired == 0
     assert tick(rows, jobs, NOW + timedelta(microseconds=1)).swept.expired == 1
     assert rows.task(id_).waiting == (NOW,)
@@ -472,3 +523,44 @@ def test_an_hour_of_ticks_with_workers_gives_one_job_a_minute(rows, jobs):
     assert taken == [job_id(id_, NOW + number * MINUTE) for number in range(60)]
     assert rows.runs() == []
     assert rows.task(id_) == replace(TaskRow(id_, NOW + HOUR), last_occurrence=NOW + 59 * MINUTE)
+
+
+def test_a_task_that_an_open_transaction_refers_to_by_a_foreign_key_is_pushed_all_the_same(
+    environ, db, store, queue, database_url
+):
+    task = ticker.register(db, "poll", every="1m")
+    db.execute("CREATE TABLE notes (task_id bigint REFERENCES ticker.tasks (id))")
+    with connect(database_url) as other, other.transaction():
+        other.execute("INSERT INTO notes VALUES (%s)", [task.id])
+        assert tick(store, queue).due == Pushed(due=1, enqueued=1)
+
+
+def test_a_pass_brings_back_what_lies_ahead_since_the_clock_was_set_back(rows, jobs):
+    id_ = rows.add_task(last_occurrence=NOW - MINUTE, next_run=NOW + DAY)
+    tick(rows, jobs, NOW)
+    assert rows.task(id_).next_run == NOW + MINUTE
+
+
+class NeverAnswers(MemoryQueue):
+    """The connection breaks at the first job."""
+
+    def push(self, envelopes):
+        if envelopes:
+            raise QueueUnavailable("no answer")
+        return []
+
+
+def test_a_task_whose_push_has_no_answer_does_not_advance(rows):
+    id_ = rows.add_task(next_run=NOW)
+    with pytest.raises(QueueUnavailable):
+        tick(rows, NeverAnswers(), NOW)
+    assert rows.task(id_) == TaskRow(id_, NOW)
+
+
+def test_a_row_that_has_no_next_time_costs_only_itself_and_says_why(rows, jobs):
+    """As a newer release may have written it: a task without an interval."""
+    bad, good = rows.add_task(next_run=NOW - MINUTE, every_ms=0), rows.add_task(next_run=NOW)
+    assert tick(rows, jobs, NOW).due == Pushed(due=2, enqueued=1, errors=1)
+    assert rows.task(good).waiting == (NOW,)
+    assert (rows.task(bad).waiting, rows.task(bad).push_errors) == ((), 1)
+    assert "is no interval" in rows.task(bad).push_error

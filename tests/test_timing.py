@@ -222,7 +222,7 @@ def refusal(db: Any, task_id: int, now: datetime, occurrence: datetime) -> str |
     with db.transaction(force_rollback=True):
         [row] = sql.on(db, "ticker")(
             "start", task_id=task_id, occurrence=occurrence, functions=["poll"], token=uuid4(), now=now,
-            worker="", host="", pid=1, job_id="",
+            worker="", host="", pid=1, job_id="", boot=None, uptime=None,
         )  # fmt: skip
     return row["refusal"]
 

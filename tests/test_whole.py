@@ -78,10 +78,10 @@ def test_a_worker_killed_in_mid_run_and_a_ticker_killed_at_random_lose_at_most_t
     for name in names:
         ticker.register(db, "exhausts" if name == "task 0" else "plain", name=name, every="4s", box="1s")
     for _ in range(3):
-        with ticking() as beat, working() as worker:
-            until(lambda: running(db, worker.pid), "a run in progress")
-            horses = children(worker.pid)
-            for pid in (worker.pid, *horses, beat.pid):
+        with ticking() as beat, working() as keeper:
+            until(lambda: running(db, keeper.pid), "a run in progress")
+            [worker] = children(keeper.pid)
+            for pid in (keeper.pid, worker, *children(worker), beat.pid):
                 os.kill(pid, signal.SIGKILL)
     with ticking(), working():
         calm = db.execute("SELECT clock_timestamp()").fetchone()[0]
@@ -107,10 +107,11 @@ def started(db, name=None, after=None):
     return [instant for (instant,) in rows]
 
 
-def running(db, worker):
-    """Whether a horse of this worker is in the middle of the function that lasts."""
-    horses = "SELECT FROM ticker.runs WHERE state = 'running' AND function = 'exhausts' AND pid = ANY (%s)"
-    return db.execute(horses, [children(worker)]).fetchone() is not None
+def running(db, keeper):
+    """Whether a horse of this keeper's worker is in the middle of the function that lasts."""
+    horses = [horse for worker in children(keeper) for horse in children(worker)]
+    query = "SELECT FROM ticker.runs WHERE state = 'running' AND function = 'exhausts' AND pid = ANY (%s)"
+    return db.execute(query, [horses]).fetchone() is not None
 
 
 def children(pid):

@@ -37,8 +37,11 @@ def last_run(db, name):
 
 
 def let_time_pass(db, seconds):
-    """As if the last starts had been that much longer ago."""
-    db.execute("UPDATE ticker.tasks SET last_run = last_run - %s", [timedelta(seconds=seconds)])
+    """As if the last starts had been that much longer ago; the uptime would know better."""
+    db.execute(
+        "UPDATE ticker.tasks SET last_run = last_run - %s, last_boot = NULL, last_uptime_us = NULL",
+        [timedelta(seconds=seconds)],
+    )
 
 
 def test_functions_end_in_the_outcome_that_they_earned(traced, db, store, queue):
@@ -234,12 +237,12 @@ def test_the_box_never_outlasts_the_time_out_that_rq_was_told_at_the_push(traced
 
 
 def test_a_start_that_cannot_be_saved_runs_nothing(traced, db, store, queue):
-    """The table of runs is gone: the start fails as a whole, and so does the job."""
+    """The table of runs lacks a column: the start fails as a whole, and so does the job."""
     task = ticker.register(db, "plain", every="1m")
     tick(store, queue)
-    db.execute("ALTER TABLE ticker.runs RENAME TO runs_away")
+    db.execute("ALTER TABLE ticker.runs RENAME checked_at TO away")
     work()
-    db.execute("ALTER TABLE ticker.runs_away RENAME TO runs")
+    db.execute("ALTER TABLE ticker.runs RENAME away TO checked_at")
     assert traced("plain") == []
     assert ticker.get(db, task).last_run is None
     assert tick(store, queue).swept.repushed == 1
@@ -316,3 +319,51 @@ def test_the_job_carries_ids_only(environ, db, store, queue, redis):
     assert (job.func_name, job.args, job.kwargs) == ("wrappers.run", (task.id, envelope.micros(task.next_run)), {})
     assert job.description == "plain"
     assert b"hunter2" not in b"".join(redis.hgetall(job.key).values())
+
+
+LOCKS_ITS_ROW = """
+import os, psycopg
+from wrappers import task
+
+@task("locks.its.row")
+def locks_its_row():
+    global kept
+    kept = psycopg.connect(os.environ["DATABASE_URL"])
+    kept.execute("SELECT FROM ticker.tasks FOR UPDATE")
+"""
+
+
+def test_a_run_that_hangs_where_its_end_is_recorded_is_killed_by_its_hard_limit_too(traced, db, store, queue, redis):
+    """It waits for a row that its own function has locked, and would wait for longer than its box."""
+    ticker.register(db, "locks.its.row", **ENDLESS)
+    tick(store, queue)
+    work(patch=LOCKS_ITS_ROW)
+    [failed] = Queue("polling", connection=redis).failed_job_registry.get_job_ids()
+    assert "signal 9" in Job.fetch(failed, connection=redis).latest_result().exc_string
+    # the statement that waits in the server may still go through, once the death has freed the row
+    assert outcomes(db)["locks.its.row"] in ("killed", "succeeded")
+
+
+LEAVES_CHILDREN = """
+import subprocess
+from tests.polls import trace
+from wrappers import task
+
+NULL = subprocess.DEVNULL
+
+@task("leaves.children")
+def leaves_children():
+    child = subprocess.Popen(["sleep", "60"], stdin=NULL, stdout=NULL, stderr=NULL)
+    start_daemon = "setsid sleep 60 </dev/null >/dev/null 2>&1 & echo $!"
+    daemon = subprocess.run(["/bin/sh", "-c", start_daemon], stdout=subprocess.PIPE, check=True)
+    trace("leaves.children", [child.pid, int(daemon.stdout)])
+"""
+
+
+def test_what_a_run_left_behind_dies_by_the_workers_own_hand_long_before_its_box_is_over(traced, db, store, queue):
+    """With `patch` the worker has no keeper, who would mend it at the worker's end."""
+    ticker.register(db, "leaves.children", every="1m")
+    tick(store, queue)
+    work(patch=LEAVES_CHILDREN)
+    [pids] = traced("leaves.children")
+    assert not any(is_alive(pid) for pid in pids)

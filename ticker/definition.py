@@ -1,6 +1,5 @@
 """What a user says of a task, checked: a `Definition` fits every rule, or was refused with one sentence."""
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -8,9 +7,8 @@ from typing import Any
 from ticker import json_text, timing
 from ticker.errors import BadInput, quoted
 from ticker.schedules.duration import Duration, milliseconds
-from ticker.task import JSON_AT_MOST, NAME_AT_MOST, Kind, Task
+from ticker.task import JSON_AT_MOST, NAME_AT_MOST, TEXT_AT_MOST, Kind, Task
 
-TEXT_AT_MOST = 2000  # characters
 USUAL_TICK = 30_000  # ms
 LONG_BOX = 600_000  # ms: over it, the other tasks of the queue wait long
 
@@ -58,15 +56,10 @@ def json_object(field: str, value: object) -> dict[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise BadInput(field, type(value).__name__, 'is no JSON object; write {"name": value}')
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-        size = len(text.encode()) + _growth(text)
+        text = json_text.dumps(value, most=JSON_AT_MOST)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(field, type(value).__name__, f"is not JSON: {error}") from None
-    if size > JSON_AT_MOST:
-        raise BadInput(field, type(value).__name__, f"has {size} bytes as JSON, over the limit of {JSON_AT_MOST}")
-    if json_text.has_nul(text):
-        raise BadInput(field, type(value).__name__, "has a NUL character, which PostgreSQL cannot store")
-    return dict(json.loads(text))
+        raise BadInput(field, type(value).__name__, f"is not JSON that can be kept: {error}") from None
+    return dict(json_text.stored(text))
 
 
 def check(said: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,18 +108,6 @@ def warnings(task: Task) -> tuple[str, ...]:
             "give it a queue of its own"
         )
     return tuple(found)
-
-
-def _growth(text: str) -> int:
-    """The digits that PostgreSQL adds: its jsonb keeps 1e300 with all of its zeros."""
-    exponents: list[int] = []
-
-    def measure(number: str) -> float:
-        exponents.append(abs(int(number.lower().partition("e")[2] or 0)))
-        return float(number)
-
-    json.loads(text, parse_float=measure)
-    return sum(exponents)
 
 
 def _text(field: str, value: object, *, least: int, most: int) -> str:

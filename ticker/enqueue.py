@@ -1,8 +1,9 @@
 """RQ and Redis, behind the ticker's port of a queue. Nowhere else does `ticker` know them."""
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from typing import cast
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, cast
 
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -15,7 +16,9 @@ from ticker import rq_layout
 from ticker.envelope import Envelope
 from ticker.errors import ConfigurationError, QueueUnavailable
 from ticker.ports import JobState, Receipt
+from ticker.settings import Settings
 
+OLDEST_REDIS = (6, 2)
 SOCKET_TIMEOUT = 2  # seconds: row locks are held while Redis is asked
 _STATES: dict[str, JobState] = {
     **dict.fromkeys((JobStatus.CREATED, JobStatus.QUEUED, JobStatus.DEFERRED, JobStatus.SCHEDULED), JobState.WAITING),
@@ -49,17 +52,31 @@ def translated() -> Iterator[None]:
 
 
 class RedisQueue:
-    """RQ's queues. `result_ttl` and `failure_ttl` are seconds: how long Redis keeps a job that ended."""
+    """RQ's queues. `result_ttl` and `failure_ttl` are seconds: how long Redis keeps a job that ended.
 
-    def __init__(self, connection: Redis, *, result_ttl: int = 0, failure_ttl: int = 3600) -> None:
+    With a `signing_key` every job is signed (`ticker.signing`); workers that do not ask for signatures run it as ever.
+    """
+
+    def __init__(
+        self, connection: Redis, *, result_ttl: int = 0, failure_ttl: int = 3600, signing_key: str = ""
+    ) -> None:
         self._connection = connection
+        self._signing_key = signing_key
         self._result_ttl = result_ttl
         self._failure_ttl = failure_ttl
         self._push = connection.register_script(rq_layout.PUSH)
+        self._states = connection.register_script(rq_layout.STATES)
 
     @classmethod
     def from_url(cls, url: str, *, result_ttl: int = 0, failure_ttl: int = 3600) -> "RedisQueue":
         return cls(connect(url), result_ttl=result_ttl, failure_ttl=failure_ttl)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "RedisQueue":
+        return cls(
+            connect(settings.require_redis()), result_ttl=settings.result_ttl, failure_ttl=settings.failure_ttl,
+            signing_key=settings.signing_keys[0] if settings.signing_keys else "",
+        )  # fmt: skip
 
     def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
         """One call to Redis for all of them."""
@@ -67,15 +84,15 @@ class RedisQueue:
             return []
         with translated():
             shared = rq_layout.shared_fields(self._connection, self._result_ttl, self._failure_ttl)
-            answers = self._push(args=rq_layout.arguments(envelopes, shared))
+            answers = self._push(args=rq_layout.arguments(envelopes, shared, self._signing_key))
         return [_receipt(answer) for answer in answers]
 
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
-        """One round trip for all of them."""
-        with translated(), self._connection.pipeline(transaction=False) as pipeline:
-            for job_id in job_ids:
-                pipeline.hget(Job.key_for(job_id), "status")
-            return [_state(status) for status in pipeline.execute()] if job_ids else []
+        """One call to Redis for all of them."""
+        if not job_ids:
+            return []
+        with translated():
+            return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
 
     def forget(self, job_ids: Collection[str]) -> None:
         """Only the hashes go; a worker that meets such an id in the list passes over it."""
@@ -86,8 +103,14 @@ class RedisQueue:
     def unattended(self) -> dict[str, int]:
         """Queues with waiting jobs that no worker listens to, and how many jobs wait."""
         with translated():
-            waiting = {queue.name: self._length(queue) for queue in Queue.all(connection=self._connection)}
+            waiting = {queue.name: self._length(queue) for queue in self._queues()}
             return {name: count for name, count in waiting.items() if count and not self._is_attended(name)}
+
+    def _queues(self) -> Iterator[Queue]:
+        """RQ's set of queues, but for what in it is no queue's name."""
+        for key in cast(set[bytes], self._connection.smembers(Queue.redis_queues_keys)):
+            with suppress(ValueError):  # another prefix, or no UTF-8
+                yield Queue.from_queue_key(key.decode(), connection=self._connection)
 
     def _length(self, queue: Queue) -> int:
         try:
@@ -101,16 +124,32 @@ class RedisQueue:
         return bool(workers) and bool(self._connection.exists(*workers))
 
     def check(self) -> None:
-        """QueueUnavailable unless Redis answers; ConfigurationError where it is set up to lose jobs."""
+        """QueueUnavailable unless Redis answers; ConfigurationError where it is set up to lose jobs, or to refuse them."""
         with translated():
-            if self._connection.info("cluster").get("cluster_enabled"):
-                raise ConfigurationError("REDIS_URL: Redis Cluster is not supported; name a single server")
-            policy = self._connection.info("memory").get("maxmemory_policy", "noeviction")
-        if policy != "noeviction":
-            raise ConfigurationError(f"REDIS_URL: maxmemory-policy is {policy}, which loses jobs; set it to noeviction")
+            check_server(self._connection.info())
 
     def close(self) -> None:
         self._connection.close()
+
+
+def check_server(info: Mapping[str, Any]) -> None:
+    """What INFO says of a server must be fit for jobs, else ConfigurationError in one sentence."""
+    version = str(info.get("redis_version", ""))
+    policy = info.get("maxmemory_policy", "noeviction")
+    if info.get("cluster_enabled"):
+        raise ConfigurationError("REDIS_URL: Redis Cluster is not supported; name a single server")
+    if info.get("server_name") != "valkey" and _numbers(version) < OLDEST_REDIS:
+        raise ConfigurationError(f"REDIS_URL: Redis {version} is too old; 6.2 or newer is needed, or any Valkey")
+    if info.get("role", "master") != "master":
+        raise ConfigurationError("REDIS_URL: this server is a replica and takes no jobs; name the primary")
+    if policy != "noeviction":
+        raise ConfigurationError(f"REDIS_URL: maxmemory-policy is {policy}, which loses jobs; set it to noeviction")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """6.0.16 as (6, 0); what is no such text is taken for new enough."""
+    found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", version)
+    return (int(found[1]), int(found[2])) if found else OLDEST_REDIS
 
 
 def _receipt(answer: bytes) -> Receipt:
@@ -118,7 +157,5 @@ def _receipt(answer: bytes) -> Receipt:
     return Receipt(stored=text == "stored", held=text == "held", error="" if text in {"stored", "held"} else text)
 
 
-def _state(status: bytes | None) -> JobState:
-    if status is None:
-        return JobState.MISSING
-    return _STATES.get(status.decode("utf-8", "replace"), JobState.DEAD)
+def _state(answer: str) -> JobState:
+    return JobState.MISSING if not answer else _STATES.get(answer, JobState.DEAD)

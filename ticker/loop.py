@@ -137,9 +137,7 @@ def run(settings: Settings) -> None:
     stopping = threading.Event()
     _on_signals(stopping)
     store = PostgresStore(settings.require_database(), settings.schema)
-    queue = RedisQueue.from_url(
-        settings.require_redis(), result_ttl=settings.result_ttl, failure_ttl=settings.failure_ttl
-    )
+    queue = RedisQueue.from_settings(settings)
     beat = Beat(store, queue, settings, stopping)
     scheduler, job = _scheduled(beat, settings)
     log.info(

@@ -24,7 +24,10 @@ class Receipt:
 
 
 class JobState(StrEnum):
-    """What the queue knows of a job: it waits, a worker has it, it ended without a start of ours, or it is not there."""
+    """What the queue knows of a job: it waits, a worker has it, it ended without a start of ours, or it is not there.
+
+    Missing is also what a worker took, if it died before it could say so.
+    """
 
     WAITING = "waiting"
     TAKEN = "taken"

@@ -11,6 +11,8 @@ from ticker.schedules.duration import HOUR, LONGEST, SECOND, milliseconds
 EXIT_CONFIGURATION = 78
 """The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
 
+LEAST_KEY = 16  # characters of a key that signs jobs: a key that can be guessed signs whatever its finder likes
+
 _SCHEMA = re.compile(r"(?!pg_|information_schema$)[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 # What follows a URL's scheme: user:password@host:port,host:port/name?option=value. A raw @ : / ? or blank in a password
@@ -35,6 +37,8 @@ class Settings:
     failure_ttl: int = 3600
     hard_limit: str = "auto"
     tasks: tuple[str, ...] = ()
+    signing_keys: tuple[str, ...] = field(default=(), repr=False)
+    clock_difference_ms: int = 1 * HOUR
 
     def require_database(self) -> str:
         """The URL of PostgreSQL in the form that psycopg reads; ConfigurationError where it is unset or another's."""
@@ -67,6 +71,13 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
             failure_ttl=_whole(environ, "TICKER_FAILURE_TTL", 3600, 60, LONGEST // SECOND),
             hard_limit=_one_of(environ, "TICKER_HARD_LIMIT", ("auto", "watchdog", "off")),
             tasks=modules(environ.get("TICKER_TASKS", "")),
+            signing_keys=keys("TICKER_SIGNING_KEY", environ.get("TICKER_SIGNING_KEY", "")),
+            clock_difference_ms=milliseconds(
+                "TICKER_CLOCK_DIFFERENCE",
+                environ.get("TICKER_CLOCK_DIFFERENCE", "1h"),
+                least=SECOND,
+                most=100 * LONGEST,
+            ),
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None
@@ -75,6 +86,19 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
 def modules(text: str) -> tuple[str, ...]:
     """The module names in a comma-separated text."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def keys(name: str, text: str) -> tuple[str, ...]:
+    """The keys in a comma-separated text: the first signs, all are accepted. The error never shows one."""
+    found = modules(text)
+    if text and (not found or any(len(key) < LEAST_KEY for key in found)):
+        raise BadInput(
+            name,
+            None,
+            f"a key has fewer than {LEAST_KEY} characters; make one with: "
+            'python -c "import secrets; print(secrets.token_urlsafe(32))"',
+        )
+    return found
 
 
 def schema_name(field: str, text: str) -> str:

@@ -4,6 +4,10 @@
 -- `now`; NULL means the database's clock, read with clock_timestamp() and never with now(), which is the start of the
 -- transaction. Rows are locked FOR NO KEY UPDATE, a task before its runs, unless locked rows are skipped. least() passes
 -- over NULLs, so a column that may be NULL is compared in a CASE.
+--
+-- The database's clock may be set; a host's uptime never is. Where the last start was made on the host that asks now
+-- (`boot`), `uptime` says how long ago it was: `true_last_run`, on the clock of this instant. If that is over 1 s later
+-- or 2 s earlier than `last_run` (so long may a start wait for its answer), the clock was set in between.
 
 
 -- ------------------------------------------------------------------------------------------ registered and edited
@@ -73,11 +77,12 @@ RETURNING *
 
 -- name: resume_tasks
 -- An interval task is due as soon as it may run: at once, or when its spacing allows, and never later than it was. (Due
--- at once whatever its spacing, a daily task would be dropped as too early, and wait another day.)
+-- at once whatever its spacing, a daily task would be dropped as too early, and wait another day.) No time behind what
+-- the tables' CHECK takes, after a `last_run` that a hand has set far ahead.
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
     next_run = CASE WHEN kind = 'interval' AND next_run IS NOT NULL THEN
-        least(CASE WHEN next_run > i.now THEN next_run END,
+        least(CASE WHEN next_run > i.now THEN next_run END, '9999-12-31T00:00:00Z',
               greatest(i.now, last_run + (every_ms - tolerance_ms) * interval '1 millisecond')) ELSE next_run END
 FROM (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
 WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
@@ -103,7 +108,7 @@ WITH over AS MATERIALIZED (
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
     next_run = CASE WHEN kind = 'interval' AND next_run IS NOT NULL THEN
-        least(CASE WHEN next_run > %(now)s THEN next_run END,
+        least(CASE WHEN next_run > %(now)s THEN next_run END, '9999-12-31T00:00:00Z',
               greatest(%(now)s, last_run + (every_ms - tolerance_ms) * interval '1 millisecond')) ELSE next_run END
 FROM over WHERE t.id = over.id
 
@@ -122,19 +127,21 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: advance
--- Redis took these jobs: note the occurrences as waiting (unless one has started meanwhile), and move on.
+-- Redis took these jobs: note the occurrences as waiting (unless one has started meanwhile), and move on. The newest
+-- 10,000 are kept: a row that a hand has filled would otherwise fail the tables' CHECK, and with it all others here.
 UPDATE {schema}.tasks t SET
     next_run = a.next_run,
     waiting = CASE WHEN a.occurrence = ANY (t.waiting) OR a.occurrence <= t.last_occurrence THEN t.waiting
-                   ELSE t.waiting || a.occurrence END,
+                   ELSE t.waiting[greatest(cardinality(t.waiting) - 9998, 1):] || a.occurrence END,
     push_errors = 0, push_error = '', push_after = NULL
 FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[])
      AS a (id, occurrence, next_run)
 WHERE t.id = a.id
 
 -- name: set_back
--- These could not be pushed: they stay due, wait a while, and say why.
-UPDATE {schema}.tasks t SET push_errors = t.push_errors + 1, push_error = left(b.error, 500), push_after = b.after
+-- These could not be pushed: they stay due, wait a while, and say why. (Counts stop where the tables' CHECK ends.)
+UPDATE {schema}.tasks t SET
+    push_errors = least(t.push_errors + 1, 1000000), push_error = left(b.error, 500), push_after = b.after
 FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS b (id, error, after)
 WHERE t.id = b.id
 
@@ -178,60 +185,93 @@ WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pushed)
 
 -- name: start
 -- Decides, under the task's row lock and by the clock read after it, whether a scheduled job may run; records it.
+-- The spacing is counted from `spaced_from`, the later one of the two last runs, unless the clock was set back. The first
+-- job that comes too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM locked
+), measured AS MATERIALIZED (
+    SELECT i.now, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold, h.held_for, h.held_since,
+        CASE WHEN l.last_run IS NOT NULL AND l.last_boot = %(boot)s::text
+                  AND l.last_uptime_us <= %(uptime)s::bigint
+             THEN i.now - (%(uptime)s::bigint - l.last_uptime_us) * interval '1 microsecond' END AS true_last_run
+    FROM instant i LEFT JOIN locked l ON true LEFT JOIN LATERAL (
+        SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
+            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint
+                 THEN (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' END AS held_since
+        FROM {schema}.runs r WHERE r.token = l.run_token AND r.state = 'running') h ON true
+), spaced AS MATERIALIZED (
+    SELECT m.*, coalesce(m.held_for, m.hold) - coalesce(m.held_since, interval '0') AS hold_left,
+        m.true_last_run > m.last_run + interval '1 second' OR m.true_last_run < m.last_run - interval '2 seconds'
+            OR (m.true_last_run IS NULL AND m.last_run > m.now) AS clock_was_set,
+        CASE WHEN m.true_last_run < m.last_run - interval '2 seconds' THEN m.true_last_run
+             WHEN m.true_last_run IS NULL AND m.last_run > m.now THEN m.now
+             ELSE greatest(m.last_run, m.true_last_run) END AS spaced_from
+    FROM measured m
 ), judged AS MATERIALIZED (
-    SELECT i.now, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold,
-        (SELECT r.until - r.started_at FROM {schema}.runs r
-         WHERE r.token = l.run_token AND r.state = 'running') AS held_for, CASE
+    SELECT l.*, CASE
         WHEN l.id IS NULL THEN 'gone'
         WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
         WHEN NOT l.enabled OR NOT l.owner_active
-             OR (l.paused_by IS NOT NULL AND (l.paused_until IS NULL OR i.now < l.paused_until)) THEN 'paused'
-        WHEN i.now < l.last_run THEN 'clock'
-        WHEN %(occurrence)s < i.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
+             OR (l.paused_by IS NOT NULL AND (l.paused_until IS NULL OR l.now < l.paused_until)) THEN 'paused'
+        WHEN l.clock_was_set AND (l.true_last_run IS NULL OR (l.kind = 'interval'
+             AND l.now < l.spaced_from + (l.every_ms - l.tolerance_ms) * interval '1 millisecond')) THEN 'clock'
+        WHEN %(occurrence)s < l.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
              AND %(occurrence)s < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'
-        WHEN %(occurrence)s <= l.last_occurrence
+        WHEN %(occurrence)s <= least(l.last_occurrence, CASE WHEN l.clock_was_set THEN l.spaced_from END)
              OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = %(task_id)s AND r.occurrence = %(occurrence)s
                         AND r.kind = 'scheduled' AND r.started_at IS NOT NULL) THEN 'duplicate'
-        WHEN i.now < l.running_until THEN 'still_running'
+        WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
+             THEN 'still_running'
         WHEN l.kind = 'interval'
-             AND i.now < l.last_run + (l.every_ms - l.tolerance_ms) * interval '1 millisecond' THEN 'too_early'
+             AND l.now < l.spaced_from + (l.every_ms - l.tolerance_ms) * interval '1 millisecond' THEN 'too_early'
         END AS refusal
-    FROM instant i LEFT JOIN locked l ON true
+    FROM spaced l
 ), changed AS (
     UPDATE {schema}.tasks t SET
         waiting = array_remove(j.waiting, %(occurrence)s),
-        last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
-        last_occurrence = CASE WHEN j.refusal IS NULL THEN %(occurrence)s
-                               WHEN j.refusal = 'clock' AND j.last_occurrence > j.now THEN j.now
+        next_run = CASE WHEN j.kind <> 'interval' THEN j.next_run
+            WHEN j.refusal = 'clock' AND j.true_last_run IS NOT NULL
+                 AND j.next_run > j.spaced_from + j.every_ms * interval '1 millisecond'
+            THEN j.spaced_from + j.every_ms * interval '1 millisecond'
+            WHEN j.refusal IS NULL AND (j.clock_was_set OR %(occurrence)s > j.now + interval '1 second')
+            THEN j.now + j.every_ms * interval '1 millisecond' ELSE j.next_run END,
+        last_run = CASE WHEN j.refusal IS NULL THEN j.now WHEN j.refusal = 'clock' THEN j.spaced_from
+                        ELSE j.last_run END,
+        last_boot = CASE WHEN j.refusal IS NULL THEN %(boot)s::text ELSE j.last_boot END,
+        last_uptime_us = CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint ELSE j.last_uptime_us END,
+        last_occurrence = CASE WHEN j.refusal IS NULL AND %(occurrence)s > j.now + interval '1 second' THEN j.now
+                               WHEN j.refusal IS NULL THEN %(occurrence)s
+                               WHEN j.refusal = 'clock' AND j.last_occurrence > j.spaced_from THEN j.spaced_from
                                ELSE j.last_occurrence END,
         run_token = CASE WHEN j.refusal IS NULL THEN %(token)s::uuid ELSE j.run_token END,
         running_until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold
-                             WHEN j.refusal = 'clock' AND j.running_until > j.now + coalesce(j.held_for, j.hold)
-                             THEN j.now + coalesce(j.held_for, j.hold)
-                             ELSE j.running_until END
+                             WHEN j.refusal = 'clock'
+                                  AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
+                             THEN j.now + j.hold_left ELSE j.running_until END
     FROM judged j WHERE t.id = j.id
 ), recorded AS (
     INSERT INTO {schema}.runs (
         task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
-        started_at, until, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms,
-        worker, host, pid, job_id)
+        started_at, until, boot, uptime_us, ended_at, created_at, checked_last_run, checked_at, every_ms,
+        tolerance_ms, worker, host, pid, job_id)
     SELECT %(task_id)s, coalesce(j.name, ''), coalesce(j.function, ''), coalesce(j.owner_type, ''),
         coalesce(j.owner_id, ''), 'scheduled', %(occurrence)s,
         CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
         CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, coalesce(j.refusal, ''),
         CASE WHEN j.refusal IS NULL THEN %(token)s::uuid END,
         CASE WHEN j.refusal IS NULL THEN j.now END, CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
+        CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
         CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
-        j.last_run, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, %(job_id)s
+        j.spaced_from, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, %(job_id)s
     FROM judged j
     RETURNING id
 )
 SELECT j.refusal, j.now, recorded.id AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
-    j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence, j.running_until
+    j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.spaced_from AS last_run, j.last_occurrence,
+    CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
+    j.spaced_from - j.last_run AS set_by
 FROM judged j, recorded
 
 -- name: start_planned
@@ -246,25 +286,31 @@ WITH locked AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM plan
 ), judged AS MATERIALIZED (
     SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold,
-        coalesce(p.state IN ('planned', 'pushed'), false) AS fresh, CASE
+        coalesce(i.now + h.hold_left, l.running_until) AS held_until, coalesce(p.state IN ('planned', 'pushed'), false) AS fresh, CASE
         WHEN l.id IS NULL OR p.id IS NULL THEN 'gone'
         WHEN p.state NOT IN ('planned', 'pushed') THEN 'duplicate'
         WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
         WHEN NOT l.enabled OR NOT l.owner_active OR (p.kind <> 'manual' AND l.paused_by IS NOT NULL
              AND (l.paused_until IS NULL OR i.now < l.paused_until)) THEN 'paused'
-        WHEN i.now < l.running_until THEN 'still_running'
+        WHEN i.now < coalesce(i.now + h.hold_left, l.running_until) THEN 'still_running'
         END AS refusal
-    FROM instant i LEFT JOIN locked l ON true LEFT JOIN plan p ON true
+    FROM instant i LEFT JOIN locked l ON true LEFT JOIN plan p ON true LEFT JOIN LATERAL (
+        SELECT r.until - r.started_at - (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' AS hold_left
+        FROM {schema}.runs r WHERE r.token = l.run_token AND r.state = 'running'
+            AND r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint) h ON true
 ), changed AS (
     UPDATE {schema}.tasks t SET run_token = %(token)s::uuid, running_until = j.now + j.hold
     FROM judged j WHERE t.id = j.id AND j.refusal IS NULL
 ), taken AS (
     UPDATE {schema}.runs r SET
+        task_name = coalesce(j.name, r.task_name), function = coalesce(j.function, r.function),
         state = CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
         outcome = CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, reason = coalesce(j.refusal, ''),
         token = CASE WHEN j.refusal IS NULL THEN %(token)s::uuid END,
         started_at = CASE WHEN j.refusal IS NULL THEN j.now END,
         until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
+        boot = CASE WHEN j.refusal IS NULL THEN %(boot)s::text END,
+        uptime_us = CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
         ended_at = CASE WHEN j.refusal IS NOT NULL THEN j.now END,
         checked_last_run = j.last_run, checked_at = j.now, every_ms = j.every_ms, tolerance_ms = j.tolerance_ms,
         worker = %(worker)s, host = %(host)s, pid = %(pid)s, job_id = %(job_id)s
@@ -282,7 +328,7 @@ WITH locked AS MATERIALIZED (
 )
 SELECT j.refusal, j.now, coalesce(taken.id, refused.id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
-    j.running_until
+    j.held_until AS running_until
 FROM judged j LEFT JOIN taken ON true LEFT JOIN refused ON true
 
 
@@ -315,7 +361,8 @@ WITH held AS MATERIALIZED (
         last_success_at = CASE WHEN %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') THEN i.now
                                ELSE t.last_success_at END,
         last_worked_at = CASE WHEN %(outcome)s IN ('succeeded', 'partial') THEN i.now ELSE t.last_worked_at END,
-        failures = CASE WHEN %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') THEN 0 ELSE t.failures + 1 END
+        failures = CASE WHEN %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') THEN 0
+                        ELSE least(t.failures + 1, 1000000) END
     FROM instant i, ended e
     WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid
 )
@@ -325,46 +372,93 @@ SELECT id AS run_id FROM ended
 -- --------------------------------------------------------------------------------------------------------- swept
 
 -- name: clamp
--- After the clock was set back, bring what lies too far ahead back to the instant that is read after the rows' locks:
--- an older one, of a ticker that was stopped meanwhile, would end holds of living runs. A heartbeat in the future is
--- the cheap sign of such a step; `thorough` looks at every row. A task that was never pushed keeps its `first`, unless
--- it was itself registered in the future.
-WITH ahead AS MATERIALIZED (
-    SELECT t.id FROM {schema}.tasks t, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
-    WHERE (%(thorough)s OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second'))
-      AND (t.last_run > i.now OR t.last_occurrence > i.now + interval '1 second'
-           OR t.running_until > i.now + coalesce(
-               (SELECT r.until - r.started_at FROM {schema}.runs r WHERE r.token = t.run_token AND r.state = 'running'),
-               (t.box_ms + t.grace_ms) * interval '1 millisecond')
-           OR (t.kind = 'interval' AND t.next_run > i.now + (t.every_ms + 1000) * interval '1 millisecond'
-               AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > i.now + interval '1 second')))
+-- After the clock was set, brings the tasks' times to the instant that is read after the rows' locks: an older one, of
+-- a ticker that was stopped meanwhile, would end holds of living runs. `stepped`: the ticker saw it itself, by its
+-- uptime; a heartbeat in the future is another sign of it; `thorough` looks at every row. What started on this host is
+-- told by its uptime, and due an interval after its true last run; of the rest, only what lies too far ahead is brought
+-- back. A task that was never pushed keeps its `first`, unless it was itself registered in the future.
+WITH measured AS MATERIALIZED (
+    SELECT t.id, i.now, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
+            AND t.last_uptime_us <= %(uptime)s::bigint
+        THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run
+    FROM {schema}.tasks t, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
+    WHERE %(thorough)s OR %(stepped)s
+        OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second')
+), ahead AS MATERIALIZED (
+    SELECT t.id FROM {schema}.tasks t JOIN measured m ON m.id = t.id
+    WHERE m.true_last_run > t.last_run + interval '1 second' OR m.true_last_run < t.last_run - interval '2 seconds'
+        OR (m.true_last_run IS NULL AND t.last_run > m.now) OR t.last_occurrence > m.now + interval '1 second'
+        OR t.running_until > m.now + coalesce(
+            (SELECT greatest(r.until - r.started_at, interval '0') FROM {schema}.runs r
+             WHERE r.token = t.run_token AND r.state = 'running'),
+            (t.box_ms + t.grace_ms) * interval '1 millisecond')
+        OR (t.kind = 'interval' AND t.next_run > m.now + (t.every_ms + 1000) * interval '1 millisecond'
+            AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > m.now + interval '1 second'))
+        OR (%(stepped)s AND t.kind = 'interval' AND m.true_last_run IS NOT NULL
+            AND (t.next_run > t.last_run + (t.every_ms + 1000) * interval '1 millisecond'
+                 OR t.next_run < t.last_run + (t.every_ms - t.tolerance_ms) * interval '1 millisecond'))
     LIMIT %(limit)s FOR NO KEY UPDATE OF t SKIP LOCKED
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM ahead
 ), held AS MATERIALIZED (
-    SELECT t.id, i.now, i.now + coalesce(
-        (SELECT r.until - r.started_at FROM {schema}.runs r WHERE r.token = t.run_token AND r.state = 'running'),
-        (t.box_ms + t.grace_ms) * interval '1 millisecond') AS until
-    FROM instant i, ahead a JOIN {schema}.tasks t ON t.id = a.id
+    SELECT t.id, i.now, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
+            AND t.last_uptime_us <= %(uptime)s::bigint
+            THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run,
+        h.held_since, i.now + coalesce(h.held_for, (t.box_ms + t.grace_ms) * interval '1 millisecond')
+            - coalesce(h.held_since, interval '0') AS until
+    FROM instant i, ahead a JOIN {schema}.tasks t ON t.id = a.id LEFT JOIN LATERAL (
+        SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
+            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint
+                 THEN (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' END AS held_since
+        FROM {schema}.runs r WHERE r.token = t.run_token AND r.state = 'running') h ON true
 )
 UPDATE {schema}.tasks t SET
-    last_run = CASE WHEN t.last_run > h.now THEN h.now ELSE t.last_run END,
-    last_occurrence = CASE WHEN t.last_occurrence > h.now THEN h.now ELSE t.last_occurrence END,
-    running_until = CASE WHEN t.running_until > h.until THEN h.until ELSE t.running_until END,
+    last_run = CASE WHEN h.true_last_run IS NOT NULL THEN h.true_last_run
+                    WHEN t.last_run > h.now THEN h.now ELSE t.last_run END,
+    last_occurrence = CASE WHEN t.last_occurrence > coalesce(h.true_last_run, h.now)
+                           THEN coalesce(h.true_last_run, h.now) ELSE t.last_occurrence END,
+    running_until = CASE WHEN t.running_until > h.until OR h.held_since IS NOT NULL THEN h.until
+                         ELSE t.running_until END,
     push_after = NULL,
-    next_run = CASE WHEN t.kind = 'interval'
+    next_run = CASE WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
+        THEN h.true_last_run + t.every_ms * interval '1 millisecond'
+        WHEN t.kind = 'interval'
         AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second')
         AND t.next_run > h.now + t.every_ms * interval '1 millisecond'
         THEN h.now + t.every_ms * interval '1 millisecond' ELSE t.next_run END
 FROM held h WHERE t.id = h.id
 RETURNING t.id
 
+-- name: clamp_runs
+-- The same for runs that began, or were planned, in the future; each is so only once.
+WITH ahead AS MATERIALIZED (
+    SELECT id FROM {schema}.runs
+    WHERE (state = 'running' AND started_at > %(now)s::timestamptz + interval '1 second')
+       OR (state = 'planned' AND (created_at > %(now)s::timestamptz + interval '1 second'
+                                  OR (kind = 'manual' AND due_at > %(now)s::timestamptz + interval '1 minute')))
+    LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE {schema}.runs r SET
+    started_at = CASE WHEN r.state = 'running' THEN %(now)s::timestamptz ELSE r.started_at END,
+    until = CASE WHEN r.state = 'running'
+                 THEN %(now)s::timestamptz + greatest(r.until - r.started_at, interval '0') ELSE r.until END,
+    due_at = CASE WHEN r.state = 'planned' THEN %(now)s::timestamptz ELSE r.due_at END,
+    created_at = least(r.created_at, %(now)s::timestamptz)
+FROM ahead WHERE r.id = ahead.id
+RETURNING r.id
+
 -- name: end_overdue
 -- Runs past B + g that nobody ended: their worker is gone. A row that is busy just now, the run's or its task's, is
--- left to the next tick; as nothing is waited for, the run may be locked first here.
+-- left to the next tick; as nothing is waited for, the run may be locked first here. A run of this host is past it when
+-- the uptime says so, whatever the clock was set to.
 WITH overdue AS MATERIALIZED (
     SELECT id, task_id, token FROM {schema}.runs
-    WHERE state = 'running' AND until < %(now)s - interval '1 second' ORDER BY until LIMIT %(limit)s
+    WHERE state = 'running'
+      AND CASE WHEN boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint
+               THEN (%(uptime)s::bigint - uptime_us) * interval '1 microsecond'
+                    > until - started_at + interval '1 second'
+               ELSE until < %(now)s - interval '1 second' END
+    ORDER BY until LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 ), held AS MATERIALIZED (
     SELECT t.id, t.run_token FROM {schema}.tasks t
@@ -378,22 +472,26 @@ WITH overdue AS MATERIALIZED (
     RETURNING r.id, r.task_id, r.token
 ), freed AS (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
-        last_run_id = e.id, last_outcome = 'lost', last_ended_at = %(now)s, failures = t.failures + 1
+        last_run_id = e.id, last_outcome = 'lost', last_ended_at = %(now)s, failures = least(t.failures + 1, 1000000)
     FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
     WHERE t.id = e.task_id
 )
 SELECT id FROM ended
 
 -- name: claim_waiting
--- Tasks with waiting occurrences, locked, so that none of them can start while Redis is asked for their jobs.
-SELECT id, waiting, queue, function, every_ms, box_ms, grace_ms FROM {schema}.tasks
+-- Tasks with waiting occurrences, locked, so that none of them can start while Redis is asked for their jobs. Of many,
+-- the oldest 99 and the newest: 10,000 in each of a dozen rows would take longer than the locks may be held.
+SELECT id, queue, function, every_ms, box_ms, grace_ms, CASE WHEN cardinality(waiting) <= 100 THEN waiting
+    ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting
+FROM {schema}.tasks
 WHERE waiting <> '{}' AND id > %(after)s::bigint
 ORDER BY id
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: settle_waiting
--- Occurrences that will not start any more, each recorded with its outcome and reason.
+-- Occurrences that will not start any more, each recorded with its outcome and reason. One that expired counts as started:
+-- a worker may have had its job in hand when Redis was wiped.
 WITH settled AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(outcomes)s::text[], %(reasons)s::text[])
         AS s (id, occurrence, outcome, reason)
@@ -408,10 +506,13 @@ UPDATE {schema}.tasks t SET
     waiting = ARRAY(
         SELECT w FROM unnest(t.waiting) w
         WHERE NOT EXISTS (SELECT FROM settled s WHERE s.id = t.id AND s.occurrence = w) ORDER BY w),
+    last_occurrence = greatest(t.last_occurrence, f.expired),
     last_outcome = CASE WHEN f.lost > 0 THEN 'lost' ELSE t.last_outcome END,
     last_ended_at = CASE WHEN f.lost > 0 THEN %(now)s ELSE t.last_ended_at END,
-    failures = t.failures + f.lost
-FROM (SELECT id, count(*) FILTER (WHERE outcome = 'lost')::int AS lost FROM settled GROUP BY id) f
+    failures = least(t.failures + f.lost, 1000000)
+FROM (SELECT id, count(*) FILTER (WHERE outcome = 'lost')::int AS lost,
+          max(occurrence) FILTER (WHERE reason = 'expired') AS expired
+      FROM settled GROUP BY id) f
 WHERE t.id = f.id
 
 -- name: claim_pushed

@@ -6,9 +6,9 @@ The statements themselves stand in `statements.sql`, in the order of a row's lif
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import psycopg
@@ -19,8 +19,11 @@ from ticker.ports import Batch, Settled
 from ticker.task import DueTask, PlannedRun, WaitingTask
 
 CONNECT_TIMEOUT = 5  # seconds
+ANSWER_TIMEOUT = 15.0  # seconds; the server's own time-outs end a statement after 5, if it lives
 OLDEST_POSTGRESQL = 15
 THOROUGH_EVERY = 120  # ticks, an hour of them: how often each row is looked at for times too far ahead
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ONE_SECOND = timedelta(seconds=1)
 SERVER_TIMEOUTS = {
     "statement_timeout": "5s",
     "lock_timeout": "2s",
@@ -30,12 +33,34 @@ SERVER_TIMEOUTS = {
 }
 
 
+class Connection(psycopg.Connection[Any]):
+    """Gives up a server that takes a statement and never answers: a stopped process, whose host still acknowledges."""
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().wait(self._patiently(gen), *args, **kwargs)
+
+    def _patiently(self, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """psycopg's steps; it goes through them once more every 0.1 s, with nothing ready, while nothing comes."""
+        give_up_at = clock.monotonic() + ANSWER_TIMEOUT
+        try:
+            wanted = next(steps)
+            while True:
+                ready = yield wanted
+                if not ready and clock.monotonic() > give_up_at:
+                    self.close()
+                    raise psycopg.OperationalError(f"no answer to a statement within {ANSWER_TIMEOUT:g} s")
+                wanted = steps.send(ready)
+        except StopIteration as end:
+            return end.value
+
+
 def connect(url: str, *, name: str = "ticker") -> psycopg.Connection[Any]:
-    """A connection whose waits a living server bounds. Autocommit: one statement is one transaction, unless said otherwise."""
+    """A connection whose every wait is bounded. Autocommit: one statement is one transaction, unless said otherwise."""
     try:
-        return psycopg.connect(
+        return Connection.connect(
             url,
             autocommit=True,
+            client_encoding="utf8",
             connect_timeout=CONNECT_TIMEOUT,
             application_name=name,
             options=" ".join(f"-c {key}={value}" for key, value in SERVER_TIMEOUTS.items()),
@@ -79,11 +104,15 @@ class PostgresStore:
         self._connection: psycopg.Connection[Any] | None = None
         self._swept: dict[str, int] = {}
         self._clamps = 0
+        self._read: datetime | None = None
+        self._last_look: tuple[str, timedelta] | None = None
+        self._stepped = self._look_again = False
         self._since: float | None = None
 
     def now(self) -> datetime:
         with self.transaction() as execute:
-            return cast(datetime, execute("instant", now=None)[0]["now"])
+            self._read = cast(datetime, execute("instant", now=None)[0]["now"])
+        return self._read
 
     @contextmanager
     def batch(self) -> Iterator[Batch]:
@@ -94,19 +123,43 @@ class PostgresStore:
         with self.transaction() as execute:
             execute("end_pauses", now=now, limit=limit)
 
+    def uptime(self, now: datetime | None = None) -> tuple[str | None, int | None]:
+        """This host's, as `clock.uptime`; none beside a `now` that is not the database's own. Simulations replace it."""
+        return clock.uptime() if now in (None, self._read) else (None, None)
+
     def clamp(self, now: datetime | None, limit: int) -> None:
-        thorough = self._clamps % THOROUGH_EVERY == 0
-        while self._clamp(now, limit, thorough) == limit:
+        self._stepped = stepped = self._clock_was_set(now) or self._stepped
+        thorough = self._look_again or self._clamps % THOROUGH_EVERY == 0
+        while self._clamp("clamp", now, limit, thorough=thorough, stepped=stepped) == limit:
             pass
+        while self._clamp("clamp_runs", now or self.now(), limit) == limit:
+            pass
+        self._stepped, self._look_again = False, stepped  # once more, for rows that were locked just now
         self._clamps += 1
 
-    def _clamp(self, now: datetime | None, limit: int, thorough: bool) -> int:
+    def _clamp(self, statement: str, now: datetime | None, limit: int, **looks: bool) -> int:
+        boot, uptime = self.uptime(now)
         with self.transaction() as execute:
-            return len(execute("clamp", now=now, limit=limit, thorough=thorough))
+            return len(execute(statement, now=now, limit=limit, boot=boot, uptime=uptime, **looks))
+
+    def _clock_was_set(self, now: datetime | None) -> bool:
+        """Whether the database's clock went on by over a second more, or less, than this host did since it was asked."""
+        boot, uptime = self.uptime(now)
+        if boot is None or uptime is None:
+            return False
+        ahead = (now or self.now()) - EPOCH - timedelta(microseconds=uptime)
+        before, self._last_look = self._last_look, (boot, ahead)
+        if before is None or before[0] != boot:
+            return False
+        if abs(ahead - before[1]) <= ONE_SECOND:
+            self._last_look = before  # so that many small steps are seen as a large one
+            return False
+        return True
 
     def end_overdue(self, now: datetime, limit: int) -> int:
+        boot, uptime = self.uptime(now)
         with self.transaction() as execute:
-            return len(execute("end_overdue", now=now, limit=limit))
+            return len(execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))
 
     def heartbeat(self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any]) -> None:
         """Writes the ticker's own row: it lives, and what its last tick did."""

@@ -1,4 +1,4 @@
-"""What each pass mends after the tick: dead runs, old waiting jobs, and jobs that the queue lost.
+"""What each pass mends after the tick: old waiting jobs, and jobs that the queue lost.
 
 Bounded: at most one batch of each per pass. The rows that are looked at are locked while the queue is asked about
 their jobs, so that none of them can start in between.
@@ -35,8 +35,7 @@ class Swept(Counts):
 
 
 def sweep(store: Store, queue: Queue, now: datetime, limit: int) -> Swept:
-    overdue = Swept(overdue=store.end_overdue(now, limit))
-    return overdue + sweep_waiting(store, queue, now, limit) + sweep_planned(store, queue, now, limit)
+    return sweep_waiting(store, queue, now, limit) + sweep_planned(store, queue, now, limit)
 
 
 def sweep_waiting(store: Store, queue: Queue, now: datetime, limit: int) -> Swept:
@@ -67,13 +66,20 @@ class Fate(Enum):
 
 
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> Fate:
-    """A job that a worker has is left alone; one that is gone is pushed again; one that died is, for ten minutes."""
-    if state is not JobState.TAKEN and timing.has_expired(due.occurrence, task.waiting[-1], now, task.every_ms):
+    """A job that a worker has is left alone; one that is gone is pushed again; one that died is, for ten minutes.
+
+    Only the newest one: after a wipe, the older ones would all come back, just to be dropped, before what is due now.
+    """
+    newest = task.waiting[-1]
+    if state is JobState.TAKEN:
+        return Fate.WAITS
+    if timing.has_expired(due.occurrence, newest, now, task.every_ms):
         return Fate.EXPIRED
     if state is JobState.MISSING:
-        return Fate.AGAIN
+        return Fate.AGAIN if due.occurrence == newest else Fate.EXPIRED
     if state is JobState.DEAD:
-        return Fate.AGAIN if now < due.occurrence + timing.span(timing.LEAST_EXPIRY) else Fate.LOST
+        again = due.occurrence == newest and now < due.occurrence + timing.span(timing.LEAST_EXPIRY)
+        return Fate.AGAIN if again else Fate.LOST
     return Fate.WAITS
 
 
@@ -88,6 +94,7 @@ def sweep_planned(store: Store, queue: Queue, now: datetime, limit: int) -> Swep
         envelopes = [envelope.for_planned(run) for run in runs]
         states = queue.states([e.job_id for e in envelopes])
         missing = [e for e, state in zip(envelopes, states, strict=True) if state is JobState.MISSING]
+        queue.forget([e.job_id for e in missing])
         dead = [run.id for run, state in zip(runs, states, strict=True) if state is JobState.DEAD]
         receipts = queue.push(missing)
         rows.lose_planned(dead, DIED_BEFORE_ITS_START, now)

@@ -22,10 +22,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from ticker.task import JSON_AT_MOST, NAME_AT_MOST
+from ticker.json_text import NESTED_AT_MOST
+from ticker.schedules.duration import LONGEST
+from ticker.task import COUNT_AT_MOST, JSON_AT_MOST, NAME_AT_MOST, TEXT_AT_MOST, Outcome
 
 WHEN = DateTime(timezone=True)
 
+OUTCOMES = ", ".join(f"'{outcome}'" for outcome in Outcome)
+UPTIME_AT_MOST = 100 * 365 * 86_400 * 1_000_000  # microseconds
 FINITE = "{0} BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z'"
 
 
@@ -77,8 +81,10 @@ def _tasks(metadata: MetaData) -> Table:
         Column("push_after", WHEN),
         Column("push_errors", Integer, nullable=False, server_default=text("0")),
         _text("push_error"),
-        # written by the start
+        # written by the start; the uptime of its host tells how long ago that was when the clock has been set
         Column("last_run", WHEN),
+        Column("last_boot", Text),
+        Column("last_uptime_us", BigInteger),
         Column("last_occurrence", WHEN),
         Column("run_token", Uuid),
         Column("running_until", WHEN),
@@ -97,18 +103,29 @@ def _tasks(metadata: MetaData) -> Table:
         _check("tasks_owner", "(owner_type = '') = (owner_id = '')"),
         _check("tasks_texts", " AND ".join(_plain(c) for c in ("owner_type", "owner_id", "name", "function", "queue"))),
         _check("tasks_named", "name <> '' AND function <> '' AND queue <> ''"),
-        _check("tasks_kwargs", f"jsonb_typeof(kwargs) = 'object' AND octet_length(kwargs::text) <= {JSON_AT_MOST}"),
+        _check("tasks_prose", " AND ".join(
+            f"length({column}) <= {TEXT_AT_MOST}" for column in ("declared_in", "expression", "zone", "subject",
+                                                                 "description", "paused_by", "paused_reason", "push_error"))),
+        _check("tasks_kwargs", _object("kwargs", JSON_AT_MOST)),
+        _check("tasks_metadata", _object("metadata", JSON_AT_MOST)),
+        _check("tasks_registered", _object("registered", 4 * JSON_AT_MOST)),
+        _check("tasks_cursor", _readable("cursor", JSON_AT_MOST)),
         _check("tasks_kind", "kind IN ('interval', 'cron', 'calendar', 'once')"),
         _check(
             "tasks_schedule",
-            "CASE kind WHEN 'interval' THEN every_ms BETWEEN 1000 AND 31622400000 ELSE every_ms = 0 AND expression <> '' END",
+            f"CASE kind WHEN 'interval' THEN every_ms BETWEEN 1000 AND {LONGEST} ELSE every_ms = 0 AND expression <> '' END",
         ),
-        _check("tasks_box", "tolerance_ms >= 0 AND box_ms BETWEEN 100 AND 31622400000 AND grace_ms BETWEEN 1 AND 1000"),
+        _check("tasks_box", f"tolerance_ms BETWEEN 0 AND {LONGEST} AND box_ms BETWEEN 100 AND {LONGEST}"
+               " AND grace_ms BETWEEN 1 AND 1000"),
         # two runs of a task never overlap: the one is dead before the next may start
         _check("tasks_fit", "kind <> 'interval' OR tolerance_ms + box_ms + grace_ms <= every_ms"),
         _check("tasks_hold", "(run_token IS NULL) = (running_until IS NULL)"),
+        _check("tasks_uptime", _uptime("last_boot", "last_uptime_us")),
         _check("tasks_paused", "paused_by IS NOT NULL OR (paused_until IS NULL AND paused_reason = '')"),
+        _check("tasks_counts", f"push_errors BETWEEN 0 AND {COUNT_AT_MOST} AND failures BETWEEN 0 AND {COUNT_AT_MOST}"),
+        _check("tasks_outcome", f"last_outcome IN ({OUTCOMES})"),
         _check("tasks_waiting", "array_position(waiting, NULL) IS NULL AND cardinality(waiting) <= 10000"
+               " AND coalesce(array_lower(waiting, 1), 1) = 1"
                " AND '1970-01-01T00:00:00Z' <= ALL (waiting) AND '9999-12-31T00:00:00Z' >= ALL (waiting)"),
         _check("tasks_finite", _finite("next_run", "push_after", "paused_until", "last_run", "last_occurrence", "running_until",
                                         "last_ended_at", "last_success_at", "last_worked_at", "created_at", "updated_at")),
@@ -150,6 +167,8 @@ def _runs(metadata: MetaData) -> Table:
         Column("pushed_at", WHEN),
         Column("started_at", WHEN),
         Column("until", WHEN),
+        Column("boot", Text),
+        Column("uptime_us", BigInteger),
         Column("ended_at", WHEN),
         Column("created_at", WHEN, nullable=False, server_default=text("clock_timestamp()")),
         # the arithmetic of the verdict, as it was judged
@@ -167,14 +186,17 @@ def _runs(metadata: MetaData) -> Table:
         _text("job_id"),
         _check("runs_kind", "kind IN ('scheduled', 'manual', 'retry', 'piece')"),
         _check("runs_state", "state IN ('planned', 'pushed', 'running', 'ended')"),
-        _check(
-            "runs_outcome",
-            "outcome IN ('succeeded', 'partial', 'nothing_to_do', 'failed', 'timed_out', 'killed', 'lost', 'dropped')",
-        ),
+        _check("runs_outcome", f"outcome IN ({OUTCOMES})"),
         _check("runs_ended", "(state = 'ended') = (outcome IS NOT NULL) AND (state = 'ended') = (ended_at IS NOT NULL)"),
         _check("runs_dropped", "outcome <> 'dropped' OR reason <> ''"),
+        _check("runs_planned", "state <> 'planned' OR due_at IS NOT NULL"),
         _check("runs_running", "state <> 'running' OR (token IS NOT NULL AND started_at IS NOT NULL AND until IS NOT NULL)"),
-        _check("runs_finite", _finite("occurrence", "due_at", "pushed_at", "started_at", "until", "ended_at")),
+        _check("runs_finite", _finite("occurrence", "due_at", "pushed_at", "started_at", "until", "ended_at",
+                                      "created_at", "checked_last_run", "checked_at")),
+        _check("runs_durations", f"every_ms BETWEEN 0 AND {LONGEST} AND tolerance_ms BETWEEN 0 AND {LONGEST}"),
+        _check("runs_uptime", _uptime("boot", "uptime_us")),
+        _check("runs_item", _readable("item")),
+        _check("runs_result", _readable("result")),
         _check("runs_occurrence", "kind <> 'scheduled' OR occurrence IS NOT NULL"),
         # at most one scheduled start per occurrence
         Index("runs_started_once", "task_id", "occurrence", unique=True,
@@ -200,6 +222,8 @@ def _tickers(metadata: MetaData) -> Table:
         Column("started_at", WHEN, nullable=False),
         Column("last_tick_at", WHEN),
         Column("last_report", JSONB, nullable=False, server_default=text("'{}'")),
+        _check("tickers_finite", _finite("started_at", "last_tick_at")),
+        _check("tickers_report", _object("last_report", JSON_AT_MOST)),
     )
 
 
@@ -213,6 +237,30 @@ def _check(name: str, rule: str) -> CheckConstraint:
 
 def _plain(column: str) -> str:
     return f"length({column}) <= {NAME_AT_MOST} AND {column} !~ '[[:cntrl:]]'"
+
+
+def _object(column: str, most: int) -> str:
+    return f"jsonb_typeof({column}) = 'object' AND {_readable(column, most)}"
+
+
+def _readable(column: str, most: int | None = None) -> str:
+    """That Python's reader takes it: a row that cannot be read stops everybody who reads the rows beside it, too.
+
+    Too deep, or a number that is no double (such as 1e5000). A short text can be neither, and is asked first, since
+    each update of a row asks. `registered` holds the arguments one level deeper.
+    """
+    text = f"octet_length({column}::text)"
+    bound = "" if most is None else f"{text} <= {most} AND "
+    numbers = '$.** ? (@.type() == "number" && (@.double() >= 0) is unknown)'
+    return (
+        f"({text} <= {2 * NESTED_AT_MOST} OR ({bound}NOT jsonb_path_exists({column}, '$.**{{{NESTED_AT_MOST + 2}}}')"
+        f" AND NOT jsonb_path_exists({column}, '{numbers}')))"
+    )
+
+
+def _uptime(boot: str, uptime: str) -> str:
+    """Microseconds, of less than a hundred years, so that no difference overflows; and whose."""
+    return f"({boot} IS NULL) = ({uptime} IS NULL) AND length({boot}) <= {NAME_AT_MOST} AND {uptime} BETWEEN 0 AND {UPTIME_AT_MOST}"
 
 
 def _finite(*columns: str) -> str:

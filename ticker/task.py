@@ -8,7 +8,9 @@ from typing import Any
 from uuid import UUID
 
 NAME_AT_MOST = 200  # characters of a name, a queue, an owner; the tables' CHECKs hold it too
+TEXT_AT_MOST = 2000  # characters of a text for people
 JSON_AT_MOST = 64 * 1024  # bytes of JSON text of kwargs, metadata or a cursor
+COUNT_AT_MOST = 1_000_000  # of errors in a row: the statements stop counting there
 
 
 class Kind(StrEnum):

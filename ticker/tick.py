@@ -74,9 +74,10 @@ def tick(
     store.clamp(now, batch)
     now = now or store.now()
     store.wake(now, batch)
+    ended = Swept(overdue=store.end_overdue(now, batch))  # before the queue is asked for anything: it may be away
     planned = until_done(lambda: push_planned(store, queue, now, batch), batch, stop)
     due = until_done(lambda: push_due(store, queue, now, look_ahead, batch), batch, stop)
-    return Report(now, due, planned, sweep(store, queue, now, batch))
+    return Report(now, due, planned, ended + sweep(store, queue, now, batch))
 
 
 def push_due(store: Store, queue: Queue, now: datetime, look_ahead: int, batch: int) -> Pushed:

@@ -1,10 +1,16 @@
-"""`python -m wrappers --tasks myapp.polls QUEUE...`: RQ's own worker command, with our Worker class."""
+"""`python -m wrappers --tasks myapp.polls QUEUE...`: RQ's own worker command, with our Worker class, under a keeper."""
+
+from wrappers import keeper
+
+if __name__ == "__main__":
+    keeper.fork_worker()  # before the imports below: the keeper stays at a quarter of the worker's memory
 
 import os
 import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rq.cli.cli import main as rq
 
 from ticker import logs, settings, startup
@@ -12,19 +18,25 @@ from ticker.definition import DEFAULTS
 from ticker.errors import BadInput, ConfigurationError
 from wrappers import registry
 
+CONNECT_TIMEOUT = 5  # seconds, towards Redis
+
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.option("--tasks", multiple=True, metavar="MODULE", help="Modules that register functions with @task.")
+@click.option("--hardened", is_flag=True, help="Runs nothing but what a ticker signed (TICKER_SIGNING_KEY).")
 @click.option("--help", "show_help", is_flag=True)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def main(tasks: tuple[str, ...], show_help: bool, arguments: tuple[str, ...]) -> None:
+def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tuple[str, ...]) -> None:
     """Runs tasks from the QUEUEs; every option of `rq worker` is understood, too."""
     if show_help:
-        click.echo("Usage: python -m wrappers --tasks MODULE[,MODULE...] [options of rq worker] QUEUE...\n")
+        click.echo(
+            "Usage: python -m wrappers --tasks MODULE[,MODULE...] [--hardened] [options of rq worker] QUEUE...\n"
+        )
         rq(["worker", "--help"], prog_name="python -m wrappers")
     if tasks:
         os.environ["TICKER_TASKS"] = ",".join(tasks)
     try:
+        worker = worker_class(hardened, arguments)
         url = prepare()
     except (ConfigurationError, BadInput) as error:
         click.echo(f"error: {error}", err=True)
@@ -32,16 +44,33 @@ def main(tasks: tuple[str, ...], show_help: bool, arguments: tuple[str, ...]) ->
     logs.to_stdout()
     queues = () if names_a_queue(arguments) else (DEFAULTS["queue"],)
     rq(
-        ["worker", "--worker-class", "wrappers.Worker", "--url", url, *arguments, *queues],
+        ["worker", "--worker-class", worker, "--url", url, *arguments, *queues],
         prog_name="python -m wrappers",
     )
 
 
 def names_a_queue(arguments: tuple[str, ...]) -> bool:
     """Whether RQ would find a queue among them; its own default is not where our tasks go."""
-    command = rq.commands["worker"]
-    parsed = command.make_context("worker", list(arguments), resilient_parsing=True)
-    return bool(parsed.params.get("queues") or parsed.params.get("config"))
+    params = as_rq_reads(arguments).params
+    return bool(params.get("queues") or params.get("config"))
+
+
+def worker_class(hardened: bool, arguments: tuple[str, ...]) -> str:
+    """The name of our class; ConfigurationError where an option would take away what `--hardened` gives."""
+    if not hardened:
+        return "wrappers.Worker"
+    from wrappers.hardened import HardenedWorker, signing_keys
+
+    signing_keys()
+    found = as_rq_reads(arguments)
+    for name in ("worker_class", "job_class", "queue_class", "serializer", "with_scheduler"):
+        if found.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise ConfigurationError(f"--hardened does not go with --{name.replace('_', '-')}")
+    return f"{HardenedWorker.__module__}.{HardenedWorker.__name__}"
+
+
+def as_rq_reads(arguments: tuple[str, ...]) -> click.Context:
+    return rq.commands["worker"].make_context("worker", list(arguments), resilient_parsing=True)
 
 
 def prepare() -> str:
@@ -54,7 +83,14 @@ def prepare() -> str:
             "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS)"
         )
     startup.check(found)
-    return found.require_redis()
+    return with_connect_timeout(found.require_redis())
+
+
+def with_connect_timeout(url: str) -> str:
+    """RQ bounds its waits for an answer (10 s behind the longest that it waits for a job), and none for a connection."""
+    if "socket_connect_timeout=" in url:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}socket_connect_timeout={CONNECT_TIMEOUT}"
 
 
 if __name__ == "__main__":

@@ -79,15 +79,9 @@ class Run:
         `session`, set it back before you go on in the same run.
         """
         try:
-            text = json_text.dumps(value)
+            text = json_text.dumps(value, most=JSON_AT_MOST)
         except (TypeError, ValueError, RecursionError) as error:
             raise BadInput("checkpoint", type(value).__name__, f"cannot be a cursor: {error}") from None
-        if len(text.encode()) > JSON_AT_MOST:
-            raise BadInput(
-                "checkpoint",
-                type(value).__name__,
-                f"has {len(text.encode())} bytes as JSON, over the limit of {JSON_AT_MOST}",
-            )
         execute = self._database.execute if session is None else sql.on(session, self._database.schema)
         if not execute("checkpoint", task_id=self.task_id, token=self._token, cursor=text):
             raise HoldLost(f"run {self.id} does not hold task {self.task_id} any more: its cursor was not written")

@@ -11,7 +11,8 @@
 Two kernel timers where `timer_create` exists (Linux); elsewhere a watchdog process. Both count from `arm`.
 
 What neither can do: a child that the function forks has no limits of its own (timers are not inherited; see
-`orphans`). And an exec deletes the timers: the new program has no limits. The watchdog does outlast an exec.
+`orphans`). And an exec deletes the timers: the new program has no limits but the keeper's (see `keeper`). The watchdog
+does outlast an exec.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Literal
 
-__all__ = ["SOFT_SIGNAL", "Limits", "SoftLimit"]
+__all__ = ["SOFT_SIGNAL", "Limits", "SoftLimit", "now"]
 
 # Not SIGALRM: that one is RQ's and the function's. RQ itself uses SIGRTMIN + 0 (its HerokuWorker).
 SOFT_SIGNAL: int = signal.SIGRTMIN + 6 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
@@ -201,11 +202,11 @@ def _start_watchdog(soft: float, hard: float) -> Callable[[], None]:
 
     Forked twice, so that it is no child of the horse: a function that calls `os.wait()` does not meet it.
     """
-    horse, now = os.getpid(), _now()
+    horse, begin = os.getpid(), now()
     far, near = os.pipe()  # both are closed on exec
     child = os.fork()
     if child == 0:
-        _fork_watchdog(far, horse, now + soft, now + hard)
+        _fork_watchdog(far, horse, begin + soft, begin + hard)
     os.close(far)
     with suppress(ChildProcessError):  # SIGCHLD is ignored: nothing to wait for
         if os.waitpid(child, 0)[1] != 0:
@@ -257,7 +258,7 @@ def _watch(horse: int, due: list[tuple[float, int]]) -> None:
     files, look = [0], 1.0
     with suppress(ProcessLookupError):
         for at, signum in due:
-            while (left := at - _now()) > 0:
+            while (left := at - now()) > 0:
                 if select.select(files, [], [], min(left, look))[0]:
                     if os.read(0, 1):
                         return
@@ -266,5 +267,6 @@ def _watch(horse: int, due: list[tuple[float, int]]) -> None:
             os.kill(horse, signum)
 
 
-def _now() -> float:
+def now() -> float:
+    """The clock that the limits run on, in seconds; the same for all processes of this host."""
     return time.clock_gettime(_CLOCKS[0])

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-__all__ = ["become_subreaper", "children", "kill_new_children"]
+__all__ = ["become_subreaper", "children", "kill_groups_under", "kill_new_children", "reap"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -26,12 +26,13 @@ def become_subreaper() -> bool:
     return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
 
 
-def children() -> set[int]:
-    """The pids of the direct children of this process, zombies included; empty where there is no /proc."""
+def children(of: int | None = None) -> set[int]:
+    """The pids of the direct children of a process (this one), zombies included; empty where there is no /proc."""
+    parent = os.getpid() if of is None else of
     try:
-        return _listed_children()
-    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN
-        return _scanned_children()
+        return _listed_children(parent)
+    except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN, or the process is gone
+        return _scanned_children(parent)
 
 
 def kill_new_children(before: set[int], *, patience: float = 2.0) -> int:
@@ -49,12 +50,31 @@ def kill_new_children(before: set[int], *, patience: float = 2.0) -> int:
     while (new := children() - left_alone) and time.monotonic() < give_up_at:
         _kill_groups(_groups(new) - own_groups)
         left_alone |= {pid for pid in new if not _kill(pid)}
-        reaped = [status for pid in new if (status := _reap(pid)) is not None]
+        reaped = [status for pid in new if (status := reap(pid)) is not None]
         killed += reaped.count(-signal.SIGKILL)
         if not reaped:
             time.sleep(pause)
             pause = min(2 * pause, 0.02)
     return killed
+
+
+def kill_groups_under(worker: int) -> None:
+    """One pass over the children of another process: kills their groups, and spares those in its own.
+
+    A horse leads a group, and what leaves the horse's group does not come into the worker's; what the worker itself
+    started is in there. The worker reaps them. What is handed on to it after this pass, the next pass finds.
+    """
+    spared = {os.getpgrp(), *_groups({worker})}
+    _kill_groups(_groups(children(worker)) - spared)
+
+
+def reap(pid: int) -> int | None:
+    """How this child ended, as in `os.waitstatus_to_exitcode`; None: not yet, or somebody else reaped it."""
+    with suppress(ChildProcessError):
+        reaped, status = os.waitpid(pid, os.WNOHANG)
+        if reaped == pid:
+            return os.waitstatus_to_exitcode(status)
+    return None
 
 
 def _kill_groups(groups: Iterable[int]) -> None:
@@ -76,15 +96,6 @@ def _kill(pid: int) -> bool:
     return True
 
 
-def _reap(pid: int) -> int | None:
-    """How this child ended, as in `os.waitstatus_to_exitcode`; None: not yet, or somebody else reaped it."""
-    with suppress(ChildProcessError):
-        reaped, status = os.waitpid(pid, os.WNOHANG)
-        if reaped == pid:
-            return os.waitstatus_to_exitcode(status)
-    return None
-
-
 def _groups(pids: Iterable[int]) -> set[int]:
     groups = set()
     for pid in pids:
@@ -93,21 +104,21 @@ def _groups(pids: Iterable[int]) -> set[int]:
     return groups
 
 
-def _listed_children() -> set[int]:
-    """The kernel's own list, one per thread. Exact here, since nobody but us reaps our children."""
+def _listed_children(parent: int) -> set[int]:
+    """The kernel's own list, one per thread. Exact for this process, since nobody but us reaps our children."""
     found: set[int] = set()
-    with os.scandir("/proc/self/task") as threads:
+    with os.scandir(f"/proc/{parent}/task") as threads:
         for thread in threads:
             with suppress(ProcessLookupError), open(f"{thread.path}/children", "rb") as file:  # noqa: PTH123 hot path
                 found.update(map(int, file.read().split()))
     return found
 
 
-def _scanned_children() -> set[int]:
-    me, found = os.getpid(), set()
+def _scanned_children(parent: int) -> set[int]:
+    found = set()
     with suppress(FileNotFoundError), os.scandir("/proc") as entries:
         for entry in entries:
-            if entry.name.isdigit() and _parent(entry.path) == me:
+            if entry.name.isdigit() and _parent(entry.path) == parent:
                 found.add(int(entry.name))
     return found
 

@@ -1,44 +1,93 @@
-"""A page of memory that the worker shares with its horse: which run is open, so that the worker can close it.
+"""A page of memory that a keeper, its worker and the horse share: which horse works, until when, and which run is open.
 
-The horse writes the token before it asks for its start and clears the page when its end is written. Whatever is on
-the page when the horse is dead (killed, `os._exit`, a crash) is a run without an end. Without a page, under a stock
-worker, nothing is written, and the ticker's sweep ends such runs.
+The worker begins the page before each fork. The horse writes its pid; the token of its run before it asks for the
+start, which it clears when the end is written; and the instant of its hard limit, while that is armed. So what is on
+the page when a horse is dead (killed, `os._exit`, a crash) is a run without an end, and who finds the instant passed
+knows that something of the run may still live. Without a page, under a stock worker, nothing is written, and the
+ticker's sweep ends such runs.
 """
 
+import math
 import mmap
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _SIZE = 128
+_HEAD = struct.Struct("dq")  # the deadline, 0 for none; the horse's pid, 0 for none
 _page: mmap.mmap | None = None
 
 
-@contextmanager
-def opened() -> Iterator[None]:
-    """A page for one job, to be opened before the fork."""
+def share() -> None:
+    """Makes the page, unless there is one already; for this process and those that it forks from now on."""
     global _page
-    with mmap.mmap(-1, _SIZE) as _page:
-        try:
-            yield
-        finally:
-            _page = None
+    if _page is None:
+        _page = mmap.mmap(-1, _SIZE)
+
+
+def begin(deadline: float) -> None:
+    """For a new job: no horse yet, and no open run. The deadline is an instant of `limits.now`."""
+    if _page is not None:
+        _page[:] = _HEAD.pack(deadline, 0).ljust(_SIZE, b"\0")
+
+
+def write_horse(pid: int) -> None:
+    _put_head(deadline(), pid)
+
+
+@contextmanager
+def until(instant: float) -> Iterator[None]:
+    """Within this block the deadline is that instant; behind it, what it was."""
+    before = deadline()
+    _put_head(instant, horse())
+    try:
+        yield
+    finally:
+        _put_head(before, horse())
+
+
+def forget_horse() -> None:
+    """The horse is dead, and somebody is at work to end what it left: neither horse nor deadline."""
+    _put_head(math.inf, 0)
+
+
+def deadline() -> float:
+    """The instant, of `limits.now`, when nothing of the job may live any more; infinite when there is none."""
+    return _head()[0] or math.inf
+
+
+def horse() -> int:
+    """The pid of the horse that works, or worked when its worker died; 0 when there is none."""
+    return _head()[1]
 
 
 def write(task_id: int, token: str) -> None:
-    _put(f"{task_id} {token}")
+    _put_run(f"{task_id} {token}")
 
 
 def clear() -> None:
-    _put("")
+    _put_run("")
 
 
 def read() -> tuple[int, str] | None:
     """(task id, token) of the run that is open; None when there is none."""
-    text = _page[:].rstrip(b"\0").decode() if _page is not None else ""
+    text = _page[_HEAD.size :].rstrip(b"\0").decode() if _page is not None else ""
     task_id, _, token = text.partition(" ")
     return (int(task_id), token) if token else None
 
 
-def _put(text: str) -> None:
+def _head() -> tuple[float, int]:
+    if _page is None:
+        return math.inf, 0
+    found, pid = _HEAD.unpack_from(_page)
+    return float(found), int(pid)
+
+
+def _put_head(instant: float, pid: int) -> None:
     if _page is not None:
-        _page[:] = text.encode().ljust(_SIZE, b"\0")
+        _HEAD.pack_into(_page, 0, instant, pid)
+
+
+def _put_run(text: str) -> None:
+    if _page is not None:
+        _page[_HEAD.size :] = text.encode().ljust(_SIZE - _HEAD.size, b"\0")

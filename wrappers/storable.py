@@ -19,7 +19,7 @@ def as_json(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         text = json.dumps(_repr(value), ensure_ascii=False)
-    if len(text.encode("utf-8", "replace")) > RESULT_AT_MOST:
+    if len(text.encode("utf-8", "replace")) > RESULT_AT_MOST or json_text.depth(text) > json_text.NESTED_AT_MOST:
         text = json.dumps(_repr(value), ensure_ascii=False)
     return json_text.without_nul(clean(text))
 

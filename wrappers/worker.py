@@ -1,39 +1,58 @@
 """RQ's Worker, preloaded; nothing is left alive, and no record open, behind a job."""
 
 import logging
+import math
+import os
 import signal
 from typing import Any
 
-from rq import Queue
-from rq import Worker as RQWorker
+from rq import Queue, worker_registration
 from rq.job import Job
 
 from ticker import settings
 from ticker.errors import TickerError
 from ticker.task import Outcome
-from wrappers import entry, orphans, page  # noqa: F401  entry: whatever a horse needs is imported before the fork
+from wrappers import entry, limits, orphans, page  # noqa: F401  entry: whatever a horse needs is imported before the fork
 from wrappers.database import Database
+from wrappers.poison import SurvivingWorker
 
 log = logging.getLogger("ticker.run")
 
+RQ_MARGIN = 60  # seconds behind a job's time-out, when RQ's own worker kills a horse
 
-class Worker(RQWorker):
+
+class Worker(SurvivingWorker):
     """RQ's forking worker. When a horse is dead, so is whatever it left behind, and its run has an end."""
+
+    max_connection_wait_time = 5.0  # seconds; with RQ's minute, a worker sleeps on long after Redis is back
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         orphans.become_subreaper()
+        page.share()
         self._before = orphans.children()
         super().__init__(*args, **kwargs)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         self._before = orphans.children()
-        with page.opened():
-            super().execute_job(job, queue)
+        page.begin(limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf))
+        super().execute_job(job, queue)
+
+    def main_work_horse(self, job: Job, queue: Queue) -> None:
+        page.write_horse(os.getpid())
+        super().main_work_horse(job, queue)
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
+        """RQ's; and who was wiped out of RQ's list of workers (FLUSHALL, a Redis that came back empty) is in it again."""
+        super().heartbeat(timeout, pipeline)
+        if pipeline is None and not self.is_horse and not self.connection.hexists(self.key, "birth"):
+            self.connection.hset(self.key, mapping=self.serialize())
+            worker_registration.register(self)
 
     def wait_for_horse(self) -> Any:
         """Cleans up as soon as the horse is dead, before RQ asks Redis for anything: Redis may hang."""
         ended = super().wait_for_horse()
         signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
+        page.forget_horse()
         clean_up(self._before)
         return ended
 
@@ -58,6 +77,7 @@ def close_record() -> None:
         reason = "its process died before the end was recorded: the hard limit, a crash or a kill"
         if database.finish(task_id, token, Outcome.KILLED, reason=reason):
             log.warning("killed task=%s: its process died before its end", task_id)
+        page.clear()
     except TickerError as error:
         log.warning("killed task=%s: its process died before its end, not recorded yet: %s", task_id, error)
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from tests.faults import history
 from tests.faults.checker import check
 from tests.faults.play import play
 from tests.faults.summary import summarise
@@ -21,17 +22,19 @@ SHOWN = 60  # violations; all are in what `python -m tests.faults.checker FOLDER
 @click.option("--minutes", default=5.0, show_default=True, type=click.FloatRange(min=0.2), help="How long it lasts.")
 @click.option("--seed", default=1, show_default=True, help="What the faults, and the client's edits, are drawn from.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the history is written and kept.")
-@click.option("--load", default=1.0, show_default=True, help="1.0 is 19 runs a second: what two quiet cores carry.")
+@click.option(
+    "--load", "amount", default=1.0, show_default=True, help="1.0 is 19 runs a second: what two quiet cores carry."
+)
 @click.option("--own-hosts", is_flag=True, help="Each host in a network namespace of its own (root, iproute2).")
-def main(minutes: float, seed: int, folder: Path | None, load: float, own_hosts: bool) -> None:
+def main(minutes: float, seed: int, folder: Path | None, amount: float, own_hosts: bool) -> None:
     """Runs tickers, workers and a client on real servers, injects faults, and judges the history."""
     place = folder or Path(tempfile.mkdtemp(prefix="ticker-faults-"))
     place.mkdir(parents=True, exist_ok=True)
     place.chmod(0o755)
-    unhealed = play(place, minutes * 60, seed, load=load, own_hosts=own_hosts)
-    history = load(place)
-    violations = check(history)
-    click.echo(str(summarise(history)))
+    unhealed = play(place, minutes * 60, seed, load=amount, own_hosts=own_hosts)
+    found = history.load(place)
+    violations = check(found)
+    click.echo(str(summarise(found)))
     for sentence in (*unhealed, *map(str, violations))[:SHOWN]:
         click.echo(f"VIOLATION {sentence}")
     click.echo(f"{len(unhealed) + len(violations)} violations (seed {seed}, {minutes:g} minutes)")

@@ -38,6 +38,8 @@ QUEUES = {
     "worker-3": "polling slow",
     "worker-4": "slow polling",
 }
+# Runs its arguments, and dies when the thread that started it does: nothing is left behind a harness that is killed.
+LEASH = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
 
 
 class Host:
@@ -99,7 +101,7 @@ class Process:
         self.starts += 1
         with self._log.open("ab") as log:
             self._running = subprocess.Popen(
-                self._command, cwd=ROOT, env=os.environ | self._environ | {"PYTHONUNBUFFERED": "1"},
+                [sys.executable, "-S", "-c", LEASH, *self._command], cwd=ROOT, env=os.environ | self._environ | {"PYTHONUNBUFFERED": "1"},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
@@ -208,9 +210,9 @@ class Stage:
         try:
             yield
         finally:
+            self._end(self.processes)  # first: they die with the supervisor
             over.set()
             supervisor.join()
-            self._end(self.processes)
 
     def _supervise(self, over: threading.Event) -> None:
         while not over.wait(0.1):

@@ -66,11 +66,14 @@ def found(task: int | str | None, owner: str | None) -> Iterator[None]:
 def json_value(field: str, text: str) -> Any:
     """The JSON in a text, which no error shows: it may hold a secret. `ticker.definition` checks what it must be."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except RecursionError:
         raise BadInput(field, None, "is nested too deeply") from None
     except ValueError as error:
         raise BadInput(field, None, f'is not JSON: {error}; write {{"name": value}}') from None
+    if value is None:  # which to `register` means: not said
+        raise BadInput(field, "null", 'is no JSON object; write {"name": value}')
+    return value
 
 
 def instant(field: str, text: str, now: Callable[[], datetime]) -> datetime:

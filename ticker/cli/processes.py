@@ -107,7 +107,7 @@ def one_pass(found: "Settings") -> "tuple[Report, int]":
 
     startup.check(found)
     store = PostgresStore(found.require_database(), found.schema)
-    queue = RedisQueue.from_url(found.require_redis(), result_ttl=found.result_ttl, failure_ttl=found.failure_ttl)
+    queue = RedisQueue.from_settings(found)
     began = clock.monotonic()
     try:
         report = tick(store, queue, clock.now(), batch=found.batch)

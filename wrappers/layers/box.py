@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import cast
 
 from ticker import clock, timing
+from wrappers import page
 from wrappers.chain import Proceed
 from wrappers.context import Call, Quota, Run
-from wrappers.limits import How, Limits
+from wrappers.limits import How, Limits, now
 
 log = logging.getLogger("ticker.run")
 
@@ -36,13 +37,11 @@ def limited(call: Call, box_ms: int, grace_ms: int) -> Iterator[Limits | None]:
         yield None
         return
     spent = clock.monotonic() - call.began
-    limits = Limits(
-        (box_ms + grace_ms / 2) / 1000 - spent,
-        (box_ms + grace_ms) / 1000 - spent,
-        how=cast(How, call.settings.hard_limit),
-    )
-    limits.arm()
-    try:
-        yield limits
-    finally:
-        limits.cancel()
+    hard = (box_ms + grace_ms) / 1000 - spent
+    limits = Limits(hard - grace_ms / 2000, hard, how=cast(How, call.settings.hard_limit))
+    with page.until(now() + hard):  # for those who end what the timers cannot: children, and what an exec started
+        limits.arm()
+        try:
+            yield limits
+        finally:
+            limits.cancel()

@@ -63,6 +63,7 @@ def ask(call: Call, token: str) -> tuple[float, Mapping[str, Any]]:
     }  # fmt: skip
     call.database.open()
     began = clock.monotonic()
+    common["boot"], common["uptime"] = clock.uptime()
     if call.planned is not None:
         return began, call.database.execute("start_planned", run_id=call.planned, **common)[0]
     return began, call.database.execute("start", occurrence=call.occurrence, **common)[0]
@@ -90,7 +91,8 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.STILL_RUNNING:
             return f"another run holds the task for {_span(verdict['running_until'] - now)} more"
         case Reason.CLOCK:
-            return f"the clock was set back by {_span(last_run - now)} or more"
+            by = verdict["set_by"]
+            return f"the clock was set {'back' if by < timedelta(0) else 'forward'} by {_span(abs(by))} or more"
         case Reason.UNKNOWN_FUNCTION:
             return f"this worker knows no function {verdict['function']!r}; see --tasks"
         case Reason.GONE:

@@ -1,0 +1,264 @@
+"""Time, and what befalls the system: crashes, lost answers, wipes, clock steps, and what people do to a row."""
+
+from tests.model.rules import UNIT, Bounds, Rules
+from tests.model.runs import Step, job_becomes, named, relabelled
+from tests.model.state import (
+    ANSWERED,
+    ASKED,
+    ASKED_QUEUE,
+    AWAKE,
+    CHILD,
+    CLAMPED,
+    CLOSING,
+    DEAD,
+    DUE,
+    FREE,
+    IDLE,
+    JUDGED,
+    LIMBO,
+    LOCKED,
+    NO_PLAN,
+    NOBODY,
+    PLAN_PUSHED,
+    POPPED,
+    PUSHED,
+    RUNNING,
+    SWEEPING,
+    SWEPT,
+    TAKEN,
+    Row,
+    Slot,
+    State,
+    Ticker,
+    due_at,
+    is_locked,
+    moved,
+    put,
+    put_slot,
+    put_ticker,
+)  # fmt: skip
+
+RESTARTS = Ticker(fresh=True)  # after a kill
+
+
+class Befalls:
+    def __init__(self, bounds: Bounds, rules: Rules) -> None:
+        self.bounds, self.rules = bounds, rules
+
+    def happen(self, state: State) -> list[Step]:
+        steps = []
+        late = self.bounds.beat and state.heard <= -self.bounds.beat * UNIT
+        if not late and not any(
+            t.at != IDLE and t.now <= -self.bounds.staleness * UNIT and t.at != CLAMPED for t in state.tickers
+        ):
+            steps.append(self.time(state))
+        steps += self.burials(state)
+        left = state.faults
+        if left.crash:
+            steps += self.crashes(spent(state, "crash"))
+        if left.lost:
+            steps += self.losses(spent(state, "lost"))
+        if left.refused:
+            steps += self.refusals(spent(state, "refused"))
+        if left.edit:
+            steps += self.edits(spent(state, "edit"))
+        steps += self.others(state)
+        return steps
+
+    # ------------------------------------------------------------------------------------------ time
+
+    def time(self, state: State) -> Step:
+        """One unit passes, on every clock; what is at its hard limit dies."""
+        broken = ""
+        state = moved(state, UNIT)
+        rows = tuple(r if r.since is None else r._replace(since=r.since + UNIT) for r in state.rows)
+        state = state._replace(rows=rows)
+        for number, slot in enumerate(state.slots):
+            if slot.at in (ASKED, JUDGED, ANSWERED):
+                most = (self.bounds.slowest_answer + 1) * UNIT
+                state = put_slot(state, number, slot._replace(waited=min(slot.waited + UNIT, most)))
+            elif slot.at in (RUNNING, CHILD):
+                state, found = self.older(state, number, slot)
+                broken = broken or found
+        return "time passes", state, broken
+
+    def older(self, state: State, number: int, slot: Slot) -> tuple[State, str]:
+        left, outlived = slot.left - UNIT, slot.over > 0 and slot.left <= slot.over
+        if left <= 0:
+            if not self.rules.children_die and slot.at == RUNNING:
+                return state, "S3"
+            return (put_slot(state, number, Slot()) if slot.at == CHILD else killed(state, number)), (
+                "S3" if slot.at == CHILD or outlived else ""
+            )
+        return put_slot(state, number, slot._replace(left=left)), "S3" if outlived else ""
+
+    # ------------------------------------------------------------------------------------------ Redis and RQ
+
+    def burials(self, state: State) -> list[Step]:
+        """RQ finds, sooner or later, that nobody works on a job that was taken, and calls it failed."""
+        steps: list[Step] = []
+        for task, row in enumerate(state.rows):
+            for job in row.jobs:
+                if job[1] in (TAKEN, LIMBO) and not is_at_work(state, task, job[0]):
+                    after = put(state, task, row._replace(jobs=job_becomes(row.jobs, job, DEAD)))
+                    steps.append((f"RQ calls {named(job[0])} failed", after, ""))
+        return steps
+
+    def bury_all(self, state: State) -> State:
+        while steps := self.burials(state):
+            state = steps[0][1]
+        return state
+
+    def others(self, state: State) -> list[Step]:
+        steps: list[Step] = []
+        left = state.faults
+        if left.wipe and any(row.jobs for row in state.rows):
+            empty = tuple(row._replace(jobs=()) for row in state.rows)
+            steps.append(("FLUSHALL", spent(state, "wipe")._replace(rows=empty), ""))
+        if left.back:
+            steps.append(("clock set back", moved(spent(state, "back"), -self.bounds.back_by), ""))
+        if left.ahead:
+            steps.append(("clock set forward", self.set_forward(spent(state, "ahead")), ""))
+        if left.manual:
+            for task, row in enumerate(state.rows):
+                if row.alive and row.plan[0] == NO_PLAN and not is_locked(state, task):
+                    steps.append(("run_now", put(spent(state, "manual"), task, row._replace(plan=(DUE, 0))), ""))
+        if left.reference:
+            referred = put(spent(state, "reference"), 0, state.rows[0]._replace(referred=True))
+            steps.append(("an application's open transaction refers to the task", referred, ""))
+        return steps
+
+    def set_forward(self, state: State) -> State:
+        """Spacing is judged by the database's clock over such a step, and a hold ends with it."""
+        by = self.bounds.ahead_by
+        state = moved(state, by)
+        rows = tuple(r if r.since is None else r._replace(since=r.since + by) for r in state.rows)
+        slots = tuple(
+            s._replace(jumped=self.rules.steps_excuse) if s.at in (ANSWERED, RUNNING) else s for s in state.slots
+        )
+        return state._replace(rows=rows, slots=slots)
+
+    # ------------------------------------------------------------------------------------------ crashes, lost answers
+
+    def crashes(self, state: State) -> list[Step]:
+        steps: list[Step] = []
+        for number, ticker in enumerate(state.tickers):
+            if ticker.at != IDLE:
+                steps.append((f"ticker killed ({PLACES[ticker.at]})", put_ticker(state, number, RESTARTS), ""))
+        for number, slot in enumerate(state.slots):
+            steps += self.worker_crashes(state, number, slot)
+        return steps
+
+    def worker_crashes(self, state: State, number: int, slot: Slot) -> list[Step]:
+        if slot.at in (FREE, CHILD):
+            return []
+        both = ("worker and horse killed", gone(state, number), "")
+        if slot.at == CLOSING:
+            return [("worker killed before it records its dead horse's run", both[1], "")]
+        if slot.at == POPPED or slot.orphan:
+            return [both]
+        horse = ("horse killed", killed(state, number), "")
+        if slot.at == RUNNING:
+            orphan = ("worker killed, its horse goes on", put_slot(state, number, slot._replace(orphan=True)), "")
+            return (
+                [both, horse, orphan]
+                if self.rules.sweep_keeps_the_hold
+                else [both, horse, self.freed_at_once(orphan[1], number)]
+            )
+        return [both, horse]
+
+    def freed_at_once(self, state: State, number: int) -> Step:
+        """The wrong sweep: a dead worker's run is taken for dead."""
+        task = state.slots[number].task
+        row = state.rows[task]
+        row = row._replace(
+            opens=relabelled(row.opens, number + 1, NOBODY), token=NOBODY if row.token == number + 1 else row.token
+        )
+        return "worker killed, its horse goes on", put(state, task, row), ""
+
+    def losses(self, state: State) -> list[Step]:
+        """A request that never arrived, or whose answer was lost: the pass ends, and its transaction rolls back."""
+        steps: list[Step] = []
+        for number, ticker in enumerate(state.tickers):
+            failed = put_ticker(state, number, Ticker(fresh=ticker.fresh))
+            if ticker.at in (LOCKED, PUSHED, PLAN_PUSHED, ASKED_QUEUE, SWEPT):
+                steps.append((f"request of the tick fails ({PLACES[ticker.at]})", failed, ""))
+            if ticker.at == SWEEPING:
+                steps.append(("the commit's answer is lost, the pass ends", failed, ""))
+            if ticker.at == LOCKED and not self.rules.advance_only_what_was_pushed:
+                steps.append(
+                    ("push fails, the tick goes on", put_ticker(state, number, ticker._replace(at=PUSHED)), "")
+                )
+        return steps
+
+    def refusals(self, state: State) -> list[Step]:
+        """Redis refuses one job of a push: the row is set back."""
+        steps: list[Step] = []
+        for number, ticker in enumerate(state.tickers):
+            if ticker.at != LOCKED or ticker.done:
+                continue
+            for task, row in enumerate(state.rows):
+                if ticker.mask == 1 << task:
+                    after = row._replace(push_after=ticker.now + self.bounds.back_off * UNIT)
+                    done = put_ticker(put(state, task, after), number, ticker._replace(at=AWAKE, mask=0))
+                    steps.append(("Redis refuses the job, the row is set back", done, ""))
+        return steps
+
+    # ------------------------------------------------------------------------------------------ people
+
+    def edits(self, state: State) -> list[Step]:
+        steps: list[Step] = []
+        for task, row in enumerate(state.rows):
+            if not row.alive or is_locked(state, task):
+                continue
+            word = "disabled" if row.enabled else "enabled"
+            steps.append((f"task {word}", put(state, task, row._replace(enabled=not row.enabled, push_after=None)), ""))
+            steps.append(("task deleted", put(state, task, row._replace(alive=False)), ""))
+            for timing in range(len(self.bounds.timings)):
+                if timing != row.timing:
+                    steps.append(("interval edited", put(state, task, self.edited(row, timing)), ""))
+        return steps
+
+    def edited(self, row: Row, timing: int) -> Row:
+        """A changed interval may bring the next run nearer, never push it away."""
+        every = self.bounds.timings[timing].every
+        return due_at(row, min(row.next_run, every))._replace(timing=timing, push_after=None)
+
+
+PLACES = (
+    "idle", "after its clamp", "awake", "planned run pushed", "rows locked", "all pushed", "sweeping", "Redis asked",
+    "pushed again", "before its heartbeat",
+)  # fmt: skip
+
+
+def is_at_work(state: State, task: int, occurrence: int) -> bool:
+    return any(s.at != FREE and s.task == task and s.occurrence == occurrence for s in state.slots)
+
+
+def spent(state: State, fault: str) -> State:
+    return state._replace(faults=state.faults._replace(**{fault: getattr(state.faults, fault) - 1}))
+
+
+def killed(state: State, number: int) -> State:
+    """The horse is dead. RQ calls its job failed, and its worker closes the record, if it lives."""
+    slot = state.slots[number]
+    row = state.rows[slot.task]
+    job = next((job for job in row.jobs if job[0] == slot.occurrence and job[1] == TAKEN), None)
+    if job:
+        state = put(state, slot.task, row._replace(jobs=job_becomes(row.jobs, job, DEAD)))
+    if slot.orphan or slot.at in (ASKED, JUDGED):
+        return gone(state, number)
+    return put_slot(state, number, Slot(CLOSING, slot.task, slot.occurrence))
+
+
+def gone(state: State, number: int) -> State:
+    """Worker and horse are dead: nobody will end this run, and its record stays open."""
+    slot = state.slots[number]
+    token, row = number + 1, state.rows[slot.task]
+    if slot.at in (ANSWERED, RUNNING, CLOSING):
+        mine = row.token == token
+        row = row._replace(
+            token=NOBODY if mine else row.token, opens=relabelled(row.opens, token, NOBODY if mine else 0)
+        )
+        state = put(state, slot.task, row)
+    return put_slot(state, number, Slot())

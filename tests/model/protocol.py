@@ -1,0 +1,101 @@
+"""The protocol as a whole: everything that may happen next in a state, faults included.
+
+`actions` is what the search follows. Nothing here decides anything by itself: ticks.py and runs.py hold the rules,
+faults.py what befalls them.
+"""
+
+from tests.model.canonical import canonical
+from tests.model.faults import Befalls
+from tests.model.rules import Bounds, Rules
+from tests.model.runs import Runs, Step
+from tests.model.state import ANSWERED, BEATING, CLAMPED, IDLE, PLANNED, TAKEN, WAITS, State, initial
+from tests.model.ticks import Ticks
+
+
+class Protocol:
+    def __init__(self, bounds: Bounds, rules: Rules = Rules()) -> None:  # noqa: B008 frozen
+        self.bounds, self.rules = bounds, rules
+        self.ticks, self.runs, self.faults = Ticks(bounds, rules), Runs(bounds, rules), Befalls(bounds, rules)
+
+    def initial(self) -> State:
+        return canonical(initial(self.bounds), self.bounds)
+
+    def actions(self, state: State) -> list[Step]:
+        """Every step of every process, time, and every fault that is left; each with the state that it leads to."""
+        steps = [
+            *(self.ticks.step(state, n) for n in distinct(state.tickers)),
+            *(step for n in distinct(state.slots) if (step := self.runs.step(state, n))),
+            *self.runs.pops(state),
+            *self.faults.happen(state),
+        ]
+        return [self.settled(step) for step in steps]
+
+    def settled(self, step: Step) -> Step:
+        what, after, broken = step
+        if not self.bounds.faults.back:
+            after = self.without_pause(after)
+        return what, canonical(after, self.bounds), broken or self.unsound(after)
+
+    def without_pause(self, state: State) -> State:
+        """Where the clock is never set back, a tick's first steps are one, and so are its last: nothing lies between."""
+        for number, ticker in enumerate(state.tickers):
+            if ticker.at in (CLAMPED, BEATING):
+                state = self.ticks.step(state, number)[1]
+        return state
+
+    def unsound(self, state: State) -> str:
+        """The invariants of a state: S9, no occurrence is owed and nobody knows of it; S10, bounded queues."""
+        for task, row in enumerate(state.rows):
+            if len(row.jobs) > 1 and len({o for o, _, _ in row.jobs}) < len(row.jobs):
+                return "S10"
+            if len(row.waiting) > self.bounds.expiry(self.bounds.longest) // self.shortest() + 3:
+                return "S10"
+            if row.owed and row.alive:
+                known = {o for o, s, _ in row.jobs if s in (WAITS, TAKEN)}
+                known.update(row.waiting, (row.next_run,), (s.occurrence for s in state.slots if s.task == task))
+                if not known.issuperset(row.owed):
+                    return "S9"
+        return ""
+
+    def shortest(self) -> int:
+        return min(t.every for t in self.bounds.timings)
+
+    # ------------------------------------------------------------------------------------------ calm
+
+    def calm_unit(self, state: State) -> tuple[State, frozenset[int]]:
+        """One unit in which nothing fails, and each ticker makes one pass; the tasks that had a scheduled start."""
+        started: set[int] = set()
+        for number in range(len(state.tickers)):
+            while state.tickers[number].at != IDLE:
+                state = self.ticks.step(state, number)[1]
+        state = self.worked_off(state, started)
+        for number in range(len(state.tickers)):
+            state = self.one_pass(state, number)
+            state = self.worked_off(state, started)
+        return canonical(self.faults.time(state)[1], self.bounds), frozenset(started)
+
+    def one_pass(self, state: State, number: int) -> State:
+        state = self.ticks.step(state, number)[1]
+        while state.tickers[number].at != IDLE:
+            state = self.ticks.step(state, number)[1]
+        return state
+
+    def worked_off(self, state: State, started: set[int]) -> State:
+        """Every job that waits is taken, and every function returns at once; RQ buries the jobs of dead workers."""
+        state = self.faults.bury_all(state)
+        while True:
+            for number in range(len(state.slots)):
+                while step := self.runs.step(state, number):
+                    state = step[1]
+                    slot = state.slots[number]
+                    if slot.at == ANSWERED and slot.occurrence != PLANNED:
+                        started.add(slot.task)
+            pops = self.runs.pops(state)
+            if not pops:
+                return state
+            state = pops[0][1]
+
+
+def distinct(processes: tuple) -> range | list[int]:  # type: ignore[type-arg]
+    """Processes in the same state are one; they are in order."""
+    return [n for n, process in enumerate(processes) if not n or process != processes[n - 1]]

@@ -1,0 +1,119 @@
+"""What is checked: the rules of the protocol, each of which a wrong variant turns around, and the bounds of a search.
+
+Times are whole quarters of a unit. A clock step is no whole number of units, so that an occurrence from before a step
+never falls on one from after it by accident; in reality they are microseconds.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+UNIT = 4
+MARGIN = 1  # what the statements write as one second: under a unit
+
+
+class Timing(NamedTuple):
+    """What a row says: interval, tolerance, and the hold B + g; T + B + g <= I."""
+
+    every: int
+    tolerance: int
+    hold: int
+
+
+def timing(every: int, tolerance: int, hold: int) -> Timing:
+    """In units."""
+    return Timing(every * UNIT, tolerance * UNIT, hold * UNIT)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The product by default. Each field names one rule as it is; a variant sets it to False, or to its wrong value."""
+
+    push_before_commit: bool = True
+    advance_only_what_was_pushed: bool = True
+    id_per_occurrence: bool = True
+    claim_ignores_references: bool = True
+    guard_is_atomic: bool = True
+    now_after_the_lock: bool = True
+    guard_checks_spacing: bool = True
+    guard_checks_enabled: bool = True
+    guard_checks_duplicates: bool = True
+    guard_reads_the_row: bool = True
+    start_clears_waiting: bool = True
+    clamp: bool = True
+    fence: bool = True
+    sweep_locks: bool = True
+    sweep_pushes_again: bool = True
+    sweep_expires: bool = True
+    sweep_keeps_the_hold: bool = True
+    box_from_the_question: bool = True
+    hard_limit: bool = True
+    children_die: bool = True
+    steps_excuse: bool = True  # a clock that is set forward ends a hold early
+    look_ahead: int = 0  # units
+
+    # What the search found missing; see `repair` in variants.py.
+    start_refuses_settled: bool = True
+    start_looks_past_a_future_occurrence: bool = True
+    advance_by_its_own_clock: bool = True
+    advance_asks_the_records: bool = True
+    one_reading_per_tick: bool = True
+    clamp_comes_back: bool = True
+    clamp_trusts_no_first: bool = True
+    sweep_mends_records: bool = True
+    clamp_mends_delays: bool = True
+    plans_from_ahead_are_due: bool = True
+    overdue_by_its_own_clock: bool = True
+
+
+class Faults(NamedTuple):
+    """How often each may still happen."""
+
+    crash: int = 0  # a ticker, a worker, a horse, or both of the last two at once
+    wipe: int = 0  # Redis loses everything
+    lost: int = 0  # the answer to a push or to a commit, or the request itself
+    refused: int = 0  # Redis refuses one job of a push
+    back: int = 0  # the database's clock is set back
+    ahead: int = 0  # or forward
+    edit: int = 0  # interval, disable, enable, delete
+    manual: int = 0  # run_now
+    reference: int = 0  # an application keeps an uncommitted row that refers to the task
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """One search: how many of everything, which timings, which faults."""
+
+    name: str
+    faults: Faults = field(default_factory=Faults)
+    timings: tuple[Timing, ...] = (timing(3, 1, 2),)
+    tasks: int = 1
+    tickers: int = 2
+    workers: int = 2
+    staleness: int = 1  # units: a pass takes no longer
+    slowest_answer: int = 0  # units: how long a start may wait for its answer
+    least_expiry: int = 0  # units: an occurrence expires after max(2 I, this)
+    back_off: int = 1  # units
+    age: int = 0  # units since the tasks were registered
+    back_by: int = 5 * UNIT + 1
+    ahead_by: int = 5 * UNIT + 1
+    beat: int = 0  # units: some ticker's pass ends at least so often; 0: whenever it likes
+    worst_wait: int = 0  # units until the next start when nothing fails any more; 0: as the promises say
+    at_most: int = 0  # states; 0: all of them
+
+    @property
+    def longest(self) -> int:
+        return max(t.every for t in self.timings)
+
+    def expiry(self, every: int) -> int:
+        return max(2 * every, self.least_expiry * UNIT)
+
+    @property
+    def memory(self) -> int:
+        """How far back two times are told apart by more than their order: no rule looks further."""
+        return self.expiry(self.longest) + self.staleness * UNIT + self.faults.back * self.back_by + MARGIN
+
+    @property
+    def patience(self) -> int:
+        """Units: interval + hold (a dead run) + two ticks + the queue's delay, and a back-off where there are any."""
+        every = self.longest // UNIT
+        return self.worst_wait or every + 3 + (self.back_off if self.faults.refused else 0)

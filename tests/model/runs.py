@@ -1,0 +1,268 @@
+"""The worker's side: the start, the end, and what a worker does between them. As in statements.sql and wrappers/."""
+
+from tests.model.rules import MARGIN, UNIT, Bounds, Rules, Timing
+from tests.model.state import (
+    ANSWERED,
+    ASKED,
+    CHILD,
+    CLOSING,
+    FREE,
+    JUDGED,
+    LIMBO,
+    NO_PLAN,
+    NOBODY,
+    PLAN_PUSHED,
+    PLANNED,
+    POPPED,
+    RUNNING,
+    TAKEN,
+    WAITS,
+    Open,
+    Row,
+    Slot,
+    State,
+    holding,
+    is_locked,
+    put,
+    put_slot,
+    without,
+)  # fmt: skip
+
+Step = tuple[str, State, str]
+"""What happened, the state after it, and the invariant that it broke, or nothing."""
+
+ACTIVE = (RUNNING, CHILD)
+
+
+class Runs:
+    def __init__(self, bounds: Bounds, rules: Rules) -> None:
+        self.bounds, self.rules = bounds, rules
+
+    def step(self, state: State, number: int) -> Step | None:
+        """What this worker does next when nothing fails; None: nothing, or it waits for a lock."""
+        slot = state.slots[number]
+        if slot.at == POPPED:
+            return self.ask(state, number)
+        if slot.at == ASKED and not (self.rules.guard_is_atomic and self.waits(state, slot)):
+            return self.start(state, number)
+        if slot.at == JUDGED and not self.waits(state, slot):
+            return self.started(
+                state, number, state.rows[slot.task], 0, f"guard writes: {named(slot.occurrence)} starts"
+            )
+        if slot.at == ANSWERED:
+            return self.begin(state, number)
+        if slot.at == RUNNING:
+            return self.finish(state, number, "run ends", "")
+        if slot.at == CLOSING:
+            return self.finish(state, number, "worker records its dead horse's run as killed", "")
+        return None
+
+    def waits(self, state: State, slot: Slot) -> bool:
+        return is_locked(state, slot.task) or (
+            slot.occurrence == PLANNED and any(t.at == PLAN_PUSHED for t in state.tickers)
+        )
+
+    def pops(self, state: State) -> list[Step]:
+        """Each job in the list may be taken by one of the free workers."""
+        free = next((n for n, slot in enumerate(state.slots) if slot.at == FREE), None)
+        steps: list[Step] = []
+        if free is None:
+            return steps
+        for task, row in enumerate(state.rows):
+            for job in sorted({job for job in row.jobs if job[1] == WAITS}):
+                taken = put(state, task, row._replace(jobs=job_becomes(row.jobs, job, LIMBO)))
+                slot = Slot(POPPED, task, job[0], timing=job[2])
+                steps.append((f"worker takes {named(job[0])}", put_slot(taken, free, slot), ""))
+        return steps
+
+    def ask(self, state: State, number: int) -> Step:
+        """The horse is forked, RQ marks the job as started, and the start is asked for."""
+        slot = state.slots[number]
+        row = state.rows[slot.task]
+        job = next((job for job in row.jobs if job[0] == slot.occurrence and job[1] == LIMBO), None)
+        if job:
+            state = put(state, slot.task, row._replace(jobs=job_becomes(row.jobs, job, TAKEN)))
+        return "worker asks for the start", put_slot(state, number, slot._replace(at=ASKED)), ""
+
+    def start(self, state: State, number: int) -> Step:
+        """The start statement, under the row's lock, by the clock read after it."""
+        slot = state.slots[number]
+        now = 0 if self.rules.now_after_the_lock else -slot.waited
+        row = state.rows[slot.task]
+        if slot.occurrence == PLANNED:
+            return self.start_planned(state, number, row)
+        refusal = self.refusal(row, slot.occurrence, now)
+        if refusal:
+            return self.dropped(state, number, refusal)
+        if not self.rules.guard_is_atomic:
+            return (
+                f"guard reads: {named(slot.occurrence)} may start",
+                put_slot(state, number, slot._replace(at=JUDGED)),
+                "",
+            )
+        return self.started(state, number, row, now, f"start of {named(slot.occurrence)} granted")
+
+    def refusal(self, row: Row, occurrence: int, now: int) -> str:
+        rules, (every, tolerance, _) = self.rules, self.bounds.timings[row.timing]
+        if not row.alive:
+            return "gone"
+        if not row.enabled and rules.guard_checks_enabled:
+            return "paused"
+        if row.last_run is not None and now < row.last_run:
+            return "clock"
+        if row.waiting and occurrence < row.waiting[-1] and occurrence < now - self.bounds.expiry(every):
+            return "expired"
+        last = row.last_occurrence
+        if rules.start_looks_past_a_future_occurrence and last is not None and last > now + MARGIN:
+            last = None
+        if rules.guard_checks_duplicates and ((last is not None and occurrence <= last) or occurrence in row.begun):
+            return "duplicate"
+        if rules.start_refuses_settled and occurrence in row.closed:
+            return "duplicate"
+        if row.hold is not None and now < row.hold:
+            return "still_running"
+        if rules.guard_checks_spacing and row.last_run is not None and now < row.last_run + every - tolerance:
+            return "too_early"
+        return ""
+
+    def dropped(self, state: State, number: int, refusal: str) -> Step:
+        """Recorded with its reason; `clock` pulls back what lies ahead."""
+        slot = state.slots[number]
+        row = state.rows[slot.task]
+        occurrence = slot.occurrence
+        row = row._replace(
+            waiting=without(row.waiting, occurrence), owed=without(row.owed, occurrence)
+        )  # fmt: skip
+        if refusal == "clock":
+            last, hold = row.last_occurrence, row.hold
+            span = self.span_held(row)
+            row = row._replace(
+                last_run=0, last_occurrence=0 if last is not None and last > 0 else last,
+                hold=span if hold is not None and hold > span else hold,
+            )  # fmt: skip
+        return f"{named(occurrence)} dropped: {refusal}", self.freed(put(state, slot.task, row), number), ""
+
+    def span_held(self, row: Row) -> int:
+        """B + g of the run that holds the row, as it was at its start."""
+        spans = [o.span for o in row.opens if o.token and o.token == row.token]
+        return spans[0] if spans else self.bounds.timings[row.timing].hold
+
+    def started(self, state: State, number: int, row: Row, now: int, what: str) -> Step:
+        slot = state.slots[number]
+        timing = self.bounds.timings[row.timing if self.rules.guard_reads_the_row else slot.timing]
+        broken = self.judged(row, slot, timing)
+        token = number + 1
+        held = orphaned(row)
+        row = row._replace(
+            hold=now + timing.hold, token=token, opens=(*held, Open(token, now + timing.hold, timing.hold)),
+        )  # fmt: skip
+        if slot.occurrence == PLANNED:
+            row = row._replace(plan=(NO_PLAN, 0))
+        else:
+            waiting = without(row.waiting, slot.occurrence) if self.rules.start_clears_waiting else row.waiting
+            row = row._replace(
+                last_run=now, last_occurrence=slot.occurrence, since=0, waiting=waiting,
+                begun=holding(row.begun, slot.occurrence), owed=without(row.owed, slot.occurrence),
+            )  # fmt: skip
+        answered = slot._replace(at=ANSWERED, left=timing.hold, over=0, timing=0)
+        return what, put_slot(put(state, slot.task, row), number, answered), broken
+
+    def judged(self, row: Row, slot: Slot, timing: Timing) -> str:
+        """S1, S4, S6, S7 and S9 at the moment of a start."""
+        if not row.alive or not row.enabled:
+            return "S6"
+        if slot.occurrence == PLANNED:
+            return ""
+        if timing != self.bounds.timings[row.timing]:
+            return "S7"
+        if slot.occurrence in row.begun:
+            return "S4"
+        if slot.occurrence in row.closed:
+            return "S9"
+        every, tolerance, _ = self.bounds.timings[row.timing]
+        return "S1" if row.since is not None and row.since < every - tolerance else ""
+
+    def start_planned(self, state: State, number: int, row: Row) -> Step:
+        """It obeys enabled and the hold, and touches neither last_run nor last_occurrence."""
+        if not row.alive:
+            refusal = "gone"
+        elif row.plan[0] == NO_PLAN:
+            refusal = "duplicate"
+        elif not row.enabled:
+            refusal = "paused"
+        elif row.hold is not None and row.hold > 0:
+            refusal = "still_running"
+        else:
+            return self.started(state, number, row, 0, "start of the planned run granted")
+        slot = state.slots[number]
+        state = put(state, slot.task, row._replace(plan=(NO_PLAN, 0)))
+        return f"planned run dropped: {refusal}", self.freed(state, number), ""
+
+    def begin(self, state: State, number: int) -> Step:
+        """The answer is here: the function runs, or the run is given up because the answer took too long."""
+        slot = state.slots[number]
+        if slot.waited > self.bounds.slowest_answer * UNIT:
+            return self.finish(state, number, "answer came too late: run given up", "")
+        left = slot.left - slot.waited if self.rules.box_from_the_question else slot.left
+        beyond = 0 if self.rules.hard_limit else 2 * UNIT
+        late = 0 if self.rules.box_from_the_question else slot.waited
+        running = slot._replace(at=RUNNING, left=left + beyond, over=beyond + late, waited=0)
+        broken = ""
+        for other, rival in enumerate(state.slots):
+            if other != number and rival.at in ACTIVE and rival.task == slot.task and not (rival.jumped or slot.jumped):
+                broken = "S2"
+        return "run begins", put_slot(state, number, running), broken
+
+    def finish(self, state: State, number: int, what: str, broken: str) -> Step:
+        """The end statement, fenced by the token, and RQ's end of the job."""
+        slot = state.slots[number]
+        token, row = number + 1, state.rows[slot.task]
+        if row.token == token or not row.alive or not self.rules.fence:
+            if row.token not in (0, token):
+                broken = "S8"
+            row = row._replace(opens=tuple(o for o in row.opens if o.token != token), token=0, hold=None)
+        else:
+            what += ": its hold is lost, nothing changes"
+            row = row._replace(opens=relabelled(row.opens, token, 0))
+        state = put(state, slot.task, row)
+        if not self.rules.children_die and slot.at == RUNNING:
+            job_ended = put(state, slot.task, without_job(row, slot.occurrence))
+            return f"{what}, its child lives", put_slot(job_ended, number, slot._replace(at=CHILD, over=0)), broken
+        return what, self.freed(state, number), broken
+
+    def freed(self, state: State, number: int) -> State:
+        """The worker is free again; RQ deletes the job that ended."""
+        slot = state.slots[number]
+        row = without_job(state.rows[slot.task], slot.occurrence)
+        return put_slot(put(state, slot.task, row), number, Slot())
+
+
+def named(occurrence: int) -> str:
+    if occurrence == PLANNED:
+        return "the planned job"
+    return f"job {occurrence / UNIT:+g}"
+
+
+def job_becomes(jobs: tuple[tuple[int, int, int], ...], job: tuple[int, int, int], state: int):  # type: ignore[no-untyped-def]
+    rest = list(jobs)
+    rest.remove(job)
+    return tuple(sorted([*rest, (job[0], state, job[2])]))
+
+
+def without_job(row: Row, occurrence: int) -> Row:
+    """One started job less."""
+    job = next((job for job in row.jobs if job[0] == occurrence and job[1] in (TAKEN, LIMBO)), None)
+    if job is None:
+        return row
+    rest = list(row.jobs)
+    rest.remove(job)
+    return row._replace(jobs=tuple(rest))
+
+
+def relabelled(opens: tuple[Open, ...], old: int, new: int) -> tuple[Open, ...]:
+    return tuple(sorted(Open(new if o.token == old else o.token, o.until, o.span) for o in opens))
+
+
+def orphaned(row: Row) -> tuple[Open, ...]:
+    """The records of a row whose hold goes to another run: a dead holder's record is nobody's from now on."""
+    return tuple(sorted(Open(0 if o.token == NOBODY else o.token, o.until, o.span) for o in row.opens))

@@ -1,0 +1,293 @@
+"""The ticker's side: one pass, cut at every point where it may die. As in tick.py, sweep.py and statements.sql."""
+
+from tests.model.rules import MARGIN, UNIT, Bounds, Rules
+from tests.model.runs import Step, named
+from tests.model.state import (
+    ASKED_QUEUE,
+    AWAKE,
+    BEATING,
+    CLAMPED,
+    DEAD,
+    DUE,
+    IDLE,
+    LIMBO,
+    LOCKED,
+    NO_PLAN,
+    NOBODY,
+    PLAN_PUSHED,
+    PLANNED,
+    PUSHED,
+    SENT,
+    SWEEPING,
+    SWEPT,
+    TAKEN,
+    WAITS,
+    Open,
+    Row,
+    State,
+    Ticker,
+    due_at,
+    holding,
+    is_locked,
+    put,
+    put_ticker,
+    without,
+)  # fmt: skip
+
+MISSING = -1
+
+
+class Ticks:
+    def __init__(self, bounds: Bounds, rules: Rules) -> None:
+        self.bounds, self.rules = bounds, rules
+        self.steps = {
+            IDLE: self.clamp, CLAMPED: self.read_now, AWAKE: self.claim, PLAN_PUSHED: self.commit_plan,
+            LOCKED: self.push, PUSHED: self.commit, SWEEPING: self.end_overdue, ASKED_QUEUE: self.push_again,
+            SWEPT: self.settle, BEATING: self.heartbeat,
+        }  # fmt: skip
+
+    def step(self, state: State, number: int) -> Step:
+        """What this ticker does next when nothing fails."""
+        return self.steps[state.tickers[number].at](state, number, state.tickers[number])
+
+    # ------------------------------------------------------------------------------------------ clamp, and now
+
+    def clamp(self, state: State, number: int, ticker: Ticker) -> Step:
+        """By its own reading of the clock; thorough in the first pass, else only where a heartbeat lies ahead."""
+        looks = ticker.fresh or state.heard > MARGIN
+        skipped = False
+        if self.rules.clamp and looks:
+            for task, row in enumerate(state.rows):
+                if row.alive and not is_locked(state, task, number):
+                    state = put(state, task, self.clamped(row))
+                else:
+                    skipped = skipped or (row.alive and self.rules.clamp_comes_back)
+        at = AWAKE if self.rules.one_reading_per_tick else CLAMPED
+        return "tick begins", put_ticker(state, number, Ticker(at, fresh=skipped)), ""
+
+    def clamped(self, row: Row) -> Row:
+        every = self.bounds.timings[row.timing].every
+        spans = [o.span for o in row.opens if o.token and o.token == row.token]
+        span = spans[0] if spans else self.bounds.timings[row.timing].hold
+        last, occurrence, hold = row.last_run, row.last_occurrence, row.hold
+        known = occurrence is not None or bool(row.waiting) or row.created > MARGIN or self.rules.clamp_trusts_no_first
+        if self.rules.clamp_mends_delays:
+            delay = self.bounds.back_off * UNIT
+            after = row.push_after
+            row = row._replace(push_after=None if after and after > delay else after)
+        if not (
+            (last is not None and last > 0)
+            or (occurrence is not None and occurrence > MARGIN)
+            or (hold is not None and hold > span)
+            or (known and row.next_run > every + MARGIN)
+        ):
+            return row
+        row = due_at(row, min(row.next_run, every) if known else row.next_run)
+        return row._replace(
+            last_run=None if last is None else min(last, 0),
+            last_occurrence=None if occurrence is None else min(occurrence, 0),
+            hold=None if hold is None else min(hold, span),
+            push_after=None,
+        )
+
+    def read_now(self, state: State, number: int, ticker: Ticker) -> Step:
+        return "tick reads now", put_ticker(state, number, ticker._replace(at=AWAKE, now=0)), ""
+
+    # ------------------------------------------------------------------------------------------ push, then commit
+
+    def claim(self, state: State, number: int, ticker: Ticker) -> Step:
+        """First a planned run that is due, then the due tasks: locked, one after another."""
+        for task, row in enumerate(state.rows):
+            due = row.plan[1] <= ticker.now or self.rules.plans_from_ahead_are_due
+            if row.plan[0] == DUE and due and not any(t.at == PLAN_PUSHED for t in state.tickers):
+                return self.push_plan(state, number, ticker, task, row)
+        mask = sum(1 << task for task, row in enumerate(state.rows) if self.is_due(state, number, task, row))
+        if not mask:
+            return self.end_overdue(state, number, ticker)
+        return "tick locks the due rows", put_ticker(state, number, ticker._replace(at=LOCKED, mask=mask)), ""
+
+    def is_due(self, state: State, number: int, task: int, row: Row) -> bool:
+        now = state.tickers[number].now
+        return (
+            row.alive
+            and row.enabled
+            and row.next_run <= now + self.rules.look_ahead * UNIT
+            and (row.push_after is None or row.push_after <= now)
+            and not is_locked(state, task, number)
+            and not (row.referred and not self.rules.claim_ignores_references)
+        )
+
+    def push_plan(self, state: State, number: int, ticker: Ticker, task: int, row: Row) -> Step:
+        if not row.alive:  # drop_orphaned_plans
+            return "planned run of a deleted task dropped", put(state, task, row._replace(plan=(NO_PLAN, 0))), ""
+        state = put(state, task, stored(row, PLANNED, self.rules))
+        return "tick pushes the planned run", put_ticker(state, number, ticker._replace(at=PLAN_PUSHED, done=task)), ""
+
+    def commit_plan(self, state: State, number: int, ticker: Ticker) -> Step:
+        row = state.rows[ticker.done]
+        if row.plan[0] == DUE:
+            state = put(state, ticker.done, row._replace(plan=(SENT, 0)))
+        return "tick commits: planned run pushed", put_ticker(state, number, ticker._replace(at=AWAKE, done=0)), ""
+
+    def push(self, state: State, number: int, ticker: Ticker) -> Step:
+        """One job after another, so that a pass may die with k of n pushed."""
+        if not self.rules.push_before_commit and not ticker.done:
+            return self.commit(state, number, ticker)
+        task = next(n for n in range(len(state.rows)) if (ticker.mask & ~ticker.done) >> n & 1)
+        row = state.rows[task]
+        state = put(state, task, stored(row, row.next_run, self.rules))
+        done = ticker.done | 1 << task
+        at = PUSHED if done == ticker.mask else LOCKED
+        return f"tick pushes {named(row.next_run)}", put_ticker(state, number, ticker._replace(at=at, done=done)), ""
+
+    def commit(self, state: State, number: int, ticker: Ticker) -> Step:
+        """`advance`: the occurrence waits, unless it has started meanwhile, and next_run = now + I."""
+        broken = ""
+        for task, row in enumerate(state.rows):
+            if ticker.mask >> task & 1:
+                state = put(state, task, self.advanced(row, ticker.now))
+                if not ticker.done >> task & 1:
+                    broken = "S5"
+        after = ticker._replace(at=SWEEPING, mask=0, done=0)
+        return "tick advances and commits", put_ticker(state, number, after), broken
+
+    def advanced(self, row: Row, now: int) -> Row:
+        started = row.next_run in row.begun
+        if not self.rules.advance_asks_the_records:
+            started = row.last_occurrence is not None and row.next_run <= row.last_occurrence
+        waiting = row.waiting if started else holding(row.waiting, row.next_run)
+        every = self.bounds.timings[row.timing].every
+        now = min(now, 0) if self.rules.advance_by_its_own_clock else now
+        return row._replace(waiting=waiting, next_run=now + every, push_after=None)
+
+    # ------------------------------------------------------------------------------------------ sweep
+
+    def end_overdue(self, state: State, number: int, ticker: Ticker) -> Step:
+        """Runs past B + g that nobody ended are lost, and their tasks free."""
+        found, now = False, min(ticker.now, 0) if self.rules.overdue_by_its_own_clock else ticker.now
+        for task, row in enumerate(state.rows):
+            if is_locked(state, task, number):
+                continue
+            if self.rules.sweep_mends_records and any(o.until > o.span for o in row.opens):
+                row = row._replace(opens=tuple(sorted(Open(o.token, min(o.until, o.span), o.span) for o in row.opens)))
+                state = put(state, task, row)
+            dead = [o for o in row.opens if self.is_over(o, now)]
+            for record in dead:
+                found = True
+                row = lost(row, record)
+            state = put(state, task, row) if dead else state
+        if not any(row.waiting or row.plan[0] == SENT for row in state.rows):
+            return "tick sweeps", put_ticker(state, number, ticker._replace(at=BEATING, mask=0)), ""
+        what = "tick sweeps, ends a run as lost" if found else "tick sweeps"
+        return self.claim_waiting(state, number, ticker, what)
+
+    def is_over(self, record: Open, now: int) -> bool:
+        if record.until < now - MARGIN:
+            return True
+        return not self.rules.sweep_keeps_the_hold and record.token == NOBODY
+
+    def claim_waiting(self, state: State, number: int, ticker: Ticker, what: str) -> Step:
+        """Locks the rows with waiting occurrences; asks Redis, and forgets what has expired or died."""
+        mask, settle, again = 0, [], []
+        for task, row in enumerate(state.rows):
+            if not row.alive or not row.waiting or is_locked(state, task, number):
+                continue
+            jobs, verdicts = row.jobs, [(o, self.verdict(row, o, ticker.now)) for o in row.waiting]
+            settle += [(task, o) for o, fate in verdicts if fate in ("expired", "lost")]
+            forget = [o for o, fate in verdicts if fate in ("expired", "again")]
+            again += [(task, o) for o, fate in verdicts if fate == "again"]
+            state = put(state, task, row._replace(jobs=tuple(job for job in jobs if job[0] not in forget)))
+            mask |= 1 << task
+        state, resent = self.plans_again(state)
+        if not settle and not again:
+            return what + resent, put_ticker(state, number, ticker._replace(at=BEATING, mask=0)), ""
+        held = mask if self.rules.sweep_locks else 0
+        after = ticker._replace(at=ASKED_QUEUE if again else SWEPT, mask=held)
+        after = after._replace(settle=tuple(settle), again=tuple(again))
+        return f"{what}, asks Redis for the waiting jobs", put_ticker(state, number, after), ""
+
+    def verdict(self, row: Row, occurrence: int, now: int) -> str:
+        found = state_of(row, occurrence)
+        expiry = self.bounds.expiry(self.bounds.timings[row.timing].every)
+        if found != TAKEN and occurrence < row.waiting[-1] and occurrence < now - expiry and self.rules.sweep_expires:
+            return "expired"
+        newest = occurrence == row.waiting[-1]
+        if found == MISSING and self.rules.sweep_pushes_again:
+            return "again" if newest else "expired"
+        if found == DEAD:
+            again = newest and now < occurrence + expiry and self.rules.sweep_pushes_again
+            return "again" if again else "lost"
+        return ""
+
+    def push_again(self, state: State, number: int, ticker: Ticker) -> Step:
+        """Waiting occurrences that Redis does not hold, under the lock that was taken before it was asked."""
+        broken = ""
+        for task, occurrence in ticker.again:
+            row = state.rows[task]
+            if row.alive and state_of(row, occurrence) == MISSING:
+                broken = broken or ("S9" if occurrence in row.begun else "")
+                state = put(state, task, stored(row, occurrence, self.rules))
+        return (
+            "tick pushes again what Redis lost",
+            put_ticker(state, number, ticker._replace(at=SWEPT, again=())),
+            broken,
+        )
+
+    def plans_again(self, state: State) -> tuple[State, str]:
+        """The same for a planned run that was pushed and has not started."""
+        for task, row in enumerate(state.rows):
+            found = state_of(row, PLANNED)
+            if row.plan[0] != SENT or any(t.at == PLAN_PUSHED for t in state.tickers):
+                continue
+            if found == DEAD:
+                return put(state, task, row._replace(plan=(NO_PLAN, 0))), ", the planned run is lost"
+            if found == MISSING and row.alive:
+                return put(state, task, stored(row, PLANNED, self.rules)), ", pushes the planned run again"
+        return state, ""
+
+    def settle(self, state: State, number: int, ticker: Ticker) -> Step:
+        """Records occurrences that will not start any more."""
+        broken = ""
+        for task, occurrence in ticker.settle:
+            row = state.rows[task]
+            if not row.alive:
+                continue
+            if occurrence in row.begun or occurrence in row.closed:
+                broken = "S9"
+            row = row._replace(
+                waiting=without(row.waiting, occurrence), owed=without(row.owed, occurrence),
+                closed=holding(row.closed, occurrence),
+            )  # fmt: skip
+            state = put(state, task, row)
+        what = "tick records expired and lost ones, commits" if ticker.settle else "tick commits its sweep"
+        return what, put_ticker(state, number, ticker._replace(at=BEATING, mask=0, settle=())), broken
+
+    def heartbeat(self, state: State, number: int, ticker: Ticker) -> Step:
+        """Its own row, with the `now` of this pass; others that lie ahead of the clock go."""
+        state = state._replace(heard=ticker.now if state.heard > MARGIN else max(state.heard, ticker.now))
+        return "tick ends with its heartbeat", put_ticker(state, number, Ticker(fresh=ticker.fresh)), ""
+
+
+def stored(row: Row, occurrence: int, rules: Rules) -> Row:
+    """Redis takes the job, unless it holds one under that id."""
+    if rules.id_per_occurrence and any(o == occurrence for o, _, _ in row.jobs):
+        return row
+    travels = 0 if rules.guard_reads_the_row else row.timing
+    row = row._replace(jobs=tuple(sorted([*row.jobs, (occurrence, WAITS, travels)])))
+    if occurrence == PLANNED or occurrence in row.begun or occurrence in row.closed:
+        return row
+    return row._replace(owed=holding(row.owed, occurrence))
+
+
+def state_of(row: Row, occurrence: int) -> int:
+    """What Redis knows of the job: one that was taken from the list still looks as if it waited."""
+    states = [s for o, s, _ in row.jobs if o == occurrence]
+    return MISSING if not states else (WAITS if states[0] == LIMBO else states[0])
+
+
+def lost(row: Row, record: Open) -> Row:
+    opens = list(row.opens)
+    opens.remove(record)
+    if record.token and row.token == record.token:
+        row = row._replace(token=0, hold=None)
+    return row._replace(opens=tuple(opens))

@@ -1,0 +1,60 @@
+"""Faults in what applications call: registration, pauses, owners, and the checks before a start."""
+
+from tests.mutants.mutant import Mutant
+
+SQL = "ticker/statements.sql"
+
+APPLICATIONS = (
+    Mutant(
+        "registration-overwrites-an-edit",
+        "ticker/registration.py",
+        "if column not in registered or registered[column] != value}",
+        "if row[column] != value}",
+        "A deploy that registers the same values again does not undo what an operator changed.",
+        ("tests/test_registration.py::test_a_deploy_does_not_undo_what_an_operator_did",),
+    ),
+    Mutant(
+        "longer-interval-pushes-the-next-run-away",
+        SQL,
+        "        least(next_run, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s",
+        "        (coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s",
+        "A changed interval may bring the next run nearer and never pushes it away, so that no edit starves a task.",
+        ("tests/test_registration.py::TestAChangedInterval::test_never_pushes_the_next_run_away",),
+    ),
+    Mutant(
+        "resume-enables",
+        SQL,
+        "ELSE next_run END\nFROM (SELECT coalesce",
+        "ELSE next_run END, enabled = true\nFROM (SELECT coalesce",
+        "Enabled, owner active and paused are three facts: the end of a pause enables nothing, and nothing starts while its task is disabled.",
+        ("tests/test_registration.py::test_resuming_does_not_enable_what_was_disabled",),
+    ),
+    Mutant(
+        "no-trigger-for-truncate",
+        "ticker/owners.py",
+        "CREATE OR REPLACE TRIGGER {on_truncated} AFTER TRUNCATE ON {relation}\n"
+        "FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();\n\n",
+        "",
+        "Nothing starts after its owner is gone, however it went: a TRUNCATE takes the tasks along.",
+        ("tests/test_owners.py::test_an_emptied_table_takes_the_tasks_of_its_owners_and_no_others",),
+    ),
+    Mutant(
+        "no-trigger-for-a-changed-key",
+        "ticker/owners.py",
+        " OR {id_OLD} <> {id_NEW}) EXECUTE",
+        ") EXECUTE",
+        "Tasks follow their owner's row, also when its key changes.",
+        (
+            "tests/test_owners.py::test_tasks_follow_a_changed_key_even_when_the_condition_changes_with_it",
+            "tests/test_owners.py::test_keys_of_other_types_and_of_several_columns_are_followed_too",
+        ),
+    ),
+    Mutant(
+        "evicting-redis-is-accepted",
+        "ticker/enqueue.py",
+        'if policy != "noeviction":',
+        'if policy == "":',
+        "A Redis that may evict jobs is refused before anything is pushed to it.",
+        ("tests/test_loop.py::test_a_redis_that_evicts_is_refused",),
+    ),
+)

@@ -1,0 +1,9 @@
+"""All mutants, in the order of a row's life."""
+
+from tests.mutants.applications import APPLICATIONS
+from tests.mutants.pushes import PUSHES
+from tests.mutants.runs import RUNS
+from tests.mutants.starts import STARTS
+from tests.mutants.sweeps import SWEEPS
+
+CATALOGUE = (*APPLICATIONS, *PUSHES, *STARTS, *RUNS, *SWEEPS)

@@ -1,0 +1,89 @@
+"""Faults in the sweep: what mends dead runs, lost jobs and clock steps."""
+
+from tests.mutants.mutant import Mutant
+
+SQL = "ticker/statements.sql"
+SWEEP = "ticker/sweep.py"
+
+SWEEPS = (
+    Mutant(
+        "no-clamp-in-the-sweep",
+        "ticker/tick.py",
+        "    store.clamp(now, batch)\n",
+        "",
+        "After the clock was set back, `next_run`, `last_run` and the hold are brought back to now by the next tick.",
+        ("tests/test_tick.py::test_a_pass_brings_back_what_lies_ahead_since_the_clock_was_set_back",),
+    ),
+    Mutant(
+        "no-sign-of-a-clock-step",
+        SQL,
+        "EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second')",
+        "false",
+        "A tick in the future shows that the clock was set back: the next tick clamps, not the one an hour later.",
+        ("tests/test_contract.py::test_a_tick_in_the_future_makes_a_later_pass_look_at_every_row_again",),
+    ),
+    Mutant(
+        "hold-freed-at-once",
+        SQL,
+        "ELSE until < %(now)s - interval '1 second' END",
+        "ELSE started_at < %(now)s - interval '1 second' END",
+        "The sweep keeps the hold of a run until B + g: something of it may live so long.",
+        ("tests/test_contract.py::test_a_run_past_its_box_ends_as_lost_and_frees_its_task",),
+    ),
+    Mutant(
+        "overdue-runs-are-left",
+        SQL,
+        "WHERE state = 'running'\n      AND CASE",
+        "WHERE false AND state = 'running'\n      AND CASE",
+        "A run without an end gets its outcome within B + g and two ticks.",
+        ("tests/test_contract.py::test_a_run_past_its_box_ends_as_lost_and_frees_its_task",),
+    ),
+    Mutant(
+        "sweep-frees-a-later-runs-hold",
+        SQL,
+        "ON h.id = e.task_id AND h.run_token = e.token",
+        "ON h.id = e.task_id",
+        "The end of a lost run leaves the hold of a later run alone.",
+        ("tests/test_contract.py::test_the_end_of_an_overdue_run_leaves_a_later_runs_hold_alone",),
+    ),
+    Mutant(
+        "nothing-expires",
+        "ticker/timing.py",
+        "return occurrence < newest and occurrence < now - span(expiry(every))",
+        "return False",
+        "Waiting jobs of a task stay bounded, also after hours without workers.",
+        ("tests/test_tick.py::test_it_expires_when_it_is_older_than_two_intervals_and_ten_minutes",),
+    ),
+    Mutant(
+        "pushed-again-without-asking",
+        SWEEP,
+        "\n    return Fate.WAITS\n",
+        "\n    return Fate.AGAIN\n",
+        "An occurrence is pushed again only when Redis does not hold its job any more.",
+        ("tests/test_tick.py::test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tick",),
+    ),
+    Mutant(
+        "lost-jobs-are-not-pushed-again",
+        SWEEP,
+        "    if state is JobState.MISSING:\n",
+        "    if False and state is JobState.MISSING:\n",
+        "What Redis lost before its start is pushed again, without a hand.",
+        ("tests/test_tick.py::test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tick",),
+    ),
+    Mutant(
+        "waiting-asked-about-without-a-lock",
+        SQL,
+        "FOR NO KEY UPDATE SKIP LOCKED\n\n-- name: settle_waiting",
+        "\n-- name: settle_waiting",
+        "Rows are locked while Redis is asked for their jobs, so that none of them starts in between.",
+        ("tests/test_contract.py::test_waiting_tasks_that_another_batch_holds_are_left_out",),
+    ),
+    Mutant(
+        "expired-without-a-record",
+        SWEEP,
+        "rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)",
+        "pass",
+        "Every pushed job ends in a run, a drop with a reason, or lost with a reason.",
+        ("tests/test_tick.py::test_an_old_occurrence_expires_once_a_newer_one_waits_and_the_newest_never_does",),
+    ),
+)

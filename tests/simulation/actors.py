@@ -1,0 +1,200 @@
+"""Tickers and the people: a beat that survives what its pass raises, and edits at any moment."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from tests.simulation.ports import Fault, FaultyQueue, FaultyStore, Killed, Pass
+from tests.simulation.world import World
+from ticker import timing
+from ticker.errors import DatabaseUnavailable, Unavailable
+from ticker.tick import tick
+
+LOOK_AHEAD = 1000  # ms, the default of the setting
+EXPLICIT = 8  # a task that gives its tolerance and box gives I/8 and I/4
+
+
+class Ticker:
+    """A process that ticks every `period` seconds, as `ticker.loop` does; when it is killed, it is started again."""
+
+    def __init__(self, world: World, number: int, period: float) -> None:
+        self._world, self._period = world, period
+        self._id, self._starts = number, 0
+        self._store: Any = None
+        self._failures = 0
+        self.fault: Fault | None = None
+        self.down_until = 0
+
+    def beat(self) -> None:
+        world = self._world
+        if world.t < self.down_until:
+            world.after(min((self.down_until - world.t) / 1e6, 5.0), self.beat)
+            return
+        pass_, self.fault = Pass(world, self.fault), None
+        try:
+            self._pass(pass_)
+            self._failures = 0
+            pause = self._period + world.random.uniform(-0.02, 0.02)
+        except Killed:
+            self._store, pause = None, world.random.uniform(0.5, 10)
+            world.say(f"ticker {self._id} is dead for {pause:.1f} s")
+        except Unavailable as error:
+            world.freeze(pass_.still_frozen)
+            self._failures += 1
+            pause = min(2.0 ** (self._failures - 1), self._period)
+            world.say(f"ticker {self._id} failed: {error}")
+        world.after(pause, self.beat)
+
+    def _pass(self, pass_: Pass) -> None:
+        world = self._world
+        if self._store is None:
+            self._store, self._starts = world.tables.another_store(), self._starts + 1
+            self._store.uptime = lambda _=None: world.uptime(self._id)
+        report = tick(
+            FaultyStore(self._store, pass_), FaultyQueue(world.tables.queue, pass_), None, look_ahead=LOOK_AHEAD
+        )
+        world.counts["ticks"] += 1
+        own = str(UUID(int=self._id * 1000 + self._starts))
+        pass_.call("postgres", "heartbeat", lambda: world.tables.heartbeat(own, report.now, world.now()))
+
+
+@dataclass
+class Spec:
+    """What people believe that a task is: they wrote it themselves."""
+
+    id: int
+    name: str
+    every: float
+    explicit: bool
+    function: str = "poll"
+    enabled: bool = True
+    paused: bool = False
+    paused_until: datetime | None = None
+    paused_at: int = 0
+    deleted: bool = False
+    shortest: float = 0.0
+
+    @property
+    def every_ms(self) -> int:
+        return round(self.every * 1000)
+
+    @property
+    def tolerance_ms(self) -> int:
+        return self.every_ms // EXPLICIT if self.explicit else timing.tolerance_by_default(self.every_ms)
+
+    @property
+    def box_ms(self) -> int:
+        return self.every_ms // 4 if self.explicit else timing.box_by_default(self.every_ms)
+
+    def said(self) -> dict[str, Any]:
+        """What is passed to `register` or `edit` for the interval."""
+        parts = {"tolerance": self.tolerance_ms / 1000, "box": self.box_ms / 1000} if self.explicit else {}
+        return {"every": self.every, **parts}
+
+    def may_start(self, world: World, *, planned: bool) -> bool:
+        return not self.deleted and self.enabled and (planned or not self.paused or self._pause_is_over(world))
+
+    def _pause_is_over(self, world: World) -> bool:
+        """Also when the clock had passed its end, and was set back behind it."""
+        if self.paused_until is None:
+            return False
+        seen = [at for t, at in world.history.peaks if t >= self.paused_at]
+        return max([world.now(), *seen]) >= self.paused_until
+
+
+class People:
+    """They register, edit, pause, disable, resume, delete and ask for runs; and remember what they did."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.tasks: dict[int, Spec] = {}
+
+    def register(self, every: float, *, explicit: bool) -> None:
+        name = f"task {len(self.tasks)}"
+        spec = Spec(0, name, every, explicit, shortest=every)
+        spec.id = self._world.tables.register(self._world.now(), name, **spec.said())
+        self.tasks[spec.id] = spec
+
+    def act(self) -> None:
+        """One of them, on one task. Where the row is locked, or the server away, they do without."""
+        alive = [spec for spec in self.tasks.values() if not spec.deleted]
+        world = self._world
+        if not alive or not world.postgres_up:
+            return
+        spec = world.random.choice(alive)
+        deed = world.random.choice(DEEDS)
+        try:
+            getattr(self, deed)(spec)
+        except DatabaseUnavailable:
+            return
+        world.counts[f"people: {deed}"] += 1
+        world.say(f"people {deed} task {spec.id} (every {spec.every:g} s)")
+
+    def longer(self, spec: Spec) -> None:
+        self._interval(spec, spec.every * 10)
+
+    def shorter(self, spec: Spec) -> None:
+        self._interval(spec, max(spec.every / 10, 1.0))
+
+    def _interval(self, spec: Spec, every: float) -> None:
+        changed = Spec(spec.id, spec.name, round(every, 3), spec.explicit)
+        self._world.tables.edit(self._world.now(), spec.id, **changed.said())
+        spec.every, spec.shortest = changed.every, min(spec.shortest, changed.every)
+
+    def function(self, spec: Spec) -> None:
+        function = self._world.random.choice(["poll", "fetch", "unheard_of"])
+        self._world.tables.edit(self._world.now(), spec.id, function=function)
+        spec.function = function
+
+    def disable(self, spec: Spec) -> None:
+        self._world.tables.edit(self._world.now(), spec.id, enabled=False)
+        spec.enabled = False
+
+    def enable(self, spec: Spec) -> None:
+        self._world.tables.edit(self._world.now(), spec.id, enabled=True)
+        spec.enabled = True
+
+    def pause(self, spec: Spec) -> None:
+        for_ = self._world.random.choice([None, 3.0, 60.0])
+        until = None if for_ is None else self._world.now() + timedelta(seconds=for_)
+        self._world.tables.pause(spec.id, until)
+        spec.paused, spec.paused_until, spec.paused_at = True, until, self._world.t
+
+    def resume(self, spec: Spec) -> None:
+        self._world.tables.resume(self._world.now(), spec.id)
+        spec.paused, spec.paused_until = False, None
+
+    def run_now(self, spec: Spec) -> None:
+        self._world.tables.run_now(self._world.now(), spec.id)
+
+    def delete(self, spec: Spec) -> None:
+        if self._world.random.random() < 0.3:
+            self._world.tables.delete(spec.id)
+            spec.deleted = True
+
+    def settle_down(self, longest: float) -> None:
+        """Before the calm: everything is on again, and no interval is longer than the judge will wait for."""
+        for spec in self.tasks.values():
+            if not spec.deleted:
+                self.enable(spec)
+                self.resume(spec)
+                self._world.tables.edit(self._world.now(), spec.id, function="poll")
+                spec.function = "poll"
+                if spec.every > longest:
+                    self._interval(spec, longest)
+
+
+DEEDS = (
+    "longer",
+    "shorter",
+    "function",
+    "disable",
+    "enable",
+    "enable",
+    "pause",
+    "resume",
+    "resume",
+    "run_now",
+    "delete",
+)

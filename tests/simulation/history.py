@@ -1,0 +1,144 @@
+"""One history: a storm in which everything may fail, then a calm in which everything must mend by itself."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+from tests.simulation.actors import People, Ticker
+from tests.simulation.judge import judge
+from tests.simulation.ports import Fault
+from tests.simulation.record import History
+from tests.simulation.verdict import Tables
+from tests.simulation.workers import DEATHS, Worker
+from tests.simulation.world import SECOND, World
+
+YEAR = 365 * 86_400.0
+STORM, LONGEST = 40, 4  # ticks of storm; the longest interval in the calm, in ticks
+RESTART = 40.0  # seconds until whatever was dead or frozen at the end of the storm is back
+HOW = ("killed before", "killed after", "frozen", "answer lost", "cut")
+CALLS = 34  # of a pass; a fault at a call that the pass does not reach strikes nobody
+
+
+@dataclass
+class Result:
+    """What one seed gave: counts, and violations in words."""
+
+    seed: int
+    counts: Counter[str]
+    violations: list[str]
+    history: History = field(repr=False)
+
+
+def play(seed: int, tables: Tables, *, size: float = 1.0, steps: bool = True) -> Result:
+    """The history of this seed; `size` scales its length, `steps=False` leaves the clocks alone."""
+    drama = Drama(seed, tables, size, steps)
+    drama.storm()
+    drama.calm()
+    return Result(seed, drama.world.counts, judge(drama.world, drama.people, drama.period), drama.world.history)
+
+
+class Drama:
+    """The cast of one history, and the nemesis."""
+
+    def __init__(self, seed: int, tables: Tables, size: float, steps: bool) -> None:
+        self.world = World(tables, random.Random(seed), History(), hosts=1 + seed % 2)
+        draw = self.world.random
+        self.period = draw.choice([1.0, 5.0, 30.0])
+        self.length = STORM * size * self.period
+        self.people = People(self.world)
+        self.tickers = [Ticker(self.world, n, self.period) for n in range(draw.randint(1, 3))]
+        self.workers = [Worker(self.world, self.people, host=n) for n in range(draw.randint(2, 4))]
+        self.world.on_push = self._wake_workers
+        self._steps = steps
+        for _ in range(draw.randint(1, 4)):
+            every = max(1.0, self.period * draw.choice([0.5, 1, 2, 3, 6, 10]))
+            self.people.register(every, explicit=draw.random() < 0.5)
+
+    def storm(self) -> None:
+        draw = self.world.random
+        for ticker in self.tickers:
+            self.world.after(draw.choice([0.0, draw.uniform(0, self.period)]), ticker.beat)
+        for _ in range(draw.randint(1, 12)):
+            self.world.after(draw.uniform(0, self.length), self._strike)
+        for _ in range(draw.randint(0, 6)):
+            self.world.after(draw.uniform(0, self.length), self.people.act)
+        self._look_around()
+        self.world.run_until(round(self.length * SECOND))
+
+    def calm(self) -> None:
+        world = self.world
+        world.redis_up = world.postgres_up = True
+        world.slow_until = 0
+        for ticker in self.tickers:
+            ticker.fault, ticker.down_until = None, 0
+        for worker in self.workers:
+            worker.fault = ""
+        world.say("calm")
+        world.freeze(RESTART)
+        world.history.calm_from = world.t
+        self.people.settle_down(LONGEST * self.period)
+        longest = max((spec.every for spec in self.people.tasks.values() if not spec.deleted), default=0.0)
+        world.freeze(5 * longest + 12 * self.period + 5)
+        world.history.ended = world.t
+
+    def _wake_workers(self) -> None:
+        for worker in self.workers:
+            self.world.after(self.world.random.uniform(0.001, 0.3), worker.wake)
+
+    def _look_around(self) -> None:
+        """A worker's wait for a job ends by itself now and then; and S10 is looked at."""
+        self._wake_workers()
+        for row in self.world.tables.task_rows():
+            self.world.history.waits.append((self.world.t, row.id, len(row.waiting)))
+        self.world.after(4 * self.period, self._look_around)
+
+    # --------------------------------------------------------------------------------------------------- nemesis
+
+    def _strike(self) -> None:
+        kinds = [self._ticker, self._ticker, self._ticker, self._worker, self._worker, self._redis_down,
+                 self._postgres_down, self._wipe, self._slow, self._no_tickers]  # fmt: skip
+        self.world.random.choice([*kinds, self._step, self._step] if self._steps else kinds)()
+
+    def _ticker(self) -> None:
+        draw = self.world.random
+        how, seconds = draw.choice(HOW), draw.choice([0.3, 2.0, 8.0, 25.0])
+        draw.choice(self.tickers).fault = Fault(how, draw.randint(1, CALLS), seconds)
+
+    def _worker(self) -> None:
+        self.world.random.choice(self.workers).fault = self.world.random.choice(DEATHS)
+
+    def _redis_down(self) -> None:
+        self._down("redis", "Redis unavailable")
+
+    def _postgres_down(self) -> None:
+        self._down("postgres", "PostgreSQL unavailable")
+
+    def _down(self, server: str, kind: str) -> None:
+        self.world.fault(kind)
+        setattr(self.world, f"{server}_up", False)
+        self.world.after(self.world.random.choice([1.0, 10.0, 3 * self.period]), lambda: self._up(server))
+
+    def _up(self, server: str) -> None:
+        setattr(self.world, f"{server}_up", True)
+        self.world.say(f"{server} is back")
+
+    def _wipe(self) -> None:
+        self.world.fault("Redis wiped")
+        self.world.history.wipes.append(self.world.t)
+        self.world.tables.wipe()
+
+    def _slow(self) -> None:
+        self.world.fault("delay in the queue")
+        self.world.slow_until = self.world.t + round(self.world.random.uniform(0.5, 8) * self.period * SECOND)
+
+    def _no_tickers(self) -> None:
+        self.world.fault("all tickers down")
+        for ticker in self.tickers:
+            ticker.down_until = self.world.t + round(10 * self.period * SECOND)
+
+    def _step(self) -> None:
+        draw = self.world.random
+        size = draw.choice([draw.uniform(1, 60), draw.uniform(60, 86_400), draw.uniform(86_400, 10 * YEAR)])
+        back = draw.random() < 0.5
+        self.world.fault(f"clock set {'back' if back else 'forward'}")
+        self.world.set_clock(round((-min(size, YEAR) if back else size) * SECOND))

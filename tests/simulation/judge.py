@@ -1,0 +1,232 @@
+"""Reads a history and names what must not have happened: S1-S10 and L1-L5 of the promises, as far as they show here.
+
+True time is monotonic, and judges S1 and S2 of two runs on one host, however the clock was set. Of two on different
+hosts it does so across a clock that was set back; across one that was set forward, by which everything is due and every
+hold over, only the database's own clock judges S1, and nobody S2.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tests.doubles import RunRow
+from tests.simulation.actors import People, Spec
+from tests.simulation.record import Activity, History
+from tests.simulation.world import SECOND, World
+from ticker import envelope
+from ticker.ports import JobState
+from ticker.task import RunKind
+
+SLACK = 0.05  # seconds, of a tick's jitter
+
+
+def judge(world: World, people: People, period: float) -> list[str]:
+    """All violations, in words."""
+    judged = Judge(world, people, period)
+    return [*world.history.complaints, *judged.violations()]
+
+
+class Judge:
+    def __init__(self, world: World, people: People, period: float) -> None:
+        self.history: History = world.history
+        self.counts, self.now, self.queue = world.counts, world.now(), world.tables.queue
+        self.people, self.period = people, period
+        self.runs: list[RunRow] = world.tables.run_rows()
+        self.tasks = {row.id: row for row in world.tables.task_rows()}
+        self.waits = longest_wait(self.history)
+        self.of_task: dict[int, list[Activity]] = {id_: [] for id_ in people.tasks}
+        for run in self.history.activities:
+            self.of_task[run.job.task_id].append(run)
+
+    def violations(self) -> Iterator[str]:
+        for check in (
+            self.s1,
+            self.s2,
+            self.s3,
+            self.s4,
+            self.s5,
+            self.s9,
+            self.s10,
+            self.l1,
+            self.l2,
+            self.l3,
+            self.l4,
+            self.l5,
+        ):
+            yield from check()
+
+    # --------------------------------------------------------------------------------------------------- safety
+
+    def s1(self) -> Iterator[str]:
+        """Scheduled starts of a task are at least I - T apart."""
+        for runs in self.of_task.values():
+            for one, two in pairwise(run for run in runs if run.job.run_id is None):
+                least = (two.every_ms - two.tolerance_ms) / 1000
+                apart = (two.started - one.started) / SECOND
+                if one.boot != two.boot and self.forward_between(one.started, two.started):
+                    apart = max(apart, (two.db - one.db).total_seconds())
+                blind = one.boot != two.boot and self.mixed_between(one.started, two.started)
+                if apart < least and not blind:
+                    yield f"S1: {two.job.id} started {apart:.6f} s after {one.job.id}; the least is {least} s"
+
+    def s2(self) -> Iterator[str]:
+        """No two runs of a task are active at once."""
+        for runs in self.of_task.values():
+            for one, two in pairwise(sorted(runs, key=lambda run: run.started)):
+                end = self.end(one)
+                if end > two.started and not (one.boot != two.boot and self.forward_between(one.started, two.started)):
+                    yield f"S2: {two.job.id} started {(end - two.started) / SECOND:.3f} s before the end of {one.job.id}"
+
+    def s3(self) -> Iterator[str]:
+        """Nothing is active after B + g."""
+        for run in self.history.activities:
+            if run.ended is not None and run.ended > run.limit:
+                yield f"S3: {run.job.id} was active {(run.ended - run.limit) / SECOND} s past its limit"
+
+    def s4(self) -> Iterator[str]:
+        """One start per token, and per (task, occurrence)."""
+        for name, seen in (
+            ("token", Counter(run.token for run in self.history.activities)),
+            ("job", Counter(run.job.id for run in self.history.activities)),
+        ):
+            yield from (f"S4: {name} {what} started {count} times" for what, count in seen.items() if count > 1)
+
+    def s5(self) -> Iterator[str]:
+        """No committed advance without a push that was answered."""
+        for advance in self.history.advances:
+            if not advance.answered:
+                yield f"S5: {advance.job_id} advanced without an answer of the queue"
+
+    def s9(self) -> Iterator[str]:
+        """Every job that was stored ends in a run, a drop or a loss; every run has one outcome."""
+        ended = [run for run in self.runs if run.state == "ended"]
+        recorded = {job_of(run) for run in ended}  # a copy, or one that came behind a newer start, is a duplicate
+        records = Counter(job_of(run) for run in ended if run.reason != "duplicate")
+        stored = Counter(push.job_id for push in self.history.pushes if push.answer == "stored")
+        waiting = {envelope.job_id(row.id, due) for row in self.tasks.values() for due in row.waiting}
+        advanced = {advance.job_id for advance in self.history.advances}
+        for job_id, pushes in stored.items():
+            if records[job_id] > pushes:
+                yield f"S9: {job_id} has {records[job_id]} records for {pushes} pushes"
+            unseen = job_id not in recorded | waiting and self.accountable(job_id, job_id in advanced)
+            if unseen:
+                yield f"S9: {job_id} was pushed and has no record"
+
+    def accountable(self, job_id: str, advanced: bool) -> bool:
+        """Jobs of deleted tasks may go with them; one that was pushed by a pass that died may go with a wipe."""
+        if job_id.startswith("r"):
+            return False  # it is its own record; L5 sees whether it ends
+        spec = self.people.tasks[int(job_id[1:].partition("-")[0])]
+        last = max(push.t for push in self.history.pushes if push.job_id == job_id and push.answer == "stored")
+        took = any(id_ == job_id for _, id_ in self.history.taken)
+        alive = any(run.job.id == job_id and run.recorded is None for run in self.history.activities)
+        return not spec.deleted and not alive and (advanced or took) and last < self.history.ended - 60 * SECOND
+
+    def s10(self) -> Iterator[str]:
+        """Waiting jobs stay bounded; after each clock that was set back, old ones wait beside the new."""
+        for t, id_, length in self.history.waits:
+            shortest = max(self.people.tasks[id_].shortest, self.period)
+            often = 1 + sum(1 for at, by in self.history.steps if by < 0 and at <= t)
+            if length > often * (max(2 * shortest, 600) / shortest + 3) + 1:
+                yield f"S10: {length} jobs of task {id_} wait at {t / SECOND:.0f} s"
+
+    # -------------------------------------------------------------------------------------------------- liveness
+
+    def l1(self) -> Iterator[str]:
+        """A due task is pushed within D + 1 s."""
+        for advance in self.history.advances:
+            since = (advance.t - self.history.calm_from) / SECOND
+            if since > 2 * self.period + 1 and advance.late > self.period + 1:
+                yield f"L1: {advance.job_id} was pushed {advance.late:.3f} s late, in calm"
+
+    def l2(self) -> Iterator[str]:
+        """L2 and L4: every task starts again by itself, and then every I + D + Q; a drop costs one interval more."""
+        for spec in self.alive():
+            starts = [run.started for run in self.of_task[spec.id] if run.job.run_id is None]
+            starts = [t for t in starts if t >= self.history.calm_from]
+            first = self.history.calm_from + round((2 * spec.every + 3 * self.period) * SECOND)
+            marks = [first - self.longest(spec), *starts, self.history.ended]
+            for one, two in pairwise(marks):
+                extra = sum(1 for drop in self.history.drops if drop.job.task_id == spec.id and one < drop.t <= two)
+                late = (two - one - self.longest(spec)) / SECOND - extra * (spec.every + self.period)
+                starves = late > 0 and (extra < 2 or late > 3 * spec.every)
+                if starves:
+                    yield f"L2: task {spec.id} (every {spec.every:g} s) did not start for {(two - one) / SECOND:.1f} s, in calm"
+
+    def l3(self) -> Iterator[str]:
+        """Neither more pushes than intervals, nor clearly fewer starts where the ticks carry the interval."""
+        length = (self.history.ended - self.history.calm_from) / SECOND
+        for spec in self.alive():
+            pushes = sum(1 for a in self.history.advances if a.task_id == spec.id and a.t >= self.history.calm_from)
+            most = length / (spec.every - 1.1) + 3 if spec.every > 2 else 1e9
+            if pushes > most:
+                yield f"L3: task {spec.id} was pushed {pushes} times in calm, {most:.0f} at most"
+            least = 0.9 * length / spec.every - 3
+            if spec.every % self.period == 0 and spec.tolerance_ms >= 1000 and pushes < least:
+                yield f"L3: task {spec.id} was pushed {pushes} times in calm, not {least:.0f}"
+
+    def l4(self) -> Iterator[str]:
+        """What Redis lost before its start is pushed again: in calm, whatever waits has a job."""
+        for row in self.tasks.values():
+            old = [due for due in row.waiting if (self.now - due).total_seconds() > self.period + 1]
+            states = self.queue.states([envelope.job_id(row.id, due) for due in old])
+            for due, state in zip(old, states, strict=True):
+                if state is JobState.MISSING:
+                    yield f"L4: task {row.id} waits for {due}, and the queue has no job for it"
+
+    def l5(self) -> Iterator[str]:
+        """A run without an end gets its outcome within B + g + 2 D."""
+        for run in self.runs:
+            if self.is_overdue(run) or self.is_forgotten(run):
+                yield f"L5: run {run.id} of task {run.task_id} is still {run.state}"
+
+    def is_overdue(self, run: RunRow) -> bool:
+        if run.state != "running" or run.started_at is None or run.until is None:
+            return False
+        started = next(activity.started for activity in self.history.activities if activity.token == str(run.token))
+        hold = (run.until - run.started_at).total_seconds()
+        end = max(started, self.history.calm_from) / SECOND + hold + 2 * self.period + 2
+        return end < self.history.ended / SECOND
+
+    def is_forgotten(self, run: RunRow) -> bool:
+        """A manual run that has not started, though its job is in no worker's hands as far as RQ has found out.
+
+        One that a worker lost after the pop comes back only when its hash expires.
+        """
+        job_id = f"r{run.id}"
+        if run.state not in ("planned", "pushed") or run.task_id not in self.tasks or job_id in self.history.popped:
+            return False
+        return list(self.queue.states([job_id])) != [JobState.TAKEN]
+
+    # -------------------------------------------------------------------------------------------------- questions
+
+    def alive(self) -> list[Spec]:
+        return [spec for spec in self.people.tasks.values() if not spec.deleted]
+
+    def longest(self, spec: Spec) -> int:
+        """I + D + Q in microseconds, I rounded up to the ticks that carry it."""
+        return round((max(spec.every, self.period) + self.period + self.waits + 1 + SLACK) * SECOND)
+
+    def end(self, run: Activity) -> int:
+        return run.limit if run.ended is None else run.ended
+
+    def forward_between(self, one: int, two: int) -> bool:
+        return any(by > 0 for t, by in self.history.steps if one <= t <= two)
+
+    def mixed_between(self, one: int, two: int) -> bool:
+        """Set forward and back: neither clock can tell any more."""
+        return self.forward_between(one, two) and any(by < 0 for t, by in self.history.steps if one <= t <= two)
+
+
+def job_of(run: RunRow) -> str:
+    scheduled = run.kind is RunKind.SCHEDULED and run.occurrence is not None
+    return envelope.job_id(run.task_id, run.occurrence) if scheduled else f"r{run.id}"  # type: ignore[arg-type]
+
+
+def longest_wait(history: History) -> float:
+    """Q: the longest time that a job was in the queue, in calm; seconds."""
+    stored: dict[str, int] = {}
+    for push in history.pushes:
+        if push.answer == "stored" and push.t >= history.calm_from:
+            stored[push.job_id] = push.t
+    return max((t - stored[id_] for t, id_ in history.taken if id_ in stored), default=0) / SECOND

@@ -1,0 +1,289 @@
+"""What applications and workers do to the rows, over the in-memory double: `statements.sql` in Python.
+
+The state machine in `tests/test_state_machine.py` holds this to the statements, row by row.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+from tests.doubles import (
+    NOWHERE,
+    SECOND,
+    MemoryQueue,
+    MemoryStore,
+    RunRow,
+    TaskRow,
+    Uptime,
+    clock_was_set,
+    earlier,
+    held_for,
+    held_since,
+    is_after,
+    true_last_run,
+)
+from tests.simulation.rows import (
+    columns,
+    freed,
+    hold,
+    is_paused,
+    judged_by,
+    running,
+    spaced_from,
+    timing_of_resumed,
+    verdict,
+)
+from tests.simulation.verdict import Job, Verdict
+from ticker import definition, envelope, timing
+from ticker.definition import Wanted
+from ticker.errors import RowLocked
+from ticker.task import Kind, Outcome, Reason, RunKind, Task
+
+FUNCTIONS = ("poll", "fetch")  # what the workers know
+
+
+class MemoryTables:
+    """The rows in memory, with what was registered beside them."""
+
+    def __init__(self) -> None:
+        self.queue = MemoryQueue()
+        self.rows = MemoryStore()
+        self._names: dict[str, int] = {}
+        self._registered: dict[int, dict[str, Any]] = {}
+        self._started: set[tuple[int, datetime]] = set()
+
+    def another_store(self) -> MemoryStore:
+        return self.rows.another()
+
+    def heartbeat(self, ticker_id: str, at: datetime, now: datetime) -> None:
+        self.rows.heartbeat(ticker_id, at, now)
+
+    # -------------------------------------------------------------------------------------- registered and edited
+
+    def register(self, now: datetime, name: str, *, first: datetime | None = None, **said: Any) -> int:
+        given = Wanted(**{"function": "poll", "name": name, **said}).given()
+        if name not in self._names:
+            return self._insert(name, given, first or now, now)
+        id_ = self._names[name]
+        registered = self._registered[id_]
+        news = {column: value for column, value in given.items() if registered.get(column) != value}
+        if news:
+            self._change(id_, news, now)
+            self._registered[id_] = {**registered, **given}
+        return id_
+
+    def edit(self, now: datetime, task_id: int, **changes: Any) -> None:
+        self._change(task_id, definition.check(changes), now)
+
+    def pause(self, task_id: int, until: datetime | None) -> None:
+        self._put(task_id, paused_by="someone", paused_until=until)
+
+    def resume(self, now: datetime, task_id: int) -> None:
+        row = self._unlocked(task_id)
+        if row.paused_by is not None:
+            self._put(
+                task_id, paused_by=None, paused_reason="", paused_until=None, next_run=timing_of_resumed(row, now)
+            )
+
+    def delete(self, task_id: int) -> None:
+        self._unlocked(task_id)
+        del self.rows.tasks[task_id]
+        self._names = {name: id_ for name, id_ in self._names.items() if id_ != task_id}
+
+    def run_now(self, now: datetime, task_id: int) -> int:
+        self._unlocked(task_id)
+        return self.rows.add_run(task_id=task_id, due_at=now, created_at=now)
+
+    def _insert(self, name: str, given: Mapping[str, Any], first: datetime, now: datetime) -> int:
+        values = definition.applied(given, None)
+        self._names[name] = id_ = self.rows.add_task(**columns(values), next_run=first, created_at=now)
+        self._registered[id_] = dict(given)
+        return id_
+
+    def _change(self, id_: int, given: Mapping[str, Any], now: datetime) -> None:
+        row = self._unlocked(id_)
+        before = cast(Task, SimpleNamespace(**{**definition.DEFAULTS, **vars(row)}))
+        values = columns(definition.applied(given, before, self._registered[id_]))
+        if values["every_ms"] != row.every_ms and row.next_run is not None:
+            values["next_run"] = min(row.next_run, now + timing.span(values["every_ms"]))
+        self._put(id_, **values, push_after=None)
+
+    # -------------------------------------------------------------------------------------------- started and ended
+
+    def start(self, now: datetime, job: Job, token: str, here: Uptime = NOWHERE) -> Verdict:
+        row = self._unlocked(job.task_id)
+        if job.run_id is not None:
+            return self._start_planned(now, row, job, job.run_id, UUID(token), here)
+        assert job.occurrence is not None
+        return self._start_scheduled(now, row, job, job.occurrence, UUID(token), here)
+
+    def _start_scheduled(
+        self, now: datetime, row: TaskRow | None, job: Job, due: datetime, token: UUID, here: Uptime
+    ) -> Verdict:
+        reason = self._refusal(row, due, now, here) if row else Reason.GONE
+        judged = judged_by(row, now) | {"checked_last_run": row and spaced_from(row, now, here)}
+        record = RunRow(
+            task_id=job.task_id, kind=RunKind.SCHEDULED, occurrence=due, due_at=None, created_at=now, **judged
+        )
+        if row is not None:
+            waiting = tuple(waits for waits in row.waiting if waits != due)
+            self._put(row.id, waiting=waiting, **self._changes(row, reason, due, now, token, here))
+        if reason is not None or row is None:
+            ended = replace(record, state="ended", outcome=Outcome.DROPPED, reason=str(reason), ended_at=now)
+            return verdict(row, reason, self.rows.plans.add(ended))
+        self._started.add((row.id, due))
+        return verdict(row, None, self.rows.plans.add(running(record, row, now, token, here)))
+
+    def _refusal(self, row: TaskRow, due: datetime, now: datetime, here: Uptime) -> Reason | None:
+        if row.function not in FUNCTIONS:
+            return Reason.UNKNOWN_FUNCTION
+        if not row.enabled or not row.owner_active or is_paused(row, now):
+            return Reason.PAUSED
+        last_run, true = spaced_from(row, now, here), true_last_run(row, now, here)
+        early = row.kind is Kind.INTERVAL and timing.too_early(now, last_run, row.every_ms, row.tolerance_ms)
+        was_set = clock_was_set(row, now, true)
+        if was_set and (true is None or early):
+            return Reason.CLOCK
+        if row.waiting and timing.has_expired(due, max(row.waiting), now, row.every_ms):
+            return Reason.EXPIRED
+        last = earlier(row.last_occurrence, last_run) if was_set and last_run else row.last_occurrence
+        if (last is not None and due <= last) or (row.id, due) in self._started:
+            return Reason.DUPLICATE
+        if self._is_held(row, now, here):
+            return Reason.STILL_RUNNING
+        return Reason.TOO_EARLY if early else None
+
+    def _is_held(self, row: TaskRow, now: datetime, here: Uptime) -> bool:
+        runs = self.rows.plans.open.values()
+        since, length = held_since(runs, row, here), held_for(runs, row)
+        return is_after(row.running_until, now) if since is None or length is None else length > since
+
+    def _changes(
+        self, row: TaskRow, reason: Reason | None, due: datetime, now: datetime, token: UUID, here: Uptime
+    ) -> dict[str, Any]:
+        true, boot, uptime = true_last_run(row, now, here), *here
+        if reason is None:
+            changes = {
+                "last_run": now, "last_boot": boot, "last_uptime_us": uptime, "run_token": token,
+                "last_occurrence": now if due > now + SECOND else due, "running_until": now + hold(row),
+            }  # fmt: skip
+            if row.kind is Kind.INTERVAL and (clock_was_set(row, now, true) or due > now + SECOND):
+                changes["next_run"] = now + timing.span(row.every_ms)
+            return changes
+        return self._brought_back(row, now, here) if reason is Reason.CLOCK else {}
+
+    def _brought_back(self, row: TaskRow, now: datetime, here: Uptime) -> dict[str, Any]:
+        """To the clock as it was set."""
+        runs, true = self.rows.plans.open.values(), true_last_run(row, now, here)
+        last_run = true or now
+        changes: dict[str, Any] = {"last_run": last_run, "last_occurrence": earlier(row.last_occurrence, last_run)}
+        if true is not None and row.kind is Kind.INTERVAL:
+            changes["next_run"] = earlier(row.next_run, last_run + timing.span(row.every_ms))
+        since = held_since(runs, row, here)
+        until = now + (held_for(runs, row) or hold(row)) - (since or 0 * SECOND)
+        if since is not None or is_after(row.running_until, until):
+            changes["running_until"] = until
+        return changes
+
+    def _start_planned(
+        self, now: datetime, row: TaskRow | None, job: Job, run_id: int, token: UUID, here: Uptime
+    ) -> Verdict:
+        plan = self.rows.plans.get(run_id)
+        if run_id in self.rows.plans.held:
+            raise RowLocked(f"run {run_id}")
+        fresh = plan is not None and plan.state in ("planned", "pushed")
+        reason = self._planned_refusal(row, plan, fresh, now, here)
+        if plan is None or not fresh:
+            return verdict(row, reason, self._refuse_copy(plan, job, reason, now))
+        judged = replace(plan, **judged_by(row, now), reason=str(reason or ""))
+        if reason is not None or row is None:
+            self.rows.plans[run_id] = replace(judged, state="ended", outcome=Outcome.DROPPED, ended_at=now)
+        else:
+            self.rows.plans[run_id] = running(judged, row, now, token, here)
+            self._put(row.id, run_token=token, running_until=now + hold(row))
+        return verdict(row, reason, run_id)
+
+    def _planned_refusal(
+        self, row: TaskRow | None, plan: RunRow | None, fresh: bool, now: datetime, here: Uptime
+    ) -> Reason | None:
+        if row is None or plan is None:
+            return Reason.GONE
+        if not fresh:
+            return Reason.DUPLICATE
+        if row.function not in FUNCTIONS:
+            return Reason.UNKNOWN_FUNCTION
+        if not row.enabled or not row.owner_active or (plan.kind is not RunKind.MANUAL and is_paused(row, now)):
+            return Reason.PAUSED
+        return Reason.STILL_RUNNING if self._is_held(row, now, here) else None
+
+    def _refuse_copy(self, plan: RunRow | None, job: Job, reason: Reason | None, now: datetime) -> int:
+        return self.rows.add_run(
+            task_id=job.task_id, kind=plan.kind if plan else RunKind.MANUAL, parent_id=job.run_id, due_at=None,
+            state="ended", outcome=Outcome.DROPPED, reason=str(reason), ended_at=now, created_at=now, checked_at=now,
+        )  # fmt: skip
+
+    def checkpoint(self, task_id: int, token: str, value: Any) -> bool:
+        row = self._unlocked(task_id)
+        if row is None or row.run_token != UUID(token):
+            return False
+        self._put(task_id, cursor=value)
+        return True
+
+    def finish(self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "") -> bool:
+        row, key = self._unlocked(task_id), UUID(token)
+        run = next((run for run in self.rows.plans.open.values() if run.token == key and run.state == "running"), None)
+        if run is None or (row is not None and row.run_token != key):
+            return False
+        if run.id in self.rows.plans.held:
+            raise RowLocked(f"run {run.id}")
+        self.rows.plans[run.id] = replace(run, state="ended", outcome=outcome, reason=reason, ended_at=now)
+        if row is not None:
+            self._put(task_id, **freed(row, run.id, outcome, now))
+        return True
+
+    # ------------------------------------------------------------------------------------------------- the queue
+
+    def take(self) -> Job | None:
+        id_ = self.queue.take()
+        if id_ is None:
+            return None
+        args = self.queue.jobs[id_].args
+        if len(args) == 3:
+            return Job(id_, args[0], None, args[2])
+        return Job(id_, args[0], envelope.instant(args[1]), None)
+
+    def end_job(self, job_id: str, *, failed: bool = False) -> None:
+        if failed:
+            self.queue.set_status(job_id, "failed")
+        else:
+            self.queue.forget([job_id])
+
+    def drop_from_list(self) -> str | None:
+        return self.queue.pop()
+
+    def bring_forward(self, job_id: str) -> None:
+        self.queue.bring_forward(job_id)
+
+    def wipe(self) -> None:
+        self.queue.lose()
+
+    # ------------------------------------------------------------------------------------------------- looked at
+
+    def task_rows(self) -> list[TaskRow]:
+        return list(self.rows.tasks.values())
+
+    def run_rows(self) -> list[RunRow]:
+        return self.rows.runs()
+
+    def _unlocked(self, task_id: int) -> Any:
+        """The row, or None where it is gone; a caller that wrote waits for an open batch in vain."""
+        if task_id in self.rows.tasks.held:
+            raise RowLocked(f"task {task_id}")
+        return self.rows.tasks.get(task_id)
+
+    def _put(self, task_id: int, **values: Any) -> None:
+        self._unlocked(task_id)
+        self.rows.put(task_id, **values)

@@ -1,0 +1,178 @@
+"""The ports of one pass, with one fault at one of its calls. The pass itself is the real one."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from tests.simulation.record import Advance, Push
+from tests.simulation.world import World
+from ticker import envelope
+from ticker.envelope import Envelope
+from ticker.errors import DatabaseUnavailable, QueueUnavailable
+from ticker.ports import JobState, Receipt
+from ticker.task import DueTask
+
+T = TypeVar("T")
+
+IDLE_IN_TRANSACTION = 10.0  # seconds: then the server ends the transaction of a ticker that is stopped
+
+
+class Killed(Exception):
+    """SIGKILL: nothing of the pass goes on."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What strikes the pass at its `at`-th call. `how`: killed before, killed after, frozen, answer lost, cut."""
+
+    how: str
+    at: int
+    seconds: float = 0.0
+
+
+class Pass:
+    """One pass of one ticker: counts its calls, and strikes once."""
+
+    def __init__(self, world: World, fault: Fault | None) -> None:
+        self.world, self.fault = world, fault
+        self.calls = 0
+        self.in_batch = False
+        self.answered: set[str] = set()
+        self.still_frozen = 0.0
+
+    def call(self, server: str, name: str, do: Callable[[], T]) -> T:
+        self.calls += 1
+        struck = self.fault if self.fault and self.fault.at == self.calls else None
+        if struck is None:
+            self.world.reach(server)
+            return do()
+        self.before(struck, name)
+        self.world.reach(server)
+        answer = do()
+        self.behind(struck, server, name)
+        return answer
+
+    def before(self, struck: Fault, name: str) -> None:
+        if struck.how == "killed before":
+            self.strike(f"ticker killed before {name}")
+            raise Killed
+        if struck.how == "frozen":
+            self.strike(f"ticker frozen before {name}")
+            self.freeze(struck.seconds)
+
+    def behind(self, struck: Fault, server: str, name: str) -> None:
+        if struck.how == "killed after":
+            self.strike(f"ticker killed after {name}")
+            raise Killed
+        if struck.how == "answer lost":
+            self.strike(f"answer lost of {name}")
+            raise QueueUnavailable("answer lost") if server == "redis" else DatabaseUnavailable("answer lost")
+
+    def freeze(self, seconds: float) -> None:
+        """Others go on. Rows stay locked for as long as the server lets an idle transaction live."""
+        if not self.in_batch or seconds <= IDLE_IN_TRANSACTION:
+            self.world.freeze(seconds)
+            return
+        self.world.freeze(IDLE_IN_TRANSACTION)
+        self.still_frozen = seconds - IDLE_IN_TRANSACTION
+        raise DatabaseUnavailable("terminating connection due to idle-in-transaction timeout")
+
+    def strike(self, kind: str) -> None:
+        self.world.fault(kind)
+
+
+class FaultyStore:
+    """A real store or its double, on the history's clock."""
+
+    def __init__(self, inner: Any, pass_: Pass) -> None:
+        self._inner, self._pass = inner, pass_
+
+    def now(self) -> datetime:
+        return self._pass.call("postgres", "now", self._pass.world.now)
+
+    def clamp(self, now: datetime | None, limit: int) -> None:
+        """None means the store's clock, read under the rows' locks: the history's clock at that instant."""
+        self._pass.call("postgres", "clamp", lambda: self._inner.clamp(now or self._pass.world.now(), limit))
+
+    def wake(self, now: datetime, limit: int) -> None:
+        self._pass.call("postgres", "wake", lambda: self._inner.wake(now, limit))
+
+    def end_overdue(self, now: datetime, limit: int) -> int:
+        return self._pass.call("postgres", "end_overdue", lambda: int(self._inner.end_overdue(now, limit)))
+
+    @contextmanager
+    def batch(self) -> Iterator["FaultyBatch"]:
+        self._pass.call("postgres", "begin", lambda: None)
+        with self._inner.batch() as rows:
+            self._pass.in_batch = True
+            try:
+                batch = FaultyBatch(rows, self._pass)
+                yield batch
+                self._pass.call("postgres", "commit", lambda: None)
+            finally:
+                self._pass.in_batch = False
+        batch.committed()
+        self._pass.call("postgres", "its end", lambda: None)
+
+
+class FaultyBatch:
+    """The calls within one transaction; whatever is raised here rolls it back."""
+
+    def __init__(self, inner: Any, pass_: Pass) -> None:
+        self._inner, self._pass = inner, pass_
+        self._advances: list[Advance] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._inner, name)
+        return lambda *args: self._pass.call("postgres", name, lambda: method(*args))
+
+    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
+        self._pass.call("postgres", "advance", lambda: self._inner.advance(tasks))
+        self._advances += [self._advance(task) for task, _ in tasks]
+
+    def _advance(self, task: DueTask) -> Advance:
+        world, id_ = self._pass.world, envelope.job_id(task.id, task.occurrence)
+        late = (world.now() - task.occurrence).total_seconds()
+        return Advance(world.t, task.id, id_, id_ in self._pass.answered, late)
+
+    def committed(self) -> None:
+        self._pass.world.history.advances += self._advances
+
+
+class FaultyQueue:
+    """The queue; of a call whose answer is lost everything has happened but the answer."""
+
+    def __init__(self, inner: Any, pass_: Pass) -> None:
+        self._inner, self._pass = inner, pass_
+
+    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
+        fault, world = self._pass.fault, self._pass.world
+        if envelopes and fault and fault.how == "cut" and world.redis_up:
+            self._pass.fault = None
+            self._pass.strike("ticker killed within push")
+            self._push(envelopes[: int(fault.seconds) % len(envelopes)])
+            raise Killed
+        receipts = self._pass.call("redis", "push", lambda: self._push(envelopes))
+        answered = [e.job_id for e, receipt in zip(envelopes, receipts, strict=True) if receipt.stored or receipt.held]
+        self._pass.answered |= set(answered)
+        return receipts
+
+    def _push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
+        receipts: Sequence[Receipt] = self._inner.push(envelopes)
+        world = self._pass.world
+        for sent, receipt in zip(envelopes, receipts, strict=True):
+            answer = "stored" if receipt.stored else "held" if receipt.held else receipt.error
+            world.history.pushes.append(Push(world.t, sent.job_id, answer))
+            world.counts[f"push: {answer if receipt.stored or receipt.held else 'refused'}"] += 1
+        if envelopes:
+            world.say(f"pushed {[e.job_id for e in envelopes]}")
+            world.on_push()
+        return receipts
+
+    def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
+        return self._pass.call("redis", "states", lambda: self._inner.states(job_ids))
+
+    def forget(self, job_ids: Collection[str]) -> None:
+        self._pass.call("redis", "forget", lambda: self._inner.forget(job_ids))

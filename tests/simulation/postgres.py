@@ -1,0 +1,175 @@
+"""The same over real servers: the public door, the statements that a worker sends, RQ's own keys. No worker runs."""
+
+import json
+from contextlib import suppress
+from dataclasses import fields
+from datetime import datetime
+from typing import Any, TypeVar
+
+from psycopg.rows import dict_row
+from redis import Redis
+from rq.exceptions import NoSuchJobError
+from rq.job import Job as RQJob
+
+import ticker
+from tests.doubles import NOWHERE, RunRow, TaskRow, Uptime
+from tests.simulation.memory import FUNCTIONS
+from tests.simulation.verdict import Job, Verdict
+from ticker import clock, envelope, sql
+from ticker.enqueue import RedisQueue
+from ticker.store import PostgresStore, connect, translated
+from ticker.task import Kind, Outcome, RunKind
+
+R = TypeVar("R", TaskRow, RunRow)
+
+QUEUE = "polling"
+VERDICT = ("refusal", "run_id", "function", "every_ms", "tolerance_ms", "box_ms", "grace_ms")
+
+
+class PostgresTables:
+    """The rows of a database, which is emptied first, and the jobs of a Redis database, which is emptied, too.
+
+    Nobody waits long for a lock here: nobody could let go of it meanwhile.
+    """
+
+    def __init__(self, url: str, redis: Redis) -> None:
+        self._url, self._redis = url, redis
+        self._stores: list[PostgresStore] = []
+        self.queue = RedisQueue(redis)
+        self._db = connect(url, name="simulation")
+        for table in ("tasks", "runs", "tickers"):  # a vacuum that cuts an emptied table locks it from all
+            self._db.execute(f"ALTER TABLE ticker.{table} SET (autovacuum_enabled = off)")
+        self._db.execute("DELETE FROM ticker.tasks; DELETE FROM ticker.runs; DELETE FROM ticker.tickers")
+        self._db.execute("SET lock_timeout = '100ms'; SET synchronous_commit = off")
+        self._execute = sql.on(self._db, "ticker")
+        redis.flushdb()
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+        self._db.close()
+
+    def another_store(self) -> PostgresStore:
+        store = PostgresStore(self._url)
+        store.uptime = lambda now=None: NOWHERE  # type: ignore[method-assign]  # until the simulation says otherwise
+        self._stores.append(store)
+        return store
+
+    def heartbeat(self, ticker_id: str, at: datetime, now: datetime) -> None:
+        """The real statement; it reads the server's clock, so here the history's stands in its place."""
+        text = sql.statements("ticker")["heartbeat"].replace("clock_timestamp()", "%(instant)s::timestamptz")
+        self._db.execute(text, {"id": ticker_id, "host": "h", "pid": 1, "now": at, "report": "{}", "instant": now})
+
+    # -------------------------------------------------------------------------------------- registered and edited
+
+    def register(self, now: datetime, name: str, *, first: datetime | None = None, **said: Any) -> int:
+        known = self._db.execute("SELECT FROM ticker.tasks WHERE name = %s", [name]).fetchone()
+        with translated(), clock.use(lambda: now):
+            task = ticker.register(self._db, said.pop("function", "poll"), name=name, first=first, **said)
+        if known is None:  # the column's default is the server's clock
+            self._db.execute("UPDATE ticker.tasks SET created_at = %s WHERE id = %s", [now, task.id])
+        return task.id
+
+    def edit(self, now: datetime, task_id: int, **changes: Any) -> None:
+        with translated(), clock.use(lambda: now):
+            ticker.edit(self._db, task_id, **changes)
+
+    def pause(self, task_id: int, until: datetime | None) -> None:
+        with translated():
+            ticker.pause(self._db, task_id, until=until)
+
+    def resume(self, now: datetime, task_id: int) -> None:
+        with translated(), clock.use(lambda: now):
+            ticker.resume(self._db, task_id)
+
+    def delete(self, task_id: int) -> None:
+        with translated():
+            ticker.unregister(self._db, task_id)
+
+    def run_now(self, now: datetime, task_id: int) -> int:
+        with translated(), clock.use(lambda: now):
+            return ticker.run_now(self._db, task_id)[0]
+
+    # -------------------------------------------------------------------------------------------- started and ended
+
+    def start(self, now: datetime, job: Job, token: str, here: Uptime = NOWHERE) -> Verdict:
+        boot, uptime = here
+        common = {
+            "boot": boot, "uptime": uptime,
+            "task_id": job.task_id, "functions": list(FUNCTIONS), "token": token, "now": now,
+            "worker": "w", "host": "h", "pid": 1, "job_id": job.id,
+        }  # fmt: skip
+        with translated():
+            if job.run_id is not None:
+                [row] = self._execute("start_planned", run_id=job.run_id, **common)
+            else:
+                [row] = self._execute("start", occurrence=job.occurrence, **common)
+        return Verdict(**{name: row[name] for name in VERDICT})
+
+    def finish(self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "") -> bool:
+        with translated():
+            ended = self._execute("finish", task_id=task_id, token=token, outcome=outcome, reason=reason, result=None,
+                                  traceback="", now=now)  # fmt: skip
+        return bool(ended)
+
+    def checkpoint(self, task_id: int, token: str, value: Any) -> bool:
+        with translated():
+            return bool(self._execute("checkpoint", task_id=task_id, token=token, cursor=json.dumps(value)))
+
+    # ------------------------------------------------------------------------------------------------- the queue
+
+    def take(self) -> Job | None:
+        """As a worker: ids whose job is gone are passed over."""
+        while (id_ := self.drop_from_list()) is not None:
+            with suppress(NoSuchJobError):
+                args = RQJob.fetch(id_, connection=self._redis).args
+                self._redis.hset(RQJob.key_for(id_), "status", "started")
+                if len(args) == 3:
+                    return Job(id_, args[0], None, args[2])
+                return Job(id_, args[0], envelope.instant(args[1]), None)
+        return None
+
+    def end_job(self, job_id: str, *, failed: bool = False) -> None:
+        if not failed:
+            self._redis.delete(RQJob.key_for(job_id))
+        elif self._redis.exists(RQJob.key_for(job_id)):
+            self._redis.hset(RQJob.key_for(job_id), "status", "failed")
+
+    def drop_from_list(self) -> str | None:
+        popped = self._redis.lpop(f"rq:queue:{QUEUE}")
+        return popped.decode() if isinstance(popped, bytes) else None
+
+    def bring_forward(self, job_id: str) -> None:
+        self._redis.lrem(f"rq:queue:{QUEUE}", 1, job_id)
+        self._redis.lpush(f"rq:queue:{QUEUE}", job_id)
+
+    def spoil(self, queue: str) -> None:
+        """From now on the queue takes nothing."""
+        self._redis.set(f"rq:queue:{queue}", "of another type")
+
+    def wipe(self) -> None:
+        self._redis.flushdb()
+
+    # ------------------------------------------------------------------------------------------------- looked at
+
+    def task_rows(self) -> list[TaskRow]:
+        return [
+            TaskRow(**{**row, "kind": Kind(row["kind"]), "waiting": tuple(row["waiting"]),
+                       "last_outcome": _outcome(row["last_outcome"])})
+            for row in self._read("tasks", TaskRow)
+        ]  # fmt: skip
+
+    def run_rows(self) -> list[RunRow]:
+        return [
+            RunRow(**{**row, "kind": RunKind(row["kind"]), "outcome": _outcome(row["outcome"])})
+            for row in self._read("runs", RunRow)
+        ]
+
+    def _read(self, table: str, shape: type[R]) -> list[dict[str, Any]]:
+        columns = ", ".join(field.name for field in fields(shape))
+        with self._db.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute(f"SELECT {columns} FROM ticker.{table} ORDER BY id").fetchall()
+
+
+def _outcome(text: str | None) -> Outcome | None:
+    return Outcome(text) if text else None

@@ -1,0 +1,80 @@
+"""What happened, as the judge reads it. True time is in microseconds; `db` is the database's clock."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tests.simulation.verdict import Job
+
+
+@dataclass
+class Activity:
+    """A run, from the reading before its start statement to the last instant at which its function was alive."""
+
+    job: Job
+    run_id: int
+    token: str
+    began: int
+    started: int
+    db: datetime
+    every_ms: int
+    tolerance_ms: int
+    box_ms: int
+    grace_ms: int
+    boot: str | None = None
+    ended: int | None = None
+    recorded: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """When it must be dead."""
+        return self.began + (self.box_ms + self.grace_ms) * 1000
+
+
+@dataclass(frozen=True)
+class Push:
+    """One answer of the queue, whether it reached the ticker or not."""
+
+    t: int
+    job_id: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Advance:
+    """A committed advance: which pushes the same pass had answered, and how late the task was found due."""
+
+    t: int
+    task_id: int
+    job_id: str
+    answered: bool
+    late: float
+
+
+@dataclass(frozen=True)
+class Drop:
+    t: int
+    job: Job
+    reason: str
+
+
+@dataclass
+class History:
+    """In the order in which it happened. `complaints` are violations that an actor saw with its own eyes."""
+
+    activities: list[Activity] = field(default_factory=list)
+    pushes: list[Push] = field(default_factory=list)
+    advances: list[Advance] = field(default_factory=list)
+    drops: list[Drop] = field(default_factory=list)
+    taken: list[tuple[int, str]] = field(default_factory=list)
+    steps: list[tuple[int, int]] = field(default_factory=list)
+    peaks: list[tuple[int, datetime]] = field(default_factory=list)  # the database's clock just before a step
+    popped: set[str] = field(default_factory=set)
+    wipes: list[int] = field(default_factory=list)
+    waits: list[tuple[int, int, int]] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    lines: list[tuple[int, datetime, str]] = field(default_factory=list)
+    calm_from: int = 0
+    ended: int = 0
+
+    def complain(self, invariant: str, text: str) -> None:
+        self.complaints.append(f"{invariant}: {text}")

@@ -1,0 +1,78 @@
+"""What the statements read off one task's row, and write into it, in Python; `memory` puts it together."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from tests.doubles import SECOND, RunRow, TaskRow, Uptime, earlier, true_last_run
+from tests.simulation.verdict import Verdict
+from ticker import timing
+from ticker.task import Kind, Outcome, Reason
+
+GOOD = (Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO)
+
+
+def columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What the double keeps of a definition."""
+    kept = ("function", "queue", "kind", "expression", "every_ms", "tolerance_ms", "box_ms", "grace_ms", "enabled")
+    return {name: values[name] for name in kept if name in values}
+
+
+def timing_of_resumed(row: TaskRow, now: datetime) -> datetime | None:
+    """An interval task is due as soon as its spacing allows, and never later than it was."""
+    if row.kind is not Kind.INTERVAL or row.next_run is None:
+        return row.next_run
+    spaced = row.last_run and timing.earliest_start(row.last_run, row.every_ms, row.tolerance_ms)
+    soonest = max(now, spaced or now)
+    return min(row.next_run, soonest) if row.next_run > now else soonest
+
+
+def is_paused(row: TaskRow, now: datetime) -> bool:
+    return row.paused_by is not None and (row.paused_until is None or now < row.paused_until)
+
+
+def hold(row: TaskRow) -> Any:
+    return timing.span(row.box_ms + row.grace_ms)
+
+
+def judged_by(row: TaskRow | None, now: datetime) -> dict[str, Any]:
+    """The arithmetic of the verdict, as it is recorded."""
+    return {
+        "checked_last_run": row.last_run if row else None, "checked_at": now,
+        "every_ms": row.every_ms if row else None, "tolerance_ms": row.tolerance_ms if row else None,
+    }  # fmt: skip
+
+
+def spaced_from(row: TaskRow, now: datetime, here: Uptime) -> datetime | None:
+    """From when the spacing counts: the later one of the two last runs, unless the clock was set back."""
+    true = true_last_run(row, now, here)
+    if true is None or row.last_run is None:
+        return earlier(row.last_run, now)
+    return true if true < row.last_run - 2 * SECOND else max(true, row.last_run)
+
+
+def running(record: RunRow, row: TaskRow, now: datetime, token: UUID, here: Uptime) -> RunRow:
+    until, (boot, uptime) = now + hold(row), here
+    return replace(record, state="running", token=token, started_at=now, until=until, boot=boot, uptime_us=uptime)
+
+
+def freed(row: TaskRow, run_id: int, outcome: Outcome, now: datetime) -> dict[str, Any]:
+    """What the end of the run that holds the task writes into the task's row."""
+    values: dict[str, Any] = {
+        "run_token": None, "running_until": None, "last_run_id": run_id, "last_outcome": outcome, "last_ended_at": now,
+        "failures": 0 if outcome in GOOD else row.failures + 1,
+    }  # fmt: skip
+    if outcome in GOOD:
+        values["last_success_at"] = now
+    if outcome in GOOD[:2]:
+        values["last_worked_at"] = now
+    return values
+
+
+def verdict(row: TaskRow | None, reason: Reason | None, run_id: int) -> Verdict:
+    refusal = None if reason is None else str(reason)
+    if row is None:
+        return Verdict(refusal, run_id)
+    return Verdict(refusal, run_id, row.function, row.every_ms, row.tolerance_ms, row.box_ms, row.grace_ms)

@@ -1,0 +1,161 @@
+"""A worker that runs nothing but what a ticker signed: `python -m wrappers --hardened`.
+
+Whoever can write to Redis can otherwise run code in every RQ worker: a job's `data`, `meta` and `result` are pickles,
+and its callbacks are functions named in the hash. This worker reads of a hash the few fields that it needs. It checks
+the signature over the bytes as they are, and only then takes integers out of them: it unpickles nothing, imports nothing
+that a job names, and calls `wrappers.run` alone. Whatever else it meets is logged as `forged`, counted and put aside.
+"""
+
+import pickletools
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from redis import Redis
+from rq import Queue as RQQueue
+from rq.job import Job as RQJob
+from rq.serializers import DefaultSerializer
+
+from ticker import envelope, settings, signing
+from ticker.errors import ConfigurationError
+from wrappers import poison
+from wrappers.worker import Worker
+
+READ = (
+    b"data", b"origin", b"timeout", b"created_at", b"enqueued_at", b"started_at", b"ended_at", b"last_heartbeat",
+    b"status", b"description", b"worker_name", b"ttl", b"result_ttl", b"failure_ttl",
+)  # fmt: skip
+"""The fields that are read. Left out: meta, result (pickles), callbacks (names of functions), webhooks, retries, groups."""
+
+DATA_AT_MOST = 1024  # bytes, packed and unpacked: ours have some 60
+DESCRIPTION_AT_MOST = 200  # characters
+
+Payload = Mapping[bytes, bytes]
+
+
+class Forged(poison.Poison):
+    """A job that no ticker signed, or that was changed after it was."""
+
+    event = "forged"
+
+
+class NeverUnpickles:
+    """RQ's serializer, one way: results are written as stock tools read them, and nothing is read."""
+
+    dumps = DefaultSerializer.dumps
+
+    @staticmethod
+    def loads(_data: bytes) -> Any:
+        raise Forged("something asked for unpickling")
+
+
+class Job(poison.Job):
+    """A job whose signature fits, with the integers that it carries. Everything else is Forged."""
+
+    hash_at_most = 64 * 1024
+    data_at_most = DATA_AT_MOST
+
+    def restore(self, raw_data: Payload) -> None:
+        args = signed_args(self.id, raw_data, signing_keys())
+        super().restore({field: raw_data[field] for field in READ if field in raw_data})
+        self._func_name, self._instance, self._args, self._kwargs = envelope.ENTRY, None, args, {}
+        self.description = "".join(c if c.isprintable() else "?" for c in self.description or "")[:DESCRIPTION_AT_MOST]
+
+
+class Queue(poison.Queue):
+    """A queue whose jobs were signed for it; none of them has dependents."""
+
+    @classmethod
+    def dequeue_any(  # type: ignore[override]
+        cls, queues: Iterable[RQQueue], timeout: int | None, connection: Redis, **options: Any
+    ) -> tuple[RQJob, RQQueue] | None:
+        while taken := super().dequeue_any(queues, timeout, connection, **options):
+            job, queue = taken
+            if job.origin == queue.name:
+                break
+            poison.pass_over(connection, [queue], Forged(f"it was signed for the queue {job.origin}", job.id))
+        return taken
+
+    def enqueue_dependents(self, *_args: Any, **_options: Any) -> None:
+        """Their names stand in Redis, unsigned."""
+
+
+class HardenedWorker(Worker):
+    """Our Worker, for signed jobs only. ConfigurationError without TICKER_SIGNING_KEY."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        signing_keys()
+        super().__init__(*args, **kwargs)
+        self.read_with(Job, Queue, NeverUnpickles)
+
+    def _start_scheduler(self, *_args: Any, **_options: Any) -> None:
+        raise ConfigurationError(
+            "--hardened: RQ's scheduler takes unsigned jobs; run it elsewhere, not --with-scheduler"
+        )
+
+
+@cache
+def signing_keys() -> tuple[str, ...]:
+    """The keys that signatures are checked with, read once."""
+    keys = settings.from_environment().signing_keys
+    if not keys:
+        raise ConfigurationError("--hardened needs TICKER_SIGNING_KEY, the key that the tickers sign with")
+    return keys
+
+
+def signed_args(job_id: str, raw: Payload, keys: Sequence[str]) -> tuple[int, ...]:
+    """The integers in a job whose signature fits: (task id, occurrence in microseconds), or (task id, 0, run id)."""
+    data, signature = raw.get(b"data", b""), raw.get(signing.FIELD.encode(), b"")
+    if not signature:
+        raise Forged("it has no signature")
+    if len(data) > DATA_AT_MOST:
+        raise Forged(f"its data has {len(data)} bytes, over the limit of {DATA_AT_MOST}")
+    origin, timeout = raw.get(b"origin", b""), raw.get(b"timeout", b"")
+    if not signing.fits(keys, signature, job_id.encode(), origin, timeout, data):
+        raise Forged("its signature does not fit: another key, or something of it was changed")
+    args = integers(unpacked(data))
+    if not names(job_id, args):
+        raise Forged("its id is another than that of its arguments")
+    return args
+
+
+def unpacked(data: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        payload = inflater.decompress(data, DATA_AT_MOST)
+    except zlib.error as error:
+        raise Forged(f"its data is no zlib: {error}") from None
+    if not inflater.eof:
+        raise Forged(f"its data is truncated, or unpacks to over {DATA_AT_MOST} bytes")
+    return payload
+
+
+_FRAMING = {"PROTO", "FRAME", "MEMOIZE", "STOP"}
+_INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1"}
+
+
+def integers(payload: bytes) -> tuple[int, ...]:
+    """The arguments in the pickle of ("wrappers.run", None, (two or three integers), {}), which is read, never executed."""
+    try:
+        steps = [(code.name, value) for code, value, _ in pickletools.genops(payload) if code.name not in _FRAMING]
+    except Exception as error:
+        raise Forged(f"its payload is no pickle: {error}") from None
+    inner = [(name, value) for name, value in steps if name in _INTEGERS]
+    expected = [
+        ("MARK", None), ("SHORT_BINUNICODE", envelope.ENTRY), ("NONE", None),
+        *inner,
+        (f"TUPLE{len(inner)}", None), ("EMPTY_DICT", None), ("TUPLE", None),
+    ]  # fmt: skip
+    if steps != expected or len(inner) not in (2, 3):
+        raise Forged("its payload is no call of wrappers.run with two or three integers")
+    return tuple(int(value or 0) for _, value in inner)
+
+
+def names(job_id: str, args: tuple[int, ...]) -> bool:
+    """Whether the ticker gives this id to a job with these arguments."""
+    if len(args) == 3:
+        task_id, occurrence, planned = args
+        return task_id > 0 and occurrence == 0 and planned > 0 and job_id == f"r{planned}"
+    task_id, occurrence = args
+    return task_id > 0 and job_id == f"t{task_id}-{occurrence}"

@@ -581,7 +581,7 @@ def clock_was_set(task: TaskRow, now: datetime, true: datetime | None) -> bool:
         return False
     if true is None:
         return task.last_run > now
-    return not -2 * SECOND <= true - task.last_run <= SECOND
+    return abs(true - task.last_run) > 3 * SECOND
 
 
 def is_due_wrongly(task: TaskRow) -> bool:

@@ -23,10 +23,10 @@ MINUTE = timedelta(minutes=1)
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
-def start(db, task, occurrence, now=NOW, functions=("poll",)):
+def start(db, task, occurrence, now=NOW, functions=("poll",), boot=None, uptime=None):
     return sql.on(db, "ticker")(
         "start", task_id=task.id, occurrence=occurrence, functions=list(functions), token=str(uuid4()), now=now,
-        worker="w", host="h", pid=1, job_id="j", boot=None, uptime=None,
+        worker="w", host="h", pid=1, job_id="j", boot=boot, uptime=uptime,
     )[0]  # fmt: skip
 
 
@@ -180,6 +180,21 @@ def test_last_run_is_read_after_a_wait_for_the_row(db, task, database_url):
             until(lambda: watcher.execute(WAITING).fetchone(), "the start waits for the row")
             released = other.execute("SELECT clock_timestamp()").fetchone()[0]
         assert waiting.result()["now"] >= released
+
+
+def test_a_wait_for_the_row_is_no_step_of_the_clock(db, task, database_url):
+    """The uptime is read before the wait, the clock after it: the wait itself is added to the uptime."""
+    with connect(database_url) as other, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
+        with other.transaction():
+            other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
+            waiting = pool.submit(start, db, task, NOW, None, boot="this", uptime=1_000_000)
+            until(lambda: watcher.execute(WAITING).fetchone(), "the start waits for the row")
+            waited = other.execute(
+                "SELECT clock_timestamp() - query_start FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            ).fetchone()[0]
+        assert waiting.result()["refusal"] is None
+    [(uptime,)] = db.execute("SELECT last_uptime_us FROM ticker.tasks")
+    assert uptime >= 1_000_000 + waited / timedelta(microseconds=1)
 
 
 def test_the_end_is_fenced_by_the_token(db, task):

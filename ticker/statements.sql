@@ -185,30 +185,35 @@ WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pushed)
 
 -- name: start
 -- Decides, under the task's row lock and by the clock read after it, whether a scheduled job may run; records it.
--- The spacing is counted from `spaced_from`, the later one of the two last runs, unless the clock was set back. The first
--- job that comes too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock.
+-- `true_last_run` is the last run by the uptime of this host, to which the wait for the lock is added. The spacing counts
+-- from the later one of the two; where they differ by over 3 s, the clock was set, and the uptime decides alone. (Under
+-- that it may be the way of the statement to the server, for which nobody waits longer than 2 s.) The first job that comes
+-- too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
-    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM locked
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found,
+        %(uptime)s::bigint + CASE WHEN %(now)s::timestamptz IS NULL THEN greatest(0, least(2500000, (1000000
+            * extract(epoch FROM clock_timestamp() - statement_timestamp()))::bigint)) ELSE 0 END AS uptime
+    FROM locked
 ), measured AS MATERIALIZED (
-    SELECT i.now, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold, h.held_for, h.held_since,
+    SELECT i.now, i.uptime, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold, h.held_for, h.held_since,
         CASE WHEN l.last_run IS NOT NULL AND l.last_boot = %(boot)s::text
-                  AND l.last_uptime_us <= %(uptime)s::bigint
-             THEN i.now - (%(uptime)s::bigint - l.last_uptime_us) * interval '1 microsecond' END AS true_last_run
+                  AND l.last_uptime_us <= i.uptime
+             THEN i.now - (i.uptime - l.last_uptime_us) * interval '1 microsecond' END AS true_last_run
     FROM instant i LEFT JOIN locked l ON true LEFT JOIN LATERAL (
         SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
-            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint
-                 THEN (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' END AS held_since
+            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= i.uptime
+                 THEN (i.uptime - r.uptime_us) * interval '1 microsecond' END AS held_since
         FROM {schema}.runs r WHERE r.token = l.run_token AND r.state = 'running') h ON true
 ), spaced AS MATERIALIZED (
     SELECT m.*, coalesce(m.held_for, m.hold) - coalesce(m.held_since, interval '0') AS hold_left,
-        m.true_last_run > m.last_run + interval '1 second' OR m.true_last_run < m.last_run - interval '2 seconds'
-            OR (m.true_last_run IS NULL AND m.last_run > m.now) AS clock_was_set,
-        CASE WHEN m.true_last_run < m.last_run - interval '2 seconds' THEN m.true_last_run
-             WHEN m.true_last_run IS NULL AND m.last_run > m.now THEN m.now
+        c.clock_was_set,
+        CASE WHEN c.clock_was_set THEN coalesce(m.true_last_run, m.now)
              ELSE greatest(m.last_run, m.true_last_run) END AS spaced_from
-    FROM measured m
+    FROM measured m, LATERAL (
+        SELECT CASE WHEN m.true_last_run IS NULL THEN m.last_run > m.now
+            ELSE abs(extract(epoch FROM m.true_last_run - m.last_run)) > 3 END AS clock_was_set) c
 ), judged AS MATERIALIZED (
     SELECT l.*, CASE
         WHEN l.id IS NULL THEN 'gone'
@@ -240,7 +245,7 @@ WITH locked AS MATERIALIZED (
         last_run = CASE WHEN j.refusal IS NULL THEN j.now WHEN j.refusal = 'clock' THEN j.spaced_from
                         ELSE j.last_run END,
         last_boot = CASE WHEN j.refusal IS NULL THEN %(boot)s::text ELSE j.last_boot END,
-        last_uptime_us = CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint ELSE j.last_uptime_us END,
+        last_uptime_us = CASE WHEN j.refusal IS NULL THEN j.uptime ELSE j.last_uptime_us END,
         last_occurrence = CASE WHEN j.refusal IS NULL AND %(occurrence)s > j.now + interval '1 second' THEN j.now
                                WHEN j.refusal IS NULL THEN %(occurrence)s
                                WHEN j.refusal = 'clock' AND j.last_occurrence > j.spaced_from THEN j.spaced_from
@@ -262,7 +267,7 @@ WITH locked AS MATERIALIZED (
         CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, coalesce(j.refusal, ''),
         CASE WHEN j.refusal IS NULL THEN %(token)s::uuid END,
         CASE WHEN j.refusal IS NULL THEN j.now END, CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
-        CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
+        CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN j.uptime END,
         CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
         j.spaced_from, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, %(job_id)s
     FROM judged j
@@ -386,7 +391,7 @@ WITH measured AS MATERIALIZED (
         OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second')
 ), ahead AS MATERIALIZED (
     SELECT t.id FROM {schema}.tasks t JOIN measured m ON m.id = t.id
-    WHERE m.true_last_run > t.last_run + interval '1 second' OR m.true_last_run < t.last_run - interval '2 seconds'
+    WHERE abs(extract(epoch FROM m.true_last_run - t.last_run)) > 3
         OR (m.true_last_run IS NULL AND t.last_run > m.now) OR t.last_occurrence > m.now + interval '1 second'
         OR t.running_until > m.now + coalesce(
             (SELECT greatest(r.until - r.started_at, interval '0') FROM {schema}.runs r

@@ -1,8 +1,8 @@
 """A page of memory that a keeper, its worker and the horse share: which horse works, until when, and which run is open.
 
 The worker begins the page before each fork. The horse writes its pid; the token of its run before it asks for the
-start, which it clears when the end is written; and the instant of its hard limit, while that is armed. So what is on
-the page when a horse is dead (killed, `os._exit`, a crash) is a run without an end, and who finds the instant passed
+start, which it clears when the end is written; and the instant of its hard limit, which stays. So what is on the
+page when a horse is dead (killed, `os._exit`, a crash) is a run without an end, and who finds the instant passed
 knows that something of the run may still live. Without a page, under a stock worker, nothing is written, and the
 ticker's sweep ends such runs.
 """
@@ -10,8 +10,6 @@ ticker's sweep ends such runs.
 import math
 import mmap
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _SIZE = 128
 _HEAD = struct.Struct("dq")  # the deadline, 0 for none; the horse's pid, 0 for none
@@ -35,15 +33,9 @@ def write_horse(pid: int) -> None:
     _put_head(deadline(), pid)
 
 
-@contextmanager
-def until(instant: float) -> Iterator[None]:
-    """Within this block the deadline is that instant; behind it, what it was."""
-    before = deadline()
+def write_deadline(instant: float) -> None:
+    """When the run's hard limit is: from then on nothing of this job may live, its horse included."""
     _put_head(instant, horse())
-    try:
-        yield
-    finally:
-        _put_head(before, horse())
 
 
 def forget_horse() -> None:

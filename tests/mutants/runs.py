@@ -10,7 +10,7 @@ RUNS = (
     Mutant(
         "rqs-time-out-alone",
         BOX,
-        "        limits.arm()\n",
+        "    limits.arm()\n",
         "",
         "A run is dead by B + g after its start, also when it overlooks every exception; RQ's time-out alone does not do that.",
         ("tests/test_worker.py::test_what_overruns_its_box_is_ended_with_everything_it_left_behind",),

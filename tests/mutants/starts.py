@@ -16,8 +16,8 @@ STARTS = (
     Mutant(
         "clock-of-the-transaction",
         SQL,
-        "SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM locked",
-        "SELECT coalesce(%(now)s::timestamptz, now()) AS now, count(id) AS found FROM locked",
+        "SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found,",
+        "SELECT coalesce(%(now)s::timestamptz, now()) AS now, count(id) AS found,",
         "The clock is read after the row's lock, by clock_timestamp(): `now()` lets two starts come closer than I - T.",
         ("tests/test_start.py::test_last_run_is_read_after_a_wait_for_the_row",),
     ),
@@ -117,8 +117,8 @@ STARTS = (
     Mutant(
         "hold-without-grace",
         SQL,
-        "SELECT i.now, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold,",
-        "SELECT i.now, l.*, l.box_ms * interval '1 millisecond' AS hold,",
+        "SELECT i.now, i.uptime, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold,",
+        "SELECT i.now, i.uptime, l.*, l.box_ms * interval '1 millisecond' AS hold,",
         "The hold lasts B + g, as long as something of the run may live; no other run starts before.",
         ("tests/test_start.py::test_a_first_start_takes_the_hold_and_sets_last_run",),
     ),

@@ -50,7 +50,7 @@ def spaced_from(row: TaskRow, now: datetime, here: Uptime) -> datetime | None:
     true = true_last_run(row, now, here)
     if true is None or row.last_run is None:
         return earlier(row.last_run, now)
-    return true if true < row.last_run - 2 * SECOND else max(true, row.last_run)
+    return true if abs(true - row.last_run) > 3 * SECOND else max(true, row.last_run)
 
 
 def running(record: RunRow, row: TaskRow, now: datetime, token: UUID, here: Uptime) -> RunRow:

@@ -39,9 +39,9 @@ def limited(call: Call, box_ms: int, grace_ms: int) -> Iterator[Limits | None]:
     spent = clock.monotonic() - call.began
     hard = (box_ms + grace_ms) / 1000 - spent
     limits = Limits(hard - grace_ms / 2000, hard, how=cast(How, call.settings.hard_limit))
-    with page.until(now() + hard):  # for those who end what the timers cannot: children, and what an exec started
-        limits.arm()
-        try:
-            yield limits
-        finally:
-            limits.cancel()
+    page.write_deadline(now() + hard)  # for those who end what the timers cannot: children, and what an exec started
+    limits.arm()
+    try:
+        yield limits
+    finally:
+        limits.cancel()  # the deadline stays: children live on until the horse is dead, and RQ may keep it waiting

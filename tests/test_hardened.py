@@ -320,8 +320,9 @@ def test_a_hardened_worker_without_a_key_does_not_start(environ):
 
 
 @pytest.mark.parametrize(
-    "option", ["--worker-class=rq.Worker", "--job-class=rq.job.Job", "--queue-class=rq.Queue", "--serializer=json",
-               "--with-scheduler"],
+    "option", ["--worker-class=rq.Worker", "--with-scheduler",
+               *(pytest.param(option, marks=pytest.mark.long) for option in
+                 ("--job-class=rq.job.Job", "--queue-class=rq.Queue", "--serializer=json"))],
 )  # fmt: skip
 def test_what_would_soften_a_hardened_worker_is_refused(option, signed):
     done = start(option)

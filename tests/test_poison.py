@@ -159,8 +159,8 @@ def test_a_broken_registry_ends_rqs_maintenance_and_no_worker(environ, db, store
 
 @pytest.mark.parametrize("spoil", [
     lambda redis, key: redis.hset(key, "data", "garbage"),
-    lambda redis, key: redis.hset(key, "created_at", "yesterday"),
-    lambda redis, key: redis.hdel(key, "data"),
+    pytest.param(lambda redis, key: redis.hset(key, "created_at", "yesterday"), marks=pytest.mark.long),
+    pytest.param(lambda redis, key: redis.hdel(key, "data"), marks=pytest.mark.long),
     lambda redis, key: redis.delete(key) and redis.set(key, "x"),
 ], ids=["garbage data", "a date of nobody's", "no data", "another type"])  # fmt: skip
 @pytest.mark.parametrize("planned", [False, True], ids=["scheduled", "planned"])

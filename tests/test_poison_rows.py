@@ -185,9 +185,14 @@ def assert_an_operator_can_mend_it(db: Db) -> None:
 # ---------------------------------------------------------------------------------------------------- what is written
 
 
-@pytest.mark.parametrize(
-    ("table", "name"), [(table, name) for table in ("tasks", "runs", "tickers") for name in columns_of(table)]
-)
+def every_third_by_default() -> list[Any]:
+    """All columns, most of them in the long run only: each costs a database and a few passes."""
+    names = [(table, name) for table in ("tasks", "runs", "tickers") for name in columns_of(table)]
+    marks = [() if number % 3 == 0 else (pytest.mark.long,) for number in range(len(names))]
+    return [pytest.param(*name, marks=mark) for name, mark in zip(names, marks, strict=True)]
+
+
+@pytest.mark.parametrize(("table", "name"), every_third_by_default())
 def test_whatever_a_hand_writes_into_a_column_is_refused_or_costs_only_its_own_row(
     table: str, name: str, db: Db, store: PostgresStore, queue: RedisQueue
 ) -> None:

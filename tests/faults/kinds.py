@@ -62,9 +62,7 @@ def ticker_terminated(stage: Stage, draw: Random) -> Iterator[str]:
 @kind("tickers", 1, 7)
 def ticker_frozen(stage: Stage, draw: Random) -> Iterator[str]:
     process = draw.choice(stage.tickers)
-    pid = process.pid
-    yield _sent(process, signal.SIGSTOP, pid)
-    process.send(signal.SIGCONT, pid)
+    yield from _frozen(process, [process.pid])
 
 
 @kind("tickers", 3, 12, "no_tickers")
@@ -297,23 +295,13 @@ def worker_terminated(stage: Stage, draw: Random) -> Iterator[str]:
 @kind("workers", 1, 6)
 def worker_frozen(stage: Stage, draw: Random) -> Iterator[str]:
     process = draw.choice(stage.workers)
-    pids = process.level(0)
-    for pid in pids:
-        process.send(signal.SIGSTOP, pid)
-    yield process.name
-    for pid in pids:
-        process.send(signal.SIGCONT, pid)
+    yield from _frozen(process, process.level(0))
 
 
 @kind("workers", 1, 6)
 def horse_frozen(stage: Stage, draw: Random) -> Iterator[str]:
     process = _busy(stage, draw)
-    pids = process.level(1)
-    for pid in pids:
-        process.send(signal.SIGSTOP, pid)
-    yield process.name
-    for pid in pids:
-        process.send(signal.SIGCONT, pid)
+    yield from _frozen(process, process.level(1))
 
 
 @kind("workers", 3, 12, "no_workers")
@@ -411,9 +399,18 @@ def connections_reset(stage: Stage, draw: Random) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------------- in common
 
 
-def _sent(process: Process, number: signal.Signals, pid: int | None = None) -> str:
-    process.send(number, pid)
+def _sent(process: Process, number: signal.Signals) -> str:
+    process.send(number)
     return process.name
+
+
+def _frozen(process: Process, pids: list[int]) -> Iterator[str]:
+    """Those very processes, also when the supervisor has started others meanwhile."""
+    for pid in pids:
+        process.send(signal.SIGSTOP, pid)
+    yield process.name
+    for pid in pids:
+        process.send(signal.SIGCONT, pid)
 
 
 def _signalled(pid: int, number: signal.Signals) -> None:

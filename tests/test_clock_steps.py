@@ -20,6 +20,7 @@ from tests.simulation.postgres import PostgresTables
 from tests.simulation.record import Activity, History
 from tests.simulation.workers import Worker
 from tests.simulation.world import SECOND, YEAR, World
+from ticker.store import PostgresStore
 from ticker.task import Outcome
 from ticker.tick import tick
 
@@ -256,3 +257,14 @@ def test_a_clock_that_is_set_forward_between_push_and_start_costs_no_interval(en
     bench.is_set(30)
     bench.tables.finish(bench.at, bench.task, bench.start(1), Outcome.SUCCEEDED)
     assert bench.goes_on_for(60 + 2 * int(D))
+
+
+def test_an_answer_that_comes_late_is_no_step_of_the_clock(monkeypatch):
+    """A server that was frozen for eight seconds between the question and its answer."""
+    uptimes = iter([1.0, 1.0, 2.0, 10.0, 11.0, 11.0])
+    answers = iter([NOW, NOW + 9 * ONE, NOW + 10 * ONE])
+    store = PostgresStore("postgresql:///never-asked")
+    monkeypatch.setattr(store, "uptime", lambda _now=None: ("this", round(next(uptimes) * 1_000_000)))
+    monkeypatch.setattr(store, "now", lambda: next(answers))
+    assert [store._clock_was_set(None) for _ in range(3)] == [False, False, False]
+    assert next(uptimes, None) is None

@@ -24,6 +24,7 @@ OLDEST_POSTGRESQL = 15
 THOROUGH_EVERY = 120  # ticks, an hour of them: how often each row is looked at for times too far ahead
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_SECOND = timedelta(seconds=1)
+SLOW_LOOK = 400_000  # microseconds: two looks that differ by twice that are still no step
 SERVER_TIMEOUTS = {
     "statement_timeout": "5s",
     "lock_timeout": "2s",
@@ -148,6 +149,8 @@ class PostgresStore:
         if boot is None or uptime is None:
             return False
         ahead = (now or self.now()) - EPOCH - timedelta(microseconds=uptime)
+        if (self.uptime(now)[1] or 0) - uptime > SLOW_LOOK:  # the answer was late: that is no step
+            return False
         before, self._last_look = self._last_look, (boot, ahead)
         if before is None or before[0] != boot:
             return False

@@ -18,6 +18,7 @@ from ticker.task import DueTask, Kind, Outcome, PlannedRun, Reason, RunKind, Wai
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+LONGEST_DELAY = timedelta(minutes=61)  # no back-off lies further ahead
 DAY = timedelta(days=1)
 THOROUGH_EVERY = 120  # as the real store's
 FORGOTTEN = timedelta(hours=2, microseconds=1)  # since its push: the queue holds no job for longer
@@ -134,6 +135,9 @@ class View(Generic[R]):
 
     def free(self) -> list[R]:
         return [self._mine.get(id_, row) for id_, row in self._table.open.items() if self.is_free(id_)]
+
+    def all(self) -> Iterable[R]:
+        return self._table.values()
 
     def is_free(self, id_: int) -> bool:
         return id_ in self._mine or id_ not in self._table.held
@@ -262,9 +266,9 @@ class MemoryStore:
             return False
         return True
 
-    def end_overdue(self, now: datetime, limit: int) -> int:
+    def end_overdue(self, now: datetime | None, limit: int) -> int:
         with self.batch() as rows:
-            return rows.end_overdue(now, limit, self.uptime())
+            return rows.end_overdue(now or self.now(), limit, self.uptime())
 
     def _answers(self) -> None:
         if self.down:
@@ -285,7 +289,9 @@ class MemoryBatch:
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
         for due, next_run in tasks:
             row = self._tasks[due.id]
-            started = row.last_occurrence is not None and due.occurrence <= row.last_occurrence
+            started = not is_after(due.occurrence, row.last_occurrence or due.occurrence - SECOND) and any(
+                run.occurrence == due.occurrence and run.started_at for run in self._scheduled(due.id)
+            )
             waiting = row.waiting if started or due.occurrence in row.waiting else (*row.waiting, due.occurrence)
             self._tasks.change(
                 due.id, next_run=next_run, waiting=waiting, push_errors=0, push_error="", push_after=None
@@ -363,26 +369,32 @@ class MemoryBatch:
         for task in self._tasks.free():
             hold, following = self._held_for(task), now + timing.span(task.every_ms)
             interval = task.kind is Kind.INTERVAL
-            pushed = interval and (
-                task.last_occurrence is not None or bool(task.waiting) or task.created_at > now + SECOND
-            )
             true = true_last_run(task, now, here)
             if (
                 clock_was_set(task, now, true)
                 or is_after(task.last_occurrence, now + SECOND)
                 or is_after(task.running_until, now + hold)
-                or (pushed and is_after(task.next_run, following + SECOND))
+                or is_after(task.push_after, now + (timing.span(0) if stepped else LONGEST_DELAY))
+                or (interval and is_after(task.next_run, following + SECOND) and self._was_pushed(task, now))
                 or (stepped and interval and true is not None and is_due_wrongly(task))
             ):
-                self._bring_back(task, now, here, true, pushed)
+                self._bring_back(task, now, here, true)
 
-    def _bring_back(self, task: TaskRow, now: datetime, here: Uptime, true: datetime | None, pushed: bool) -> None:
+    def _was_pushed(self, task: TaskRow, now: datetime) -> bool:
+        return bool(
+            task.last_occurrence or task.waiting or task.created_at > now + SECOND or any(self._scheduled(task.id))
+        )
+
+    def _scheduled(self, task_id: int) -> Iterator[RunRow]:
+        return (run for run in self._runs.all() if run.task_id == task_id and run.kind is RunKind.SCHEDULED)
+
+    def _bring_back(self, task: TaskRow, now: datetime, here: Uptime, true: datetime | None) -> None:
         since = held_since(self._runs.free(), task, here)
         until = now + self._held_for(task) - (since or timedelta(0))
         every, next_run = timing.span(task.every_ms), task.next_run
         if true is not None and task.kind is Kind.INTERVAL:
             next_run = next_run and true + every
-        elif pushed:
+        elif task.kind is Kind.INTERVAL and self._was_pushed(task, now):
             next_run = earlier(next_run, now + every)
         self._tasks.change(
             task.id, last_run=true or earlier(task.last_run, now),

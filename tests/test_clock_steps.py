@@ -245,6 +245,27 @@ def test_a_run_whose_worker_died_gets_its_end_though_the_clock_was_set_back(benc
     assert sum(ended) == 1
 
 
+def test_a_back_off_does_not_wait_for_a_clock_that_was_set_back(bench):
+    bench.passes(10)
+    with bench.store.batch() as rows:
+        rows.set_back([(bench.task, "full", bench.at + 30 * ONE)])
+    bench.is_set(-5)
+    bench.passes(5)
+    assert bench.tick().enqueued == 1
+
+
+def test_a_task_whose_first_occurrence_was_dropped_goes_on_though_the_clock_was_set_back(bench):
+    bench.passes(300)
+    bench.tick()
+    bench.tables.edit(bench.at, bench.task, enabled=False)
+    assert [bench.start(1), bench.start(2)] == ["paused", "paused"]
+    bench.tables.edit(bench.at, bench.task, enabled=True)
+    bench.is_set(-200)
+    bench.tick()
+    bench.passes(10)
+    assert bench.tick().enqueued == 1
+
+
 def test_a_clock_that_is_set_back_costs_no_interval(bench):
     bench.tables.finish(bench.at, bench.task, bench.start(1), Outcome.SUCCEEDED)
     bench.passes(9)

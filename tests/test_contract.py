@@ -22,7 +22,9 @@ MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = timedelta(milliseconds=1)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
+RUNNING = {"kind": RunKind.SCHEDULED, "state": "running", "due_at": None, "occurrence": NOW, "started_at": NOW}
 MANY = 100
+TOKEN = uuid4()
 CRON = {"kind": Kind.CRON, "expression": "* * * * *", "every_ms": 0}
 
 
@@ -204,16 +206,23 @@ def test_a_task_that_has_no_next_time_is_not_due_again(tables, store):
     [
         ({"waiting": (NOW,)}, (NOW,)),
         ({"waiting": (NOW - MINUTE,)}, (NOW - MINUTE, NOW)),
-        ({"last_occurrence": NOW}, ()),
-        ({"last_occurrence": NOW + SECOND}, ()),
         ({"last_occurrence": NOW - SECOND}, (NOW,)),
+        ({"last_occurrence": NOW + SECOND}, (NOW,)),  # of a clock that was ahead
     ],
 )
-def test_an_occurrence_that_is_pushed_again_waits_once_and_not_after_its_start(columns, waiting, tables, store):
+def test_an_occurrence_that_is_pushed_again_waits_once(columns, waiting, tables, store):
     id_ = tables.add_task(**columns)
     with store.batch() as rows:
         rows.advance([(task, NOW + MINUTE) for task in rows.claim_due(NOW, 0, 1)])
     assert (tables.task(id_).waiting, tables.task(id_).next_run) == (waiting, NOW + MINUTE)
+
+
+def test_an_occurrence_that_has_started_before_its_push_was_noted_does_not_wait(tables, store):
+    id_ = tables.add_task(last_occurrence=NOW)
+    tables.add_run(task_id=id_, token=TOKEN, until=NOW + MINUTE, **RUNNING)
+    with store.batch() as rows:
+        rows.advance([(task, NOW + MINUTE) for task in rows.claim_due(NOW, 0, 1)])
+    assert (tables.task(id_).waiting, tables.task(id_).next_run) == ((), NOW + MINUTE)
 
 
 def test_a_task_that_was_set_back_stays_due_counts_its_errors_and_shows_the_last(tables, store):
@@ -369,9 +378,6 @@ def test_a_pushed_run_that_was_lost_ends_and_says_why(tables, store):
     assert (run.state, run.outcome, run.reason, run.ended_at) == ("ended", Outcome.LOST, "it died", NOW)
 
 
-RUNNING = {"kind": RunKind.SCHEDULED, "state": "running", "due_at": None, "occurrence": NOW, "started_at": NOW}
-
-
 def test_a_run_past_its_box_ends_as_lost_and_frees_its_task(tables, store):
     token, until = uuid4(), NOW + 31 * SECOND
     task_id = tables.add_task(run_token=token, running_until=until, last_run=NOW, failures=1)
@@ -436,7 +442,6 @@ def test_a_pause_without_an_end_stays(tables, store):
 
 
 FUTURE = NOW + timedelta(days=365)
-TOKEN = uuid4()
 
 
 @pytest.mark.parametrize(
@@ -448,6 +453,7 @@ TOKEN = uuid4()
         ({"waiting": (FUTURE,), "next_run": FUTURE}, {"next_run": NOW + MINUTE}),
         ({"last_occurrence": NOW, "next_run": FUTURE, "push_after": FUTURE},
          {"next_run": NOW + MINUTE, "push_after": None}),
+        ({"push_after": FUTURE}, {"push_after": None}),
         ({"last_occurrence": FUTURE, "next_run": NOW - MINUTE}, {"last_occurrence": NOW}),
         ({"last_occurrence": FUTURE, "next_run": None}, {"last_occurrence": NOW}),
     ],
@@ -468,6 +474,7 @@ def test_after_the_clock_was_set_back_what_lies_in_the_future_is_brought_back(co
         {"next_run": NOW + MINUTE, "waiting": (NOW,)},
         {"last_run": NOW, "last_occurrence": NOW + SECOND, "next_run": NOW + MINUTE + SECOND},  # the look-ahead's
         {"run_token": TOKEN, "running_until": NOW + 31 * SECOND},
+        {"push_errors": 20, "push_error": "full", "push_after": NOW + 60 * MINUTE},
     ],
     ids=" ".join,
 )
@@ -476,6 +483,16 @@ def test_what_lies_ahead_for_a_reason_is_kept(columns, tables, store):
     id_ = tables.add_task(**columns)
     store.clamp(NOW, MANY)
     assert tables.task(id_) == TaskRow(id_, **columns)
+
+
+def test_a_task_whose_first_occurrence_was_dropped_is_brought_back_too(tables, store):
+    """Nothing in its row says that it was ever pushed; its record does, and so this is no `first`."""
+    tables.saw_tick(FUTURE)
+    id_ = tables.add_task(next_run=FUTURE)
+    dropped = {"outcome": Outcome.DROPPED, "reason": Reason.PAUSED, "ended_at": NOW}
+    tables.add_run(task_id=id_, kind=RunKind.SCHEDULED, state="ended", due_at=None, occurrence=NOW, **dropped)
+    store.clamp(NOW, MANY)
+    assert tables.task(id_).next_run == NOW + MINUTE
 
 
 def test_the_first_pass_looks_at_every_row_and_the_next_ones_want_a_tick_in_the_future_as_a_sign(tables, store):

@@ -451,6 +451,14 @@ def test_a_pause_that_ends_and_a_run_whose_worker_is_gone_are_seen_to_in_the_sam
 # --------------------------------------------------------------------------------------------------- planned runs
 
 
+def test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the_pass(rows, jobs):
+    """A pass that was stopped, while the clock was set back, has a `now` that lies ahead of it."""
+    id_ = rows.add_task(next_run=NOW + DAY)
+    rows.add_run(task_id=id_, kind=RunKind.SCHEDULED, state="running", started_at=NOW, until=NOW + MINUTE)
+    of_the_pass, rows.end_overdue = rows.end_overdue, lambda now, limit: of_the_pass(now and now + HOUR, limit)
+    assert tick(rows, jobs).swept.overdue == 0
+
+
 def test_a_planned_run_is_pushed_under_its_own_id_and_the_schedule_stays(environ, db, store, queue, redis):
     task = ticker.register(db, "poll", every="1m", first=store.now() + DAY)
     [run_id] = ticker.run_now(db, task)

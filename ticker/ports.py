@@ -103,5 +103,5 @@ class Store(Protocol):
     def wake(self, now: datetime, limit: int) -> None:
         """Ends pauses whose time has passed."""
 
-    def end_overdue(self, now: datetime, limit: int) -> int:
-        """Ends runs past B + g that nobody ended as lost, and frees their tasks; how many."""
+    def end_overdue(self, now: datetime | None, limit: int) -> int:
+        """Ends runs past B + g that nobody ended as lost, and frees their tasks; how many. None: by the store's clock."""

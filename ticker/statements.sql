@@ -131,7 +131,9 @@ FOR NO KEY UPDATE SKIP LOCKED
 -- 10,000 are kept: a row that a hand has filled would otherwise fail the tables' CHECK, and with it all others here.
 UPDATE {schema}.tasks t SET
     next_run = a.next_run,
-    waiting = CASE WHEN a.occurrence = ANY (t.waiting) OR a.occurrence <= t.last_occurrence THEN t.waiting
+    waiting = CASE WHEN a.occurrence = ANY (t.waiting) OR (a.occurrence <= t.last_occurrence AND EXISTS (
+                       SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.occurrence = a.occurrence
+                       AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)) THEN t.waiting
                    ELSE t.waiting[greatest(cardinality(t.waiting) - 9998, 1):] || a.occurrence END,
     push_errors = 0, push_error = '', push_after = NULL
 FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[])
@@ -381,7 +383,8 @@ SELECT id AS run_id FROM ended
 -- a ticker that was stopped meanwhile, would end holds of living runs. `stepped`: the ticker saw it itself, by its
 -- uptime; a heartbeat in the future is another sign of it; `thorough` looks at every row. What started on this host is
 -- told by its uptime, and due an interval after its true last run; of the rest, only what lies too far ahead is brought
--- back. A task that was never pushed keeps its `first`, unless it was itself registered in the future.
+-- back; so is a back-off, the longest of which is an hour. A task that was never pushed keeps its `first`, unless it was
+-- itself registered in the future.
 WITH measured AS MATERIALIZED (
     SELECT t.id, i.now, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
             AND t.last_uptime_us <= %(uptime)s::bigint
@@ -397,8 +400,10 @@ WITH measured AS MATERIALIZED (
             (SELECT greatest(r.until - r.started_at, interval '0') FROM {schema}.runs r
              WHERE r.token = t.run_token AND r.state = 'running'),
             (t.box_ms + t.grace_ms) * interval '1 millisecond')
+        OR t.push_after > m.now + CASE WHEN %(stepped)s THEN interval '0' ELSE interval '61 minutes' END
         OR (t.kind = 'interval' AND t.next_run > m.now + (t.every_ms + 1000) * interval '1 millisecond'
-            AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > m.now + interval '1 second'))
+            AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > m.now + interval '1 second'
+                 OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled')))
         OR (%(stepped)s AND t.kind = 'interval' AND m.true_last_run IS NOT NULL
             AND (t.next_run > t.last_run + (t.every_ms + 1000) * interval '1 millisecond'
                  OR t.next_run < t.last_run + (t.every_ms - t.tolerance_ms) * interval '1 millisecond'))
@@ -428,7 +433,8 @@ UPDATE {schema}.tasks t SET
     next_run = CASE WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
         THEN h.true_last_run + t.every_ms * interval '1 millisecond'
         WHEN t.kind = 'interval'
-        AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second')
+        AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
+             OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
         AND t.next_run > h.now + t.every_ms * interval '1 millisecond'
         THEN h.now + t.every_ms * interval '1 millisecond' ELSE t.next_run END
 FROM held h WHERE t.id = h.id
@@ -455,21 +461,24 @@ RETURNING r.id
 -- name: end_overdue
 -- Runs past B + g that nobody ended: their worker is gone. A row that is busy just now, the run's or its task's, is
 -- left to the next tick; as nothing is waited for, the run may be locked first here. A run of this host is past it when
--- the uptime says so, whatever the clock was set to.
-WITH overdue AS MATERIALIZED (
+-- the uptime says so, whatever the clock was set to; of the others, by the clock as it is read here: the `now` of a pass
+-- that was stopped meanwhile may lie ahead of it.
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+), overdue AS MATERIALIZED (
     SELECT id, task_id, token FROM {schema}.runs
     WHERE state = 'running'
       AND CASE WHEN boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint
                THEN (%(uptime)s::bigint - uptime_us) * interval '1 microsecond'
                     > until - started_at + interval '1 second'
-               ELSE until < %(now)s - interval '1 second' END
+               ELSE until < (SELECT now FROM instant) - interval '1 second' END
     ORDER BY until LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 ), held AS MATERIALIZED (
     SELECT t.id, t.run_token FROM {schema}.tasks t
     WHERE t.id IN (SELECT task_id FROM overdue) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
 ), ended AS (
-    UPDATE {schema}.runs r SET state = 'ended', outcome = 'lost', ended_at = %(now)s,
+    UPDATE {schema}.runs r SET state = 'ended', outcome = 'lost', ended_at = (SELECT now FROM instant),
         reason = 'no end was recorded within its time box: its worker is gone'
     FROM overdue o
     WHERE r.id = o.id AND r.state = 'running'
@@ -477,7 +486,8 @@ WITH overdue AS MATERIALIZED (
     RETURNING r.id, r.task_id, r.token
 ), freed AS (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
-        last_run_id = e.id, last_outcome = 'lost', last_ended_at = %(now)s, failures = least(t.failures + 1, 1000000)
+        last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant),
+        failures = least(t.failures + 1, 1000000)
     FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
     WHERE t.id = e.task_id
 )

@@ -159,7 +159,7 @@ class PostgresStore:
             return False
         return True
 
-    def end_overdue(self, now: datetime, limit: int) -> int:
+    def end_overdue(self, now: datetime | None, limit: int) -> int:
         boot, uptime = self.uptime(now)
         with self.transaction() as execute:
             return len(execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))

@@ -72,9 +72,9 @@ def tick(
     batches. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
     """
     store.clamp(now, batch)
+    ended = Swept(overdue=store.end_overdue(now, batch))  # before the queue is asked for anything: it may be away
     now = now or store.now()
     store.wake(now, batch)
-    ended = Swept(overdue=store.end_overdue(now, batch))  # before the queue is asked for anything: it may be away
     planned = until_done(lambda: push_planned(store, queue, now, batch), batch, stop)
     due = until_done(lambda: push_due(store, queue, now, look_ahead, batch), batch, stop)
     return Report(now, due, planned, ended + sweep(store, queue, now, batch))

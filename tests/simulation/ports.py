@@ -99,8 +99,11 @@ class FaultyStore:
     def wake(self, now: datetime, limit: int) -> None:
         self._pass.call("postgres", "wake", lambda: self._inner.wake(now, limit))
 
-    def end_overdue(self, now: datetime, limit: int) -> int:
-        return self._pass.call("postgres", "end_overdue", lambda: int(self._inner.end_overdue(now, limit)))
+    def end_overdue(self, now: datetime | None, limit: int) -> int:
+        """None as in `clamp`."""
+        return self._pass.call(
+            "postgres", "end_overdue", lambda: int(self._inner.end_overdue(now or self._pass.world.now(), limit))
+        )
 
     @contextmanager
     def batch(self) -> Iterator["FaultyBatch"]:

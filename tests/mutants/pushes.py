@@ -124,8 +124,8 @@ PUSHES = (
     Mutant(
         "pushed-occurrence-not-noted",
         SQL,
-        "WHEN a.occurrence = ANY (t.waiting) OR a.occurrence <= t.last_occurrence THEN t.waiting",
-        "WHEN true THEN t.waiting",
+        "waiting = CASE WHEN a.occurrence = ANY (t.waiting) OR",
+        "waiting = CASE WHEN true OR",
         "Every pushed occurrence is noted as waiting, so that what Redis loses is found and pushed again.",
         ("tests/test_contract.py::test_an_advanced_task_waits_for_its_start_and_moves_on",),
     ),

@@ -105,6 +105,7 @@ class Table(dict[int, R]):
     def __init__(self) -> None:
         super().__init__()
         self.open: dict[int, R] = {}
+        self.expired: set[tuple[int, datetime | None]] = set()  # (task id, occurrence)
         self.held: set[int] = set()
         self.ids = 0
 
@@ -112,6 +113,8 @@ class Table(dict[int, R]):
         super().__setitem__(id_, row)
         if isinstance(row, RunRow) and row.state == "ended":
             self.open.pop(id_, None)
+            if row.reason == Reason.EXPIRED:
+                self.expired.add((row.task_id, row.occurrence))
         else:
             self.open[id_] = row
 
@@ -334,8 +337,6 @@ class MemoryBatch:
             task = self._tasks[s.task_id]
             waiting = tuple(sorted(due for due in task.waiting if due != s.occurrence))
             self._tasks.change(s.task_id, waiting=waiting)
-            if s.reason == Reason.EXPIRED and (task.last_occurrence is None or task.last_occurrence < s.occurrence):
-                self._tasks.change(s.task_id, last_occurrence=s.occurrence)
             if s.outcome is Outcome.LOST:
                 failures = self._tasks[s.task_id].failures + 1
                 self._tasks.change(s.task_id, last_outcome=s.outcome, last_ended_at=now, failures=failures)
@@ -585,6 +586,11 @@ def true_last_run(task: TaskRow, now: datetime, here: Uptime) -> datetime | None
     """When the task last started, on the clock of today; None: that was on another host."""
     since = uptime_since(task.last_boot, task.last_uptime_us, here)
     return None if since is None or task.last_run is None else now - since
+
+
+def perhaps_late(task: TaskRow, true: datetime | None) -> bool:
+    """Not the clock was set forward, but the server was stopped before it read the statement."""
+    return true is not None and task.last_run is not None and task.last_run <= true <= task.last_run + 20 * SECOND
 
 
 def clock_was_set(task: TaskRow, now: datetime, true: datetime | None) -> bool:

@@ -309,6 +309,33 @@ def test_an_occurrence_that_has_started_is_a_duplicate_although_the_clock_was_se
     assert start(db, task, NOW)["refusal"] == "duplicate"
 
 
+def settle(db, task, occurrence, now=NOW):
+    sql.on(db, "ticker")(
+        "settle_waiting", ids=[task.id], occurrences=[occurrence], outcomes=["dropped"], reasons=["expired"], now=now
+    )
+
+
+def test_an_occurrence_that_the_sweep_gave_up_is_a_duplicate_and_one_that_still_waits_is_none(db, task):
+    """A worker may have the job of either in hand when Redis was wiped; the records tell them apart."""
+    put(db, task, waiting=[NOW - 2 * MINUTE, NOW - MINUTE, NOW])
+    settle(db, task, NOW - MINUTE)
+    assert start(db, task, NOW - MINUTE)["refusal"] == "duplicate"
+    assert start(db, task, NOW - 2 * MINUTE)["refusal"] is None
+
+
+@pytest.mark.parametrize(("late", "moved"), [(4, False), (20, False), (21, True)])
+def test_a_start_that_the_server_read_late_leaves_the_next_run_and_a_clock_that_was_set_far_forward_moves_it(
+    late, moved, db, task
+):
+    """A server that was stopped reads the statement late, with an uptime that is as old: as if the clock was set."""
+    start(db, task, NOW - 3 * MINUTE, boot="b", uptime=0)
+    put(db, task, run_token=None, running_until=None, next_run=NOW)
+    now = NOW + 2 * MINUTE + late * SECOND
+    verdict = start(db, task, NOW - MINUTE, now=now, boot="b", uptime=120_000_000)
+    assert verdict["refusal"] is None
+    assert ticker.get(db, task).next_run == (now + MINUTE if moved else NOW)
+
+
 def test_a_start_is_handed_the_arguments_of_the_row_and_not_those_of_the_registration(environ, db, task):
     ticker.register(db, "poll", every="1m", tolerance="5s", kwargs={"host": "old"})
     ticker.edit(db, task, kwargs={"host": "new"})

@@ -190,7 +190,8 @@ WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pushed)
 -- `true_last_run` is the last run by the uptime of this host, to which the wait for the lock is added. The spacing counts
 -- from the later one of the two; where they differ by over 3 s, the clock was set, and the uptime decides alone. (Under
 -- that it may be the way of the statement to the server, for which nobody waits longer than 2 s.) The first job that comes
--- too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock.
+-- too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock. Up to 20 s forward
+-- it may also be that the server was stopped before it read the statement: then `next_run` stays where it is.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
@@ -211,6 +212,7 @@ WITH locked AS MATERIALIZED (
 ), spaced AS MATERIALIZED (
     SELECT m.*, coalesce(m.held_for, m.hold) - coalesce(m.held_since, interval '0') AS hold_left,
         c.clock_was_set,
+        m.true_last_run BETWEEN m.last_run AND m.last_run + interval '20 seconds' AS perhaps_late,
         CASE WHEN c.clock_was_set THEN coalesce(m.true_last_run, m.now)
              ELSE greatest(m.last_run, m.true_last_run) END AS spaced_from
     FROM measured m, LATERAL (
@@ -228,7 +230,9 @@ WITH locked AS MATERIALIZED (
              AND %(occurrence)s < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'
         WHEN %(occurrence)s <= least(l.last_occurrence, CASE WHEN l.clock_was_set THEN l.spaced_from END)
              OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = %(task_id)s AND r.occurrence = %(occurrence)s
-                        AND r.kind = 'scheduled' AND r.started_at IS NOT NULL) THEN 'duplicate'
+                        AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)
+             OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = %(task_id)s AND r.occurrence = %(occurrence)s
+                        AND r.reason = 'expired') THEN 'duplicate'
         WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
              THEN 'still_running'
         WHEN l.kind = 'interval'
@@ -242,7 +246,7 @@ WITH locked AS MATERIALIZED (
             WHEN j.refusal = 'clock' AND j.true_last_run IS NOT NULL
                  AND j.next_run > j.spaced_from + j.every_ms * interval '1 millisecond'
             THEN j.spaced_from + j.every_ms * interval '1 millisecond'
-            WHEN j.refusal IS NULL AND (j.clock_was_set OR %(occurrence)s > j.now + interval '1 second')
+            WHEN j.refusal IS NULL AND ((j.clock_was_set AND NOT j.perhaps_late) OR %(occurrence)s > j.now + interval '1 second')
             THEN j.now + j.every_ms * interval '1 millisecond' ELSE j.next_run END,
         last_run = CASE WHEN j.refusal IS NULL THEN j.now WHEN j.refusal = 'clock' THEN j.spaced_from
                         ELSE j.last_run END,
@@ -505,8 +509,8 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: settle_waiting
--- Occurrences that will not start any more, each recorded with its outcome and reason. One that expired counts as started:
--- a worker may have had its job in hand when Redis was wiped.
+-- Occurrences that will not start any more, each recorded with its outcome and reason. A worker may have the job of one
+-- that expired in hand, if Redis was wiped: the start finds its record.
 WITH settled AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(outcomes)s::text[], %(reasons)s::text[])
         AS s (id, occurrence, outcome, reason)
@@ -521,13 +525,10 @@ UPDATE {schema}.tasks t SET
     waiting = ARRAY(
         SELECT w FROM unnest(t.waiting) w
         WHERE NOT EXISTS (SELECT FROM settled s WHERE s.id = t.id AND s.occurrence = w) ORDER BY w),
-    last_occurrence = greatest(t.last_occurrence, f.expired),
     last_outcome = CASE WHEN f.lost > 0 THEN 'lost' ELSE t.last_outcome END,
     last_ended_at = CASE WHEN f.lost > 0 THEN %(now)s ELSE t.last_ended_at END,
     failures = least(t.failures + f.lost, 1000000)
-FROM (SELECT id, count(*) FILTER (WHERE outcome = 'lost')::int AS lost,
-          max(occurrence) FILTER (WHERE reason = 'expired') AS expired
-      FROM settled GROUP BY id) f
+FROM (SELECT id, count(*) FILTER (WHERE outcome = 'lost')::int AS lost FROM settled GROUP BY id) f
 WHERE t.id = f.id
 
 -- name: claim_pushed

@@ -56,11 +56,33 @@ STARTS = (
     Mutant(
         "no-duplicate-check-in-the-records",
         SQL,
-        "             OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = %(task_id)s AND r.occurrence",
-        "             OR EXISTS (SELECT FROM {schema}.runs r WHERE false AND r.task_id = %(task_id)s AND r.occurrence",
+        "AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)\n             OR EXISTS",
+        "AND false AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)\n             OR EXISTS",
         "Per (task, occurrence) there is at most one scheduled start, also after the clock was set back over `last_occurrence`.",
         (
             "tests/test_start.py::test_an_occurrence_that_has_started_is_a_duplicate_although_the_clock_was_set_back_over_it",
+        ),
+    ),
+    Mutant(
+        "expired-and-then-run",
+        SQL,
+        "AND r.reason = 'expired') THEN 'duplicate'",
+        "AND false AND r.reason = 'expired') THEN 'duplicate'",
+        "What the sweep recorded as expired does not start any more, though a worker had its job in hand.",
+        (
+            "tests/test_start.py::"
+            "test_an_occurrence_that_the_sweep_gave_up_is_a_duplicate_and_one_that_still_waits_is_none",
+        ),
+    ),
+    Mutant(
+        "late-start-moves-the-next-run",
+        SQL,
+        "(j.clock_was_set AND NOT j.perhaps_late)",
+        "j.clock_was_set",
+        "No committed advance without a push, also where a stopped PostgreSQL read the start late.",
+        (
+            "tests/test_start.py::test_a_start_that_the_server_read_late_leaves_the_next_run"
+            "_and_a_clock_that_was_set_far_forward_moves_it",
         ),
     ),
     Mutant(

@@ -23,6 +23,7 @@ from tests.doubles import (
     held_for,
     held_since,
     is_after,
+    perhaps_late,
     true_last_run,
 )
 from tests.simulation.rows import (
@@ -150,7 +151,11 @@ class MemoryTables:
         if row.waiting and timing.has_expired(due, max(row.waiting), now, row.every_ms):
             return Reason.EXPIRED
         last = earlier(row.last_occurrence, last_run) if was_set and last_run else row.last_occurrence
-        if (last is not None and due <= last) or (row.id, due) in self._started:
+        if (
+            (last is not None and due <= last)
+            or (row.id, due) in self._started
+            or (row.id, due) in self.rows.plans.expired
+        ):
             return Reason.DUPLICATE
         if self._is_held(row, now, here):
             return Reason.STILL_RUNNING
@@ -170,7 +175,8 @@ class MemoryTables:
                 "last_run": now, "last_boot": boot, "last_uptime_us": uptime, "run_token": token,
                 "last_occurrence": now if due > now + SECOND else due, "running_until": now + hold(row),
             }  # fmt: skip
-            if row.kind is Kind.INTERVAL and (clock_was_set(row, now, true) or due > now + SECOND):
+            was_set = clock_was_set(row, now, true) and not perhaps_late(row, true)
+            if row.kind is Kind.INTERVAL and (was_set or due > now + SECOND):
                 changes["next_run"] = now + timing.span(row.every_ms)
             return changes
         return self._brought_back(row, now, here) if reason is Reason.CLOCK else {}

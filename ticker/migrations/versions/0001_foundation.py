@@ -134,6 +134,8 @@ CREATE TABLE runs (
     CONSTRAINT runs_occurrence CHECK (kind <> 'scheduled' OR occurrence IS NOT NULL)
 );
 
+CREATE INDEX runs_expired ON runs (task_id, occurrence) WHERE reason = 'expired';
+
 CREATE INDEX runs_of_task ON runs (task_id, id);
 
 CREATE INDEX runs_planned ON runs (due_at) WHERE state = 'planned';

@@ -105,7 +105,7 @@ class Table(dict[int, R]):
     def __init__(self) -> None:
         super().__init__()
         self.open: dict[int, R] = {}
-        self.expired: set[tuple[int, datetime | None]] = set()  # (task id, occurrence)
+        self.given_up: set[tuple[int, datetime | None]] = set()  # (task id, occurrence)
         self.held: set[int] = set()
         self.ids = 0
 
@@ -113,8 +113,8 @@ class Table(dict[int, R]):
         super().__setitem__(id_, row)
         if isinstance(row, RunRow) and row.state == "ended":
             self.open.pop(id_, None)
-            if row.reason == Reason.EXPIRED:
-                self.expired.add((row.task_id, row.occurrence))
+            if row.started_at is None and (row.reason == Reason.EXPIRED or row.outcome is Outcome.LOST):
+                self.given_up.add((row.task_id, row.occurrence))
         else:
             self.open[id_] = row
 

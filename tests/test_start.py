@@ -309,16 +309,14 @@ def test_an_occurrence_that_has_started_is_a_duplicate_although_the_clock_was_se
     assert start(db, task, NOW)["refusal"] == "duplicate"
 
 
-def settle(db, task, occurrence, now=NOW):
-    sql.on(db, "ticker")(
-        "settle_waiting", ids=[task.id], occurrences=[occurrence], outcomes=["dropped"], reasons=["expired"], now=now
-    )
-
-
-def test_an_occurrence_that_the_sweep_gave_up_is_a_duplicate_and_one_that_still_waits_is_none(db, task):
-    """A worker may have the job of either in hand when Redis was wiped; the records tell them apart."""
+@pytest.mark.parametrize(("outcome", "reason"), [("dropped", "expired"), ("lost", "it died")])
+def test_an_occurrence_that_the_sweep_gave_up_is_a_duplicate_and_one_that_still_waits_is_none(
+    outcome, reason, db, task
+):
+    """A worker may have the job of either in hand, when Redis was wiped or it was stopped; the records tell."""
     put(db, task, waiting=[NOW - 2 * MINUTE, NOW - MINUTE, NOW])
-    settle(db, task, NOW - MINUTE)
+    settled = {"ids": [task.id], "occurrences": [NOW - MINUTE], "outcomes": [outcome], "reasons": [reason]}
+    sql.on(db, "ticker")("settle_waiting", **settled, now=NOW)
     assert start(db, task, NOW - MINUTE)["refusal"] == "duplicate"
     assert start(db, task, NOW - 2 * MINUTE)["refusal"] is None
 

@@ -232,7 +232,7 @@ WITH locked AS MATERIALIZED (
              OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = %(task_id)s AND r.occurrence = %(occurrence)s
                         AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)
              OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = %(task_id)s AND r.occurrence = %(occurrence)s
-                        AND r.reason = 'expired') THEN 'duplicate'
+                        AND r.started_at IS NULL AND (r.reason = 'expired' OR r.outcome = 'lost')) THEN 'duplicate'
         WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
              THEN 'still_running'
         WHEN l.kind = 'interval'
@@ -509,8 +509,8 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: settle_waiting
--- Occurrences that will not start any more, each recorded with its outcome and reason. A worker may have the job of one
--- that expired in hand, if Redis was wiped: the start finds its record.
+-- Occurrences that will not start any more, each recorded with its outcome and reason. A worker may have its job in
+-- hand, if Redis was wiped, or if the worker itself was stopped for a while: the start finds the record.
 WITH settled AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(outcomes)s::text[], %(reasons)s::text[])
         AS s (id, occurrence, outcome, reason)

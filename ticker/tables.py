@@ -202,7 +202,8 @@ def _runs(metadata: MetaData) -> Table:
         Index("runs_started_once", "task_id", "occurrence", unique=True,
               postgresql_where=text("kind = 'scheduled' AND started_at IS NOT NULL")),
         # what the sweep gave up may still be in a worker's hands: the start looks here
-        Index("runs_expired", "task_id", "occurrence", postgresql_where=text("reason = 'expired'")),
+        Index("runs_given_up", "task_id", "occurrence",
+              postgresql_where=text("started_at IS NULL AND (reason = 'expired' OR outcome = 'lost')")),
         # what people ask: the last runs of a task
         Index("runs_of_task", "task_id", "id"),
         # the ticker's planned runs, those it pushed, and the sweep's overdue ones; a dead horse's record by its token

@@ -64,14 +64,16 @@ STARTS = (
         ),
     ),
     Mutant(
-        "expired-and-then-run",
+        "given-up-and-then-run",
         SQL,
-        "AND r.reason = 'expired') THEN 'duplicate'",
-        "AND false AND r.reason = 'expired') THEN 'duplicate'",
-        "What the sweep recorded as expired does not start any more, though a worker had its job in hand.",
+        "AND r.started_at IS NULL AND (r.reason",
+        "AND false AND r.started_at IS NULL AND (r.reason",
+        "What the sweep gave up, as expired or lost, does not start any more, though a worker had its job in hand.",
         (
-            "tests/test_start.py::"
-            "test_an_occurrence_that_the_sweep_gave_up_is_a_duplicate_and_one_that_still_waits_is_none",
+            (
+                "tests/test_start.py::"
+                "test_an_occurrence_that_the_sweep_gave_up_is_a_duplicate_and_one_that_still_waits_is_none"
+            ),
         ),
     ),
     Mutant(
@@ -81,8 +83,10 @@ STARTS = (
         "j.clock_was_set",
         "No committed advance without a push, also where a stopped PostgreSQL read the start late.",
         (
-            "tests/test_start.py::test_a_start_that_the_server_read_late_leaves_the_next_run"
-            "_and_a_clock_that_was_set_far_forward_moves_it",
+            (
+                "tests/test_start.py::test_a_start_that_the_server_read_late_leaves_the_next_run"
+                "_and_a_clock_that_was_set_far_forward_moves_it"
+            ),
         ),
     ),
     Mutant(

@@ -154,7 +154,7 @@ class MemoryTables:
         if (
             (last is not None and due <= last)
             or (row.id, due) in self._started
-            or (row.id, due) in self.rows.plans.expired
+            or (row.id, due) in self.rows.plans.given_up
         ):
             return Reason.DUPLICATE
         if self._is_held(row, now, here):

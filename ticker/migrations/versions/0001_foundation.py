@@ -134,7 +134,7 @@ CREATE TABLE runs (
     CONSTRAINT runs_occurrence CHECK (kind <> 'scheduled' OR occurrence IS NOT NULL)
 );
 
-CREATE INDEX runs_expired ON runs (task_id, occurrence) WHERE reason = 'expired';
+CREATE INDEX runs_given_up ON runs (task_id, occurrence) WHERE started_at IS NULL AND (reason = 'expired' OR outcome = 'lost');
 
 CREATE INDEX runs_of_task ON runs (task_id, id);
 

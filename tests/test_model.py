@@ -1,16 +1,15 @@
 """The protocol, checked exhaustively over small bounds (`python -m tests.model` prints more)."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.model.explore import LIVENESS, explore
 from tests.model.rules import Bounds
-from tests.model.variants import LIMITS, NIGHTLY, QUICK, REPAIRS, WRONG, Variant
+from tests.model.variants import LIMITS, NIGHTLY, QUICK, WRONG, Variant
 
-EVERY_VARIANT = [*WRONG, *REPAIRS, *LIMITS]
+EVERY_VARIANT = [*WRONG, *LIMITS]
 SLOW = {
-    "advance_asks_the_records",
-    "advance_by_its_own_clock",
-    "start_refuses_settled",
     "overdue_by_its_own_clock",
     "sweep_keeps_the_hold",
 }  # over 20,000 states each: the command shows them
@@ -38,6 +37,14 @@ def test_a_wrong_variant_breaks_the_invariant_that_it_names(variant: Variant) ->
 @pytest.mark.parametrize("variant", variants(slow=True), ids=lambda variant: variant.name)
 def test_a_wrong_variant_that_shows_itself_late_breaks_it_too(variant: Variant) -> None:
     test_a_wrong_variant_breaks_the_invariant_that_it_names(variant)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("variant", WRONG, ids=lambda variant: variant.name)
+def test_the_bounds_of_a_wrong_variant_break_nothing_with_the_right_rules(variant: Variant) -> None:
+    found = explore(replace(variant.bounds, at_most=5_000), liveness=variant.breaks in LIVENESS)
+    assert (found.broken, found.trace) == ("", [])
 
 
 @pytest.mark.long

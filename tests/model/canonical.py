@@ -42,7 +42,8 @@ def row_of(row: Row, state: State, number: int, bounds: Bounds, back: int) -> Ro
     if not row.alive:
         return buried(row, back)
     named = candidates(row, state, number)
-    last, hold, since = row.last_run, row.hold, row.since
+    last, since = starts_of(row, bounds, back)
+    hold = row.hold
     latest = row.last_occurrence
     if latest is not None and latest < -back - 1 and latest < min(named):
         latest = LONG_AGO
@@ -50,17 +51,29 @@ def row_of(row: Row, state: State, number: int, bounds: Bounds, back: int) -> Ro
     return row._replace(
         jobs=jobs_of(row, state, number),
         last_occurrence=latest,
-        last_run=None if last is None else max(last, -bounds.longest - back),
+        last_run=last,
         hold=None if hold is None or (row.token == 0 and hold <= -back) else max(hold, -back),
         push_after=None if row.push_after is None or row.push_after <= -back - bounds.staleness * 4
         else row.push_after,
-        created=-back if row.last_occurrence is not None else max(row.created, -back),
+        created=-back if row.recorded else max(row.created, -back),
         plan=(row.plan[0], max(row.plan[1], -back)) if row.plan[0] == DUE else (row.plan[0], 0),
         begun=tuple(begun),
         closed=tuple([o for o in row.closed if o in named]) if row.closed else row.closed,
-        since=None if since is None else min(since, bounds.longest),
+        expired=tuple([o for o in row.expired if o in named]) if row.expired else row.expired,
+        since=since,
         opens=opens_of(row, back + bounds.staleness * 4 + 8),
     )  # fmt: skip
+
+
+def starts_of(row: Row, bounds: Bounds, back: int) -> tuple[int | None, int | None]:
+    """The last start by the database's clock, and by the uptime. On one host, by how much they differ is a rule's."""
+    last, since = row.last_run, row.since
+    if last is None or since is None:
+        return last, since
+    if not bounds.one_host:
+        return max(last, -bounds.longest - back), min(since, bounds.longest)
+    too_old = max(since - bounds.memory, 0)
+    return last + too_old, since - too_old
 
 
 def buried(row: Row, back: int) -> Row:
@@ -96,7 +109,7 @@ def candidates(row: Row, state: State, number: int) -> set[int]:
     named.update([s.occurrence for s in state.slots if s.at and s.task == number])
     for ticker in state.tickers:
         if ticker.settle or ticker.again:
-            named.update([o for n, o in (*ticker.settle, *ticker.again) if n == number])
+            named.update([pair[1] for pair in (*ticker.settle, *ticker.again) if pair[0] == number])
     return named
 
 
@@ -119,7 +132,7 @@ def compressed(rows, slots, tickers, horizon):  # type: ignore[no-untyped-def]
             old.add(row.last_occurrence)
     old.update(s.occurrence for s in slots if s.at != FREE)
     for ticker in tickers:
-        old.update(o for _, o in (*ticker.settle, *ticker.again))
+        old.update(pair[1] for pair in (*ticker.settle, *ticker.again))
     ordered = sorted((o for o in old if o < horizon), reverse=True)
     place = {o: horizon - 1 - rank for rank, o in enumerate(ordered)}
 
@@ -130,7 +143,10 @@ def compressed(rows, slots, tickers, horizon):  # type: ignore[no-untyped-def]
         tuple(row_compressed(row, of) for row in rows),
         tuple(s._replace(occurrence=of(s.occurrence)) if s.at != FREE else s for s in slots),
         tuple(
-            t._replace(settle=tuple((n, of(o)) for n, o in t.settle), again=tuple((n, of(o)) for n, o in t.again))
+            t._replace(
+                settle=tuple((n, of(o), expired) for n, o, expired in t.settle),
+                again=tuple((n, of(o)) for n, o in t.again),
+            )
             if t.settle or t.again
             else t
             for t in tickers
@@ -141,6 +157,6 @@ def compressed(rows, slots, tickers, horizon):  # type: ignore[no-untyped-def]
 def row_compressed(row, of):  # type: ignore[no-untyped-def]
     return row._replace(
         next_run=of(row.next_run), last_occurrence=of(row.last_occurrence), waiting=tuple(map(of, row.waiting)),
-        begun=tuple(map(of, row.begun)), closed=tuple(map(of, row.closed)), owed=tuple(map(of, row.owed)),
+        begun=tuple(map(of, row.begun)), closed=tuple(map(of, row.closed)), expired=tuple(map(of, row.expired)), owed=tuple(map(of, row.owed)),
         jobs=tuple((of(o), s, p) for o, s, p in row.jobs),
     )  # fmt: skip

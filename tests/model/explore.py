@@ -9,8 +9,9 @@ from tests.model.rules import Bounds, Rules
 from tests.model.state import FREE, IDLE, NO_PLAN, RUNNING, State
 
 NEVER = 10**6
+RECOVERY = 3  # ticks, one in each unit
 LIVENESS = ("L2", "L4", "L5")
-"""A start within its bound; a planned run pushed and settled; an outcome for every run that has started."""
+"""A start within its bound; everything that was planned or pushed settled; an outcome for every run that has started."""
 
 
 @dataclass
@@ -101,12 +102,12 @@ class Liveness:
             return ""
         state = state._replace(faults=type(state.faults)())
         waits = self.known.get(state) or self.follow(state)
-        limits = (self.bounds.patience, self.bounds.patience, self.bounds.patience)
+        limits = (self.bounds.patience, RECOVERY, self.bounds.patience)
         self.worst = max(self.worst, waits[0])
         return next((name for name, wait, limit in zip(LIVENESS, waits, limits, strict=True) if wait > limit), "")
 
     def follow(self, state: State) -> tuple[int, int, int]:
-        """Units until the start, the planned run and the last open record of the dead are settled."""
+        """Units until the start, what is planned or waits, and the last open record of the dead are settled."""
         path: list[tuple[State, tuple[bool, bool, bool]]] = []
         seen: set[State] = set()
         while state not in self.known and state not in seen:
@@ -126,6 +127,6 @@ def goals(state: State, after: State, started: frozenset[int]) -> tuple[bool, bo
     owing = [n for n, row in enumerate(state.rows) if row.alive and row.enabled]
     return (
         not owing or started.issuperset(owing),
-        all(row.plan[0] == NO_PLAN or not row.alive for row in after.rows),  # a deleted task's goes after 2 hours
+        all((row.plan[0] == NO_PLAN and not row.waiting) or not row.alive for row in after.rows),  # else after 2 hours
         not any(row.opens for row in after.rows),
     )

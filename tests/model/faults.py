@@ -1,17 +1,22 @@
 """Time, and what befalls the system: crashes, lost answers, wipes, clock steps, and what people do to a row."""
 
+from tests.model.edits import edits
 from tests.model.rules import UNIT, Bounds, Rules
 from tests.model.runs import Step, job_becomes, named, relabelled
 from tests.model.state import (
+    AGAIN,
     ANSWERED,
     ASKED,
     ASKED_QUEUE,
+    ASTRAY,
     AWAKE,
     CHILD,
     CLAMPED,
     CLOSING,
     DEAD,
     DUE,
+    ENDED,
+    FIRST,
     FREE,
     IDLE,
     JUDGED,
@@ -26,11 +31,10 @@ from tests.model.state import (
     SWEEPING,
     SWEPT,
     TAKEN,
-    Row,
+    WAITS,
     Slot,
     State,
     Ticker,
-    due_at,
     is_locked,
     moved,
     put,
@@ -38,7 +42,7 @@ from tests.model.state import (
     put_ticker,
 )  # fmt: skip
 
-RESTARTS = Ticker(fresh=True)  # after a kill
+RESTARTS = Ticker(look=FIRST)  # after a kill
 
 
 class Befalls:
@@ -46,26 +50,31 @@ class Befalls:
         self.bounds, self.rules = bounds, rules
 
     def happen(self, state: State) -> list[Step]:
-        steps = []
-        late = self.bounds.beat and state.heard <= -self.bounds.beat * UNIT
-        if not late and not any(
-            t.at != IDLE and t.now <= -self.bounds.staleness * UNIT and t.at != CLAMPED for t in state.tickers
-        ):
-            steps.append(self.time(state))
+        steps = [self.time(state)] if self.may_time_pass(state) else []
         steps += self.burials(state)
         left = state.faults
         if left.crash:
             steps += self.crashes(spent(state, "crash"))
+        if left.freeze:
+            steps += self.freezes(spent(state, "freeze"))
         if left.lost:
             steps += self.losses(spent(state, "lost"))
         if left.refused:
             steps += self.refusals(spent(state, "refused"))
         if left.edit:
-            steps += self.edits(spent(state, "edit"))
+            steps += edits(spent(state, "edit"), self.bounds)
         steps += self.others(state)
         return steps
 
     # ------------------------------------------------------------------------------------------ time
+
+    def may_time_pass(self, state: State) -> bool:
+        if self.bounds.beat and state.heard <= -self.bounds.beat * UNIT:
+            return False
+        if self.bounds.prompt and is_busy(state):
+            return False
+        oldest = -self.bounds.staleness * UNIT
+        return not any(t.at not in (IDLE, CLAMPED, ENDED) and t.now <= oldest for t in state.tickers)
 
     def time(self, state: State) -> Step:
         """One unit passes, on every clock; what is at its hard limit dies."""
@@ -100,8 +109,9 @@ class Befalls:
         for task, row in enumerate(state.rows):
             for job in row.jobs:
                 if job[1] in (TAKEN, LIMBO) and not is_at_work(state, task, job[0]):
-                    after = put(state, task, row._replace(jobs=job_becomes(row.jobs, job, DEAD)))
-                    steps.append((f"RQ calls {named(job[0])} failed", after, ""))
+                    steps.append(becomes(state, task, job, DEAD))
+                    if job[1] == LIMBO:
+                        steps.append(becomes(state, task, job, ASTRAY))
         return steps
 
     def bury_all(self, state: State) -> State:
@@ -116,7 +126,7 @@ class Befalls:
             empty = tuple(row._replace(jobs=()) for row in state.rows)
             steps.append(("FLUSHALL", spent(state, "wipe")._replace(rows=empty), ""))
         if left.back:
-            steps.append(("clock set back", moved(spent(state, "back"), -self.bounds.back_by), ""))
+            steps.append(("clock set back", self.stepped(spent(state, "back"), -self.bounds.back_by), ""))
         if left.ahead:
             steps.append(("clock set forward", self.set_forward(spent(state, "ahead")), ""))
         if left.manual:
@@ -128,10 +138,17 @@ class Befalls:
             steps.append(("an application's open transaction refers to the task", referred, ""))
         return steps
 
+    def stepped(self, state: State, by: int) -> State:
+        """Each living ticker can tell it, by its own uptime, from the sum of all steps since its last clamp."""
+        tickers = tuple(t if t.look == FIRST else t._replace(drift=t.drift + by) for t in state.tickers)
+        return moved(state._replace(tickers=tickers), by, holds=not self.bounds.one_host)
+
     def set_forward(self, state: State) -> State:
-        """Spacing is judged by the database's clock over such a step, and a hold ends with it."""
+        """Spacing is judged by the database's clock over such a step, and a hold ends with it; not on one host."""
         by = self.bounds.ahead_by
-        state = moved(state, by)
+        state = self.stepped(state, by)
+        if self.bounds.one_host:
+            return state
         rows = tuple(r if r.since is None else r._replace(since=r.since + by) for r in state.rows)
         slots = tuple(
             s._replace(jumped=self.rules.steps_excuse) if s.at in (ANSWERED, RUNNING) else s for s in state.slots
@@ -143,7 +160,7 @@ class Befalls:
     def crashes(self, state: State) -> list[Step]:
         steps: list[Step] = []
         for number, ticker in enumerate(state.tickers):
-            if ticker.at != IDLE:
+            if ticker.at != IDLE or ticker.drift or ticker.look == AGAIN:
                 steps.append((f"ticker killed ({PLACES[ticker.at]})", put_ticker(state, number, RESTARTS), ""))
         for number, slot in enumerate(state.slots):
             steps += self.worker_crashes(state, number, slot)
@@ -167,6 +184,17 @@ class Befalls:
             )
         return [both, horse]
 
+    def freezes(self, state: State) -> list[Step]:
+        """Whoever has a job in hand stands still: meanwhile it looks astray, or RQ calls it failed."""
+        steps: list[Step] = []
+        for slot in state.slots:
+            if slot.at in (POPPED, ASKED):
+                for job in state.rows[slot.task].jobs:
+                    if job[0] == slot.occurrence and job[1] in (LIMBO, TAKEN):
+                        steps += [becomes(state, slot.task, job, DEAD)]
+                        steps += [becomes(state, slot.task, job, ASTRAY)] if job[1] == LIMBO else []
+        return steps
+
     def freed_at_once(self, state: State, number: int) -> Step:
         """The wrong sweep: a dead worker's run is taken for dead."""
         task = state.slots[number].task
@@ -180,7 +208,7 @@ class Befalls:
         """A request that never arrived, or whose answer was lost: the pass ends, and its transaction rolls back."""
         steps: list[Step] = []
         for number, ticker in enumerate(state.tickers):
-            failed = put_ticker(state, number, Ticker(fresh=ticker.fresh))
+            failed = put_ticker(state, number, Ticker(look=ticker.look, drift=ticker.drift))
             if ticker.at in (LOCKED, PUSHED, PLAN_PUSHED, ASKED_QUEUE, SWEPT):
                 steps.append((f"request of the tick fails ({PLACES[ticker.at]})", failed, ""))
             if ticker.at == SWEEPING:
@@ -204,31 +232,24 @@ class Befalls:
                     steps.append(("Redis refuses the job, the row is set back", done, ""))
         return steps
 
-    # ------------------------------------------------------------------------------------------ people
-
-    def edits(self, state: State) -> list[Step]:
-        steps: list[Step] = []
-        for task, row in enumerate(state.rows):
-            if not row.alive or is_locked(state, task):
-                continue
-            word = "disabled" if row.enabled else "enabled"
-            steps.append((f"task {word}", put(state, task, row._replace(enabled=not row.enabled, push_after=None)), ""))
-            steps.append(("task deleted", put(state, task, row._replace(alive=False)), ""))
-            for timing in range(len(self.bounds.timings)):
-                if timing != row.timing:
-                    steps.append(("interval edited", put(state, task, self.edited(row, timing)), ""))
-        return steps
-
-    def edited(self, row: Row, timing: int) -> Row:
-        """A changed interval may bring the next run nearer, never push it away."""
-        every = self.bounds.timings[timing].every
-        return due_at(row, min(row.next_run, every))._replace(timing=timing, push_after=None)
-
 
 PLACES = (
-    "idle", "after its clamp", "awake", "planned run pushed", "rows locked", "all pushed", "sweeping", "Redis asked",
+    "idle", "after its clamp", "before it reads now", "awake", "planned run pushed", "rows locked", "all pushed", "sweeping", "Redis asked",
     "pushed again", "before its heartbeat",
 )  # fmt: skip
+
+
+def is_busy(state: State) -> bool:
+    if any(slot.at in (POPPED, ASKED, ANSWERED, CLOSING) for slot in state.slots):
+        return True
+    free = any(slot.at == FREE for slot in state.slots)
+    return free and any(job[1] == WAITS for row in state.rows for job in row.jobs)
+
+
+def becomes(state: State, task: int, job: tuple[int, int, int], now: int) -> Step:
+    row = state.rows[task]
+    what = f"{named(job[0])} is astray" if now == ASTRAY else f"RQ calls {named(job[0])} failed"
+    return what, put(state, task, row._replace(jobs=job_becomes(row.jobs, job, now))), ""
 
 
 def is_at_work(state: State, task: int, occurrence: int) -> bool:

@@ -2,13 +2,26 @@
 
 `actions` is what the search follows. Nothing here decides anything by itself: ticks.py and runs.py hold the rules,
 faults.py what befalls them.
+
+What is simpler here than in statements.sql, sweep.py and store.py:
+
+* Interval tasks alone. No pauses, owners, retries or pieces, no cron; one planned run at a time.
+* A statement is one instant, also the three of a clamp; a start waits for a row, but keeps no other waiting.
+* Either all tickers and workers run on one host (`Bounds.one_host`), where the uptime judges every start, hold and dead
+  run; or nobody knows the uptime of another's runs, and the database's clock judges alone. Mixtures of both are not here,
+  nor is a worker on a host of its own that knows the uptime of what it has started itself: both know more than the second.
+* A start never takes a stopped server for a clock that was set forward, by up to 20 s.
+* A ticker that compares a late answer of the database with its uptime leaves it to the next pass; here none is late.
+  No pass looks at every row for the sole reason that it is the 120th.
+* A job that died is pushed again within the expiry of its task; in sweep.py within ten minutes. One back-off, not a row.
+* A batch holds every row. One row at a time may be refused.
 """
 
 from tests.model.canonical import canonical
 from tests.model.faults import Befalls
 from tests.model.rules import Bounds, Rules
 from tests.model.runs import Runs, Step
-from tests.model.state import ANSWERED, BEATING, CLAMPED, IDLE, PLANNED, TAKEN, WAITS, State, initial
+from tests.model.state import ANSWERED, BEATING, CLAMPED, ENDED, IDLE, PLANNED, TAKEN, WAITS, State, initial
 from tests.model.ticks import Ticks
 
 
@@ -23,7 +36,7 @@ class Protocol:
     def actions(self, state: State) -> list[Step]:
         """Every step of every process, time, and every fault that is left; each with the state that it leads to."""
         steps = [
-            *(self.ticks.step(state, n) for n in distinct(state.tickers)),
+            *(self.ticked(state, n) for n in distinct(state.tickers)),
             *(step for n in distinct(state.slots) if (step := self.runs.step(state, n))),
             *self.runs.pops(state),
             *self.faults.happen(state),
@@ -32,16 +45,15 @@ class Protocol:
 
     def settled(self, step: Step) -> Step:
         what, after, broken = step
-        if not self.bounds.faults.back:
-            after = self.without_pause(after)
         return what, canonical(after, self.bounds), broken or self.unsound(after)
 
-    def without_pause(self, state: State) -> State:
-        """Where the clock is never set back, a tick's first steps are one, and so are its last: nothing lies between."""
-        for number, ticker in enumerate(state.tickers):
-            if ticker.at in (CLAMPED, BEATING):
-                state = self.ticks.step(state, number)[1]
-        return state
+    def ticked(self, state: State, number: int) -> Step:
+        """Once the clock is not set any more, a tick's first steps are one, and so are its last: nothing lies between."""
+        what, after, broken = self.ticks.step(state, number)
+        while not (state.faults.back or state.faults.ahead) and after.tickers[number].at in (CLAMPED, ENDED, BEATING):
+            _, after, worse = self.ticks.step(after, number)
+            broken = broken or worse
+        return what, after, broken
 
     def unsound(self, state: State) -> str:
         """The invariants of a state: S9, no occurrence is owed and nobody knows of it; S10, bounded queues."""

@@ -51,18 +51,17 @@ class Rules:
     steps_excuse: bool = True  # a clock that is set forward ends a hold early
     look_ahead: int = 0  # units
 
-    # What the search found missing; see `repair` in variants.py.
-    start_refuses_settled: bool = True
-    start_looks_past_a_future_occurrence: bool = True
-    advance_by_its_own_clock: bool = True
-    advance_asks_the_records: bool = True
-    one_reading_per_tick: bool = True
-    clamp_comes_back: bool = True
-    clamp_trusts_no_first: bool = True
-    sweep_mends_records: bool = True
+    start_asks_for_expired: bool = True  # the records of occurrences that the sweep gave up
+    start_asks_for_lost: bool = True
+    expired_counts_as_started: bool = False  # by last_occurrence
+    future_counts_as_now: bool = True  # a start of an occurrence from ahead of the clock notes now as the last one
+    tickers_see_steps: bool = True  # by their uptime; False: a heartbeat ahead of the clock is the only sign
+    clamp_asks_the_records: bool = True  # a task with a record of a scheduled run or drop has no `first` to keep
     clamp_mends_delays: bool = True
-    plans_from_ahead_are_due: bool = True
+    clamp_mends_runs: bool = True
+    clamp_mends_plans: bool = True
     overdue_by_its_own_clock: bool = True
+    uptime_counts: bool = True  # what started on the same host is judged by its uptime
 
 
 class Faults(NamedTuple):
@@ -70,6 +69,7 @@ class Faults(NamedTuple):
 
     crash: int = 0  # a ticker, a worker, a horse, or both of the last two at once
     wipe: int = 0  # Redis loses everything
+    freeze: int = 0  # a worker stands still for minutes with a job in its hand
     lost: int = 0  # the answer to a push or to a commit, or the request itself
     refused: int = 0  # Redis refuses one job of a push
     back: int = 0  # the database's clock is set back
@@ -91,9 +91,13 @@ class Bounds:
     workers: int = 2
     staleness: int = 1  # units: a pass takes no longer
     slowest_answer: int = 0  # units: how long a start may wait for its answer
+    prompt: bool = False  # no time passes while a worker has a job to take, or to begin
     least_expiry: int = 0  # units: an occurrence expires after max(2 I, this)
     back_off: int = 1  # units
+    one_host: bool = False  # for all tickers and workers; else nobody knows the uptime of another's runs
     age: int = 0  # units since the tasks were registered
+    backlog: int = 0  # occurrences of each task that wait already, an interval apart, as after hours without a worker
+    ran: bool = False  # each task has run an interval ago
     back_by: int = 5 * UNIT + 1
     ahead_by: int = 5 * UNIT + 1
     beat: int = 0  # units: some ticker's pass ends at least so often; 0: whenever it likes

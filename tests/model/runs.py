@@ -1,5 +1,7 @@
 """The worker's side: the start, the end, and what a worker does between them. As in statements.sql and wrappers/."""
 
+from typing import NamedTuple
+
 from tests.model.rules import MARGIN, UNIT, Bounds, Rules, Timing
 from tests.model.state import (
     ANSWERED,
@@ -21,10 +23,12 @@ from tests.model.state import (
     Row,
     Slot,
     State,
+    due_at,
     holding,
     is_locked,
     put,
     put_slot,
+    true_last_run,
     without,
 )  # fmt: skip
 
@@ -34,9 +38,18 @@ Step = tuple[str, State, str]
 ACTIVE = (RUNNING, CHILD)
 
 
+class Spacing(NamedTuple):
+    """Whether the clock was set since the last start, and the instant that the spacing counts from."""
+
+    clock_was_set: bool
+    spaced_from: int | None
+    true_last_run: int | None
+
+
 class Runs:
     def __init__(self, bounds: Bounds, rules: Rules) -> None:
         self.bounds, self.rules = bounds, rules
+        self.exact = bounds.one_host and rules.uptime_counts
 
     def step(self, state: State, number: int) -> Step | None:
         """What this worker does next when nothing fails; None: nothing, or it waits for a lock."""
@@ -79,7 +92,7 @@ class Runs:
         """The horse is forked, RQ marks the job as started, and the start is asked for."""
         slot = state.slots[number]
         row = state.rows[slot.task]
-        job = next((job for job in row.jobs if job[0] == slot.occurrence and job[1] == LIMBO), None)
+        job = next((job for job in row.jobs if job[0] == slot.occurrence and job[1] != WAITS), None)
         if job:
             state = put(state, slot.task, row._replace(jobs=job_becomes(row.jobs, job, TAKEN)))
         return "worker asks for the start", put_slot(state, number, slot._replace(at=ASKED)), ""
@@ -102,28 +115,37 @@ class Runs:
             )
         return self.started(state, number, row, now, f"start of {named(slot.occurrence)} granted")
 
+    def spacing(self, row: Row, now: int) -> Spacing:
+        last, true = row.last_run, true_last_run(row, self.exact)
+        if last is None:
+            return Spacing(False, None, None)
+        if last > now if true is None else abs(true - last) > MARGIN:
+            return Spacing(True, now if true is None else true, true)
+        return Spacing(False, last, true)
+
     def refusal(self, row: Row, occurrence: int, now: int) -> str:
         rules, (every, tolerance, _) = self.rules, self.bounds.timings[row.timing]
         if not row.alive:
             return "gone"
         if not row.enabled and rules.guard_checks_enabled:
             return "paused"
-        if row.last_run is not None and now < row.last_run:
+        was_set, spaced_from, true = self.spacing(row, now)
+        too_early = spaced_from is not None and now < spaced_from + every - tolerance
+        if was_set and (true is None or too_early):
             return "clock"
         if row.waiting and occurrence < row.waiting[-1] and occurrence < now - self.bounds.expiry(every):
             return "expired"
         last = row.last_occurrence
-        if rules.start_looks_past_a_future_occurrence and last is not None and last > now + MARGIN:
-            last = None
+        if was_set and last is not None:
+            last = min(last, spaced_from or 0)
         if rules.guard_checks_duplicates and ((last is not None and occurrence <= last) or occurrence in row.begun):
             return "duplicate"
-        if rules.start_refuses_settled and occurrence in row.closed:
+        asks = rules.start_asks_for_expired if occurrence in row.expired else rules.start_asks_for_lost
+        if occurrence in row.closed and asks:
             return "duplicate"
         if row.hold is not None and now < row.hold:
             return "still_running"
-        if rules.guard_checks_spacing and row.last_run is not None and now < row.last_run + every - tolerance:
-            return "too_early"
-        return ""
+        return "too_early" if rules.guard_checks_spacing and too_early else ""
 
     def dropped(self, state: State, number: int, refusal: str) -> Step:
         """Recorded with its reason; `clock` pulls back what lies ahead."""
@@ -131,16 +153,22 @@ class Runs:
         row = state.rows[slot.task]
         occurrence = slot.occurrence
         row = row._replace(
-            waiting=without(row.waiting, occurrence), owed=without(row.owed, occurrence)
+            waiting=without(row.waiting, occurrence), owed=without(row.owed, occurrence), recorded=True
         )  # fmt: skip
         if refusal == "clock":
-            last, hold = row.last_occurrence, row.hold
-            span = self.span_held(row)
-            row = row._replace(
-                last_run=0, last_occurrence=0 if last is not None and last > 0 else last,
-                hold=span if hold is not None and hold > span else hold,
-            )  # fmt: skip
+            row = self.pulled_back(row)
         return f"{named(occurrence)} dropped: {refusal}", self.freed(put(state, slot.task, row), number), ""
+
+    def pulled_back(self, row: Row) -> Row:
+        """`clock`: to the new clock; where the uptime tells the last run, the next is due an interval after it."""
+        _, spaced_from, true = self.spacing(row, 0)
+        last, hold, since = row.last_occurrence, row.hold, spaced_from or 0
+        if true is not None:
+            row = due_at(row, min(row.next_run, since + self.bounds.timings[row.timing].every))
+        return row._replace(
+            last_run=since, last_occurrence=None if last is None else min(last, since),
+            hold=None if hold is None else min(hold, self.span_held(row)),
+        )  # fmt: skip
 
     def span_held(self, row: Row) -> int:
         """B + g of the run that holds the row, as it was at its start."""
@@ -156,16 +184,21 @@ class Runs:
         row = row._replace(
             hold=now + timing.hold, token=token, opens=(*held, Open(token, now + timing.hold, timing.hold)),
         )  # fmt: skip
-        if slot.occurrence == PLANNED:
-            row = row._replace(plan=(NO_PLAN, 0))
-        else:
-            waiting = without(row.waiting, slot.occurrence) if self.rules.start_clears_waiting else row.waiting
-            row = row._replace(
-                last_run=now, last_occurrence=slot.occurrence, since=0, waiting=waiting,
-                begun=holding(row.begun, slot.occurrence), owed=without(row.owed, slot.occurrence),
-            )  # fmt: skip
+        planned = slot.occurrence == PLANNED
+        row = row._replace(plan=(NO_PLAN, 0)) if planned else self.noted(row, slot.occurrence, now)
         answered = slot._replace(at=ANSWERED, left=timing.hold, over=0, timing=0)
         return what, put_slot(put(state, slot.task, row), number, answered), broken
+
+    def noted(self, row: Row, occurrence: int, now: int) -> Row:
+        """What a scheduled start writes of itself. An occurrence from ahead of the clock hides none that follow."""
+        from_ahead = occurrence > now + MARGIN and self.rules.future_counts_as_now
+        if from_ahead or self.spacing(row, now).clock_was_set:
+            row = due_at(row, now + self.bounds.timings[row.timing].every)
+        waiting = without(row.waiting, occurrence) if self.rules.start_clears_waiting else row.waiting
+        return row._replace(
+            last_run=now, last_occurrence=now if from_ahead else occurrence, since=0, waiting=waiting, recorded=True,
+            begun=holding(row.begun, occurrence), owed=without(row.owed, occurrence),
+        )  # fmt: skip
 
     def judged(self, row: Row, slot: Slot, timing: Timing) -> str:
         """S1, S4, S6, S7 and S9 at the moment of a start."""
@@ -251,7 +284,7 @@ def job_becomes(jobs: tuple[tuple[int, int, int], ...], job: tuple[int, int, int
 
 def without_job(row: Row, occurrence: int) -> Row:
     """One started job less."""
-    job = next((job for job in row.jobs if job[0] == occurrence and job[1] in (TAKEN, LIMBO)), None)
+    job = next((job for job in row.jobs if job[0] == occurrence and job[1] != WAITS), None)
     if job is None:
         return row
     rest = list(row.jobs)

@@ -12,17 +12,22 @@ PLANNED = 10**6  # in the place of an occurrence: the job of a planned run
 NOBODY = 9  # the token of a dead run which still holds its row
 
 # tickers, in the order of a pass
-IDLE, CLAMPED, AWAKE, PLAN_PUSHED, LOCKED, PUSHED, SWEEPING, ASKED_QUEUE, SWEPT, BEATING = range(10)
+IDLE, CLAMPED, ENDED, AWAKE, PLAN_PUSHED, LOCKED, PUSHED, SWEEPING, ASKED_QUEUE, SWEPT, BEATING = range(11)
 # workers
 FREE, POPPED, ASKED, ANSWERED, RUNNING, CLOSING, CHILD, JUDGED = range(8)
-# jobs in Redis: in the list; taken from it, though its hash still says that it waits; started; dead
-WAITS, LIMBO, TAKEN, DEAD = range(4)
+# jobs in Redis: in the list; taken from it, though its hash still says that it waits; started; dead; in limbo for long
+WAITS, LIMBO, TAKEN, DEAD, ASTRAY = range(5)
+# when a ticker looks at every row without a sign: not at all; in the pass after it saw a step; in its first pass
+NOT, AGAIN, FIRST = range(3)
 # planned runs
 NO_PLAN, DUE, SENT = range(3)
 
 
 class Open(NamedTuple):
-    """A record whose run has not ended. `token` names a worker (1, 2 ...), NOBODY, or 0: gone, and holds nothing."""
+    """A record whose run has not ended. `token` names a worker (1, 2 ...), NOBODY, or 0: gone, and holds nothing.
+
+    Where all run on one host, `until` counts by its uptime, which no clock step moves; so does the row's `hold`.
+    """
 
     token: int
     until: int
@@ -32,8 +37,9 @@ class Open(NamedTuple):
 class Row(NamedTuple):
     """A task, with its jobs in Redis and its records; `since`, `begun`, `closed` and `owed` are what the checks need.
 
-    `begun` are occurrences that have started, `closed` those that were recorded without a start, `owed` those that
+    `begun` are occurrences that have started, `closed` those that were recorded without a start (`expired`, or lost), `owed` those that
     Redis took and nothing was recorded of. `since` is the time since the last scheduled start, by the monotonic clock.
+    `recorded`: a scheduled run or drop was.
     """
 
     alive: bool = True
@@ -52,23 +58,28 @@ class Row(NamedTuple):
     plan: tuple[int, int] = (NO_PLAN, 0)  # (state, due at)
     begun: tuple[int, ...] = ()
     closed: tuple[int, ...] = ()
+    expired: tuple[int, ...] = ()
     owed: tuple[int, ...] = ()
     since: int | None = None
     referred: bool = False
+    recorded: bool = False
 
 
 class Ticker(NamedTuple):
-    """`now` as it was read; `fresh`: its first pass looks at every row; `mask` the locked tasks, `done` those pushed.
+    """`now` as it was read; `mask` the locked tasks, `done` those pushed.
 
-    `settle` are the (task, occurrence) that its sweep is about to record, `again` those that it is about to push.
+    `drift`: by how much the clock was set since its last clamp; `look`: whether the next one looks without a sign.
+
+    `settle` are the (task, occurrence, expired) that its sweep is about to record, `again` those that it is about to push.
     """
 
     at: int = IDLE
     now: int = 0
-    fresh: bool = False
+    look: int = NOT
+    drift: int = 0
     mask: int = 0
     done: int = 0
-    settle: tuple[tuple[int, int], ...] = ()
+    settle: tuple[tuple[int, int, bool], ...] = ()
     again: tuple[tuple[int, int], ...] = ()
 
 
@@ -98,10 +109,21 @@ class State(NamedTuple):
 
 
 def initial(bounds: Bounds) -> State:
-    """New tasks, due at once; all tickers have made their first pass over every row."""
+    """New tasks, due at once, or such as have run, or wait, already; all tickers have made their first pass."""
     return State(
-        (Row(created=-bounds.age * UNIT, next_run=-bounds.age * UNIT),) * bounds.tasks, (Ticker(),) * bounds.tickers, (Slot(),) * bounds.workers, bounds.faults
-    )  # fmt: skip
+        (first_row(bounds),) * bounds.tasks, (Ticker(),) * bounds.tickers, (Slot(),) * bounds.workers, bounds.faults
+    )
+
+
+def first_row(bounds: Bounds) -> Row:
+    every = bounds.timings[0].every
+    row = Row(created=-bounds.age * UNIT, next_run=-bounds.age * UNIT)
+    waiting = tuple(range(-bounds.backlog * every, 0, every))
+    row = row._replace(waiting=waiting, owed=waiting, jobs=tuple((o, WAITS, 0) for o in waiting))
+    if bounds.ran:
+        last = -every * (bounds.backlog + 1)
+        row = row._replace(last_run=last, last_occurrence=last, since=-last, begun=(last,), recorded=True)
+    return row
 
 
 def put(state: State, task: int, row: Row) -> State:
@@ -130,6 +152,11 @@ def holding(values: tuple[int, ...], value: int) -> tuple[int, ...]:
     return values if value in values else tuple(sorted((*values, value)))
 
 
+def true_last_run(row: Row, exact: bool) -> int | None:
+    """The last start by the host's uptime, on the database's clock of now; None: nobody who asks knows it."""
+    return -row.since if exact and row.last_run is not None and row.since is not None else None
+
+
 def due_at(row: Row, next_run: int) -> Row:
     """The row is due at another time. A push of the old one that was never committed is owed no record."""
     if next_run == row.next_run:
@@ -138,8 +165,9 @@ def due_at(row: Row, next_run: int) -> Row:
     return row._replace(next_run=next_run, owed=owed)
 
 
-def moved(state: State, by: int) -> State:
-    """The database's clock moves by so much; what is stored stays where it is."""
+def moved(state: State, by: int, *, holds: bool = True) -> State:
+    """The database's clock moves by so much; what is stored stays where it is. Not `holds`: those go by an uptime."""
+    held_by = by if holds else 0
 
     def times(values: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(v - by for v in values) if values else values
@@ -147,17 +175,20 @@ def moved(state: State, by: int) -> State:
     def pairs(values: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
         return tuple((n, o - by) for n, o in values) if values else values
 
+    def settled(values: tuple[tuple[int, int, bool], ...]) -> tuple[tuple[int, int, bool], ...]:
+        return tuple((n, o - by, expired) for n, o, expired in values) if values else values
+
     def time(value: int | None) -> int | None:
         return None if value is None else value - by
 
     def row_moved(row: Row) -> Row:
         return row._replace(
             next_run=row.next_run - by, last_run=time(row.last_run), last_occurrence=time(row.last_occurrence),
-            hold=time(row.hold), waiting=times(row.waiting), push_after=time(row.push_after), created=row.created - by,
+            hold=None if row.hold is None else row.hold - held_by, waiting=times(row.waiting), push_after=time(row.push_after), created=row.created - by,
             jobs=tuple((o if o == PLANNED else o - by, s, p) for o, s, p in row.jobs),
-            opens=tuple(Open(o.token, o.until - by, o.span) for o in row.opens),
+            opens=tuple(Open(o.token, o.until - held_by, o.span) for o in row.opens),
             plan=(row.plan[0], row.plan[1] - by) if row.plan[0] else row.plan,
-            begun=times(row.begun), closed=times(row.closed), owed=times(row.owed),
+            begun=times(row.begun), closed=times(row.closed), expired=times(row.expired), owed=times(row.owed),
         )  # fmt: skip
 
     def slot_moved(slot: Slot) -> Slot:
@@ -167,9 +198,9 @@ def moved(state: State, by: int) -> State:
         return slot._replace(occurrence=occurrence)
 
     def ticker_moved(ticker: Ticker) -> Ticker:
-        if ticker.at in (IDLE, CLAMPED):
+        if ticker.at in (IDLE, CLAMPED, ENDED):
             return ticker
-        return ticker._replace(now=ticker.now - by, settle=pairs(ticker.settle), again=pairs(ticker.again))
+        return ticker._replace(now=ticker.now - by, settle=settled(ticker.settle), again=pairs(ticker.again))
 
     return State(
         tuple(map(row_moved, state.rows)), tuple(map(ticker_moved, state.tickers)),

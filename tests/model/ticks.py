@@ -1,19 +1,25 @@
 """The ticker's side: one pass, cut at every point where it may die. As in tick.py, sweep.py and statements.sql."""
 
+from tests.model.clamp import Times
 from tests.model.rules import MARGIN, UNIT, Bounds, Rules
 from tests.model.runs import Step, named
 from tests.model.state import (
+    AGAIN,
     ASKED_QUEUE,
+    ASTRAY,
     AWAKE,
     BEATING,
     CLAMPED,
     DEAD,
     DUE,
+    ENDED,
+    FIRST,
     IDLE,
     LIMBO,
     LOCKED,
     NO_PLAN,
     NOBODY,
+    NOT,
     PLAN_PUSHED,
     PLANNED,
     PUSHED,
@@ -26,7 +32,6 @@ from tests.model.state import (
     Row,
     State,
     Ticker,
-    due_at,
     holding,
     is_locked,
     put,
@@ -35,15 +40,17 @@ from tests.model.state import (
 )  # fmt: skip
 
 MISSING = -1
+SEEN_AS = {LIMBO: WAITS, ASTRAY: MISSING}
 
 
 class Ticks:
     def __init__(self, bounds: Bounds, rules: Rules) -> None:
         self.bounds, self.rules = bounds, rules
+        self.times = Times(bounds, rules)
         self.steps = {
-            IDLE: self.clamp, CLAMPED: self.read_now, AWAKE: self.claim, PLAN_PUSHED: self.commit_plan,
-            LOCKED: self.push, PUSHED: self.commit, SWEEPING: self.end_overdue, ASKED_QUEUE: self.push_again,
-            SWEPT: self.settle, BEATING: self.heartbeat,
+            IDLE: self.clamp, CLAMPED: self.end_overdue, ENDED: self.read_now, AWAKE: self.claim,
+            PLAN_PUSHED: self.commit_plan, LOCKED: self.push, PUSHED: self.commit, SWEEPING: self.sweep,
+            ASKED_QUEUE: self.push_again, SWEPT: self.settle, BEATING: self.heartbeat,
         }  # fmt: skip
 
     def step(self, state: State, number: int) -> Step:
@@ -53,42 +60,36 @@ class Ticks:
     # ------------------------------------------------------------------------------------------ clamp, and now
 
     def clamp(self, state: State, number: int, ticker: Ticker) -> Step:
-        """By its own reading of the clock; thorough in the first pass, else only where a heartbeat lies ahead."""
-        looks = ticker.fresh or state.heard > MARGIN
-        skipped = False
-        if self.rules.clamp and looks:
-            for task, row in enumerate(state.rows):
-                if row.alive and not is_locked(state, task, number):
-                    state = put(state, task, self.clamped(row))
-                else:
-                    skipped = skipped or (row.alive and self.rules.clamp_comes_back)
-        at = AWAKE if self.rules.one_reading_per_tick else CLAMPED
-        return "tick begins", put_ticker(state, number, Ticker(at, fresh=skipped)), ""
+        """By its own reading of the clock, which it compares with its uptime; rows that are locked are passed over."""
+        stepped = ticker.look != FIRST and abs(ticker.drift) > MARGIN and self.rules.tickers_see_steps
+        looks = stepped or ticker.look != NOT or state.heard > MARGIN
+        for task, row in enumerate(state.rows):
+            if self.rules.clamp and looks and row.alive and not is_locked(state, task, number):
+                row = self.times.clamped(row, stepped)
+            state = put(state, task, self.times.with_mended_runs(row))
+        look = AGAIN if stepped else NOT
+        at = CLAMPED if any(row.opens for row in state.rows) else ENDED
+        return "tick begins", put_ticker(state, number, Ticker(at, look=look)), ""
 
-    def clamped(self, row: Row) -> Row:
-        every = self.bounds.timings[row.timing].every
-        spans = [o.span for o in row.opens if o.token and o.token == row.token]
-        span = spans[0] if spans else self.bounds.timings[row.timing].hold
-        last, occurrence, hold = row.last_run, row.last_occurrence, row.hold
-        known = occurrence is not None or bool(row.waiting) or row.created > MARGIN or self.rules.clamp_trusts_no_first
-        if self.rules.clamp_mends_delays:
-            delay = self.bounds.back_off * UNIT
-            after = row.push_after
-            row = row._replace(push_after=None if after and after > delay else after)
-        if not (
-            (last is not None and last > 0)
-            or (occurrence is not None and occurrence > MARGIN)
-            or (hold is not None and hold > span)
-            or (known and row.next_run > every + MARGIN)
-        ):
-            return row
-        row = due_at(row, min(row.next_run, every) if known else row.next_run)
-        return row._replace(
-            last_run=None if last is None else min(last, 0),
-            last_occurrence=None if occurrence is None else min(occurrence, 0),
-            hold=None if hold is None else min(hold, span),
-            push_after=None,
-        )
+    def end_overdue(self, state: State, number: int, ticker: Ticker) -> Step:
+        """By a reading of the clock of its own."""
+        if self.rules.overdue_by_its_own_clock:
+            state = self.without_overdue(state, number, 0)
+        return "tick ends what is overdue", put_ticker(state, number, ticker._replace(at=ENDED)), ""
+
+    def without_overdue(self, state: State, number: int, now: int) -> State:
+        """Runs past B + g that nobody ended are lost, and their tasks free."""
+        for task, row in enumerate(state.rows):
+            if not is_locked(state, task, number):
+                for record in [o for o in row.opens if self.is_over(o, now)]:
+                    row = lost(row, record)
+                state = put(state, task, row)
+        return state
+
+    def is_over(self, record: Open, now: int) -> bool:
+        if record.until < now - MARGIN:
+            return True
+        return not self.rules.sweep_keeps_the_hold and record.token == NOBODY
 
     def read_now(self, state: State, number: int, ticker: Ticker) -> Step:
         return "tick reads now", put_ticker(state, number, ticker._replace(at=AWAKE, now=0)), ""
@@ -98,12 +99,11 @@ class Ticks:
     def claim(self, state: State, number: int, ticker: Ticker) -> Step:
         """First a planned run that is due, then the due tasks: locked, one after another."""
         for task, row in enumerate(state.rows):
-            due = row.plan[1] <= ticker.now or self.rules.plans_from_ahead_are_due
-            if row.plan[0] == DUE and due and not any(t.at == PLAN_PUSHED for t in state.tickers):
+            if row.plan[0] == DUE and row.plan[1] <= ticker.now and not any(t.at == PLAN_PUSHED for t in state.tickers):
                 return self.push_plan(state, number, ticker, task, row)
         mask = sum(1 << task for task, row in enumerate(state.rows) if self.is_due(state, number, task, row))
         if not mask:
-            return self.end_overdue(state, number, ticker)
+            return self.sweep(state, number, ticker)
         return "tick locks the due rows", put_ticker(state, number, ticker._replace(at=LOCKED, mask=mask)), ""
 
     def is_due(self, state: State, number: int, task: int, row: Row) -> bool:
@@ -152,59 +152,39 @@ class Ticks:
         return "tick advances and commits", put_ticker(state, number, after), broken
 
     def advanced(self, row: Row, now: int) -> Row:
-        started = row.next_run in row.begun
-        if not self.rules.advance_asks_the_records:
-            started = row.last_occurrence is not None and row.next_run <= row.last_occurrence
+        started = row.last_occurrence is not None and row.next_run <= row.last_occurrence and row.next_run in row.begun
         waiting = row.waiting if started else holding(row.waiting, row.next_run)
         every = self.bounds.timings[row.timing].every
-        now = min(now, 0) if self.rules.advance_by_its_own_clock else now
         return row._replace(waiting=waiting, next_run=now + every, push_after=None)
 
     # ------------------------------------------------------------------------------------------ sweep
 
-    def end_overdue(self, state: State, number: int, ticker: Ticker) -> Step:
-        """Runs past B + g that nobody ended are lost, and their tasks free."""
-        found, now = False, min(ticker.now, 0) if self.rules.overdue_by_its_own_clock else ticker.now
-        for task, row in enumerate(state.rows):
-            if is_locked(state, task, number):
-                continue
-            if self.rules.sweep_mends_records and any(o.until > o.span for o in row.opens):
-                row = row._replace(opens=tuple(sorted(Open(o.token, min(o.until, o.span), o.span) for o in row.opens)))
-                state = put(state, task, row)
-            dead = [o for o in row.opens if self.is_over(o, now)]
-            for record in dead:
-                found = True
-                row = lost(row, record)
-            state = put(state, task, row) if dead else state
-        if not any(row.waiting or row.plan[0] == SENT for row in state.rows):
-            return "tick sweeps", put_ticker(state, number, ticker._replace(at=BEATING, mask=0)), ""
-        what = "tick sweeps, ends a run as lost" if found else "tick sweeps"
-        return self.claim_waiting(state, number, ticker, what)
+    def sweep(self, state: State, number: int, ticker: Ticker) -> Step:
+        if not self.rules.overdue_by_its_own_clock:
+            state = self.without_overdue(state, number, ticker.now)
+        if any(row.waiting or row.plan[0] == SENT for row in state.rows):
+            return self.claim_waiting(state, number, ticker)
+        return "tick sweeps", put_ticker(state, number, ticker._replace(at=BEATING, mask=0)), ""
 
-    def is_over(self, record: Open, now: int) -> bool:
-        if record.until < now - MARGIN:
-            return True
-        return not self.rules.sweep_keeps_the_hold and record.token == NOBODY
-
-    def claim_waiting(self, state: State, number: int, ticker: Ticker, what: str) -> Step:
+    def claim_waiting(self, state: State, number: int, ticker: Ticker) -> Step:
         """Locks the rows with waiting occurrences; asks Redis, and forgets what has expired or died."""
         mask, settle, again = 0, [], []
         for task, row in enumerate(state.rows):
             if not row.alive or not row.waiting or is_locked(state, task, number):
                 continue
             jobs, verdicts = row.jobs, [(o, self.verdict(row, o, ticker.now)) for o in row.waiting]
-            settle += [(task, o) for o, fate in verdicts if fate in ("expired", "lost")]
+            settle += [(task, o, fate == "expired") for o, fate in verdicts if fate in ("expired", "lost")]
             forget = [o for o, fate in verdicts if fate in ("expired", "again")]
             again += [(task, o) for o, fate in verdicts if fate == "again"]
             state = put(state, task, row._replace(jobs=tuple(job for job in jobs if job[0] not in forget)))
             mask |= 1 << task
         state, resent = self.plans_again(state)
         if not settle and not again:
-            return what + resent, put_ticker(state, number, ticker._replace(at=BEATING, mask=0)), ""
+            return "tick sweeps" + resent, put_ticker(state, number, ticker._replace(at=BEATING, mask=0)), ""
         held = mask if self.rules.sweep_locks else 0
         after = ticker._replace(at=ASKED_QUEUE if again else SWEPT, mask=held)
         after = after._replace(settle=tuple(settle), again=tuple(again))
-        return f"{what}, asks Redis for the waiting jobs", put_ticker(state, number, after), ""
+        return "tick sweeps, asks Redis for the waiting jobs" + resent, put_ticker(state, number, after), ""
 
     def verdict(self, row: Row, occurrence: int, now: int) -> str:
         found = state_of(row, occurrence)
@@ -242,21 +222,26 @@ class Ticks:
             if found == DEAD:
                 return put(state, task, row._replace(plan=(NO_PLAN, 0))), ", the planned run is lost"
             if found == MISSING and row.alive:
+                row = row._replace(jobs=tuple(job for job in row.jobs if job[0] != PLANNED))
                 return put(state, task, stored(row, PLANNED, self.rules)), ", pushes the planned run again"
         return state, ""
 
     def settle(self, state: State, number: int, ticker: Ticker) -> Step:
         """Records occurrences that will not start any more."""
         broken = ""
-        for task, occurrence in ticker.settle:
+        for task, occurrence, expired in ticker.settle:
             row = state.rows[task]
             if not row.alive:
                 continue
             if occurrence in row.begun or occurrence in row.closed:
                 broken = "S9"
+            if expired and self.rules.expired_counts_as_started:
+                last = row.last_occurrence
+                row = row._replace(last_occurrence=occurrence if last is None else max(last, occurrence))
             row = row._replace(
                 waiting=without(row.waiting, occurrence), owed=without(row.owed, occurrence),
-                closed=holding(row.closed, occurrence),
+                closed=holding(row.closed, occurrence), recorded=True,
+                expired=holding(row.expired, occurrence) if expired else row.expired,
             )  # fmt: skip
             state = put(state, task, row)
         what = "tick records expired and lost ones, commits" if ticker.settle else "tick commits its sweep"
@@ -265,7 +250,11 @@ class Ticks:
     def heartbeat(self, state: State, number: int, ticker: Ticker) -> Step:
         """Its own row, with the `now` of this pass; others that lie ahead of the clock go."""
         state = state._replace(heard=ticker.now if state.heard > MARGIN else max(state.heard, ticker.now))
-        return "tick ends with its heartbeat", put_ticker(state, number, Ticker(fresh=ticker.fresh)), ""
+        return (
+            "tick ends with its heartbeat",
+            put_ticker(state, number, Ticker(look=ticker.look, drift=ticker.drift)),
+            "",
+        )
 
 
 def stored(row: Row, occurrence: int, rules: Rules) -> Row:
@@ -280,9 +269,9 @@ def stored(row: Row, occurrence: int, rules: Rules) -> Row:
 
 
 def state_of(row: Row, occurrence: int) -> int:
-    """What Redis knows of the job: one that was taken from the list still looks as if it waited."""
+    """What Redis knows of the job: one that was taken from the list still looks as if it waited, for a while."""
     states = [s for o, s, _ in row.jobs if o == occurrence]
-    return MISSING if not states else (WAITS if states[0] == LIMBO else states[0])
+    return SEEN_AS.get(states[0], states[0]) if states else MISSING
 
 
 def lost(row: Row, record: Open) -> Row:

@@ -379,7 +379,7 @@ class MemoryBatch:
                 or (interval and is_after(task.next_run, following + SECOND) and self._was_pushed(task, now))
                 or (stepped and interval and true is not None and is_due_wrongly(task))
             ):
-                self._bring_back(task, now, here, true)
+                self._bring_back(task, now, here, true, stepped)
 
     def _was_pushed(self, task: TaskRow, now: datetime) -> bool:
         return bool(
@@ -389,12 +389,14 @@ class MemoryBatch:
     def _scheduled(self, task_id: int) -> Iterator[RunRow]:
         return (run for run in self._runs.all() if run.task_id == task_id and run.kind is RunKind.SCHEDULED)
 
-    def _bring_back(self, task: TaskRow, now: datetime, here: Uptime, true: datetime | None) -> None:
+    def _bring_back(self, task: TaskRow, now: datetime, here: Uptime, true: datetime | None, stepped: bool) -> None:
         since = held_since(self._runs.free(), task, here)
         until = now + self._held_for(task) - (since or timedelta(0))
         every, next_run = timing.span(task.every_ms), task.next_run
         if true is not None and task.kind is Kind.INTERVAL:
-            next_run = next_run and true + every
+            late = not stepped and task.last_run is not None and abs(true - task.last_run) <= 20 * SECOND
+            stays = next_run if late else None
+            next_run = next_run and (earlier(true + every, stays) if stays else true + every)
         elif task.kind is Kind.INTERVAL and self._was_pushed(task, now):
             next_run = earlier(next_run, now + every)
         self._tasks.change(

@@ -266,6 +266,18 @@ def test_a_task_whose_first_occurrence_was_dropped_goes_on_though_the_clock_was_
     assert bench.tick().enqueued == 1
 
 
+def test_what_may_be_a_late_start_makes_no_task_due_later(bench):
+    """The worker asked 5 s before a stopped server read it: the uptime of the start is older than the start."""
+    bench.passes(9)
+    bench.true -= 5
+    bench.tables.finish(bench.at, bench.task, bench.start(1), Outcome.SUCCEEDED)
+    bench.true += 5
+    bench.passes(1)
+    fresh = bench.tables.another_store()  # whose first pass looks at every row
+    fresh.uptime = lambda _=None: bench.uptime()
+    assert tick(fresh, bench.tables.queue, bench.at).enqueued == 1
+
+
 def test_a_clock_that_is_set_back_costs_no_interval(bench):
     bench.tables.finish(bench.at, bench.task, bench.start(1), Outcome.SUCCEEDED)
     bench.passes(9)

@@ -334,6 +334,13 @@ def test_a_start_that_the_server_read_late_leaves_the_next_run_and_a_clock_that_
     assert ticker.get(db, task).next_run == (now + MINUTE if moved else NOW)
 
 
+def test_a_start_that_was_given_up_leaves_no_uptime_by_which_a_clock_would_be_judged(db, task):
+    start(db, task, NOW, boot="b", uptime=0)
+    [token] = db.execute("SELECT run_token::text FROM ticker.tasks").fetchone()
+    finish(db, task, token, outcome="lost")
+    assert db.execute("SELECT last_boot, last_uptime_us FROM ticker.tasks").fetchone() == (None, None)
+
+
 def test_a_start_is_handed_the_arguments_of_the_row_and_not_those_of_the_registration(environ, db, task):
     ticker.register(db, "poll", every="1m", tolerance="5s", kwargs={"host": "old"})
     ticker.edit(db, task, kwargs={"host": "new"})

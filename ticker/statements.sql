@@ -352,7 +352,8 @@ WHERE id = %(task_id)s AND run_token = %(token)s::uuid
 RETURNING id
 
 -- name: finish
--- The end, fenced by the token: a run that lost its hold changes nothing. A run whose task is gone still ends.
+-- The end, fenced by the token: a run that lost its hold changes nothing. A run whose task is gone still ends. A start that
+-- was given up, since its answer came too late, was asked for with an uptime that may be as old: it tells nothing.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
     FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
@@ -372,6 +373,8 @@ WITH held AS MATERIALIZED (
         last_success_at = CASE WHEN %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') THEN i.now
                                ELSE t.last_success_at END,
         last_worked_at = CASE WHEN %(outcome)s IN ('succeeded', 'partial') THEN i.now ELSE t.last_worked_at END,
+        last_boot = CASE WHEN %(outcome)s <> 'lost' THEN t.last_boot END,
+        last_uptime_us = CASE WHEN %(outcome)s <> 'lost' THEN t.last_uptime_us END,
         failures = CASE WHEN %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') THEN 0
                         ELSE least(t.failures + 1, 1000000) END
     FROM instant i, ended e
@@ -386,7 +389,8 @@ SELECT id AS run_id FROM ended
 -- After the clock was set, brings the tasks' times to the instant that is read after the rows' locks: an older one, of
 -- a ticker that was stopped meanwhile, would end holds of living runs. `stepped`: the ticker saw it itself, by its
 -- uptime; a heartbeat in the future is another sign of it; `thorough` looks at every row. What started on this host is
--- told by its uptime, and due an interval after its true last run; of the rest, only what lies too far ahead is brought
+-- told by its uptime, and due an interval after its true last run (no later than it was, if the two differ by up to 20 s and
+-- the ticker saw no step: it may also be that a stopped server read the start late); of the rest, only what lies too far ahead is brought
 -- back; so is a back-off, the longest of which is an hour. A task that was never pushed keeps its `first`, unless it was
 -- itself registered in the future.
 WITH measured AS MATERIALIZED (
@@ -435,7 +439,8 @@ UPDATE {schema}.tasks t SET
                          ELSE t.running_until END,
     push_after = NULL,
     next_run = CASE WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
-        THEN h.true_last_run + t.every_ms * interval '1 millisecond'
+        THEN least(h.true_last_run + t.every_ms * interval '1 millisecond', CASE
+            WHEN NOT %(stepped)s AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run END)
         WHEN t.kind = 'interval'
         AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
              OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))

@@ -68,6 +68,8 @@ def freed(row: TaskRow, run_id: int, outcome: Outcome, now: datetime) -> dict[st
         values["last_success_at"] = now
     if outcome in GOOD[:2]:
         values["last_worked_at"] = now
+    if outcome is Outcome.LOST:
+        values |= {"last_boot": None, "last_uptime_us": None}
     return values
 
 

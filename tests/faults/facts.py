@@ -241,6 +241,7 @@ class History:
     torn: Sequence[Torn]
     final_runs: Mapping[int, tuple[str, str | None]]  # (state, outcome), as exported
     final_tasks: frozenset[int]
+    spare: Sequence[tuple[float, float]] = ()  # (at, the share of all processors that was left since the one before)
 
     def seconds(self, at: float) -> float:
         """Since the setup, for people."""

@@ -68,6 +68,7 @@ class Events:
 
     setups: list[Line] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
+    spare: list[Pair] = field(default_factory=list)
     faults: dict[Any, list[Line]] = field(default_factory=dict)
     operations: dict[Any, list[Line]] = field(default_factory=dict)
     calms: list[Line] = field(default_factory=list)
@@ -83,6 +84,7 @@ class Events:
                 self.pushes.setdefault(line["job"], []).append(_push(line))
             case "clocks":
                 self.pairs.append((line["at"], line["wall"]))
+                self.spare.append((line["at"], line.get("spare", 1.0)))
             case "client":
                 self.operations.setdefault(line["id"], []).append(line)
             case "fault":
@@ -165,5 +167,5 @@ def _history(
         pushes={job: sorted(pushes, key=lambda push: push.at) for job, pushes in events.pushes.items()},
         tasks=trail.tasks(), runs=trail.runs(), changed_by=trail.changed_by(), witnessed=witnesses.all(),
         stale_writes=witnesses.stale_writes, logs=sorted(folder.rglob("*.log")), torn=torn,
-        final_runs=trail.final_runs, final_tasks=frozenset(trail.final_tasks),
+        final_runs=trail.final_runs, final_tasks=frozenset(trail.final_tasks), spare=sorted(events.spare),
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from ticker.store import connect
 
 QUEUE_DELAY = 6.0  # seconds: how long a job may wait for a worker while nothing is wrong
 RESTARTED = 10.0  # seconds after a calm begins, until which a restart may still show
+BACKLOG = 120.0  # seconds: working off what a storm has left is a matter of the machine, and of no promise
 CAUGHT_UP = 30  # jobs of a queue, some two seconds' work
 LAST_ENDS = 20.0  # seconds that runs and queues are given to end, when the last calm is over
 
@@ -46,12 +47,13 @@ def play(folder: Path, seconds: float, seed: int, *, load: float = 1.0, own_host
 
 @contextmanager
 def clocked(stage: Stage) -> Iterator[None]:
-    """Twice a second, what the database's clock shows: the servers are on this machine, so ours is theirs."""
-    over = threading.Event()
+    """Twice a second, what the database's clock shows (the servers are on this machine, so ours is theirs), and how much
+    of the processors was left since."""
+    over, spare = threading.Event(), Spare()
 
     def note() -> None:
         while not over.wait(0.5):
-            stage.journal.write("clocks", wall=time.time())
+            stage.journal.write("clocks", wall=time.time(), spare=spare())
 
     stage.journal.write("clocks", wall=time.time())
     thread = threading.Thread(target=note, daemon=True)
@@ -80,20 +82,40 @@ def prepared(stage: Stage, seed: int, seconds: float, load: float) -> Iterator[N
     yield
 
 
+class Spare:
+    """The share of all processors that nobody used since the last call: 1 on a machine that does nothing."""
+
+    def __init__(self) -> None:
+        self._idle, self._all = self._read()
+
+    def __call__(self) -> float:
+        before, (self._idle, self._all) = (self._idle, self._all), self._read()
+        return round((self._idle - before[0]) / max(self._all - before[1], 1), 3)
+
+    def _read(self) -> tuple[int, int]:
+        """Ticks since the boot: idle ones, and all."""
+        numbers = [int(word) for word in Path("/proc/stat").read_text("ascii").splitlines()[0].split()[1:9]]
+        return numbers[3] + numbers[4], sum(numbers)
+
+
 def ill(stage: Stage, since: float) -> list[str]:
-    """What does not run again within RECOVERY seconds; empty as soon as everything does."""
+    """What does not run again within RECOVERY seconds, or is not worked off within BACKLOG; empty as soon as all is well."""
+    return still(lambda: complaints(stage, since), RECOVERY) or still(lambda: backlogs(stage), BACKLOG)
+
+
+def still(complain: Callable[[], Iterator[str]], patience: float) -> list[str]:
     found: list[str] = []
 
     def healthy() -> bool:
-        found[:] = list(complaints(stage, since))
+        found[:] = complain()
         return not found
 
-    wait_for(healthy, RECOVERY)
+    wait_for(healthy, patience)
     return found
 
 
 def complaints(stage: Stage, since: float) -> Iterator[str]:
-    """Tickers must have ticked since, workers must run, and have worked off what the storm had left."""
+    """Tickers must have ticked since, workers must run."""
     try:
         ticking = _tickers(stage, since)
     except Unavailable as error:
@@ -101,6 +123,10 @@ def complaints(stage: Stage, since: float) -> Iterator[str]:
         return
     yield from (f"{process.name} has not ticked" for process in stage.tickers if process.pid not in ticking)
     yield from (f"{process.name} does not run" for process in stage.workers if not process.level(0))
+
+
+def backlogs(stage: Stage) -> Iterator[str]:
+    """What the storm has left is worked off."""
     for queue, waiting in _waiting(stage).items():
         if waiting > CAUGHT_UP:
             yield f"{waiting} jobs wait in {queue}"

@@ -28,6 +28,7 @@ class Summary:
     spacing: float | None
     waiting: int
     queued: float | None
+    spare: float | None
     torn: int
     judged: Mapping[str, int]
     broken: Mapping[str, int]
@@ -45,6 +46,7 @@ class Summary:
             f"least spacing     {_seconds(self.spacing)} over I - T",
             f"most waiting      {self.waiting} occurrences of one task",
             f"longest in queue  {_seconds(self.queued)} from a push to its start in a calm",
+            f"processors left   {'nothing measured' if self.spare is None else f'{self.spare:.0%}'} on average in the calms",
             *(self._line(name) for name in self.judged),
         ]
 
@@ -77,6 +79,7 @@ def summarise(history: History) -> Summary:
         spacing=min((gap.apart - gap.least for gap in gaps(history)), default=None),
         waiting=max((len(v.waiting) for task in history.tasks.values() for v in task.versions), default=0),
         queued=max(in_queue(history), default=None),
+        spare=_average(share for at, share in history.spare if any(c.begin <= at <= c.end for c in windows(history))),
         torn=len(history.torn),
         judged={name: findings.facts for name, findings in found.items()},
         broken={name: len(findings.broken) for name, findings in found.items()},
@@ -91,6 +94,11 @@ def in_queue(history: History) -> Iterator[float]:
         stored = [push.at for push in history.pushes.get(run.job, ()) if push.answer == "stored"]
         if run.started and stored and any(calm.begin <= stored[-1] and run.started.at <= calm.end for calm in calms):
             yield run.started.at - stored[-1]
+
+
+def _average(values: Iterator[float]) -> float | None:
+    found = list(values)
+    return sum(found) / len(found) if found else None
 
 
 def _why_lost(run: Run) -> str:

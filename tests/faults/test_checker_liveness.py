@@ -140,6 +140,18 @@ def test_another_drop_does_not(book: Book, reason: str) -> None:
     assert broken(book) == {"L2"}
 
 
+@pytest.mark.parametrize(("spare", "is_excused"), [(0.05, True), (0.2, False)])
+def test_a_machine_that_had_nothing_left_excuses_a_gap(book: Book, spare: float, is_excused: bool) -> None:
+    task = missed(book)
+    book.change(task, 21, waiting=[])
+    book.rounds(task, *seconds(25, 60, 5))
+    book.calm(0, 60)
+    for at in seconds(14, 27, 1):
+        book.event("clocks", at, wall=book.wall(at), spare=spare)
+    assert ("L2" not in broken(book)) is is_excused
+    assert excused(book, "L2") == (["under 10% of the processors were left"] if is_excused else [])
+
+
 def test_a_push_that_failed_excuses_a_gap(book: Book) -> None:
     task = book.task(every=5)
     book.rounds(task, *seconds(0, 20, 5))

@@ -9,6 +9,7 @@ from tests.faults.checks.advances import advances
 from tests.faults.facts import FOREVER, Fault, History, Operation, Push, Run, Task, Version
 
 CLOCK_ERROR = 0.05  # seconds: how well an instant of the database is placed on the monotonic clock
+LEFT = 0.1  # of all processors, on average over what is judged
 SLACK = 2.0  # seconds that liveness allows beyond ticks
 
 # What a client's operation forbids, and what lifts it. Nothing brings a deleted task back; registering again is no
@@ -202,3 +203,17 @@ def ticker_commits(history: History) -> list[float]:
 
 def _at(version: Version) -> float:
     return version.at
+
+
+# ------------------------------------------------------------------------------------------------------------ L1 to L3
+
+
+def the_machine_was_full(history: History, begin: float, end: float) -> str | None:
+    """The promises of calm windows are made for a machine with something left; other work may have taken it all."""
+    first = bisect_left(history.spare, begin, key=lambda pair: pair[0])
+    inside = [
+        share for _, share in history.spare[first : bisect_right(history.spare, end, key=lambda pair: pair[0]) + 1]
+    ]
+    if inside and sum(inside) / len(inside) < LEFT:
+        return f"under {LEFT:.0%} of the processors were left"
+    return None

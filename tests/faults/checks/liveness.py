@@ -64,7 +64,9 @@ def pushed_in_time(history: History) -> Findings:
             pushed = min(due.until, _first_push(history, task.id, due.occurrence))
             for calm in _overlapping(calms, min(due.since, pushed), pushed):
                 waited = min(pushed, calm.end) - max(due.since, calm.begin)
-                if found.judge(waited <= limit):
+                if found.judge(waited <= limit) and not _excused(
+                    found, history, max(due.since, calm.begin), min(pushed, calm.end)
+                ):
                     found.blame(
                         task.id,
                         due.since,
@@ -72,6 +74,13 @@ def pushed_in_time(history: History) -> Findings:
                         f" of a calm; the limit is D + 1 = {limit:g} s",
                     )
     return found
+
+
+def _excused(found: Findings, history: History, begin: float, end: float) -> bool:
+    why = excuses.the_machine_was_full(history, begin, end)
+    if why:
+        found.excuse(why)
+    return why is not None
 
 
 def _first_push(history: History, task: int, occurrence: int) -> float:
@@ -124,8 +133,10 @@ def _first_due(history: History, epoch: Epoch) -> float:
 
 
 def _too_long(history: History, task: Task, before: float, after: float, limit: float, found: Findings) -> None:
-    why = excuses.was_ruled_out(history.by_task.get(task.id, ()), before, after) or excuses.failed_its_push(
-        task, before, after
+    why = (
+        excuses.was_ruled_out(history.by_task.get(task.id, ()), before, after)
+        or excuses.failed_its_push(task, before, after)
+        or excuses.the_machine_was_full(history, before, after)
     )
     if why:
         found.excuse(why)
@@ -164,7 +175,7 @@ def _often_enough(
 ) -> None:
     least = RATE * (calm.end - calm.begin) / (epoch.version.every_ms / 1000)
     count = bisect_right(starts, calm.end) - bisect_left(starts, calm.begin)
-    if found.judge(count >= least):
+    if found.judge(count >= least) and not _excused(found, history, calm.begin, calm.end):
         found.blame(
             task,
             calm.begin,

@@ -16,7 +16,7 @@ import psycopg
 from ticker import clock, sql
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
 from ticker.ports import Batch, Settled
-from ticker.task import DueTask, PlannedRun, WaitingTask
+from ticker.task import DueTask, Kind, PlannedRun, WaitingTask
 
 CONNECT_TIMEOUT = 5  # seconds
 ANSWER_TIMEOUT = 15.0  # seconds; the server's own time-outs end a statement after 5, if it lives
@@ -278,4 +278,5 @@ def _due(row: sql.Row) -> DueTask:
     return DueTask(
         row["id"], row["occurrence"], row["queue"], row["function"],
         row["every_ms"], row["box_ms"], row["grace_ms"], row["push_errors"],
+        Kind(row["kind"]), row["expression"], row["zone"],
     )  # fmt: skip

@@ -72,6 +72,9 @@ class DueTask:
     box_ms: int
     grace_ms: int
     push_errors: int = 0
+    kind: Kind = Kind.INTERVAL
+    expression: str = ""
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ticker import envelope, schedules, timing
+from ticker import envelope, timing
 from ticker.errors import BadInput
 from ticker.ports import Queue, Store
+from ticker.schedules import kinds
 from ticker.sweep import Counts, Swept, sweep
 from ticker.task import DueTask
 
@@ -95,12 +96,12 @@ def push_due(store: Store, queue: Queue, now: datetime, look_ahead: int, batch: 
 
 def with_next_times(
     tasks: Sequence[DueTask], now: datetime
-) -> tuple[list[tuple[DueTask, datetime]], list[tuple[DueTask, str]]]:
+) -> tuple[list[tuple[DueTask, datetime | None]], list[tuple[DueTask, str]]]:
     """Each task with its next time; and apart, with an error, those that have none: a bad row costs only itself."""
     plans, failed = [], []
     for task in tasks:
         try:
-            plans.append((task, schedules.next_run(task, now)))
+            plans.append((task, kinds.next_run(task, now)))
         except (BadInput, OverflowError) as error:
             failed.append((task, str(error)))
     return plans, failed

@@ -1,7 +1,13 @@
 """Every so often, counted from the tick that found the task due."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from ticker.schedules.duration import words
+from ticker.task import Kind
+
+UTC = ZoneInfo("UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,7 +15,16 @@ class Interval:
     """`every_ms` milliseconds between two ticks' finds; added as real time, so that no zone matters."""
 
     every_ms: int
+    zone: ZoneInfo = UTC
+    kind: Kind = field(default=Kind.INTERVAL, init=False)
+
+    @property
+    def text(self) -> str:
+        return words(self.every_ms)
 
     def next_after(self, instant: datetime) -> datetime:
         """`instant` plus the interval. `instant` is aware."""
         return instant + timedelta(milliseconds=self.every_ms)
+
+    def words(self) -> str:
+        return f"Every {words(self.every_ms)}"

@@ -1,0 +1,160 @@
+"""Any text for times: which kind it is of, what is stored, in words; and what is refused, with which sentence."""
+
+import time
+from datetime import UTC, datetime, timedelta
+from zoneinfo import available_timezones
+
+import pytest
+
+from ticker.errors import BadInput
+from ticker.schedules import cron, kinds, once, zones
+
+NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "normal", "first"),
+    [
+        ("90", "interval", "1m30s", "2026-11-21T15:01:30+00:00"),
+        ("1h30m", "interval", "1h30m", "2026-11-21T16:30:00+00:00"),
+        ("PT5M", "interval", "5m", "2026-11-21T15:05:00+00:00"),
+        ("*/5  *  * * *", "cron", "*/5 * * * *", "2026-11-21T15:05:00+00:00"),
+        ("0 09 * * mon-Fri", "cron", "0 9 * * 1-5", "2026-11-23T09:00:00+00:00"),
+        ("@daily", "cron", "0 0 * * *", "2026-11-22T00:00:00+00:00"),
+        ("30 0 6 * * 1-5", "cron", "30 0 6 * * 1-5", "2026-11-23T06:00:30+00:00"),
+        ("0 0 0 1 1 * 2028", "cron", "0 0 0 1 1 * 2028", "2028-01-01T00:00:00+00:00"),
+        ("0 0 0 29 2 * */4", "cron", "0 0 0 29 2 * */4", None),
+        ("0 0 * * 7", "cron", "0 0 * * 7", "2026-11-22T00:00:00+00:00"),
+        ("5/15 3-3/2 * * 1/2", "cron", "5-59/15 3 * * 1-6/2", "2026-11-23T03:05:00+00:00"),
+        ("daily", "calendar", "*-*-* 00:00:00", "2026-11-22T00:00:00+00:00"),
+        ("Mon..Fri 9:00 Europe/Berlin", "calendar", "Mon..Fri *-*-* 09:00:00", "2026-11-23T08:00:00+00:00"),
+        ("2027-01-01T00:00+01:00", "once", "2026-12-31T23:00:00Z", "2026-12-31T23:00:00+00:00"),
+        ("1830000000", "once", "2027-12-28T13:20:00Z", "2027-12-28T13:20:00+00:00"),
+        ("1830000000000", "once", "2027-12-28T13:20:00Z", "2027-12-28T13:20:00+00:00"),
+    ],
+)  # fmt: skip
+def test_a_text_is_of_one_kind_and_has_one_normal_form(text, kind, normal, first):
+    schedule = kinds.detect(text)
+    found = schedule.next_after(NOW)
+    assert (schedule.kind, schedule.text) == (kind, normal)
+    assert (found and found.isoformat()) == first
+    if kind != "interval":
+        assert kinds.parse(schedule.kind, schedule.text, schedule.zone.key) == schedule
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "is no calendar event"),
+        ("foo", "'foo' is no weekday"),
+        ("* * * *", "has 4 fields; cron has 5, 6 (seconds first) or 7 (year last)"),
+        ("* * * * * * * *", "has 8 fields"),
+        ("/5 * * * *", "write */5"),
+        ("*/0 * * * *", "has a step of 0 in the minute; 1 to 60 are allowed"),
+        ("*/61 * * * *", "has a step of 61"),
+        ("60 * * * *", "has minute 60; 0 to 59 are allowed"),
+        ("0 24 * * *", "has hour 24; 0 to 23 are allowed"),
+        ("0 0 0 * *", "has day of month 0; 1 to 31 are allowed"),
+        ("0 0 32 * *", "has day of month 32"),
+        ("0 0 * 13 *", "has month 13; 1 to 12 are allowed"),
+        ("0 0 * * 8", "has day of week 8; 0 to 7 are allowed"),
+        ("0 0 1 1 * 2027", "a year needs all seven fields"),
+        ("0 0 0 1 1 * 2200", "has year 2200; 1970 to 2199 are allowed"),
+        ("0 22-3 * * *", "which runs backwards; write 22-23,0-3"),
+        ("0 0 30 2 *", "never fires"),
+        ("0 0 31 4,6,9,11 *", "never fires"),
+        ("0 0 0 29 2 * 2027", "never fires again"),
+        ("0 0 0 1 1 * 2020", "never fires again"),
+        ("0 0 L * *", "a calendar event has: *-*~01"),
+        ("0 0 LW * *", "has L in the day of month"),
+        ("0 0 15W * *", "has W in the day of month"),
+        ("0 0 * * 5#2", "a calendar event has: Mon *-*-01..07"),
+        ("0 0 ? * *", "write * instead"),
+        ("0 0 0 * * MON", "which only cron of 5 fields may; write its number"),
+        ("0 0 0 1 JAN *", "which only cron of 5 fields may"),
+        ("@reboot", "is no cron shorthand"),
+        ("0 0 * * 1-5,", "write numbers, *, lists"),
+        ("0 0 * * a", "write numbers, *, lists"),
+        ("\u0660 \u0660 * * *", "write numbers, *, lists"),
+        ("0 0 * * *\x00", "write numbers, *, lists"),
+        ("0," * 100_000 + "0 0 * * *", "characters; 200 are allowed"),
+        ("*:0/61", "has a step of 61 in the minute"),
+        ("*:*/15", "write 00/15"),
+        ("Mon..Foo 10:00", "'Foo' is no weekday"),
+        ("Fri..Mon 10:00", "which runs backwards"),
+        ("*-02-30", "never fires again"),
+        ("2020-01-01 00:00:00", "never fires again"),
+        ("12:00:00.5", "has a fraction of a second"),
+        ("12:00 Europe/Nowhere", "is no zone of the IANA database"),
+        ("2026-01-01T00:00:00Z", "lies in the past"),
+        ("2027-13-01T00:00:00Z", "is no time"),
+        ("0", "is under the limit of 1s"),
+        ("-1m", "is under the limit of 1s"),
+        ("367d", "is over the limit of 366d"),
+    ],
+)
+def test_what_is_refused_comes_with_one_sentence_that_says_what_to_write(text, sentence):
+    with pytest.raises(BadInput) as caught:
+        kinds.never_fires(kinds.detect(text), NOW, "expression", text)
+    said = str(caught.value)
+    assert sentence in said
+    assert len(said) < 300
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../etc/passwd", "Europe/Nowhere", "europe/berlin", "", "posix/Europe/Berlin", "localtime", "UTC\x00", 7, None,
+     "/usr/share/zoneinfo/UTC", "Factory", "A" * 10_000, "right/UTC", "tzdata.zi", "Europe"],
+    ids=repr,
+)  # fmt: skip
+def test_a_zone_is_a_name_that_the_database_lists(name):
+    with pytest.raises(BadInput, match="is no zone"):
+        zones.zone("zone", name)
+
+
+def test_every_zone_that_the_database_lists_is_taken():
+    names = available_timezones() - {"Factory", "localtime"}  # no places
+    assert {zones.zone("zone", name).key for name in names} == names
+
+
+def test_a_name_in_the_wrong_case_is_put_right():
+    with pytest.raises(BadInput, match="write Europe/Berlin"):
+        zones.zone("zone", "europe/berlin")
+
+
+@pytest.mark.parametrize(
+    "value", ["2026-05-01 09:00", "tomorrow", True, 1.5, None, float("nan"), "9" * 39, 10**30, -1, "2026-05-01", []]
+)
+def test_a_single_time_has_a_zone_and_lies_between_1970_and_2199(value):
+    with pytest.raises(BadInput):
+        once.parse(value, zones.zone("zone", "UTC"))
+
+
+def test_words_say_what_a_schedule_means():
+    words = {text: kinds.detect(text).words() for text in ("*/5 * * * *", "0 9 * * 1-5", "1m", "Mon..Fri 09:00")}
+    assert words == {
+        "*/5 * * * *": "Every 5 minutes, every hour, every day", "0 9 * * 1-5": "At 09:00, Monday through Friday",
+        "1m": "Every 1m", "Mon..Fri 09:00": "Mon to Fri, at 09:00:00",
+    }  # fmt: skip
+
+
+def test_a_rare_day_is_found_and_a_schedule_ends_with_its_last_year():
+    utc = zones.zone("zone", "UTC")
+    assert cron.parse("0 0 29 2 */7", utc).next_after(NOW) == datetime(2032, 2, 29, tzinfo=UTC)
+    last = cron.parse("0 0 0 1 1 * 2027,2029/100", utc)
+    found = kinds.times(last, NOW, 5)
+    assert [x.year for x in found] == [2027, 2029, 2129]
+
+
+def test_the_next_time_of_a_never_ending_search_is_given_up_quickly():
+    began = time.perf_counter()
+    with pytest.raises(BadInput):
+        kinds.never_fires(kinds.detect("Mon 02-30"), NOW, "calendar", "Mon 02-30")
+    assert time.perf_counter() - began < 5  # seconds: the bench holds it to 50 ms
+
+
+def test_an_instant_may_have_fractions_and_any_zone():
+    schedule = cron.parse("0 * * * *", zones.zone("zone", "Asia/Kolkata"))
+    start = datetime(2026, 1, 1, 5, 29, 59, 999_999, tzinfo=UTC)
+    assert schedule.next_after(start) == start + timedelta(microseconds=1)

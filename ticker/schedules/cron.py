@@ -1,0 +1,194 @@
+"""Cron with 5, 6 and 7 fields: `[second] minute hour day-of-month month day-of-week [year]`.
+
+Six fields begin with the second, a year needs all seven: the order of FTL (seed 001), whose dialect has numbers, `*`,
+lists, ranges and steps, and nothing else. With five fields, names (`MON`, `JAN`) and `@daily` are taken, too, and
+written as numbers. Where day of month and day of week are both given, a day that fits either counts; where one of
+them begins with `*`, both have to fit. Weekdays are 0 to 7, Sunday is 0 and 7. `x/y` is from x on, each y-th.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import NoReturn
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from ticker.errors import BadInput
+from ticker.schedules import walls
+from ticker.schedules.zones import SECOND
+from ticker.task import Kind
+
+LONGEST = 200  # characters
+FIELDS = ("second", "minute", "hour", "day of month", "month", "day of week", "year")
+LIMITS = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 7), (1970, 2199))
+MOST_STEP = (60, 60, 24, 31, 12, 7, 230)
+SHORTHANDS = {
+    "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *", "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
+}  # fmt: skip
+MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+NAMES = {
+    4: {name: n for n, name in enumerate(MONTHS, 1)},
+    5: {name: n for n, name in enumerate(WEEKDAYS)},
+}
+MONTH, WEEKDAY, YEAR = 4, 5, 6
+FOREIGN = {
+    "?": "write * instead",
+    "L": "the last day of a month has no cron form here; a calendar event has: *-*~01",
+    "W": "the nearest working day has no form here; name the days, or let the function decide",
+    "#": "the n-th weekday has no cron form here; a calendar event has: Mon *-*-01..07 for the first Monday",
+}
+_TERM = re.compile(r"(?:(\*)|([0-9]{1,4})(?:-([0-9]{1,4}))?)(?:/([0-9]{1,4}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """`text` is normalized: numbers only, single spaces. `parse` is the way in."""
+
+    text: str
+    zone: ZoneInfo
+    kind: Kind = field(default=Kind.CRON, init=False)
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """The first time behind `instant` (aware), in UTC; None when there is none before the year 2200."""
+        rule = walls.by_wall if self.is_wildcard else walls.fixed
+        return rule(self._times, instant, self.zone)
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Second, minute or hour begins with `*`: it follows the clock through its changes. Others are fixed times."""
+        return any(part.startswith("*") for part in self._parts[:3])
+
+    @property
+    def _parts(self) -> list[str]:
+        parts = self.text.split()
+        return ["0", *parts] if len(parts) == 5 else parts
+
+    def words(self) -> str:
+        """The schedule in English, without its zone."""
+        from cron_descriptor import Options, get_description
+
+        options = Options()
+        options.use_24hour_time_format = True
+        options.verbose = True
+        return str(get_description(self.text, options))
+
+    def _times(self, after: datetime) -> Iterator[datetime]:
+        parts = self._parts
+        text, years = " ".join(parts[:YEAR]), _years(parts[YEAR]) if len(parts) > YEAR else None
+        while True:
+            for shown in CronSim(text, after):
+                if years is None or shown.year in years:
+                    if shown.year > LIMITS[YEAR][1]:
+                        return
+                    yield shown
+                    continue
+                following = bisect_right(years, shown.year)
+                if following == len(years):
+                    return
+                after = walls.ANY.replace(year=years[following]) - SECOND
+                break
+            else:
+                return
+
+
+def parse(text: str, zone: ZoneInfo, field: str = "cron") -> Cron:
+    """BadInput, in one sentence that says what to write instead. Whether it ever fires is another question."""
+    if len(text) > LONGEST:
+        raise BadInput(field, text, f"has {len(text)} characters; {LONGEST} are allowed")
+    if text.strip().startswith("@"):
+        text = _shorthand(field, text)
+    parts = text.split()
+    if not 5 <= len(parts) <= 7:
+        raise BadInput(field, text, f"has {_count(len(parts))}; cron has 5, 6 (seconds first) or 7 (year last)")
+    first = 0 if len(parts) > 5 else 1
+    checked = [_field(field, text, first + n, part, plain=len(parts) == 5) for n, part in enumerate(parts)]
+    normal = " ".join(checked)
+    try:
+        CronSim(" ".join((["0", *checked] if len(checked) == 5 else checked)[:YEAR]), walls.ANY)
+    except CronSimError:
+        raise BadInput(field, text, "never fires: no such day is in any of its months") from None
+    return Cron(normal, zone)
+
+
+def _shorthand(field: str, text: str) -> str:
+    known = SHORTHANDS.get(text.strip().lower())
+    if known is None:
+        raise BadInput(field, text, f"is no cron shorthand; those are {', '.join(SHORTHANDS)}")
+    return known
+
+
+def _count(fields: int) -> str:
+    return "1 field" if fields == 1 else f"{fields} fields"
+
+
+def _field(field: str, text: str, number: int, part: str, *, plain: bool) -> str:
+    """One field as numbers, checked."""
+    return ",".join(_term(field, text, number, term, plain=plain) for term in part.upper().split(","))
+
+
+def _term(field: str, text: str, number: int, term: str, *, plain: bool) -> str:
+    for name, value in NAMES.get(number, {}).items() if plain else ():
+        term = re.sub(rf"(?<![A-Z]){name}(?![A-Z])", str(value), term)
+    match = _TERM.fullmatch(term)
+    if match is None:
+        _refuse(field, text, number, term)
+    star, *numbers = match.groups()
+    low, high, step = (None if n is None else int(n) for n in numbers)
+    _check_range(field, text, number, low, high)
+    _check_step(field, text, number, step)
+    if star is not None:
+        return "*" if step is None else f"*/{step}"
+    if step is not None and high is None:
+        high = 6 if number == WEEKDAY and low != 7 else LIMITS[number][1]
+    if high is None or high == low:  # cronsim would read 3-3/2 as 3/2
+        return f"{low}"
+    return f"{low}-{high}" if step is None else f"{low}-{high}/{step}"
+
+
+def _check_range(field: str, text: str, number: int, low: int | None, high: int | None) -> None:
+    least, most = LIMITS[number]
+    for value in (low, high):
+        if value is not None and not least <= value <= most:
+            hint = "; a year needs all seven fields" if number == WEEKDAY and 1970 <= value <= 2199 else ""
+            raise BadInput(field, text, f"has {FIELDS[number]} {value}; {least} to {most} are allowed{hint}")
+    if low is not None and high is not None and high < low:
+        split = f"{low}-{most},{least}-{high}"
+        raise BadInput(field, text, f"has the {FIELDS[number]} range {low}-{high}, which runs backwards; write {split}")
+
+
+def _check_step(field: str, text: str, number: int, step: int | None) -> None:
+    if step is not None and not 1 <= step <= MOST_STEP[number]:
+        raise BadInput(
+            field, text, f"has a step of {step} in the {FIELDS[number]}; 1 to {MOST_STEP[number]} are allowed"
+        )
+
+
+def _refuse(field: str, text: str, number: int, term: str) -> NoReturn:
+    where = f"in the {FIELDS[number]}"
+    if re.fullmatch(r"/[0-9]+", term):
+        raise BadInput(field, text, f"has {term} {where}; write *{term}")
+    if any(name in term for name in NAMES.get(number, {})):
+        raise BadInput(field, text, f"has a name {where}, which only cron of 5 fields may; write its number")
+    for sign, instead in FOREIGN.items():
+        if sign in term:
+            raise BadInput(field, text, f"has {sign} {where}, which is not known here; {instead}")
+    raise BadInput(
+        field, text, f"has {term[:20]!r} {where}; write numbers, *, lists (1,3), ranges (1-5) or steps (*/5)"
+    )
+
+
+def _years(part: str) -> list[int]:
+    """A checked year field as the years that it names."""
+    least, most = LIMITS[YEAR]
+    found: set[int] = set()
+    for term in part.split(","):
+        span, _, step = term.partition("/")
+        low, _, high = span.partition("-")
+        first, last = (least, most) if low == "*" else (int(low), int(high or low))
+        found.update(range(first, last + 1, int(step or 1)))
+    return sorted(found)

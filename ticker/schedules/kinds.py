@@ -1,0 +1,102 @@
+"""Schedules of every kind behind one shape. Start with `Schedule`; `parse` and `detect` are the ways in.
+
+interval   1m                            every so often, counted from the tick that found the task due
+cron       0 9 * * 1-5                   5, 6 (seconds first) or 7 fields (year last)
+calendar   Mon..Fri *-*-* 09:00:00       systemd's OnCalendar
+once       2026-05-01T09:00:00+02:00     a single time
+"""
+
+import re
+from datetime import datetime
+from functools import lru_cache
+from typing import Protocol
+from zoneinfo import ZoneInfo
+
+from ticker.errors import BadInput
+from ticker.schedules import calendar, cron, duration, once, zones
+from ticker.schedules.interval import Interval
+from ticker.task import DueTask, Kind
+
+UTC = "UTC"
+
+
+class Schedule(Protocol):
+    """`text` is normalized: what is stored, and what `parse` reads back to the same schedule."""
+
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def zone(self) -> ZoneInfo: ...
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        """The first time behind `instant`, which is aware; in UTC. None: there is none."""
+
+    def words(self) -> str:
+        """The schedule in English, without its zone."""
+
+
+def parse(kind: Kind, text: str, zone: str = UTC) -> Schedule:
+    """A stored schedule that is no interval. BadInput, also for a row that was edited by hand."""
+    if kind is Kind.CRON:
+        return _cron(text, zone)
+    if kind is Kind.CALENDAR:
+        return _calendar(text, zone)
+    if kind is Kind.ONCE:
+        return once.parse(text, zones.zone("zone", zone))
+    raise BadInput("kind", kind, "has no expression")
+
+
+@lru_cache(maxsize=10_000)
+def _cron(text: str, zone: str) -> cron.Cron:
+    return cron.parse(text, zones.zone("zone", zone))
+
+
+@lru_cache(maxsize=10_000)
+def _calendar(text: str, zone: str) -> calendar.Calendar:
+    return calendar.parse(text, zones.zone("zone", zone))
+
+
+def detect(text: str, zone: str | None = None) -> Schedule:
+    """Whatever kind the text is of. BadInput, in the words of the kind that it looks like."""
+    field, parts = "expression", text.split()
+    place = None if zone is None else zones.zone("zone", zone)
+    utc = place or ZoneInfo(UTC)
+    if re.fullmatch(r"[+-]?[0-9]{9,}|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]+([+-][0-9:]+|[Zz])", text.strip()):
+        return once.parse(text, utc, field)
+    if text.strip().startswith("@") or len(parts) > 4 or "*" in parts:
+        return cron.parse(text, utc, field)
+    if len(parts) == 1 and re.match(r"-?[0-9.]+[A-Za-z]*$|P|-?([0-9.]+[a-z]+)+$", parts[0]):
+        return Interval(duration.milliseconds(field, text, least=duration.SECOND), utc)
+    return calendar.parse(text, place, field)
+
+
+def never_fires(schedule: Schedule, now: datetime, field: str, said: object) -> None:
+    """BadInput for a schedule that has no time behind `now`."""
+    if schedule.next_after(now) is None:
+        why = "lies in the past" if schedule.kind is Kind.ONCE else "never fires again"
+        raise BadInput(field, said, f"{why}, and would wait for ever")
+
+
+def times(schedule: Schedule, after: datetime, count: int) -> list[datetime]:
+    """The next `count` times, or as many as there are."""
+
+    found: list[datetime] = []
+    while len(found) < count and (following := schedule.next_after(found[-1] if found else after)):
+        found.append(following)
+    return found
+
+
+def next_run(task: DueTask, now: datetime) -> datetime | None:
+    """When a task that was pushed at `now` is due again; None: never. BadInput for a row that cannot be scheduled.
+
+    An interval counts from the tick; the other kinds go on behind `now`, and never twice to one occurrence.
+    """
+    if task.kind is Kind.INTERVAL:
+        if task.every_ms <= 0:
+            raise BadInput("every_ms", task.every_ms, "is no interval")
+        return Interval(task.every_ms).next_after(now)
+    return parse(task.kind, task.expression, task.zone).next_after(max(now, task.occurrence))

@@ -1,0 +1,73 @@
+"""A single time: ISO 8601 with an offset, or the seconds or milliseconds since 1970."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from ticker.errors import BadInput
+from ticker.task import Kind
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST = datetime(2199, 12, 31, 23, 59, 59, tzinfo=UTC)
+MILLISECONDS_FROM = 10**11  # as seconds that is the year 5138; as milliseconds it is March 1973
+_HOW = "is no time; write 2026-05-01T09:00:00+02:00, or seconds or milliseconds since 1970"
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """At `at`, in UTC, and never again."""
+
+    at: datetime
+    zone: ZoneInfo
+    kind: Kind = field(default=Kind.ONCE, init=False)
+
+    @property
+    def text(self) -> str:
+        return self.at.isoformat().replace("+00:00", "Z")
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        return self.at if self.at > instant else None
+
+    def words(self) -> str:
+        return f"Once, on {self.at.astimezone(self.zone):%-d %B %Y at %H:%M:%S}"
+
+
+def parse(value: object, zone: ZoneInfo, field: str = "at") -> Once:
+    """Also a datetime with a zone. BadInput."""
+    at = _read(field, value)
+    if not EPOCH <= at <= LAST:
+        raise BadInput(field, value, "is not between the years 1970 and 2199")
+    return Once(at.astimezone(UTC), zone)
+
+
+def _read(field: str, value: object) -> datetime:
+    if isinstance(value, datetime):
+        return _with_offset(field, value, value)
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 40:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise BadInput(field, value, _HOW)
+    if isinstance(value, int):
+        return _since_1970(field, value)
+    try:
+        return _with_offset(field, value, datetime.fromisoformat(value.strip()) if len(value) <= 60 else None)
+    except ValueError as error:
+        if isinstance(error, BadInput):
+            raise
+        raise BadInput(field, value, _HOW) from None
+
+
+def _with_offset(field: str, value: object, at: datetime | None) -> datetime:
+    if at is None:
+        raise BadInput(field, value, _HOW)
+    if at.utcoffset() is None:
+        raise BadInput(field, value, "has no offset from UTC; write +02:00 behind it, or Z")
+    return at
+
+
+def _since_1970(field: str, number: int) -> datetime:
+    milliseconds = number if abs(number) >= MILLISECONDS_FROM else 1000 * number
+    try:
+        return EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        raise BadInput(field, number, "is not between the years 1970 and 2199") from None

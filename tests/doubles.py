@@ -37,6 +37,7 @@ class TaskRow:
     queue: str = "polling"
     kind: Kind = Kind.INTERVAL
     expression: str = ""
+    zone: str = "UTC"
     every_ms: int = 60_000
     tolerance_ms: int = 5_000
     box_ms: int = 30_000
@@ -64,6 +65,12 @@ class TaskRow:
     failures: int = 0
     cursor: Any = None
     created_at: datetime = NOW
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    max_runs: int | None = None
+    started: int = 0
+    catch_up: str = "one"
+    keep: bool = True
 
 
 @dataclass(frozen=True)
@@ -285,7 +292,21 @@ class MemoryBatch:
     def claim_due(self, now: datetime, look_ahead: int, limit: int) -> Sequence[DueTask]:
         due = sorted((t for t in self._tasks.free() if is_due(t, now, look_ahead)), key=lambda t: t.next_run or now)
         return [
-            DueTask(t.id, t.next_run or now, t.queue, t.function, t.every_ms, t.box_ms, t.grace_ms, t.push_errors)
+            DueTask(
+                t.id,
+                t.next_run or now,
+                t.queue,
+                t.function,
+                t.every_ms,
+                t.box_ms,
+                t.grace_ms,
+                t.push_errors,
+                t.kind,
+                t.expression,
+                t.zone,
+                t.ends_at,
+                t.catch_up,
+            )
             for t in self._tasks.claim(due[:limit])
         ]
 
@@ -298,6 +319,28 @@ class MemoryBatch:
             waiting = row.waiting if started or due.occurrence in row.waiting else (*row.waiting, due.occurrence)
             self._tasks.change(
                 due.id, next_run=next_run, waiting=waiting, push_errors=0, push_error="", push_after=None
+            )
+
+    def skip(self, missed: Sequence[tuple[DueTask, datetime | None]], now: datetime) -> None:
+        for due, next_run in missed:
+            task = self._tasks[due.id]
+            self._tasks.change(due.id, next_run=next_run, push_errors=0, push_error="", push_after=None)
+            self._runs.add(
+                RunRow(
+                    task_id=due.id,
+                    kind=RunKind.SCHEDULED,
+                    state="ended",
+                    due_at=None,
+                    occurrence=due.occurrence,
+                    outcome=Outcome.DROPPED,
+                    reason=Reason.MISSED,
+                    ended_at=now,
+                    created_at=now,
+                    checked_last_run=task.last_run,
+                    checked_at=now,
+                    every_ms=task.every_ms,
+                    tolerance_ms=task.tolerance_ms,
+                )
             )
 
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
@@ -342,11 +385,21 @@ class MemoryBatch:
                 self._tasks.change(s.task_id, last_outcome=s.outcome, last_ended_at=now, failures=failures)
             self._runs.add(
                 RunRow(
-                    task_id=s.task_id, kind=RunKind.SCHEDULED, state="ended", occurrence=s.occurrence, due_at=None,
-                    outcome=s.outcome, reason=s.reason, ended_at=now, created_at=now, checked_at=now,
-                    checked_last_run=task.last_run, every_ms=task.every_ms, tolerance_ms=task.tolerance_ms,
+                    task_id=s.task_id,
+                    kind=RunKind.SCHEDULED,
+                    state="ended",
+                    occurrence=s.occurrence,
+                    due_at=None,
+                    outcome=s.outcome,
+                    reason=s.reason,
+                    ended_at=now,
+                    created_at=now,
+                    checked_at=now,
+                    checked_last_run=task.last_run,
+                    every_ms=task.every_ms,
+                    tolerance_ms=task.tolerance_ms,
                 )
-            )  # fmt: skip
+            )
 
     def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
         pushed = [run for run in self._runs.free() if run.state == "pushed" and self._tasks.exists(run.task_id)]

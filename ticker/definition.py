@@ -2,18 +2,29 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from ticker import json_text, timing
 from ticker.errors import BadInput, quoted
-from ticker.schedules.duration import Duration, milliseconds
+from ticker.schedules import calendar, cron, kinds, once, zones
+from ticker.schedules.duration import Duration, milliseconds, words
+from ticker.schedules.interval import UTC, Interval
+from ticker.schedules.kinds import Schedule
 from ticker.task import JSON_AT_MOST, NAME_AT_MOST, TEXT_AT_MOST, Kind, Task
 
 USUAL_TICK = 30_000  # ms
 LONG_BOX = 600_000  # ms: over it, the other tasks of the queue wait long
 
+MOST_RUNS = 1_000_000_000
+
 Given = Mapping[str, Any]
 """Checked fields under the names of the table's columns, only those that were passed."""
+
+
+def _no_clock() -> datetime:
+    raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +34,15 @@ class Wanted:
     function: str
     name: str | None = None
     every: Duration | None = None
+    cron: str | None = None
+    calendar: str | None = None
+    at: datetime | str | int | None = None
+    zone: str | None = None
+    starts: datetime | str | None = None
+    ends: datetime | str | None = None
+    max_runs: int | None = None
+    catch_up: str | None = None
+    keep: bool | None = None
     queue: str | None = None
     kwargs: Mapping[str, Any] | None = None
     tolerance: Duration | None = None
@@ -64,14 +84,17 @@ def json_object(field: str, value: object) -> dict[str, Any]:
 
 def check(said: Mapping[str, Any]) -> dict[str, Any]:
     """Each field by its own rule, under its column's name."""
-    return {COLUMNS.get(field, field): CHECKS[field](field, value) for field, value in said.items()}
+    checked = {COLUMNS.get(field, field): CHECKS[field](field, said[field]) for field in said if field not in SCHEDULE}
+    return checked | _schedule({field: value for field, value in said.items() if field in SCHEDULE})
 
 
-def applied(given: Given, before: Task | None, registered: Collection[str] = ()) -> dict[str, Any]:
+def applied(
+    given: Given, before: Task | None, registered: Collection[str] = (), now: Callable[[], datetime] = _no_clock
+) -> dict[str, Any]:
     """All columns of a definition: what was given, over what the task had, over the defaults.
 
     A tolerance or box that was never given, now or in `registered`, the columns of earlier registrations, follows the
-    interval. BadInput where the parts do not fit together.
+    schedule. `now` is asked where a schedule is no interval. BadInput where the parts do not fit together.
     """
     said = {*given, *registered}
     values = {
@@ -79,8 +102,41 @@ def applied(given: Given, before: Task | None, registered: Collection[str] = ())
         **({} if before is None else {column: getattr(before, column) for column in DEFAULTS}),
         **given,
     }
-    if "every_ms" not in values or values["every_ms"] == 0:
-        raise BadInput("every", None, "is missing; say how often, such as 1m")
+    if "kind" not in said and before is None:
+        raise BadInput("every", None, "is missing; say how often, such as 1m (or give cron, calendar or at)")
+    if values["kind"] == Kind.INTERVAL:
+        _fit_interval(values, given, said, before)
+    else:
+        _fit_times(values, given, said, before, now)
+    return values
+
+
+def schedule_of(values: Mapping[str, Any]) -> Schedule:
+    """The schedule that columns say."""
+    if values["kind"] == Kind.INTERVAL:
+        return Interval(values["every_ms"])
+    return kinds.parse(Kind(values["kind"]), values["expression"], values["zone"])
+
+
+def first_run(values: Mapping[str, Any], now: datetime) -> datetime:
+    """When a task with these columns is due first, or again after they were changed. BadInput where it never is."""
+    starts, ends = (moment(values[column]) for column in ("starts_at", "ends_at"))
+    found = kinds.first_run(schedule_of(values), now, starts)
+    field = NAMES[Kind(values["kind"])]
+    said = values["expression"] or words(values["every_ms"])
+    if found is None:
+        raise BadInput(field, said, f"{kinds.no_time(Kind(values['kind']))}, and would wait for ever")
+    if ends is not None and found > ends:
+        raise BadInput("ends", ends.isoformat(), f"is before the first time of {said}, {found.isoformat()}")
+    return found
+
+
+def moment(value: str | datetime | None) -> datetime | None:
+    """A bound as a column, or a registration, has it."""
+    return datetime.fromisoformat(value) if isinstance(value, str) and value else value or None
+
+
+def _fit_interval(values: dict[str, Any], given: Given, said: Collection[str], before: Task | None) -> None:
     every = values["every_ms"]
     follow = before is None or before.every_ms != every
     if "tolerance_ms" not in said and follow and _follows("tolerance_ms", before, timing.tolerance_by_default):
@@ -91,13 +147,32 @@ def applied(given: Given, before: Task | None, registered: Collection[str] = ())
     only = {"tolerance_ms", "box_ms"} & given.keys()
     blame = only.pop().removesuffix("_ms") if len(only) == 1 else None
     timing.check_fit(every, values["tolerance_ms"], values["box_ms"], blame=blame)
-    return values
+
+
+def _fit_times(
+    values: dict[str, Any], given: Given, said: Collection[str], before: Task | None, now: Callable[[], datetime]
+) -> None:
+    if given.get("tolerance_ms"):
+        raise BadInput(
+            "tolerance", words(given["tolerance_ms"]), "is for intervals; other tasks run by their times alone"
+        )
+    values["tolerance_ms"] = 0
+    changed = before is None or any(
+        values[column] != getattr(before, column) for column in ("kind", "expression", "zone")
+    )
+    if changed:
+        gap = kinds.shortest_gap(schedule_of(values), now())
+        values["grace_ms"] = timing.grace(gap or LONG_BOX)
+        if "box_ms" not in said:
+            values["box_ms"] = timing.box_between(gap)
+    elif before is not None:
+        values["grace_ms"] = before.grace_ms
 
 
 def warnings(task: Task) -> tuple[str, ...]:
     """What is allowed, and rarely what was meant."""
     found = []
-    if task.every_ms % USUAL_TICK:
+    if task.kind is Kind.INTERVAL and task.every_ms % USUAL_TICK:
         real = -(-task.every_ms // USUAL_TICK) * USUAL_TICK // 1000
         found.append(
             f"every {task.every_ms / 1000:g} s is no multiple of the usual tick of 30 s: with it, it runs every {real} s"
@@ -126,21 +201,69 @@ def _flag(field: str, value: object) -> bool:
     return value
 
 
-def _every(field: str, value: object) -> int:
-    return milliseconds(field, value, least=timing.SHORTEST_INTERVAL, most=timing.LONGEST_INTERVAL)
-
-
 def _box(field: str, value: object) -> int:
     return milliseconds(field, value, least=timing.SHORTEST_BOX)
 
 
 def _follows(column: str, before: Task | None, by_default: Callable[[int], int]) -> bool:
-    return before is None or getattr(before, column) == by_default(before.every_ms)
+    if before is None or before.kind is not Kind.INTERVAL:
+        return True
+    return bool(getattr(before, column) == by_default(before.every_ms))
+
+
+def _schedule(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said of when: one of `every`, `cron`, `calendar` and `at`, perhaps with a zone."""
+    names = [field for field in NAMES.values() if field in said]
+    if len(names) > 1:
+        raise BadInput(names[-1], said[names[-1]], f"stands beside {names[0]}; a task has one schedule")
+    zone = zones.zone("zone", said["zone"]) if "zone" in said else None
+    if not names:
+        return {} if zone is None else {"zone": zone.key}
+    return _interval(said, zone) if names == ["every"] else _times(names[0], said[names[0]], zone)
+
+
+def _interval(said: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
+    if zone is not None:
+        raise BadInput("zone", zone.key, "has no meaning beside every: an interval is real time")
+    every = milliseconds("every", said["every"], least=timing.SHORTEST_INTERVAL, most=timing.LONGEST_INTERVAL)
+    return {"kind": Kind.INTERVAL, "expression": "", "every_ms": every}
+
+
+def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
+    """Without a zone, said or in the text, the one that the task has stays."""
+    if field != "at" and not isinstance(value, str):
+        raise BadInput(field, value, "is no text")
+    schedule = READ[field](value, zone)
+    named = zone is not None or schedule.zone.key != "UTC"
+    given = {"kind": schedule.kind, "expression": schedule.text, "every_ms": 0}
+    return given | ({"zone": schedule.zone.key} if named else {})
+
+
+def _bound(field: str, value: object) -> str:
+    """Where a schedule begins or ends; an empty text takes the bound away."""
+    return "" if value == "" else once.parse(value, UTC, field).text
+
+
+def _count(field: str, value: object) -> int | None:
+    """How often in all; 0 takes the limit away."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_RUNS:
+        raise BadInput(field, value, f"is no whole number from 1 to {MOST_RUNS:,} (0: no limit)")
+    return value or None
+
+
+def _catch_up(field: str, value: object) -> str:
+    if value not in ("one", "none"):
+        raise BadInput(field, value, "is neither 'one' (a single late run) nor 'none' (what was missed is skipped)")
+    return str(value)
 
 
 CHECKS: Mapping[str, Callable[[str, object], Any]] = {
     "function": plain,
-    "every": _every,
+    "starts": _bound,
+    "ends": _bound,
+    "max_runs": _count,
+    "catch_up": _catch_up,
+    "keep": _flag,
     "queue": plain,
     "kwargs": json_object,
     "tolerance": milliseconds,
@@ -151,10 +274,20 @@ CHECKS: Mapping[str, Callable[[str, object], Any]] = {
     "enabled": _flag,
 }
 
-COLUMNS = {"every": "every_ms", "tolerance": "tolerance_ms", "box": "box_ms"}
+COLUMNS = {"tolerance": "tolerance_ms", "box": "box_ms", "starts": "starts_at", "ends": "ends_at"}
+
+NAMES = {Kind.INTERVAL: "every", Kind.CRON: "cron", Kind.CALENDAR: "calendar", Kind.ONCE: "at"}
+SCHEDULE = {*NAMES.values(), "zone"}
+READ: Mapping[str, Callable[[Any, ZoneInfo | None], Schedule]] = {
+    "cron": lambda text, zone: cron.parse(text, zone or UTC),
+    "calendar": calendar.parse,
+    "at": lambda value, zone: once.parse(value, zone or UTC),
+}
+FIELDS = (*SCHEDULE, *CHECKS)
 
 
 DEFAULTS: Mapping[str, Any] = {
     "function": "", "kwargs": {}, "kind": Kind.INTERVAL, "expression": "", "zone": "UTC", "every_ms": 0,
     "tolerance_ms": 0, "box_ms": 0, "queue": "polling", "subject": "", "description": "", "metadata": {}, "enabled": True,
+    "starts_at": None, "ends_at": None, "max_runs": None, "catch_up": "one", "keep": True,
 }  # fmt: skip

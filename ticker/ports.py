@@ -67,6 +67,9 @@ class Batch(Protocol):
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
         """Each occurrence becomes a waiting one, and `next_run` what is given; earlier push errors are cleared."""
 
+    def skip(self, missed: Sequence[tuple[DueTask, datetime | None]], now: datetime) -> None:
+        """Records these occurrences as missed, pushes nothing, and sets the next times."""
+
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         """(task id, error, not before): stays due, counts the error and shows it."""
 

@@ -8,9 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
-from ticker import clock, definition, identity, settings, sql
+from ticker import clock, definition, identity, settings, sql, timing
 from ticker.definition import Wanted
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
 from ticker.identity import Owner
@@ -32,7 +32,16 @@ def register(
     name: str | None = None,
     owner: Any = None,
     every: Duration | None = None,
+    cron: str | None = None,
+    calendar: str | None = None,
+    at: datetime | str | int | None = None,
+    zone: str | None = None,
     first: datetime | None = None,
+    starts: datetime | str | None = None,
+    ends: datetime | str | None = None,
+    max_runs: int | None = None,
+    catch_up: str | None = None,
+    keep: bool | None = None,
     queue: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
     tolerance: Duration | None = None,
@@ -43,13 +52,18 @@ def register(
 ) -> Task:
     """Makes sure that the owner has this task; idempotent per (owner, name), safe from many processes at once.
 
-    `every`, `tolerance` and `box` are seconds, texts (`30s`, `1h30m`, `PT5M`) or timedeltas; `every` from 1 s to 366
-    days. The task is due at once, or at `first`. Registering again writes only what was passed and differs from what
+    One of `every`, `cron`, `calendar` (systemd's) and `at` says when; `zone` is where the times of cron and calendar
+    count, UTC by default. `every`, `tolerance` and `box` are seconds, texts (`30s`, `1h30m`, `PT5M`) or timedeltas;
+    `every` from 1 s to 366 days; `at`, `starts` and `ends` are datetimes with a zone, ISO texts, or seconds or
+    milliseconds since 1970. An interval task is due at once, the others at their first time, or at `first`. `max_runs`
+    counts starts. What an outage made a task miss gives one late run (`catch_up="one"`) or none. A task with `at` is
+    deleted once it has succeeded if `keep` is False. Registering again writes only what was passed and differs from what
     was *registered* last, so that a deploy does not undo what an operator changed, paused or disabled since.
     BadInput names field, value and limit; UnknownOwner where the owner's row is gone. Nothing is written then.
     """
     wanted = Wanted(
-        function=function, name=name, every=every, queue=queue, kwargs=kwargs, tolerance=tolerance, box=box,
+        function=function, name=name, every=every, cron=cron, calendar=calendar, at=at, zone=zone, starts=starts, ends=ends,
+        max_runs=max_runs, catch_up=catch_up, keep=keep, queue=queue, kwargs=kwargs, tolerance=tolerance, box=box,
         subject=subject, description=description, metadata=metadata,
     )  # fmt: skip
     return _register(db, wanted, identity.identify(db, owner), _aware("first", first))
@@ -77,7 +91,7 @@ def reconcile(db: Any, owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]])
     execute = _on(db)
     rows = {row["name"]: row for row in _select(execute, db, None, who)}
     for name, item in by_name.items():
-        _applied(item.given(), rows.get(name))
+        _applied(execute, item.given(), rows.get(name))
     execute("delete_tasks", ids=_ids([row for name, row in rows.items() if name not in by_name]))
     registered = {name: _register(db, by_name[name], who, None) for name in sorted(by_name)}  # one order: no deadlock
     return [registered[name] for name in by_name]
@@ -89,8 +103,8 @@ def edit(db: Any, task: Ref, *, owner: Any = None, **changes: Any) -> Task:
     `changes` are the fields of `register`, and `enabled`. Takes effect at once. UnknownTask, BadInput.
     """
     for field in changes:
-        if field not in definition.CHECKS:
-            raise BadInput("edit", field, f"is no field that can be changed; those are {', '.join(definition.CHECKS)}")
+        if field not in definition.FIELDS:
+            raise BadInput("edit", field, f"is no field that can be changed; those are {', '.join(definition.FIELDS)}")
     given = definition.check(changes)
     execute = _on(db)
     before = _one(_known(_select(execute, db, task, owner), db, task, owner))
@@ -139,8 +153,10 @@ def _register(db: Any, wanted: Wanted, who: Owner, first: datetime | None) -> Ta
     for _ in range(ATTEMPTS):
         if found := execute("find_task", **key):
             return _register_again(execute, found[0], given)
-        values = _parameters(_applied(given, None), given)
-        if new := execute("insert_task", **key, declared_in="", first=first, now=clock.now(), **values):
+        values = _applied(execute, given, None)
+        begin = first or _first(execute, values)
+        parameters = _parameters(values, given)
+        if new := execute("insert_task", **key, declared_in="", first=begin, now=clock.now(), **parameters):
             return task_from(new[0])
     raise UnknownOwner(f"owner: there is no {who.type} with the key {who.id}, so {name!r} would be an orphan")
 
@@ -157,22 +173,62 @@ def _news(given: definition.Given, row: sql.Row) -> dict[str, Any]:
 
 
 def _change(execute: sql.Execute, row: sql.Row, given: definition.Given, registered: Mapping[str, Any] | None) -> Task:
-    values = definition.applied(given, task_from(row), row["registered"])
+    before = task_from(row)
+    values = definition.applied(given, before, row["registered"], lambda: _instant(execute))
+    again = _is_due_anew(before, values)
+    next_run = _next(execute, before, values) if again else None
     parameters = _parameters(values, registered)
-    return task_from(execute("change_task", id=row["id"], now=clock.now(), **parameters)[0])
+    changed = execute("change_task", id=row["id"], now=clock.now(), again=again, next_run=next_run, **parameters)
+    return task_from(changed[0])
 
 
-def _applied(given: definition.Given, row: sql.Row | None) -> dict[str, Any]:
+def _applied(execute: sql.Execute, given: definition.Given, row: sql.Row | None) -> dict[str, Any]:
     """All columns as a registration would write them, over a row if there is one."""
     if row is None:
-        return definition.applied(given, None)
-    return definition.applied(_news(given, row), task_from(row), row["registered"])
+        return definition.applied(given, None, (), lambda: _instant(execute))
+    return definition.applied(_news(given, row), task_from(row), row["registered"], lambda: _instant(execute))
+
+
+def _instant(execute: sql.Execute) -> datetime:
+    return cast(datetime, execute("instant", now=clock.now())[0]["now"])
+
+
+def _first(execute: sql.Execute, values: Mapping[str, Any]) -> datetime | None:
+    """When a new task is due; None: at once, by the clock of the statement."""
+    if values["kind"] == Kind.INTERVAL and not values["starts_at"] and not values["ends_at"]:
+        return None
+    return definition.first_run(values, _instant(execute))
+
+
+def _is_due_anew(before: Task, values: Mapping[str, Any]) -> bool:
+    """Whether more has changed of its schedule than an interval, which the statement sees to."""
+    bounds = any(definition.moment(values[bound]) != getattr(before, bound) for bound in ("starts_at", "ends_at"))
+    return bounds or any(
+        values[column] != getattr(before, column) for column in ("kind", "expression", "zone", "max_runs")
+    )
+
+
+def _next(execute: sql.Execute, before: Task, values: Mapping[str, Any]) -> datetime | None:
+    """A due time that still fits stays; otherwise the first behind now. None: it has had all its runs."""
+    if values["max_runs"] is not None and before.started >= values["max_runs"]:
+        return None
+    same = all(values[column] == getattr(before, column) for column in ("kind", "expression", "zone", "every_ms"))
+    starts, ends = (definition.moment(values[bound]) for bound in ("starts_at", "ends_at"))
+    now, due = _instant(execute), before.next_run
+    if same and due and (starts or due) <= due <= (ends or due):
+        return due
+    found = definition.first_run(values, now)
+    if values["kind"] == Kind.INTERVAL and found == now:  # it may have run just now
+        return now + timing.span(values["every_ms"])
+    return found
 
 
 def _parameters(values: Mapping[str, Any], registered: Mapping[str, Any] | None) -> dict[str, Any]:
     """A definition as the statements take it; `registered` None keeps what stands in the row."""
     return {
         **values,
+        "starts_at": definition.moment(values["starts_at"]),
+        "ends_at": definition.moment(values["ends_at"]),
         "kwargs": json.dumps(values["kwargs"], ensure_ascii=False),
         "metadata": json.dumps(values["metadata"], ensure_ascii=False),
         "registered": None if registered is None else json.dumps(registered, ensure_ascii=False),

@@ -31,24 +31,29 @@ FOR NO KEY UPDATE
 -- A new task, due at once unless `first` says otherwise. No row: another process was faster, or the owner is gone.
 INSERT INTO {schema}.tasks (
     owner_type, owner_id, name, function, kwargs, registered, declared_in, kind, expression, zone,
-    every_ms, tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, next_run)
+    every_ms, tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, enabled,
+    starts_at, ends_at, max_runs, catch_up, keep, next_run)
 VALUES (
     %(owner_type)s, %(owner_id)s, %(name)s, %(function)s, %(kwargs)s::jsonb, %(registered)s::jsonb, %(declared_in)s,
     %(kind)s, %(expression)s, %(zone)s, %(every_ms)s, %(tolerance_ms)s, %(box_ms)s, %(grace_ms)s, %(queue)s,
-    %(subject)s, %(description)s, %(metadata)s::jsonb,
+    %(subject)s, %(description)s, %(metadata)s::jsonb, %(enabled)s,
+    %(starts_at)s::timestamptz, %(ends_at)s::timestamptz, %(max_runs)s::integer, %(catch_up)s, %(keep)s,
     coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()))
 ON CONFLICT (owner_type, owner_id, name) DO NOTHING
 RETURNING *
 
 -- name: change_task
--- New values for what people define. A changed interval may bring the next run nearer, never push it away.
+-- New values for what people define. A changed interval may bring the next run nearer, never push it away; `again`: more
+-- than that has changed of the schedule, and `next_run` says when the task is due.
 UPDATE {schema}.tasks SET
     function = %(function)s, kwargs = %(kwargs)s::jsonb, registered = coalesce(%(registered)s::jsonb, registered),
     kind = %(kind)s, expression = %(expression)s, zone = %(zone)s,
     every_ms = %(every_ms)s, tolerance_ms = %(tolerance_ms)s, box_ms = %(box_ms)s, grace_ms = %(grace_ms)s,
     queue = %(queue)s, subject = %(subject)s, description = %(description)s, metadata = %(metadata)s::jsonb,
-    enabled = %(enabled)s,
-    next_run = CASE WHEN every_ms = %(every_ms)s OR next_run IS NULL THEN next_run ELSE
+    enabled = %(enabled)s, starts_at = %(starts_at)s::timestamptz, ends_at = %(ends_at)s::timestamptz,
+    max_runs = %(max_runs)s::integer, catch_up = %(catch_up)s, keep = %(keep)s,
+    next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
+        WHEN every_ms = %(every_ms)s OR next_run IS NULL THEN next_run ELSE
         least(next_run, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s * interval '1 millisecond') END,
     push_after = NULL,
     updated_at = coalesce(%(now)s::timestamptz, clock_timestamp())
@@ -115,7 +120,8 @@ FROM over WHERE t.id = over.id
 -- name: claim_due
 -- The due tasks, oldest first, locked; rows that another ticker holds are its own.
 -- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
-SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors
+SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
+    ends_at, catch_up
 FROM {schema}.tasks
 WHERE enabled AND owner_active AND paused_by IS NULL
   AND next_run <= %(now)s + %(look_ahead)s * interval '1 millisecond'
@@ -139,6 +145,21 @@ UPDATE {schema}.tasks t SET
 FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[])
      AS a (id, occurrence, next_run)
 WHERE t.id = a.id
+
+-- name: skip
+-- Occurrences that an outage made these tasks miss, and that nobody wants any more: recorded, and passed over.
+WITH skipped AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[])
+        AS s (id, occurrence, next_run)
+), recorded AS (
+    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
+        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms)
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', 'dropped',
+        'missed', %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms
+    FROM skipped s JOIN {schema}.tasks t ON t.id = s.id
+)
+UPDATE {schema}.tasks t SET next_run = s.next_run, push_errors = 0, push_error = '', push_after = NULL
+FROM skipped s WHERE t.id = s.id
 
 -- name: set_back
 -- These could not be pushed: they stay due, wait a while, and say why. (Counts stop where the tables' CHECK ends.)
@@ -224,6 +245,7 @@ WITH locked AS MATERIALIZED (
         WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
         WHEN NOT l.enabled OR NOT l.owner_active
              OR (l.paused_by IS NOT NULL AND (l.paused_until IS NULL OR l.now < l.paused_until)) THEN 'paused'
+        WHEN l.started >= l.max_runs THEN 'done'
         WHEN l.clock_was_set AND (l.true_last_run IS NULL OR (l.kind = 'interval'
              AND l.now < l.spaced_from + (l.every_ms - l.tolerance_ms) * interval '1 millisecond')) THEN 'clock'
         WHEN %(occurrence)s < l.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
@@ -242,7 +264,9 @@ WITH locked AS MATERIALIZED (
 ), changed AS (
     UPDATE {schema}.tasks t SET
         waiting = array_remove(j.waiting, %(occurrence)s),
-        next_run = CASE WHEN j.kind <> 'interval' THEN j.next_run
+        started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
+        next_run = CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
+            WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
             WHEN j.refusal = 'clock' AND j.true_last_run IS NOT NULL
                  AND j.next_run > j.spaced_from + j.every_ms * interval '1 millisecond'
             THEN j.spaced_from + j.every_ms * interval '1 millisecond'
@@ -353,7 +377,8 @@ RETURNING id
 
 -- name: finish
 -- The end, fenced by the token: a run that lost its hold changes nothing. A run whose task is gone still ends. A start that
--- was given up, since its answer came too late, was asked for with an uptime that may be as old: it tells nothing.
+-- was given up, since its answer came too late, was asked for with an uptime that may be as old: it tells nothing. A task
+-- for a single time goes with its success, if nobody wanted to keep it.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
     FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
@@ -366,6 +391,10 @@ WITH held AS MATERIALIZED (
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
     RETURNING r.id
+), removed AS (
+    DELETE FROM {schema}.tasks t USING ended e
+    WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid AND %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do')
+        AND t.kind = 'once' AND NOT t.keep AND t.next_run IS NULL
 ), freed AS (
     UPDATE {schema}.tasks t SET
         run_token = NULL, running_until = NULL,
@@ -379,6 +408,8 @@ WITH held AS MATERIALIZED (
                         ELSE least(t.failures + 1, 1000000) END
     FROM instant i, ended e
     WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid
+        AND (t.kind <> 'once' OR t.keep OR t.next_run IS NOT NULL
+             OR %(outcome)s NOT IN ('succeeded', 'partial', 'nothing_to_do'))
 )
 SELECT id AS run_id FROM ended
 

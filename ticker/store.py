@@ -226,6 +226,11 @@ class PostgresBatch:
                 next_runs=[next_run for _, next_run in tasks],
             )
 
+    def skip(self, missed: Sequence[tuple[DueTask, datetime | None]], now: datetime) -> None:
+        if missed:
+            ids, occurrences, next_runs = zip(*((t.id, t.occurrence, next_run) for t, next_run in missed), strict=True)
+            self._execute("skip", ids=list(ids), occurrences=list(occurrences), next_runs=list(next_runs), now=now)
+
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         self._set_back("set_back", failed)
 
@@ -278,5 +283,5 @@ def _due(row: sql.Row) -> DueTask:
     return DueTask(
         row["id"], row["occurrence"], row["queue"], row["function"],
         row["every_ms"], row["box_ms"], row["grace_ms"], row["push_errors"],
-        Kind(row["kind"]), row["expression"], row["zone"],
+        Kind(row["kind"]), row["expression"], row["zone"], row["ends_at"], row["catch_up"],
     )  # fmt: skip

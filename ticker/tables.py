@@ -98,6 +98,13 @@ def _tasks(metadata: MetaData) -> Table:
         Column("failures", Integer, nullable=False, server_default=text("0")),
         Column("created_at", WHEN, nullable=False, server_default=text("clock_timestamp()")),
         Column("updated_at", WHEN, nullable=False, server_default=text("clock_timestamp()")),
+        # from when to when, and how often in all; what becomes of what was missed, and of a single run that succeeded
+        Column("starts_at", WHEN),
+        Column("ends_at", WHEN),
+        Column("max_runs", Integer),
+        Column("started", Integer, nullable=False, server_default=text("0")),
+        _text("catch_up", default="one"),
+        Column("keep", Boolean, nullable=False, server_default=text("true")),
         UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
         UniqueConstraint("guid", name="tasks_guid"),
         _check("tasks_owner", "(owner_type = '') = (owner_id = '')"),
@@ -119,6 +126,9 @@ def _tasks(metadata: MetaData) -> Table:
                " AND grace_ms BETWEEN 1 AND 1000"),
         # two runs of a task never overlap: the one is dead before the next may start
         _check("tasks_fit", "kind <> 'interval' OR tolerance_ms + box_ms + grace_ms <= every_ms"),
+        _check("tasks_bounds", "starts_at <= ends_at AND max_runs BETWEEN 1 AND 1000000000 AND started >= 0"),
+        _check("tasks_bounds_finite", _finite("starts_at", "ends_at")),
+        _check("tasks_catch_up", "catch_up IN ('one', 'none')"),
         _check("tasks_hold", "(run_token IS NULL) = (running_until IS NULL)"),
         _check("tasks_uptime", _uptime("last_boot", "last_uptime_us")),
         _check("tasks_paused", "paused_by IS NOT NULL OR (paused_until IS NULL AND paused_reason = '')"),

@@ -50,11 +50,13 @@ class Reason(StrEnum):
     GONE = "gone"
     UNKNOWN_FUNCTION = "unknown_function"
     PAUSED = "paused"
+    DONE = "done"
     CLOCK = "clock"
     EXPIRED = "expired"
     DUPLICATE = "duplicate"
     STILL_RUNNING = "still_running"
     TOO_EARLY = "too_early"
+    MISSED = "missed"  # by the ticker: catch_up is none, and a later occurrence has passed, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,8 @@ class DueTask:
     kind: Kind = Kind.INTERVAL
     expression: str = ""
     zone: str = "UTC"
+    ends_at: datetime | None = None
+    catch_up: str = "one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,12 @@ class Task:
     failures: int
     created_at: datetime
     updated_at: datetime
+    starts_at: datetime | None
+    ends_at: datetime | None
+    max_runs: int | None
+    started: int
+    catch_up: str
+    keep: bool
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property

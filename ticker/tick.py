@@ -6,7 +6,8 @@ batch of due rows, in this order:
 1. lock the rows, so that no other ticker works on them;
 2. push one job for each, in one call; the job's id is a function of (task, occurrence), so that a push that is
    repeated after a crash names a job which the queue still holds, and is refused;
-3. note the occurrences as waiting and set `next_run`; rows that could not be pushed stay due and back off;
+3. note the occurrences as waiting and set `next_run`; rows that could not be pushed stay due and back off; what was
+   missed by tasks that want no late run is recorded and passed over;
 4. commit.
 
 Push comes before commit: killed at any point, the next pass pushes again. The other order would lose the job.
@@ -28,12 +29,16 @@ BATCH = 1000
 
 @dataclass(frozen=True)
 class Pushed(Counts):
-    """Counts of one kind of push: rows found due, jobs stored, jobs the queue still held, rows that could not go."""
+    """Counts of one kind of push: rows found due, jobs stored, jobs the queue still held, rows that could not go.
+
+    `missed` occurrences were passed over, as their tasks want no late runs.
+    """
 
     due: int = 0
     enqueued: int = 0
     held: int = 0
     errors: int = 0
+    missed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +91,15 @@ def push_due(store: Store, queue: Queue, now: datetime, look_ahead: int, batch: 
     with store.batch() as rows:
         tasks = rows.claim_due(now, look_ahead, batch)
         plans, failed = with_next_times(tasks, now)
+        missed = [plan for plan in plans if plan[0].catch_up == "none" and kinds.was_missed(plan[0], now)]
+        plans = [plan for plan in plans if plan not in missed] if missed else plans
         receipts = queue.push([envelope.for_occurrence(task) for task, _ in plans])
         answered = list(zip(plans, receipts, strict=True))
         failed += [(task, receipt.error) for (task, _), receipt in answered if receipt.error]
         rows.advance([plan for plan, receipt in answered if not receipt.error])
+        rows.skip(missed, now)
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
-    return Pushed(len(tasks), sum(r.stored for r in receipts), sum(r.held for r in receipts), len(failed))
+    return Pushed(len(tasks), sum(r.stored for r in receipts), sum(r.held for r in receipts), len(failed), len(missed))
 
 
 def with_next_times(

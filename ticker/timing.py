@@ -12,6 +12,7 @@ from ticker.schedules.duration import DAY, MINUTE, SECOND, words
 SHORTEST_INTERVAL = 1 * SECOND
 LONGEST_INTERVAL = 366 * DAY
 SHORTEST_BOX = 100  # ms: under it, the start statement alone would use the box up
+LONGEST_BOX_BY_DEFAULT = 5 * MINUTE  # where no interval says otherwise
 LEAST_EXPIRY = 10 * MINUTE
 RQ_MARGIN = 30  # seconds between our hard limit and RQ's own time-out, which is only a backstop
 SHORTEST_BACK_OFF = 30 * SECOND
@@ -30,6 +31,11 @@ def tolerance_by_default(every: int) -> int:
 def box_by_default(every: int) -> int:
     """B = I/2, the rule of seed 003."""
     return every // 2
+
+
+def box_between(gap: int | None) -> int:
+    """B of a task with times: five minutes, or half the shortest gap between two of them; `gap` None: there is one."""
+    return LONGEST_BOX_BY_DEFAULT if gap is None else max(SHORTEST_BOX, min(LONGEST_BOX_BY_DEFAULT, gap // 2))
 
 
 def grace(every: int) -> int:

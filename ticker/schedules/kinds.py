@@ -7,8 +7,9 @@ once       2026-05-01T09:00:00+02:00     a single time
 """
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import pairwise
 from typing import Protocol
 from zoneinfo import ZoneInfo
 
@@ -18,6 +19,9 @@ from ticker.schedules.interval import Interval
 from ticker.task import DueTask, Kind
 
 UTC = "UTC"
+MICROSECOND = timedelta(microseconds=1)
+MILLISECOND = timedelta(milliseconds=1)
+LATE = timedelta(minutes=1)
 
 
 class Schedule(Protocol):
@@ -77,8 +81,11 @@ def detect(text: str, zone: str | None = None) -> Schedule:
 def never_fires(schedule: Schedule, now: datetime, field: str, said: object) -> None:
     """BadInput for a schedule that has no time behind `now`."""
     if schedule.next_after(now) is None:
-        why = "lies in the past" if schedule.kind is Kind.ONCE else "never fires again"
-        raise BadInput(field, said, f"{why}, and would wait for ever")
+        raise BadInput(field, said, f"{no_time(schedule.kind)}, and would wait for ever")
+
+
+def no_time(kind: Kind) -> str:
+    return "lies in the past" if kind is Kind.ONCE else "never fires again"
 
 
 def times(schedule: Schedule, after: datetime, count: int) -> list[datetime]:
@@ -90,13 +97,41 @@ def times(schedule: Schedule, after: datetime, count: int) -> list[datetime]:
     return found
 
 
+def first_run(schedule: Schedule, now: datetime, starts: datetime | None = None) -> datetime | None:
+    """When a new task is due: an interval at once, the others at their first time; not before `starts`."""
+    begin = max(now, starts or now)
+    if schedule.kind is Kind.INTERVAL:
+        return begin
+    return schedule.next_after(begin - MICROSECOND if begin > now else now)
+
+
+def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | None:
+    """Milliseconds between the two closest of the next times; None where there are not two."""
+    found = times(schedule, now, look)
+    return min(((b - a) // MILLISECOND for a, b in pairwise(found)), default=None)
+
+
+def was_missed(task: DueTask, now: datetime) -> bool:
+    """Whether a later occurrence has passed, too, and this one is over a minute late: two usual ticks."""
+    if now - task.occurrence <= LATE:
+        return False
+    later = of(task).next_after(task.occurrence)
+    return later is not None and later <= now
+
+
+def of(task: DueTask) -> Schedule:
+    """BadInput for a row that cannot be scheduled."""
+    if task.kind is not Kind.INTERVAL:
+        return parse(task.kind, task.expression, task.zone)
+    if task.every_ms <= 0:
+        raise BadInput("every_ms", task.every_ms, "is no interval")
+    return Interval(task.every_ms)
+
+
 def next_run(task: DueTask, now: datetime) -> datetime | None:
     """When a task that was pushed at `now` is due again; None: never. BadInput for a row that cannot be scheduled.
 
     An interval counts from the tick; the other kinds go on behind `now`, and never twice to one occurrence.
     """
-    if task.kind is Kind.INTERVAL:
-        if task.every_ms <= 0:
-            raise BadInput("every_ms", task.every_ms, "is no interval")
-        return Interval(task.every_ms).next_after(now)
-    return parse(task.kind, task.expression, task.zone).next_after(max(now, task.occurrence))
+    found = of(task).next_after(now if task.kind is Kind.INTERVAL else max(now, task.occurrence))
+    return None if found is None or (task.ends_at is not None and found > task.ends_at) else found

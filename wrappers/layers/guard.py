@@ -99,6 +99,10 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return "the task was deleted"
         case Reason.PAUSED:
             return "the task is paused or disabled, or its owner is inactive"
+        case Reason.DONE:
+            return "the task has had all its runs"
+        case Reason.MISSED:
+            return "a later one had passed, too"
         case Reason.EXPIRED:
             return "it waited too long, and a newer one waits"
         case Reason.DUPLICATE:

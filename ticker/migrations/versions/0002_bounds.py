@@ -1,0 +1,31 @@
+"""When a task's schedule begins and ends, how often it runs in all, and what becomes of what was missed."""
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+FINITE = " AND ".join(
+    f"{column} BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z'" for column in ("starts_at", "ends_at")
+)
+
+
+def upgrade() -> None:
+    op.execute(
+        "ALTER TABLE tasks ADD COLUMN starts_at TIMESTAMP WITH TIME ZONE, ADD COLUMN ends_at TIMESTAMP WITH TIME ZONE, "
+        "ADD COLUMN max_runs INTEGER, ADD COLUMN started INTEGER DEFAULT 0 NOT NULL, "
+        "ADD COLUMN catch_up TEXT DEFAULT 'one' NOT NULL, ADD COLUMN keep BOOLEAN DEFAULT true NOT NULL"
+    )
+    op.execute(
+        "ALTER TABLE tasks ADD CONSTRAINT tasks_bounds "
+        "CHECK (starts_at <= ends_at AND max_runs BETWEEN 1 AND 1000000000 AND started >= 0), "
+        f"ADD CONSTRAINT tasks_bounds_finite CHECK ({FINITE}), "
+        "ADD CONSTRAINT tasks_catch_up CHECK (catch_up IN ('one', 'none'))"
+    )
+
+
+def downgrade() -> None:
+    op.execute(
+        "ALTER TABLE tasks DROP COLUMN starts_at, DROP COLUMN ends_at, DROP COLUMN max_runs, DROP COLUMN started, "
+        "DROP COLUMN catch_up, DROP COLUMN keep"
+    )

@@ -21,14 +21,15 @@ from ticker.errors import (
 if TYPE_CHECKING:
     from ticker.definition import Wanted
     from ticker.identity import Owner
+    from ticker.preview import Preview, validate
     from ticker.registration import edit, pause, reconcile, register, resume, run_now, unregister
     from ticker.status import get, list_runs, list_tasks
     from ticker.task import Kind, Outcome, Reason, Task
 
 __all__ = [
     "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now",
-    "get", "list_tasks", "list_runs",
-    "Task", "Wanted", "Owner", "Kind", "Outcome", "Reason",
+    "get", "list_tasks", "list_runs", "validate",
+    "Preview", "Task", "Wanted", "Owner", "Kind", "Outcome", "Reason",
     "TickerError", "BadInput", "UnknownTask", "UnknownOwner", "ConfigurationError",
     "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
 ]  # fmt: skip
@@ -37,6 +38,7 @@ _HOME = {
     **dict.fromkeys(("register", "unregister", "reconcile", "edit", "pause", "resume", "run_now"), "registration"),
     **dict.fromkeys(("get", "list_tasks", "list_runs"), "status"),
     **dict.fromkeys(("Task", "Kind", "Outcome", "Reason"), "task"),
+    **dict.fromkeys(("Preview", "validate"), "preview"),
     "Wanted": "definition",
     "Owner": "identity",
 }

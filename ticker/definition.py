@@ -61,6 +61,48 @@ class Wanted:
         return check({name: value for name, value in said.items() if value is not None})
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A task that a module declares beside its function: `said` are fields of `register`."""
+
+    function: str
+    module: str
+    said: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return plain("name", self.said.get("name", self.function))
+
+    def checked(self) -> dict[str, Any]:
+        """BadInput names the function, and what is wrong beside it."""
+        for field in self.said:
+            if field not in FIELDS and field != "name":
+                raise BadInput(
+                    f"@task({self.function!r})", field, f"is no field of a task; those are {', '.join(FIELDS)}"
+                )
+        try:
+            return check({"function": self.function, **{f: v for f, v in self.said.items() if f != "name"}})
+        except BadInput as error:
+            raise BadInput(f"@task({self.function!r}) {error.field}", error.value, error.problem) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What `sync` does to one task: add, change, remove or keep."""
+
+    what: str
+    name: str
+    function: str
+    words: str
+    task_id: int | None = None
+
+
+def in_words(values: Mapping[str, Any]) -> str:
+    """A schedule's columns, for people."""
+    zone = f" {values['zone']}" if values["zone"] != "UTC" else ""
+    return f"{NAMES[Kind(values['kind'])]} {schedule_of(values).text}{zone}"
+
+
 def plain(field: str, value: object) -> str:
     """A name: printable text of 1 to 200 characters."""
     return _text(field, value, least=1, most=NAME_AT_MOST)
@@ -172,17 +214,22 @@ def _fit_times(
 def warnings(task: Task) -> tuple[str, ...]:
     """What is allowed, and rarely what was meant."""
     found = []
-    if task.kind is Kind.INTERVAL and task.every_ms % USUAL_TICK:
-        real = -(-task.every_ms // USUAL_TICK) * USUAL_TICK // 1000
-        found.append(
-            f"every {task.every_ms / 1000:g} s is no multiple of the usual tick of 30 s: with it, it runs every {real} s"
-        )
+    if task.kind is Kind.INTERVAL and (rounded := rounded_up(task.every_ms)):
+        found.append(rounded)
     if task.box_ms > LONG_BOX:
         found.append(
             f"a box of {task.box_ms / 60_000:g} min can keep the other tasks of queue {quoted(task.queue)} waiting; "
             "give it a queue of its own"
         )
     return tuple(found)
+
+
+def rounded_up(every: int) -> str:
+    """A sentence where an interval is no multiple of the usual tick, and so is longer in truth."""
+    if every % USUAL_TICK == 0:
+        return ""
+    real = -(-every // USUAL_TICK) * USUAL_TICK // 1000
+    return f"every {every / 1000:g} s is no multiple of the usual tick of 30 s: with it, it runs every {real} s"
 
 
 def _text(field: str, value: object, *, least: int, most: int) -> str:
@@ -226,7 +273,7 @@ def _interval(said: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
     if zone is not None:
         raise BadInput("zone", zone.key, "has no meaning beside every: an interval is real time")
     every = milliseconds("every", said["every"], least=timing.SHORTEST_INTERVAL, most=timing.LONGEST_INTERVAL)
-    return {"kind": Kind.INTERVAL, "expression": "", "every_ms": every}
+    return {"kind": Kind.INTERVAL, "expression": "", "zone": "UTC", "every_ms": every}
 
 
 def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:

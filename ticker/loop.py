@@ -21,6 +21,7 @@ from apscheduler.triggers.base import BaseTrigger
 from ticker import clock
 from ticker.enqueue import RedisQueue
 from ticker.errors import TickerError
+from ticker.listener import Alarm, Listener
 from ticker.settings import Settings
 from ticker.store import PostgresStore
 from ticker.tick import Report, tick
@@ -55,6 +56,7 @@ class Beat:
         self._store, self._queue, self._settings, self._stopping = store, queue, settings, stopping
         self._id, self._host = str(uuid4()), socket.gethostname()
         self._unattended: dict[str, int] = {}
+        self.alarm: Alarm | None = None
         self.failures = 0
         self.began = clock.monotonic()
         self.busy = False
@@ -92,6 +94,8 @@ class Beat:
             look_ahead=settings.look_ahead_ms, batch=settings.batch, stop=self._stopping.is_set,
         )  # fmt: skip
         self._store.heartbeat(self._id, self._host, os.getpid(), report.now, _counts(report))
+        if self.alarm is not None:
+            self.alarm.served(self._store.next_due(report.now))
         return report
 
     def _log(self, report: Report) -> None:
@@ -139,6 +143,10 @@ def run(settings: Settings) -> None:
     store = PostgresStore(settings.require_database(), settings.schema)
     queue = RedisQueue.from_settings(settings)
     beat = Beat(store, queue, settings, stopping)
+    if settings.wake:
+        listener = Listener(settings.require_database(), settings.schema, stopping)
+        beat.alarm = Alarm(listener)
+        listener.start()
     scheduler, job = _scheduled(beat, settings)
     log.info(
         "ticker started pid=%s tick=%gs look_ahead=%gs",
@@ -147,19 +155,22 @@ def run(settings: Settings) -> None:
         settings.look_ahead_ms / 1000,
     )
     scheduler.start()
-    while not stopping.wait(GLANCE):
+    while not stopping.wait(GLANCE if beat.alarm is None else beat.alarm.patience(GLANCE)):
         watch(beat, settings.tick_ms / 1000, job)
     stop(scheduler, beat)
 
 
 def watch(beat: Beat, period: float, job: Any) -> None:
-    """Nudges the scheduler after a failure, and when no tick began for two periods by the monotonic clock."""
+    """Nudges the scheduler after a failure, when its alarm rings, and when no tick began for two periods.
+
+    By the monotonic clock.
+    """
     if beat.busy:
         beat.unstick()
         return
     waited = clock.monotonic() - beat.began
     due = beat.pause() if beat.failures else 2 * period
-    if waited >= due:
+    if waited >= due or (beat.alarm is not None and not beat.failures and beat.alarm.rings()):
         beat.began = clock.monotonic()
         job.modify(next_run_time=clock.python_utc())
 

@@ -5,13 +5,13 @@
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from ticker import clock, definition, identity, settings, sql, timing
-from ticker.definition import Wanted
+from ticker.definition import Declared, Step, Wanted
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
 from ticker.identity import Owner
 from ticker.schedules.duration import Duration
@@ -135,14 +135,83 @@ def resume(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
     """Ends the pause: an interval task is due as soon as it may run. What was not paused stays as it is and is not returned."""
     execute = _on(db)
     ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
-    return _tasks(execute("resume_tasks", ids=ids, now=clock.now()))
+    resumed = _tasks(execute("resume_tasks", ids=ids, now=clock.now()))
+    _wake_up(execute)
+    return resumed
 
 
 def run_now(db: Any, task: Ref = None, *, owner: Any = None) -> list[int]:
     """Plans one manual run, which the next tick pushes; the schedule is not touched. The ids of the runs."""
     execute = _on(db)
     ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
-    return [row["id"] for row in execute("plan_runs", ids=ids, now=clock.now())]
+    planned = execute("plan_runs", ids=ids, now=clock.now())
+    _wake_up(execute)
+    return _ids(planned)
+
+
+def sync(db: Any, declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> list[Step]:
+    """Makes the tasks that modules declare beside their functions equal to what they declare now; what it did.
+
+    `scope` are the modules that were looked at: a task that one of them, or a module inside it, declared once and does
+    not declare any more is deleted. Tasks with owners, and those that were registered at run time, are not touched;
+    BadInput where one of them has the name of a declared one. As with `register`, what an operator changed stays until
+    the declaration itself changes. `dry` writes nothing.
+    """
+    wanted = {item.name: item for item in declared}
+    if len(wanted) < len(declared):
+        raise BadInput("declared", sorted(item.name for item in declared), "has a name twice")
+    given = {item.name: item.checked() for item in declared}
+    execute = _on(db)
+    rows = {row["name"]: row for row in execute("declared_tasks", names=sorted(wanted))}
+    for name in wanted.keys() & rows.keys():
+        if not rows[name]["declared_in"]:
+            raise BadInput(
+                "declared", name, "is the name of a task that was registered at run time; rename one of them"
+            )
+    steps = [_step(execute, wanted[name], given[name], rows.get(name)) for name in sorted(wanted)]
+    steps += [
+        Step("remove", name, row["function"], "", task_from(row).id)
+        for name, row in rows.items()
+        if name not in wanted and is_inside(row["declared_in"], scope)
+    ]
+    if not dry:
+        for step in steps:
+            _carry_out(execute, step, wanted.get(step.name), given.get(step.name, {}), rows.get(step.name))
+    return steps
+
+
+def is_inside(module: str, scope: Collection[str]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in scope)
+
+
+def _step(execute: sql.Execute, item: Declared, given: definition.Given, row: sql.Row | None) -> Step:
+    fresh = definition.applied(given, None, (), lambda: _instant(execute))
+    if row is None:
+        _first(execute, fresh)  # BadInput where it never fires
+        return Step("add", item.name, fresh["function"], definition.in_words(fresh))
+    changed = _redeclared(execute, given, row)
+    what = "change" if changed or row["declared_in"] != item.module else "keep"
+    words = ", ".join(f"{column} {value}" for column, value in sorted(changed.items())) if changed else ""
+    return Step(what, item.name, fresh["function"], words or definition.in_words(fresh), row["id"])
+
+
+def _redeclared(execute: sql.Execute, given: definition.Given, row: sql.Row) -> dict[str, Any]:
+    """The columns in which two declarations differ, defaults included; an operator's changes are none of them."""
+    if row["registered"] == given:
+        return {}
+    old, new = (definition.applied(said, None, (), lambda: _instant(execute)) for said in (row["registered"], given))
+    return {column: value for column, value in new.items() if old[column] != value}
+
+
+def _carry_out(
+    execute: sql.Execute, step: Step, item: Declared | None, given: definition.Given, row: sql.Row | None
+) -> None:
+    if step.what == "remove":
+        execute("delete_tasks", ids=[step.task_id])
+    elif step.what == "add" and item is not None:
+        _insert(execute, {"owner_type": "", "owner_id": "", "name": item.name}, given, None, item.module)
+    elif step.what == "change" and item is not None and row is not None:
+        _change(execute, row, _redeclared(execute, given, row), given, item.module)
 
 
 def _register(db: Any, wanted: Wanted, who: Owner, first: datetime | None) -> Task:
@@ -153,12 +222,23 @@ def _register(db: Any, wanted: Wanted, who: Owner, first: datetime | None) -> Ta
     for _ in range(ATTEMPTS):
         if found := execute("find_task", **key):
             return _register_again(execute, found[0], given)
-        values = _applied(execute, given, None)
-        begin = first or _first(execute, values)
-        parameters = _parameters(values, given)
-        if new := execute("insert_task", **key, declared_in="", first=begin, now=clock.now(), **parameters):
-            return task_from(new[0])
+        if new := _insert(execute, key, given, first):
+            return new
     raise UnknownOwner(f"owner: there is no {who.type} with the key {who.id}, so {name!r} would be an orphan")
+
+
+def _insert(
+    execute: sql.Execute, key: Mapping[str, str], given: definition.Given, first: datetime | None, declared_in: str = ""
+) -> Task | None:
+    """None: another process was faster, or the owner is gone."""
+    values = _applied(execute, given, None)
+    begin = first or _first(execute, values)
+    parameters = _parameters(values, given)
+    new = execute("insert_task", **key, declared_in=declared_in, first=begin, now=clock.now(), **parameters)
+    if not new:
+        return None
+    _wake_up(execute)
+    return task_from(new[0])
 
 
 def _register_again(execute: sql.Execute, row: sql.Row, given: definition.Given) -> Task:
@@ -172,13 +252,28 @@ def _news(given: definition.Given, row: sql.Row) -> dict[str, Any]:
     return {column: value for column, value in given.items() if column not in registered or registered[column] != value}
 
 
-def _change(execute: sql.Execute, row: sql.Row, given: definition.Given, registered: Mapping[str, Any] | None) -> Task:
+def _change(
+    execute: sql.Execute,
+    row: sql.Row,
+    given: definition.Given,
+    registered: Mapping[str, Any] | None,
+    declared_in: str | None = None,
+) -> Task:
     before = task_from(row)
     values = definition.applied(given, before, row["registered"], lambda: _instant(execute))
     again = _is_due_anew(before, values)
     next_run = _next(execute, before, values) if again else None
     parameters = _parameters(values, registered)
-    changed = execute("change_task", id=row["id"], now=clock.now(), again=again, next_run=next_run, **parameters)
+    changed = execute(
+        "change_task",
+        id=row["id"],
+        now=clock.now(),
+        again=again,
+        next_run=next_run,
+        declared_in=declared_in,
+        **parameters,
+    )
+    _wake_up(execute)
     return task_from(changed[0])
 
 
@@ -307,6 +402,12 @@ def _aware(field: str, value: datetime | None) -> datetime | None:
     if value is not None and not _EARLIEST <= value <= _LATEST:
         raise BadInput(field, value.isoformat(), "is not between the years 1970 and 9999")
     return value
+
+
+def _wake_up(execute: sql.Execute) -> None:
+    """Lets the tickers know at the commit, where TICKER_WAKE is on."""
+    if (said := settings.from_environment()).wake:
+        execute("wake_up", schema=said.schema)
 
 
 def _on(db: Any) -> sql.Execute:

@@ -39,6 +39,7 @@ class Settings:
     tasks: tuple[str, ...] = ()
     signing_keys: tuple[str, ...] = field(default=(), repr=False)
     clock_difference_ms: int = 1 * HOUR
+    wake: bool = False
 
     def require_database(self) -> str:
         """The URL of PostgreSQL in the form that psycopg reads; ConfigurationError where it is unset or another's."""
@@ -78,6 +79,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
                 least=SECOND,
                 most=100 * LONGEST,
             ),
+            wake=_one_of(environ, "TICKER_WAKE", ("off", "on")) == "on",
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None

@@ -56,9 +56,17 @@ UPDATE {schema}.tasks SET
         WHEN every_ms = %(every_ms)s OR next_run IS NULL THEN next_run ELSE
         least(next_run, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s * interval '1 millisecond') END,
     push_after = NULL,
+    declared_in = coalesce(%(declared_in)s, declared_in),
     updated_at = coalesce(%(now)s::timestamptz, clock_timestamp())
 WHERE id = %(id)s
 RETURNING *
+
+-- name: declared_tasks
+-- What `ticker sync` compares: tasks without an owner that were declared, or that have one of these names; locked.
+SELECT * FROM {schema}.tasks
+WHERE owner_type = '' AND (declared_in <> '' OR name = ANY (%(names)s::text[]))
+ORDER BY id
+FOR NO KEY UPDATE
 
 -- name: select_tasks
 -- The tasks that an id, a name of an owner, or an owner names; locked, in the order of their ids.
@@ -579,6 +587,20 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 -- name: lose_planned
 UPDATE {schema}.runs SET state = 'ended', outcome = 'lost', reason = %(reason)s, ended_at = %(now)s
 WHERE id = ANY (%(ids)s::bigint[]) AND state = 'pushed'
+
+-- name: next_due
+-- Seconds from `now`, which a pass has just served, to the next thing that a pass would do; none: there is nothing. What is
+-- due already and could not be pushed waits for the rhythm.
+SELECT extract(epoch FROM least(
+    (SELECT next_run FROM {schema}.tasks
+     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
+    (SELECT min(paused_until) FROM {schema}.tasks WHERE paused_until > %(now)s::timestamptz),
+    (SELECT min(due_at) FROM {schema}.runs WHERE state = 'planned' AND due_at > %(now)s::timestamptz)
+) - %(now)s::timestamptz)::float8 AS seconds
+
+-- name: wake_up
+-- Tells the tickers of this schema that something has changed, once the transaction commits.
+SELECT pg_notify('ticker_wake', %(schema)s)
 
 -- name: heartbeat
 -- A ticker lives, and what its last tick did. Rows of tickers that were silent for a day go, and those from before the

@@ -164,6 +164,11 @@ class PostgresStore:
         with self.transaction() as execute:
             return len(execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))
 
+    def next_due(self, now: datetime) -> float | None:
+        """Seconds from `now` to the next thing that a pass would do; None: there is nothing."""
+        with self.transaction() as execute:
+            return cast(float | None, execute("next_due", now=now)[0]["seconds"])
+
     def heartbeat(self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any]) -> None:
         """Writes the ticker's own row: it lives, and what its last tick did."""
         with self.transaction() as execute:

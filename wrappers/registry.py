@@ -19,16 +19,20 @@ class Function:
     call: Callable[..., Any]
     takes_run: bool
     is_async: bool
+    declared: Mapping[str, Any]
+    """What `@task` said beside the name, for `ticker sync`: fields of `ticker.register`."""
 
 
 _functions: dict[str, Function] = {}
 
 
-def task(name: str) -> Callable[[F], F]:
+def task(name: str, **declared: Any) -> Callable[[F], F]:
     """Registers a function under the name that tasks run it by: `@task("mail.fetch")`.
 
     The function is called with the task's kwargs, and first with the `Run` if its first parameter is called `run`.
-    It may be `async def`. BadInput where the name is no text, or already another function's.
+    It may be `async def`. A schedule beside the name, `@task("reports.daily", cron="0 6 * * 1-5")`, declares a task
+    without an owner, which `ticker sync` keeps in step; it takes the fields of `ticker.register`.
+    BadInput where the name is no text, or already another function's.
     """
     if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
         raise BadInput(
@@ -40,7 +44,7 @@ def task(name: str) -> Callable[[F], F]:
         if known and _identity(known.call) != _identity(call):
             raise BadInput("task", name, f"is already the name of {'.'.join(_identity(known.call))}; names are unique")
         first = next(iter(inspect.signature(call).parameters), "")
-        _functions[name] = Function(name, call, first == "run", inspect.iscoroutinefunction(call))
+        _functions[name] = Function(name, call, first == "run", inspect.iscoroutinefunction(call), declared)
         return call
 
     return register

@@ -5,7 +5,7 @@ Each command imports what it needs in its own body, so that `ticker --help` is t
 
 import click
 
-from ticker.cli import db, demo, processes, runs, tasks
+from ticker.cli import db, demo, processes, replay, runs, schedules, sync, tasks
 from ticker.cli.exits import Commands
 
 
@@ -24,6 +24,6 @@ def main() -> None:
 for command in (
     processes.run, processes.tick, processes.health, db.db,
     tasks.add, tasks.edit, tasks.list_, tasks.show, tasks.pause, tasks.resume, tasks.run_now, tasks.remove,
-    runs.runs, demo.demo,
+    sync.sync, schedules.next_, schedules.validate, runs.runs, replay.replay, demo.demo,
 ):  # fmt: skip
     main.add_command(command)

@@ -92,6 +92,9 @@ def details(task: Task) -> dict[str, Any]:
         "id": task.id, "name": task.name, "owner": task.owner, "function": task.function,
         "arguments": json.dumps(task.kwargs, ensure_ascii=False) if task.kwargs else "",
         "schedule": schedule(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
+        "starts": at(task.starts_at), "ends": at(task.ends_at),
+        "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
+        "catch up": task.catch_up if task.catch_up != "one" else "", "keep": "" if task.keep else "no",
         "queue": task.queue, "state": state_in_words(task), "next run": at(task.next_run),
         "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
         "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
@@ -163,7 +166,9 @@ def colour(word: str | None) -> str:
 
 
 def schedule(task: Task) -> str:
-    return f"every {words(task.every_ms)}" if task.kind == Kind.INTERVAL else f"{task.kind} {task.expression}"
+    if task.kind == Kind.INTERVAL:
+        return f"every {words(task.every_ms)}"
+    return f"{task.kind} {task.expression}" + (f" {task.zone}" if task.zone != "UTC" else "")
 
 
 def outcome(task: Task) -> str:

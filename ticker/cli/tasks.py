@@ -25,6 +25,15 @@ def definition(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--tolerance", metavar="DURATION", help="How much earlier than the interval a run may start."),
         click.option("--kwargs", metavar="JSON", help="The function's arguments, as an object."),
         click.option("--queue", metavar="NAME", help="The RQ queue; polling by default."),
+        click.option("--keep/--no-keep", "keep", default=None, help="With --at: whether it stays after its success."),
+        click.option("--catch-up", type=click.Choice(["one", "none"]), help="One late run after an outage, or none."),
+        click.option("--max-runs", type=int, metavar="N", help="How often it starts in all; 0: without a limit."),
+        click.option("--ends", metavar="TIME", help="No time behind it; an empty text takes the end away."),
+        click.option("--starts", metavar="TIME", help="No time before it; an empty text takes the start away."),
+        click.option("--zone", metavar="ZONE", help="Where the times of cron and calendar count; UTC by default."),
+        click.option("--at", metavar="TIME", help="Once, then: 2027-01-01T09:00:00+01:00, or seconds since 1970."),
+        click.option("--calendar", metavar="EVENT", help="systemd's calendar events: Mon..Fri 09:00, daily, *:0/15."),
+        click.option("--cron", metavar="FIELDS", help="5 fields, 6 (seconds first) or 7 (year last)."),
         click.option("--every", metavar="DURATION", help="The interval, from 1s to 366d."),
     ):
         command = option(command)

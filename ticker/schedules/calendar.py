@@ -40,7 +40,7 @@ class Calendar:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first time behind `instant` (aware), in UTC; None when there is none before the year 2200."""
-        return walls.once_each(self._times, instant, self.zone)
+        return walls.once_each(self.shown_after, instant, self.zone)
 
     def words(self) -> str:
         """What it says, without its zone."""
@@ -49,7 +49,8 @@ class Calendar:
         when = "" if date == "*-*-*" else f", on dates {date}"
         return f"{on}{when}, at {time}"
 
-    def _times(self, after: datetime) -> Iterator[datetime]:
+    def shown_after(self, after: datetime) -> Iterator[datetime]:
+        """The clock times that it names, behind one of them; without a zone."""
         return BaseIterator(self.text, after)
 
 

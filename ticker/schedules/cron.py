@@ -56,7 +56,7 @@ class Cron:
     def next_after(self, instant: datetime) -> datetime | None:
         """The first time behind `instant` (aware), in UTC; None when there is none before the year 2200."""
         rule = walls.by_wall if self.is_wildcard else walls.fixed
-        return rule(self._times, instant, self.zone)
+        return rule(self.shown_after, instant, self.zone)
 
     @property
     def is_wildcard(self) -> bool:
@@ -77,7 +77,8 @@ class Cron:
         options.verbose = True
         return str(get_description(self.text, options))
 
-    def _times(self, after: datetime) -> Iterator[datetime]:
+    def shown_after(self, after: datetime) -> Iterator[datetime]:
+        """The clock times that it names, behind one of them; without a zone."""
         parts = self._parts
         text, years = " ".join(parts[:YEAR]), _years(parts[YEAR]) if len(parts) > YEAR else None
         while True:

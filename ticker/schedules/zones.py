@@ -57,6 +57,18 @@ def next_change(instant: datetime, zone: ZoneInfo, within: timedelta = FAR) -> d
     return high
 
 
+def changes(instant: datetime, zone: ZoneInfo, within: timedelta) -> list[datetime]:
+    """Every instant of another offset within that time."""
+    found: list[datetime] = []
+    at, end = instant, instant + within
+    while at < end:
+        change = next_change(at, zone)
+        if change is not None and change <= end:
+            found.append(change)
+        at = change or at + FAR
+    return found
+
+
 def skipped_by(shown: datetime, zone: ZoneInfo) -> datetime:
     """The instant at which the clocks passed over a time that they never showed."""
     before = (shown - shown.replace(tzinfo=zone, fold=1).utcoffset()).replace(tzinfo=UTC)  # type: ignore[operator]

@@ -1,0 +1,62 @@
+"""`ticker sync`: the tasks that modules declare beside their functions, brought into step."""
+
+from collections.abc import Sequence
+
+import click
+
+from ticker.cli import render
+from ticker.cli.connection import configured, database
+from ticker.cli.options import as_json
+from ticker.definition import Declared, Step
+from ticker.errors import ConfigurationError
+
+SIGNS = {"add": "+", "change": "~", "remove": "-", "keep": " "}
+
+
+@click.command()
+@click.option("--tasks", "text", metavar="MODULE,...", help="The modules with the functions; TICKER_TASKS by default.")
+@click.option("--plan", is_flag=True, help="Show what would be done, and do nothing.")
+@as_json
+def sync(text: str | None, plan: bool, as_json: bool) -> None:
+    """Bring tasks into step with what is declared beside the functions: @task("reports.daily", cron="0 6 * * *").
+
+    Adds, changes and removes what was declared; touches nothing that was registered at run time.
+    """
+    from ticker import registration, settings
+    from wrappers import registry
+
+    named = configured().tasks if text is None else settings.modules(text)
+    if not named:
+        raise ConfigurationError("--tasks (TICKER_TASKS) names no module; write --tasks myapp.polls")
+    registry.load(named)
+    with database() as db, db.transaction():
+        steps = registration.sync(db, declared(), [*named, *modules()], dry=plan)
+    show(steps, plan, as_json)
+
+
+def declared() -> list[Declared]:
+    """What the loaded modules declare, in the order of the names."""
+    from wrappers import registry
+
+    functions = sorted(registry.functions().values(), key=lambda function: function.name)
+    return [Declared(f.name, f.call.__module__, f.declared) for f in functions if f.declared]
+
+
+def modules() -> set[str]:
+    from wrappers import registry
+
+    return {function.call.__module__ for function in registry.functions().values()}
+
+
+def show(steps: Sequence[Step], plan: bool, as_json: bool) -> None:
+    if as_json:
+        render.print_json([render.plain_data(step) for step in steps])
+        return
+    for step in steps:
+        if step.what != "keep":
+            render.say(f"{SIGNS[step.what]} {step.what} {step.name}" + (f": {step.words}" if step.words else ""))
+    kept = sum(step.what == "keep" for step in steps)
+    if kept == len(steps):
+        render.say(f"nothing to do: {kept} declared tasks are as declared")
+    elif plan:
+        render.say("nothing was done (--plan)")

@@ -1,0 +1,38 @@
+"""The job queue as a list: what waits, in the order in which workers take it. No Redis is needed to see who is next."""
+
+from collections.abc import Collection, Sequence
+
+from ticker.envelope import Envelope
+from ticker.ports import JobState, Receipt
+
+
+class MemoryQueue:
+    """`ticker.ports.Queue`; `pushed` keeps every job that was ever stored, in order."""
+
+    def __init__(self) -> None:
+        self.pushed: list[Envelope] = []
+        self._waiting: dict[str, Envelope] = {}
+
+    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
+        return [self._push(envelope) for envelope in envelopes]
+
+    def _push(self, envelope: Envelope) -> Receipt:
+        if envelope.job_id in self._waiting:
+            return Receipt(held=True)
+        self._waiting[envelope.job_id] = envelope
+        self.pushed.append(envelope)
+        return Receipt(stored=True)
+
+    def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
+        return [JobState.WAITING if job_id in self._waiting else JobState.MISSING for job_id in job_ids]
+
+    def forget(self, job_ids: Collection[str]) -> None:
+        for job_id in job_ids:
+            self._waiting.pop(job_id, None)
+
+    def take(self) -> Envelope | None:
+        """The job that a worker takes next; none if none waits."""
+        return self._waiting.pop(next(iter(self._waiting)), None) if self._waiting else None
+
+    def holds(self, job_id: str) -> bool:
+        return job_id in self._waiting

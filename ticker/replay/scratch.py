@@ -1,0 +1,100 @@
+"""A PostgreSQL to play on, in a schema of its own that is gone afterwards: an embedded server, or your DATABASE_URL."""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, NoReturn
+from uuid import uuid4
+
+import psycopg
+
+from ticker import embedded, migrations, store
+from ticker.errors import ConfigurationError, DatabaseUnavailable
+from ticker.settings import psycopg_url
+
+PREFIX = "ticker_replay_"
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Migrated tables that nobody else uses, and a connection in autocommit."""
+
+    url: str
+    schema: str
+    connection: psycopg.Connection[Any]
+
+    def empty(self) -> None:
+        """As new again, for the next table."""
+        for table in ("tasks", "runs", "tickers"):
+            self.connection.execute(f'DELETE FROM "{self.schema}".{table}')
+
+
+@contextmanager
+def scratch(environ: Mapping[str, str] = os.environ) -> Iterator[Scratch]:
+    """On DATABASE_URL, or on a server of its own where that is unset or empty; all is removed at the end.
+
+    Within the block, TICKER_SCHEMA names the schema. ConfigurationError where there is no server, nor the means for one.
+    """
+    with ExitStack() as at_the_end:
+        given = environ.get("DATABASE_URL", "")
+        url = psycopg_url(given) if given else at_the_end.enter_context(embedded.postgres(environ)).url
+        schema = f"{PREFIX}{uuid4().hex[:12]}"
+        at_the_end.enter_context(interruptible())
+        connection = at_the_end.enter_context(closing(_connected(url)))
+        at_the_end.callback(_drop, url, schema)
+        migrations.upgrade(url, schema)
+        at_the_end.enter_context(_named(schema))
+        yield Scratch(url, schema, connection)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within the block SIGTERM and SIGHUP are KeyboardInterrupt, as Ctrl-C is, so that what was made is removed."""
+    before = {number: signal.signal(number, _interrupt) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _connected(url: str) -> psycopg.Connection[Any]:
+    """A server that is absent is a matter of configuration."""
+    try:
+        with store.translated():
+            return store.connect(url, name="ticker-replay")
+    except DatabaseUnavailable as error:
+        raise ConfigurationError(str(error)) from error
+
+
+def _drop(url: str, schema: str) -> None:
+    """On a connection of its own: the other may be in the midst of something."""
+    try:
+        with store.connect(url, name="ticker-replay") as connection:
+            connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+    except psycopg.Error as error:
+        said = store.first_line(error)
+        raise DatabaseUnavailable(
+            f"schema {schema} is left behind: {said}; run: DROP SCHEMA {schema} CASCADE"
+        ) from error
+
+
+@contextmanager
+def _named(schema: str) -> Iterator[None]:
+    before = os.environ.get("TICKER_SCHEMA")
+    os.environ["TICKER_SCHEMA"] = schema
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TICKER_SCHEMA"]
+        else:
+            os.environ["TICKER_SCHEMA"] = before

@@ -1,0 +1,15 @@
+"""The tables that come with the package: the ones that the rules were specified with."""
+
+from importlib.resources import files
+
+_TABLES = files("ticker.replay").joinpath("tables")
+_ENDING = ".md"
+
+
+def names() -> list[str]:
+    return sorted(entry.name.removesuffix(_ENDING) for entry in _TABLES.iterdir() if entry.name.endswith(_ENDING))
+
+
+def text(name: str) -> str:
+    """A file's text, by one of `names`."""
+    return _TABLES.joinpath(name + _ENDING).read_text(encoding="utf-8")

@@ -1,0 +1,295 @@
+"""Reads timing tables from Markdown: `## name`, a line of settings, and a table `| at | event | next_run | ... |`.
+
+Everything that can be wrong with a file is found here, before any server is asked; BadInput names the line.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import pairwise
+
+from ticker import timing
+from ticker.errors import BadInput
+from ticker.replay.event import Event, What, clock, read_event, read_time
+from ticker.schedules.duration import HOUR, SECOND, milliseconds, words
+
+COLUMNS = ("next_run", "last_run", "checked")
+TICKS_AT_MOST = 2000  # that no row speaks of: each takes some milliseconds
+SETTINGS = "interval 60 s, tolerance 5 s, box 30 s, tick every 30 s, or: ticks as written"
+
+_FENCE = re.compile(r"(```+|~~~+)")
+_SETTINGS = re.compile(r"(?:[-*] )?((?:interval|tolerance|box|ticks?)\b.*)", re.IGNORECASE)
+_SETTING = re.compile(r"(interval|tolerance|box|tick every):? +(.+)")
+_AS_WRITTEN = "ticks as written"
+
+Numbered = tuple[int, str]
+"""A line's text, behind its number, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """A table's settings, in milliseconds. `tick` None: no tick but those that the table writes."""
+
+    every: int
+    tolerance: int
+    box: int
+    tick: int | None
+
+    def __str__(self) -> str:
+        ticks = "ticks as written" if self.tick is None else f"tick every {words(self.tick)}"
+        return f"interval {words(self.every)}, tolerance {words(self.tolerance)}, box {words(self.box)}, {ticks}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row, and the line it stands on. `expected` has the columns that are filled in; None is `-`."""
+
+    line: int
+    at: timedelta
+    event: Event
+    expected: Mapping[str, timedelta | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One timing table. `hours`: its times are written HH:MM:SS. Times count from the table's 00:00."""
+
+    name: str
+    timing: Timing
+    rows: tuple[Row, ...]
+    hours: bool
+
+    def clock(self, at: timedelta | None) -> str:
+        return clock(at, self.hours)
+
+    def silent_ticks(self) -> list[timedelta]:
+        """When the ticker ticks without a row that says so, from the initial state to the last row."""
+        if self.timing.tick is None:
+            return []
+        written = {row.at for row in self.rows if row.event.what is What.TICK}
+        begin, every, count = self._rhythm(self.timing.tick)
+        return [at for n in range(count) if (at := begin + n * every) not in written]
+
+    def count_ticks(self) -> int:
+        return 0 if self.timing.tick is None else self._rhythm(self.timing.tick)[2]
+
+    def _rhythm(self, tick: int) -> tuple[timedelta, timedelta, int]:
+        """The first tick behind the initial state, the time between two, how many. A written tick gives the phase."""
+        every, start, end = timing.span(tick), self.rows[0].at, self.rows[-1].at
+        first = next((row.at for row in self.rows if row.event.what is What.TICK), start)
+        begin = start + ((first - start) % every or every)
+        return begin, every, max((end - begin) // every + 1, 0)
+
+
+@dataclass(slots=True)
+class _Section:
+    """A heading and the lines below it."""
+
+    name: str
+    number: int
+    lines: list[Numbered] = field(default_factory=list)
+
+
+def read(text: str) -> list[Table]:
+    """All timing tables of a text, at least one; BadInput names the line, and says what to write."""
+    top, *sections = _sections(_lines(text))
+    if blocks := _timing_blocks(top):
+        raise BadInput(_line(blocks[0][0][0]), None, "a table stands under no heading; write ## and its name above it")
+    common = _settings(top.lines)
+    found = [_table(section, block[0], common) for section in sections if (block := _timing_blocks(section))]
+    if not found:
+        raise BadInput("tables", None, "there are none; write ## and a name, and below it | at | event | next_run |")
+    return found
+
+
+def _lines(text: str) -> list[Numbered]:
+    """All lines but those between fences."""
+    kept: list[Numbered] = []
+    opened: Numbered | None = None
+    for number, raw in enumerate(text.split("\n"), start=1):
+        line = raw.strip()
+        fence = _FENCE.match(line)
+        if opened is None and fence:
+            opened = (number, fence[1])
+        elif opened and fence and line == fence[1] and line.startswith(opened[1]):
+            opened = None
+        elif opened is None:
+            kept.append((number, line))
+    if opened:
+        raise BadInput(_line(opened[0]), opened[1], "begins a block that has no end; write the same below it")
+    return kept
+
+
+def _sections(lines: Iterable[Numbered]) -> list[_Section]:
+    sections = [_Section("", 0)]
+    for number, line in lines:
+        if line.startswith("## "):
+            name = line[3:].strip()
+            if twin := next((section for section in sections if section.name == name), None):
+                raise BadInput(_line(number), name, f"is the heading of line {twin.number} already; write another")
+            sections.append(_Section(name, number))
+        else:
+            sections[-1].lines.append((number, line))
+    return sections
+
+
+def _timing_blocks(section: _Section) -> list[list[Numbered]]:
+    """The timing tables of a section, at most one, each as its lines; other tables are none of ours."""
+    blocks: list[list[Numbered]] = []
+    before = 0
+    for number, line in section.lines:
+        if line.startswith("|"):
+            if number != before + 1 or not blocks:
+                blocks.append([])
+            blocks[-1].append((number, line))
+            before = number
+    ours = [block for block in blocks if {"at", "event"} & set(_head(block))]
+    if len(ours) > 1:
+        raise BadInput(_line(ours[1][0][0]), None, "a second table under one heading; write ## and a name above it")
+    return ours
+
+
+def _head(block: Sequence[Numbered]) -> list[str]:
+    return [cell.lower() for cell in _cells(block[0][1])]
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+
+
+def _table(section: _Section, block: Sequence[Numbered], common: Mapping[str, tuple[int, str]]) -> Table:
+    first = block[0][0]
+    own = _settings(section.lines)
+    for number, _ in own.values():
+        if number > first:
+            raise BadInput(_line(number), None, "the settings stand below their table; write them above it")
+    rows = _rows(block)
+    hours = any(cell.count(":") == 2 for _, line in block[2:] for cell in _cells(line)[:1])
+    table = Table(section.name, _timing({**common, **own}), rows, hours)
+    _check_order(table)
+    _check_ticks(table, first)
+    return table
+
+
+# ---------------------------------------------------------------------------------------------------------- settings
+
+
+def _settings(lines: Iterable[Numbered]) -> dict[str, tuple[int, str]]:
+    """What the settings lines say: the line and the text of each. They begin a paragraph; their first sentence counts."""
+    found: dict[str, tuple[int, str]] = {}
+    begins = True
+    for number, line in lines:
+        match = _SETTINGS.fullmatch(line)
+        if match and (begins or line[:2] in ("- ", "* ")):
+            for name, value in _sentence(number, match[1]):
+                if name in found:
+                    raise BadInput(_line(number), name, f"is given on line {found[name][0]} already; write it once")
+                found[name] = (number, value)
+        else:
+            begins = not line or line.startswith(("#", "|"))
+    return found
+
+
+def _sentence(number: int, line: str) -> list[tuple[str, str]]:
+    sentence = re.split(r"[.;](?=\s|$)", line.lower())[0]
+    return [_setting(number, " ".join(part.split())) for part in re.split(r",| and ", sentence)]
+
+
+def _setting(number: int, text: str) -> tuple[str, str]:
+    if text == _AS_WRITTEN:
+        return "tick", text
+    match = _SETTING.fullmatch(text)
+    if not match:
+        problem = f"is no setting; write {SETTINGS} (a sentence of another kind begins with another word)"
+        raise BadInput(_line(number), text, problem)
+    return match[1].split()[0], match[2]
+
+
+def _timing(said: Mapping[str, tuple[int, str]]) -> Timing:
+    every = _ms(said, "interval", timing.SHORTEST_INTERVAL, timing.LONGEST_INTERVAL, 60 * SECOND)
+    tolerance = _ms(said, "tolerance", 0, timing.LONGEST_INTERVAL, timing.tolerance_by_default(every))
+    box = _ms(said, "box", timing.SHORTEST_BOX, timing.LONGEST_INTERVAL, timing.box_by_default(every))
+    written = said.get("tick", (0, ""))[1] == _AS_WRITTEN
+    tick = None if written else _ms(said, "tick", SECOND // 10, HOUR, 30 * SECOND)
+    try:
+        timing.check_fit(every, tolerance, box)
+    except BadInput as error:
+        number = said.get(error.field, max(said.values()))[0]
+        raise BadInput(f"{_line(number)}: {error.field}", error.value, error.problem) from None
+    return Timing(every, tolerance, box, tick)
+
+
+def _ms(said: Mapping[str, tuple[int, str]], name: str, least: int, most: int, default: int) -> int:
+    if name not in said:
+        return default
+    number, text = said[name]
+    return milliseconds(f"{_line(number)}: {name}", text.replace(" ", ""), least=least, most=most)
+
+
+# -------------------------------------------------------------------------------------------------------------- rows
+
+
+def _rows(block: Sequence[Numbered]) -> tuple[Row, ...]:
+    head, first = _head(block), block[0][0]
+    if head[:2] != ["at", "event"]:
+        raise BadInput(
+            _line(first), " | ".join(head), "does not begin with at and event; write | at | event | next_run |"
+        )
+    for column in head[2:]:
+        if column not in COLUMNS or head.count(column) > 1:
+            raise BadInput(
+                _line(first), column, f"is no column, or there twice; there are at, event, {', '.join(COLUMNS)}"
+            )
+    if len(block) < 2 or not all(re.fullmatch(r":?-+:?", cell) for cell in _cells(block[1][1])):
+        raise BadInput(_line(first), None, f"the table's head is not followed by a rule; write {'|---' * len(head)}|")
+    if len(block) == 2:
+        raise BadInput(_line(first), None, "the table has no rows; write | 00:00 | initial state | below its head")
+    return tuple(_row(number, head, _cells(line)) for number, line in block[2:])
+
+
+def _row(number: int, head: Sequence[str], cells: Sequence[str]) -> Row:
+    if len(cells) != len(head):
+        raise BadInput(_line(number), None, f"the row has {len(cells)} cells; write {len(head)}, one for each column")
+    filled = {column: text for column, text in zip(head[2:], cells[2:], strict=True) if text}
+    times = {column: None if text == "-" else read_time(_line(number), text) for column, text in filled.items()}
+    return Row(number, read_time(_line(number), cells[0]), read_event(_line(number), cells[1]), times)
+
+
+def _check_order(table: Table) -> None:
+    """The initial state is the first row and no other, and says what can be; no row goes back in time."""
+    start = table.rows[0]
+    if start.event.what is not What.INITIAL:
+        raise BadInput(
+            _line(start.line), str(start.event), "is the first row; write | 00:00 | initial state | above it"
+        )
+    if start.expected.get("next_run", start.at) is None:
+        raise BadInput(_line(start.line), "-", "is no next_run of an interval task; write a time, or leave it empty")
+    if (last_run := start.expected.get("last_run")) and last_run > start.at:
+        raise BadInput(_line(start.line), table.clock(last_run), "is a last_run that lies ahead; write an earlier one")
+    for before, row in pairwise(table.rows):
+        if row.event.what is What.INITIAL:
+            raise BadInput(_line(row.line), str(row.event), "is the first row's alone; write another event")
+        if row.at < before.at:
+            raise BadInput(
+                _line(row.line), table.clock(row.at), f"goes back behind line {before.line}; write rows in order"
+            )
+
+
+def _check_ticks(table: Table, first: int) -> None:
+    """Ticks keep to the rhythm that the settings name, and are few enough."""
+    if table.timing.tick is None:
+        return
+    ticks = [row for row in table.rows if row.event.what is What.TICK]
+    for row in ticks:
+        if (row.at - ticks[0].at) % timing.span(table.timing.tick):
+            rhythm = f"every {words(table.timing.tick)} from {table.clock(ticks[0].at)} on"
+            problem = f"is no tick's time: they come {rhythm}; write another time, or in the settings: ticks as written"
+            raise BadInput(_line(row.line), table.clock(row.at), problem)
+    if table.count_ticks() > TICKS_AT_MOST:
+        problem = f"the table has {table.count_ticks()} ticks, over the limit of {TICKS_AT_MOST}"
+        raise BadInput(_line(first), None, f"{problem}; write in the settings: ticks as written")
+
+
+def _line(number: int) -> str:
+    return f"line {number}"

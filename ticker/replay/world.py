@@ -1,0 +1,209 @@
+"""What really happens to one task: the product's own passes and statements, on a clock that its caller moves.
+
+Only RQ is not there, and no function: a worker is whoever calls `take`, and a run lasts until somebody ends it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+from ticker import clock, envelope, registration, sql, timing
+from ticker.envelope import Envelope
+from ticker.replay.event import Event, What
+from ticker.replay.memory import MemoryQueue
+from ticker.replay.scratch import Scratch
+from ticker.replay.table import Row, Timing
+from ticker.schedules.duration import words
+from ticker.store import PostgresStore
+from ticker.task import Outcome, Reason, Task
+from ticker.tick import tick
+
+# A table's 00:00. Behind every real clock: a row that was created later than its own `now` counts as registered before
+# the clock was set back, and the tick would bring its times back.
+ZERO = datetime(2100, 1, 1, tzinfo=UTC)
+FUNCTION = "replayed"
+MICROSECOND = timedelta(microseconds=1)
+AT_MOST = 10_000  # records of one read; a table's own length bounds them far below
+
+
+@dataclass(slots=True)
+class Job:
+    """One job's way: pushed, taken by a worker (or given up by a tick), and ended. What has not happened is None."""
+
+    name: str
+    pushed: timedelta
+    taken: timedelta | None = None
+    ended: timedelta | None = None
+    dropped: str = ""
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """What one tick did: the names of the jobs that it pushed, and of those that it gave up, with their reasons."""
+
+    at: timedelta
+    pushed: tuple[str, ...]
+    given_up: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What became of the job that a worker took, the last_run that decided it, and the numbers of a refusal."""
+
+    event: Event
+    checked: timedelta | None
+    numbers: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The run that holds the task; at `box_ends` its function learns that its quota is used up."""
+
+    name: str
+    token: str
+    box_ends: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The two times of the task's row that the rules are made of."""
+
+    next_run: timedelta | None
+    last_run: timedelta | None
+
+
+@dataclass
+class World:
+    """One task in a scratch schema. All times are since the table's zero; `jobs` and `ticks` keep what happened."""
+
+    task: Task
+    store: PostgresStore
+    scratch: Scratch
+    queue: MemoryQueue = field(default_factory=MemoryQueue)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    ticks: list[Ticked] = field(default_factory=list)
+    running: Running | None = None
+    _names: dict[str, str] = field(default_factory=dict)  # by job id
+
+    def state(self) -> State:
+        with self.store.transaction() as execute:
+            row = execute("read_task", id=self.task.id)[0]
+        return State(since_zero(row["next_run"]), since_zero(row["last_run"]))
+
+    def tick(self, at: timedelta) -> Ticked:
+        """The ticker's pass."""
+        before = len(self.queue.pushed)
+        waiting = [name for name, job in self.jobs.items() if job.taken is None]
+        tick(self.store, self.queue, ZERO + at)
+        names = [self._name(pushed, at) for pushed in self.queue.pushed[before:]]
+        ids = {name: job_id for job_id, name in self._names.items()}
+        gone = [name for name in waiting if not self.queue.holds(ids[name])]
+        ticked = Ticked(at, tuple(names), tuple((name, self._give_up(name, ids[name], at)) for name in gone))
+        self.ticks.append(ticked)
+        return ticked
+
+    def run_now(self, at: timedelta) -> None:
+        """Somebody asks for a run, which the next tick pushes."""
+        with clock.use(lambda: ZERO + at):
+            for run_id in registration.run_now(self.scratch.connection, self.task):
+                count = sum(name.startswith("M") for name in self._names.values())
+                self._names[f"r{run_id}"] = f"M{count + 1}"
+
+    def take(self, at: timedelta) -> Taken | None:
+        """A worker takes the next job, and the start statement says whether it runs; None: no job waits."""
+        job = self.queue.take()
+        if job is None:
+            return None
+        name, token = self._names[job.job_id], str(uuid4())
+        verdict = self._start(job, token, at)
+        self.jobs[name].taken, checked = at, since_zero(verdict["last_run"])
+        if refusal := verdict["refusal"]:
+            self.jobs[name].dropped = refusal
+            return Taken(Event(What.DROPPED, (name,), refusal), checked, _numbers(refusal, verdict))
+        box = timing.granted_box(verdict["box_ms"], verdict["grace_ms"], job.timeout)
+        self.running = Running(name, token, at + timing.span(box))
+        return Taken(Event(What.BEGINS, (name,)), checked)
+
+    def end(self, at: timedelta, *, forced: bool) -> None:
+        """The function returns: by itself, or because its quota is used up."""
+        assert self.running is not None
+        self._finish(self.running.token, Outcome.PARTIAL if forced else Outcome.SUCCEEDED, at)
+        job = self.jobs[self.running.name]
+        job.ended, job.forced, self.running = at, forced, None
+
+    def has_run(self, at: timedelta, occurrence: timedelta) -> None:
+        """A run before the table's first row, which only leaves its last_run: it began and ended at `at`."""
+        token = str(uuid4())
+        before = Envelope("", self.task.queue, (self.task.id, envelope.micros(ZERO + occurrence)), 0, 0, "")
+        self._start(before, token, at)
+        self._finish(token, Outcome.SUCCEEDED, at)
+
+    def _start(self, job: Envelope, token: str, at: timedelta) -> sql.Row:
+        """As `wrappers.layers.guard` asks; no uptime, since the clock that stands here is no host's."""
+        common = {
+            "task_id": self.task.id, "functions": [FUNCTION], "token": token, "now": ZERO + at, "worker": "", "host": "",
+            "pid": 0, "job_id": job.job_id, "boot": None, "uptime": None,
+        }  # fmt: skip
+        _, occurrence, *planned = job.args
+        with self.store.transaction() as execute:
+            if planned:
+                return execute("start_planned", run_id=planned[0], **common)[0]
+            return execute("start", occurrence=envelope.instant(occurrence), **common)[0]
+
+    def _finish(self, token: str, outcome: Outcome, at: timedelta) -> None:
+        with self.store.transaction() as execute:
+            execute("finish", task_id=self.task.id, token=token, outcome=outcome, reason="", result=None, traceback="",
+                    now=ZERO + at)  # fmt: skip
+
+    def _name(self, pushed: Envelope, at: timedelta) -> str:
+        """A1, A2 in the order of the first push; planned runs have their names already."""
+        if pushed.job_id not in self._names:
+            count = sum(name.startswith("A") for name in self._names.values())
+            self._names[pushed.job_id] = f"A{count + 1}"
+        name = self._names[pushed.job_id]
+        self.jobs.setdefault(name, Job(name, at))
+        return name
+
+    def _give_up(self, name: str, job_id: str, at: timedelta) -> str:
+        """Why the sweep took a job from the queue, as it recorded it."""
+        with self.store.transaction() as execute:
+            records = execute("list_runs", task_id=self.task.id, outcome=None, before=None, limit=AT_MOST)
+        ids = {envelope.job_id(self.task.id, row["occurrence"]): row for row in records if row["occurrence"]}
+        job = self.jobs[name]
+        job.taken, job.dropped = at, ids[job_id]["reason"]
+        return job.dropped
+
+
+@contextmanager
+def world(scratch: Scratch, settings: Timing, start: Row) -> Iterator[World]:
+    """A new task as a table's initial state has it: due at its next_run, or at once; with its last_run, if it has one."""
+    scratch.empty()
+    store = PostgresStore(scratch.url, scratch.schema)
+    next_run = start.expected.get("next_run") or start.at
+    try:
+        with clock.use(lambda: ZERO + start.at):
+            task = registration.register(
+                scratch.connection, FUNCTION, every=timing.span(settings.every), box=timing.span(settings.box),
+                tolerance=timing.span(settings.tolerance), first=ZERO + next_run,
+            )  # fmt: skip
+        found = World(task, store, scratch)
+        if (last_run := start.expected.get("last_run")) is not None:
+            found.has_run(last_run, min(last_run, next_run) - MICROSECOND)
+        yield found
+    finally:
+        store.close()
+
+
+def since_zero(instant: datetime | None) -> timedelta | None:
+    return None if instant is None else instant - ZERO
+
+
+def _numbers(refusal: str, verdict: sql.Row) -> str:
+    """How much too early, as the log of a worker says it."""
+    if refusal != Reason.TOO_EARLY:
+        return ""
+    early = timing.earliest_start(verdict["last_run"], verdict["every_ms"], verdict["tolerance_ms"]) - verdict["now"]
+    return f"{words(early // timedelta(milliseconds=1))} early"

@@ -4,24 +4,22 @@
 `Task`, its id, or its name together with `owner`; `owner` alone means all of its tasks.
 """
 
-import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
-from ticker import clock, definition, identity, settings, sql, timing
-from ticker.definition import Declared, Step, Wanted
+from ticker import clock, definition, identity, sql, taskrow
+from ticker.definition import Wanted
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
 from ticker.identity import Owner
 from ticker.schedules.duration import Duration
-from ticker.task import Kind, Outcome, Task
+from ticker.task import Task
 
 Ref = Task | int | str | None
 
 ATTEMPTS = 10  # to find or to insert a task that others insert and delete meanwhile
 
-_COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)  # as the tables' CHECKs
 
 
@@ -71,7 +69,7 @@ def register(
 
 def unregister(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
     """Deletes the task, or all tasks of the owner; what was deleted. Idempotent: none is fine, too."""
-    execute = _on(db)
+    execute = taskrow.on(db)
     return _tasks(execute("delete_tasks", ids=_ids(_select(execute, db, task, owner))))
 
 
@@ -88,10 +86,10 @@ def reconcile(db: Any, owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]])
     by_name = {item.task_name(): item for item in items}
     if len(by_name) < len(items):
         raise BadInput("wanted", sorted(item.task_name() for item in items), "has a name twice")
-    execute = _on(db)
+    execute = taskrow.on(db)
     rows = {row["name"]: row for row in _select(execute, db, None, who)}
     for name, item in by_name.items():
-        _applied(execute, item.given(), rows.get(name))
+        taskrow.applied(execute, item.given(), rows.get(name))
     execute("delete_tasks", ids=_ids([row for name, row in rows.items() if name not in by_name]))
     registered = {name: _register(db, by_name[name], who, None) for name in sorted(by_name)}  # one order: no deadlock
     return [registered[name] for name in by_name]
@@ -106,9 +104,9 @@ def edit(db: Any, task: Ref, *, owner: Any = None, **changes: Any) -> Task:
         if field not in definition.FIELDS:
             raise BadInput("edit", field, f"is no field that can be changed; those are {', '.join(definition.FIELDS)}")
     given = definition.check(changes)
-    execute = _on(db)
+    execute = taskrow.on(db)
     before = _one(_known(_select(execute, db, task, owner), db, task, owner))
-    return _change(execute, before, given, None)
+    return taskrow.change(execute, before, given, None)
 
 
 def pause(
@@ -121,7 +119,7 @@ def pause(
     until: datetime | None = None,
 ) -> list[Task]:
     """Nothing is pushed and nothing starts until `resume`, or until that time. `by` and `reason` are shown."""
-    execute = _on(db)
+    execute = taskrow.on(db)
     checked = {
         "by": definition.plain("by", by),
         "reason": definition.prose("reason", reason),
@@ -133,201 +131,38 @@ def pause(
 
 def resume(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
     """Ends the pause: an interval task is due as soon as it may run. What was not paused stays as it is and is not returned."""
-    execute = _on(db)
+    execute = taskrow.on(db)
     ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
     resumed = _tasks(execute("resume_tasks", ids=ids, now=clock.now()))
-    _wake_up(execute)
+    taskrow.wake_up(execute)
     return resumed
 
 
 def run_now(db: Any, task: Ref = None, *, owner: Any = None) -> list[int]:
     """Plans one manual run, which the next tick pushes; the schedule is not touched. The ids of the runs."""
-    execute = _on(db)
+    execute = taskrow.on(db)
     ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
     planned = execute("plan_runs", ids=ids, now=clock.now())
-    _wake_up(execute)
+    taskrow.wake_up(execute)
     return _ids(planned)
 
 
-def sync(db: Any, declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> list[Step]:
-    """Makes the tasks that modules declare beside their functions equal to what they declare now; what it did.
-
-    `scope` are the modules that were looked at: a task that one of them, or a module inside it, declared once and does
-    not declare any more is deleted. Tasks with owners, and those that were registered at run time, are not touched;
-    BadInput where one of them has the name of a declared one. As with `register`, what an operator changed stays until
-    the declaration itself changes. `dry` writes nothing.
-    """
-    wanted = {item.name: item for item in declared}
-    if len(wanted) < len(declared):
-        raise BadInput("declared", sorted(item.name for item in declared), "has a name twice")
-    given = {item.name: item.checked() for item in declared}
-    execute = _on(db)
-    rows = {row["name"]: row for row in execute("declared_tasks", names=sorted(wanted))}
-    for name in wanted.keys() & rows.keys():
-        if not rows[name]["declared_in"]:
-            raise BadInput(
-                "declared", name, "is the name of a task that was registered at run time; rename one of them"
-            )
-    steps = [_step(execute, wanted[name], given[name], rows.get(name)) for name in sorted(wanted)]
-    steps += [
-        Step("remove", name, row["function"], "", task_from(row).id)
-        for name, row in rows.items()
-        if name not in wanted and is_inside(row["declared_in"], scope)
-    ]
-    if not dry:
-        for step in steps:
-            _carry_out(execute, step, wanted.get(step.name), given.get(step.name, {}), rows.get(step.name))
-    return steps
-
-
-def is_inside(module: str, scope: Collection[str]) -> bool:
-    return any(module == name or module.startswith(f"{name}.") for name in scope)
-
-
-def _step(execute: sql.Execute, item: Declared, given: definition.Given, row: sql.Row | None) -> Step:
-    fresh = definition.applied(given, None, (), lambda: _instant(execute))
-    if row is None:
-        _first(execute, fresh)  # BadInput where it never fires
-        return Step("add", item.name, fresh["function"], definition.in_words(fresh))
-    changed = _redeclared(execute, given, row)
-    what = "change" if changed or row["declared_in"] != item.module else "keep"
-    words = ", ".join(f"{column} {value}" for column, value in sorted(changed.items())) if changed else ""
-    return Step(what, item.name, fresh["function"], words or definition.in_words(fresh), row["id"])
-
-
-def _redeclared(execute: sql.Execute, given: definition.Given, row: sql.Row) -> dict[str, Any]:
-    """The columns in which two declarations differ, defaults included; an operator's changes are none of them."""
-    if row["registered"] == given:
-        return {}
-    old, new = (definition.applied(said, None, (), lambda: _instant(execute)) for said in (row["registered"], given))
-    return {column: value for column, value in new.items() if old[column] != value}
-
-
-def _carry_out(
-    execute: sql.Execute, step: Step, item: Declared | None, given: definition.Given, row: sql.Row | None
-) -> None:
-    if step.what == "remove":
-        execute("delete_tasks", ids=[step.task_id])
-    elif step.what == "add" and item is not None:
-        _insert(execute, {"owner_type": "", "owner_id": "", "name": item.name}, given, None, item.module)
-    elif step.what == "change" and item is not None and row is not None:
-        _change(execute, row, _redeclared(execute, given, row), given, item.module)
-
-
 def _register(db: Any, wanted: Wanted, who: Owner, first: datetime | None) -> Task:
-    name, given, execute = wanted.task_name(), wanted.given(), _on(db)
+    name, given, execute = wanted.task_name(), wanted.given(), taskrow.on(db)
     key = {"owner_type": who.type, "owner_id": who.id, "name": name}
-    if (found := execute("look_up_task", **key)) and not _news(given, found[0]):
-        return task_from(found[0])
+    if (found := execute("look_up_task", **key)) and not taskrow.news(given, found[0]):
+        return taskrow.task_from(found[0])
     for _ in range(ATTEMPTS):
         if found := execute("find_task", **key):
             return _register_again(execute, found[0], given)
-        if new := _insert(execute, key, given, first):
+        if new := taskrow.insert(execute, key, given, first):
             return new
     raise UnknownOwner(f"owner: there is no {who.type} with the key {who.id}, so {name!r} would be an orphan")
 
 
-def _insert(
-    execute: sql.Execute, key: Mapping[str, str], given: definition.Given, first: datetime | None, declared_in: str = ""
-) -> Task | None:
-    """None: another process was faster, or the owner is gone."""
-    values = _applied(execute, given, None)
-    begin = first or _first(execute, values)
-    parameters = _parameters(values, given)
-    new = execute("insert_task", **key, declared_in=declared_in, first=begin, now=clock.now(), **parameters)
-    if not new:
-        return None
-    _wake_up(execute)
-    return task_from(new[0])
-
-
 def _register_again(execute: sql.Execute, row: sql.Row, given: definition.Given) -> Task:
-    news = _news(given, row)
-    return _change(execute, row, news, {**row["registered"], **given}) if news else task_from(row)
-
-
-def _news(given: definition.Given, row: sql.Row) -> dict[str, Any]:
-    """What differs from the last registration."""
-    registered = row["registered"]
-    return {column: value for column, value in given.items() if column not in registered or registered[column] != value}
-
-
-def _change(
-    execute: sql.Execute,
-    row: sql.Row,
-    given: definition.Given,
-    registered: Mapping[str, Any] | None,
-    declared_in: str | None = None,
-) -> Task:
-    before = task_from(row)
-    values = definition.applied(given, before, row["registered"], lambda: _instant(execute))
-    again = _is_due_anew(before, values)
-    next_run = _next(execute, before, values) if again else None
-    parameters = _parameters(values, registered)
-    changed = execute(
-        "change_task",
-        id=row["id"],
-        now=clock.now(),
-        again=again,
-        next_run=next_run,
-        declared_in=declared_in,
-        **parameters,
-    )
-    _wake_up(execute)
-    return task_from(changed[0])
-
-
-def _applied(execute: sql.Execute, given: definition.Given, row: sql.Row | None) -> dict[str, Any]:
-    """All columns as a registration would write them, over a row if there is one."""
-    if row is None:
-        return definition.applied(given, None, (), lambda: _instant(execute))
-    return definition.applied(_news(given, row), task_from(row), row["registered"], lambda: _instant(execute))
-
-
-def _instant(execute: sql.Execute) -> datetime:
-    return cast(datetime, execute("instant", now=clock.now())[0]["now"])
-
-
-def _first(execute: sql.Execute, values: Mapping[str, Any]) -> datetime | None:
-    """When a new task is due; None: at once, by the clock of the statement."""
-    if values["kind"] == Kind.INTERVAL and not values["starts_at"] and not values["ends_at"]:
-        return None
-    return definition.first_run(values, _instant(execute))
-
-
-def _is_due_anew(before: Task, values: Mapping[str, Any]) -> bool:
-    """Whether more has changed of its schedule than an interval, which the statement sees to."""
-    bounds = any(definition.moment(values[bound]) != getattr(before, bound) for bound in ("starts_at", "ends_at"))
-    return bounds or any(
-        values[column] != getattr(before, column) for column in ("kind", "expression", "zone", "max_runs")
-    )
-
-
-def _next(execute: sql.Execute, before: Task, values: Mapping[str, Any]) -> datetime | None:
-    """A due time that still fits stays; otherwise the first behind now. None: it has had all its runs."""
-    if values["max_runs"] is not None and before.started >= values["max_runs"]:
-        return None
-    same = all(values[column] == getattr(before, column) for column in ("kind", "expression", "zone", "every_ms"))
-    starts, ends = (definition.moment(values[bound]) for bound in ("starts_at", "ends_at"))
-    now, due = _instant(execute), before.next_run
-    if same and due and (starts or due) <= due <= (ends or due):
-        return due
-    found = definition.first_run(values, now)
-    if values["kind"] == Kind.INTERVAL and found == now:  # it may have run just now
-        return now + timing.span(values["every_ms"])
-    return found
-
-
-def _parameters(values: Mapping[str, Any], registered: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A definition as the statements take it; `registered` None keeps what stands in the row."""
-    return {
-        **values,
-        "starts_at": definition.moment(values["starts_at"]),
-        "ends_at": definition.moment(values["ends_at"]),
-        "kwargs": json.dumps(values["kwargs"], ensure_ascii=False),
-        "metadata": json.dumps(values["metadata"], ensure_ascii=False),
-        "registered": None if registered is None else json.dumps(registered, ensure_ascii=False),
-    }
+    news = taskrow.news(given, row)
+    return taskrow.change(execute, row, news, {**row["registered"], **given}) if news else taskrow.task_from(row)
 
 
 def id_or_name(task: Ref) -> int | str | None:
@@ -361,7 +196,7 @@ def _ids(rows: Sequence[sql.Row]) -> list[int]:
 
 def _tasks(rows: Sequence[sql.Row]) -> list[Task]:
     """In the order of their ids."""
-    return [task_from(row) for row in sorted(rows, key=lambda row: row["id"])]
+    return [taskrow.task_from(row) for row in sorted(rows, key=lambda row: row["id"])]
 
 
 def _known(rows: list[sql.Row], db: Any, task: Ref, owner: Any) -> list[sql.Row]:
@@ -402,22 +237,3 @@ def _aware(field: str, value: datetime | None) -> datetime | None:
     if value is not None and not _EARLIEST <= value <= _LATEST:
         raise BadInput(field, value.isoformat(), "is not between the years 1970 and 9999")
     return value
-
-
-def _wake_up(execute: sql.Execute) -> None:
-    """Lets the tickers know at the commit, where TICKER_WAKE is on."""
-    if (said := settings.from_environment()).wake:
-        execute("wake_up", schema=said.schema)
-
-
-def _on(db: Any) -> sql.Execute:
-    return sql.on(db, settings.from_environment().schema)
-
-
-def task_from(row: sql.Row) -> Task:
-    """A row of `tasks` as a value, with what is worth a warning."""
-    values = {column: row[column] for column in _COLUMNS}
-    values |= {"kind": Kind(row["kind"]), "waiting": tuple(row["waiting"])}
-    values["last_outcome"] = Outcome(row["last_outcome"]) if row["last_outcome"] else None
-    task = Task(**values)
-    return replace(task, warnings=definition.warnings(task))

@@ -7,8 +7,9 @@ from uuid import UUID
 
 from ticker import clock, identity, settings, sql
 from ticker.errors import BadInput, UnknownTask
-from ticker.registration import Ref, described, id_or_name, task_from
+from ticker.registration import Ref, described, id_or_name
 from ticker.task import Outcome, RunKind, Task
+from ticker.taskrow import task_from
 
 AT_MOST = 10_000  # rows of one answer
 

@@ -22,7 +22,8 @@ def sync(text: str | None, plan: bool, as_json: bool) -> None:
 
     Adds, changes and removes what was declared; touches nothing that was registered at run time.
     """
-    from ticker import registration, settings
+    from ticker import settings
+    from ticker import sync as declared_tasks
     from wrappers import registry
 
     named = configured().tasks if text is None else settings.modules(text)
@@ -30,7 +31,7 @@ def sync(text: str | None, plan: bool, as_json: bool) -> None:
         raise ConfigurationError("--tasks (TICKER_TASKS) names no module; write --tasks myapp.polls")
     registry.load(named)
     with database() as db, db.transaction():
-        steps = registration.sync(db, declared(), [*named, *modules()], dry=plan)
+        steps = declared_tasks.sync(db, declared(), [*named, *modules()], dry=plan)
     show(steps, plan, as_json)
 
 

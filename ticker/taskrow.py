@@ -1,0 +1,132 @@
+"""A definition written into its row: the statements of registration, and what they need to know first.
+
+Everything here runs in the caller's transaction; `execute` comes from `on`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from datetime import datetime
+from typing import Any, cast
+
+from ticker import clock, definition, settings, sql, timing
+from ticker.task import Kind, Outcome, Task
+
+_COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
+
+
+def wake_up(execute: sql.Execute) -> None:
+    """Lets the tickers know at the commit, where TICKER_WAKE is on."""
+    if (said := settings.from_environment()).wake:
+        execute("wake_up", schema=said.schema)
+
+
+def on(db: Any) -> sql.Execute:
+    return sql.on(db, settings.from_environment().schema)
+
+
+def insert(
+    execute: sql.Execute, key: Mapping[str, str], given: definition.Given, first: datetime | None, declared_in: str = ""
+) -> Task | None:
+    """None: another process was faster, or the owner is gone."""
+    values = applied(execute, given, None)
+    begin = first or first_time(execute, values)
+    parameters = parameters_of(values, given)
+    new = execute("insert_task", **key, declared_in=declared_in, first=begin, now=clock.now(), **parameters)
+    if not new:
+        return None
+    wake_up(execute)
+    return task_from(new[0])
+
+
+def change(
+    execute: sql.Execute,
+    row: sql.Row,
+    given: definition.Given,
+    registered: Mapping[str, Any] | None,
+    declared_in: str | None = None,
+) -> Task:
+    before = task_from(row)
+    values = definition.applied(given, before, row["registered"], lambda: instant(execute))
+    again = is_due_anew(before, values)
+    next_run = next_time(execute, before, values) if again else None
+    parameters = parameters_of(values, registered)
+    changed = execute(
+        "change_task",
+        id=row["id"],
+        now=clock.now(),
+        again=again,
+        next_run=next_run,
+        declared_in=declared_in,
+        **parameters,
+    )
+    wake_up(execute)
+    return task_from(changed[0])
+
+
+def applied(execute: sql.Execute, given: definition.Given, row: sql.Row | None) -> dict[str, Any]:
+    """All columns as a registration would write them, over a row if there is one."""
+    if row is None:
+        return definition.applied(given, None, (), lambda: instant(execute))
+    return definition.applied(news(given, row), task_from(row), row["registered"], lambda: instant(execute))
+
+
+def instant(execute: sql.Execute) -> datetime:
+    return cast(datetime, execute("instant", now=clock.now())[0]["now"])
+
+
+def first_time(execute: sql.Execute, values: Mapping[str, Any]) -> datetime | None:
+    """When a new task is due; None: at once, by the clock of the statement."""
+    if values["kind"] == Kind.INTERVAL and not values["starts_at"] and not values["ends_at"]:
+        return None
+    return definition.first_run(values, instant(execute))
+
+
+def is_due_anew(before: Task, values: Mapping[str, Any]) -> bool:
+    """Whether more has changed of its schedule than an interval, which the statement sees to."""
+    bounds = any(definition.moment(values[bound]) != getattr(before, bound) for bound in ("starts_at", "ends_at"))
+    return bounds or any(
+        values[column] != getattr(before, column) for column in ("kind", "expression", "zone", "max_runs")
+    )
+
+
+def next_time(execute: sql.Execute, before: Task, values: Mapping[str, Any]) -> datetime | None:
+    """A due time that still fits stays; otherwise the first behind now. None: it has had all its runs."""
+    if values["max_runs"] is not None and before.started >= values["max_runs"]:
+        return None
+    same = all(values[column] == getattr(before, column) for column in ("kind", "expression", "zone", "every_ms"))
+    starts, ends = (definition.moment(values[bound]) for bound in ("starts_at", "ends_at"))
+    now, due = instant(execute), before.next_run
+    if same and due and (starts or due) <= due <= (ends or due):
+        return due
+    found = definition.first_run(values, now)
+    if values["kind"] == Kind.INTERVAL and found == now:  # it may have run just now
+        return now + timing.span(values["every_ms"])
+    return found
+
+
+def parameters_of(values: Mapping[str, Any], registered: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A definition as the statements take it; `registered` None keeps what stands in the row."""
+    return {
+        **values,
+        "starts_at": definition.moment(values["starts_at"]),
+        "ends_at": definition.moment(values["ends_at"]),
+        "kwargs": json.dumps(values["kwargs"], ensure_ascii=False),
+        "metadata": json.dumps(values["metadata"], ensure_ascii=False),
+        "registered": None if registered is None else json.dumps(registered, ensure_ascii=False),
+    }
+
+
+def news(given: definition.Given, row: sql.Row) -> dict[str, Any]:
+    """What differs from the last registration."""
+    registered = row["registered"]
+    return {column: value for column, value in given.items() if column not in registered or registered[column] != value}
+
+
+def task_from(row: sql.Row) -> Task:
+    """A row of `tasks` as a value, with what is worth a warning."""
+    values = {column: row[column] for column in _COLUMNS}
+    values |= {"kind": Kind(row["kind"]), "waiting": tuple(row["waiting"])}
+    values["last_outcome"] = Outcome(row["last_outcome"]) if row["last_outcome"] else None
+    task = Task(**values)
+    return replace(task, warnings=definition.warnings(task))

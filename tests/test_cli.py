@@ -27,13 +27,14 @@ TASK = {
     "owner_active", "paused_by", "paused_reason", "paused_until", "next_run", "waiting", "push_errors", "push_error",
     "push_after", "last_run", "last_occurrence", "running_until", "cursor", "last_run_id", "last_outcome",
     "last_ended_at", "last_success_at", "last_worked_at", "failures", "created_at", "updated_at", "warnings", "state",
+    "starts_at", "ends_at", "max_runs", "started", "catch_up", "keep",
 }  # fmt: skip
 RUN = {
     "id", "task_id", "task_name", "function", "owner", "owner_type", "owner_id", "kind", "occurrence", "state",
     "outcome", "reason", "due_at", "pushed_at", "started_at", "ended_at", "checked_last_run", "checked_at", "every_ms",
     "tolerance_ms", "early_ms", "took_ms", "result", "traceback", "worker", "host", "pid", "job_id",
 }  # fmt: skip
-PUSHED = {"due", "enqueued", "held", "errors"}
+PUSHED = {"due", "enqueued", "held", "errors", "missed"}
 SWEPT = {"overdue", "expired", "repushed", "lost", "errors"}
 HEALTH = {"healthy", "max_age_ms", "postgresql", "redis", "tickers"}
 TICKER = {"id", "host", "pid", "started_at", "last_tick_at", "last_report", "age_ms"}

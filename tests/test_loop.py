@@ -32,9 +32,9 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 class Ticker:
     """A `ticker run` of its own process, and the lines that it has printed so far."""
 
-    def __init__(self, environ):
+    def __init__(self, environ, tick="0.2s"):
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "ticker", "run", "--tick", "0.2s"], cwd=ROOT, env=os.environ | environ,
+            [sys.executable, "-u", "-m", "ticker", "run", "--tick", tick], cwd=ROOT, env=os.environ | environ,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self.lines: list[str] = []
@@ -313,3 +313,68 @@ def test_a_beat_looks_ahead_as_far_as_the_setting_says(environ, db, store, queue
     task = ticker.register(db, "plain", every="1h", first=store.now() + timedelta(seconds=9))
     Beat(store, queue, replace(settings, look_ahead_ms=10_000), threading.Event())()
     assert ticker.get(db, task).waiting == (task.next_run,)
+
+
+# -------------------------------------------------------------------------------------------------- woken by changes
+
+WAKE = {"TICKER_WAKE": "on"}
+
+
+@pytest.fixture
+def sleeper(environ, monkeypatch):
+    """A ticker that would sleep for an hour after its first tick, but for what wakes it."""
+    monkeypatch.setenv("TICKER_WAKE", "on")
+    ticker = Ticker(environ | WAKE, tick="1h")
+    ticker.says("tick due=0")
+    yield ticker
+    assert ticker.stop() == 0
+
+
+def pushed(redis, count):
+    until(lambda: redis.llen("rq:queue:polling") >= count, f"{count} jobs in the queue")
+
+
+def test_a_task_that_is_registered_edited_resumed_or_run_wakes_a_sleeping_ticker(sleeper, db, redis):
+    task = ticker.register(db, "poll", every="1h")
+    pushed(redis, 1)
+    ticker.run_now(db, task)
+    pushed(redis, 2)
+    ticker.pause(db, task)
+    ticker.resume(db, task)
+    pushed(redis, 3)
+    ticker.register(db, "poll", name="later", every="1h", first=datetime.now(UTC) + timedelta(hours=2))
+    ticker.edit(db, "later", cron="* * * * * *")
+    pushed(redis, 4)
+
+
+def test_it_sleeps_exactly_until_the_next_task_is_due(sleeper, db, redis):
+    ticker.register(db, "poll", every="1h", first=datetime.now(UTC) + timedelta(seconds=3))
+    pushed(redis, 1)
+    sleeper.says("tick due=1 enqueued=1")
+
+
+def test_a_change_that_is_rolled_back_wakes_nobody_and_one_of_another_schema_neither(sleeper, db):
+    lines = len(sleeper.lines)
+    with pytest.raises(ZeroDivisionError), db.transaction():
+        ticker.register(db, "poll", every="1h")
+        1 / 0  # noqa: B018
+    db.execute("SELECT pg_notify('ticker_wake', 'another')")
+    db.execute("SELECT pg_notify('ticker_wake', 'ticker')")  # what comes first is heard first
+    sleeper.says("tick due=0", after=lines)
+    assert len(sleeper.lines) == lines + 1
+
+
+def test_without_the_setting_a_change_waits_for_the_rhythm(environ, db, redis):
+    sleeper = Ticker(environ, tick="1h")
+    sleeper.says("tick due=0")
+    ticker.register(db, "poll", every="1h")
+    db.execute("SELECT pg_notify('ticker_wake', 'ticker')")
+    assert sleeper.stop() == 0
+    assert redis.llen("rq:queue:polling") == 0
+
+
+def test_it_hears_again_after_postgresql_was_away(sleeper, db, redis):
+    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ticker listener'")
+    sleeper.says("cannot hear of changes")
+    ticker.register(db, "poll", every="1h")
+    pushed(redis, 1)

@@ -19,8 +19,8 @@ ROOT = Path(ticker.__file__).parent.parent
 def test_the_door_of_ticker_is_this_and_no_more():
     assert ticker.__all__ == [
         "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now",
-        "get", "list_tasks", "list_runs",
-        "Task", "Wanted", "Owner", "Kind", "Outcome", "Reason",
+        "get", "list_tasks", "list_runs", "validate",
+        "Preview", "Task", "Wanted", "Owner", "Kind", "Outcome", "Reason",
         "TickerError", "BadInput", "UnknownTask", "UnknownOwner", "ConfigurationError",
         "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
     ]  # fmt: skip

@@ -55,6 +55,20 @@ def run(command, folder):
     return subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True, text=True, timeout=60)
 
 
+def test_what_the_example_declares_is_brought_into_step_and_what_it_registers_is_there(environ, db, application):
+    run([sys.executable, "-m", "ticker", "sync", "--tasks", "myapp.reports"], application)
+    begin = (
+        "import os, sqlalchemy as sa; from sqlalchemy.orm import Session; from myapp.trials import begin_trial\n"
+        "with Session(sa.create_engine(os.environ['DATABASE_URL'])) as session, session.begin():\n"
+        "    begin_trial(session, '2199-01-31T00:00:00Z')"
+    )
+    run([sys.executable, "-c", begin], application)
+    kinds = {task.name: str(task.kind) for task in ticker.list_tasks(db)}
+    assert kinds == {
+        "reports.daily": "cron", "reports.weekly": "cron", "billing.close": "calendar", "trial.ends": "once",
+    }  # fmt: skip
+
+
 def test_the_example_polls_a_mailbox_and_its_task_goes_with_the_channel(environ, db, application):
     run([sys.executable, "-c", USE], application)
     run([sys.executable, "-m", "ticker", "tick"], application)

@@ -8,9 +8,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.oracle import segments
-from ticker.schedules import calendar, cron, zones
+from tests.running import ROOT
+from ticker.schedules import calendar, cron, kinds, zones
 from ticker.schedules.interval import Interval
 
+PAGE = (ROOT / "docs" / "time.md").read_text("utf-8")
 DAY = timedelta(days=1)
 HALF = timedelta(minutes=30)
 HOUR = 2 * HALF
@@ -97,3 +99,36 @@ def test_no_next_time_is_at_or_before_its_start_wherever_that_lies(name):
             start = change + n * timedelta(minutes=7, seconds=1, microseconds=1)
             for schedule in schedules:
                 assert schedule.next_after(start) > start
+
+
+# ------------------------------------------------------------------------------- the table in docs/time.md, row by row
+
+BERLIN = ZoneInfo("Europe/Berlin")
+FORWARD, BACK = datetime(2026, 3, 29, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)  # change at 01:00 UTC
+ROWS = {
+    "30 2 * * *": (["01:00"], ["00:30"]),
+    "0,30 2 * * *": (["01:00"], ["00:00", "00:30"]),
+    "*/30 * * * *": (["00:30", "01:00", "01:30"], ["00:00", "00:30", "01:00", "01:30"]),
+    "*/30 2 * * *": ([], ["00:00", "00:30", "01:00", "01:30"]),
+    "*-*-* 02:30": ([], ["00:30"]),
+    "*:0/30": (["00:30", "01:00", "01:30"], ["00:00", "00:30", "02:00"]),
+}
+
+
+@pytest.mark.parametrize("text", ROWS)
+def test_the_row_of_the_page_holds(text):
+    schedule = kinds.detect(text, BERLIN.key)
+    wide = {"*/30 * * * *", "*:0/30"}
+    for start, expected in zip((FORWARD, BACK), ROWS[text], strict=True):
+        found = [f"{x:%H:%M}" for x in between(schedule, start - HOUR, start + 3 * HOUR)]
+        if text in wide:  # from the last half hour before the change on
+            found = found[found.index(expected[0]) :][: len(expected)]
+        assert found == expected
+    assert f"`{text}`" in PAGE
+
+
+def test_an_interval_of_half_an_hour_notices_neither():
+    for start in (FORWARD, BACK):
+        assert [x - start for x in between(Interval(1_800_000), start, start + 2 * HOUR)] == [
+            n * HALF for n in (1, 2, 3, 4)
+        ]

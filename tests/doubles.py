@@ -252,16 +252,19 @@ class MemoryStore:
         with self.batch() as rows:
             rows.end_pauses(now, limit)
 
-    def clamp(self, now: datetime | None, limit: int) -> None:
+    def clamp(self, now: datetime | None, limit: int) -> bool:
         instant = now or self.now()
         self._stepped = stepped = self._clock_was_set(instant) or self._stepped
         thorough = self._look_again or self._clamps % THOROUGH_EVERY == 0
+        ahead = any(last > instant + SECOND for last in self.last_ticks.values())
+        set_back = stepped or self._look_again or ahead
         with self.batch() as rows:
-            if thorough or stepped or any(last > instant + SECOND for last in self.last_ticks.values()):
+            if thorough or stepped or ahead:
                 rows.clamp(instant, self.uptime(), stepped)
             rows.clamp_runs(instant)
         self._stepped, self._look_again = False, stepped
         self._clamps += 1
+        return set_back
 
     def _clock_was_set(self, now: datetime) -> bool:
         boot, uptime = self.uptime()
@@ -291,24 +294,7 @@ class MemoryBatch:
 
     def claim_due(self, now: datetime, look_ahead: int, limit: int) -> Sequence[DueTask]:
         due = sorted((t for t in self._tasks.free() if is_due(t, now, look_ahead)), key=lambda t: t.next_run or now)
-        return [
-            DueTask(
-                t.id,
-                t.next_run or now,
-                t.queue,
-                t.function,
-                t.every_ms,
-                t.box_ms,
-                t.grace_ms,
-                t.push_errors,
-                t.kind,
-                t.expression,
-                t.zone,
-                t.ends_at,
-                t.catch_up,
-            )
-            for t in self._tasks.claim(due[:limit])
-        ]
+        return [due_task(task, now) for task in self._tasks.claim(due[:limit])]
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
         for due, next_run in tasks:
@@ -342,6 +328,15 @@ class MemoryBatch:
                     tolerance_ms=task.tolerance_ms,
                 )
             )
+
+    def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
+        ahead = [t for t in self._tasks.free() if t.kind in (Kind.CRON, Kind.CALENDAR) and is_after(t.next_run, now)]
+        pushed = [task for task in ahead if self._was_pushed(task, now)]
+        return [due_task(task, now) for task in self._tasks.claim(self._next("ahead", pushed, limit))]
+
+    def bring_forward(self, tasks: Sequence[tuple[DueTask, datetime]]) -> None:
+        for due, next_run in tasks:
+            self._tasks.change(due.id, next_run=next_run, push_after=None)
 
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         for id_, error, after in failed:
@@ -594,6 +589,13 @@ class MemoryQueue:
     def _answers(self) -> None:
         if self.down:
             raise QueueUnavailable("the double is down")
+
+
+def due_task(task: TaskRow, now: datetime) -> DueTask:
+    return DueTask(
+        task.id, task.next_run or now, task.queue, task.function, task.every_ms, task.box_ms, task.grace_ms,
+        task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
+    )  # fmt: skip
 
 
 def is_due(task: TaskRow, now: datetime, look_ahead: int) -> bool:

@@ -156,6 +156,22 @@ def test_what_was_missed_is_recorded_and_passed_over(world, poll, db):
     assert (task.next_run, task.waiting) == (NOW + 5 * HOUR, ())
 
 
+def test_after_the_clock_was_set_back_a_task_waits_for_its_next_time_by_the_new_clock(world, poll, db):
+    cron = ticker.register(db, "poll", cron="0 * * * *")
+    first = ticker.register(db, "poll", name="with a first time", cron="0 * * * *", first=NOW + 300 * DAY)
+    db.execute("UPDATE ticker.tasks SET created_at = %s", [NOW])  # the column's default is the server's own clock
+    world.frozen.tick(HOUR)
+    db.execute("INSERT INTO ticker.tickers (id, pid, started_at, last_tick_at) VALUES (gen_random_uuid(), 1, now(), %s)",
+               [NOW + HOUR])  # fmt: skip
+    world.tick()
+    db.execute("UPDATE ticker.tasks SET next_run = next_run + interval '1 year' WHERE id = %s", [cron.id])
+    world.frozen.tick(-MINUTE)
+    world.tick()
+    assert [ticker.get(db, task).next_run for task in (cron, first)] == [NOW + HOUR, NOW + 300 * DAY]
+    world.frozen.tick(HOUR)
+    assert world.tick().enqueued == 1
+
+
 @pytest.mark.parametrize("expression", ["*/10 * * * * *", "* * * * *"])
 def test_times_finer_than_the_tick_are_not_taken_for_missed(expression, world, poll, db):
     ticker.register(db, "poll", cron=expression, catch_up="none")

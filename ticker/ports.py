@@ -67,6 +67,12 @@ class Batch(Protocol):
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
         """Each occurrence becomes a waiting one, and `next_run` what is given; earlier push errors are cleared."""
 
+    def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
+        """Tasks by cron and calendar that were pushed before and wait for a time ahead, locked; one batch after another."""
+
+    def bring_forward(self, tasks: Sequence[tuple[DueTask, datetime]]) -> None:
+        """Makes these due earlier."""
+
     def skip(self, missed: Sequence[tuple[DueTask, datetime | None]], now: datetime) -> None:
         """Records these occurrences as missed, pushes nothing, and sets the next times."""
 
@@ -100,8 +106,11 @@ class Store(Protocol):
 
     def batch(self) -> AbstractContextManager[Batch]: ...
 
-    def clamp(self, now: datetime | None, limit: int) -> None:
-        """Brings back what lies in the future after the clock was set back. None: by the store's clock, under locks."""
+    def clamp(self, now: datetime | None, limit: int) -> bool:
+        """Brings back what lies in the future after the clock was set back. None: by the store's clock, under locks.
+
+        Whether there was a sign of it, so that tasks by cron and calendar have to be looked at, too.
+        """
 
     def wake(self, now: datetime, limit: int) -> None:
         """Ends pauses whose time has passed."""

@@ -129,7 +129,7 @@ FROM over WHERE t.id = over.id
 -- The due tasks, oldest first, locked; rows that another ticker holds are its own.
 -- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    ends_at, catch_up
+    starts_at, ends_at, catch_up
 FROM {schema}.tasks
 WHERE enabled AND owner_active AND paused_by IS NULL
   AND next_run <= %(now)s + %(look_ahead)s * interval '1 millisecond'
@@ -487,6 +487,29 @@ UPDATE {schema}.tasks t SET
         THEN h.now + t.every_ms * interval '1 millisecond' ELSE t.next_run END
 FROM held h WHERE t.id = h.id
 RETURNING t.id
+
+-- name: clock_signs
+-- Whether a ticker's heartbeat lies ahead: the clock was set back.
+SELECT EXISTS (SELECT FROM {schema}.tickers
+    WHERE last_tick_at > coalesce(%(now)s::timestamptz, clock_timestamp()) + interval '1 second') AS set_back
+
+-- name: claim_ahead
+-- After the clock was set back: tasks by cron and calendar that wait for a time ahead, and were pushed before, so that it is
+-- no `first`; locked. The clamp cannot tell when they are due; a pass can.
+SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
+    starts_at, ends_at, catch_up
+FROM {schema}.tasks t
+WHERE kind IN ('cron', 'calendar') AND next_run > %(now)s AND id > %(after)s::bigint
+  AND (last_occurrence IS NOT NULL OR waiting <> '{}' OR created_at > %(now)s + interval '1 second'
+       OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
+ORDER BY id
+LIMIT %(limit)s
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: bring_forward
+UPDATE {schema}.tasks t SET next_run = b.next_run, push_after = NULL
+FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
+WHERE t.id = b.id AND t.next_run > b.next_run
 
 -- name: clamp_runs
 -- The same for runs that began, or were planned, in the future; each is so only once.

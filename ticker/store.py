@@ -128,8 +128,9 @@ class PostgresStore:
         """This host's, as `clock.uptime`; none beside a `now` that is not the database's own. Simulations replace it."""
         return clock.uptime() if now in (None, self._read) else (None, None)
 
-    def clamp(self, now: datetime | None, limit: int) -> None:
+    def clamp(self, now: datetime | None, limit: int) -> bool:
         self._stepped = stepped = self._clock_was_set(now) or self._stepped
+        set_back = stepped or self._look_again or self._sees_a_tick_ahead(now)
         thorough = self._look_again or self._clamps % THOROUGH_EVERY == 0
         while self._clamp("clamp", now, limit, thorough=thorough, stepped=stepped) == limit:
             pass
@@ -137,6 +138,11 @@ class PostgresStore:
             pass
         self._stepped, self._look_again = False, stepped  # once more, for rows that were locked just now
         self._clamps += 1
+        return set_back
+
+    def _sees_a_tick_ahead(self, now: datetime | None) -> bool:
+        with self.transaction() as execute:
+            return bool(execute("clock_signs", now=now)[0]["set_back"])
 
     def _clamp(self, statement: str, now: datetime | None, limit: int, **looks: bool) -> int:
         boot, uptime = self.uptime(now)
@@ -236,6 +242,14 @@ class PostgresBatch:
             ids, occurrences, next_runs = zip(*((t.id, t.occurrence, next_run) for t, next_run in missed), strict=True)
             self._execute("skip", ids=list(ids), occurrences=list(occurrences), next_runs=list(next_runs), now=now)
 
+    def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
+        return [_due(row) for row in self._next("claim_ahead", limit, now=now)]
+
+    def bring_forward(self, tasks: Sequence[tuple[DueTask, datetime]]) -> None:
+        if tasks:
+            ids, next_runs = zip(*((task.id, next_run) for task, next_run in tasks), strict=True)
+            self._execute("bring_forward", ids=list(ids), next_runs=list(next_runs))
+
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         self._set_back("set_back", failed)
 
@@ -277,9 +291,9 @@ class PostgresBatch:
             ids, errors, afters = (list(column) for column in zip(*failed, strict=True))
             self._execute(statement, ids=ids, errors=errors, afters=afters)
 
-    def _next(self, statement: str, limit: int) -> list[sql.Row]:
+    def _next(self, statement: str, limit: int, **values: Any) -> list[sql.Row]:
         """The rows behind those of the last call, and from the start again when they end."""
-        rows = self._execute(statement, after=self._swept.get(statement, 0), limit=limit)
+        rows = self._execute(statement, after=self._swept.get(statement, 0), limit=limit, **values)
         self._swept[statement] = rows[-1]["id"] if len(rows) == limit else 0
         return rows
 
@@ -288,5 +302,5 @@ def _due(row: sql.Row) -> DueTask:
     return DueTask(
         row["id"], row["occurrence"], row["queue"], row["function"],
         row["every_ms"], row["box_ms"], row["grace_ms"], row["push_errors"],
-        Kind(row["kind"]), row["expression"], row["zone"], row["ends_at"], row["catch_up"],
+        Kind(row["kind"]), row["expression"], row["zone"], row["starts_at"], row["ends_at"], row["catch_up"],
     )  # fmt: skip

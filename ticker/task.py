@@ -77,6 +77,7 @@ class DueTask:
     kind: Kind = Kind.INTERVAL
     expression: str = ""
     zone: str = "UTC"
+    starts_at: datetime | None = None
     ends_at: datetime | None = None
     catch_up: str = "one"
 

@@ -77,13 +77,32 @@ def tick(
     `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
     batches. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
     """
-    store.clamp(now, batch)
+    set_back = store.clamp(now, batch)
     ended = Swept(overdue=store.end_overdue(now, batch))  # before the queue is asked for anything: it may be away
     now = now or store.now()
+    if set_back:
+        while bring_forward(store, now, batch) == batch:
+            pass
     store.wake(now, batch)
     planned = until_done(lambda: push_planned(store, queue, now, batch), batch, stop)
     due = until_done(lambda: push_due(store, queue, now, look_ahead, batch), batch, stop)
     return Report(now, due, planned, ended + sweep(store, queue, now, batch))
+
+
+def bring_forward(store: Store, now: datetime, batch: int) -> int:
+    """After the clock was set back: tasks by cron and calendar wait for their first time behind the new now."""
+    with store.batch() as rows:
+        ahead = rows.claim_ahead(now, batch)
+        rows.bring_forward([(task, first) for task in ahead if (first := first_time(task, now)) < task.occurrence])
+    return len(ahead)
+
+
+def first_time(task: DueTask, now: datetime) -> datetime:
+    """What would be its first time now; that which it waits for, where it has none."""
+    try:
+        return kinds.first_run(kinds.of(task), now, task.starts_at) or task.occurrence
+    except BadInput:
+        return task.occurrence
 
 
 def push_due(store: Store, queue: Queue, now: datetime, look_ahead: int, batch: int) -> Pushed:

@@ -92,9 +92,11 @@ class FaultyStore:
     def now(self) -> datetime:
         return self._pass.call("postgres", "now", self._pass.world.now)
 
-    def clamp(self, now: datetime | None, limit: int) -> None:
+    def clamp(self, now: datetime | None, limit: int) -> bool:
         """None means the store's clock, read under the rows' locks: the history's clock at that instant."""
-        self._pass.call("postgres", "clamp", lambda: self._inner.clamp(now or self._pass.world.now(), limit))
+        return self._pass.call(
+            "postgres", "clamp", lambda: bool(self._inner.clamp(now or self._pass.world.now(), limit))
+        )
 
     def wake(self, now: datetime, limit: int) -> None:
         self._pass.call("postgres", "wake", lambda: self._inner.wake(now, limit))

@@ -169,7 +169,7 @@ def test_after_the_clock_was_set_back_a_task_waits_for_its_next_time_by_the_new_
     world.tick()
     assert [ticker.get(db, task).next_run for task in (cron, first)] == [NOW + HOUR, NOW + 300 * DAY]
     world.frozen.tick(HOUR)
-    assert world.tick().enqueued == 1
+    assert world.tick().due.due == 1
 
 
 @pytest.mark.parametrize("expression", ["*/10 * * * * *", "* * * * *"])

@@ -25,7 +25,9 @@ from ticker.store import connect
 @contextmanager
 def running(environ: dict[str, str], tick: float) -> Iterator[None]:
     command = [sys.executable, "-m", "ticker", "run", "--tick", f"{tick}s"]
-    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | environ, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=os.environ | environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         yield
     finally:
@@ -38,7 +40,7 @@ def delays(environ: dict[str, str], tick: float, rounds: int) -> list[float]:
     found, dice = [], random.Random(1)
     with running(environ, tick), connect(environ["DATABASE_URL"]) as db, Redis.from_url(environ["REDIS_URL"]) as redis:
         until(
-            lambda: db.execute("SELECT FROM ticker.tickers WHERE last_tick_at > now() - interval '5 s'").fetchone(),
+            lambda: db.execute("SELECT 1 FROM ticker.tickers WHERE last_tick_at > now() - interval '5 s'").fetchone(),
             "a tick",
         )
         for number in range(rounds):

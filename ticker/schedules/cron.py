@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import takewhile
 from typing import NoReturn
 from zoneinfo import ZoneInfo
 
@@ -79,22 +80,23 @@ class Cron:
 
     def shown_after(self, after: datetime) -> Iterator[datetime]:
         """The clock times that it names, behind one of them; without a zone."""
-        parts = self._parts
-        text, years = " ".join(parts[:YEAR]), _years(parts[YEAR]) if len(parts) > YEAR else None
-        while True:
-            for shown in CronSim(text, after):
-                if years is None or shown.year in years:
-                    if shown.year > LIMITS[YEAR][1]:
-                        return
-                    yield shown
-                    continue
-                following = bisect_right(years, shown.year)
-                if following == len(years):
-                    return
-                after = walls.ANY.replace(year=years[following]) - SECOND
-                break
-            else:
-                return
+        *six, year = [*self._parts, "*"][: YEAR + 1]
+        if year == "*":
+            return takewhile(lambda shown: shown.year <= LIMITS[YEAR][1], CronSim(" ".join(six), after))
+        return _in_years(" ".join(six), _years(year), after)
+
+
+def _in_years(text: str, years: list[int], after: datetime) -> Iterator[datetime]:
+    """The times of six fields that fall into these years, from one year to the next."""
+    while (shown := next(CronSim(text, after), None)) is not None:
+        if shown.year in years:
+            yield shown
+            after = shown
+            continue
+        following = bisect_right(years, shown.year)
+        if following == len(years):
+            return
+        after = walls.ANY.replace(year=years[following]) - SECOND
 
 
 def parse(text: str, zone: ZoneInfo, field: str = "cron") -> Cron:

@@ -252,6 +252,18 @@ class MemoryStore:
         with self.batch() as rows:
             rows.end_pauses(now, limit)
 
+    def remove_done(self, limit: int) -> int:
+        done = [
+            task.id
+            for task in self.tasks.values()
+            if task.kind is Kind.ONCE and not task.keep and task.next_run is None and task.run_token is None
+            and not task.waiting and task.last_outcome in (Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO)
+            and task.id not in self.tasks.held
+        ]  # fmt: skip
+        for id_ in done[:limit]:
+            del self.tasks[id_]
+        return len(done[:limit])
+
     def clamp(self, now: datetime | None, limit: int) -> bool:
         instant = now or self.now()
         self._stepped = stepped = self._clock_was_set(instant) or self._stepped

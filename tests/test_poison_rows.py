@@ -220,7 +220,7 @@ def refused_by_redis(redis: Redis) -> None:
     redis.set("rq:queue:bad", "of another type")
 
 
-@pytest.mark.parametrize(("by", "sentence"), [("schedule", "schedul"), ("redis", "WRONGTYPE Operation")])
+@pytest.mark.parametrize(("by", "sentence"), [("schedule", "never fires"), ("redis", "WRONGTYPE Operation")])
 def test_a_row_that_cannot_be_pushed_backs_off_with_its_reason_shown_while_the_others_go_on(
     by: str, sentence: str, db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis
 ) -> None:

@@ -137,7 +137,7 @@ def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, r
 
 def test_the_rights_in_postgresql_allow_no_more(environ, roles):
     too_much = {
-        "ticker": "DELETE FROM ticker.tasks", "worker": "INSERT INTO ticker.tasks (name) VALUES ('x')",
+        "ticker": "INSERT INTO ticker.tasks (name) VALUES ('x')", "worker": "INSERT INTO ticker.tasks (name) VALUES ('x')",
         "application": "UPDATE ticker.runs SET reason = 'x'",
     }  # fmt: skip
     for name, statement in too_much.items():

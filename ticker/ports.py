@@ -115,5 +115,8 @@ class Store(Protocol):
     def wake(self, now: datetime, limit: int) -> None:
         """Ends pauses whose time has passed."""
 
+    def remove_done(self, limit: int) -> int:
+        """Deletes tasks for a single time that have succeeded and that nobody wants to keep; how many."""
+
     def end_overdue(self, now: datetime | None, limit: int) -> int:
         """Ends runs past B + g that nobody ended as lost, and frees their tasks; how many. None: by the store's clock."""

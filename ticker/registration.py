@@ -162,7 +162,7 @@ def _register(db: Any, wanted: Wanted, who: Owner, first: datetime | None) -> Ta
 
 def _register_again(execute: sql.Execute, row: sql.Row, given: definition.Given) -> Task:
     news = taskrow.news(given, row)
-    return taskrow.change(execute, row, news, {**row["registered"], **given}) if news else taskrow.task_from(row)
+    return taskrow.change(execute, row, news, {**taskrow.registered(row), **given}) if news else taskrow.task_from(row)
 
 
 def id_or_name(task: Ref) -> int | str | None:

@@ -385,8 +385,7 @@ RETURNING id
 
 -- name: finish
 -- The end, fenced by the token: a run that lost its hold changes nothing. A run whose task is gone still ends. A start that
--- was given up, since its answer came too late, was asked for with an uptime that may be as old: it tells nothing. A task
--- for a single time goes with its success, if nobody wanted to keep it.
+-- was given up, since its answer came too late, was asked for with an uptime that may be as old: it tells nothing.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
     FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
@@ -399,10 +398,6 @@ WITH held AS MATERIALIZED (
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
     RETURNING r.id
-), removed AS (
-    DELETE FROM {schema}.tasks t USING ended e
-    WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid AND %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do')
-        AND t.kind = 'once' AND NOT t.keep AND t.next_run IS NULL
 ), freed AS (
     UPDATE {schema}.tasks t SET
         run_token = NULL, running_until = NULL,
@@ -416,8 +411,6 @@ WITH held AS MATERIALIZED (
                         ELSE least(t.failures + 1, 1000000) END
     FROM instant i, ended e
     WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid
-        AND (t.kind <> 'once' OR t.keep OR t.next_run IS NOT NULL
-             OR %(outcome)s NOT IN ('succeeded', 'partial', 'nothing_to_do'))
 )
 SELECT id AS run_id FROM ended
 
@@ -563,6 +556,16 @@ WITH instant AS MATERIALIZED (
     WHERE t.id = e.task_id
 )
 SELECT id FROM ended
+
+-- name: remove_done
+-- Tasks for a single time that have succeeded, and that nobody wants to keep.
+WITH done AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks
+    WHERE kind = 'once' AND NOT keep AND next_run IS NULL AND run_token IS NULL AND waiting = '{}'
+      AND last_outcome IN ('succeeded', 'partial', 'nothing_to_do')
+    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+DELETE FROM {schema}.tasks t USING done WHERE t.id = done.id
+RETURNING t.id
 
 -- name: claim_waiting
 -- Tasks with waiting occurrences, locked, so that none of them can start while Redis is asked for their jobs. Of many,

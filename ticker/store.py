@@ -170,6 +170,10 @@ class PostgresStore:
         with self.transaction() as execute:
             return len(execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))
 
+    def remove_done(self, limit: int) -> int:
+        with self.transaction() as execute:
+            return len(execute("remove_done", limit=limit))
+
     def next_due(self, now: datetime) -> float | None:
         """Seconds from `now` to the next thing that a pass would do; None: there is nothing."""
         with self.transaction() as execute:

@@ -148,6 +148,8 @@ def _tasks(metadata: MetaData) -> Table:
         ),
         # The sweep: what was pushed and has not started. Empty while workers keep up.
         Index("tasks_waiting_oldest", "id", postgresql_where=text("waiting <> '{}'")),
+        # Single times that have passed, and that nobody wants to keep. Nearly always empty.
+        Index("tasks_done_once", "id", postgresql_where=text("kind = 'once' AND NOT keep AND next_run IS NULL")),
         # Pauses that end by themselves. Nearly always empty.
         Index("tasks_paused_until", "paused_until", postgresql_where=text("paused_until IS NOT NULL")),
     )  # fmt: skip

@@ -117,6 +117,11 @@ def parameters_of(values: Mapping[str, Any], registered: Mapping[str, Any] | Non
     }
 
 
+def registered(row: sql.Row) -> dict[str, Any]:
+    """What was registered last; what a hand has written beside it is left out."""
+    return {column: value for column, value in row["registered"].items() if column in definition.DEFAULTS}
+
+
 def news(given: definition.Given, row: sql.Row) -> dict[str, Any]:
     """What differs from the last registration."""
     registered = row["registered"]

@@ -84,6 +84,7 @@ def tick(
         while bring_forward(store, now, batch) == batch:
             pass
     store.wake(now, batch)
+    store.remove_done(batch)
     planned = until_done(lambda: push_planned(store, queue, now, batch), batch, stop)
     due = until_done(lambda: push_due(store, queue, now, look_ahead, batch), batch, stop)
     return Report(now, due, planned, ended + sweep(store, queue, now, batch))
@@ -116,8 +117,8 @@ def push_due(store: Store, queue: Queue, now: datetime, look_ahead: int, batch: 
         answered = list(zip(plans, receipts, strict=True))
         failed += [(task, receipt.error) for (task, _), receipt in answered if receipt.error]
         rows.advance([plan for plan, receipt in answered if not receipt.error])
-        rows.skip(missed, now)
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
+        rows.skip(missed, now)
     return Pushed(len(tasks), sum(r.stored for r in receipts), sum(r.held for r in receipts), len(failed), len(missed))
 
 

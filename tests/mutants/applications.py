@@ -7,7 +7,7 @@ SQL = "ticker/statements.sql"
 APPLICATIONS = (
     Mutant(
         "registration-overwrites-an-edit",
-        "ticker/registration.py",
+        "ticker/taskrow.py",
         "if column not in registered or registered[column] != value}",
         "if row[column] != value}",
         "A deploy that registers the same values again does not undo what an operator changed.",

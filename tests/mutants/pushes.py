@@ -66,8 +66,10 @@ PUSHES = (
     Mutant(
         "secrets-in-the-description",
         SQL,
-        "SELECT id, next_run AS occurrence, queue, function, kind,",
-        "SELECT id, next_run AS occurrence, queue, function || ' ' || kwargs::text AS function, kind,",
+        "SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,\n"
+        "    starts_at, ends_at, catch_up\nFROM {schema}.tasks\n",
+        "SELECT id, next_run AS occurrence, queue, function || ' ' || kwargs::text AS function, kind, expression, zone,\n"
+        "    every_ms, box_ms, grace_ms, push_errors, starts_at, ends_at, catch_up\nFROM {schema}.tasks\n",
         "No argument of a task, which may be a secret, stands in a job's description.",
         ("tests/test_worker.py::test_the_job_carries_ids_only",),
     ),
@@ -115,9 +117,9 @@ PUSHES = (
     ),
     Mutant(
         "next-run-counted-from-the-occurrence",
-        "ticker/schedules/__init__.py",
-        "return Interval(task.every_ms).next_after(now)",
-        "return Interval(task.every_ms).next_after(task.occurrence)",
+        "ticker/schedules/kinds.py",
+        "next_after(now if task.kind is Kind.INTERVAL else max(now, task.occurrence))",
+        "next_after(task.occurrence)",
         "An outage gives one late run, never a burst: the next time is counted from now.",
         ("tests/test_tick.py::test_an_outage_gives_one_late_run_and_never_a_burst",),
     ),

@@ -9,8 +9,8 @@ SWEEPS = (
     Mutant(
         "no-clamp-in-the-sweep",
         "ticker/tick.py",
-        "    store.clamp(now, batch)\n",
-        "",
+        "set_back = store.clamp(now, batch)",
+        "set_back = False",
         "After the clock was set back, `next_run`, `last_run` and the hold are brought back to now by the next tick.",
         ("tests/test_tick.py::test_a_pass_brings_back_what_lies_ahead_since_the_clock_was_set_back",),
     ),

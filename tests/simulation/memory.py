@@ -174,6 +174,7 @@ class MemoryTables:
             changes = {
                 "last_run": now, "last_boot": boot, "last_uptime_us": uptime, "run_token": token,
                 "last_occurrence": now if due > now + SECOND else due, "running_until": now + hold(row),
+                "started": row.started + 1,
             }  # fmt: skip
             was_set = clock_was_set(row, now, true) and not perhaps_late(row, true)
             if row.kind is Kind.INTERVAL and (was_set or due > now + SECOND):

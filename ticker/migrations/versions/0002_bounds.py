@@ -22,9 +22,11 @@ def upgrade() -> None:
         f"ADD CONSTRAINT tasks_bounds_finite CHECK ({FINITE}), "
         "ADD CONSTRAINT tasks_catch_up CHECK (catch_up IN ('one', 'none'))"
     )
+    op.execute("CREATE INDEX tasks_done_once ON tasks (id) WHERE kind = 'once' AND NOT keep AND next_run IS NULL")
 
 
 def downgrade() -> None:
+    op.execute("DROP INDEX tasks_done_once")
     op.execute(
         "ALTER TABLE tasks DROP COLUMN starts_at, DROP COLUMN ends_at, DROP COLUMN max_runs, DROP COLUMN started, "
         "DROP COLUMN catch_up, DROP COLUMN keep"

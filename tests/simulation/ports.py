@@ -92,6 +92,9 @@ class FaultyStore:
     def now(self) -> datetime:
         return self._pass.call("postgres", "now", self._pass.world.now)
 
+    def remove_done(self, limit: int) -> int:
+        return self._pass.call("postgres", "remove_done", lambda: int(self._inner.remove_done(limit)))
+
     def clamp(self, now: datetime | None, limit: int) -> bool:
         """None means the store's clock, read under the rows' locks: the history's clock at that instant."""
         return self._pass.call(

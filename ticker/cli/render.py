@@ -16,6 +16,8 @@ from uuid import UUID
 import click
 
 from ticker import timing
+from ticker.errors import BadInput
+from ticker.schedules import kinds
 from ticker.schedules.duration import words
 from ticker.task import Kind, Outcome, Reason, Task
 
@@ -91,7 +93,7 @@ def details(task: Task) -> dict[str, Any]:
     return {
         "id": task.id, "name": task.name, "owner": task.owner, "function": task.function,
         "arguments": json.dumps(task.kwargs, ensure_ascii=False) if task.kwargs else "",
-        "schedule": schedule(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
+        "schedule": schedule(task), "in words": in_words(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
         "starts": at(task.starts_at), "ends": at(task.ends_at),
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
         "catch up": task.catch_up if task.catch_up != "one" else "", "keep": "" if task.keep else "no",
@@ -169,6 +171,16 @@ def schedule(task: Task) -> str:
     if task.kind == Kind.INTERVAL:
         return f"every {words(task.every_ms)}"
     return f"{task.kind} {task.expression}" + (f" {task.zone}" if task.zone != "UTC" else "")
+
+
+def in_words(task: Task) -> str:
+    """Of cron and calendar; an interval says it already. Nothing of a row that a hand has spoilt."""
+    if task.kind == Kind.INTERVAL:
+        return ""
+    try:
+        return kinds.parse(task.kind, task.expression, task.zone).words()
+    except BadInput:
+        return ""
 
 
 def outcome(task: Task) -> str:

@@ -110,12 +110,23 @@ def parse(text: str, zone: ZoneInfo, field: str = "cron") -> Cron:
         raise BadInput(field, text, f"has {_count(len(parts))}; cron has 5, 6 (seconds first) or 7 (year last)")
     first = 0 if len(parts) > 5 else 1
     checked = [_field(field, text, first + n, part, plain=len(parts) == 5) for n, part in enumerate(parts)]
-    normal = " ".join(checked)
+    if _is_late(checked[3 - first]):
+        _check_days(field, text, checked)
+    return Cron(" ".join(checked), zone)
+
+
+def _is_late(days: str) -> bool:
+    """Whether it names days behind the 28th alone, which not every month has."""
+    return days[0] != "*" and all(
+        int(day) > 28 for term in days.split(",") for day in term.partition("/")[0].split("-")
+    )
+
+
+def _check_days(field: str, text: str, checked: list[str]) -> None:
     try:
         CronSim(" ".join((["0", *checked] if len(checked) == 5 else checked)[:YEAR]), walls.ANY)
     except CronSimError:
         raise BadInput(field, text, "never fires: no such day is in any of its months") from None
-    return Cron(normal, zone)
 
 
 def _shorthand(field: str, text: str) -> str:

@@ -14,6 +14,7 @@ from ticker import timing
 from ticker.envelope import Envelope
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.ports import JobState, Receipt, Settled
+from ticker.schedules import kinds
 from ticker.task import DueTask, Kind, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -424,6 +425,8 @@ class MemoryBatch:
                 spaced = task.last_run and timing.earliest_start(task.last_run, task.every_ms, task.tolerance_ms)
                 soonest = max(now, spaced or now)
                 next_run = min(next_run, soonest) if next_run > now else soonest
+            elif task.kind in (Kind.CRON, Kind.CALENDAR) and next_run is not None and next_run <= now:
+                next_run = kinds.first_run(kinds.of(due_task(task, now)), now, task.starts_at)
             self._tasks.change(task.id, paused_by=None, paused_reason="", paused_until=None, next_run=next_run)
 
     def clamp(self, now: datetime, here: Uptime, stepped: bool) -> None:

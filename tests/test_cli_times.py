@@ -63,7 +63,9 @@ def test_what_falls_on_a_change_of_clocks_is_warned_of():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("next", "nonsense"), "is no calendar event"),
+        (("next", "nonsense"), "there is no task 'nonsense'"),
+        (("validate", "every 15 minutes"), "write the interval alone, such as 15m"),
+        (("validate", "2027-01-31T00:00:00"), "has no offset from UTC"),
         (("next", "999999"), "there is no task 999999"),
         (("next", "1m", "--zone", "Europe/Berlin"), "has no meaning beside an interval"),
         (("validate", "/5 * * * *"), "write */5"),

@@ -156,3 +156,82 @@ def test_an_end_that_moves_out_wakes_a_task_that_was_done(db):
     db.execute("UPDATE ticker.tasks SET next_run = NULL")
     with clock.use(lambda: NOW + 90 * MINUTE):
         assert ticker.edit(db, task, ends=NOW + DAY).next_run == NOW + 2 * HOUR
+
+
+def test_a_pause_that_a_time_has_passed_in_makes_no_late_run(db, store):
+    ticker.register(db, "poll", cron="0 * * * *")
+    ticker.register(db, "poll", name="by itself", cron="0 * * * *")
+    ticker.pause(db, "poll")
+    ticker.pause(db, "by itself", until=NOW + DAY)
+    with clock.use(lambda: NOW + DAY + MINUTE):
+        [resumed] = ticker.resume(db, "poll")
+        store.wake(NOW + DAY + MINUTE, 10)
+        assert resumed.next_run == ticker.get(db, "by itself").next_run == NOW + DAY + HOUR
+
+
+def test_a_task_by_cron_that_is_enabled_again_waits_for_its_time(db):
+    task = ticker.register(db, "poll", cron="0 * * * *")
+    ticker.edit(db, task, enabled=False)
+    with clock.use(lambda: NOW + DAY + MINUTE):
+        assert ticker.edit(db, task, enabled=True).next_run == NOW + DAY + HOUR
+
+
+def test_nothing_brings_an_interval_before_its_start(db, store):
+    task = ticker.register(db, "poll", every="1h", starts=NOW + DAY)
+    ticker.pause(db, task)
+    assert ticker.resume(db, task)[0].next_run == NOW + DAY
+    assert ticker.edit(db, task, every="30m").next_run == NOW + DAY
+    db.execute("UPDATE ticker.tasks SET last_run = %s, last_occurrence = %s", [NOW, NOW])
+    store.clamp(NOW, 10)  # the first pass, which looks at every row
+    assert ticker.get(db, task).next_run == NOW + DAY
+
+
+def test_a_task_that_is_resumed_behind_its_end_is_done(db):
+    task = ticker.register(db, "poll", every="1h", ends=NOW + HOUR)
+    ticker.pause(db, task)
+    with clock.use(lambda: NOW + DAY):
+        assert ticker.resume(db, task)[0].next_run is None
+
+
+def test_a_calendar_event_with_utc_behind_it_is_in_utc(db):
+    task = ticker.register(db, "poll", calendar="*-*-* 09:00", zone="Europe/Berlin")
+    assert ticker.edit(db, task, calendar="*-*-* 09:00 UTC").zone == "UTC"
+    assert ticker.edit(db, task, calendar="*-*-* 10:00 Europe/Paris").zone == "Europe/Paris"
+
+
+def test_a_box_that_an_operator_set_stays_when_the_times_change(db):
+    task = ticker.register(db, "poll", cron="*/2 * * * *")
+    assert task.box_ms == 60_000
+    ticker.edit(db, task, box="10s")
+    assert ticker.edit(db, task, cron="*/4 * * * *").box_ms == 10_000
+    assert ticker.register(db, "poll", cron="*/6 * * * *").box_ms == 10_000
+
+
+def test_a_tolerance_comes_back_with_the_interval(db):
+    ticker.register(db, "poll", every="1m", tolerance="10s")
+    ticker.register(db, "poll", cron="* * * * *")
+    assert ticker.register(db, "poll", every="1m", tolerance="10s").tolerance_ms == 10_000
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ({"at": NOW + HOUR, "first": NOW + MINUTE}, "stands beside at"),
+        ({"at": NOW - HOUR, "first": NOW + MINUTE}, "lies in the past"),
+        ({"every": "1m", "starts": NOW + DAY, "first": NOW + HOUR}, "is not between starts and ends"),
+        ({"cron": "* * * * *", "ends": NOW + DAY, "first": NOW + 2 * DAY}, "is not between starts and ends"),
+    ],
+    ids=str,
+)
+def test_a_first_time_is_within_what_was_said(said, sentence, db):
+    with pytest.raises(BadInput, match=sentence):
+        ticker.register(db, "poll", **said)
+    assert ticker.list_tasks(db) == []
+
+
+def test_a_list_with_a_time_in_the_past_changes_nothing(db):
+    owner = ("channels", "1")
+    ticker.register(db, "old", every="1m", owner=owner)
+    with pytest.raises(BadInput, match="lies in the past"):
+        ticker.reconcile(db, owner, [{"function": "a", "every": "1m"}, {"function": "z", "at": NOW - HOUR}])
+    assert [task.name for task in ticker.list_tasks(db)] == ["old"]

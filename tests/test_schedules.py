@@ -158,3 +158,10 @@ def test_an_instant_may_have_fractions_and_any_zone():
     schedule = cron.parse("0 * * * *", zones.zone("zone", "Asia/Kolkata"))
     start = datetime(2026, 1, 1, 5, 29, 59, 999_999, tzinfo=UTC)
     assert schedule.next_after(start) == start + timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize("text", ["0 */2,3 * * *", "0 0 31,*/7 * *", "0 0 */7,31 2 *", "*/10,3 * * * *"])
+def test_any_mixture_of_stars_and_numbers_is_read_and_has_words(text):
+    schedule = kinds.detect(text)
+    assert schedule.next_after(NOW) is not None
+    assert schedule.words()

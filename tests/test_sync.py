@@ -61,7 +61,7 @@ def test_a_second_time_there_is_nothing_to_do(module, db):
     module(mail_clean={"every": "1h"}, reports_daily={"at": "2099-01-01T00:00:00Z"})
     sync()
     before = by_name(db)
-    assert sync() == "nothing to do: 2 declared tasks are as declared\n"
+    assert sync() == "nothing to do: 2 declared, none of which has changed\n"
     assert by_name(db) == before
 
 
@@ -104,7 +104,6 @@ def test_what_was_registered_at_run_time_or_elsewhere_is_not_touched(module, db)
         ({"cron": "0 0 30 2 *"}, "@task('mail.clean') cron: '0 0 30 2 *' never fires"),
         ({"cron": "* * * * *", "every": "1m"}, "a task has one schedule"),
         ({"queue": "slow"}, "every: is missing"),
-        ({"at": "2001-01-01T00:00:00Z"}, "lies in the past"),
     ],
     ids=str,
 )
@@ -112,6 +111,22 @@ def test_a_bad_declaration_is_one_sentence_and_nothing_is_written(said, sentence
     module(another={"every": "1m"}, mail_clean=said)
     assert sentence in sync(code=2)
     assert by_name(db) == {}
+
+
+def test_a_single_time_that_has_passed_is_passed_over(module, db):
+    module(mail_clean={"at": "2001-01-01T00:00:00Z", "keep": False}, another={"every": "1m"})
+    assert sync() == "+ add another: every 1m\n"
+    assert set(by_name(db)) == {"another"}
+
+
+def test_a_plan_shows_what_the_real_thing_would_refuse(module, db):
+    module(another={"every": "1m"}, mail_clean={"every": "1m", "box": "20s"})
+    sync()
+    ticker.edit(db, "mail.clean", tolerance="25s")
+    module(another={"every": "2m"}, mail_clean={"every": "1m", "box": "40s"})
+    assert "must fit into the interval" in sync("--plan", code=2)
+    assert "must fit into the interval" in sync(code=2)
+    assert by_name(db)["another"].every_ms == 60_000
 
 
 def test_the_name_of_a_task_that_was_registered_at_run_time_is_refused(module, db):

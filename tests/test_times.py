@@ -178,6 +178,13 @@ def test_times_finer_than_the_tick_are_not_taken_for_missed(expression, world, p
     assert len(world.starts(NOW + 4 * MINUTE)) >= 3
 
 
+def test_with_a_slow_tick_nothing_is_missed_that_the_tick_itself_makes_late(world, poll, db, store, queue):
+    ticker.register(db, "poll", cron="* * * * *", catch_up="none")
+    world.frozen.tick(5 * MINUTE)
+    report = tick(store, queue, datetime.now(UTC), late=10 * MINUTE)
+    assert (report.due.enqueued, report.due.missed) == (1, 0)
+
+
 def test_over_the_doubles_a_bad_expression_costs_only_itself():
     rows, jobs = MemoryStore(), MemoryQueue()
     bad = rows.add_task(kind=Kind.CRON, expression="nonsense", every_ms=0, tolerance_ms=0)

@@ -23,6 +23,9 @@ Given = Mapping[str, Any]
 """Checked fields under the names of the table's columns, only those that were passed."""
 
 
+NOTHING: Mapping[str, Any] = {}
+
+
 def _no_clock() -> datetime:
     raise NotImplementedError
 
@@ -131,7 +134,7 @@ def check(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def applied(
-    given: Given, before: Task | None, registered: Collection[str] = (), now: Callable[[], datetime] = _no_clock
+    given: Given, before: Task | None, registered: Mapping[str, Any] = NOTHING, now: Callable[[], datetime] = _no_clock
 ) -> dict[str, Any]:
     """All columns of a definition: what was given, over what the task had, over the defaults.
 
@@ -147,6 +150,10 @@ def applied(
     if "kind" not in said and before is None:
         raise BadInput("every", None, "is missing; say how often, such as 1m (or give cron, calendar or at)")
     if values["kind"] == Kind.INTERVAL:
+        if before is not None and before.kind is not Kind.INTERVAL:  # what was said of an earlier interval holds again
+            values |= {
+                column: registered[column] for column in ("tolerance_ms",) if column in registered.keys() - given.keys()
+            }
         _fit_interval(values, given, said, before)
     else:
         _fit_times(values, given, said, before, now)
@@ -171,6 +178,15 @@ def first_run(values: Mapping[str, Any], now: datetime) -> datetime:
     if ends is not None and found > ends:
         raise BadInput("ends", ends.isoformat(), f"is before the first time of {said}, {found.isoformat()}")
     return found
+
+
+def check_first(first: datetime, values: Mapping[str, Any]) -> None:
+    """BadInput for a first time that a schedule, or its bounds, rules out."""
+    starts, ends = (moment(values[column]) for column in ("starts_at", "ends_at"))
+    if values["kind"] == Kind.ONCE:
+        raise BadInput("first", first.isoformat(), "stands beside at, which is the only time")
+    if first < (starts or first) or first > (ends or first):
+        raise BadInput("first", first.isoformat(), "is not between starts and ends")
 
 
 def moment(value: str | datetime | None) -> datetime | None:
@@ -205,10 +221,21 @@ def _fit_times(
     if changed:
         gap = kinds.shortest_gap(schedule_of(values), now())
         values["grace_ms"] = timing.grace(gap or LONG_BOX)
-        if "box_ms" not in said:
+        if "box_ms" not in said and (before is None or _is_default_box(before, now())):
             values["box_ms"] = timing.box_between(gap)
     elif before is not None:
         values["grace_ms"] = before.grace_ms
+
+
+def _is_default_box(before: Task, now: datetime) -> bool:
+    """Whether nobody has changed it: not an operator either."""
+    if before.kind is Kind.INTERVAL:
+        return before.box_ms == timing.box_by_default(before.every_ms)
+    try:
+        gap = kinds.shortest_gap(kinds.parse(before.kind, before.expression, before.zone), now)
+    except BadInput:  # a row that a hand has spoilt
+        return True
+    return before.box_ms in (timing.box_between(gap), timing.LONGEST_BOX_BY_DEFAULT)
 
 
 def warnings(task: Task) -> tuple[str, ...]:
@@ -281,7 +308,7 @@ def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
     if field != "at" and not isinstance(value, str):
         raise BadInput(field, value, "is no text")
     schedule = READ[field](value, zone)
-    named = zone is not None or schedule.zone.key != "UTC"
+    named = zone is not None or (field == "calendar" and calendar.names_zone(str(value)))
     given = {"kind": schedule.kind, "expression": schedule.text, "every_ms": 0}
     return given | ({"zone": schedule.zone.key} if named else {})
 

@@ -22,6 +22,7 @@ from ticker import clock
 from ticker.enqueue import RedisQueue
 from ticker.errors import TickerError
 from ticker.listener import Alarm, Listener
+from ticker.schedules import kinds
 from ticker.settings import Settings
 from ticker.store import PostgresStore
 from ticker.tick import Report, tick
@@ -81,6 +82,12 @@ class Beat:
         """Seconds until the next attempt after a failure."""
         return float(min(FIRST_PAUSE * 2 ** min(self.failures - 1, 20), self._settings.tick_ms / 1000))
 
+    def patience(self) -> float:
+        """Seconds until the main thread looks again: its alarm is not asked while a pass goes on, or after a failure."""
+        if self.alarm is None or self.busy or self.failures:
+            return GLANCE
+        return self.alarm.patience(GLANCE)
+
     def unstick(self) -> None:
         """Gives up a connection on which a single batch has waited far longer than all time-outs together."""
         if self._store.waited() > HANGS:
@@ -92,6 +99,7 @@ class Beat:
         report = tick(
             self._store, self._queue, clock.now(),
             look_ahead=settings.look_ahead_ms, batch=settings.batch, stop=self._stopping.is_set,
+            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)),
         )  # fmt: skip
         self._store.heartbeat(self._id, self._host, os.getpid(), report.now, _counts(report))
         if self.alarm is not None:
@@ -155,7 +163,7 @@ def run(settings: Settings) -> None:
         settings.look_ahead_ms / 1000,
     )
     scheduler.start()
-    while not stopping.wait(GLANCE if beat.alarm is None else beat.alarm.patience(GLANCE)):
+    while not stopping.wait(beat.patience()):
         watch(beat, settings.tick_ms / 1000, job)
     stop(scheduler, beat)
 

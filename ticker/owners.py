@@ -130,8 +130,8 @@ SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_t
 # disabled in the same moment, by a trigger that does not see the task, before a task that does not see the change.
 # Last, what was registered before, or under another condition; PostgreSQL refuses here what is no condition.
 # A task that becomes active again is due as soon as it may run, as in `resume_tasks`.
-SOONEST = """least(CASE WHEN next_run > clock_timestamp() THEN next_run END,
-                greatest(clock_timestamp(), last_run + (every_ms - tolerance_ms) * interval '1 millisecond'))"""
+SOONEST = """greatest(starts_at, least(CASE WHEN next_run > clock_timestamp() THEN next_run END,
+                greatest(clock_timestamp(), last_run + (every_ms - tolerance_ms) * interval '1 millisecond')))"""
 
 SQL = """
 CREATE OR REPLACE FUNCTION {deleted}() RETURNS trigger {settings} AS $ticker$ BEGIN

@@ -89,7 +89,9 @@ def reconcile(db: Any, owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]])
     execute = taskrow.on(db)
     rows = {row["name"]: row for row in _select(execute, db, None, who)}
     for name, item in by_name.items():
-        taskrow.applied(execute, item.given(), rows.get(name))
+        values = taskrow.applied(execute, item.given(), rows.get(name))
+        if name not in rows:
+            taskrow.first_time(execute, values)
     execute("delete_tasks", ids=_ids([row for name, row in rows.items() if name not in by_name]))
     registered = {name: _register(db, by_name[name], who, None) for name in sorted(by_name)}  # one order: no deadlock
     return [registered[name] for name in by_name]
@@ -133,9 +135,9 @@ def resume(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
     """Ends the pause: an interval task is due as soon as it may run. What was not paused stays as it is and is not returned."""
     execute = taskrow.on(db)
     ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
-    resumed = _tasks(execute("resume_tasks", ids=ids, now=clock.now()))
+    resumed = taskrow.wait_for_their_times(execute, execute("resume_tasks", ids=ids, now=clock.now()))
     taskrow.wake_up(execute)
-    return resumed
+    return _tasks(resumed)
 
 
 def run_now(db: Any, task: Ref = None, *, owner: Any = None) -> list[int]:

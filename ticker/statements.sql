@@ -54,7 +54,8 @@ UPDATE {schema}.tasks SET
     max_runs = %(max_runs)s::integer, catch_up = %(catch_up)s, keep = %(keep)s,
     next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
         WHEN every_ms = %(every_ms)s OR next_run IS NULL THEN next_run ELSE
-        least(next_run, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s * interval '1 millisecond') END,
+        greatest(%(starts_at)s::timestamptz, least(next_run,
+            coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s * interval '1 millisecond')) END,
     push_after = NULL,
     declared_in = coalesce(%(declared_in)s, declared_in),
     updated_at = coalesce(%(now)s::timestamptz, clock_timestamp())
@@ -94,11 +95,18 @@ RETURNING *
 -- the tables' CHECK takes, after a `last_run` that a hand has set far ahead.
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
-    next_run = CASE WHEN kind = 'interval' AND next_run IS NOT NULL THEN
-        least(CASE WHEN next_run > i.now THEN next_run END, '9999-12-31T00:00:00Z',
-              greatest(i.now, last_run + (every_ms - tolerance_ms) * interval '1 millisecond')) ELSE next_run END
+    next_run = CASE WHEN kind <> 'interval' OR next_run IS NULL THEN next_run WHEN i.now > ends_at THEN NULL ELSE
+        greatest(starts_at, least(CASE WHEN next_run > i.now THEN next_run END, '9999-12-31T00:00:00Z',
+            greatest(i.now, last_run + (every_ms - tolerance_ms) * interval '1 millisecond'))) END
 FROM (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
 WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
+RETURNING t.*
+
+-- name: set_next_runs
+-- When these are due, as somebody has found out who knows their times.
+UPDATE {schema}.tasks t SET next_run = b.next_run
+FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
+WHERE t.id = b.id
 RETURNING t.*
 
 -- name: plan_runs
@@ -120,10 +128,11 @@ WITH over AS MATERIALIZED (
     ORDER BY paused_until LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
-    next_run = CASE WHEN kind = 'interval' AND next_run IS NOT NULL THEN
-        least(CASE WHEN next_run > %(now)s THEN next_run END, '9999-12-31T00:00:00Z',
-              greatest(%(now)s, last_run + (every_ms - tolerance_ms) * interval '1 millisecond')) ELSE next_run END
+    next_run = CASE WHEN kind <> 'interval' OR next_run IS NULL THEN next_run WHEN %(now)s > ends_at THEN NULL ELSE
+        greatest(starts_at, least(CASE WHEN next_run > %(now)s THEN next_run END, '9999-12-31T00:00:00Z',
+            greatest(%(now)s, last_run + (every_ms - tolerance_ms) * interval '1 millisecond'))) END
 FROM over WHERE t.id = over.id
+RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at
 
 -- name: claim_due
 -- The due tasks, oldest first, locked; rows that another ticker holds are its own.
@@ -442,9 +451,11 @@ WITH measured AS MATERIALIZED (
             (t.box_ms + t.grace_ms) * interval '1 millisecond')
         OR t.push_after > m.now + CASE WHEN %(stepped)s THEN interval '0' ELSE interval '61 minutes' END
         OR (t.kind = 'interval' AND t.next_run > m.now + (t.every_ms + 1000) * interval '1 millisecond'
+            AND (t.starts_at IS NULL OR t.next_run > t.starts_at)
             AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > m.now + interval '1 second'
                  OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled')))
         OR (%(stepped)s AND t.kind = 'interval' AND m.true_last_run IS NOT NULL
+            AND t.next_run IS DISTINCT FROM t.starts_at
             AND (t.next_run > t.last_run + (t.every_ms + 1000) * interval '1 millisecond'
                  OR t.next_run < t.last_run + (t.every_ms - t.tolerance_ms) * interval '1 millisecond'))
     LIMIT %(limit)s FOR NO KEY UPDATE OF t SKIP LOCKED
@@ -471,13 +482,13 @@ UPDATE {schema}.tasks t SET
                          ELSE t.running_until END,
     push_after = NULL,
     next_run = CASE WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
-        THEN least(h.true_last_run + t.every_ms * interval '1 millisecond', CASE
-            WHEN NOT %(stepped)s AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run END)
+        THEN greatest(t.starts_at, least(h.true_last_run + t.every_ms * interval '1 millisecond', CASE
+            WHEN NOT %(stepped)s AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run END))
         WHEN t.kind = 'interval'
         AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
              OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
         AND t.next_run > h.now + t.every_ms * interval '1 millisecond'
-        THEN h.now + t.every_ms * interval '1 millisecond' ELSE t.next_run END
+        THEN greatest(t.starts_at, h.now + t.every_ms * interval '1 millisecond') ELSE t.next_run END
 FROM held h WHERE t.id = h.id
 RETURNING t.id
 

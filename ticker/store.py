@@ -16,6 +16,7 @@ import psycopg
 from ticker import clock, sql
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
 from ticker.ports import Batch, Settled
+from ticker.schedules import kinds
 from ticker.task import DueTask, Kind, PlannedRun, WaitingTask
 
 CONNECT_TIMEOUT = 5  # seconds
@@ -122,7 +123,14 @@ class PostgresStore:
 
     def wake(self, now: datetime, limit: int) -> None:
         with self.transaction() as execute:
-            execute("end_pauses", now=now, limit=limit)
+            again = [
+                (row["id"], found)
+                for row in execute("end_pauses", now=now, limit=limit)
+                if (found := kinds.after_pause(row, now)) is not None
+            ]
+            if again:
+                ids, next_runs = (list(column) for column in zip(*again, strict=True))
+                execute("set_next_runs", ids=ids, next_runs=next_runs)
 
     def uptime(self, now: datetime | None = None) -> tuple[str | None, int | None]:
         """This host's, as `clock.uptime`; none beside a `now` that is not the database's own. Simulations replace it."""

@@ -6,6 +6,7 @@ from typing import Any
 from ticker import definition, sql, taskrow
 from ticker.definition import Declared, Step
 from ticker.errors import BadInput
+from ticker.task import Kind
 
 
 def sync(db: Any, declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> list[Step]:
@@ -44,11 +45,19 @@ def is_inside(module: str, scope: Collection[str]) -> bool:
 
 
 def _step(execute: sql.Execute, item: Declared, given: definition.Given, row: sql.Row | None) -> Step:
-    fresh = definition.applied(given, None, (), lambda: taskrow.instant(execute))
+    fresh = definition.applied(given, None, now=lambda: taskrow.instant(execute))
+    if (
+        row is None
+        and fresh["kind"] == Kind.ONCE
+        and definition.schedule_of(fresh).next_after(taskrow.instant(execute)) is None
+    ):
+        return Step("keep", item.name, fresh["function"], definition.in_words(fresh))  # it has passed, and is gone
     if row is None:
         taskrow.first_time(execute, fresh)  # BadInput where it never fires
         return Step("add", item.name, fresh["function"], definition.in_words(fresh))
     changed = _redeclared(execute, given, row)
+    if changed:
+        taskrow.check_change(execute, row, changed)
     what = "change" if changed or row["declared_in"] != item.module else "keep"
     words = ", ".join(f"{column} {value}" for column, value in sorted(changed.items())) if changed else ""
     return Step(what, item.name, fresh["function"], words or definition.in_words(fresh), row["id"])
@@ -59,7 +68,7 @@ def _redeclared(execute: sql.Execute, given: definition.Given, row: sql.Row) -> 
     if row["registered"] == given:
         return {}
     old, new = (
-        definition.applied(said, None, (), lambda: taskrow.instant(execute)) for said in (row["registered"], given)
+        definition.applied(said, None, now=lambda: taskrow.instant(execute)) for said in (row["registered"], given)
     )
     return {column: value for column, value in new.items() if old[column] != value}
 

@@ -4,12 +4,13 @@ Everything here runs in the caller's transaction; `execute` comes from `on`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, cast
 
 from ticker import clock, definition, settings, sql, timing
+from ticker.schedules import kinds
 from ticker.task import Kind, Outcome, Task
 
 _COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
@@ -30,7 +31,10 @@ def insert(
 ) -> Task | None:
     """None: another process was faster, or the owner is gone."""
     values = applied(execute, given, None)
-    begin = first or first_time(execute, values)
+    begin = first_time(execute, values)
+    if first is not None:
+        definition.check_first(first, values)
+        begin = first
     parameters = parameters_of(values, given)
     new = execute("insert_task", **key, declared_in=declared_in, first=begin, now=clock.now(), **parameters)
     if not new:
@@ -46,10 +50,7 @@ def change(
     registered: Mapping[str, Any] | None,
     declared_in: str | None = None,
 ) -> Task:
-    before = task_from(row)
-    values = definition.applied(given, before, row["registered"], lambda: instant(execute))
-    again = is_due_anew(before, values)
-    next_run = next_time(execute, before, values) if again else None
+    values, again, next_run = check_change(execute, row, given)
     parameters = parameters_of(values, registered)
     changed = execute(
         "change_task",
@@ -67,7 +68,7 @@ def change(
 def applied(execute: sql.Execute, given: definition.Given, row: sql.Row | None) -> dict[str, Any]:
     """All columns as a registration would write them, over a row if there is one."""
     if row is None:
-        return definition.applied(given, None, (), lambda: instant(execute))
+        return definition.applied(given, None, now=lambda: instant(execute))
     return definition.applied(news(given, row), task_from(row), row["registered"], lambda: instant(execute))
 
 
@@ -85,8 +86,11 @@ def first_time(execute: sql.Execute, values: Mapping[str, Any]) -> datetime | No
 def is_due_anew(before: Task, values: Mapping[str, Any]) -> bool:
     """Whether more has changed of its schedule than an interval, which the statement sees to."""
     bounds = any(definition.moment(values[bound]) != getattr(before, bound) for bound in ("starts_at", "ends_at"))
-    return bounds or any(
-        values[column] != getattr(before, column) for column in ("kind", "expression", "zone", "max_runs")
+    woken = values["enabled"] and not before.enabled and before.kind in (Kind.CRON, Kind.CALENDAR)
+    return (
+        bounds
+        or woken
+        or any(values[column] != getattr(before, column) for column in ("kind", "expression", "zone", "max_runs"))
     )
 
 
@@ -97,7 +101,8 @@ def next_time(execute: sql.Execute, before: Task, values: Mapping[str, Any]) -> 
     same = all(values[column] == getattr(before, column) for column in ("kind", "expression", "zone", "every_ms"))
     starts, ends = (definition.moment(values[bound]) for bound in ("starts_at", "ends_at"))
     now, due = instant(execute), before.next_run
-    if same and due and (starts or due) <= due <= (ends or due):
+    is_ahead = due is not None and (due > now or before.kind not in (Kind.CRON, Kind.CALENDAR))
+    if same and due and is_ahead and (starts or due) <= due <= (ends or due):
         return due
     found = definition.first_run(values, now)
     if values["kind"] == Kind.INTERVAL and found == now:  # it may have run just now
@@ -117,9 +122,29 @@ def parameters_of(values: Mapping[str, Any], registered: Mapping[str, Any] | Non
     }
 
 
+def wait_for_their_times(execute: sql.Execute, resumed: Sequence[sql.Row]) -> list[sql.Row]:
+    """Tasks by cron and calendar that a pause made late wait for their next time; the rows as they are then."""
+    now = instant(execute)
+    again = {row["id"]: found for row in resumed if (found := kinds.after_pause(row, now)) is not None}
+    if not again:
+        return list(resumed)
+    changed = execute("set_next_runs", ids=list(again), next_runs=list(again.values()))
+    return [row for row in resumed if row["id"] not in again] + changed
+
+
 def registered(row: sql.Row) -> dict[str, Any]:
     """What was registered last; what a hand has written beside it is left out."""
     return {column: value for column, value in row["registered"].items() if column in definition.DEFAULTS}
+
+
+def check_change(
+    execute: sql.Execute, row: sql.Row, given: definition.Given
+) -> tuple[dict[str, Any], bool, datetime | None]:
+    """The columns after a change, whether the task is due anew, and when. BadInput where they do not fit together."""
+    before = task_from(row)
+    values = definition.applied(given, before, row["registered"], lambda: instant(execute))
+    again = is_due_anew(before, values)
+    return values, again, next_time(execute, before, values) if again else None
 
 
 def news(given: definition.Given, row: sql.Row) -> dict[str, Any]:

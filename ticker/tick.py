@@ -15,7 +15,7 @@ Push comes before commit: killed at any point, the next pass pushes again. The o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ticker import envelope, timing
 from ticker.errors import BadInput
@@ -71,10 +71,11 @@ def tick(
     look_ahead: int = 0,
     batch: int = BATCH,
     stop: Callable[[], bool] = never,
+    late: timedelta = kinds.LATE,
 ) -> Report:
     """Pushes what is due at `now` (None: the database's clock, read once), then sweeps.
 
-    `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
+    `late` is how late an occurrence is by the rhythm alone: what is later may have been missed. `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
     batches. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
     """
     set_back = store.clamp(now, batch)
@@ -86,7 +87,7 @@ def tick(
     store.wake(now, batch)
     store.remove_done(batch)
     planned = until_done(lambda: push_planned(store, queue, now, batch), batch, stop)
-    due = until_done(lambda: push_due(store, queue, now, look_ahead, batch), batch, stop)
+    due = until_done(lambda: push_due(store, queue, now, look_ahead, batch, late), batch, stop)
     return Report(now, due, planned, ended + sweep(store, queue, now, batch))
 
 
@@ -106,13 +107,16 @@ def first_time(task: DueTask, now: datetime) -> datetime:
         return task.occurrence
 
 
-def push_due(store: Store, queue: Queue, now: datetime, look_ahead: int, batch: int) -> Pushed:
+def push_due(
+    store: Store, queue: Queue, now: datetime, look_ahead: int, batch: int, late: timedelta = kinds.LATE
+) -> Pushed:
     """One batch of due tasks: lock, push, advance, commit."""
     with store.batch() as rows:
         tasks = rows.claim_due(now, look_ahead, batch)
         plans, failed = with_next_times(tasks, now)
-        missed = [plan for plan in plans if plan[0].catch_up == "none" and kinds.was_missed(plan[0], now)]
-        plans = [plan for plan in plans if plan not in missed] if missed else plans
+        missed = [plan for plan in plans if plan[0].catch_up == "none" and kinds.was_missed(plan[0], now, late)]
+        passed_over = {task.id for task, _ in missed}
+        plans = [plan for plan in plans if plan[0].id not in passed_over]
         receipts = queue.push([envelope.for_occurrence(task) for task, _ in plans])
         answered = list(zip(plans, receipts, strict=True))
         failed += [(task, receipt.error) for (task, _), receipt in answered if receipt.error]

@@ -9,7 +9,7 @@ import click
 from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.options import as_json, found, ref
-from ticker.errors import BadInput, TickerError
+from ticker.errors import BadInput, UnknownTask
 from ticker.preview import MOST_TIMES, Preview
 
 ID_AT_MOST = 8  # digits; longer ones are seconds since 1970
@@ -54,10 +54,12 @@ def read(expression: str, count: int, zone: str | None, owner: str | None) -> Pr
     except BadInput as error:
         if any(sign in expression for sign in " *:/@"):
             raise
+        if zone is not None:
+            raise
         try:
             return of_task(expression, count, zone, owner)
-        except TickerError:
-            raise error from None
+        except UnknownTask as unknown:
+            raise UnknownTask(f"{unknown}, and as a schedule: {error.problem}") from None
 
 
 def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Preview:
@@ -76,7 +78,9 @@ def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Previ
     schedule = definition.schedule_of({"kind": one.kind, "expression": one.expression, "zone": one.zone,
                                        "every_ms": one.every_ms})  # fmt: skip
     rest = preview.of(schedule, max(one.next_run, instant), count)
-    times = (one.next_run, *rest.times)[:count]
+    times = tuple(t for t in (one.next_run, *rest.times) if one.ends_at is None or t <= one.ends_at)[:count]
+    if one.max_runs is not None:
+        times = times[: max(one.max_runs - one.started, 0)]
     return Preview(rest.kind, rest.normalized, rest.zone, rest.words, times, rest.warnings)
 
 

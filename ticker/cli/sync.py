@@ -1,6 +1,8 @@
 """`ticker sync`: the tasks that modules declare beside their functions, brought into step."""
 
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -29,6 +31,7 @@ def sync(text: str | None, plan: bool, as_json: bool) -> None:
     named = configured().tasks if text is None else settings.modules(text)
     if not named:
         raise ConfigurationError("--tasks (TICKER_TASKS) names no module; write --tasks myapp.polls")
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m wrappers` has it
     registry.load(named)
     with database() as db, db.transaction():
         steps = declared_tasks.sync(db, declared(), [*named, *modules()], dry=plan)
@@ -58,6 +61,6 @@ def show(steps: Sequence[Step], plan: bool, as_json: bool) -> None:
             render.say(f"{SIGNS[step.what]} {step.what} {step.name}" + (f": {step.words}" if step.words else ""))
     kept = sum(step.what == "keep" for step in steps)
     if kept == len(steps):
-        render.say(f"nothing to do: {kept} declared tasks are as declared")
+        render.say(f"nothing to do: {kept} declared, none of which has changed")
     elif plan:
         render.say("nothing was done (--plan)")

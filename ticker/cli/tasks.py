@@ -21,7 +21,11 @@ def definition(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--metadata", metavar="JSON", help="An object that is kept and shown."),
         click.option("--description", metavar="TEXT"),
         click.option("--subject", metavar="TEXT"),
-        click.option("--box", metavar="DURATION", help="How long a run may last; half the interval by default."),
+        click.option(
+            "--box",
+            metavar="DURATION",
+            help="How long a run may last; by default half the interval, or half the shortest gap and at most 5m.",
+        ),
         click.option("--tolerance", metavar="DURATION", help="How much earlier than the interval a run may start."),
         click.option("--kwargs", metavar="JSON", help="The function's arguments, as an object."),
         click.option("--queue", metavar="NAME", help="The RQ queue; polling by default."),
@@ -48,12 +52,14 @@ task_or_owner = click.argument("task", required=False)
 @definition
 @click.option("--name", metavar="NAME", help="Unique per owner; the function's name by default.")
 @options.owner
-@click.option("--first", metavar="TIME", help="When it is due first, or a duration from now; at once by default.")
+@click.option(
+    "--first", metavar="TIME", help="When it is due first, or a duration from now; an interval at once by default."
+)
 @as_json
 def add(function: str, name: str | None, owner: str | None, first: str | None, as_json: bool, **said: Any) -> None:
     """Register a task that runs FUNCTION.
 
-    It is due at once. Adding it again changes only what is given and differs from what was registered last.
+    With --every it is due at once, otherwise at its first time. Adding it again changes only what is given and differs from what was registered last.
     """
     from ticker import registration
 

@@ -72,6 +72,11 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
     return Calendar(normal, named or zone or ZoneInfo("UTC"))
 
 
+def names_zone(text: str) -> bool:
+    """Whether a calendar event that was read already has a zone behind it."""
+    return _without_zone("calendar", text.split())[1] is not None
+
+
 def _refuse_foreign(field: str, text: str) -> None:
     if "@" in text:
         raise BadInput(

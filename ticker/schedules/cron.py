@@ -70,13 +70,16 @@ class Cron:
         return ["0", *parts] if len(parts) == 5 else parts
 
     def words(self) -> str:
-        """The schedule in English, without its zone."""
+        """The schedule in English, without its zone; its text where it cannot be said (`*/2,3`)."""
         from cron_descriptor import Options, get_description
 
         options = Options()
         options.use_24hour_time_format = True
         options.verbose = True
-        return str(get_description(self.text, options))
+        try:
+            return str(get_description(self.text, options))
+        except Exception:  # several kinds, with and without a common root
+            return self.text
 
     def shown_after(self, after: datetime) -> Iterator[datetime]:
         """The clock times that it names, behind one of them; without a zone."""
@@ -117,7 +120,7 @@ def parse(text: str, zone: ZoneInfo, field: str = "cron") -> Cron:
 
 def _is_late(days: str) -> bool:
     """Whether it names days behind the 28th alone, which not every month has."""
-    return days[0] != "*" and all(
+    return "*" not in days and all(
         int(day) > 28 for term in days.split(",") for day in term.partition("/")[0].split("-")
     )
 

@@ -7,10 +7,11 @@ once       2026-05-01T09:00:00+02:00     a single time
 """
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
@@ -69,7 +70,11 @@ def detect(text: str, zone: str | None = None) -> Schedule:
     field, parts = "expression", text.split()
     place = None if zone is None else zones.zone("zone", zone)
     utc = place or ZoneInfo(UTC)
-    if re.fullmatch(r"[+-]?[0-9]{9,}|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]+([+-][0-9:]+|[Zz])", text.strip()):
+    if text.lower().startswith("every "):
+        raise BadInput(field, text, "begins with every; write the interval alone, such as 15m")
+    if re.fullmatch(
+        r"[+-]?[0-9]{9,}|[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:.,]+| [0-9:.,]+(?=[+Zz-]))([+-][0-9:]+|[Zz])?", text.strip()
+    ):
         return once.parse(text, utc, field)
     if text.strip().startswith("@") or len(parts) > 4 or "*" in parts:
         return cron.parse(text, utc, field)
@@ -105,15 +110,26 @@ def first_run(schedule: Schedule, now: datetime, starts: datetime | None = None)
     return schedule.next_after(begin - MICROSECOND if begin > now else now)
 
 
+def after_pause(row: Mapping[str, Any], now: datetime) -> datetime | None:
+    """When a resumed task by cron or calendar is due that would be due at once: it waits for its next time. Else None."""
+    if row["kind"] not in (Kind.CRON, Kind.CALENDAR) or row["next_run"] is None or row["next_run"] > now:
+        return None
+    try:
+        found = first_run(parse(Kind(row["kind"]), row["expression"], row["zone"]), now, row["starts_at"])
+    except BadInput:  # a row that a hand has spoilt: the push says so
+        return None
+    return None if found is None or (row["ends_at"] is not None and found > row["ends_at"]) else found
+
+
 def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | None:
     """Milliseconds between the two closest of the next times; None where there are not two."""
     found = times(schedule, now, look)
     return min(((b - a) // MILLISECOND for a, b in pairwise(found)), default=None)
 
 
-def was_missed(task: DueTask, now: datetime) -> bool:
-    """Whether a later occurrence has passed, too, and this one is over a minute late: two usual ticks."""
-    if now - task.occurrence <= LATE:
+def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
+    """Whether a later occurrence has passed, too, and this one is later than any tick makes it: two ticks, and a minute."""
+    if now - task.occurrence <= late:
         return False
     later = of(task).next_after(task.occurrence)
     return later is not None and later <= now

@@ -16,7 +16,6 @@ import psycopg
 from ticker import clock, sql
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
 from ticker.ports import Batch, Settled
-from ticker.schedules import kinds
 from ticker.task import DueTask, Kind, PlannedRun, WaitingTask
 
 CONNECT_TIMEOUT = 5  # seconds
@@ -122,6 +121,8 @@ class PostgresStore:
             yield PostgresBatch(execute, self._swept)
 
     def wake(self, now: datetime, limit: int) -> None:
+        from ticker.schedules import kinds  # a horse, which uses this module, too, does without its libraries
+
         with self.transaction() as execute:
             again = [
                 (row["id"], found)

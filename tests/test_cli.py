@@ -538,12 +538,16 @@ def test_a_closed_pipe_is_quiet_and_an_old_encoding_shows_everything(database_ur
 
 
 def test_sigint_ends_a_command_that_waits_with_130(db, database_url):
+    """It waits for two seconds at most, in which a machine that is busy may not come to the signal: then once more."""
     ticker("add", "f", "--every", "1m")
     with connect(psycopg_url(database_url)) as other, other.transaction():
         other.execute("LOCK TABLE ticker.tasks")
-        process = subprocess.Popen([*COMMAND, "list"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        until(lambda: db.execute(waits).fetchone(), "the command waits for the lock")
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
+        for _ in range(5):
+            process = subprocess.Popen([*COMMAND, "list"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            until(lambda waits=waits: db.execute(waits).fetchone(), "the command waits for the lock")
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=10)
+            if b"longer than 2 s" not in err:
+                break
     assert (process.returncode, out, err.strip()) == (130, b"", b"")

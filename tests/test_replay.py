@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import threading
 from contextlib import contextmanager
 from datetime import timedelta
 from types import SimpleNamespace
@@ -380,7 +381,12 @@ def test_a_difference_is_exit_code_1_and_the_last_sentence_names_the_first(envir
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_replay_leaves_nothing_behind(number, environ, db, monkeypatch):
     before = db.execute(SCHEMAS).fetchone()
-    monkeypatch.setattr(play, "play", lambda *_: os.kill(os.getpid(), number))
+
+    def interrupted(*_):
+        os.kill(os.getpid(), number)
+        threading.Event().wait(30)  # the handler runs in this thread, and may be a little late
+
+    monkeypatch.setattr(play, "play", interrupted)
     replay("seed-003", code=130)
     assert db.execute(SCHEMAS).fetchone() == before
 

@@ -256,6 +256,19 @@ def test_a_planned_run_of_a_queue_that_takes_nothing_says_why_and_is_tried_again
     assert tick(store, queue, store.now() + timedelta(seconds=31)).planned.enqueued == 1
 
 
+def test_rows_that_stay_ahead_whatever_the_clamp_writes_cost_it_one_look_each(
+    db: Db, store: PostgresStore, queue: RedisQueue
+) -> None:
+    db.execute("TRUNCATE ticker.tasks, ticker.runs, ticker.tickers")
+    for n in range(5):
+        ticker.register(db, "plain", name=f"held {n}", every="1m")
+    db.execute("UPDATE ticker.tasks SET last_run = now() + interval '1 year'")
+    db.execute("""CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
+        NEW.last_run = OLD.last_run; RETURN NEW; END'""")
+    db.execute("CREATE TRIGGER keep BEFORE UPDATE ON ticker.tasks FOR EACH ROW EXECUTE FUNCTION keep()")
+    assert tick(store, queue, batch=2).enqueued == 5
+
+
 def told(*words: str) -> str:
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 0, result.output

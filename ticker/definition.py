@@ -64,48 +64,6 @@ class Wanted:
         return check({name: value for name, value in said.items() if value is not None})
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
-    """A task that a module declares beside its function: `said` are fields of `register`."""
-
-    function: str
-    module: str
-    said: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        return plain("name", self.said.get("name", self.function))
-
-    def checked(self) -> dict[str, Any]:
-        """BadInput names the function, and what is wrong beside it."""
-        for field in self.said:
-            if field not in FIELDS and field != "name":
-                raise BadInput(
-                    f"@task({self.function!r})", field, f"is no field of a task; those are {', '.join(FIELDS)}"
-                )
-        try:
-            return check({"function": self.function, **{f: v for f, v in self.said.items() if f != "name"}})
-        except BadInput as error:
-            raise BadInput(f"@task({self.function!r}) {error.field}", error.value, error.problem) from None
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What `sync` does to one task: add, change, remove or keep."""
-
-    what: str
-    name: str
-    function: str
-    words: str
-    task_id: int | None = None
-
-
-def in_words(values: Mapping[str, Any]) -> str:
-    """A schedule's columns, for people."""
-    zone = f" {values['zone']}" if values["zone"] != "UTC" else ""
-    return f"{NAMES[Kind(values['kind'])]} {schedule_of(values).text}{zone}"
-
-
 def plain(field: str, value: object) -> str:
     """A name: printable text of 1 to 200 characters."""
     return _text(field, value, least=1, most=NAME_AT_MOST)
@@ -174,7 +132,7 @@ def first_run(values: Mapping[str, Any], now: datetime) -> datetime:
     field = NAMES[Kind(values["kind"])]
     said = values["expression"] or words(values["every_ms"])
     if found is None:
-        raise BadInput(field, said, f"{kinds.no_time(Kind(values['kind']))}, and would wait for ever")
+        raise kinds.no_time(Kind(values["kind"]), field, said)
     if ends is not None and found > ends:
         raise BadInput("ends", ends.isoformat(), f"is before the first time of {said}, {found.isoformat()}")
     return found
@@ -232,7 +190,7 @@ def _is_default_box(before: Task, now: datetime) -> bool:
     if before.kind is Kind.INTERVAL:
         return before.box_ms == timing.box_by_default(before.every_ms)
     try:
-        gap = kinds.shortest_gap(kinds.parse(before.kind, before.expression, before.zone), now)
+        gap = kinds.shortest_gap(kinds.of(before), now)
     except BadInput:  # a row that a hand has spoilt
         return True
     return before.box_ms in (timing.box_between(gap), timing.LONGEST_BOX_BY_DEFAULT)

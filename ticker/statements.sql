@@ -430,17 +430,17 @@ SELECT id AS run_id FROM ended
 -- After the clock was set, brings the tasks' times to the instant that is read after the rows' locks: an older one, of
 -- a ticker that was stopped meanwhile, would end holds of living runs. `stepped`: the ticker saw it itself, by its
 -- uptime; a heartbeat in the future is another sign of it; `thorough` looks at every row. What started on this host is
--- told by its uptime, and due an interval after its true last run (no later than it was, if the two differ by up to 20 s and
--- the ticker saw no step: it may also be that a stopped server read the start late); of the rest, only what lies too far ahead is brought
--- back; so is a back-off, the longest of which is an hour. A task that was never pushed keeps its `first`, unless it was
--- itself registered in the future.
+-- told by its uptime, and due an interval after its true last run (no later than it was, if the two differ by up to 20 s
+-- and the ticker saw no step: it may also be that a stopped server read the start late); of the rest, only what lies
+-- too far ahead is brought back; so is a back-off, the longest of which is an hour. A task that was never pushed keeps
+-- its `first`, unless it was itself registered in the future.
 WITH measured AS MATERIALIZED (
     SELECT t.id, i.now, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
             AND t.last_uptime_us <= %(uptime)s::bigint
         THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run
     FROM {schema}.tasks t, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
-    WHERE %(thorough)s OR %(stepped)s
-        OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second')
+    WHERE t.id > %(after)s::bigint AND (%(thorough)s OR %(stepped)s
+        OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second'))
 ), ahead AS MATERIALIZED (
     SELECT t.id FROM {schema}.tasks t JOIN measured m ON m.id = t.id
     WHERE abs(extract(epoch FROM m.true_last_run - t.last_run)) > 3
@@ -458,7 +458,7 @@ WITH measured AS MATERIALIZED (
             AND t.next_run IS DISTINCT FROM t.starts_at
             AND (t.next_run > t.last_run + (t.every_ms + 1000) * interval '1 millisecond'
                  OR t.next_run < t.last_run + (t.every_ms - t.tolerance_ms) * interval '1 millisecond'))
-    LIMIT %(limit)s FOR NO KEY UPDATE OF t SKIP LOCKED
+    ORDER BY t.id LIMIT %(limit)s FOR NO KEY UPDATE OF t SKIP LOCKED
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM ahead
 ), held AS MATERIALIZED (

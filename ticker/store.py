@@ -141,10 +141,8 @@ class PostgresStore:
         self._stepped = stepped = self._clock_was_set(now) or self._stepped
         set_back = stepped or self._look_again or self._sees_a_tick_ahead(now)
         thorough = self._look_again or self._clamps % THOROUGH_EVERY == 0
-        while self._clamp("clamp", now, limit, thorough=thorough, stepped=stepped) == limit:
-            pass
-        while self._clamp("clamp_runs", now or self.now(), limit) == limit:
-            pass
+        self._clamp("clamp", now, limit, thorough=thorough, stepped=stepped)
+        self._clamp("clamp_runs", now or self.now(), limit)
         self._stepped, self._look_again = False, stepped  # once more, for rows that were locked just now
         self._clamps += 1
         return set_back
@@ -153,10 +151,16 @@ class PostgresStore:
         with self.transaction() as execute:
             return bool(execute("clock_signs", now=now)[0]["set_back"])
 
-    def _clamp(self, statement: str, now: datetime | None, limit: int, **looks: bool) -> int:
-        boot, uptime = self.uptime(now)
-        with self.transaction() as execute:
-            return len(execute(statement, now=now, limit=limit, boot=boot, uptime=uptime, **looks))
+    def _clamp(self, statement: str, now: datetime | None, limit: int, **looks: bool) -> None:
+        """Batch after batch; tasks in the order of their ids, so that each comes once, whatever a rule makes of it."""
+        after = 0
+        while True:
+            boot, uptime = self.uptime(now)
+            with self.transaction() as execute:
+                rows = execute(statement, now=now, limit=limit, after=after, boot=boot, uptime=uptime, **looks)
+            if len(rows) < limit:
+                return
+            after = max(row["id"] for row in rows)
 
     def _clock_was_set(self, now: datetime | None) -> bool:
         """Whether the database's clock went on by over a second more, or less, than this host did since it was asked."""

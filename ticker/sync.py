@@ -1,12 +1,56 @@
 """`ticker sync`: tasks that modules declare beside their functions, brought into step with what they declare now."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ticker import definition, sql, taskrow
-from ticker.definition import Declared, Step
 from ticker.errors import BadInput
 from ticker.task import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A task that a module declares beside its function: `said` are fields of `register`."""
+
+    function: str
+    module: str
+    said: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return definition.plain("name", self.said.get("name", self.function))
+
+    def checked(self) -> dict[str, Any]:
+        """BadInput names the function, and what is wrong beside it."""
+        for field in self.said:
+            if field not in definition.FIELDS and field != "name":
+                raise BadInput(
+                    f"@task({self.function!r})",
+                    field,
+                    f"is no field of a task; those are {', '.join(definition.FIELDS)}",
+                )
+        try:
+            return definition.check({"function": self.function, **{f: v for f, v in self.said.items() if f != "name"}})
+        except BadInput as error:
+            raise BadInput(f"@task({self.function!r}) {error.field}", error.value, error.problem) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What `sync` does to one task: add, change, remove or keep."""
+
+    what: str
+    name: str
+    function: str
+    words: str
+    task_id: int | None = None
+
+
+def in_words(values: Mapping[str, Any]) -> str:
+    """A schedule's columns, for people."""
+    zone = f" {values['zone']}" if values["zone"] != "UTC" else ""
+    return f"{definition.NAMES[Kind(values['kind'])]} {definition.schedule_of(values).text}{zone}"
 
 
 def sync(db: Any, declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> list[Step]:
@@ -51,16 +95,16 @@ def _step(execute: sql.Execute, item: Declared, given: definition.Given, row: sq
         and fresh["kind"] == Kind.ONCE
         and definition.schedule_of(fresh).next_after(taskrow.instant(execute)) is None
     ):
-        return Step("keep", item.name, fresh["function"], definition.in_words(fresh))  # it has passed, and is gone
+        return Step("keep", item.name, fresh["function"], in_words(fresh))  # it has passed, and is gone
     if row is None:
         taskrow.first_time(execute, fresh)  # BadInput where it never fires
-        return Step("add", item.name, fresh["function"], definition.in_words(fresh))
+        return Step("add", item.name, fresh["function"], in_words(fresh))
     changed = _redeclared(execute, given, row)
     if changed:
         taskrow.check_change(execute, row, changed)
     what = "change" if changed or row["declared_in"] != item.module else "keep"
     words = ", ".join(f"{column} {value}" for column, value in sorted(changed.items())) if changed else ""
-    return Step(what, item.name, fresh["function"], words or definition.in_words(fresh), row["id"])
+    return Step(what, item.name, fresh["function"], words or in_words(fresh), row["id"])
 
 
 def _redeclared(execute: sql.Execute, given: definition.Given, row: sql.Row) -> dict[str, Any]:

@@ -75,8 +75,9 @@ def tick(
 ) -> Report:
     """Pushes what is due at `now` (None: the database's clock, read once), then sweeps.
 
-    `late` is how late an occurrence is by the rhythm alone: what is later may have been missed. `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
-    batches. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
+    `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
+    batches; `late` is how late an occurrence is by the rhythm alone: what is later may have been missed. Raises
+    DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
     """
     set_back = store.clamp(now, batch)
     ended = Swept(overdue=store.end_overdue(now, batch))  # before the queue is asked for anything: it may be away

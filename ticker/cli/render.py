@@ -178,7 +178,7 @@ def in_words(task: Task) -> str:
     if task.kind == Kind.INTERVAL:
         return ""
     try:
-        return kinds.parse(task.kind, task.expression, task.zone).words()
+        return kinds.of(task).words()
     except BadInput:
         return ""
 

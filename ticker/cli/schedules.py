@@ -52,9 +52,7 @@ def read(expression: str, count: int, zone: str | None, owner: str | None) -> Pr
     try:
         return preview.validate(expression, zone=zone, count=count)
     except BadInput as error:
-        if any(sign in expression for sign in " *:/@"):
-            raise
-        if zone is not None:
+        if zone is not None or any(sign in expression for sign in " *:/@"):
             raise
         try:
             return of_task(expression, count, zone, owner)
@@ -64,8 +62,9 @@ def read(expression: str, count: int, zone: str | None, owner: str | None) -> Pr
 
 def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Preview:
     """From the time at which it is due."""
-    from ticker import definition, preview, status
+    from ticker import preview, status
     from ticker.cli.tasks import now
+    from ticker.schedules import kinds
 
     if zone is not None:
         raise BadInput("zone", zone, "stands beside a task, which has a zone of its own")
@@ -75,9 +74,7 @@ def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Previ
         one, instant = status.get(db, named, owner=owner), now(db)
     if one.next_run is None:
         raise BadInput("task", task, "is done: it has no next time")
-    schedule = definition.schedule_of({"kind": one.kind, "expression": one.expression, "zone": one.zone,
-                                       "every_ms": one.every_ms})  # fmt: skip
-    rest = preview.of(schedule, max(one.next_run, instant), count)
+    rest = preview.of(kinds.of(one), max(one.next_run, instant), count)
     times = tuple(t for t in (one.next_run, *rest.times) if one.ends_at is None or t <= one.ends_at)[:count]
     if one.max_runs is not None:
         times = times[: max(one.max_runs - one.started, 0)]

@@ -3,14 +3,17 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ticker.cli import render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
-from ticker.definition import Declared, Step
 from ticker.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from ticker.sync import Declared, Step
 
 SIGNS = {"add": "+", "change": "~", "remove": "-", "keep": " "}
 
@@ -38,8 +41,9 @@ def sync(text: str | None, plan: bool, as_json: bool) -> None:
     show(steps, plan, as_json)
 
 
-def declared() -> list[Declared]:
+def declared() -> "list[Declared]":
     """What the loaded modules declare, in the order of the names."""
+    from ticker.sync import Declared
     from wrappers import registry
 
     functions = sorted(registry.functions().values(), key=lambda function: function.name)
@@ -52,7 +56,7 @@ def modules() -> set[str]:
     return {function.call.__module__ for function in registry.functions().values()}
 
 
-def show(steps: Sequence[Step], plan: bool, as_json: bool) -> None:
+def show(steps: "Sequence[Step]", plan: bool, as_json: bool) -> None:
     if as_json:
         render.print_json([render.plain_data(step) for step in steps])
         return

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from ticker.errors import BadInput
 from ticker.schedules import calendar, cron, duration, once, zones
 from ticker.schedules.interval import Interval
-from ticker.task import DueTask, Kind
+from ticker.task import DueTask, Kind, Task
 
 UTC = "UTC"
 MICROSECOND = timedelta(microseconds=1)
@@ -86,16 +86,16 @@ def detect(text: str, zone: str | None = None) -> Schedule:
 def never_fires(schedule: Schedule, now: datetime, field: str, said: object) -> None:
     """BadInput for a schedule that has no time behind `now`."""
     if schedule.next_after(now) is None:
-        raise BadInput(field, said, f"{no_time(schedule.kind)}, and would wait for ever")
+        raise no_time(schedule.kind, field, said)
 
 
-def no_time(kind: Kind) -> str:
-    return "lies in the past" if kind is Kind.ONCE else "never fires again"
+def no_time(kind: Kind, field: str, said: object) -> BadInput:
+    why = "lies in the past" if kind is Kind.ONCE else "never fires again"
+    return BadInput(field, said, f"{why}, and would wait for ever")
 
 
 def times(schedule: Schedule, after: datetime, count: int) -> list[datetime]:
     """The next `count` times, or as many as there are."""
-
     found: list[datetime] = []
     while len(found) < count and (following := schedule.next_after(found[-1] if found else after)):
         found.append(following)
@@ -135,8 +135,8 @@ def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
     return later is not None and later <= now
 
 
-def of(task: DueTask) -> Schedule:
-    """BadInput for a row that cannot be scheduled."""
+def of(task: DueTask | Task) -> Schedule:
+    """The schedule in a task's row. BadInput for a row that cannot be scheduled."""
     if task.kind is not Kind.INTERVAL:
         return parse(task.kind, task.expression, task.zone)
     if task.every_ms <= 0:

@@ -83,7 +83,8 @@ def prepared(stage: Stage, seed: int, seconds: float, load: float) -> Iterator[N
 
 
 class Spare:
-    """The share of all processors that nobody used since the last call: 1 on a machine that does nothing."""
+    """The share of all processors that nobody used since the last call, or that would have yielded (`nice`): 1 on a
+    machine that does nothing."""
 
     def __init__(self) -> None:
         self._idle, self._all = self._read()
@@ -93,9 +94,10 @@ class Spare:
         return round((self._idle - before[0]) / max(self._all - before[1], 1), 3)
 
     def _read(self) -> tuple[int, int]:
-        """Ticks since the boot: idle ones, and all."""
+        """Ticks since the boot: those to be had, and all."""
         numbers = [int(word) for word in Path("/proc/stat").read_text("ascii").splitlines()[0].split()[1:9]]
-        return numbers[3] + numbers[4], sum(numbers)
+        _, nice, _, idle, waiting, *_ = numbers
+        return nice + idle + waiting, sum(numbers)
 
 
 def ill(stage: Stage, since: float) -> list[str]:

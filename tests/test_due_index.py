@@ -131,7 +131,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         (
             "finish",
             {"task_id": 7, "token": uuid4(), "outcome": "succeeded", "reason": "", "result": None, "traceback": "",
-             "now": None},
+             "output": "", "error_output": "", "now": None},
             "runs_running_token",
         ),
     ],

@@ -403,7 +403,7 @@ WITH held AS MATERIALIZED (
 ), ended AS (
     UPDATE {schema}.runs r SET
         state = 'ended', outcome = %(outcome)s, reason = %(reason)s, result = %(result)s::jsonb,
-        traceback = %(traceback)s, ended_at = i.now
+        traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s, ended_at = i.now
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
     RETURNING r.id

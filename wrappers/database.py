@@ -35,12 +35,13 @@ class Database:
             raise
 
     def finish(
-        self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None, traceback: str = ""
-    ) -> bool:
+        self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,
+        traceback: str = "", output: str = "", error_output: str = "",
+    ) -> bool:  # fmt: skip
         """Ends the run of this token; False where it does not hold its task any more, and nothing was written."""
         ended = self.execute(
             "finish", task_id=task_id, token=token, outcome=outcome, reason=reason, result=result, traceback=traceback,
-            now=clock.now(),
+            output=output, error_output=error_output, now=clock.now(),
         )  # fmt: skip
         return bool(ended)
 

@@ -71,7 +71,7 @@ class TaskRow:
     max_runs: int | None = None
     started: int = 0
     catch_up: str = "one"
-    keep: bool = True
+    remove: bool = False
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class MemoryStore:
         done = [
             task.id
             for task in self.tasks.values()
-            if task.kind is Kind.ONCE and not task.keep and task.next_run is None and task.run_token is None
+            if task.kind is Kind.ONCE and task.remove and task.next_run is None and task.run_token is None
             and not task.waiting and task.last_outcome in (Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO)
             and task.id not in self.tasks.held
         ]  # fmt: skip

@@ -26,8 +26,8 @@ def test_a_task_with_times_is_added_shown_in_words_and_edited():
 
 
 def test_a_single_time_and_bounds_are_options():
-    once = answer("add", "trial.ends", "--at", "2199-01-01T00:00:00+01:00", "--no-keep", "--catch-up", "none")
-    assert (once["kind"], once["next_run"], once["keep"]) == ("once", "2198-12-31T23:00:00.000000Z", False)
+    once = answer("add", "trial.ends", "--at", "2199-01-01T00:00:00+01:00", "--remove", "--catch-up", "none")
+    assert (once["kind"], once["next_run"], once["remove"]) == ("once", "2198-12-31T23:00:00.000000Z", True)
     bounded = answer(
         "add", "poll", "--every", "1m", "--starts", "2199-01-01T00:00:00Z", "--ends", "2199-02-01T00:00:00Z"
     )

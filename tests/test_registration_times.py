@@ -72,10 +72,10 @@ def test_a_calendar_event_brings_its_zone(db):
         ({"every": "1m", "ends": NOW - HOUR}, "is before the first time"),
         ({"cron": "0 6 * * *", "ends": NOW + HOUR}, "is before the first time"),
         ({"every": "1m", "ends": "soon"}, "ends: 'soon' is no time"),
-        ({"every": "1m", "max_runs": -1}, "is no whole number from 1"),
+        ({"every": "1m", "max_runs": -1}, "is no whole number from 0 to 1,000,000,000 (0: no limit)"),
         ({"every": "1m", "max_runs": True}, "is no whole number"),
-        ({"every": "1m", "catch_up": "all"}, "is neither 'one'"),
-        ({"every": "1m", "keep": "no"}, "is neither True nor False"),
+        ({"every": "1m", "catch_up": "all"}, "is none of: one (a single late run), none"),
+        ({"every": "1m", "remove": "no"}, "is neither True nor False"),
     ],
     ids=str,
 )

@@ -41,12 +41,12 @@ def test_every_setting_has_its_variable():
         "TICKER_TICK": "10s", "TICKER_LOOK_AHEAD": "500ms", "TICKER_BATCH": "3000", "TICKER_RESULT_TTL": "60",
         "TICKER_FAILURE_TTL": "86400", "TICKER_HARD_LIMIT": "watchdog", "TICKER_TASKS": " app.polls, ,app.reports,",
         "TICKER_SIGNING_KEY": "a key of enough length", "TICKER_CLOCK_DIFFERENCE": "10d",
-        "TICKER_WAKE": "on",
+        "TICKER_WAKE": "on", "TICKER_OUTPUT": "pass",
     }  # fmt: skip
     found = from_environment(environ)
     assert found == Settings(
         "postgres://localhost/app", "redis://localhost", "Jobs_2", 10_000, 500, 3000, 60, 86_400, "watchdog",
-        ("app.polls", "app.reports"), ("a key of enough length",), 864_000_000, True,
+        ("app.polls", "app.reports"), ("a key of enough length",), 864_000_000, True, "pass",
     )  # fmt: skip
     assert len(environ) == len(fields(Settings))
     assert not any(getattr(found, field.name) == field.default for field in fields(Settings))

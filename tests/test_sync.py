@@ -114,7 +114,7 @@ def test_a_bad_declaration_is_one_sentence_and_nothing_is_written(said, sentence
 
 
 def test_a_single_time_that_has_passed_is_passed_over(module, db):
-    module(mail_clean={"at": "2001-01-01T00:00:00Z", "keep": False}, another={"every": "1m"})
+    module(mail_clean={"at": "2001-01-01T00:00:00Z", "remove": True}, another={"every": "1m"})
     assert sync() == "+ add another: every 1m\n"
     assert set(by_name(db)) == {"another"}
 

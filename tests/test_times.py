@@ -93,7 +93,7 @@ def test_a_single_time_that_nobody_keeps_is_deleted_with_its_success_and_kept_af
     fails, world, function, db
 ):
     function("poll")(lambda: 1 / (not fails))
-    ticker.register(db, "poll", at=NOW + MINUTE, keep=False)
+    ticker.register(db, "poll", at=NOW + MINUTE, remove=True)
     world.starts(NOW + 3 * MINUTE)
     assert [task.last_outcome for task in ticker.list_tasks(db)] == ([Outcome.FAILED] if fails else [])
     assert [run.outcome for run in ticker.list_runs(db)] == [Outcome.FAILED if fails else Outcome.SUCCEEDED]

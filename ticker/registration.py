@@ -9,8 +9,8 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
-from ticker import clock, definition, identity, sql, taskrow
-from ticker.definition import Wanted
+from ticker import checks, clock, identity, sql, taskrow
+from ticker.definition import Given, Wanted
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
 from ticker.identity import Owner
 from ticker.schedules.duration import Duration
@@ -39,11 +39,22 @@ def register(
     ends: datetime | str | None = None,
     max_runs: int | None = None,
     catch_up: str | None = None,
-    keep: bool | None = None,
+    remove: bool | None = None,
     queue: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
     tolerance: Duration | None = None,
     box: Duration | None = None,
+    overlap: str | None = None,
+    retries: int | None = None,
+    backoff: Duration | None = None,
+    stretch: Duration | None = None,
+    pause_after: int | None = None,
+    probe: Duration | None = None,
+    dead_man: int | None = None,
+    keep: str | None = None,
+    submitter: str | None = None,
+    group: str | None = None,
+    priority: int | None = None,
     subject: str | None = None,
     description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
@@ -55,13 +66,24 @@ def register(
     `every` from 1 s to 366 days; `at`, `starts` and `ends` are datetimes with a zone, ISO texts, or seconds or
     milliseconds since 1970. An interval task is due at once, the others at their first time, or at `first`. `max_runs`
     counts starts. What an outage made a task miss gives one late run (`catch_up="one"`) or none. A task with `at` is
-    deleted once it has succeeded if `keep` is False. Registering again writes only what was passed and differs from what
+    deleted once it has succeeded if `remove` is True.
+
+    With `overlap="skip"` nothing is pushed while a job of the task waits or runs. A failure is followed by up to
+    `retries` further attempts, `backoff` apart (`10s..5m`: doubled from the one to the other), as long as one can end
+    before the next start. A task that goes on failing runs at intervals that are doubled up to `stretch`, and is paused
+    after `pause_after` failures in a row, for `probe` (an hour), whereupon a single run decides. `dead_man` intervals
+    without a success are told. `keep`: the record of "all" runs, of "problems" alone, or "none". `submitter`, `group`,
+    `priority` (-1000 to 1000), `subject`, `description` and `metadata` are kept and shown.
+
+    Registering again writes only what was passed and differs from what
     was *registered* last, so that a deploy does not undo what an operator changed, paused or disabled since.
     BadInput names field, value and limit; UnknownOwner where the owner's row is gone. Nothing is written then.
     """
     wanted = Wanted(
         function=function, name=name, every=every, cron=cron, calendar=calendar, at=at, zone=zone, starts=starts, ends=ends,
-        max_runs=max_runs, catch_up=catch_up, keep=keep, queue=queue, kwargs=kwargs, tolerance=tolerance, box=box,
+        max_runs=max_runs, catch_up=catch_up, remove=remove, queue=queue, kwargs=kwargs, tolerance=tolerance, box=box,
+        overlap=overlap, retries=retries, backoff=backoff, stretch=stretch, pause_after=pause_after, probe=probe,
+        dead_man=dead_man, keep=keep, submitter=submitter, group=group, priority=priority,
         subject=subject, description=description, metadata=metadata,
     )  # fmt: skip
     return _register(db, wanted, identity.identify(db, owner), _aware("first", first))
@@ -103,9 +125,11 @@ def edit(db: Any, task: Ref, *, owner: Any = None, **changes: Any) -> Task:
     `changes` are the fields of `register`, and `enabled`. Takes effect at once. UnknownTask, BadInput.
     """
     for field in changes:
-        if field not in definition.FIELDS:
-            raise BadInput("edit", field, f"is no field that can be changed; those are {', '.join(definition.FIELDS)}")
-    given = definition.check(changes)
+        if field not in checks.FIELDS:
+            raise BadInput(
+                "edit", field, "is no field that can be changed; those are enabled and the arguments of register"
+            )
+    given = checks.check(changes)
     execute = taskrow.on(db)
     before = _one(_known(_select(execute, db, task, owner), db, task, owner))
     return taskrow.change(execute, before, given, None)
@@ -123,8 +147,8 @@ def pause(
     """Nothing is pushed and nothing starts until `resume`, or until that time. `by` and `reason` are shown."""
     execute = taskrow.on(db)
     checked = {
-        "by": definition.plain("by", by),
-        "reason": definition.prose("reason", reason),
+        "by": checks.plain("by", by),
+        "reason": checks.prose("reason", reason),
         "until": _aware("until", until),
     }
     ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
@@ -162,7 +186,7 @@ def _register(db: Any, wanted: Wanted, who: Owner, first: datetime | None) -> Ta
     raise UnknownOwner(f"owner: there is no {who.type} with the key {who.id}, so {name!r} would be an orphan")
 
 
-def _register_again(execute: sql.Execute, row: sql.Row, given: definition.Given) -> Task:
+def _register_again(execute: sql.Execute, row: sql.Row, given: Given) -> Task:
     news = taskrow.news(given, row)
     return taskrow.change(execute, row, news, {**taskrow.registered(row), **given}) if news else taskrow.task_from(row)
 
@@ -172,7 +196,7 @@ def id_or_name(task: Ref) -> int | str | None:
     if isinstance(task, Task):
         return task.id
     if isinstance(task, str):
-        return definition.plain("task", task)
+        return checks.plain("task", task)
     if isinstance(task, bool) or not isinstance(task, int | None):
         raise BadInput("task", task, "is no task, no id and no name")
     if task is not None and not 0 < task < 2**63:
@@ -227,7 +251,7 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
     known = {field.name for field in fields(Wanted)}
     for field in item:
         if field not in known:
-            raise BadInput("wanted", field, f"is no field of a task; those are {', '.join(sorted(known))}")
+            raise BadInput("wanted", field, "is no field of a task; those are the arguments of register")
     if "function" not in item:
         raise BadInput("wanted", dict(item), "has no function")
     return Wanted(**item)

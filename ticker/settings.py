@@ -40,6 +40,7 @@ class Settings:
     signing_keys: tuple[str, ...] = field(default=(), repr=False)
     clock_difference_ms: int = 1 * HOUR
     wake: bool = False
+    output: str = "keep"
 
     def require_database(self) -> str:
         """The URL of PostgreSQL in the form that psycopg reads; ConfigurationError where it is unset or another's."""
@@ -80,6 +81,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
                 most=100 * LONGEST,
             ),
             wake=_one_of(environ, "TICKER_WAKE", ("off", "on")) == "on",
+            output=_one_of(environ, "TICKER_OUTPUT", ("keep", "pass")),
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None

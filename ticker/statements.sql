@@ -32,12 +32,17 @@ FOR NO KEY UPDATE
 INSERT INTO {schema}.tasks (
     owner_type, owner_id, name, function, kwargs, registered, declared_in, kind, expression, zone,
     every_ms, tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, enabled,
-    starts_at, ends_at, max_runs, catch_up, keep, next_run)
+    starts_at, ends_at, max_runs, catch_up, remove, overlap, retries, backoff, stretch_ms,
+    pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority, next_run)
 VALUES (
     %(owner_type)s, %(owner_id)s, %(name)s, %(function)s, %(kwargs)s::jsonb, %(registered)s::jsonb, %(declared_in)s,
     %(kind)s, %(expression)s, %(zone)s, %(every_ms)s, %(tolerance_ms)s, %(box_ms)s, %(grace_ms)s, %(queue)s,
     %(subject)s, %(description)s, %(metadata)s::jsonb, %(enabled)s,
-    %(starts_at)s::timestamptz, %(ends_at)s::timestamptz, %(max_runs)s::integer, %(catch_up)s, %(keep)s,
+    %(starts_at)s::timestamptz, %(ends_at)s::timestamptz, %(max_runs)s::integer, %(catch_up)s, %(remove)s,
+    %(overlap)s, %(retries)s, %(backoff)s, %(stretch_ms)s::bigint, %(pause_after)s::integer, %(probe_ms)s::bigint,
+    %(dead_man)s::integer, CASE WHEN %(dead_man)s::integer IS NOT NULL
+        THEN coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()) END,
+    %(keep)s, %(submitter)s, %(group_name)s, %(priority)s,
     coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()))
 ON CONFLICT (owner_type, owner_id, name) DO NOTHING
 RETURNING *
@@ -51,7 +56,13 @@ UPDATE {schema}.tasks SET
     every_ms = %(every_ms)s, tolerance_ms = %(tolerance_ms)s, box_ms = %(box_ms)s, grace_ms = %(grace_ms)s,
     queue = %(queue)s, subject = %(subject)s, description = %(description)s, metadata = %(metadata)s::jsonb,
     enabled = %(enabled)s, starts_at = %(starts_at)s::timestamptz, ends_at = %(ends_at)s::timestamptz,
-    max_runs = %(max_runs)s::integer, catch_up = %(catch_up)s, keep = %(keep)s,
+    max_runs = %(max_runs)s::integer, catch_up = %(catch_up)s, remove = %(remove)s,
+    overlap = %(overlap)s, retries = %(retries)s, backoff = %(backoff)s, stretch_ms = %(stretch_ms)s::bigint,
+    stretched_ms = CASE WHEN %(stretch_ms)s::bigint IS NOT NULL THEN stretched_ms END,
+    pause_after = %(pause_after)s::integer, probe_ms = %(probe_ms)s::bigint, dead_man = %(dead_man)s::integer,
+    alarm_at = CASE WHEN %(dead_man)s::integer IS NULL THEN NULL WHEN dead_man = %(dead_man)s::integer THEN alarm_at
+        ELSE coalesce(%(now)s::timestamptz, clock_timestamp()) END,
+    keep = %(keep)s, submitter = %(submitter)s, group_name = %(group_name)s, priority = %(priority)s,
     next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
         WHEN every_ms = %(every_ms)s OR next_run IS NULL THEN next_run ELSE
         greatest(%(starts_at)s::timestamptz, least(next_run,
@@ -572,7 +583,7 @@ SELECT id FROM ended
 -- Tasks for a single time that have succeeded, and that nobody wants to keep.
 WITH done AS MATERIALIZED (
     SELECT id FROM {schema}.tasks
-    WHERE kind = 'once' AND NOT keep AND next_run IS NULL AND run_token IS NULL AND waiting = '{}'
+    WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL AND waiting = '{}'
       AND last_outcome IN ('succeeded', 'partial', 'nothing_to_do')
     ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 DELETE FROM {schema}.tasks t USING done WHERE t.id = done.id

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ticker import definition, sql, taskrow
+from ticker import checks, definition, sql, taskrow
 from ticker.errors import BadInput
 from ticker.task import Kind
 
@@ -19,19 +19,19 @@ class Declared:
 
     @property
     def name(self) -> str:
-        return definition.plain("name", self.said.get("name", self.function))
+        return checks.plain("name", self.said.get("name", self.function))
 
     def checked(self) -> dict[str, Any]:
         """BadInput names the function, and what is wrong beside it."""
         for field in self.said:
-            if field not in definition.FIELDS and field != "name":
+            if field not in checks.FIELDS and field != "name":
                 raise BadInput(
                     f"@task({self.function!r})",
                     field,
-                    f"is no field of a task; those are {', '.join(definition.FIELDS)}",
+                    "is no field of a task; those are the arguments of register",
                 )
         try:
-            return definition.check({"function": self.function, **{f: v for f, v in self.said.items() if f != "name"}})
+            return checks.check({"function": self.function, **{f: v for f, v in self.said.items() if f != "name"}})
         except BadInput as error:
             raise BadInput(f"@task({self.function!r}) {error.field}", error.value, error.problem) from None
 
@@ -50,7 +50,7 @@ class Step:
 def in_words(values: Mapping[str, Any]) -> str:
     """A schedule's columns, for people."""
     zone = f" {values['zone']}" if values["zone"] != "UTC" else ""
-    return f"{definition.NAMES[Kind(values['kind'])]} {definition.schedule_of(values).text}{zone}"
+    return f"{checks.NAMES[Kind(values['kind'])]} {definition.schedule_of(values).text}{zone}"
 
 
 def sync(db: Any, declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> list[Step]:

@@ -24,7 +24,18 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from ticker.json_text import NESTED_AT_MOST
 from ticker.schedules.duration import LONGEST
-from ticker.task import COUNT_AT_MOST, JSON_AT_MOST, NAME_AT_MOST, TEXT_AT_MOST, Outcome
+from ticker.task import (
+    COUNT_AT_MOST,
+    INTERVALS_AT_MOST,
+    JSON_AT_MOST,
+    NAME_AT_MOST,
+    OUTPUT_AT_MOST,
+    PRIORITY_AT_MOST,
+    RETRIES_AT_MOST,
+    TEXT_AT_MOST,
+    Outcome,
+    What,
+)
 
 WHEN = DateTime(timezone=True)
 
@@ -34,11 +45,13 @@ FINITE = "{0} BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z'"
 
 
 def define(schema: str | None = "ticker") -> MetaData:
-    """The three tables in a schema; None leaves the names bare, for the search_path to decide."""
+    """The tables in a schema; None leaves the names bare, for the search_path to decide."""
     metadata = MetaData(schema=schema)
     _tasks(metadata)
     _runs(metadata)
     _tickers(metadata)
+    _events(metadata)
+    _notices(metadata)
     return metadata
 
 
@@ -104,7 +117,30 @@ def _tasks(metadata: MetaData) -> Table:
         Column("max_runs", Integer),
         Column("started", Integer, nullable=False, server_default=text("0")),
         _text("catch_up", default="one"),
-        Column("keep", Boolean, nullable=False, server_default=text("true")),
+        Column("remove", Boolean, nullable=False, server_default=text("false")),
+        # what becomes of an occurrence that meets a job of its task, or fails
+        _text("overlap", default="queue"),
+        Column("retries", Integer, nullable=False, server_default=text("0")),
+        _text("backoff", default="10s..5m"),
+        # what becomes of a task that goes on failing: the longest interval, and the one of now; a pause, and its end
+        Column("stretch_ms", BigInteger),
+        Column("stretched_ms", BigInteger),
+        Column("pause_after", Integer),
+        Column("probe_ms", BigInteger),
+        # who is told: after so many intervals without a success; when to look; what was said last
+        Column("dead_man", Integer),
+        Column("alarm_at", WHEN),
+        _text("told"),
+        Column("resumed_at", WHEN),
+        # for whom, and how long its record is kept
+        _text("submitter"),
+        _text("group_name"),
+        Column("priority", Integer, nullable=False, server_default=text("0")),
+        _text("keep", default="all"),
+        # of all its runs, whether their rows are kept or not
+        Column("succeeded", BigInteger, nullable=False, server_default=text("0")),
+        Column("failed", BigInteger, nullable=False, server_default=text("0")),
+        Column("dropped", BigInteger, nullable=False, server_default=text("0")),
         UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
         UniqueConstraint("guid", name="tasks_guid"),
         _check("tasks_owner", "(owner_type = '') = (owner_id = '')"),
@@ -129,6 +165,14 @@ def _tasks(metadata: MetaData) -> Table:
         _check("tasks_bounds", "starts_at <= ends_at AND max_runs BETWEEN 1 AND 1000000000 AND started >= 0"),
         _check("tasks_bounds_finite", _finite("starts_at", "ends_at")),
         _check("tasks_catch_up", "catch_up IN ('one', 'none')"),
+        _check("tasks_policy", "overlap IN ('queue', 'skip') AND keep IN ('all', 'problems', 'none')"
+               f" AND retries BETWEEN 0 AND {RETRIES_AT_MOST} AND length(backoff) <= {NAME_AT_MOST}"),
+        _check("tasks_failing", f"stretch_ms BETWEEN 1000 AND {LONGEST} AND stretched_ms BETWEEN 1000 AND {LONGEST}"
+               f" AND probe_ms BETWEEN 1000 AND {LONGEST} AND pause_after BETWEEN 1 AND {COUNT_AT_MOST}"),
+        _check("tasks_alarm", f"dead_man BETWEEN 1 AND {INTERVALS_AT_MOST} AND told IN ('', 'failed')"
+               f" AND {_finite('alarm_at', 'resumed_at')}"),
+        _check("tasks_whose", f"{_plain('submitter')} AND {_plain('group_name')} AND priority BETWEEN {-PRIORITY_AT_MOST} AND {PRIORITY_AT_MOST}"),
+        _check("tasks_totals", "succeeded >= 0 AND failed >= 0 AND dropped >= 0"),
         _check("tasks_hold", "(run_token IS NULL) = (running_until IS NULL)"),
         _check("tasks_uptime", _uptime("last_boot", "last_uptime_us")),
         _check("tasks_paused", "paused_by IS NOT NULL OR (paused_until IS NULL AND paused_reason = '')"),
@@ -149,7 +193,9 @@ def _tasks(metadata: MetaData) -> Table:
         # The sweep: what was pushed and has not started. Empty while workers keep up.
         Index("tasks_waiting_oldest", "id", postgresql_where=text("waiting <> '{}'")),
         # Single times that have passed, and that nobody wants to keep. Nearly always empty.
-        Index("tasks_done_once", "id", postgresql_where=text("kind = 'once' AND NOT keep AND next_run IS NULL")),
+        Index("tasks_done_once", "id", postgresql_where=text("kind = 'once' AND remove AND next_run IS NULL")),
+        # When to look whether a task had its success.
+        Index("tasks_alarm_at", "alarm_at", postgresql_where=text("alarm_at IS NOT NULL")),
         # Pauses that end by themselves. Nearly always empty.
         Index("tasks_paused_until", "paused_until", postgresql_where=text("paused_until IS NOT NULL")),
     )  # fmt: skip
@@ -196,8 +242,13 @@ def _runs(metadata: MetaData) -> Table:
         _text("host"),
         Column("pid", Integer),
         _text("job_id"),
+        # an end that leads to something more, until a tick has seen to it; a failure that was followed by a retry; how
+        # many pieces of work it made
+        Column("follow_up", Boolean, nullable=False, server_default=text("false")),
+        Column("retried", Boolean, nullable=False, server_default=text("false")),
+        Column("pieces", Integer),
         _check("runs_kind", "kind IN ('scheduled', 'manual', 'retry', 'piece')"),
-        _check("runs_state", "state IN ('planned', 'pushed', 'running', 'ended')"),
+        _check("runs_state", "state IN ('planned', 'pushed', 'running', 'processing', 'ended')"),
         _check("runs_outcome", f"outcome IN ({OUTCOMES})"),
         _check("runs_ended", "(state = 'ended') = (outcome IS NOT NULL) AND (state = 'ended') = (ended_at IS NOT NULL)"),
         _check("runs_dropped", "outcome <> 'dropped' OR reason <> ''"),
@@ -209,6 +260,8 @@ def _runs(metadata: MetaData) -> Table:
         _check("runs_uptime", _uptime("boot", "uptime_us")),
         _check("runs_item", _readable("item")),
         _check("runs_result", _readable("result")),
+        _check("runs_output", f"length(output) <= {OUTPUT_AT_MOST} AND length(error_output) <= {OUTPUT_AT_MOST}"),
+        _check("runs_piece", "kind <> 'piece' OR parent_id IS NOT NULL"),
         _check("runs_occurrence", "kind <> 'scheduled' OR occurrence IS NOT NULL"),
         # at most one scheduled start per occurrence
         Index("runs_started_once", "task_id", "occurrence", unique=True,
@@ -223,6 +276,10 @@ def _runs(metadata: MetaData) -> Table:
         Index("runs_pushed", "id", postgresql_where=text("state = 'pushed'")),
         Index("runs_running_until", "until", postgresql_where=text("state = 'running'")),
         Index("runs_running_token", "token", postgresql_where=text("state = 'running'")),
+        # ends that a tick has to see to; a run's pieces and retries; runs whose pieces are at work
+        Index("runs_follow_up", "id", postgresql_where=text("follow_up")),
+        Index("runs_of_parent", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
+        Index("runs_processing", "id", postgresql_where=text("state = 'processing'")),
     )  # fmt: skip
 
 
@@ -239,6 +296,46 @@ def _tickers(metadata: MetaData) -> Table:
         Column("last_report", JSONB, nullable=False, server_default=text("'{}'")),
         _check("tickers_finite", _finite("started_at", "last_tick_at")),
         _check("tickers_report", _object("last_report", JSON_AT_MOST)),
+    )
+
+
+def _events(metadata: MetaData) -> Table:
+    """What happened to a task beside its runs: who paused it, since when it fails. No foreign key: it outlives its task."""
+    return Table(
+        "events",
+        metadata,
+        Column("id", BigInteger, Identity(always=True), primary_key=True),
+        Column("at", WHEN, nullable=False, server_default=text("clock_timestamp()")),
+        Column("task_id", BigInteger, nullable=False),
+        _text("task_name"),
+        _text("function"),
+        _text("owner_type"),
+        _text("owner_id"),
+        _text("what", default=None),
+        _text("by"),
+        _text("words"),
+        Column("run_id", BigInteger),
+        Column("told", Boolean, nullable=False, server_default=text("false")),
+        _check("events_what", f"what IN ({', '.join(repr(str(what)) for what in What)})"),
+        _check("events_finite", _finite("at")),
+        Index("events_of_task", "task_id", "id"),
+        # what nobody was told of yet
+        Index("events_untold", "id", postgresql_where=text("NOT told")),
+    )
+
+
+def _notices(metadata: MetaData) -> Table:
+    """One event on its way through one channel (log, webhook, mail, ...), until it has arrived."""
+    return Table(
+        "notices",
+        metadata,
+        Column("event_id", BigInteger, primary_key=True),
+        Column("channel", Text, primary_key=True),
+        Column("due_at", WHEN, nullable=False, server_default=text("clock_timestamp()")),
+        Column("tries", Integer, nullable=False, server_default=text("0")),
+        _text("error"),
+        _check("notices_finite", _finite("due_at")),
+        Index("notices_due", "due_at"),
     )
 
 

@@ -11,6 +11,10 @@ NAME_AT_MOST = 200  # characters of a name, a queue, an owner; the tables' CHECK
 TEXT_AT_MOST = 2000  # characters of a text for people
 JSON_AT_MOST = 64 * 1024  # bytes of JSON text of kwargs, metadata or a cursor
 COUNT_AT_MOST = 1_000_000  # of errors in a row: the statements stop counting there
+OUTPUT_AT_MOST = 100_000  # characters of what a run printed: 64 kB, some of it shown in longer forms
+RETRIES_AT_MOST = 100
+INTERVALS_AT_MOST = 1_000_000  # without a success, until somebody is told
+PRIORITY_AT_MOST = 1_000
 
 
 class Kind(StrEnum):
@@ -57,6 +61,25 @@ class Reason(StrEnum):
     STILL_RUNNING = "still_running"
     TOO_EARLY = "too_early"
     MISSED = "missed"  # by the ticker: catch_up is none, and a later occurrence has passed, too
+    OVERLAP = "overlap"  # by the ticker: overlap is skip, and a job of the task waits or runs
+    NO_TIME = "no_time"  # a retry, or a piece, that could not end before the next start
+
+
+class What(StrEnum):
+    """What happens to a task beside its runs. The trigger of the tables writes the first seven, the ticker the rest."""
+
+    PAUSED = "paused"
+    AUTO_PAUSED = "auto_paused"
+    RESUMED = "resumed"
+    DISABLED = "disabled"
+    ENABLED = "enabled"
+    OWNER_INACTIVE = "owner_inactive"
+    OWNER_ACTIVE = "owner_active"
+    SLOWED = "slowed"
+    RESTORED = "restored"
+    FAILED = "failed"
+    RECOVERED = "recovered"
+    DEAD_MAN = "dead_man"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +186,23 @@ class Task:
     max_runs: int | None
     started: int
     catch_up: str
-    keep: bool
+    remove: bool
+    overlap: str
+    retries: int
+    backoff: str
+    stretch_ms: int | None
+    stretched_ms: int | None
+    pause_after: int | None
+    probe_ms: int | None
+    dead_man: int | None
+    resumed_at: datetime | None
+    submitter: str
+    group_name: str
+    priority: int
+    keep: str
+    succeeded: int
+    failed: int
+    dropped: int
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property

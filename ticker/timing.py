@@ -28,14 +28,16 @@ def tolerance_by_default(every: int) -> int:
     return min(every // 4, max(5 * SECOND, every // 20))
 
 
-def box_by_default(every: int) -> int:
-    """B = I/2, the rule of seed 003."""
-    return every // 2
+def box_by_default(every: int, retries: int = 0) -> int:
+    """B = I/2, the rule of seed 003; I/4 with retries, so that an attempt that uses it up leaves time for another."""
+    return every // (4 if retries else 2)
 
 
-def box_between(gap: int | None) -> int:
-    """B of a task with times: five minutes, or half the shortest gap between two of them; `gap` None: there is one."""
-    return LONGEST_BOX_BY_DEFAULT if gap is None else max(SHORTEST_BOX, min(LONGEST_BOX_BY_DEFAULT, gap // 2))
+def box_between(gap: int | None, retries: int = 0) -> int:
+    """B of a task with times: five minutes, or the same part of the shortest gap between two; `gap` None: there is one."""
+    if gap is None:
+        return LONGEST_BOX_BY_DEFAULT
+    return max(SHORTEST_BOX, min(LONGEST_BOX_BY_DEFAULT, box_by_default(gap, retries)))
 
 
 def grace(every: int) -> int:

@@ -30,7 +30,7 @@ from tests.bad_input.rows import (
     nested,
     refused,
 )
-from ticker import BadInput, Wanted, definition, json_text
+from ticker import BadInput, Wanted, checks, json_text
 from ticker.schedules.duration import LONGEST
 from wrappers import registry, task
 from wrappers.context import Run
@@ -39,7 +39,7 @@ from wrappers.database import Database
 Db = psycopg.Connection[Any]
 
 ALL = each(*(pair for pairs in ROWS.values() for pair in pairs))
-EDITABLE = each(*(pair for pairs in ROWS.values() for pair in pairs if pair[0] in definition.CHECKS))
+EDITABLE = each(*(pair for pairs in ROWS.values() for pair in pairs if pair[0] in checks.CHECKS))
 CURSORS = [value for value in NO_ARGUMENTS if isinstance(value, dict) and not {1, None} & value.keys()]
 
 
@@ -158,7 +158,7 @@ def taken(call: Callable[[], Any]) -> bool:
 @given(ANYTHING, st.sampled_from(["every", "tolerance", "box"]))
 def test_any_value_is_a_duration_within_the_limits_or_refused(value: Any, field: str) -> None:
     if value is not None and taken(lambda: ticker.register(Silent(), "poll", **{field: value})):
-        assert 0 <= definition.check({field: value})[f"{field}_ms"] <= LONGEST
+        assert 0 <= checks.check({field: value})[f"{field}_ms"] <= LONGEST
 
 
 @settings(deadline=None)

@@ -38,7 +38,7 @@ from tests.simulation.rows import (
     verdict,
 )
 from tests.simulation.verdict import Job, Verdict
-from ticker import definition, envelope, timing
+from ticker import checks, definition, envelope, timing
 from ticker.definition import Wanted
 from ticker.errors import RowLocked
 from ticker.task import Kind, Outcome, Reason, RunKind, Task
@@ -77,7 +77,7 @@ class MemoryTables:
         return id_
 
     def edit(self, now: datetime, task_id: int, **changes: Any) -> None:
-        self._change(task_id, definition.check(changes), now)
+        self._change(task_id, checks.check(changes), now)
 
     def pause(self, task_id: int, until: datetime | None) -> None:
         self._put(task_id, paused_by="someone", paused_until=until)

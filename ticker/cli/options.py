@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ticker.definition import plain
+from ticker.checks import plain
 from ticker.errors import BadInput, UnknownTask
 from ticker.schedules.duration import milliseconds
 

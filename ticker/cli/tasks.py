@@ -21,6 +21,21 @@ def definition(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--metadata", metavar="JSON", help="An object that is kept and shown."),
         click.option("--description", metavar="TEXT"),
         click.option("--subject", metavar="TEXT"),
+        click.option("--priority", type=int, metavar="N", help="From -1000 to 1000; kept and shown."),
+        click.option("--group", metavar="NAME", help="Kept and shown."),
+        click.option("--submitter", metavar="NAME", help="Kept and shown."),
+        click.option(
+            "--keep", type=click.Choice(["all", "problems", "none"]), help="Of which runs the record is kept."
+        ),
+        click.option("--dead-man", type=int, metavar="N", help="Tell after N intervals without a success; 0: never."),
+        click.option("--probe", metavar="DURATION", help="How long --pause-after pauses; an hour by default."),
+        click.option("--pause-after", type=int, metavar="N", help="Pause after N failures in a row; 0: never."),
+        click.option(
+            "--stretch", metavar="DURATION", help="After failures the interval doubles, up to this; 0: it stays."
+        ),
+        click.option("--backoff", metavar="DURATIONS", help="Between attempts: 10s, or 10s..5m, which doubles."),
+        click.option("--retries", type=int, metavar="N", help="Further attempts after a failure; 0: none."),
+        click.option("--overlap", type=click.Choice(["queue", "skip"]), help="skip: no job while one waits or runs."),
         click.option(
             "--box",
             metavar="DURATION",
@@ -29,7 +44,7 @@ def definition(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--tolerance", metavar="DURATION", help="How much earlier than the interval a run may start."),
         click.option("--kwargs", metavar="JSON", help="The function's arguments, as an object."),
         click.option("--queue", metavar="NAME", help="The RQ queue; polling by default."),
-        click.option("--keep/--no-keep", "keep", default=None, help="With --at: whether it stays after its success."),
+        click.option("--remove/--no-remove", default=None, help="With --at: whether it is deleted after its success."),
         click.option("--catch-up", type=click.Choice(["one", "none"]), help="One late run after an outage, or none."),
         click.option("--max-runs", type=int, metavar="N", help="How often it starts in all; 0: without a limit."),
         click.option("--ends", metavar="TIME", help="No time behind it; an empty text takes the end away."),

@@ -103,6 +103,10 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return "the task has had all its runs"
         case Reason.MISSED:
             return "a later one had passed, too"
+        case Reason.OVERLAP:
+            return "a job of the task waits or runs"
+        case Reason.NO_TIME:
+            return "it could not end before the next start"
         case Reason.EXPIRED:
             return "it waited too long, and a newer one waits"
         case Reason.DUPLICATE:

@@ -14,7 +14,7 @@ def upgrade() -> None:
     op.execute(
         "ALTER TABLE tasks ADD COLUMN starts_at TIMESTAMP WITH TIME ZONE, ADD COLUMN ends_at TIMESTAMP WITH TIME ZONE, "
         "ADD COLUMN max_runs INTEGER, ADD COLUMN started INTEGER DEFAULT 0 NOT NULL, "
-        "ADD COLUMN catch_up TEXT DEFAULT 'one' NOT NULL, ADD COLUMN keep BOOLEAN DEFAULT true NOT NULL"
+        "ADD COLUMN catch_up TEXT DEFAULT 'one' NOT NULL, ADD COLUMN remove BOOLEAN DEFAULT false NOT NULL"
     )
     op.execute(
         "ALTER TABLE tasks ADD CONSTRAINT tasks_bounds "
@@ -22,12 +22,12 @@ def upgrade() -> None:
         f"ADD CONSTRAINT tasks_bounds_finite CHECK ({FINITE}), "
         "ADD CONSTRAINT tasks_catch_up CHECK (catch_up IN ('one', 'none'))"
     )
-    op.execute("CREATE INDEX tasks_done_once ON tasks (id) WHERE kind = 'once' AND NOT keep AND next_run IS NULL")
+    op.execute("CREATE INDEX tasks_done_once ON tasks (id) WHERE kind = 'once' AND remove AND next_run IS NULL")
 
 
 def downgrade() -> None:
     op.execute("DROP INDEX tasks_done_once")
     op.execute(
         "ALTER TABLE tasks DROP COLUMN starts_at, DROP COLUMN ends_at, DROP COLUMN max_runs, DROP COLUMN started, "
-        "DROP COLUMN catch_up, DROP COLUMN keep"
+        "DROP COLUMN catch_up, DROP COLUMN remove"
     )

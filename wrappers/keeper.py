@@ -19,7 +19,7 @@ import sys
 from contextlib import suppress
 
 from ticker import logs
-from wrappers import limits, orphans, page
+from wrappers import excerpt, limits, orphans, page
 
 __all__ = ["fork_worker"]
 
@@ -38,6 +38,7 @@ def fork_worker() -> None:
     if not orphans.become_subreaper():
         return
     page.share()
+    excerpt.share()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parent may have left it, children vanish unseen
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     keeper = os.getpid()

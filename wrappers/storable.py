@@ -1,6 +1,7 @@
 """What a function returned or raised, in a form that PostgreSQL can store and a person wants to read."""
 
 import json
+import re
 import traceback
 from typing import Any
 
@@ -9,6 +10,14 @@ from ticker import json_text
 RESULT_AT_MOST = 4096  # bytes of JSON text
 SENTENCE_AT_MOST = 500  # characters
 TRACEBACK_AT_MOST = 64 * 1024  # characters; the end of it tells most
+
+_RETURN = re.compile(r"\r+\n?")
+_HIDDEN = {  # what a terminal obeys, or what turns the order of a text around
+    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: "\u2421",
+    **{code: f"\\x{code:02x}" for code in range(0x80, 0xA0)},
+    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+}
 
 
 def as_json(value: Any) -> str:
@@ -33,7 +42,7 @@ def _repr(value: Any) -> str:
 
 def sentence(error: BaseException) -> str:
     """An error's class and text."""
-    return clean(f"{type(error).__name__}: {_text(error)}")[:SENTENCE_AT_MOST]
+    return visible(clean(f"{type(error).__name__}: {_text(error)}"))[:SENTENCE_AT_MOST]
 
 
 def _text(error: BaseException) -> str:
@@ -45,9 +54,17 @@ def _text(error: BaseException) -> str:
 
 def trace(error: BaseException) -> str:
     """An error's traceback, its last 64 k characters."""
-    return clean("".join(traceback.format_exception(error))[-TRACEBACK_AT_MOST:])
+    return visible(clean("".join(traceback.format_exception(error))[-TRACEBACK_AT_MOST:]))
 
 
 def clean(text: str) -> str:
     """What PostgreSQL can store: no NUL, no half of a surrogate pair."""
     return text.replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")
+
+
+def visible(text: str) -> str:
+    """What a terminal shows and does not obey: no escape sequence, no control character but tab and newline.
+
+    Those of ASCII become their pictures (␀, ␛), the others what Python writes (`\\x9b`). A return begins a new line.
+    """
+    return _RETURN.sub("\n", text).translate(_HIDDEN)

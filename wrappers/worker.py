@@ -12,7 +12,7 @@ from rq.job import Job
 from ticker import settings
 from ticker.errors import TickerError
 from ticker.task import Outcome
-from wrappers import entry, limits, orphans, page  # noqa: F401  entry: whatever a horse needs is imported before the fork
+from wrappers import entry, excerpt, limits, orphans, output, page  # noqa: F401  entry: whatever a horse needs is imported before the fork
 from wrappers.database import Database
 from wrappers.poison import SurvivingWorker
 
@@ -29,11 +29,13 @@ class Worker(SurvivingWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         orphans.become_subreaper()
         page.share()
+        excerpt.share()
         self._before = orphans.children()
         super().__init__(*args, **kwargs)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         self._before = orphans.children()
+        excerpt.begin()
         page.begin(limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf))
         super().execute_job(job, queue)
 
@@ -75,7 +77,9 @@ def close_record() -> None:
     database = Database(found.require_database(), found.schema)
     try:
         reason = "its process died before the end was recorded: the hard limit, a crash or a kill"
-        if database.finish(task_id, token, Outcome.KILLED, reason=reason):
+        printed, errors = output.texts()
+        ended = database.finish(task_id, token, Outcome.KILLED, reason=reason, output=printed, error_output=errors)
+        if ended:
             log.warning("killed task=%s: its process died before its end", task_id)
         page.clear()
     except TickerError as error:

@@ -3,6 +3,7 @@
 import logging
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import chain, repeat
 
 from rq.timeouts import JobTimeoutException
@@ -14,28 +15,39 @@ from wrappers import page, storable
 from wrappers.chain import Proceed
 from wrappers.context import Call, HoldLost
 from wrappers.limits import SoftLimit
+from wrappers.output import Capture
 
 log = logging.getLogger("ticker.run")
 
 PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds before each further attempt to write the end; the last one repeats
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """What is written of a run's end."""
+
+    outcome: Outcome
+    reason: str = ""
+    result: str | None = None
+    traceback: str = ""
+
+
 def record(call: Call, proceed: Proceed) -> str:
     """The innermost layer but for the function: it ends in exactly one outcome, or the hard limit ends it."""
     assert call.run is not None
+    capture = Capture(call.settings.output == "keep")
     try:
-        with call.limits.interrupting() if call.limits else nullcontext():
+        with capture, call.limits.interrupting() if call.limits else nullcontext():
             answer = proceed(call)
         overlooked = call.limits is not None and call.limits.passed
     except BaseException as error:
-        finish(call, outcome_of(error), reason=storable.sentence(error), trace=storable.trace(error))
+        finish(call, End(outcome_of(error), storable.sentence(error), traceback=storable.trace(error)), capture)
         raise
     if overlooked:
-        return finish(
-            call, Outcome.TIMED_OUT, reason="it overlooked its soft limit and returned late", result=answer or None
-        )
+        late = "it overlooked its soft limit and returned late"
+        return finish(call, End(Outcome.TIMED_OUT, late, answer or None), capture)
     outcome = Outcome.PARTIAL if call.run.quota.answered_exhausted else Outcome.SUCCEEDED
-    return finish(call, outcome, result=answer or None)
+    return finish(call, End(outcome, result=answer or None), capture)
 
 
 def outcome_of(error: BaseException) -> Outcome:
@@ -44,14 +56,15 @@ def outcome_of(error: BaseException) -> Outcome:
     return Outcome.LOST if isinstance(error, HoldLost) else Outcome.FAILED
 
 
-def finish(call: Call, outcome: Outcome, *, reason: str = "", result: str | None = None, trace: str = "") -> str:
+def finish(call: Call, end: End, capture: Capture) -> str:
     """Writes the end. A database that is away is asked again, until the hard limit ends the process."""
     assert call.start is not None
     deadline = call.began + (call.start.box_ms + call.start.grace_ms) / 1000
     pauses = chain(PAUSES, repeat(PAUSES[-1]))
+    texts = capture.texts()
     while True:
         try:
-            return _finish(call, outcome, reason, result, trace)
+            return _finish(call, end, *texts)
         except DatabaseUnavailable as error:
             log.warning("the end of task=%s could not be written yet: %s", call.task_id, error)
             if clock.monotonic() > deadline:  # only where hard_limit=off lets a run come so far
@@ -59,11 +72,16 @@ def finish(call: Call, outcome: Outcome, *, reason: str = "", result: str | None
             time.sleep(next(pauses))
 
 
-def _finish(call: Call, outcome: Outcome, reason: str, result: str | None, trace: str) -> str:
+def _finish(call: Call, end: End, output: str, error_output: str) -> str:
     assert call.start is not None
-    ended = call.database.finish(call.task_id, call.start.token, outcome, reason=reason, result=result, traceback=trace)
+    ended = call.database.finish(
+        call.task_id, call.start.token, end.outcome, reason=end.reason, result=end.result, traceback=end.traceback,
+        output=output, error_output=error_output,
+    )  # fmt: skip
     page.clear()
     if not ended:
-        log.warning("hold lost task=%s run=%s: its end (%s) changed nothing", call.task_id, call.start.run_id, outcome)
+        log.warning(
+            "hold lost task=%s run=%s: its end (%s) changed nothing", call.task_id, call.start.run_id, end.outcome
+        )
         return "lost: another run holds the task"
-    return outcome
+    return end.outcome

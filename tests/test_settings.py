@@ -42,11 +42,16 @@ def test_every_setting_has_its_variable():
         "TICKER_FAILURE_TTL": "86400", "TICKER_HARD_LIMIT": "watchdog", "TICKER_TASKS": " app.polls, ,app.reports,",
         "TICKER_SIGNING_KEY": "a key of enough length", "TICKER_CLOCK_DIFFERENCE": "10d",
         "TICKER_WAKE": "on", "TICKER_OUTPUT": "pass",
+        "TICKER_KEEP_SUCCESSES": "7d", "TICKER_KEEP_FAILURES": "8d",
+        "TICKER_TELL": "log, mail,log", "TICKER_WEBHOOK_URL": "https://h/p", "TICKER_WEBHOOK_KEY": "another key of length",
+        "TICKER_SMTP_URL": "smtp://u:p@h:25", "TICKER_MAIL_FROM": "a@x.org", "TICKER_MAIL_TO": "b@x.org, c@x.org",
     }  # fmt: skip
     found = from_environment(environ)
     assert found == Settings(
         "postgres://localhost/app", "redis://localhost", "Jobs_2", 10_000, 500, 3000, 60, 86_400, "watchdog",
         ("app.polls", "app.reports"), ("a key of enough length",), 864_000_000, True, "pass",
+        604_800_000, 691_200_000, ("log", "mail"), "https://h/p", ("another key of length",), "smtp://u:p@h:25",
+        "a@x.org", ("b@x.org", "c@x.org"),
     )  # fmt: skip
     assert len(environ) == len(fields(Settings))
     assert not any(getattr(found, field.name) == field.default for field in fields(Settings))

@@ -18,10 +18,11 @@ from uuid import uuid4
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from ticker import clock
+from ticker import clock, telling
 from ticker.enqueue import RedisQueue
 from ticker.errors import TickerError
 from ticker.listener import Alarm, Listener
+from ticker.prune import Pruner
 from ticker.schedules import kinds
 from ticker.settings import Settings
 from ticker.store import PostgresStore
@@ -32,6 +33,7 @@ log = logging.getLogger("ticker")
 FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the tick itself
 LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is told to stop
 HANGS = 20.0  # seconds of one batch; the server's own time-outs end a statement after 5
+LAST_NOTICE = 0.8  # seconds that notices under way get then
 GLANCE = 0.5  # seconds between two looks of the main thread
 
 
@@ -141,6 +143,7 @@ def _counts(report: Report) -> dict[str, int]:
         "repushed": report.swept.repushed,
         "expired": report.swept.expired,
         "lost": report.swept.lost + report.swept.overdue,
+        "retries": report.followed.retries,
     }
 
 
@@ -151,10 +154,12 @@ def run(settings: Settings) -> None:
     store = PostgresStore(settings.require_database(), settings.schema)
     queue = RedisQueue.from_settings(settings)
     beat = Beat(store, queue, settings, stopping)
+    tellers = telling.start(settings, stopping)
     if settings.wake:
         listener = Listener(settings.require_database(), settings.schema, stopping)
         beat.alarm = Alarm(listener)
         listener.start()
+    Pruner(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
     scheduler, job = _scheduled(beat, settings)
     log.info(
         "ticker started pid=%s tick=%gs look_ahead=%gs",
@@ -165,6 +170,7 @@ def run(settings: Settings) -> None:
     scheduler.start()
     while not stopping.wait(beat.patience()):
         watch(beat, settings.tick_ms / 1000, job)
+    telling.stop(tellers, LAST_NOTICE)
     stop(scheduler, beat)
 
 

@@ -4,12 +4,16 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from ticker.errors import BadInput, ConfigurationError, quoted
-from ticker.schedules.duration import HOUR, LONGEST, SECOND, milliseconds
+from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
 
 EXIT_CONFIGURATION = 78
 """The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
+
+KEPT_AT_LEAST = 2 * HOUR
+"""Milliseconds. A start may ask for the record of an end: a record outlives its job in Redis."""
 
 LEAST_KEY = 16  # characters of a key that signs jobs: a key that can be guessed signs whatever its finder likes
 
@@ -20,6 +24,12 @@ _SCHEMA = re.compile(r"(?!pg_|information_schema$)[A-Za-z_][A-Za-z0-9_]{0,62}")
 _HOST = r"(?:[^@/?:,\[\]\s]*|\[[^@/?\]\s]*\])(?::[0-9]{0,5})?"
 _OPTION = r"[^=&@\s]+=[^=&@\s]*"
 _ADDRESS = re.compile(rf"(?:[^@/?\s]*@)?{_HOST}(?:,{_HOST})*(?:/[^@?\s]*)?(?:\?{_OPTION}(?:&{_OPTION})*)?")
+_WEB_ADDRESS = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:[/?][!\"$-~]*)?")
+_MAIL_SERVER = re.compile(
+    r"smtps?://(?:[^@/?#:\s]+:[^@/?#:\s]+@)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/?"
+)
+_MAILBOX = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_CHANNEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")  # libpq quotes the whole password where it meets one
 
 
@@ -41,6 +51,14 @@ class Settings:
     clock_difference_ms: int = 1 * HOUR
     wake: bool = False
     output: str = "keep"
+    keep_successes_ms: int = 30 * DAY
+    keep_failures_ms: int = 90 * DAY
+    tell: tuple[str, ...] = ("log",)
+    webhook_url: str = field(default="", repr=False)
+    webhook_keys: tuple[str, ...] = field(default=(), repr=False)
+    smtp_url: str = field(default="", repr=False)
+    mail_from: str = ""
+    mail_to: tuple[str, ...] = ()
 
     def require_database(self) -> str:
         """The URL of PostgreSQL in the form that psycopg reads; ConfigurationError where it is unset or another's."""
@@ -82,6 +100,14 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
             ),
             wake=_one_of(environ, "TICKER_WAKE", ("off", "on")) == "on",
             output=_one_of(environ, "TICKER_OUTPUT", ("keep", "pass")),
+            keep_successes_ms=_age(environ, "TICKER_KEEP_SUCCESSES", "30d"),
+            keep_failures_ms=_age(environ, "TICKER_KEEP_FAILURES", "90d"),
+            tell=channels("TICKER_TELL", environ.get("TICKER_TELL", "log")),
+            webhook_url=web_address("TICKER_WEBHOOK_URL", environ.get("TICKER_WEBHOOK_URL", "")),
+            webhook_keys=keys("TICKER_WEBHOOK_KEY", environ.get("TICKER_WEBHOOK_KEY", "")),
+            smtp_url=mail_server("TICKER_SMTP_URL", environ.get("TICKER_SMTP_URL", "")),
+            mail_from="".join(mailboxes("TICKER_MAIL_FROM", environ.get("TICKER_MAIL_FROM", ""), most=1)),
+            mail_to=mailboxes("TICKER_MAIL_TO", environ.get("TICKER_MAIL_TO", ""), most=100),
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None
@@ -102,6 +128,43 @@ def keys(name: str, text: str) -> tuple[str, ...]:
             f"a key has fewer than {LEAST_KEY} characters; make one with: "
             'python -c "import secrets; print(secrets.token_urlsafe(32))"',
         )
+    return found
+
+
+def channels(name: str, text: str) -> tuple[str, ...]:
+    """The names of the channels in a comma-separated text, each once; none: nobody is told."""
+    found = tuple(dict.fromkeys(modules(text)))
+    for channel in found:
+        if not _CHANNEL.fullmatch(channel):
+            raise BadInput(name, channel, "is no channel: log, webhook, mail, or the name of an entry point")
+    return found
+
+
+def web_address(name: str, text: str) -> str:
+    """A URL to post to. The error never shows it: whoever knows it may post there."""
+    if text and not (_WEB_ADDRESS.fullmatch(text) and _has_port(text)):
+        raise BadInput(name, None, "is no http:// or https:// URL without a user; write https://host/path")
+    return text
+
+
+def mail_server(name: str, text: str) -> str:
+    """The URL of an SMTP server. The error never shows it."""
+    if text and not (_MAIL_SERVER.fullmatch(text) and _has_port(text) and not _BAD_PERCENT.search(text)):
+        raise BadInput(
+            name, None, "cannot be read; write smtp://user:password@host:587 or smtps://..., without a user where the "
+            "server wants none, and a special character in the user or the password as %XX (@ is %40, / is %2F)"
+        )  # fmt: skip
+    return text
+
+
+def mailboxes(name: str, text: str, *, most: int) -> tuple[str, ...]:
+    """The mail addresses in a comma-separated text."""
+    found = modules(text)
+    if len(found) > most:
+        raise BadInput(name, text, f"has {len(found)} addresses, over the limit of {most}")
+    for address in found:
+        if len(address) > 254 or not _MAILBOX.fullmatch(address):
+            raise BadInput(name, address, "is no mail address; write name@host")
     return found
 
 
@@ -137,6 +200,18 @@ def _whole(environ: Mapping[str, str], name: str, default: int, least: int, most
     if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
         raise BadInput(name, text, f"is no whole number from {least} to {most}")
     return int(text)
+
+
+def _age(environ: Mapping[str, str], name: str, default: str) -> int:
+    return milliseconds(name, environ.get(name, default), least=KEPT_AT_LEAST, most=10 * LONGEST)
+
+
+def _has_port(url: str) -> bool:
+    """Whether the port, if there is one, is one."""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
 
 
 def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:

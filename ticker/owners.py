@@ -21,11 +21,15 @@ from sqlalchemy.orm import Mapper
 from ticker.errors import BadInput
 from ticker.identity import NOBODY, Owner, check_text, identify
 from ticker.mapped import base_table
+from ticker.owner_sql import EVENTS, MADE, SETTINGS, SOONEST, SQL, WHICH
 from ticker.settings import schema_name
 
 NAME_BYTES = 63  # where PostgreSQL cuts a name
 
-__all__ = ["NOBODY", "Owner", "Options", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow"]
+__all__ = [
+    "NOBODY", "Owner", "Options", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow",
+    "type_of", "adding_trigger", "tasks_of_existing",
+]  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------ ways to install
@@ -55,18 +59,14 @@ def triggers(
     is if its name does not say so ("public"); a text is then not split at its dot. `active_when` is a condition over
     the owner's columns, NULL counting as false; what it uses of an extension or of yours needs its schema.
     """
-    type_, where, name, own_key, columns = _described(table, split=table_schema is None)
-    keys = own_key if key is None else (key,) if isinstance(key, str) else tuple(key)
-    for field, text in (("table", type_), *(("key", column) for column in keys)):
-        check_text(field, text)
-    if not keys:
-        raise BadInput("table", type_, "has no primary key; say which columns are its key: key=(...)")
-    relation = f"{_quoted(table_schema or where or 'public')}.{_quoted(name)}"
+    type_, relation, keys, columns = _placed(table, key, table_schema)
     parts = {
         **_functions(type_, schema), **_keys(tuple(map(_quoted, keys)), relation), **_conditions(active_when, columns),
-        "settings": SETTINGS, "soonest": SOONEST, "relation": relation, "tasks": f"{_quoted(schema)}.tasks", "type": _quoted(type_, "'"),
+        "settings": SETTINGS, "soonest": SOONEST, "relation": relation, "type": _quoted(type_, "'"),
+        "tasks": f"{_quoted(schema)}.tasks", "templates": f"{_quoted(schema)}.templates",
         "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
     }  # fmt: skip
+    parts |= {"made": MADE.format(**parts), "which": WHICH.format(**parts)}
     # REVOKE: anybody could hang the function on a table of his own
     revoked = [f"REVOKE ALL ON FUNCTION {parts[event]}() FROM PUBLIC;" for event in EVENTS]
     return [statement.format(**parts) for statement in SQL.strip().split("\n\n")] + revoked
@@ -97,6 +97,34 @@ def follow(target: object, **options: Unpack[Options]) -> None:
     event.listen(table, "before_drop", lambda _, connection, **__: _run(connection, dropped))
 
 
+def type_of(table: object) -> str:
+    """The type of the owners in a table."""
+    type_ = _described(table)[0]
+    check_text("table", type_)
+    return type_
+
+
+def adding_trigger(table: object, schema: str) -> str:
+    """The name of the trigger that gives new owners their default tasks."""
+    return _short(f"{schema}_added_{type_of(table)}")
+
+
+def tasks_of_existing(
+    table: object, key: str | Sequence[str] | None, schema: str, table_schema: str | None
+) -> str:  # fmt: skip
+    """The statement, with no parameters, that gives all owners in a table the default tasks that they lack."""
+    type_, relation, keys, _ = _placed(table, key, table_schema)
+    parts = {
+        "tasks": f"{_quoted(schema)}.tasks",
+        "templates": f"{_quoted(schema)}.templates",
+        "type": _quoted(type_, "'"),
+    }
+    ids = _keys(tuple(map(_quoted, keys)), relation)["id_o"]
+    return (
+        f"{MADE.format(**parts)} (SELECT {ids} AS id FROM {relation} o) o ON true {WHICH.format(**parts)} RETURNING id"
+    )
+
+
 def _run_in(op: Any, texts: Iterable[str]) -> None:
     """Not by op.execute, which takes :name for a parameter."""
     context = op.get_context()
@@ -116,84 +144,6 @@ def _run(connection: Any, texts: Iterable[str]) -> None:
 
 # --------------------------------------------------------------------------------------------------- the statements
 
-EVENTS = ("deleted", "truncated", "changed", "guarded")
-
-# pg_temp last: with an empty search_path types are looked for in pg_temp first, and a caller's temporary domain "text"
-# ran its CHECK with the definer's rights. No sequential scan: a plan that was kept since the tables were small would
-# compare each of 10,000 ids with each task.
-SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off"
-
-# Deleted and truncated: one statement for all owners; tasks are locked by id, as everywhere else.
-# Changed: row by row, WHEN it matters; by transition tables unrelated updates would cost six times as much.
-# Guarded: no task is written unless its owner is there, by exactly this id. The lock makes a DELETE wait for the new
-# task, and the new task for the DELETE. With a condition it makes any UPDATE wait: KEY SHARE would let an owner be
-# disabled in the same moment, by a trigger that does not see the task, before a task that does not see the change.
-# Last, what was registered before, or under another condition; PostgreSQL refuses here what is no condition.
-# A task that becomes active again is due as soon as it may run, as in `resume_tasks`.
-SOONEST = """greatest(starts_at, least(CASE WHEN next_run > clock_timestamp() THEN next_run END,
-                greatest(clock_timestamp(), last_run + (every_ms - tolerance_ms) * interval '1 millisecond')))"""
-
-SQL = """
-CREATE OR REPLACE FUNCTION {deleted}() RETURNS trigger {settings} AS $ticker$ BEGIN
-    DELETE FROM {tasks} WHERE id = ANY (ARRAY(SELECT id FROM {tasks}
-        WHERE owner_type = {type} AND owner_id = ANY (ARRAY(SELECT {id_gone} FROM gone)) ORDER BY id FOR UPDATE));
-    RETURN NULL;
-END $ticker$;
-
-CREATE OR REPLACE TRIGGER {on_deleted} AFTER DELETE ON {relation} REFERENCING OLD TABLE AS gone
-FOR EACH STATEMENT EXECUTE FUNCTION {deleted}();
-
-CREATE OR REPLACE FUNCTION {truncated}() RETURNS trigger {settings} AS $ticker$ BEGIN
-    DELETE FROM {tasks} WHERE id = ANY (ARRAY(SELECT id FROM {tasks} WHERE owner_type = {type} ORDER BY id FOR UPDATE));
-    RETURN NULL;
-END $ticker$;
-
-CREATE OR REPLACE TRIGGER {on_truncated} AFTER TRUNCATE ON {relation}
-FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();
-
-CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ BEGIN
-    IF {active_OLD} <> {active_NEW} THEN
-        UPDATE {tasks} t SET owner_active = {active_NEW}, next_run = CASE
-            WHEN {active_NEW} AND kind = 'interval' AND next_run IS NOT NULL THEN {soonest} ELSE next_run END
-        WHERE owner_active <> {active_NEW} AND id = ANY (ARRAY(SELECT id FROM {tasks}
-            WHERE owner_type = {type} AND owner_id = {id_OLD} ORDER BY id FOR NO KEY UPDATE));
-    END IF;
-    IF {id_OLD} <> {id_NEW} THEN
-        UPDATE {tasks} SET owner_id = {id_NEW} WHERE id = ANY (ARRAY(SELECT id FROM {tasks}
-            WHERE owner_type = {type} AND owner_id = {id_OLD} ORDER BY id FOR UPDATE));
-    END IF;
-    RETURN NULL;
-END $ticker$;
-
-CREATE OR REPLACE TRIGGER {on_changed} AFTER UPDATE ON {relation}
-FOR EACH ROW WHEN ({active_OLD} <> {active_NEW} OR {id_OLD} <> {id_NEW}) EXECUTE FUNCTION {changed}();
-
-CREATE OR REPLACE FUNCTION {guarded}() RETURNS trigger {settings} AS $ticker$
-#variable_conflict use_column
-DECLARE {declared}
-BEGIN
-    BEGIN
-        {assigned}
-    EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
-        RETURN NULL;
-    END;
-    SELECT {active} INTO NEW.owner_active FROM {relation} o
-    WHERE {compared} AND {id_o} = NEW.owner_id FOR {lock};
-    IF FOUND THEN
-        RETURN NEW;
-    END IF;
-    RETURN NULL;
-END $ticker$;
-
-CREATE OR REPLACE TRIGGER {on_guarded} BEFORE INSERT OR UPDATE OF owner_type, owner_id ON {tasks}
-FOR EACH ROW WHEN (NEW.owner_type = {type}) EXECUTE FUNCTION {guarded}();
-
-UPDATE {tasks} t SET owner_active = o.active, next_run = CASE
-    WHEN o.active AND kind = 'interval' AND next_run IS NOT NULL THEN {soonest} ELSE next_run END
-FROM (SELECT {id_o} AS id, {active} AS active FROM {relation} o) o
-WHERE owner_type = {type} AND owner_id = o.id AND owner_active <> o.active;
-"""
-
 
 def _functions(type_: str, schema: str) -> dict[str, str]:
     """Names of at most 63 bytes for the functions, and for the triggers that call them."""
@@ -207,7 +157,7 @@ def _keys(columns: tuple[str, ...], relation: str) -> dict[str, str]:
     values = ["NEW.owner_id"] if len(columns) == 1 else [f"NEW.owner_id::json ->> {n}" for n in range(len(columns))]
     names = [(f"ticker_key_{n}", column) for n, column in enumerate(columns)]
     ids = {}
-    for row in ("gone", "OLD", "NEW", "o"):
+    for row in ("gone", "added", "OLD", "NEW", "o"):
         keys = [f"{row}.{column}" for column in columns]
         text = keys[0] if len(keys) == 1 else f"json_build_array({', '.join(keys)})"
         ids[f"id_{row}"] = f'{text}::text COLLATE "default"'
@@ -225,6 +175,19 @@ def _conditions(condition: str | None, columns: frozenset[str] | None) -> dict[s
     _check_condition(condition)
     rows = {f"active_{row}": "".join(_over(row, condition, columns)) for row in ("OLD", "NEW")}
     return {name: f"(({text}) IS TRUE)" for name, text in ({"active": condition} | rows).items()}
+
+
+def _placed(
+    table: object, key: str | Sequence[str] | None, table_schema: str | None
+) -> tuple[str, str, tuple[str, ...], frozenset[str] | None]:
+    """The owner's type, its table in quotes, its key, and its columns where they are known."""
+    type_, where, name, own_key, columns = _described(table, split=table_schema is None)
+    keys = own_key if key is None else (key,) if isinstance(key, str) else tuple(key)
+    for field, text in (("table", type_), *(("key", column) for column in keys)):
+        check_text(field, text)
+    if not keys:
+        raise BadInput("table", type_, "has no primary key; say which columns are its key: key=(...)")
+    return type_, f"{_quoted(table_schema or where or 'public')}.{_quoted(name)}", keys, columns
 
 
 def _described(

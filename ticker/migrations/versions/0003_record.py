@@ -49,9 +49,16 @@ CHECKS = {
 }
 INDEXES = (
     "tasks_alarm_at ON tasks (alarm_at) WHERE alarm_at IS NOT NULL",
+    "tasks_troubled ON tasks (owner_type, owner_id) WHERE failures > 0 OR paused_by IS NOT NULL OR NOT owner_active OR NOT enabled",
     "runs_follow_up ON runs (id) WHERE follow_up",
     "runs_of_parent ON runs (parent_id) WHERE parent_id IS NOT NULL",
     "runs_processing ON runs (id) WHERE state = 'processing'",
+    "runs_by_outcome ON runs (owner_type, outcome, ended_at) WHERE outcome <> 'dropped'",
+    (
+        "runs_by_reason ON runs (owner_type, reason, ended_at) INCLUDE (id, task_id, function, owner_id)"
+        " WHERE outcome = 'dropped'"
+    ),
+    "runs_by_owner ON runs (owner_type, owner_id, ended_at) WHERE owner_type <> '' AND ended_at IS NOT NULL",
 )
 EVENTS = f"""CREATE TABLE events (
     id BIGINT GENERATED ALWAYS AS IDENTITY,
@@ -80,6 +87,15 @@ NOTICES = f"""CREATE TABLE notices (
     PRIMARY KEY (event_id, channel),
     CONSTRAINT notices_finite CHECK (due_at BETWEEN {EARLIEST} AND {LATEST})
 )"""
+TEMPLATES = """CREATE TABLE templates (
+    owner_type TEXT NOT NULL,
+    name TEXT NOT NULL,
+    task JSONB NOT NULL,
+    PRIMARY KEY (owner_type, name),
+    CONSTRAINT templates_named CHECK (owner_type <> '' AND name <> ''
+        AND length(owner_type) <= 200 AND owner_type !~ '[[:cntrl:]]' AND length(name) <= 200 AND name !~ '[[:cntrl:]]'),
+    CONSTRAINT templates_task CHECK (jsonb_typeof(task) = 'object' AND octet_length(task::text) <= 524288)
+)"""
 
 # Whoever pauses, disables or resumes a task, be it by raw SQL or through its owner's trigger, leaves an event; and the
 # instant from which its successes are waited for again. The table beside `tasks` is found by the trigger's own schema.
@@ -94,10 +110,11 @@ BEGIN
     IF NEW.enabled AND NEW.owner_active AND NEW.paused_by IS NULL THEN
         NEW.resumed_at := clock_timestamp();
     END IF;
-    EXECUTE format('INSERT INTO %I.events (task_id, task_name, function, owner_type, owner_id, what, by, words)'
-        ' VALUES ($1, $2, $3, $4, $5, $6, $7, $8)', TG_TABLE_SCHEMA)
+    EXECUTE format('INSERT INTO %I.events (task_id, task_name, function, owner_type, owner_id, what, by, words, told)'
+        ' VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)', TG_TABLE_SCHEMA)
     USING NEW.id, NEW.name, NEW.function, NEW.owner_type, NEW.owner_id, what,
-        coalesce(NEW.paused_by, ''), NEW.paused_reason;
+        coalesce(NEW.paused_by, ''), NEW.paused_reason,
+        coalesce(what = 'auto_paused' AND NEW.failures > NEW.pause_after, false);  -- a probe that failed is no news
     RETURN NEW;
 END $$"""
 NOTING = """CREATE TRIGGER tasks_note_change BEFORE UPDATE OF enabled, owner_active, paused_by ON tasks FOR EACH ROW
@@ -116,9 +133,11 @@ def upgrade() -> None:
         op.execute(f"CREATE INDEX {index}")
     op.execute(EVENTS)
     op.execute("CREATE INDEX events_of_task ON events (task_id, id)")
+    op.execute("CREATE INDEX events_at ON events (at)")
     op.execute("CREATE INDEX events_untold ON events (id) WHERE NOT told")
     op.execute(NOTICES)
     op.execute("CREATE INDEX notices_due ON notices (due_at)")
+    op.execute(TEMPLATES)
     op.execute(NOTED)
     op.execute(NOTING)
 
@@ -126,7 +145,9 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute("DROP TRIGGER tasks_note_change ON tasks")
     op.execute("DROP FUNCTION note_change()")
-    op.execute("DROP TABLE events, notices")
+    op.execute("DROP TABLE events, notices, templates")
+    op.execute("DROP INDEX tasks_troubled")
+    op.execute("DROP INDEX runs_of_parent, runs_processing, runs_by_outcome, runs_by_reason, runs_by_owner")
     op.execute(
         "UPDATE runs SET state = 'ended', outcome = 'lost', ended_at = clock_timestamp() WHERE state = 'processing'"
     )

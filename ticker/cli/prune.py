@@ -1,0 +1,51 @@
+"""`ticker prune`: what the ticker does little by little, at once."""
+
+from contextlib import closing
+from threading import Event
+from typing import TYPE_CHECKING
+
+import click
+
+from ticker.cli import render
+from ticker.cli.connection import configured, database
+from ticker.cli.options import as_json
+
+if TYPE_CHECKING:
+    from ticker.prune import Pruned
+    from ticker.settings import Settings
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Count what would go, and delete nothing.")
+@as_json
+def prune(dry_run: bool, as_json: bool) -> None:
+    """Delete old records of runs, drops and events.
+
+    How long they are kept is said by each task (--keep), TICKER_KEEP_SUCCESSES and TICKER_KEEP_FAILURES. Tickers go on
+    meanwhile; it may be interrupted at any time. `ticker run` does the same by itself.
+    """
+    total = at_once(configured(), dry_run)
+    if as_json:
+        counts = {name: count for name, count in render.plain_data(total).items() if name != "seconds"}
+        render.print_json({"dry_run": dry_run, **counts, "took_ms": round(1000 * total.seconds)})
+    else:
+        render.say(f"{'would prune' if dry_run else 'pruned'} {total}")
+
+
+def at_once(settings: "Settings", dry: bool) -> "Pruned":
+    """One lap that rests as long as it works, for the sake of the ticks; on a terminal, its counts as they grow."""
+    from rich.console import Console
+
+    from ticker.prune import Pruned, lap
+    from ticker.store import PostgresStore
+
+    with database():
+        pass  # a server that is absent is a matter of configuration
+    total = Pruned()
+    store = PostgresStore(settings.require_database(), settings.schema)
+    with closing(store), Console(stderr=True).status("looks for old records") as shown:
+        for pruned in lap(store, settings, dry=dry):
+            total += pruned
+            shown.update(f"{total}")
+            Event().wait(pruned.seconds)
+    return total

@@ -1,0 +1,109 @@
+"""What `owners` installs on an owner's table: the functions and triggers, as a document with names to be filled in."""
+
+EVENTS = ("deleted", "truncated", "changed", "guarded", "added")
+
+# pg_temp last: with an empty search_path types are looked for in pg_temp first, and a caller's temporary domain "text"
+# ran its CHECK with the definer's rights. No sequential scan: a plan that was kept since the tables were small would
+# compare each of 10,000 ids with each task.
+SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off"
+
+# Deleted and truncated: one statement for all owners; tasks are locked by id, as everywhere else.
+# Changed: row by row, WHEN it matters; by transition tables unrelated updates would cost six times as much.
+# Guarded: no task is written unless its owner is there, by exactly this id. The lock makes a DELETE wait for the new
+# task, and the new task for the DELETE. With a condition it makes any UPDATE wait: KEY SHARE would let an owner be
+# disabled in the same moment, by a trigger that does not see the task, before a task that does not see the change.
+# Added: the default tasks of new owners, in the statement that made these (`templates`). A task by cron or calendar has its
+# first time computed by the next tick: it is paused until now, and waits for its time as every task does whose pause ends.
+# First: PostgreSQL refuses here, and not at the first new owner, where the ticker's tables are older than this.
+# Last, what was registered before, or under another condition; PostgreSQL refuses here what is no condition.
+# A task that becomes active again is due as soon as it may run, as in `resume_tasks`.
+SOONEST = """greatest(starts_at, least(CASE WHEN next_run > clock_timestamp() THEN next_run END,
+                greatest(clock_timestamp(), last_run + (every_ms - tolerance_ms) * interval '1 millisecond')))"""
+
+# The default tasks of some owners `o`; who has one of that name already keeps his.
+MADE = """INSERT INTO {tasks} (owner_type, owner_id, name, function, kwargs, registered, kind, expression, zone, every_ms,
+        tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, starts_at, max_runs, catch_up, overlap,
+        retries, backoff, stretch_ms, pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority,
+        next_run, paused_by, paused_reason, paused_until)
+    SELECT w.owner_type, o.id, w.name, t.function, t.kwargs, t.registered, t.kind, t.expression, t.zone, t.every_ms,
+        t.tolerance_ms, t.box_ms, t.grace_ms, t.queue, t.subject, t.description, t.metadata, t.starts_at, t.max_runs,
+        t.catch_up, t.overlap, t.retries, t.backoff, t.stretch_ms, t.pause_after, t.probe_ms, t.dead_man,
+        CASE WHEN t.dead_man IS NOT NULL THEN i.now END, t.keep, t.submitter, t.group_name, t.priority,
+        CASE WHEN p.by IS NULL THEN greatest(i.now, t.starts_at) ELSE i.now END, p.by, p.reason, CASE WHEN p.by IS NOT NULL THEN i.now END
+    FROM (SELECT clock_timestamp() AS now OFFSET 0) i CROSS JOIN {templates} w
+    CROSS JOIN LATERAL jsonb_populate_record(NULL::{tasks}, w.task) t
+    CROSS JOIN LATERAL (SELECT CASE WHEN t.kind <> 'interval' THEN 'template' END AS by,
+                               CASE WHEN t.kind <> 'interval' THEN 'waits for its first time' ELSE '' END AS reason) p
+    JOIN"""
+WHICH = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (owner_type, owner_id, name) DO NOTHING"
+
+SQL = """
+SELECT FROM {templates} LIMIT 0;
+
+CREATE OR REPLACE FUNCTION {deleted}() RETURNS trigger {settings} AS $ticker$ BEGIN
+    DELETE FROM {tasks} WHERE id = ANY (ARRAY(SELECT id FROM {tasks}
+        WHERE owner_type = {type} AND owner_id = ANY (ARRAY(SELECT {id_gone} FROM gone)) ORDER BY id FOR UPDATE));
+    RETURN NULL;
+END $ticker$;
+
+CREATE OR REPLACE TRIGGER {on_deleted} AFTER DELETE ON {relation} REFERENCING OLD TABLE AS gone
+FOR EACH STATEMENT EXECUTE FUNCTION {deleted}();
+
+CREATE OR REPLACE FUNCTION {truncated}() RETURNS trigger {settings} AS $ticker$ BEGIN
+    DELETE FROM {tasks} WHERE id = ANY (ARRAY(SELECT id FROM {tasks} WHERE owner_type = {type} ORDER BY id FOR UPDATE));
+    RETURN NULL;
+END $ticker$;
+
+CREATE OR REPLACE TRIGGER {on_truncated} AFTER TRUNCATE ON {relation}
+FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();
+
+CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ BEGIN
+    IF {active_OLD} <> {active_NEW} THEN
+        UPDATE {tasks} t SET owner_active = {active_NEW}, next_run = CASE
+            WHEN {active_NEW} AND kind = 'interval' AND next_run IS NOT NULL THEN {soonest} ELSE next_run END
+        WHERE owner_active <> {active_NEW} AND id = ANY (ARRAY(SELECT id FROM {tasks}
+            WHERE owner_type = {type} AND owner_id = {id_OLD} ORDER BY id FOR NO KEY UPDATE));
+    END IF;
+    IF {id_OLD} <> {id_NEW} THEN
+        UPDATE {tasks} SET owner_id = {id_NEW} WHERE id = ANY (ARRAY(SELECT id FROM {tasks}
+            WHERE owner_type = {type} AND owner_id = {id_OLD} ORDER BY id FOR UPDATE));
+    END IF;
+    RETURN NULL;
+END $ticker$;
+
+CREATE OR REPLACE TRIGGER {on_changed} AFTER UPDATE ON {relation}
+FOR EACH ROW WHEN ({active_OLD} <> {active_NEW} OR {id_OLD} <> {id_NEW}) EXECUTE FUNCTION {changed}();
+
+CREATE OR REPLACE FUNCTION {guarded}() RETURNS trigger {settings} AS $ticker$
+#variable_conflict use_column
+DECLARE {declared}
+BEGIN
+    BEGIN
+        {assigned}
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+        RETURN NULL;
+    END;
+    SELECT {active} INTO NEW.owner_active FROM {relation} o
+    WHERE {compared} AND {id_o} = NEW.owner_id FOR {lock};
+    IF FOUND THEN
+        RETURN NEW;
+    END IF;
+    RETURN NULL;
+END $ticker$;
+
+CREATE OR REPLACE TRIGGER {on_guarded} BEFORE INSERT OR UPDATE OF owner_type, owner_id ON {tasks}
+FOR EACH ROW WHEN (NEW.owner_type = {type}) EXECUTE FUNCTION {guarded}();
+
+CREATE OR REPLACE FUNCTION {added}() RETURNS trigger {settings} AS $ticker$ BEGIN
+    {made} (SELECT {id_added} AS id FROM added) o ON true {which};
+    RETURN NULL;
+END $ticker$;
+
+CREATE OR REPLACE TRIGGER {on_added} AFTER INSERT ON {relation} REFERENCING NEW TABLE AS added
+FOR EACH STATEMENT EXECUTE FUNCTION {added}();
+
+UPDATE {tasks} t SET owner_active = o.active, next_run = CASE
+    WHEN o.active AND kind = 'interval' AND next_run IS NOT NULL THEN {soonest} ELSE next_run END
+FROM (SELECT {id_o} AS id, {active} AS active FROM {relation} o) o
+WHERE owner_type = {type} AND owner_id = o.id AND owner_active <> o.active;
+"""

@@ -129,6 +129,7 @@ def function(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Callable[[Any], A
 
 CATALOGS = ("pg_namespace", "pg_class", "pg_attribute", "pg_constraint", "pg_index", "pg_proc", "pg_trigger", "pg_type",
             "pg_attrdef", "pg_db_role_setting", "pg_policy", "pg_rewrite", "pg_event_trigger")  # fmt: skip
+TABLES = ("tasks", "runs", "tickers", "events", "notices", "templates")
 
 
 def structure(connection: psycopg.Connection[Any]) -> Any:
@@ -148,7 +149,7 @@ def is_emptied(url: str, before: Any) -> bool:
             )
             if structure(connection) != before:
                 return False
-            connection.execute("TRUNCATE ticker.tasks, ticker.runs, ticker.tickers RESTART IDENTITY")
+            connection.execute(f"TRUNCATE {', '.join(f'ticker.{name}' for name in TABLES)} RESTART IDENTITY")
     except (psycopg.Error, TickerError):
         return False
     return True

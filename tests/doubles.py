@@ -15,7 +15,7 @@ from ticker.envelope import Envelope
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.ports import JobState, Receipt, Settled
 from ticker.schedules import kinds
-from ticker.task import DueTask, Kind, Outcome, PlannedRun, Reason, RunKind, WaitingTask
+from ticker.task import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -72,6 +72,7 @@ class TaskRow:
     started: int = 0
     catch_up: str = "one"
     remove: bool = False
+    overlap: str = "queue"
 
 
 @dataclass(frozen=True)
@@ -320,8 +321,8 @@ class MemoryBatch:
                 due.id, next_run=next_run, waiting=waiting, push_errors=0, push_error="", push_after=None
             )
 
-    def skip(self, missed: Sequence[tuple[DueTask, datetime | None]], now: datetime) -> None:
-        for due, next_run in missed:
+    def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
+        for due, next_run, reason in passed_over:
             task = self._tasks[due.id]
             self._tasks.change(due.id, next_run=next_run, push_errors=0, push_error="", push_after=None)
             self._runs.add(
@@ -332,7 +333,7 @@ class MemoryBatch:
                     due_at=None,
                     occurrence=due.occurrence,
                     outcome=Outcome.DROPPED,
-                    reason=Reason.MISSED,
+                    reason=reason,
                     ended_at=now,
                     created_at=now,
                     checked_last_run=task.last_run,
@@ -346,6 +347,26 @@ class MemoryBatch:
         ahead = [t for t in self._tasks.free() if t.kind in (Kind.CRON, Kind.CALENDAR) and is_after(t.next_run, now)]
         pushed = [task for task in ahead if self._was_pushed(task, now)]
         return [due_task(task, now) for task in self._tasks.claim(self._next("ahead", pushed, limit))]
+
+    def claim_ended(self, limit: int) -> Sequence[Ended]:
+        """The double knows neither retries nor pieces nor events: those are tested with the real store alone."""
+        return []
+
+    def mark_followed(self, runs: Sequence[tuple[int, bool, str]]) -> None: ...
+
+    def plan_retries(self, runs: Sequence[tuple[int, datetime]], now: datetime) -> None: ...
+
+    def judge_tasks(self, tasks: Sequence[Health]) -> None: ...
+
+    def record_events(self, notes: Sequence[Note], now: datetime) -> None: ...
+
+    def sum_up(self, now: datetime, limit: int) -> int:
+        return 0
+
+    def claim_alarms(self, now: datetime, limit: int) -> Sequence[Alarm]:
+        return []
+
+    def set_alarms(self, tasks: Sequence[tuple[int, datetime | None]]) -> None: ...
 
     def bring_forward(self, tasks: Sequence[tuple[DueTask, datetime]]) -> None:
         for due, next_run in tasks:
@@ -610,6 +631,7 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
     return DueTask(
         task.id, task.next_run or now, task.queue, task.function, task.every_ms, task.box_ms, task.grace_ms,
         task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
+        task.overlap, bool(task.waiting) or is_after(task.running_until, now),
     )  # fmt: skip
 
 

@@ -32,12 +32,14 @@ TASK = {
     "succeeded", "failed", "dropped",
 }  # fmt: skip
 RUN = {
-    "id", "task_id", "task_name", "function", "owner", "owner_type", "owner_id", "kind", "occurrence", "state",
-    "outcome", "reason", "due_at", "pushed_at", "started_at", "ended_at", "checked_last_run", "checked_at", "every_ms",
+    "id", "task_id", "task_name", "function", "owner", "owner_type", "owner_id", "kind", "parent_id", "item",
+    "occurrence", "attempt", "retried", "pieces", "state", "outcome", "reason", "due_at", "pushed_at", "started_at",
+    "until", "ended_at", "created_at", "checked_last_run", "checked_at", "every_ms",
     "tolerance_ms", "early_ms", "took_ms", "result", "traceback", "worker", "host", "pid", "job_id",
 }  # fmt: skip
 PUSHED = {"due", "enqueued", "held", "errors", "missed"}
 SWEPT = {"overdue", "expired", "repushed", "lost", "errors"}
+FOLLOWED = {"ended", "retries", "events"}
 HEALTH = {"healthy", "max_age_ms", "postgresql", "redis", "tickers"}
 TICKER = {"id", "host", "pid", "started_at", "last_tick_at", "last_report", "age_ms"}
 
@@ -344,8 +346,9 @@ def test_tick_makes_one_pass_and_reports_it(redis):
     ticker("add", "g", "--every", "1m", "--first", "500ms")  # no look-ahead: not due yet
     ticker("run-now", "g")
     report = answer("tick")
-    assert set(report) == {"now", "due", "planned", "swept", "enqueued", "errors", "took_ms"}
+    assert set(report) == {"now", "due", "planned", "swept", "followed", "enqueued", "errors", "took_ms"}
     assert (set(report["due"]), set(report["planned"]), set(report["swept"])) == (PUSHED, PUSHED, SWEPT)
+    assert set(report["followed"]) == FOLLOWED
     assert (report["due"]["due"], report["planned"]["due"], report["enqueued"], report["errors"]) == (1, 1, 2, 0)
     assert INSTANT.fullmatch(report["now"])
     assert redis.llen("rq:queue:polling") == 2

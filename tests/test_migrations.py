@@ -18,7 +18,7 @@ from ticker.errors import BadInput, ConfigurationError
 from ticker.store import PostgresStore, connect
 from ticker.tick import tick
 
-TABLES = ("tasks", "runs", "tickers", "events", "notices")
+TABLES = ("tasks", "runs", "tickers", "events", "notices", "templates")
 
 
 @pytest.fixture

@@ -18,10 +18,10 @@ ROOT = Path(ticker.__file__).parent.parent
 
 def test_the_door_of_ticker_is_this_and_no_more():
     assert ticker.__all__ == [
-        "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now",
-        "get", "list_tasks", "list_runs", "validate",
-        "Preview", "Task", "Wanted", "Owner", "Kind", "Outcome", "Reason",
-        "TickerError", "BadInput", "UnknownTask", "UnknownOwner", "ConfigurationError",
+        "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults",
+        "get", "list_tasks", "list_owners", "list_runs", "get_run", "why", "journal", "drops", "validate",
+        "Preview", "Why", "Line", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Kind", "Outcome", "Reason",
+        "TickerError", "BadInput", "UnknownTask", "UnknownRun", "UnknownOwner", "ConfigurationError",
         "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
     ]  # fmt: skip
 
@@ -55,6 +55,7 @@ def test_every_error_of_the_door_is_a_ticker_error_and_every_error_is_at_the_doo
     assert all(issubclass(getattr(ticker, name), ticker.TickerError) for name in tree)
     assert issubclass(ticker.BadInput, ValueError)
     assert issubclass(ticker.UnknownTask, LookupError) and issubclass(ticker.UnknownOwner, LookupError)
+    assert issubclass(ticker.UnknownRun, LookupError)
 
 
 # -------------------------------------------------------------------------------------------------- what it costs

@@ -18,7 +18,9 @@ from redis.exceptions import NoPermissionError
 import ticker
 from tests.conftest import admin
 from tests.running import ROOT
-from ticker.store import connect
+from ticker import prune
+from ticker.settings import Settings
+from ticker.store import PostgresStore, connect
 
 SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 PASSWORD = "not-a-secret"
@@ -146,3 +148,15 @@ def test_the_rights_in_postgresql_allow_no_more(environ, roles):
                 connection.execute(statement)
             with pytest.raises(errors.InsufficientPrivilege):
                 connection.execute("TRUNCATE ticker.runs")
+
+
+def test_the_tickers_role_may_delete_old_records(db, database_url, roles):
+    db.execute(
+        "INSERT INTO ticker.runs (task_id, kind, state, outcome, ended_at, created_at)"
+        " VALUES (9, 'manual', 'ended', 'succeeded', '2020-01-01Z', '2020-01-01Z');"
+        " INSERT INTO ticker.events (at, task_id, what, told) VALUES ('2020-01-01Z', 9, 'failed', true)"
+    )
+    store = PostgresStore(with_user(database_url, roles["ticker"]))
+    pruned = sum(prune.lap(store, Settings()), prune.Pruned())
+    store.close()
+    assert (pruned.successes, pruned.events) == (1, 1)

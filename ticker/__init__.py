@@ -15,30 +15,41 @@ from ticker.errors import (
     TickerError,
     Unavailable,
     UnknownOwner,
+    UnknownRun,
     UnknownTask,
 )
 
 if TYPE_CHECKING:
     from ticker.definition import Wanted
     from ticker.identity import Owner
+    from ticker.ledger import Why, why
+    from ticker.lines import Line
+    from ticker.owner_status import OwnerStatus, list_owners
     from ticker.preview import Preview, validate
+    from ticker.record import Drops, drops, journal
     from ticker.registration import edit, pause, reconcile, register, resume, run_now, unregister
-    from ticker.status import get, list_runs, list_tasks
+    from ticker.status import FullRun, RunRecord, get, get_run, list_runs, list_tasks
     from ticker.task import Kind, Outcome, Reason, Task
+    from ticker.templates import defaults
 
 __all__ = [
-    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now",
-    "get", "list_tasks", "list_runs", "validate",
-    "Preview", "Task", "Wanted", "Owner", "Kind", "Outcome", "Reason",
-    "TickerError", "BadInput", "UnknownTask", "UnknownOwner", "ConfigurationError",
+    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults",
+    "get", "list_tasks", "list_owners", "list_runs", "get_run", "why", "journal", "drops", "validate",
+    "Preview", "Why", "Line", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Kind", "Outcome", "Reason",
+    "TickerError", "BadInput", "UnknownTask", "UnknownRun", "UnknownOwner", "ConfigurationError",
     "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
 ]  # fmt: skip
 
 _HOME = {
     **dict.fromkeys(("register", "unregister", "reconcile", "edit", "pause", "resume", "run_now"), "registration"),
-    **dict.fromkeys(("get", "list_tasks", "list_runs"), "status"),
+    **dict.fromkeys(("get", "list_tasks", "list_runs", "get_run", "RunRecord", "FullRun"), "status"),
+    **dict.fromkeys(("why", "Why"), "ledger"),
+    **dict.fromkeys(("journal", "drops", "Drops"), "record"),
+    "Line": "lines",
     **dict.fromkeys(("Task", "Kind", "Outcome", "Reason"), "task"),
     **dict.fromkeys(("Preview", "validate"), "preview"),
+    **dict.fromkeys(("list_owners", "OwnerStatus"), "owner_status"),
+    "defaults": "templates",
     "Wanted": "definition",
     "Owner": "identity",
 }

@@ -3,6 +3,7 @@
 TickerError
 ├── BadInput             a value that cannot be taken (also a ValueError); nothing was written
 ├── UnknownTask          no such task (also a LookupError)
+├── UnknownRun           no such run (also a LookupError)
 ├── UnknownOwner         the owner's row is not in its table (also a LookupError)
 ├── ConfigurationError   a setting or a server that does not fit; exit code 78
 └── Unavailable          a server does not answer now; the next pass tries again
@@ -43,6 +44,10 @@ class BadInput(TickerError, ValueError):
 
 class UnknownTask(TickerError, LookupError):
     """There is no such task."""
+
+
+class UnknownRun(TickerError, LookupError):
+    """There is no such run, or it is not kept any more."""
 
 
 class UnknownOwner(TickerError, LookupError):

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from ticker.envelope import Envelope
-from ticker.task import DueTask, Outcome, PlannedRun, WaitingTask
+from ticker.task import Alarm, DueTask, Ended, Health, Note, Outcome, PlannedRun, Reason, WaitingTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,30 @@ class Batch(Protocol):
     def bring_forward(self, tasks: Sequence[tuple[DueTask, datetime]]) -> None:
         """Makes these due earlier."""
 
-    def skip(self, missed: Sequence[tuple[DueTask, datetime | None]], now: datetime) -> None:
-        """Records these occurrences as missed, pushes nothing, and sets the next times."""
+    def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
+        """Records these occurrences as dropped, each with its reason, pushes nothing, and sets the next times."""
+
+    def claim_ended(self, limit: int) -> Sequence[Ended]:
+        """Runs whose end leads to something more, in the order of their ids, locked with their tasks."""
+
+    def mark_followed(self, runs: Sequence[tuple[int, bool, str]]) -> None:
+        """(run id, whether a retry follows, a note for its reason): seen to."""
+
+    def plan_retries(self, runs: Sequence[tuple[int, datetime]], now: datetime) -> None:
+        """A further attempt of each of these runs, planned for then."""
+
+    def judge_tasks(self, tasks: Sequence[Health]) -> None: ...
+
+    def record_events(self, notes: Sequence[Note], now: datetime) -> None: ...
+
+    def sum_up(self, now: datetime, limit: int) -> int:
+        """Ends runs whose pieces have all ended, and notes it with their tasks; how many."""
+
+    def claim_alarms(self, now: datetime, limit: int) -> Sequence[Alarm]:
+        """Tasks that run, and of which to ask by now whether they had a success; locked."""
+
+    def set_alarms(self, tasks: Sequence[tuple[int, datetime | None]]) -> None:
+        """When to ask again; None: somebody is told now."""
 
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         """(task id, error, not before): stays due, counts the error and shows it."""

@@ -41,6 +41,11 @@ def on(db: Any, schema: str) -> Execute:
     return execute
 
 
+def run(db: Any, text: str) -> list[Row]:
+    """A statement that names a table of the application, and so is none of the document's. It takes no parameters."""
+    return _runner(db)(text.replace("%", "%%"), {})
+
+
 def _runner(db: Any) -> Callable[[str, dict[str, Any]], list[Row]]:
     """Recognised by what they can do, so that a scoped_session works and no library is imported to ask."""
     if inspect.iscoroutinefunction(getattr(db, "execute", None)):

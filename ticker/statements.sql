@@ -73,6 +73,19 @@ UPDATE {schema}.tasks SET
 WHERE id = %(id)s
 RETURNING *
 
+-- name: has_trigger
+SELECT EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+    WHERE t.tgname = %(name)s AND p.pronamespace = '{schema}'::regnamespace) AS found
+
+-- name: write_templates
+-- The default tasks of a type of owner: these, and no others.
+WITH gone AS (
+    DELETE FROM {schema}.templates WHERE owner_type = %(owner_type)s AND name <> ALL (%(names)s::text[]))
+INSERT INTO {schema}.templates AS t (owner_type, name, task)
+SELECT %(owner_type)s, w.name, w.task::jsonb FROM unnest(%(names)s::text[], %(tasks)s::text[]) AS w (name, task)
+ORDER BY w.name
+ON CONFLICT (owner_type, name) DO UPDATE SET task = excluded.task WHERE t.task <> excluded.task
+
 -- name: declared_tasks
 -- What `ticker sync` compares: tasks without an owner that were declared, or that have one of these names; locked.
 SELECT * FROM {schema}.tasks
@@ -149,7 +162,7 @@ RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_a
 -- The due tasks, oldest first, locked; rows that another ticker holds are its own.
 -- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up
+    starts_at, ends_at, catch_up, overlap, waiting <> '{}' OR coalesce(running_until > %(now)s, false) AS busy
 FROM {schema}.tasks
 WHERE enabled AND owner_active AND paused_by IS NULL
   AND next_run <= %(now)s + %(look_ahead)s * interval '1 millisecond'
@@ -175,18 +188,20 @@ FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::ti
 WHERE t.id = a.id
 
 -- name: skip
--- Occurrences that an outage made these tasks miss, and that nobody wants any more: recorded, and passed over.
+-- Occurrences that get no job: an outage made these tasks miss them, or a job of the task waits or runs, and that is
+-- what they ask for. Recorded, and passed over.
 WITH skipped AS MATERIALIZED (
-    SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[])
-        AS s (id, occurrence, next_run)
+    SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[],
+        %(reasons)s::text[]) AS s (id, occurrence, next_run, reason)
 ), recorded AS (
     INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
         reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms)
     SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', 'dropped',
-        'missed', %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms
+        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms
     FROM skipped s JOIN {schema}.tasks t ON t.id = s.id
 )
-UPDATE {schema}.tasks t SET next_run = s.next_run, push_errors = 0, push_error = '', push_after = NULL
+UPDATE {schema}.tasks t SET next_run = s.next_run, push_errors = 0, push_error = '', push_after = NULL,
+    dropped = t.dropped + 1
 FROM skipped s WHERE t.id = s.id
 
 -- name: set_back
@@ -293,6 +308,7 @@ WITH locked AS MATERIALIZED (
     UPDATE {schema}.tasks t SET
         waiting = array_remove(j.waiting, %(occurrence)s),
         started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
+        dropped = j.dropped + CASE WHEN j.refusal IS NULL THEN 0 ELSE 1 END,
         next_run = CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
             WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
             WHEN j.refusal = 'clock' AND j.true_last_run IS NOT NULL
@@ -334,12 +350,15 @@ WITH locked AS MATERIALIZED (
 SELECT j.refusal, j.now, recorded.id AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
     j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.spaced_from AS last_run, j.last_occurrence,
     CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
-    j.spaced_from - j.last_run AS set_by
+    j.spaced_from - j.last_run AS set_by, 'scheduled' AS run_kind, NULL::jsonb AS item
 FROM judged j, recorded
 
 -- name: start_planned
--- The same for a planned run: it obeys enabled and the hold (a manual run also starts while the task is paused), skips
--- the too-early and duplicate checks, and never touches last_run or last_occurrence. A copy of its job is a duplicate.
+-- The same for a planned run: it obeys enabled and the hold (a manual run also starts while the task is paused; a piece
+-- runs beside the others), skips the too-early and duplicate checks, and never touches last_run or last_occurrence. A
+-- copy of its job is a duplicate. A retry or a piece has to be dead before the next start may come, so its box shrinks to
+-- what is left until then; under a second, or behind a newer occurrence, there is no time for it. What a manual run made
+-- or left is bounded by the next occurrence, as nobody knows its next start.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), plan AS MATERIALIZED (
@@ -347,23 +366,36 @@ WITH locked AS MATERIALIZED (
     WHERE r.id = %(run_id)s FOR NO KEY UPDATE OF r
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM plan
+), bounded AS MATERIALIZED (
+    SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, p.item, p.state,
+        coalesce(p.kind IN ('retry', 'piece') AND p.occurrence < l.last_occurrence, false) AS is_past,
+        least(l.box_ms, CASE WHEN p.kind IN ('retry', 'piece') THEN floor(1000 * extract(epoch FROM
+            CASE WHEN l.kind = 'interval' AND p.occurrence IS NOT NULL
+                 THEN l.last_run + (l.every_ms - l.tolerance_ms - l.grace_ms) * interval '1 millisecond'
+                 ELSE l.next_run - (l.tolerance_ms + l.grace_ms) * interval '1 millisecond' END - i.now)) END)::bigint AS box
+    FROM instant i LEFT JOIN locked l ON true LEFT JOIN plan p ON true
 ), judged AS MATERIALIZED (
-    SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold,
-        coalesce(i.now + h.hold_left, l.running_until) AS held_until, coalesce(p.state IN ('planned', 'pushed'), false) AS fresh, CASE
-        WHEN l.id IS NULL OR p.id IS NULL THEN 'gone'
-        WHEN p.state NOT IN ('planned', 'pushed') THEN 'duplicate'
-        WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
-        WHEN NOT l.enabled OR NOT l.owner_active OR (p.kind <> 'manual' AND l.paused_by IS NOT NULL
-             AND (l.paused_until IS NULL OR i.now < l.paused_until)) THEN 'paused'
-        WHEN i.now < coalesce(i.now + h.hold_left, l.running_until) THEN 'still_running'
+    SELECT b.*, (b.box + b.grace_ms) * interval '1 millisecond' AS hold,
+        coalesce(b.now + h.hold_left, b.running_until) AS held_until,
+        coalesce(b.state IN ('planned', 'pushed'), false) AS fresh, CASE
+        WHEN b.id IS NULL OR b.run_id IS NULL THEN 'gone'
+        WHEN b.state NOT IN ('planned', 'pushed') THEN 'duplicate'
+        WHEN b.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
+        WHEN NOT b.enabled OR NOT b.owner_active OR (b.run_kind <> 'manual' AND b.paused_by IS NOT NULL
+             AND (b.paused_until IS NULL OR b.now < b.paused_until)) THEN 'paused'
+        WHEN b.is_past OR (b.run_kind <> 'manual' AND b.box < 1000) THEN 'no_time'
+        WHEN b.run_kind <> 'piece' AND b.now < coalesce(b.now + h.hold_left, b.running_until) THEN 'still_running'
         END AS refusal
-    FROM instant i LEFT JOIN locked l ON true LEFT JOIN plan p ON true LEFT JOIN LATERAL (
+    FROM bounded b LEFT JOIN LATERAL (
         SELECT r.until - r.started_at - (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' AS hold_left
-        FROM {schema}.runs r WHERE r.token = l.run_token AND r.state = 'running'
+        FROM {schema}.runs r WHERE r.token = b.run_token AND r.state = 'running'
             AND r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint) h ON true
 ), changed AS (
-    UPDATE {schema}.tasks t SET run_token = %(token)s::uuid, running_until = j.now + j.hold
-    FROM judged j WHERE t.id = j.id AND j.refusal IS NULL
+    UPDATE {schema}.tasks t SET
+        run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,
+        running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN j.now + j.hold ELSE t.running_until END,
+        dropped = t.dropped + CASE WHEN j.refusal IS NULL THEN 0 ELSE 1 END
+    FROM judged j WHERE t.id = j.id AND (j.refusal IS NOT NULL OR j.run_kind <> 'piece')
 ), taken AS (
     UPDATE {schema}.runs r SET
         task_name = coalesce(j.name, r.task_name), function = coalesce(j.function, r.function),
@@ -375,6 +407,7 @@ WITH locked AS MATERIALIZED (
         boot = CASE WHEN j.refusal IS NULL THEN %(boot)s::text END,
         uptime_us = CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
         ended_at = CASE WHEN j.refusal IS NOT NULL THEN j.now END,
+        follow_up = j.refusal IS NOT NULL AND j.run_kind = 'retry',
         checked_last_run = j.last_run, checked_at = j.now, every_ms = j.every_ms, tolerance_ms = j.tolerance_ms,
         worker = %(worker)s, host = %(host)s, pid = %(pid)s, job_id = %(job_id)s
     FROM judged j WHERE r.id = j.run_id AND j.fresh
@@ -384,14 +417,14 @@ WITH locked AS MATERIALIZED (
         task_id, task_name, function, owner_type, owner_id, kind, parent_id, state, outcome, reason, ended_at,
         created_at, checked_at, worker, host, pid, job_id)
     SELECT %(task_id)s, coalesce(j.name, ''), coalesce(j.function, ''), coalesce(j.owner_type, ''),
-        coalesce(j.owner_id, ''), coalesce(j.run_kind, 'manual'), %(run_id)s, 'ended', 'dropped', j.refusal, j.now,
+        coalesce(j.owner_id, ''), 'manual', %(run_id)s, 'ended', 'dropped', j.refusal, j.now,
         j.now, j.now, %(worker)s, %(host)s, %(pid)s, %(job_id)s
     FROM judged j WHERE NOT j.fresh
     RETURNING id
 )
 SELECT j.refusal, j.now, coalesce(taken.id, refused.id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
-    j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
-    j.held_until AS running_until
+    j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
+    j.held_until AS running_until, j.run_kind, j.item
 FROM judged j LEFT JOIN taken ON true LEFT JOIN refused ON true
 
 
@@ -404,35 +437,183 @@ WHERE id = %(task_id)s AND run_token = %(token)s::uuid
 RETURNING id
 
 -- name: finish
--- The end, fenced by the token: a run that lost its hold changes nothing. A run whose task is gone still ends. A start that
--- was given up, since its answer came too late, was asked for with an uptime that may be as old: it tells nothing.
+-- The end, fenced by the token: a run that lost its hold changes nothing (a piece has none to lose). A run whose task is
+-- gone still ends. A start that was given up, since its answer came too late, was asked for with an uptime that may be as
+-- old: it tells nothing. A tick sees to what follows from a failure, and from a success after some; where a task has
+-- retries, it also counts the failures, as one that is retried is none.
 WITH held AS MATERIALIZED (
-    SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
+    SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,
+        told <> '' OR stretched_ms IS NOT NULL OR (dead_man IS NOT NULL AND alarm_at IS NULL) AS ailing
     FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
-    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, coalesce(bool_and(mine), true) AS mine FROM held
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, coalesce(bool_and(mine), true) AS mine,
+        %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') AS good, bool_or(ailing) AS ailing
+    FROM held
 ), ended AS (
     UPDATE {schema}.runs r SET
         state = 'ended', outcome = %(outcome)s, reason = %(reason)s, result = %(result)s::jsonb,
-        traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s, ended_at = i.now
+        traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s, ended_at = i.now,
+        follow_up = coalesce(NOT i.good OR (i.ailing AND r.kind <> 'piece'), false)
     FROM instant i
-    WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
-    RETURNING r.id
+    WHERE r.token = %(token)s::uuid AND r.state = 'running' AND (i.mine OR r.kind = 'piece')
+    RETURNING r.id, r.kind
 ), freed AS (
     UPDATE {schema}.tasks t SET
         run_token = NULL, running_until = NULL,
         last_run_id = e.id, last_outcome = %(outcome)s, last_ended_at = i.now,
-        last_success_at = CASE WHEN %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') THEN i.now
-                               ELSE t.last_success_at END,
+        last_success_at = CASE WHEN i.good THEN i.now ELSE t.last_success_at END,
         last_worked_at = CASE WHEN %(outcome)s IN ('succeeded', 'partial') THEN i.now ELSE t.last_worked_at END,
         last_boot = CASE WHEN %(outcome)s <> 'lost' THEN t.last_boot END,
         last_uptime_us = CASE WHEN %(outcome)s <> 'lost' THEN t.last_uptime_us END,
-        failures = CASE WHEN %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') THEN 0
-                        ELSE least(t.failures + 1, 1000000) END
+        failures = CASE WHEN i.good THEN 0 WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
+                        ELSE least(t.failures + 1, 1000000) END,
+        succeeded = t.succeeded + i.good::int, failed = t.failed + (NOT i.good)::int
     FROM instant i, ended e
     WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid
 )
 SELECT id AS run_id FROM ended
+
+-- name: generated
+-- A run has made its pieces of work: they are recorded, all in one statement, and the run waits for them, without a hold.
+WITH held AS MATERIALIZED (
+    SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
+    FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+), instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, coalesce(bool_and(mine), false) AS mine FROM held
+), parent AS (
+    UPDATE {schema}.runs r SET
+        state = 'processing', pieces = jsonb_array_length(%(items)s::jsonb),
+        output = %(output)s, error_output = %(error_output)s
+    FROM instant i
+    WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
+    RETURNING r.id, r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.occurrence
+), made AS (
+    INSERT INTO {schema}.runs (
+        task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, state, due_at, created_at)
+    SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, 'piece', p.id, e.item, p.occurrence, 'planned',
+        i.now, i.now
+    FROM parent p, instant i, jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
+    ORDER BY e.n
+), freed AS (
+    UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL
+    FROM parent p WHERE t.id = p.task_id AND t.run_token = %(token)s::uuid
+)
+SELECT id AS run_id FROM parent
+
+
+-- ------------------------------------------------------------------------------------------------- followed up
+
+-- name: claim_ended
+-- Ends that lead to something more, with their tasks; both locked. What nobody has to see to any more is let go first.
+WITH gone AS (
+    UPDATE {schema}.runs r SET follow_up = false
+    WHERE r.follow_up AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
+)
+SELECT r.id AS run_id, r.task_id, r.kind, r.occurrence, r.attempt, r.outcome, r.reason, r.started_at IS NOT NULL AS started,
+    r.ended_at, r.pieces IS NOT NULL AS has_pieces, t.kind AS schedule, t.every_ms, t.tolerance_ms, t.grace_ms,
+    t.last_run, t.last_occurrence, t.next_run, t.last_run_id, t.retries, t.backoff, t.failures, t.told, t.stretch_ms,
+    t.stretched_ms, t.pause_after, t.probe_ms, t.paused_by IS NOT NULL AS paused, t.dead_man, t.alarm_at
+FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
+WHERE r.follow_up
+ORDER BY r.id
+LIMIT %(limit)s
+FOR NO KEY UPDATE OF r, t SKIP LOCKED
+
+-- name: mark_followed
+-- These are seen to; where no retry follows, the reason says why.
+UPDATE {schema}.runs r SET follow_up = false, retried = f.retried,
+    reason = CASE WHEN f.note = '' THEN r.reason ELSE left(concat_ws(' ', nullif(r.reason, ''), '(' || f.note || ')'), 2000) END
+FROM unnest(%(ids)s::bigint[], %(retried)s::boolean[], %(notes)s::text[]) AS f (id, retried, note)
+WHERE r.id = f.id
+
+-- name: plan_retries
+-- A further attempt of each of these runs, or pieces.
+INSERT INTO {schema}.runs (
+    task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, attempt, state, due_at, created_at)
+SELECT r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, CASE r.kind WHEN 'piece' THEN 'piece' ELSE 'retry' END,
+    coalesce(r.parent_id, r.id), r.item, r.occurrence, r.attempt + 1, 'planned', p.due_at, %(now)s
+FROM unnest(%(ids)s::bigint[], %(dues)s::timestamptz[]) AS p (id, due_at) JOIN {schema}.runs r ON r.id = p.id
+ORDER BY p.due_at, r.id
+
+-- name: judge_tasks
+-- What the ends of their runs make of these tasks.
+UPDATE {schema}.tasks t SET
+    failures = least(j.failures, 1000000), told = j.told, stretched_ms = j.stretched_ms, next_run = j.next_run,
+    alarm_at = j.alarm_at,
+    paused_by = CASE WHEN j.pause_until IS NULL THEN t.paused_by ELSE 'ticker' END,
+    paused_reason = CASE WHEN j.pause_until IS NULL THEN t.paused_reason ELSE left(j.pause_reason, 2000) END,
+    paused_until = CASE WHEN j.pause_until IS NULL THEN t.paused_until ELSE j.pause_until END
+FROM unnest(%(ids)s::bigint[], %(failures)s::integer[], %(tolds)s::text[], %(stretched)s::bigint[],
+    %(next_runs)s::timestamptz[], %(alarms)s::timestamptz[], %(pause_reasons)s::text[], %(pause_untils)s::timestamptz[])
+    AS j (id, failures, told, stretched_ms, next_run, alarm_at, pause_reason, pause_until)
+WHERE t.id = j.id
+
+-- name: record_events
+INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words, run_id)
+SELECT %(now)s, t.id, t.name, t.function, t.owner_type, t.owner_id, e.what, 'ticker', left(e.words, 2000), e.run_id
+FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s::bigint[]) AS e (id, what, words, run_id)
+JOIN {schema}.tasks t ON t.id = e.id
+
+-- name: sum_up
+-- Runs whose pieces have all ended, as their last attempts did: the worst of them is the outcome of the run, and of its
+-- task. A run of a task that is gone ends, too.
+WITH complete AS MATERIALIZED (
+    SELECT r.id, r.task_id, r.pieces FROM {schema}.runs r
+    WHERE r.state = 'processing'
+      AND NOT EXISTS (SELECT FROM {schema}.runs p WHERE p.parent_id = r.id AND p.kind = 'piece'
+                      AND (p.state <> 'ended' OR p.follow_up))
+    ORDER BY r.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+), held AS MATERIALIZED (
+    SELECT t.id, t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL) AS ailing
+    FROM {schema}.tasks t WHERE t.id IN (SELECT task_id FROM complete) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
+), counted AS MATERIALIZED (
+    SELECT c.id, c.task_id, c.pieces, h.ailing,
+        count(*) FILTER (WHERE p.outcome IN ('failed', 'timed_out', 'killed', 'lost')) AS failed,
+        count(*) FILTER (WHERE p.outcome = 'dropped') AS dropped,
+        count(*) FILTER (WHERE p.outcome = 'partial') AS partial,
+        count(*) FILTER (WHERE p.outcome = 'succeeded') AS succeeded
+    FROM complete c LEFT JOIN held h ON h.id = c.task_id
+    JOIN {schema}.runs p ON p.parent_id = c.id AND p.kind = 'piece' AND NOT p.retried
+    WHERE h.id IS NOT NULL OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = c.task_id)
+    GROUP BY c.id, c.task_id, c.pieces, h.ailing
+), judged AS MATERIALIZED (
+    SELECT *, CASE WHEN failed + dropped > 0 THEN 'failed' WHEN partial > 0 THEN 'partial'
+                   WHEN succeeded > 0 THEN 'succeeded' ELSE 'nothing_to_do' END AS outcome,
+        concat_ws(', ', CASE WHEN failed > 0 THEN failed || ' of ' || pieces || ' pieces failed' END,
+            CASE WHEN dropped > 0 THEN dropped || ' of ' || pieces || ' pieces dropped' END) AS reason
+    FROM counted
+), ended AS (
+    UPDATE {schema}.runs r SET state = 'ended', outcome = j.outcome, reason = j.reason, ended_at = %(now)s,
+        follow_up = j.ailing IS NOT NULL AND (j.outcome = 'failed' OR j.ailing)
+    FROM judged j WHERE r.id = j.id
+    RETURNING r.id, r.kind
+)
+UPDATE {schema}.tasks t SET
+    last_run_id = e.id, last_outcome = j.outcome, last_ended_at = %(now)s,
+    last_success_at = CASE WHEN j.outcome <> 'failed' THEN %(now)s ELSE t.last_success_at END,
+    last_worked_at = CASE WHEN j.outcome IN ('succeeded', 'partial') THEN %(now)s ELSE t.last_worked_at END,
+    failures = CASE WHEN j.outcome <> 'failed' THEN 0 WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
+                    ELSE least(t.failures + 1, 1000000) END,
+    succeeded = t.succeeded + (j.outcome <> 'failed')::int, failed = t.failed + (j.outcome = 'failed')::int
+FROM judged j JOIN ended e ON e.id = j.id
+WHERE t.id = j.task_id
+RETURNING t.id
+
+-- name: claim_alarms
+-- Tasks of which to ask whether they have had a success lately; locked.
+SELECT id, kind, expression, zone, every_ms, dead_man,
+    greatest(last_success_at, resumed_at, starts_at, created_at) AS since, last_success_at, box_ms + grace_ms AS longest_run
+FROM {schema}.tasks
+WHERE alarm_at <= %(now)s AND enabled AND owner_active AND paused_by IS NULL
+ORDER BY alarm_at
+LIMIT %(limit)s
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: set_alarms
+-- When to ask again; none: somebody is told now, and the next success asks again.
+UPDATE {schema}.tasks t SET alarm_at = a.alarm_at, told = CASE WHEN a.alarm_at IS NULL THEN 'failed' ELSE t.told END
+FROM unnest(%(ids)s::bigint[], %(alarms)s::timestamptz[]) AS a (id, alarm_at)
+WHERE t.id = a.id
 
 
 -- --------------------------------------------------------------------------------------------------------- swept
@@ -461,13 +642,13 @@ WITH measured AS MATERIALIZED (
              WHERE r.token = t.run_token AND r.state = 'running'),
             (t.box_ms + t.grace_ms) * interval '1 millisecond')
         OR t.push_after > m.now + CASE WHEN %(stepped)s THEN interval '0' ELSE interval '61 minutes' END
-        OR (t.kind = 'interval' AND t.next_run > m.now + (t.every_ms + 1000) * interval '1 millisecond'
+        OR (t.kind = 'interval' AND t.next_run > m.now + (greatest(t.every_ms, t.stretched_ms) + 1000) * interval '1 millisecond'
             AND (t.starts_at IS NULL OR t.next_run > t.starts_at)
             AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > m.now + interval '1 second'
                  OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled')))
         OR (%(stepped)s AND t.kind = 'interval' AND m.true_last_run IS NOT NULL
             AND t.next_run IS DISTINCT FROM t.starts_at
-            AND (t.next_run > t.last_run + (t.every_ms + 1000) * interval '1 millisecond'
+            AND (t.next_run > t.last_run + (greatest(t.every_ms, t.stretched_ms) + 1000) * interval '1 millisecond'
                  OR t.next_run < t.last_run + (t.every_ms - t.tolerance_ms) * interval '1 millisecond'))
     ORDER BY t.id LIMIT %(limit)s FOR NO KEY UPDATE OF t SKIP LOCKED
 ), instant AS MATERIALIZED (
@@ -493,13 +674,14 @@ UPDATE {schema}.tasks t SET
                          ELSE t.running_until END,
     push_after = NULL,
     next_run = CASE WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
-        THEN greatest(t.starts_at, least(h.true_last_run + t.every_ms * interval '1 millisecond', CASE
+        THEN greatest(t.starts_at, least(h.true_last_run + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond', CASE
             WHEN NOT %(stepped)s AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run END))
         WHEN t.kind = 'interval'
         AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
              OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
-        AND t.next_run > h.now + t.every_ms * interval '1 millisecond'
-        THEN greatest(t.starts_at, h.now + t.every_ms * interval '1 millisecond') ELSE t.next_run END
+        AND t.next_run > h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond'
+        THEN greatest(t.starts_at, h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond')
+        ELSE t.next_run END
 FROM held h WHERE t.id = h.id
 RETURNING t.id
 
@@ -512,7 +694,7 @@ SELECT EXISTS (SELECT FROM {schema}.tickers
 -- After the clock was set back: tasks by cron and calendar that wait for a time ahead, and were pushed before, so that it is
 -- no `first`; locked. The clamp cannot tell when they are due; a pass can.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up
+    starts_at, ends_at, catch_up, overlap, false AS busy
 FROM {schema}.tasks t
 WHERE kind IN ('cron', 'calendar') AND next_run > %(now)s AND id > %(after)s::bigint
   AND (last_occurrence IS NOT NULL OR waiting <> '{}' OR created_at > %(now)s + interval '1 second'
@@ -565,15 +747,16 @@ WITH instant AS MATERIALIZED (
     WHERE t.id IN (SELECT task_id FROM overdue) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
 ), ended AS (
     UPDATE {schema}.runs r SET state = 'ended', outcome = 'lost', ended_at = (SELECT now FROM instant),
-        reason = 'no end was recorded within its time box: its worker is gone'
+        reason = 'no end was recorded within its time box: its worker is gone',
+        follow_up = o.task_id IN (SELECT id FROM held)
     FROM overdue o
     WHERE r.id = o.id AND r.state = 'running'
       AND (o.task_id IN (SELECT id FROM held) OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = o.task_id))
-    RETURNING r.id, r.task_id, r.token
+    RETURNING r.id, r.task_id, r.token, r.kind
 ), freed AS (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
-        last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant),
-        failures = least(t.failures + 1, 1000000)
+        last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant), failed = t.failed + 1,
+        failures = CASE WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END
     FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
     WHERE t.id = e.task_id
 )
@@ -608,9 +791,9 @@ WITH settled AS MATERIALIZED (
         AS s (id, occurrence, outcome, reason)
 ), recorded AS (
     INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
-        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms)
+        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, follow_up)
     SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', s.outcome,
-        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms
+        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, s.outcome = 'lost'
     FROM settled s JOIN {schema}.tasks t ON t.id = s.id
 )
 UPDATE {schema}.tasks t SET
@@ -619,8 +802,9 @@ UPDATE {schema}.tasks t SET
         WHERE NOT EXISTS (SELECT FROM settled s WHERE s.id = t.id AND s.occurrence = w) ORDER BY w),
     last_outcome = CASE WHEN f.lost > 0 THEN 'lost' ELSE t.last_outcome END,
     last_ended_at = CASE WHEN f.lost > 0 THEN %(now)s ELSE t.last_ended_at END,
-    failures = least(t.failures + f.lost, 1000000)
-FROM (SELECT id, count(*) FILTER (WHERE outcome = 'lost')::int AS lost FROM settled GROUP BY id) f
+    failures = least(t.failures + f.lost, 1000000), failed = t.failed + f.lost, dropped = t.dropped + f.dropped
+FROM (SELECT id, count(*) FILTER (WHERE outcome = 'lost')::int AS lost,
+          count(*) FILTER (WHERE outcome = 'dropped')::int AS dropped FROM settled GROUP BY id) f
 WHERE t.id = f.id
 
 -- name: claim_pushed
@@ -633,7 +817,8 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- name: lose_planned
-UPDATE {schema}.runs SET state = 'ended', outcome = 'lost', reason = %(reason)s, ended_at = %(now)s
+UPDATE {schema}.runs SET state = 'ended', outcome = 'lost', reason = %(reason)s, ended_at = %(now)s,
+    follow_up = kind IN ('retry', 'piece')
 WHERE id = ANY (%(ids)s::bigint[]) AND state = 'pushed'
 
 -- name: next_due
@@ -662,6 +847,163 @@ VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s:
 ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report
 
 
+-- ----------------------------------------------------------------------------------------------------------- told
+--
+-- Asked by threads beside the ticks (ticker/telling). No lock outlives its statement: who claims a notice moves its time
+-- on, by a lease, before it is sent.
+
+-- name: make_notices
+-- New events become a notice for each channel, if somebody is to be told of their kind; the others are done with.
+WITH untold AS MATERIALIZED (
+    SELECT id, what FROM {schema}.events WHERE NOT told
+    ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+), made AS (
+    INSERT INTO {schema}.notices (event_id, channel, due_at)
+    SELECT u.id, c.channel, coalesce(%(now)s::timestamptz, clock_timestamp())
+    FROM untold u, unnest(%(channels)s::text[]) AS c (channel)
+    WHERE u.what = ANY (%(kinds)s::text[])
+    ON CONFLICT DO NOTHING
+)
+UPDATE {schema}.events e SET told = true FROM untold u WHERE e.id = u.id
+RETURNING e.id
+
+-- name: claim_notice
+-- The next notice of a channel that is due, ours for the time of the lease, with what is to be told; none while an older one
+-- of its task waits for the same channel. No wait is longer than an hour: what is due in two was dated before the clock was
+-- set back.
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+), due AS MATERIALIZED (
+    SELECT n.event_id, n.channel FROM {schema}.notices n JOIN {schema}.events e ON e.id = n.event_id
+    WHERE n.channel = %(channel)s AND (n.due_at <= (SELECT now FROM instant)
+                                       OR n.due_at > (SELECT now FROM instant) + interval '2 hours')
+      AND NOT EXISTS (
+          SELECT FROM {schema}.events o JOIN {schema}.notices b ON b.event_id = o.id AND b.channel = %(channel)s
+          WHERE o.task_id = e.task_id AND o.id < e.id AND o.id >= (SELECT min(event_id) FROM {schema}.notices))
+    ORDER BY n.due_at, n.event_id LIMIT 1
+    FOR NO KEY UPDATE OF n SKIP LOCKED
+), claimed AS (
+    UPDATE {schema}.notices n SET due_at = i.now + %(lease)s::interval, tries = n.tries + 1
+    FROM due d, instant i WHERE n.event_id = d.event_id AND n.channel = d.channel
+    RETURNING n.event_id, n.tries
+)
+SELECT c.tries, i.now AS claimed_at, e.id, e.what, e.at, e.task_id, e.task_name, e.function, e.owner_type, e.owner_id,
+    coalesce(t.subject, '') AS subject, e.words, t.failures, t.next_run, e.run_id,
+    coalesce(concat_ws(': ', nullif(r.outcome, 'failed'), nullif(r.reason, '')), '') AS error,
+    CASE WHEN e.what = 'dead_man' THEN CASE WHEN t.last_success_at <= e.at THEN t.last_success_at END
+         ELSE (SELECT o.at FROM {schema}.events o
+               WHERE o.task_id = e.task_id AND o.id <= e.id AND o.what = 'failed' ORDER BY o.id DESC LIMIT 1) END AS since
+FROM claimed c JOIN {schema}.events e ON e.id = c.event_id CROSS JOIN instant i
+    LEFT JOIN {schema}.tasks t ON t.id = e.task_id LEFT JOIN {schema}.runs r ON r.id = e.run_id
+
+-- name: remove_notice
+-- It has arrived, or was given up.
+DELETE FROM {schema}.notices WHERE event_id = %(event_id)s AND channel = %(channel)s
+
+-- name: set_back_notice
+-- It did not arrive: it waits, and says why.
+UPDATE {schema}.notices SET error = %(error)s,
+    due_at = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(wait)s::interval
+WHERE event_id = %(event_id)s AND channel = %(channel)s
+
+-- name: remove_forgotten_notices
+-- Those that nobody could claim for so long: no ticker has their channel any more, or their event is gone.
+DELETE FROM {schema}.notices WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM {schema}.notices
+    WHERE due_at < (SELECT coalesce(%(now)s::timestamptz, clock_timestamp())) - %(after)s::interval
+    ORDER BY due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
+RETURNING event_id
+
+
+-- ----------------------------------------------------------------------------------------------------------- kept
+--
+-- A record goes by its age, counted from its end; never before 2 hours: the start asks for ends that were recorded
+-- (`runs_started_once`, `runs_given_up`), as a job, or a copy of it, may still be in Redis or in a stopped worker's hands.
+-- A run stays while a tick has to see to it, while it has pieces or retries at work, and while its parent sums up.
+
+-- name: prune_patience
+-- No statement of this transaction holds its locks for longer than a second.
+SELECT set_config('statement_timeout', '1s', true)
+
+-- name: prune_runs
+-- One page of a walk through the runs by their ids: deletes what nobody wants to keep, or with `dry` only counts it. Of a
+-- task that keeps all, and of one that is gone, what is older than its outcome is kept; of one that keeps problems, the rest
+-- at once; of one that keeps none, everything. The last 20 stay (of problems: the last 20 problems) while there is the task.
+-- OFFSET 0 keeps each question to its own row and index: as a join it might read a whole table for each page.
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+), page AS MATERIALIZED (
+    SELECT r.id, r.task_id, r.parent_id, f.is_failure, f.is_drop, f.is_failure OR (f.is_drop
+            AND r.reason IN ('unknown_function', 'expired', 'missed', 'no_time')) AS is_problem,
+        r.created_at BETWEEN i.now - interval '2 hours' AND i.now + interval '1 hour' AS is_young,
+        r.state = 'ended' AND NOT r.follow_up AND r.ended_at < i.now - interval '2 hours' AS is_over,
+        r.ended_at < i.now - CASE WHEN f.is_failure THEN %(failures_ms)s::bigint ELSE %(successes_ms)s::bigint END
+            * interval '1 millisecond' AS is_old
+    FROM instant i, {schema}.runs r, LATERAL (
+        SELECT coalesce(r.outcome IN ('failed', 'timed_out', 'killed', 'lost'), false) AS is_failure,
+            coalesce(r.outcome = 'dropped', false) AS is_drop) f
+    WHERE r.id > %(after)s::bigint
+    ORDER BY r.id LIMIT %(limit)s
+), doomed AS MATERIALIZED (
+    SELECT p.id FROM page p
+        LEFT JOIN LATERAL (SELECT t.id, t.keep FROM {schema}.tasks t WHERE t.id = p.task_id OFFSET 0) t ON true
+    WHERE p.is_over AND CASE
+            WHEN t.keep = 'none' THEN true
+            WHEN t.keep = 'problems' AND NOT p.is_problem THEN true
+            WHEN NOT p.is_old THEN false
+            WHEN t.id IS NULL THEN true
+            WHEN t.keep = 'problems' THEN EXISTS (SELECT FROM (
+                SELECT n.outcome, n.reason FROM {schema}.runs n WHERE n.task_id = p.task_id AND n.id > p.id OFFSET 0) n
+                WHERE n.outcome IN ('failed', 'timed_out', 'killed', 'lost') OR (n.outcome = 'dropped'
+                    AND n.reason IN ('unknown_function', 'expired', 'missed', 'no_time')) OFFSET 19)
+            ELSE EXISTS (SELECT FROM {schema}.runs n WHERE n.task_id = p.task_id AND n.id > p.id OFFSET 19) END
+        AND NOT EXISTS (SELECT FROM {schema}.runs c
+                        WHERE c.parent_id = p.id AND (c.state <> 'ended' OR c.follow_up) OFFSET 0)
+        AND NOT EXISTS (SELECT FROM {schema}.runs c
+                        WHERE c.id = p.parent_id AND (c.state <> 'ended' OR c.follow_up) OFFSET 0)
+), locked AS MATERIALIZED (
+    SELECT id FROM {schema}.runs
+    WHERE NOT %(dry)s AND id = ANY (ARRAY(SELECT id FROM doomed)) FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM {schema}.runs WHERE id = ANY (ARRAY(SELECT id FROM locked)) RETURNING id
+), counted AS (
+    SELECT id FROM gone UNION ALL SELECT id FROM doomed WHERE %(dry)s
+)
+SELECT max(p.id) AS last, count(*)::int AS seen, coalesce(bool_and(p.is_young), true) AS young,
+    count(c.id) FILTER (WHERE NOT p.is_failure AND NOT p.is_drop)::int AS successes,
+    count(c.id) FILTER (WHERE p.is_failure)::int AS failures, count(c.id) FILTER (WHERE p.is_drop)::int AS drops,
+    0 AS events
+FROM page p LEFT JOIN counted c ON c.id = p.id
+
+-- name: prune_events
+-- The same walk through the events, which are kept as long as failures, and longer while somebody is still to be told.
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+), page AS MATERIALIZED (
+    SELECT e.id, e.task_id, e.at < i.now - %(failures_ms)s::bigint * interval '1 millisecond' AND e.told AS is_old,
+        e.at BETWEEN i.now - interval '2 hours' AND i.now + interval '1 hour' AS is_young
+    FROM instant i, {schema}.events e
+    WHERE e.id > %(after)s::bigint
+    ORDER BY e.id LIMIT %(limit)s
+), doomed AS MATERIALIZED (
+    SELECT p.id FROM page p
+    WHERE p.is_old
+        AND (EXISTS (SELECT FROM {schema}.events n WHERE n.task_id = p.task_id AND n.id > p.id OFFSET 19)
+             OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = p.task_id OFFSET 0))
+        AND NOT EXISTS (SELECT FROM {schema}.notices n WHERE n.event_id = p.id OFFSET 0)
+), locked AS MATERIALIZED (
+    SELECT id FROM {schema}.events
+    WHERE NOT %(dry)s AND id = ANY (ARRAY(SELECT id FROM doomed)) FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM {schema}.events WHERE id = ANY (ARRAY(SELECT id FROM locked)) RETURNING id
+), counted AS (
+    SELECT id FROM gone UNION ALL SELECT id FROM doomed WHERE %(dry)s
+)
+SELECT max(p.id) AS last, count(*)::int AS seen, coalesce(bool_and(p.is_young), true) AS young,
+    0 AS successes, 0 AS failures, 0 AS drops, count(c.id)::int AS events
+FROM page p LEFT JOIN counted c ON c.id = p.id
+
+
 -- -------------------------------------------------------------------------------------------------- read by people
 
 -- name: list_tasks
@@ -670,12 +1012,58 @@ WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
   AND (%(name)s::text IS NULL OR name = %(name)s)
   AND (%(function)s::text IS NULL OR function = %(function)s)
+  AND (%(group)s::text IS NULL OR group_name = %(group)s)
+  AND (%(submitter)s::text IS NULL OR submitter = %(submitter)s)
   AND id > %(after)s
 ORDER BY id
 LIMIT %(limit)s
 
 -- name: read_task
 SELECT * FROM {schema}.tasks WHERE id = %(id)s
+
+-- name: list_owners
+-- Owners and their tasks, counted: those in trouble (failing, or late) first, then the others, each by type and id. With
+-- `failing`, `late` or `paused` those with such tasks only. What is looked for is found by the indexes of such tasks, the
+-- others by the tasks' key, which is in that order; they are not looked for where the first half fills the page.
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) - %(late_ms)s::bigint * interval '1 millisecond' AS late
+), suspects AS MATERIALIZED (
+    SELECT owner_type, owner_id FROM {schema}.tasks
+    WHERE failures > 0 AND (%(failing)s OR NOT (%(late)s OR %(paused)s))
+    UNION
+    SELECT owner_type, owner_id FROM {schema}.tasks
+    WHERE enabled AND owner_active AND paused_by IS NULL AND next_run < (SELECT late FROM instant)
+      AND (%(late)s OR NOT (%(failing)s OR %(paused)s))
+    UNION
+    SELECT owner_type, owner_id FROM {schema}.tasks
+    WHERE (paused_by IS NOT NULL OR NOT owner_active OR NOT enabled) AND %(paused)s
+), first AS MATERIALIZED (
+    SELECT 0 AS rank, owner_type, owner_id FROM suspects
+    WHERE owner_type <> '' AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
+      AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
+    ORDER BY owner_type, owner_id LIMIT %(limit)s
+), others AS MATERIALIZED (
+    SELECT 1 AS rank, owner_type, owner_id FROM {schema}.tasks
+    WHERE NOT (%(failing)s OR %(late)s OR %(paused)s) AND (SELECT count(*) FROM first) < %(limit)s
+      AND owner_type <> '' AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
+      AND (%(after_rank)s::int = 0 OR (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text))
+    GROUP BY owner_type, owner_id
+    HAVING NOT bool_or(failures > 0 OR (enabled AND owner_active AND paused_by IS NULL
+                                        AND coalesce(next_run < (SELECT late FROM instant), false)))
+    ORDER BY owner_type, owner_id LIMIT %(limit)s
+)
+SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY rank, owner_type, owner_id LIMIT %(limit)s) o,
+    LATERAL (
+        SELECT t.owner_type, t.owner_id, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
+            count(*) FILTER (WHERE enabled AND owner_active AND paused_by IS NULL AND next_run < i.late)::int AS late,
+            count(*) FILTER (WHERE paused_by IS NOT NULL)::int AS paused,
+            count(*) FILTER (WHERE NOT owner_active OR NOT enabled)::int AS inactive,
+            max(last_success_at) AS last_success,
+            min(next_run) FILTER (WHERE enabled AND owner_active AND paused_by IS NULL) AS next_run
+        FROM {schema}.tasks t, instant i
+        WHERE t.owner_type = o.owner_type AND t.owner_id = o.owner_id
+        GROUP BY t.owner_type, t.owner_id) c
+ORDER BY o.rank, o.owner_type, o.owner_id
 
 -- name: due_tasks
 -- What a tick would push, without a lock: due by themselves, or by the end of their pause.
@@ -692,14 +1080,151 @@ ORDER BY next_run
 LIMIT %(limit)s
 
 -- name: list_runs
-SELECT * FROM {schema}.runs
+-- Without what they printed, which is up to 64 kB each.
+SELECT id, task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, attempt, retried, pieces,
+    state, outcome, reason, due_at, pushed_at, started_at, until, ended_at, created_at, checked_last_run, checked_at,
+    every_ms, tolerance_ms, result, traceback, worker, host, pid, job_id
+FROM {schema}.runs
 WHERE (%(task_id)s::bigint IS NULL OR task_id = %(task_id)s)
   AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
   AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id DESC
 LIMIT %(limit)s
 
+-- name: runs_by_id
+SELECT id, task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, attempt, retried, pieces,
+    state, outcome, reason, due_at, pushed_at, started_at, until, ended_at, created_at, checked_last_run, checked_at,
+    every_ms, tolerance_ms, result, traceback, worker, host, pid, job_id
+FROM {schema}.runs WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
+
+-- name: read_run
+SELECT * FROM {schema}.runs WHERE id = %(id)s
+
+-- name: runs_of_parents
+-- The retries of these runs, or their pieces, as they were made.
+SELECT id FROM {schema}.runs
+WHERE parent_id = ANY (%(parents)s::bigint[]) AND kind = %(kind)s ORDER BY id LIMIT %(limit)s
+
+-- name: waiting_notices
+-- What has not arrived yet, the oldest first.
+SELECT n.event_id, n.channel, n.tries, n.due_at, n.error, e.at, e.what, e.task_id, coalesce(e.task_name, '') AS task_name,
+    coalesce(e.owner_type, '') AS owner_type, coalesce(e.owner_id, '') AS owner_id
+FROM {schema}.notices n LEFT JOIN {schema}.events e ON e.id = n.event_id
+ORDER BY n.event_id, n.channel LIMIT %(limit)s
+
 -- name: tickers
 SELECT id, host, pid, started_at, last_tick_at, last_report,
     extract(epoch FROM clock_timestamp() - last_tick_at)::float8 AS age
 FROM {schema}.tickers ORDER BY last_tick_at DESC NULLS LAST
+
+-- name: pieces_of
+-- How far the pieces of these runs have come; one that is attempted again counts by its last attempt.
+SELECT parent_id, count(*) FILTER (WHERE outcome IN ('succeeded', 'partial', 'nothing_to_do')) AS done,
+    count(*) FILTER (WHERE outcome IN ('failed', 'timed_out', 'killed', 'lost', 'dropped') AND NOT retried) AS failed,
+    count(*) FILTER (WHERE state <> 'ended') AS open
+FROM {schema}.runs WHERE parent_id = ANY (%(parents)s::bigint[]) AND kind = 'piece'
+GROUP BY parent_id
+
+-- name: last_occurrences
+-- Of a task: the newest runs and drops that are no retries and no pieces.
+SELECT id FROM {schema}.runs
+WHERE task_id = %(task_id)s AND kind IN ('scheduled', 'manual')
+ORDER BY id DESC LIMIT %(limit)s
+
+-- name: occurrences_around
+-- Of a task: those that were due last at that time, and the first one behind it. Starts that were due `late` before and
+-- after it bound the walk through the task's runs: what was due at the time got its record in between.
+WITH bounds AS MATERIALIZED (
+    SELECT coalesce((
+        SELECT id FROM {schema}.runs WHERE task_id = %(task_id)s AND kind = 'scheduled' AND started_at IS NOT NULL
+            AND occurrence < %(at)s::timestamptz - %(late)s * interval '1 millisecond'
+        ORDER BY occurrence DESC LIMIT 1), 0) AS first, coalesce((
+        SELECT id FROM {schema}.runs WHERE task_id = %(task_id)s AND kind = 'scheduled' AND started_at IS NOT NULL
+            AND occurrence > %(at)s::timestamptz + %(late)s * interval '1 millisecond'
+        ORDER BY occurrence LIMIT 1), 9223372036854775807) AS last
+), before AS MATERIALIZED (
+    SELECT id FROM {schema}.runs
+    WHERE task_id = %(task_id)s AND kind IN ('scheduled', 'manual') AND id <= (SELECT last FROM bounds)
+      AND coalesce(occurrence, due_at, created_at) <= %(at)s::timestamptz
+    ORDER BY id DESC LIMIT %(limit)s
+), after AS MATERIALIZED (
+    SELECT id, coalesce(occurrence, due_at, created_at) AS due FROM {schema}.runs
+    WHERE task_id = %(task_id)s AND kind IN ('scheduled', 'manual')
+      AND id BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
+      AND coalesce(occurrence, due_at, created_at) > %(at)s::timestamptz
+)
+SELECT id FROM before UNION ALL (SELECT id FROM after ORDER BY due, id LIMIT 1)
+
+-- name: last_events
+SELECT * FROM {schema}.events WHERE task_id = %(task_id)s ORDER BY id DESC LIMIT %(limit)s
+
+-- name: events_by_id
+SELECT * FROM {schema}.events WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
+
+-- name: owner_types
+-- The types of owners (none: '') in the record, each found behind the one before: there are few, of many rows.
+WITH RECURSIVE ended AS (
+    SELECT min(owner_type) AS owner_type FROM {schema}.runs WHERE outcome <> 'dropped'
+    UNION ALL
+    SELECT (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome <> 'dropped' AND r.owner_type > e.owner_type)
+    FROM ended e WHERE e.owner_type IS NOT NULL
+), dropped AS (
+    SELECT min(owner_type) AS owner_type FROM {schema}.runs WHERE outcome = 'dropped'
+    UNION ALL
+    SELECT (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome = 'dropped' AND r.owner_type > d.owner_type)
+    FROM dropped d WHERE d.owner_type IS NOT NULL
+)
+SELECT owner_type FROM ended WHERE owner_type IS NOT NULL UNION SELECT owner_type FROM dropped WHERE owner_type IS NOT NULL
+
+-- name: journal
+-- The runs and drops that ended last, of owners of these types: the newest of each type and outcome, or reason of a drop;
+-- of these, the newest.
+SELECT f.id, f.ended_at AS at FROM (
+    SELECT r.id, r.ended_at
+    FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
+        SELECT id, ended_at FROM {schema}.runs
+        WHERE owner_type = t.owner_type AND outcome = o.outcome AND outcome <> 'dropped'
+          AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+        ORDER BY ended_at DESC LIMIT %(limit)s) r
+    UNION ALL
+    SELECT d.id, d.ended_at
+    FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
+        SELECT id, ended_at FROM {schema}.runs
+        WHERE owner_type = t.owner_type AND reason = o.reason AND outcome = 'dropped'
+          AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+        ORDER BY ended_at DESC LIMIT %(limit)s) d
+) f ORDER BY f.ended_at DESC, f.id DESC LIMIT %(limit)s
+
+-- name: journal_of_task
+-- The same of one task: of those of its runs that were made last, as an end comes soon after.
+SELECT id, ended_at AS at FROM (
+    SELECT id, ended_at FROM {schema}.runs
+    WHERE task_id = %(task_id)s AND state = 'ended'
+      AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
+      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+    ORDER BY id DESC LIMIT %(limit)s + 1000) r
+ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
+
+-- name: journal_of_owner
+-- The same of one owner, its deleted tasks included.
+SELECT id, ended_at AS at FROM {schema}.runs
+WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND owner_type <> '' AND ended_at IS NOT NULL
+  AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+  AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
+ORDER BY ended_at DESC LIMIT %(limit)s
+
+-- name: journal_of_events
+SELECT id, at FROM {schema}.events
+WHERE at >= coalesce(%(since)s::timestamptz, '-infinity')
+  AND (%(task_id)s::bigint IS NULL OR task_id = %(task_id)s)
+  AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
+  AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
+ORDER BY at DESC, id DESC LIMIT %(limit)s
+
+-- name: drops
+-- How many since then, by what they have in common; the newest of each as an example.
+SELECT key, count(*) AS count, max(ended_at) AS newest, max(id) AS run_id
+FROM {schema}.runs, LATERAL (SELECT CASE %(by)s WHEN 'reason' THEN reason WHEN 'function' THEN function
+    WHEN 'task' THEN task_id::text ELSE concat_ws(':', nullif(owner_type, ''), nullif(owner_id, '')) END AS key) k
+WHERE outcome = 'dropped' AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC LIMIT %(limit)s

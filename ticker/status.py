@@ -1,12 +1,13 @@
 """What people read: tasks and runs as they are now, and whether the tickers live."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from ticker import clock, identity, settings, sql
-from ticker.errors import BadInput, UnknownTask
+from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.registration import Ref, described, id_or_name
 from ticker.task import Outcome, RunKind, Task
 from ticker.taskrow import task_from
@@ -16,7 +17,11 @@ AT_MOST = 10_000  # rows of one answer
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run or drop as it is recorded. Times are UTC; durations in milliseconds."""
+    """One run or drop as it is recorded, without its output. Times are UTC; durations in milliseconds.
+
+    `parent_id` is the first run of a retry's occurrence, or the run that made a piece; `item` is that piece; `pieces`
+    is how many pieces a run made; `retried`: it failed, and was attempted again; `until`: dead by then at the latest.
+    """
 
     id: int
     task_id: int
@@ -25,14 +30,21 @@ class RunRecord:
     owner_type: str
     owner_id: str
     kind: RunKind
+    parent_id: int | None
+    item: Any
     occurrence: datetime | None
+    attempt: int
+    retried: bool
+    pieces: int | None
     state: str
     outcome: Outcome | None
     reason: str
     due_at: datetime | None
     pushed_at: datetime | None
     started_at: datetime | None
+    until: datetime | None
     ended_at: datetime | None
+    created_at: datetime
     checked_last_run: datetime | None
     checked_at: datetime | None
     every_ms: int | None
@@ -43,6 +55,18 @@ class RunRecord:
     host: str
     pid: int | None
     job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FullRun:
+    """One run with all that is kept of it: what it printed, all attempts of its occurrence (or of its piece, itself
+    included), and the pieces that it made, at most 10,000 of them."""
+
+    run: RunRecord
+    output: str
+    error_output: str
+    attempts: tuple[RunRecord, ...]
+    pieces: tuple[RunRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +86,7 @@ def get(db: Any, task: Ref, *, owner: Any = None) -> Task:
     """One task, by its id or by name and owner; UnknownTask where there is none."""
     ref = id_or_name(task)
     if isinstance(ref, int):
-        found = [task_from(row) for row in _on(db)("read_task", id=ref)]
+        found = [task_from(row) for row in on(db)("read_task", id=ref)]
     elif isinstance(ref, str):
         found = list_tasks(db, name=ref, owner=identity.NOBODY if owner is None else owner)
     else:
@@ -74,20 +98,20 @@ def get(db: Any, task: Ref, *, owner: Any = None) -> Task:
 
 def list_tasks(
     db: Any, *, owner: Any = None, owner_type: str | None = None, name: str | None = None, function: str | None = None,
-    after: int = 0, limit: int = AT_MOST,
+    group: str | None = None, submitter: str | None = None, after: int = 0, limit: int = AT_MOST,
 ) -> list[Task]:  # fmt: skip
     """Tasks by id, those over `after`, at most `limit`."""
     who = None if owner is None else identity.identify(db, owner)
-    rows = _on(db)(
+    rows = on(db)(
         "list_tasks", owner_type=who.type if who else owner_type, owner_id=who.id if who else None, name=name,
-        function=function, after=after, limit=_limit(limit),
+        function=function, group=group, submitter=submitter, after=after, limit=limited(limit),
     )  # fmt: skip
     return [task_from(row) for row in rows]
 
 
 def due_tasks(db: Any, *, limit: int = AT_MOST) -> list[Task]:
     """What a tick would push now, oldest first; nothing is locked or changed."""
-    return [task_from(row) for row in _on(db)("due_tasks", now=clock.now(), limit=_limit(limit))]
+    return [task_from(row) for row in on(db)("due_tasks", now=clock.now(), limit=limited(limit))]
 
 
 def list_runs(
@@ -102,13 +126,44 @@ def list_runs(
     ref = id_or_name(task)
     if isinstance(ref, str):
         raise BadInput("task", ref, "is a name; give the task or its id")
-    rows = _on(db)("list_runs", task_id=ref, outcome=outcome, before=before, limit=_limit(limit))
+    rows = on(db)("list_runs", task_id=ref, outcome=outcome, before=before, limit=limited(limit))
     return [_run(row) for row in rows]
+
+
+def get_run(db: Any, run_id: int) -> FullRun:
+    """One run or drop with all that is kept of it. UnknownRun where there is none: it may have been pruned."""
+    ref = id_or_name(run_id)
+    if not isinstance(ref, int):
+        raise BadInput("run", run_id, "is no id of a run; list_runs has them")
+    execute = on(db)
+    found = execute("read_run", id=ref)
+    if not found:
+        raise UnknownRun(f"there is no run {ref}; it may have been pruned")
+    run, texts = _run(found[0]), found[0]
+    return FullRun(run, texts["output"], texts["error_output"], _attempts(execute, run), _pieces(execute, run.id))
+
+
+def runs_by_id(execute: sql.Execute, ids: Iterable[int]) -> list[RunRecord]:
+    """In the order of their ids; those that are not there any more are left out."""
+    return [_run(row) for row in execute("runs_by_id", ids=list(ids))]
+
+
+def _attempts(execute: sql.Execute, run: RunRecord) -> tuple[RunRecord, ...]:
+    if run.kind == RunKind.PIECE and run.parent_id is not None:
+        return tuple(piece for piece in _pieces(execute, run.parent_id) if piece.item == run.item)
+    first = run.parent_id if run.kind == RunKind.RETRY and run.parent_id is not None else run.id
+    again = execute("runs_of_parents", parents=[first], kind=RunKind.RETRY, limit=AT_MOST)
+    return tuple(runs_by_id(execute, [first, *(row["id"] for row in again)]))
+
+
+def _pieces(execute: sql.Execute, run_id: int) -> tuple[RunRecord, ...]:
+    made = execute("runs_of_parents", parents=[run_id], kind=RunKind.PIECE, limit=AT_MOST)
+    return tuple(runs_by_id(execute, [row["id"] for row in made]))
 
 
 def tickers(db: Any) -> list[TickerStatus]:
     """The tickers, the one that was heard of last first; a living one removes those that were silent for a day."""
-    return [TickerStatus(**row) for row in _on(db)("tickers")]
+    return [TickerStatus(**row) for row in on(db)("tickers")]
 
 
 def _run(row: sql.Row) -> RunRecord:
@@ -118,11 +173,11 @@ def _run(row: sql.Row) -> RunRecord:
     return RunRecord(**values)
 
 
-def _limit(limit: int) -> int:
+def limited(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
         raise BadInput("limit", limit, f"is no whole number from 1 to {AT_MOST}")
     return limit
 
 
-def _on(db: Any) -> sql.Execute:
+def on(db: Any) -> sql.Execute:
     return sql.on(db, settings.from_environment().schema)

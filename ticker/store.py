@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ import psycopg
 from ticker import clock, sql
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
 from ticker.ports import Batch, Settled
-from ticker.task import DueTask, Kind, PlannedRun, WaitingTask
+from ticker.task import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 
 CONNECT_TIMEOUT = 5  # seconds
 ANSWER_TIMEOUT = 15.0  # seconds; the server's own time-outs end a statement after 5, if it lives
@@ -246,29 +247,48 @@ class PostgresBatch:
         return [_due(row) for row in rows]
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
-        if tasks:
-            self._execute(
-                "advance",
-                ids=[task.id for task, _ in tasks],
-                occurrences=[task.occurrence for task, _ in tasks],
-                next_runs=[next_run for _, next_run in tasks],
-            )
+        rows = [(task.id, task.occurrence, next_run) for task, next_run in tasks]
+        self._columns("advance", ("ids", "occurrences", "next_runs"), rows)
 
-    def skip(self, missed: Sequence[tuple[DueTask, datetime | None]], now: datetime) -> None:
-        if missed:
-            ids, occurrences, next_runs = zip(*((t.id, t.occurrence, next_run) for t, next_run in missed), strict=True)
-            self._execute("skip", ids=list(ids), occurrences=list(occurrences), next_runs=list(next_runs), now=now)
+    def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
+        rows = [(task.id, task.occurrence, next_run, reason) for task, next_run, reason in passed_over]
+        self._columns("skip", ("ids", "occurrences", "next_runs", "reasons"), rows, now=now)
+
+    def claim_ended(self, limit: int) -> Sequence[Ended]:
+        return [Ended(**{**row, **_enums(row)}) for row in self._execute("claim_ended", limit=limit)]
+
+    def mark_followed(self, runs: Sequence[tuple[int, bool, str]]) -> None:
+        self._columns("mark_followed", ("ids", "retried", "notes"), runs)
+
+    def plan_retries(self, runs: Sequence[tuple[int, datetime]], now: datetime) -> None:
+        self._columns("plan_retries", ("ids", "dues"), runs, now=now)
+
+    def judge_tasks(self, tasks: Sequence[Health]) -> None:
+        names = ("ids", "failures", "tolds", "stretched", "next_runs", "alarms", "pause_reasons", "pause_untils")
+        self._columns("judge_tasks", names, [astuple(task) for task in tasks])
+
+    def record_events(self, notes: Sequence[Note], now: datetime) -> None:
+        self._columns("record_events", ("ids", "whats", "words", "run_ids"), [astuple(note) for note in notes], now=now)
+
+    def sum_up(self, now: datetime, limit: int) -> int:
+        return len(self._execute("sum_up", now=now, limit=limit))
+
+    def claim_alarms(self, now: datetime, limit: int) -> Sequence[Alarm]:
+        return [
+            Alarm(**{**row, "kind": Kind(row["kind"])}) for row in self._execute("claim_alarms", now=now, limit=limit)
+        ]
+
+    def set_alarms(self, tasks: Sequence[tuple[int, datetime | None]]) -> None:
+        self._columns("set_alarms", ("ids", "alarms"), tasks)
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
         return [_due(row) for row in self._next("claim_ahead", limit, now=now)]
 
     def bring_forward(self, tasks: Sequence[tuple[DueTask, datetime]]) -> None:
-        if tasks:
-            ids, next_runs = zip(*((task.id, next_run) for task, next_run in tasks), strict=True)
-            self._execute("bring_forward", ids=list(ids), next_runs=list(next_runs))
+        self._columns("bring_forward", ("ids", "next_runs"), [(task.id, next_run) for task, next_run in tasks])
 
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
-        self._set_back("set_back", failed)
+        self._columns("set_back", ("ids", "errors", "afters"), failed)
 
     def claim_planned(self, now: datetime, limit: int) -> Sequence[PlannedRun]:
         self._execute("drop_orphaned_plans", now=now, limit=limit)
@@ -279,22 +299,15 @@ class PostgresBatch:
             self._execute("mark_pushed", ids=list(run_ids), now=now)
 
     def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
-        self._set_back("set_back_planned", failed)
+        self._columns("set_back_planned", ("ids", "errors", "afters"), failed)
 
     def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
         rows = self._next("claim_waiting", limit)
         return [WaitingTask(**{**row, "waiting": tuple(sorted(row["waiting"]))}) for row in rows]
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
-        if settled:
-            self._execute(
-                "settle_waiting",
-                ids=[s.task_id for s in settled],
-                occurrences=[s.occurrence for s in settled],
-                outcomes=[s.outcome for s in settled],
-                reasons=[s.reason for s in settled],
-                now=now,
-            )
+        names = ("ids", "occurrences", "outcomes", "reasons")
+        self._columns("settle_waiting", names, [astuple(one) for one in settled], now=now)
 
     def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
         return [PlannedRun(**row) for row in self._next("claim_pushed", limit)]
@@ -303,10 +316,10 @@ class PostgresBatch:
         if run_ids:
             self._execute("lose_planned", ids=list(run_ids), reason=reason, now=now)
 
-    def _set_back(self, statement: str, failed: Sequence[tuple[int, str, datetime]]) -> None:
-        if failed:
-            ids, errors, afters = (list(column) for column in zip(*failed, strict=True))
-            self._execute(statement, ids=ids, errors=errors, afters=afters)
+    def _columns(self, statement: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]], **values: Any) -> None:
+        """A statement over rows that it takes column by column; none at all for none."""
+        if rows:
+            self._execute(statement, **dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)), **values)
 
     def _next(self, statement: str, limit: int, **values: Any) -> list[sql.Row]:
         """The rows behind those of the last call, and from the start again when they end."""
@@ -320,4 +333,10 @@ def _due(row: sql.Row) -> DueTask:
         row["id"], row["occurrence"], row["queue"], row["function"],
         row["every_ms"], row["box_ms"], row["grace_ms"], row["push_errors"],
         Kind(row["kind"]), row["expression"], row["zone"], row["starts_at"], row["ends_at"], row["catch_up"],
+        row["overlap"], row["busy"],
     )  # fmt: skip
+
+
+def _enums(row: sql.Row) -> dict[str, Any]:
+    """A run's words as what they are."""
+    return {"kind": RunKind(row["kind"]), "outcome": Outcome(row["outcome"]), "schedule": Kind(row["schedule"])}

@@ -52,6 +52,7 @@ def define(schema: str | None = "ticker") -> MetaData:
     _tickers(metadata)
     _events(metadata)
     _notices(metadata)
+    _templates(metadata)
     return metadata
 
 
@@ -196,6 +197,9 @@ def _tasks(metadata: MetaData) -> Table:
         Index("tasks_done_once", "id", postgresql_where=text("kind = 'once' AND remove AND next_run IS NULL")),
         # When to look whether a task had its success.
         Index("tasks_alarm_at", "alarm_at", postgresql_where=text("alarm_at IS NOT NULL")),
+        # What people look for among a million: tasks that fail, or rest. Small where all is well.
+        Index("tasks_troubled", "owner_type", "owner_id", postgresql_where=text(
+            "failures > 0 OR paused_by IS NOT NULL OR NOT owner_active OR NOT enabled")),
         # Pauses that end by themselves. Nearly always empty.
         Index("tasks_paused_until", "paused_until", postgresql_where=text("paused_until IS NOT NULL")),
     )  # fmt: skip
@@ -280,6 +284,15 @@ def _runs(metadata: MetaData) -> Table:
         Index("runs_follow_up", "id", postgresql_where=text("follow_up")),
         Index("runs_of_parent", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
         Index("runs_processing", "id", postgresql_where=text("state = 'processing'")),
+        # the journal: what ended last with an outcome, what was dropped last for a reason, with what drops are counted
+        # by (each row is in one of the two), and both of an owner, whose tasks may be gone. The type of the owner comes
+        # first, as there are few: nobody then walks through the rows of the others. Only of rows that have ended, as a
+        # run is written twice.
+        Index("runs_by_outcome", "owner_type", "outcome", "ended_at", postgresql_where=text("outcome <> 'dropped'")),
+        Index("runs_by_reason", "owner_type", "reason", "ended_at", postgresql_where=text("outcome = 'dropped'"),
+              postgresql_include=["id", "task_id", "function", "owner_id"]),
+        Index("runs_by_owner", "owner_type", "owner_id", "ended_at",
+              postgresql_where=text("owner_type <> '' AND ended_at IS NOT NULL")),
     )  # fmt: skip
 
 
@@ -319,6 +332,7 @@ def _events(metadata: MetaData) -> Table:
         _check("events_what", f"what IN ({', '.join(repr(str(what)) for what in What)})"),
         _check("events_finite", _finite("at")),
         Index("events_of_task", "task_id", "id"),
+        Index("events_at", "at"),
         # what nobody was told of yet
         Index("events_untold", "id", postgresql_where=text("NOT told")),
     )
@@ -336,6 +350,19 @@ def _notices(metadata: MetaData) -> Table:
         _text("error"),
         _check("notices_finite", _finite("due_at")),
         Index("notices_due", "due_at"),
+    )
+
+
+def _templates(metadata: MetaData) -> Table:
+    """The default tasks of a kind of owner: the columns of a task, from which a trigger makes those of a new owner."""
+    return Table(
+        "templates",
+        metadata,
+        Column("owner_type", Text, primary_key=True),
+        Column("name", Text, primary_key=True),
+        Column("task", JSONB, nullable=False),
+        _check("templates_named", f"owner_type <> '' AND name <> '' AND {_plain('owner_type')} AND {_plain('name')}"),
+        _check("templates_task", f"jsonb_typeof(task) = 'object' AND octet_length(task::text) <= {8 * JSON_AT_MOST}"),
     )
 
 

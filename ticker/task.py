@@ -103,6 +103,85 @@ class DueTask:
     starts_at: datetime | None = None
     ends_at: datetime | None = None
     catch_up: str = "one"
+    overlap: str = "queue"
+    busy: bool = False  # a job of it waits or runs
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A locked run that ended and leads to something more, with what of its locked task decides on that.
+
+    `schedule` is the kind of the task's schedule; `started` is False for what was given up, or dropped, before.
+    """
+
+    run_id: int
+    task_id: int
+    kind: RunKind
+    occurrence: datetime | None
+    attempt: int
+    outcome: Outcome
+    reason: str
+    started: bool
+    ended_at: datetime
+    has_pieces: bool
+    schedule: Kind
+    every_ms: int
+    tolerance_ms: int
+    grace_ms: int
+    last_run: datetime | None
+    last_occurrence: datetime | None
+    next_run: datetime | None
+    last_run_id: int | None
+    retries: int
+    backoff: str
+    failures: int
+    told: str
+    stretch_ms: int | None
+    stretched_ms: int | None
+    pause_after: int | None
+    probe_ms: int | None
+    paused: bool
+    dead_man: int | None
+    alarm_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What the ends of its runs make of a task: failed occurrences in a row, what was told, its interval, a pause."""
+
+    task_id: int
+    failures: int
+    told: str
+    stretched_ms: int | None
+    next_run: datetime | None
+    alarm_at: datetime | None
+    pause_reason: str = ""
+    pause_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that happened to a task, for those who ask, and for those who are told."""
+
+    task_id: int
+    what: What
+    words: str
+    run_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """A locked task of which to ask whether it had a success since then. `longest_run`, B + g, in milliseconds."""
+
+    id: int
+    kind: Kind
+    expression: str
+    zone: str
+    every_ms: int
+    dead_man: int
+    since: datetime
+    last_success_at: datetime | None
+    longest_run: int
 
 
 @dataclass(frozen=True, slots=True)

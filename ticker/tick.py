@@ -7,7 +7,7 @@ batch of due rows, in this order:
 2. push one job for each, in one call; the job's id is a function of (task, occurrence), so that a push that is
    repeated after a crash names a job which the queue still holds, and is refused;
 3. note the occurrences as waiting and set `next_run`; rows that could not be pushed stay due and back off; what was
-   missed by tasks that want no late run is recorded and passed over;
+   missed by tasks that want no late run, or meets a job of a task that wants one at a time, is recorded and passed over;
 4. commit.
 
 Push comes before commit: killed at any point, the next pass pushes again. The other order would lose the job.
@@ -19,10 +19,11 @@ from datetime import datetime, timedelta
 
 from ticker import envelope, timing
 from ticker.errors import BadInput
+from ticker.followup import Followed, follow_up
 from ticker.ports import Queue, Store
 from ticker.schedules import kinds
 from ticker.sweep import Counts, Swept, sweep
-from ticker.task import DueTask
+from ticker.task import DueTask, Reason
 
 BATCH = 1000
 
@@ -31,7 +32,7 @@ BATCH = 1000
 class Pushed(Counts):
     """Counts of one kind of push: rows found due, jobs stored, jobs the queue still held, rows that could not go.
 
-    `missed` occurrences were passed over, as their tasks want no late runs.
+    `missed` occurrences were passed over, as their tasks want no late runs, or one job at a time.
     """
 
     due: int = 0
@@ -49,6 +50,7 @@ class Report:
     due: Pushed
     planned: Pushed
     swept: Swept
+    followed: Followed
 
     @property
     def enqueued(self) -> int:
@@ -87,9 +89,10 @@ def tick(
             pass
     store.wake(now, batch)
     store.remove_done(batch)
+    followed = follow_up(store, now, batch)
     planned = until_done(lambda: push_planned(store, queue, now, batch), batch, stop)
     due = until_done(lambda: push_due(store, queue, now, look_ahead, batch, late), batch, stop)
-    return Report(now, due, planned, ended + sweep(store, queue, now, batch))
+    return Report(now, due, planned, ended + sweep(store, queue, now, batch), followed)
 
 
 def bring_forward(store: Store, now: datetime, batch: int) -> int:
@@ -115,16 +118,23 @@ def push_due(
     with store.batch() as rows:
         tasks = rows.claim_due(now, look_ahead, batch)
         plans, failed = with_next_times(tasks, now)
-        missed = [plan for plan in plans if plan[0].catch_up == "none" and kinds.was_missed(plan[0], now, late)]
-        passed_over = {task.id for task, _ in missed}
-        plans = [plan for plan in plans if plan[0].id not in passed_over]
+        passed_over = [(*plan, reason) for plan in plans if (reason := passes_over(plan[0], now, late))]
+        plans = [plan for plan in plans if not passes_over(plan[0], now, late)]
         receipts = queue.push([envelope.for_occurrence(task) for task, _ in plans])
         answered = list(zip(plans, receipts, strict=True))
         failed += [(task, receipt.error) for (task, _), receipt in answered if receipt.error]
         rows.advance([plan for plan, receipt in answered if not receipt.error])
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
-        rows.skip(missed, now)
-    return Pushed(len(tasks), sum(r.stored for r in receipts), sum(r.held for r in receipts), len(failed), len(missed))
+        rows.skip(passed_over, now)
+    stored, held = sum(receipt.stored for receipt in receipts), sum(receipt.held for receipt in receipts)
+    return Pushed(len(tasks), stored, held, len(failed), len(passed_over))
+
+
+def passes_over(task: DueTask, now: datetime, late: timedelta) -> Reason | None:
+    """Why this occurrence gets no job, where its task wants none; None: it gets one."""
+    if task.catch_up == "none" and kinds.was_missed(task, now, late):
+        return Reason.MISSED
+    return Reason.OVERLAP if task.overlap == "skip" and task.busy else None
 
 
 def with_next_times(

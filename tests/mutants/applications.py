@@ -31,7 +31,7 @@ APPLICATIONS = (
     ),
     Mutant(
         "no-trigger-for-truncate",
-        "ticker/owners.py",
+        "ticker/owner_sql.py",
         "CREATE OR REPLACE TRIGGER {on_truncated} AFTER TRUNCATE ON {relation}\n"
         "FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();\n\n",
         "",
@@ -40,7 +40,7 @@ APPLICATIONS = (
     ),
     Mutant(
         "no-trigger-for-a-changed-key",
-        "ticker/owners.py",
+        "ticker/owner_sql.py",
         " OR {id_OLD} <> {id_NEW}) EXECUTE",
         ") EXECUTE",
         "Tasks follow their owner's row, also when its key changes.",

@@ -90,8 +90,8 @@ RUNS = (
     Mutant(
         "end-without-a-fence",
         SQL,
-        "run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine",
-        "run_token IS NOT DISTINCT FROM %(token)s::uuid OR true AS mine",
+        "run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,\n        told",
+        "run_token IS NOT DISTINCT FROM %(token)s::uuid OR true AS mine,\n        told",
         "A run that lost its hold can write no end, and learns it.",
         ("tests/test_start.py::test_the_end_is_fenced_by_the_token",),
     ),

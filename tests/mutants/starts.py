@@ -159,8 +159,8 @@ STARTS = (
     Mutant(
         "planned-run-moves-last-run",
         SQL,
-        "SET run_token = %(token)s::uuid, running_until = j.now + j.hold\n",
-        "SET run_token = %(token)s::uuid, running_until = j.now + j.hold, last_run = j.now\n",
+        "running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece'",
+        "last_run = j.now, running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece'",
         "A manual run leaves the schedule alone: it never touches `last_run` or `last_occurrence`.",
         ("tests/test_start.py::test_a_planned_run_skips_the_spacing_and_touches_no_schedule",),
     ),

@@ -123,6 +123,7 @@ def in_words(report: "Report", took_ms: int) -> str:
     return (
         f"tick {render.at(report.now)} due={pushed.due} enqueued={report.enqueued} held={pushed.held}"
         f" repushed={swept.repushed} expired={swept.expired} lost={swept.lost + swept.overdue}"
+        f" retries={report.followed.retries}"
         f" errors={report.errors} took={took_ms / 1000:.3f}"
     )
 

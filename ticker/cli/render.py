@@ -16,6 +16,7 @@ from uuid import UUID
 import click
 
 from ticker import timing
+from ticker.arithmetic import time_of_day
 from ticker.errors import BadInput
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
@@ -24,6 +25,7 @@ from ticker.task import Kind, Outcome, Reason, Task
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ticker.lines import Line
     from ticker.status import RunRecord, TickerStatus
 
 WIDE = 100_000  # columns: a terminal wraps a long line itself, and keeps its words and ids in one piece
@@ -102,10 +104,29 @@ def details(task: Task) -> dict[str, Any]:
         "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
         "last work": at(task.last_worked_at),
         "cursor": "" if task.cursor is None else json.dumps(task.cursor, ensure_ascii=False),
+        "submitter": task.submitter, "group": task.group_name, "priority": task.priority or "", "kept": task.keep if task.keep != "all" else "",
         "subject": task.subject, "description": task.description,
         "metadata": json.dumps(task.metadata, ensure_ascii=False) if task.metadata else "",
         "created": at(task.created_at), "changed": at(task.updated_at),
     }  # fmt: skip
+
+
+def print_lines(lines: "Iterable[Line]", *, whose: bool, head: bool = True) -> None:
+    """Of the ledger: one line each, with its task where they are of several."""
+    table = columns("when (UTC)", "what", *["task", "name", "owner"] * whose, "why", "run")
+    table.show_header = head
+    table.columns[1].min_width = max(len(outcome) for outcome in Outcome)  # --follow prints a few lines at a time
+    for line in lines:
+        name, run = [line.task_id, line.task_name, line.owner] * whose, line.run.id if line.run else ""
+        add(table, moment(line.at), line.what, *name, line.words, run, style=colour(line.what))
+    print_table(table)
+
+
+def line_data(line: "Line") -> dict[str, Any]:
+    data = {**plain_data(line), "owner": line.owner}
+    if line.run is not None:
+        data["run"] = run_data(line.run)
+    return data
 
 
 def print_runs(runs: "Iterable[RunRecord]") -> None:
@@ -229,13 +250,6 @@ def at(instant: datetime | None) -> str:
 def moment(instant: datetime | None) -> str:
     """To the second; the column's head says UTC."""
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if instant else ""
-
-
-def time_of_day(instant: datetime, beside: datetime) -> str:
-    """To the millisecond; with its date where that is not the other's."""
-    utc = instant.astimezone(UTC)
-    text = utc.time().isoformat(timespec="milliseconds").removesuffix(".000")
-    return text if utc.date() == beside.astimezone(UTC).date() else f"{utc:%Y-%m-%d} {text}"
 
 
 def _ms(seconds: float) -> int:

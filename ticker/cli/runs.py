@@ -1,26 +1,42 @@
 """`ticker runs`: what ran, what was dropped, and by which arithmetic."""
 
+import json
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.options import as_json, found, ref
+from ticker.schedules.duration import words
 from ticker.task import Outcome
+
+if TYPE_CHECKING:
+    from ticker.status import FullRun, RunRecord
 
 
 @click.command()
 @click.argument("task", required=False)
 @options.owner
 @click.option("--outcome", type=click.Choice([str(outcome) for outcome in Outcome]), help="Only those that ended so.")
+@click.option("--id", "run_id", type=click.IntRange(1, options.LARGEST_ID), metavar="RUN", help="This one, in full.")
 @options.limit(20)
 @as_json
-def runs(task: str | None, owner: str | None, outcome: str | None, limit: int, as_json: bool) -> None:
-    """List runs and drops, the newest first.
+def runs(
+    task: str | None, owner: str | None, outcome: str | None, run_id: int | None, limit: int, as_json: bool
+) -> None:  # fmt: skip
+    """List runs and drops, the newest first; or with --id, one of them in full.
 
-    Of TASK, or of all tasks. The records outlive their task: those of a deleted one are found by its id.
+    Of TASK, or of all tasks. The records outlive their task: those of a deleted one are found by its id. In full: with
+    what it printed, its traceback, its further attempts, and its pieces of work.
     """
     from ticker import status
 
+    if run_id is not None:
+        if task or owner or outcome:
+            raise click.UsageError("--id names one run; leave TASK, --owner and --outcome out")
+        show(run_id, as_json)
+        return
     named = ref(task, owner)
     if named is None and owner is not None:
         raise click.UsageError("--owner says whose TASK is meant; give its name, too")
@@ -35,3 +51,48 @@ def runs(task: str | None, owner: str | None, outcome: str | None, limit: int, a
         render.print_runs(records)
     else:
         render.say("no runs")
+
+
+def show(run_id: int, as_json: bool) -> None:
+    from ticker import status
+
+    with database() as db:
+        found = status.get_run(db, run_id)
+    if not as_json:
+        print_full(found)
+        return
+    data = render.run_data(found.run) | {"output": found.output, "error_output": found.error_output}
+    others = {"attempts": found.attempts, "made": found.pieces}
+    render.print_json(data | {name: [render.run_data(run) for run in runs] for name, runs in others.items()})
+
+
+def print_full(found: "FullRun") -> None:
+    """One run in full: its fields, its other attempts and its pieces, then what it printed, line by line."""
+    run = found.run
+    table = render.columns("", "")
+    for name, value in run_details(run).items():
+        if value not in ("", None):
+            render.add(table, name, value, style=render.colour(run.outcome) if name == "outcome" else "")
+    render.print_table(table)
+    for title, others in (("attempts", found.attempts if len(found.attempts) > 1 else ()), ("pieces", found.pieces)):
+        if others:
+            click.echo(f"\n{title}:")
+            render.print_runs(others)
+    for title, text in (("output", found.output), ("error output", found.error_output), ("traceback", run.traceback)):
+        if text:
+            click.echo(f"\n{title}:")
+            click.echo("\n".join(render.shown(line.expandtabs()) for line in text.splitlines()))
+
+
+def run_details(run: "RunRecord") -> dict[str, Any]:
+    lasted = render.took(run)
+    return {
+        "id": run.id, "task": f"{run.task_id} {run.task_name}", "owner": render.owner_of(run), "function": run.function,
+        "kind": run.kind, "attempt": run.attempt if run.attempt > 1 else "",
+        "of run": run.parent_id, "piece": "" if run.item is None else json.dumps(run.item, ensure_ascii=False),
+        "occurrence": render.at(run.occurrence), "due": render.at(run.due_at), "pushed": render.at(run.pushed_at), "started": render.at(run.started_at),
+        "ended": render.at(run.ended_at), "took": "" if lasted is None else words(lasted), "state": run.state if run.outcome is None else "",
+        "outcome": run.outcome, "why": render.why(run), "attempted again": "yes" if run.retried else "", "pieces": run.pieces,
+        "result": "" if run.result is None else json.dumps(run.result, ensure_ascii=False), "worker": run.worker,
+        "host": run.host, "pid": run.pid, "job": run.job_id,
+    }  # fmt: skip

@@ -111,16 +111,23 @@ def edit(task: str, owner: str | None, as_json: bool, **said: Any) -> None:
 @options.owner
 @options.owner_type
 @options.function
+@click.option("--group", metavar="NAME", callback=options.printable, help="Tasks of this group.")
+@click.option("--submitter", metavar="NAME", callback=options.printable, help="Tasks with this submitter.")
 @options.limit(100)
 @as_json
-def list_(owner: str | None, owner_type: str | None, function: str | None, limit: int, as_json: bool) -> None:
+def list_(
+    owner: str | None, owner_type: str | None, function: str | None, group: str | None, submitter: str | None,
+    limit: int, as_json: bool,
+) -> None:  # fmt: skip
     """List tasks."""
     from ticker import status
 
     if owner is not None and owner_type is not None:
         raise click.UsageError("--owner and --owner-type exclude each other; give one")
     with database() as db:
-        tasks = status.list_tasks(db, owner=owner, owner_type=owner_type, function=function, limit=limit + 1)
+        tasks = status.list_tasks(
+            db, owner=owner, owner_type=owner_type, function=function, group=group, submitter=submitter, limit=limit + 1
+        )
     print_some(tasks[:limit], as_json)
     if len(tasks) > limit:
         render.warn([f"there are more than {limit} tasks; see --limit, --owner, --owner-type and --function"])

@@ -1,0 +1,226 @@
+"""What the end of a run leads to: a further attempt, a longer interval, a pause, a notice. Each pass sees to it.
+
+An end that leads to nothing (a success of a healthy task) never comes here. A pass looks at what a task is like now,
+not at each change: whoever failed and succeeded between two passes is well, and nobody is told.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import groupby
+
+from ticker import retries, timing
+from ticker.errors import BadInput
+from ticker.ports import Store
+from ticker.retries import Backoff
+from ticker.schedules import kinds
+from ticker.schedules.duration import DAY, HOUR, words
+from ticker.sweep import Counts
+from ticker.task import Alarm, Ended, Health, Kind, Note, Outcome, RunKind, What
+
+GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
+LEAST_BOX = timing.span(retries.LEAST_BOX)
+PROBE = HOUR  # how long a task that paused itself waits, where it was not said
+LONGEST_PROBE = DAY
+
+
+@dataclass(frozen=True)
+class Followed(Counts):
+    """Counts: ends that were seen to, retries planned, events recorded."""
+
+    ended: int = 0
+    retries: int = 0
+    events: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What follows from one end: a retry at `due`, or a note why there is none."""
+
+    run: Ended
+    due: datetime | None = None
+    note: str = ""
+
+
+def follow_up(store: Store, now: datetime, limit: int) -> Followed:
+    """Sees to all ends that wait for it, then to runs whose pieces are done, and asks for successes that are missing."""
+    total = Followed()
+    while True:
+        while (followed := follow_batch(store, now, limit)).ended:
+            total += followed
+            if followed.ended < limit:
+                break
+        with store.batch() as rows:
+            if not rows.sum_up(now, limit):
+                break
+    return total + ask_for_successes(store, now, limit)
+
+
+def follow_batch(store: Store, now: datetime, limit: int) -> Followed:
+    with store.batch() as rows:
+        ended = rows.claim_ended(limit)
+        verdicts = [judge(run, now) for run in ended]
+        again = [(verdict.run.run_id, verdict.due) for verdict in verdicts if verdict.due]
+        rows.mark_followed([(v.run.run_id, v.due is not None, v.note) for v in verdicts])
+        rows.plan_retries(again, now)
+        states, notes = judge_tasks(verdicts, now)
+        rows.judge_tasks(states)
+        rows.record_events(notes, now)
+    return Followed(len(ended), len(again), len(notes))
+
+
+# ------------------------------------------------------------------------------------------------ further attempts
+
+
+def judge(run: Ended, now: datetime) -> Verdict:
+    """Whether a run that ended is attempted again, and when."""
+    if run.outcome in GOOD or not run.retries or not may_be_retried(run):
+        return Verdict(run)
+    if run.attempt > run.retries:
+        return Verdict(run, note=f"attempt {run.attempt} of {run.retries + 1}: no retry is left")
+    due = max(run.ended_at + timing.span(backoff(run).after(run.attempt, run.run_id)), now)
+    end = last_end(run)
+    if end is not None and due + LEAST_BOX > end:
+        left = max((end - due).total_seconds(), 0)
+        return Verdict(
+            run, note=f"no retry: {left:g} s would be left for it before the next start, under the limit of 1 s"
+        )
+    return Verdict(run, due)
+
+
+def may_be_retried(run: Ended) -> bool:
+    """A run of an occurrence, or a piece, that began; what made pieces is done itself, and they have their own attempts."""
+    return run.started and run.outcome is not Outcome.DROPPED and run.kind is not RunKind.MANUAL and not run.has_pieces
+
+
+def backoff(run: Ended) -> Backoff:
+    try:
+        return Backoff.parse("backoff", run.backoff)
+    except BadInput:  # a row that a hand has spoilt
+        return Backoff()
+
+
+def last_end(run: Ended) -> datetime | None:
+    """When the box of a further attempt must be over, as the start statement will judge it; None: at no time."""
+    if run.occurrence is not None and run.last_occurrence is not None and run.occurrence < run.last_occurrence:
+        return run.ended_at  # a newer one has begun
+    if run.schedule is Kind.INTERVAL and run.occurrence is not None:
+        return run.last_run and retries.last_end(run.last_run, run.every_ms, run.tolerance_ms, run.grace_ms)
+    return run.next_run and run.next_run - timing.span(run.tolerance_ms + run.grace_ms)
+
+
+# -------------------------------------------------------------------------------------------------- the task's health
+
+
+def judge_tasks(verdicts: Sequence[Verdict], now: datetime) -> tuple[list[Health], list[Note]]:
+    """What the ends make of their tasks. Pieces make nothing of it: their run does, once all are done."""
+    states, notes = [], []
+    whole = sorted(
+        (v for v in verdicts if v.run.kind is not RunKind.PIECE), key=lambda v: (v.run.task_id, v.run.run_id)
+    )
+    for _, of_one in groupby(whole, key=lambda v: v.run.task_id):
+        state, said = judge_task(list(of_one), now)
+        states.append(state)
+        notes += said
+    return states, notes
+
+
+def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list[Note]]:
+    run = verdicts[-1].run
+    failures = run.failures + sum(counts_here(verdict) for verdict in verdicts)
+    state = Health(run.task_id, failures, run.told, run.stretched_ms, run.next_run, run.alarm_at)
+    if failures == 0:
+        return recovered(run, state, now)
+    if verdicts[-1].due:  # one more attempt decides
+        return state, []
+    return failing(run, state, now)
+
+
+def counts_here(verdict: Verdict) -> bool:
+    """A failed occurrence of a task with retries: the end of the run could not know that it was the last attempt."""
+    run = verdict.run
+    superseded = run.last_run_id is not None and run.last_run_id > run.run_id
+    unstarted = not run.started and run.kind is RunKind.SCHEDULED  # counted where it was given up
+    counted = run.kind is RunKind.MANUAL or not run.retries or unstarted
+    return run.outcome not in GOOD and not verdict.due and not superseded and not counted
+
+
+def recovered(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note]]:
+    notes = []
+    if run.stretched_ms is not None:
+        next_run = run.next_run and run.last_run and min(run.next_run, run.last_run + timing.span(run.every_ms))
+        state = replace(state, stretched_ms=None, next_run=next_run or run.next_run)
+        notes.append(Note(run.task_id, What.RESTORED, f"every {words(run.every_ms)} again", run.run_id))
+    if run.told:
+        notes.append(Note(run.task_id, What.RECOVERED, "it succeeded again", run.run_id))
+    alarm_at = now if run.dead_man and run.alarm_at is None else run.alarm_at
+    return replace(state, told="", alarm_at=alarm_at), notes
+
+
+def failing(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note]]:
+    notes = []
+    why = f"{run.outcome}: {run.reason}" if run.reason else str(run.outcome)
+    if not run.told:
+        state = replace(state, told="failed")
+        notes.append(Note(run.task_id, What.FAILED, why, run.run_id))
+    if run.stretch_ms is not None and run.schedule is Kind.INTERVAL:
+        state, slowed = stretched(run, state)
+        notes += slowed
+    if run.pause_after is not None and state.failures >= run.pause_after and not run.paused:
+        state = paused(run, state, why, now)
+    return state, notes
+
+
+def stretched(run: Ended, state: Health) -> tuple[Health, list[Note]]:
+    """Doubled with each failure, up to the limit, counted from the last start."""
+    assert run.stretch_ms is not None
+    every = min(run.every_ms << min(state.failures, 40), run.stretch_ms)
+    due = run.last_run and run.next_run and max(run.next_run, run.last_run + timing.span(every))
+    state = replace(state, stretched_ms=every, next_run=due or run.next_run)
+    if every == run.stretched_ms:
+        return state, []
+    said = f"every {words(every)} instead of {words(run.every_ms)}, after {state.failures} failures in a row"
+    return state, [Note(run.task_id, What.SLOWED, said, run.run_id)]
+
+
+def paused(run: Ended, state: Health, why: str, now: datetime) -> Health:
+    """For a while, whereupon a single run decides; twice as long after each that fails. (A trigger records the event.)"""
+    assert run.pause_after is not None
+    probe = run.probe_ms or PROBE
+    pause = min(probe << min(state.failures - run.pause_after, 40), max(probe, LONGEST_PROBE))
+    return replace(
+        state,
+        pause_reason=f"{state.failures} failures in a row; the last one {why}",
+        pause_until=now + timing.span(pause),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ missing successes
+
+
+def ask_for_successes(store: Store, now: datetime, limit: int) -> Followed:
+    """One batch of tasks whose alarm is set: told, where the time is over, or asked again when it would be."""
+    with store.batch() as rows:
+        asked = {task.id: (task, too_late_at(task)) for task in rows.claim_alarms(now, limit)}
+        late = [task for task, at in asked.values() if at <= now]
+        rows.set_alarms([(id_, None if at <= now else at) for id_, (_, at) in asked.items()])
+        rows.record_events([Note(task.id, What.DEAD_MAN, no_success(task)) for task in late], now)
+    return Followed(events=len(late))
+
+
+def too_late_at(task: Alarm) -> datetime:
+    """So many intervals, or times, after its last success, and the longest that a run may take."""
+    longest = timing.span(task.longest_run)
+    if task.kind is Kind.INTERVAL:
+        return task.since + task.dead_man * timing.span(task.every_ms) + longest
+    try:
+        times = kinds.times(kinds.parse(task.kind, task.expression, task.zone), task.since, task.dead_man)
+    except BadInput:  # a row that a hand has spoilt: its push says so
+        times = []
+    return (times[-1] if times else task.since) + longest
+
+
+def no_success(task: Alarm) -> str:
+    last = "never" if task.last_success_at is None else f"at {task.last_success_at.isoformat(timespec='seconds')}"
+    often = words(task.every_ms) if task.kind is Kind.INTERVAL else task.expression
+    return f"no success within {task.dead_man} intervals of {often}; the last one was {last}"

@@ -16,9 +16,8 @@ from ticker.retries import Backoff
 from ticker.schedules import kinds
 from ticker.schedules.duration import DAY, HOUR, words
 from ticker.sweep import Counts
-from ticker.task import Alarm, Ended, Health, Kind, Note, Outcome, RunKind, What
+from ticker.task import GOOD, Alarm, Ended, Health, Kind, Note, Outcome, RunKind, What
 
-GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
 LEAST_BOX = timing.span(retries.LEAST_BOX)
 PROBE = HOUR  # how long a task that paused itself waits, where it was not said
 LONGEST_PROBE = DAY

@@ -350,7 +350,7 @@ WITH locked AS MATERIALIZED (
 SELECT j.refusal, j.now, recorded.id AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
     j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.spaced_from AS last_run, j.last_occurrence,
     CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
-    j.spaced_from - j.last_run AS set_by, 'scheduled' AS run_kind, NULL::jsonb AS item
+    j.spaced_from - j.last_run AS set_by, 'scheduled' AS run_kind, 1 AS attempt, NULL::jsonb AS item
 FROM judged j, recorded
 
 -- name: start_planned
@@ -367,7 +367,7 @@ WITH locked AS MATERIALIZED (
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM plan
 ), bounded AS MATERIALIZED (
-    SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, p.item, p.state,
+    SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, p.attempt, p.item, p.state,
         coalesce(p.kind IN ('retry', 'piece') AND p.occurrence < l.last_occurrence, false) AS is_past,
         least(l.box_ms, CASE WHEN p.kind IN ('retry', 'piece') THEN floor(1000 * extract(epoch FROM
             CASE WHEN l.kind = 'interval' AND p.occurrence IS NOT NULL
@@ -424,7 +424,7 @@ WITH locked AS MATERIALIZED (
 )
 SELECT j.refusal, j.now, coalesce(taken.id, refused.id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
-    j.held_until AS running_until, j.run_kind, j.item
+    j.held_until AS running_until, j.run_kind, j.attempt, j.item
 FROM judged j LEFT JOIN taken ON true LEFT JOIN refused ON true
 
 

@@ -48,6 +48,9 @@ class Outcome(StrEnum):
     DROPPED = "dropped"
 
 
+GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
+
+
 class Reason(StrEnum):
     """Why a job was dropped, in the order in which the start statement judges."""
 

@@ -1,7 +1,8 @@
 """What runs around each job in the worker. The whole door:
 
 `task` registers a function, `Run` is what it is handed, `run` is what RQ calls, `Worker` is RQ's worker with our
-launcher's promises, `HoldLost` is what a run learns that has lost its task.
+launcher's promises, `HoldLost` is what a run learns that has lost its task, and `NOTHING_TO_DO` is what a function
+returns that found no work.
 """
 
 from importlib import import_module
@@ -11,14 +12,15 @@ if TYPE_CHECKING:
     from wrappers.context import HoldLost, Quota, Run
     from wrappers.entry import run
     from wrappers.limits import SoftLimit
+    from wrappers.pieces import NOTHING_TO_DO
     from wrappers.registry import task
     from wrappers.worker import Worker
 
-__all__ = ["task", "Run", "Quota", "HoldLost", "SoftLimit", "run", "Worker"]
+__all__ = ["task", "Run", "Quota", "HoldLost", "SoftLimit", "NOTHING_TO_DO", "run", "Worker"]
 
 _HOMES = {
     "task": "registry", "Run": "context", "Quota": "context", "HoldLost": "context", "SoftLimit": "limits",
-    "run": "entry", "Worker": "worker",
+    "NOTHING_TO_DO": "pieces",    "run": "entry", "Worker": "worker",
 }  # fmt: skip
 
 

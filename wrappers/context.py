@@ -8,7 +8,7 @@ from typing import Any
 from ticker import clock, json_text, sql
 from ticker.errors import BadInput, TickerError
 from ticker.settings import Settings
-from ticker.task import JSON_AT_MOST
+from ticker.task import JSON_AT_MOST, RunKind
 from wrappers.database import Database
 from wrappers.limits import Limits
 
@@ -32,6 +32,18 @@ class Start:
     cursor: Any
     box_ms: int
     grace_ms: int
+    kind: RunKind = RunKind.SCHEDULED
+    attempt: int = 1
+    piece: Any = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a function returned: JSON text of its result, or nothing to do, or a JSON array of pieces of work."""
+
+    result: str | None = None
+    nothing_to_do: bool = False
+    pieces: str | None = None
 
 
 class Quota:
@@ -67,6 +79,8 @@ class Run:
     occurrence: datetime | None
     cursor: Any
     quota: Quota
+    kind: RunKind
+    attempt: int
     _token: str = field(repr=False)
     _database: Database = field(repr=False)
 
@@ -76,8 +90,11 @@ class Run:
         Stored at once; with `session` (a SQLAlchemy Session or Connection, or a psycopg connection, to the same
         database) inside its transaction, so that work and cursor commit together. HoldLost when this run does not
         hold its task any more; BadInput where `value` is no JSON. `run.cursor` is set at once: after a rollback of
-        `session`, set it back before you go on in the same run.
+        `session`, set it back before you go on in the same run. A piece of work has none: it is done, or attempted
+        again as a whole.
         """
+        if self.kind is RunKind.PIECE:
+            raise BadInput("checkpoint", self.kind, "has no cursor: pieces run side by side; see generate and process")
         try:
             text = json_text.dumps(value, most=JSON_AT_MOST)
         except (TypeError, ValueError, RecursionError) as error:
@@ -104,3 +121,4 @@ class Call:
     start: Start | None = None
     run: Run | None = None
     limits: Limits | None = None
+    answer: Answer = field(default_factory=Answer)

@@ -45,6 +45,14 @@ class Database:
         )  # fmt: skip
         return bool(ended)
 
+    def hand_out(self, task_id: int, token: str, pieces: str, *, output: str = "", error_output: str = "") -> bool:
+        """Records the pieces of work, a JSON array, for which the run of this token waits from now on; as `finish`."""
+        handed_out = self.execute(
+            "generated", task_id=task_id, token=token, items=pieces, output=output, error_output=error_output,
+            now=clock.now(),
+        )  # fmt: skip
+        return bool(handed_out)
+
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:

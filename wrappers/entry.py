@@ -9,12 +9,14 @@ from rq import get_current_job
 
 from ticker import envelope, settings
 from ticker.errors import ConfigurationError
-from wrappers import registry, storable
+from ticker.task import RunKind
+from wrappers import pieces, registry, storable
 from wrappers.chain import chain
 from wrappers.context import Call
 from wrappers.database import Database
 from wrappers.layers import LAYERS
 from wrappers.limits import SoftLimit
+from wrappers.registry import Step
 
 
 def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
@@ -49,13 +51,35 @@ def new_call(task_id: int, occurrence: int, planned: int | None) -> Call:
 
 
 def call_function(call: Call) -> str:
-    """The innermost step: the registered function with the task's arguments; its result as JSON text, empty for None."""
+    """The innermost step: the registered function with the task's arguments; what it answers is left with the call."""
     assert call.start is not None
     function = registry.functions()[call.start.function]
-    arguments = (call.run,) if function.takes_run else ()
-    if function.is_async:
-        return storable.as_json(asyncio.run(within(call, function.call(*arguments, **call.start.kwargs))))
-    return storable.as_json(function.call(*arguments, **call.start.kwargs))
+    if call.start.kind is RunKind.PIECE:
+        if function.process is None:
+            raise ConfigurationError(
+                f"{function.name} is not made of generate and process any more: the piece stays undone"
+            )
+        note(call, invoke(call, function.process, call.start.piece))
+    elif function.process is None:
+        note(call, invoke(call, function.step))
+    else:
+        generated = pieces.collect(invoke(call, function.step))
+        call.answer.pieces, call.answer.nothing_to_do = generated, generated is None
+    return ""
+
+
+def note(call: Call, returned: Any) -> None:
+    call.answer.nothing_to_do = returned is pieces.NOTHING_TO_DO
+    call.answer.result = None if call.answer.nothing_to_do else storable.as_json(returned) or None
+
+
+def invoke(call: Call, step: Step, *piece: Any) -> Any:
+    """With the run where it is asked for, the piece where there is one, and the task's arguments."""
+    assert call.start is not None
+    arguments = (call.run, *piece) if step.takes_run else piece
+    if step.is_async:
+        return asyncio.run(within(call, step.call(*arguments, **call.start.kwargs)))
+    return step.call(*arguments, **call.start.kwargs)
 
 
 async def within(call: Call, coroutine: Any) -> Any:

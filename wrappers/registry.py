@@ -4,7 +4,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from ticker.errors import BadInput, ConfigurationError
 
@@ -12,27 +12,43 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
-    """A registered function; `takes_run` when its first parameter is called `run`."""
+class Step:
+    """Something to call; `takes_run` when its first parameter is called `run`."""
 
-    name: str
     call: Callable[..., Any]
     takes_run: bool
     is_async: bool
+
+    @classmethod
+    def of(cls, call: Callable[..., Any]) -> Self:
+        first = next(iter(inspect.signature(call).parameters), "")
+        return cls(call, first == "run", inspect.iscoroutinefunction(call))
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A registered function; with `process`, it generates pieces of work, each of which is processed by a run of its own."""
+
+    name: str
+    step: Step
+    process: Step | None
+    module: str
     declared: Mapping[str, Any]
     """What `@task` said beside the name, for `ticker sync`: fields of `ticker.register`."""
 
 
 _functions: dict[str, Function] = {}
+_identities: dict[str, tuple[str, str]] = {}
 
 
 def task(name: str, **declared: Any) -> Callable[[F], F]:
     """Registers a function under the name that tasks run it by: `@task("mail.fetch")`.
 
     The function is called with the task's kwargs, and first with the `Run` if its first parameter is called `run`.
-    It may be `async def`. A schedule beside the name, `@task("reports.daily", cron="0 6 * * 1-5")`, declares a task
+    It may be `async def`. A class stands for work in pieces: its `generate` yields them (JSON), and its `process` is
+    called with each, in a run of its own. A schedule beside the name, `@task("reports.daily", cron="0 6 * * 1-5")`, declares a task
     without an owner, which `ticker sync` keeps in step; it takes the fields of `ticker.register`.
-    BadInput where the name is no text, or already another function's.
+    BadInput where the name is no text, or already another function's, or where a class lacks one of the two.
     """
     if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
         raise BadInput(
@@ -40,14 +56,26 @@ def task(name: str, **declared: Any) -> Callable[[F], F]:
         )
 
     def register(call: F) -> F:
-        known = _functions.get(name)
-        if known and _identity(known.call) != _identity(call):
-            raise BadInput("task", name, f"is already the name of {'.'.join(_identity(known.call))}; names are unique")
-        first = next(iter(inspect.signature(call).parameters), "")
-        _functions[name] = Function(name, call, first == "run", inspect.iscoroutinefunction(call), declared)
+        known = _identities.get(name, _identity(call))
+        if known != _identity(call):
+            raise BadInput("task", name, f"is already the name of {'.'.join(known)}; names are unique")
+        _functions[name] = _in_pieces(name, call, declared) if isinstance(call, type) else _whole(name, call, declared)
+        _identities[name] = _identity(call)
         return call
 
     return register
+
+
+def _whole(name: str, call: Callable[..., Any], declared: Mapping[str, Any]) -> Function:
+    return Function(name, Step.of(call), None, _identity(call)[0], declared)
+
+
+def _in_pieces(name: str, of: type, declared: Mapping[str, Any]) -> Function:
+    worker = of()
+    for method in ("generate", "process"):
+        if not callable(getattr(worker, method, None)):
+            raise BadInput("task", name, f"is the name of the class {of.__name__}, which has no method {method}")
+    return Function(name, Step.of(worker.generate), Step.of(worker.process), of.__module__, declared)
 
 
 def functions() -> Mapping[str, Function]:

@@ -47,13 +47,13 @@ def declared() -> "list[Declared]":
     from wrappers import registry
 
     functions = sorted(registry.functions().values(), key=lambda function: function.name)
-    return [Declared(f.name, f.call.__module__, f.declared) for f in functions if f.declared]
+    return [Declared(f.name, f.module, f.declared) for f in functions if f.declared]
 
 
 def modules() -> set[str]:
     from wrappers import registry
 
-    return {function.call.__module__ for function in registry.functions().values()}
+    return {function.module for function in registry.functions().values()}
 
 
 def show(steps: "Sequence[Step]", plan: bool, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from uuid import uuid4
 from ticker import clock, timing
 from ticker.errors import DatabaseUnavailable, RowLocked
 from ticker.schedules.duration import words
-from ticker.task import Outcome, Reason
+from ticker.task import Outcome, Reason, RunKind
 from wrappers import page, registry
 from wrappers.chain import Proceed
 from wrappers.context import Call, Start
@@ -127,6 +127,7 @@ def _start(verdict: Mapping[str, Any], token: str) -> Start:
         run_id=verdict["run_id"], token=token, now=verdict["now"], name=verdict["name"], function=verdict["function"],
         kwargs=verdict["kwargs"], owner_type=verdict["owner_type"], owner_id=verdict["owner_id"],
         cursor=verdict["cursor"], box_ms=verdict["box_ms"], grace_ms=verdict["grace_ms"],
+        kind=RunKind(verdict["run_kind"]), attempt=verdict["attempt"], piece=verdict["item"],
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from rq.timeouts import JobTimeoutException
 
 from ticker import clock
 from ticker.errors import DatabaseUnavailable
-from ticker.task import Outcome
+from ticker.task import GOOD, Outcome
 from wrappers import page, storable
 from wrappers.chain import Proceed
 from wrappers.context import Call, HoldLost
@@ -30,6 +30,8 @@ class End:
     reason: str = ""
     result: str | None = None
     traceback: str = ""
+    pieces: str | None = None
+    """A JSON array of pieces of work, for which the run waits."""
 
 
 def record(call: Call, proceed: Proceed) -> str:
@@ -38,16 +40,24 @@ def record(call: Call, proceed: Proceed) -> str:
     capture = Capture(call.settings.output == "keep")
     try:
         with capture, call.limits.interrupting() if call.limits else nullcontext():
-            answer = proceed(call)
+            proceed(call)
         overlooked = call.limits is not None and call.limits.passed
     except BaseException as error:
         finish(call, End(outcome_of(error), storable.sentence(error), traceback=storable.trace(error)), capture)
         raise
+    return finish(call, end_of(call, overlooked), capture)
+
+
+def end_of(call: Call, overlooked: bool) -> End:
+    """Of a run whose function returned."""
+    assert call.run is not None
+    answer = call.answer
     if overlooked:
-        late = "it overlooked its soft limit and returned late"
-        return finish(call, End(Outcome.TIMED_OUT, late, answer or None), capture)
+        return End(Outcome.TIMED_OUT, "it overlooked its soft limit and returned late", answer.result)
+    if answer.nothing_to_do:
+        return End(Outcome.NOTHING_TO_DO)
     outcome = Outcome.PARTIAL if call.run.quota.answered_exhausted else Outcome.SUCCEEDED
-    return finish(call, End(outcome, result=answer or None), capture)
+    return End(outcome, result=answer.result, pieces=answer.pieces)
 
 
 def outcome_of(error: BaseException) -> Outcome:
@@ -74,14 +84,20 @@ def finish(call: Call, end: End, capture: Capture) -> str:
 
 def _finish(call: Call, end: End, output: str, error_output: str) -> str:
     assert call.start is not None
-    ended = call.database.finish(
-        call.task_id, call.start.token, end.outcome, reason=end.reason, result=end.result, traceback=end.traceback,
-        output=output, error_output=error_output,
-    )  # fmt: skip
+    texts = {"output": output, "error_output": error_output}
+    if end.pieces is not None:
+        ended = call.database.hand_out(call.task_id, call.start.token, end.pieces, **texts)
+    else:
+        ended = call.database.finish(
+            call.task_id, call.start.token, end.outcome, reason=end.reason, result=end.result, traceback=end.traceback,
+            **texts,
+        )  # fmt: skip
     page.clear()
     if not ended:
         log.warning(
             "hold lost task=%s run=%s: its end (%s) changed nothing", call.task_id, call.start.run_id, end.outcome
         )
         return "lost: another run holds the task"
-    return end.outcome
+    if call.settings.wake and (end.pieces is not None or end.outcome not in GOOD):  # there is more for a tick to do
+        call.database.execute("wake_up", schema=call.settings.schema)
+    return end.outcome if end.pieces is None else "processing"

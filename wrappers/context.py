@@ -79,10 +79,10 @@ class Run:
     occurrence: datetime | None
     cursor: Any
     quota: Quota
-    kind: RunKind
-    attempt: int
     _token: str = field(repr=False)
     _database: Database = field(repr=False)
+    kind: RunKind = RunKind.SCHEDULED
+    attempt: int = 1
 
     def checkpoint(self, value: Any, session: Any = None) -> None:
         """From here the next run goes on: its `run.cursor` is `value` (JSON, up to 64 kB).

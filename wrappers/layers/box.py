@@ -23,7 +23,7 @@ def box(call: Call, proceed: Proceed) -> str:
     quota = Quota(granted / 1000, call.began)
     run = Run(
         start.run_id, call.task_id, start.name, start.owner_type, start.owner_id, call.occurrence, start.cursor,
-        quota, start.kind, start.attempt, start.token, call.database,
+        quota, start.token, call.database, start.kind, start.attempt,
     )  # fmt: skip
     with limited(call, granted, start.grace_ms) as limits:
         return proceed(replace(call, run=run, limits=limits))

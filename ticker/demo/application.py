@@ -78,6 +78,14 @@ def add_channel(
     return channel, task
 
 
+def add_feeds(session: Session) -> list[ticker.Task]:
+    """Tasks of nobody's: one that needs a retry, and one that is done in pieces."""
+    return [
+        ticker.register(session, "feeds.import", every="10s", retries=2, backoff="1s", subject="partner"),
+        ticker.register(session, "feeds.refresh", every="10s", subject="feeds"),
+    ]
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m ticker.demo.application", description="The demo's application.")
     commands = parser.add_subparsers(dest="command", required=True)

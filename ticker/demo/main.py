@@ -11,6 +11,7 @@ from rich.console import Console
 
 from ticker import embedded, settings, store
 from ticker.demo import chart, verdict
+from ticker.demo.evidence import Check
 from ticker.demo.live import Show
 from ticker.demo.post import Post
 from ticker.demo.processes import Processes, ProcessFailed, procfile
@@ -20,6 +21,7 @@ from ticker.schedules.duration import words
 
 INTERRUPTED = 130
 ROWS_AT_MOST = 12
+LINES_AT_MOST = 5
 LAST_ACT = 5.0  # seconds that the last polls, the end of the workers and the verdict usually take
 
 
@@ -88,7 +90,7 @@ def start(mail_server: Processes, processes: Processes, post: Post, interruption
         interruption.pause(0.05)
 
 
-def report(scene: Scene, checks: Sequence[verdict.Check], show: Show) -> None:
+def report(scene: Scene, checks: Sequence[Check], show: Show) -> None:
     """Charts, summary, verdict."""
     watch = scene.watch
     charts = {"a late first run": scene.reports["support"], "a full mailbox": scene.polls["archive"]}
@@ -96,6 +98,9 @@ def report(scene: Scene, checks: Sequence[verdict.Check], show: Show) -> None:
         rows = chart.history(task, watch.pushes, watch.runs)[:ROWS_AT_MOST]
         show.say(f"\n{title}: {task.name} of {task.subject}, every {words(task.every_ms)}\n")
         show.say("\n".join(chart.table(rows, scene.zero)))
+    for why in scene.evidence().whys.values():
+        show.say(f"\n$ ticker why {why.task_id}\n")
+        show.say("\n".join(map(str, why.lines[:LINES_AT_MOST])))
     show.say("\nall tasks\n")
     show.say("\n".join(chart.lanes(watch.tasks.values(), watch.pushes, watch.runs, scene.zero, scene.now())))
     show.say("\n".join(["", *verdict.summary(watch.runs), "", *map(str, checks)]))

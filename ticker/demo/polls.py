@@ -1,6 +1,7 @@
 """What the demo's workers run: `python -m wrappers --tasks ticker.demo.polls polling`."""
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 from sqlalchemy import func, select
@@ -31,6 +32,26 @@ def report(channel_id: int) -> int:
     with sessions().begin() as session:
         channel = session.get_one(MailChannel, channel_id)
         return session.scalar(select(func.count()).where(Message.mailbox == channel.user)) or 0
+
+
+@task("feeds.import")
+def import_feeds(run: Run) -> None:
+    """The partner's server is overloaded at first; a retry gets through."""
+    if run.attempt == 1:
+        raise ConnectionError("503 Service Unavailable")
+
+
+@task("feeds.refresh")
+class RefreshFeeds:
+    """Each feed is a piece of work with a run of its own; one of them is gone."""
+
+    def generate(self) -> Iterator[str]:
+        yield from ("news", "weather", "sports", "comics", "horoscope")
+
+    def process(self, piece: str) -> str:
+        if piece == "horoscope":
+            raise LookupError("410 Gone")
+        return f"{piece}: 3 entries"
 
 
 def fetch(run: Run, channel_id: int, heed_the_quota: bool = True) -> dict[str, int]:

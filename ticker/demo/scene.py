@@ -12,14 +12,15 @@ from ticker import sql
 from ticker.demo import application, live, verdict
 from ticker.demo.cast import CAST, DELETED, REPORTED, UNATTENDED
 from ticker.demo.chart import clock
+from ticker.demo.evidence import Deletion, Evidence
 from ticker.demo.mailbox import read_deliveries
 from ticker.demo.pop3 import read_log
 from ticker.demo.post import Post
 from ticker.demo.processes import Processes, procfile
 from ticker.demo.stage import TICKERS_SCHEMA, Interruption
-from ticker.demo.verdict import Deletion, Evidence
 from ticker.demo.watch import Watch
-from ticker.task import Outcome, Task
+from ticker.status import FullRun
+from ticker.task import Outcome, RunKind, Task
 
 LOOK = 0.2  # seconds between two looks at the tables
 PATIENCE = 12.0  # seconds for a step that usually takes one to five
@@ -34,8 +35,9 @@ class Scene:
         self._db, self._post, self._processes, self._show = database, post, processes, show
         self._interruption = interruption
         self._deletion: Deletion | None = None
-        self.polls, self.reports = register_all(post.port)
-        self.watch = Watch(database, [*self.polls.values(), *self.reports.values()])
+        self.polls, self.reports, self.feeds = register_all(post.port)
+        self.watch = Watch(database, [*self.polls.values(), *self.reports.values(), *self.feeds])
+        self._failed: dict[int, FullRun] = {}
         self.zero = min(task.created_at for task in self.watch.tasks.values())
 
     def play(self, ends_at: float) -> None:
@@ -82,7 +84,23 @@ class Scene:
             deliveries=list(read_deliveries(self._post.deliveries)),
             retrievals=read_log(self._post.retrievals),
             stored=[(mailbox, uid) for mailbox, uid in stored],
+            failed=self._failures(),
+            whys={task.id: ticker.why(self._db, task) for task in self.questions()},
         )
+
+    def questions(self) -> list[Task]:
+        """Tasks of which one would ask why."""
+        return [self.reports[REPORTED[0]], *self.feeds]
+
+    def _failures(self) -> dict[int, FullRun]:
+        """The feeds' failed runs, each read until there is nothing more to come of it."""
+        for task in self.feeds:
+            for run in self.watch.runs_of(task):
+                if run.outcome == Outcome.FAILED and run.kind == RunKind.SCHEDULED and run.id not in self._failed:
+                    found = ticker.get_run(self._db, run.id)
+                    if found.pieces or any(attempt.outcome == Outcome.SUCCEEDED for attempt in found.attempts):
+                        self._failed[run.id] = found
+        return self._failed
 
     def now(self) -> datetime:
         """By the one clock."""
@@ -114,8 +132,8 @@ class Scene:
             self.look()
 
 
-def register_all(port: int) -> tuple[dict[str, Task], dict[str, Task]]:
-    """All channels with their tasks, in one transaction: the tasks that poll and those that report, by mailbox."""
+def register_all(port: int) -> tuple[dict[str, Task], dict[str, Task], list[Task]]:
+    """All tasks, in one transaction: those that poll and those that report, by mailbox; and those of the feeds."""
     polls, reports = {}, {}
     with application.sessions().begin() as session:
         for part in CAST:
@@ -128,4 +146,5 @@ def register_all(port: int) -> tuple[dict[str, Task], dict[str, Task]]:
                     session, "mail.report", every="5s", tolerance="2.5s", box="0.8s", queue=UNATTENDED,
                     owner=channel, kwargs={"channel_id": channel.id}, subject=part.mailbox,
                 )  # fmt: skip
-    return polls, reports
+        feeds = application.add_feeds(session)
+    return polls, reports, feeds

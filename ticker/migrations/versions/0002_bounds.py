@@ -9,6 +9,13 @@ FINITE = " AND ".join(
     f"{column} BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z'" for column in ("starts_at", "ends_at")
 )
 
+# Whether an occurrence has started, or was given up. VOLATILE: each call sees what has been committed by then.
+IS_OVER = """CREATE FUNCTION is_over(task bigint, at timestamptz) RETURNS boolean LANGUAGE sql VOLATILE BEGIN ATOMIC
+SELECT EXISTS (SELECT FROM runs WHERE task_id = task AND occurrence = at AND kind = 'scheduled' AND started_at IS NOT NULL)
+    OR EXISTS (SELECT FROM runs WHERE task_id = task AND occurrence = at AND started_at IS NULL
+               AND (reason = 'expired' OR outcome = 'lost'));
+END"""
+
 
 def upgrade() -> None:
     op.execute(
@@ -23,9 +30,11 @@ def upgrade() -> None:
         "ADD CONSTRAINT tasks_catch_up CHECK (catch_up IN ('one', 'none'))"
     )
     op.execute("CREATE INDEX tasks_done_once ON tasks (id) WHERE kind = 'once' AND NOT keep AND next_run IS NULL")
+    op.execute(IS_OVER)
 
 
 def downgrade() -> None:
+    op.execute("DROP FUNCTION is_over(bigint, timestamptz)")
     op.execute("DROP INDEX tasks_done_once")
     op.execute(
         "ALTER TABLE tasks DROP COLUMN starts_at, DROP COLUMN ends_at, DROP COLUMN max_runs, DROP COLUMN started, "

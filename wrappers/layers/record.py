@@ -10,7 +10,7 @@ from rq.timeouts import JobTimeoutException
 from ticker import clock
 from ticker.errors import DatabaseUnavailable
 from ticker.task import Outcome
-from wrappers import page, storable
+from wrappers import leftovers, page, storable
 from wrappers.chain import Proceed
 from wrappers.context import Call, HoldLost
 from wrappers.limits import SoftLimit
@@ -23,6 +23,7 @@ PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds before each further attempt to wri
 def record(call: Call, proceed: Proceed) -> str:
     """The innermost layer but for the function: it ends in exactly one outcome, or the hard limit ends it."""
     assert call.run is not None
+    leftovers.adopt()
     try:
         with call.limits.interrupting() if call.limits else nullcontext():
             answer = proceed(call)
@@ -47,6 +48,7 @@ def outcome_of(error: BaseException) -> Outcome:
 def finish(call: Call, outcome: Outcome, *, reason: str = "", result: str | None = None, trace: str = "") -> str:
     """Writes the end. A database that is away is asked again, until the hard limit ends the process."""
     assert call.start is not None
+    leftovers.kill()  # the end frees the hold: another run may begin beside whatever still lives
     deadline = call.began + (call.start.box_ms + call.start.grace_ms) / 1000
     pauses = chain(PAUSES, repeat(PAUSES[-1]))
     while True:

@@ -128,7 +128,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
             "start",
             {"task_id": 7, "occurrence": NOW, "functions": ["poll"], "token": uuid4(), "now": NOW, "worker": "",
              "host": "", "pid": 1, "job_id": "", "boot": "b", "uptime": 1},
-            "runs_started_once",
+            "runs_running_token",
         ),
         (
             "finish",
@@ -142,6 +142,15 @@ def test_whatever_a_tick_or_a_worker_asks_is_found_by_an_index(statement, parame
     found = plan(db, statement, **parameters)
     assert index in indexes(found)
     assert read_whole(found) == set()
+
+
+def test_whether_an_occurrence_is_over_is_found_by_two_indexes(db):
+    """What the start asks of a function, so that it sees what was committed while it waited."""
+    [(text,)] = db.execute("SELECT pg_get_function_sqlbody('ticker.is_over'::regproc)")
+    question = re.sub(r"is_over\.task\b", "7", re.sub(r"is_over\.at\b", "now()", text))
+    [query] = re.findall(r"SELECT .*;", question, re.DOTALL)
+    [[[found]]] = db.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchall()
+    assert indexes(list(nodes(found["Plan"]))) == {"runs_started_once", "runs_given_up"}
 
 
 @pytest.mark.parametrize("outcome", [None, "failed"])

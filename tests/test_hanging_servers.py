@@ -4,7 +4,7 @@ import os
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -73,6 +73,15 @@ def test_a_backend_that_hangs_is_given_up_and_the_next_call_connects_anew(
             tables.now()
         assert tables.now()
     tables.close()
+
+
+def test_a_server_that_takes_no_writes_counts_as_away(database_url: str) -> None:
+    """After a failover the old primary may live on as a standby; the new one is found again by the next attempt."""
+    with connect(database_url) as db:
+        name = db.execute("SELECT current_database()").fetchone()[0]  # type: ignore[index]
+        db.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    with closing(PostgresStore(database_url)) as standby, pytest.raises(DatabaseUnavailable, match="takes no writes"):
+        standby.heartbeat(str(uuid4()), "h", 1, standby.now(), {})
 
 
 def test_a_horse_gives_up_a_backend_that_hangs(database_url: str, impatient: None) -> None:

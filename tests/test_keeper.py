@@ -163,6 +163,49 @@ def test_a_program_that_an_exec_put_in_the_place_of_the_horse_dies_in_time(meet:
         until(lambda: last_outcome(db) == "killed", "the end of the record")
 
 
+STOPS_BEFORE_ITS_CLEAN_UP = """
+from wrappers import keeper; keeper.fork_worker()
+import os, signal, subprocess
+from pathlib import Path
+from wrappers import task, worker
+from wrappers.__main__ import main
+
+@task("leaves.and.exits")
+def leaves_and_exits(note):
+    Path(note).write_text(str(subprocess.Popen(["sleep", "60"]).pid))
+    os._exit(0)
+
+clean_up = worker.clean_up
+def stopped_clean_up(before):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    clean_up(before)
+worker.clean_up = stopped_clean_up
+main()
+"""
+
+
+def test_a_worker_that_is_stopped_between_the_death_of_a_horse_and_its_clean_up_leaves_no_child_past_the_limit(
+    environ: object, db: Any, store: Any, queue: Any, tmp_path: Path
+) -> None:
+    from ticker.tick import tick
+
+    note = tmp_path / "note"
+    ticker.register(db, "leaves.and.exits", every="10s", box="2s", kwargs={"note": str(note)})
+    tick(store, queue)
+    command = [sys.executable, "-c", STOPS_BEFORE_ITS_CLEAN_UP, "--tasks", "tests.polls", "--burst", "polling"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as keeper:
+        launcher = Launched(keeper)
+        try:
+            until(lambda: state(launcher.worker) == "T", "the stop")
+            child = int(note.read_text())
+            until(lambda: not is_alive(child), "the death of the child")
+            assert state(launcher.worker) == "T"
+        finally:
+            os.kill(launcher.worker, signal.SIGCONT)
+    assert keeper.returncode == 0
+    assert last_outcome(db) == "killed"
+
+
 def test_an_orphaned_horse_ends_its_run_itself_before_the_keeper_goes(
     environ: object, db: Any, store: Any, queue: Any
 ) -> None:

@@ -16,13 +16,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from types import FrameType
-from typing import Self
+from types import FrameType, SimpleNamespace
+from typing import Self, cast
 
 import pytest
 
+from ticker.settings import Settings
 from wrappers import limits as module
-from wrappers.limits import SOFT_SIGNAL, How, Limits, SoftLimit
+from wrappers.context import Call
+from wrappers.layers.box import limited
+from wrappers.limits import SOFT_SIGNAL, How, Limits, SoftLimit, now
 from wrappers.orphans import become_subreaper, children
 
 Say = Callable[[str], object]
@@ -163,6 +166,50 @@ def test_a_hard_limit_that_is_due_already_kills_at_once(how: How) -> None:
     def body(say: Say) -> None:
         armed(-1, 0, how)
         time.sleep(NEVER)
+
+    assert horse(body) == (KILLED, "")
+
+
+@both
+def test_limits_count_from_since_and_not_from_when_they_are_armed(how: How) -> None:
+    def body(say: Say) -> None:
+        Limits(NEVER / 2, NEVER, since=now() - 2 * NEVER, how=how).arm()
+        swallow_everything()
+
+    assert horse(body) == (KILLED, "")
+
+
+@on_linux
+def test_a_stop_before_the_timers_are_armed_puts_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The box, stopped when it has worked out its limits, goes on when they are over: its function does not begin."""
+    arm = Limits.arm
+    call = SimpleNamespace(settings=Settings(), since=now(), task_id=1)
+
+    def stopped_arm(limits: Limits) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+        arm(limits)
+
+    def body() -> None:
+        with limited(cast(Call, call), box_ms=1000, grace_ms=200):
+            time.sleep(0.8)
+
+    monkeypatch.setattr(Limits, "arm", stopped_arm)
+    pid = in_fork(body)
+    assert os.WIFSTOPPED(os.waitpid(pid, os.WUNTRACED)[1])
+    until(lambda: now() > call.since + 1.2)
+    os.kill(pid, signal.SIGCONT)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (KILLED, -SOFT_SIGNAL)
+
+
+@on_linux
+def test_where_the_timers_know_another_clock_they_are_due_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a sandbox without CLOCK_BOOTTIME for timers."""
+    monkeypatch.setattr(module, "_CLOCKS", (-1, time.CLOCK_MONOTONIC))
+    monkeypatch.setattr(module, "now", lambda: time.monotonic() + 1000)
+
+    def body(say: Say) -> None:
+        armed(0.1, 0.2, "timers")
+        swallow_everything()
 
     assert horse(body) == (KILLED, "")
 

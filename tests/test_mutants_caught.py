@@ -14,6 +14,7 @@ import ticker
 from ticker import clock, sql
 from ticker.settings import Settings
 from ticker.task import Task
+from wrappers import limits
 from wrappers.context import Call
 from wrappers.database import Database
 from wrappers.layers import box, guard
@@ -26,8 +27,10 @@ class SlowDatabase(Database):
     def __init__(self, url: str, frozen: FrozenDateTimeFactory, seconds: float) -> None:
         super().__init__(url, "ticker")
         self._frozen, self._seconds = frozen, seconds
+        self.asked_at = 0.0
 
     def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
+        self.asked_at = limits.now()
         rows = super().execute(name, **parameters)
         self._frozen.tick(self._seconds)
         return rows
@@ -65,6 +68,7 @@ def test_a_run_counts_its_time_from_before_the_start_was_asked_for(task, environ
     with closing(SlowDatabase(environ["DATABASE_URL"], frozen, 1.9)) as database:
         call = started(task, database)
     assert call.began == asked == clock.monotonic() - 1.9
+    assert 0 < call.since <= database.asked_at
 
 
 def test_a_start_whose_answer_took_over_two_seconds_is_given_up_and_says_so(task, environ, db, frozen):
@@ -76,12 +80,12 @@ def test_a_start_whose_answer_took_over_two_seconds_is_given_up_and_says_so(task
 
 
 def test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits(task, environ, frozen, monkeypatch):
-    seen: list[tuple[float, float]] = []
+    seen: list[tuple[float, float, float]] = []
 
     class SeenLimits(Limits):
-        def __init__(self, soft: float, hard: float, **how: Any) -> None:
-            seen.append((soft, hard))
-            super().__init__(soft, hard, **how)
+        def __init__(self, soft: float, hard: float, *, since: float, **how: Any) -> None:
+            seen.append((soft, hard, since))
+            super().__init__(soft, hard, since=since, **how)
 
     # by its full name: in the package `box` is the function
     monkeypatch.setattr(importlib.import_module("wrappers.layers.box"), "Limits", SeenLimits)
@@ -90,4 +94,4 @@ def test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits(task, e
     quotas: list[float] = []
     box(call, lambda call: str(quotas.append(call.run.quota.remaining)))
     assert quotas == [28.5]
-    assert seen == [(29.0, 29.5)]
+    assert seen == [(30.5, 31.0, call.since)]

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.running import is_alive
 from tests.test_limits import NEVER, Say, horse, in_fork, until
 from wrappers import orphans
 from wrappers.orphans import become_subreaper, children, kill_new_children
@@ -189,6 +190,51 @@ def test_a_child_that_we_may_not_kill_costs_no_patience(monkeypatch: pytest.Monk
         setuid = in_fork(sleep)
         kill_new_children(set(), patience=NEVER)
         os.kill(setuid, signal.SIGKILL)
+
+    assert worker(body) == (0, "")
+
+
+def test_a_process_knows_whether_it_has_children() -> None:
+    def body(say: Say) -> None:
+        assert not orphans.has_children()
+        ended = in_fork(int)
+        os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
+        assert orphans.has_children()
+        os.waitpid(ended, 0)
+        assert not orphans.has_children()
+
+    assert worker(body) == (0, "")
+
+
+def test_the_groups_under_a_worker_die_with_what_they_hand_on_to_it_while_it_is_stopped() -> None:
+    """The daemon of a horse that is a subreaper is no child of the worker, until that horse is dead."""
+
+    ready, tell = os.pipe()
+
+    def horse_with_a_daemon() -> None:
+        os.setpgrp()
+        become_subreaper()
+        in_fork(daemonise)
+        os.wait()  # the daemon's first parent
+        os.write(tell, b".")
+        sleep()
+
+    def a_worker() -> None:
+        os.setpgrp()
+        become_subreaper()
+        in_fork(horse_with_a_daemon)
+        sleep()
+
+    def body(say: Say) -> None:
+        stopped = in_fork(a_worker)
+        os.read(ready, 1)
+        os.kill(stopped, signal.SIGSTOP)
+        os.waitpid(stopped, os.WUNTRACED)
+        [leader] = children(stopped)
+        [daemon] = children(leader)
+        orphans.kill_groups_under(stopped)
+        until(lambda: not is_alive(daemon))
+        kill_new_children(set())
 
     assert worker(body) == (0, "")
 

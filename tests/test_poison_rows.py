@@ -257,6 +257,20 @@ def test_a_planned_run_of_a_queue_that_takes_nothing_says_why_and_is_tried_again
     assert tick(store, queue, store.now() + timedelta(seconds=31)).planned.enqueued == 1
 
 
+def test_a_sweep_settles_so_many_occurrences_that_their_rows_are_not_locked_for_long(
+    db: Db, store: PostgresStore, queue: RedisQueue
+) -> None:
+    """1,000 tasks with 100 each took longer than a statement may: nothing was ever swept again."""
+    db.execute("TRUNCATE ticker.tasks, ticker.runs, ticker.tickers")
+    for n in range(120):
+        ticker.register(db, "plain", name=f"old {n}", every="1m", first=store.now() + timedelta(hours=1))
+    old = list_of(100, store.now() - timedelta(days=1))
+    db.execute("UPDATE ticker.tasks SET waiting = %s", [old])
+    swept = [tick(store, queue).swept for _ in range(4)]
+    assert [s.expired + s.repushed for s in swept] == [5000, 5000, 2000, 0]
+    assert ticker.list_runs(db, limit=1) and {len(task.waiting) for task in ticker.list_tasks(db)} == {1}
+
+
 def test_rows_that_stay_ahead_whatever_the_clamp_writes_cost_it_one_look_each(
     db: Db, store: PostgresStore, queue: RedisQueue
 ) -> None:

@@ -322,6 +322,47 @@ def test_an_occurrence_that_the_sweep_gave_up_is_a_duplicate_and_one_that_still_
     assert start(db, task, NOW - 2 * MINUTE)["refusal"] is None
 
 
+@pytest.mark.parametrize(("outcome", "reason"), [("dropped", "expired"), ("lost", "it died")])
+def test_a_start_that_waited_for_the_sweep_sees_what_it_recorded(outcome, reason, db, task, database_url):
+    """The statement's own view of the table is from before its wait."""
+    put(db, task, waiting=[NOW - 2 * MINUTE, NOW])
+    given_up = {"ids": [task.id], "occurrences": [NOW - 2 * MINUTE], "outcomes": [outcome], "reasons": [reason]}
+    with connect(database_url) as sweep, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
+        with sweep.transaction():
+            sql.on(sweep, "ticker")("claim_waiting", after=0, limit=10)
+            waiting = pool.submit(start, db, task, NOW - 2 * MINUTE)
+            until(lambda: watcher.execute(WAITING).fetchone(), "the start waits for the row")
+            sql.on(sweep, "ticker")("settle_waiting", **given_up, now=NOW)
+        assert waiting.result()["refusal"] == "duplicate"
+
+
+def test_a_start_that_the_server_read_late_and_that_nobody_waited_for_does_not_count_as_a_clock_that_was_set_back(
+    db, task
+):
+    """Its uptime is as old as the server was stopped for: once it is overdue, its time counts as it was recorded."""
+    start(db, task, NOW, now=NOW, boot="b", uptime=0)  # read 25 s after it was asked for
+    overdue = {"limit": 10, "boot": "b", "uptime": 60_000_000}
+    assert sql.on(db, "ticker")("end_overdue", now=NOW + 35 * SECOND, **overdue)
+    early = start(db, task, NOW + 40 * SECOND, now=NOW + 40 * SECOND, boot="b", uptime=65_000_000)
+    assert early["refusal"] == "too_early"
+
+
+@pytest.mark.parametrize(
+    ("columns", "due"),
+    [
+        (
+            {"last_run": NOW + 60 * MINUTE, "starts_at": NOW + 9 * MINUTE, "next_run": NOW + 61 * MINUTE},
+            NOW + 9 * MINUTE,
+        ),
+        ({"last_run": NOW - 60 * MINUTE, "ends_at": NOW + SECOND, "next_run": NOW}, None),
+    ],
+)
+def test_a_clock_that_was_set_moves_no_next_run_over_the_bounds_of_the_schedule(columns, due, db, task):
+    put(db, task, last_boot="b", last_uptime_us=0, **columns)
+    start(db, task, NOW, now=NOW, boot="b", uptime=600_000_000)
+    assert ticker.get(db, task).next_run == due
+
+
 @pytest.mark.parametrize(("late", "moved"), [(4, False), (20, False), (21, True)])
 def test_a_start_that_the_server_read_late_leaves_the_next_run_and_a_clock_that_was_set_far_forward_moves_it(
     late, moved, db, task

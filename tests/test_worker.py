@@ -345,7 +345,7 @@ def test_a_run_that_hangs_where_its_end_is_recorded_is_killed_by_its_hard_limit_
 
 
 LEAVES_CHILDREN = """
-import subprocess
+import os, subprocess
 from tests.polls import trace
 from wrappers import task
 
@@ -357,6 +357,7 @@ def leaves_children():
     start_daemon = "setsid sleep 60 </dev/null >/dev/null 2>&1 & echo $!"
     daemon = subprocess.run(["/bin/sh", "-c", start_daemon], stdout=subprocess.PIPE, check=True)
     trace("leaves.children", [child.pid, int(daemon.stdout)])
+    os._exit(0)  # else the horse would end them itself
 """
 
 

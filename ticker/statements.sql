@@ -256,6 +256,7 @@ WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pushed)
 -- that it may be the way of the statement to the server, for which nobody waits longer than 2 s.) The first job that comes
 -- too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock. Up to 20 s forward
 -- it may also be that the server was stopped before it read the statement: then `next_run` stays where it is.
+-- `is_over` (a volatile function) sees what was committed while this waited for the lock; the statement itself does not.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
@@ -294,10 +295,7 @@ WITH locked AS MATERIALIZED (
         WHEN %(occurrence)s < l.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
              AND %(occurrence)s < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'
         WHEN %(occurrence)s <= least(l.last_occurrence, CASE WHEN l.clock_was_set THEN l.spaced_from END)
-             OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = %(task_id)s AND r.occurrence = %(occurrence)s
-                        AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)
-             OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = %(task_id)s AND r.occurrence = %(occurrence)s
-                        AND r.started_at IS NULL AND (r.reason = 'expired' OR r.outcome = 'lost')) THEN 'duplicate'
+             OR {schema}.is_over(l.id, %(occurrence)s) THEN 'duplicate'
         WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
              THEN 'still_running'
         WHEN l.kind = 'interval'
@@ -309,13 +307,7 @@ WITH locked AS MATERIALIZED (
         waiting = array_remove(j.waiting, %(occurrence)s),
         started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
         dropped = j.dropped + CASE WHEN j.refusal IS NULL THEN 0 ELSE 1 END,
-        next_run = CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
-            WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
-            WHEN j.refusal = 'clock' AND j.true_last_run IS NOT NULL
-                 AND j.next_run > j.spaced_from + j.every_ms * interval '1 millisecond'
-            THEN j.spaced_from + j.every_ms * interval '1 millisecond'
-            WHEN j.refusal IS NULL AND ((j.clock_was_set AND NOT j.perhaps_late) OR %(occurrence)s > j.now + interval '1 second')
-            THEN j.now + j.every_ms * interval '1 millisecond' ELSE j.next_run END,
+        next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
         last_run = CASE WHEN j.refusal IS NULL THEN j.now WHEN j.refusal = 'clock' THEN j.spaced_from
                         ELSE j.last_run END,
         last_boot = CASE WHEN j.refusal IS NULL THEN %(boot)s::text ELSE j.last_boot END,
@@ -329,7 +321,14 @@ WITH locked AS MATERIALIZED (
                              WHEN j.refusal = 'clock'
                                   AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
                              THEN j.now + j.hold_left ELSE j.running_until END
-    FROM judged j WHERE t.id = j.id
+    FROM judged j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
+        WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
+        WHEN j.refusal = 'clock' AND j.true_last_run IS NOT NULL
+             AND j.next_run > j.spaced_from + j.every_ms * interval '1 millisecond'
+        THEN greatest(j.starts_at, j.spaced_from + j.every_ms * interval '1 millisecond')
+        WHEN j.refusal IS NULL AND ((j.clock_was_set AND NOT j.perhaps_late) OR %(occurrence)s > j.now + interval '1 second')
+        THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
+    WHERE t.id = j.id
 ), recorded AS (
     INSERT INTO {schema}.runs (
         task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
@@ -673,7 +672,8 @@ UPDATE {schema}.tasks t SET
     running_until = CASE WHEN t.running_until > h.until OR h.held_since IS NOT NULL THEN h.until
                          ELSE t.running_until END,
     push_after = NULL,
-    next_run = CASE WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
+    next_run = (SELECT CASE WHEN due.at > t.ends_at THEN NULL ELSE due.at END FROM (SELECT CASE
+        WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
         THEN greatest(t.starts_at, least(h.true_last_run + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond', CASE
             WHEN NOT %(stepped)s AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run END))
         WHEN t.kind = 'interval'
@@ -681,7 +681,7 @@ UPDATE {schema}.tasks t SET
              OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
         AND t.next_run > h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond'
         THEN greatest(t.starts_at, h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond')
-        ELSE t.next_run END
+        ELSE t.next_run END AS at) due)
 FROM held h WHERE t.id = h.id
 RETURNING t.id
 
@@ -730,7 +730,8 @@ RETURNING r.id
 -- Runs past B + g that nobody ended: their worker is gone. A row that is busy just now, the run's or its task's, is
 -- left to the next tick; as nothing is waited for, the run may be locked first here. A run of this host is past it when
 -- the uptime says so, whatever the clock was set to; of the others, by the clock as it is read here: the `now` of a pass
--- that was stopped meanwhile may lie ahead of it.
+-- that was stopped meanwhile may lie ahead of it. Perhaps its worker never had the answer to its start, as the server was
+-- stopped for long: its uptime may be as old, and tells nothing.
 WITH instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ), overdue AS MATERIALIZED (
@@ -756,6 +757,7 @@ WITH instant AS MATERIALIZED (
 ), freed AS (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
         last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant), failed = t.failed + 1,
+        last_boot = NULL, last_uptime_us = NULL,
         failures = CASE WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END
     FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
     WHERE t.id = e.task_id
@@ -774,13 +776,23 @@ RETURNING t.id
 
 -- name: claim_waiting
 -- Tasks with waiting occurrences, locked, so that none of them can start while Redis is asked for their jobs. Of many,
--- the oldest 99 and the newest: 10,000 in each of a dozen rows would take longer than the locks may be held.
+-- the oldest 99 and the newest; and of all, as many tasks as have 5,000: more of them would take longer than the locks may
+-- be held. `upto` is the last one that was looked at, none where that was all.
+WITH looked_at AS MATERIALIZED (
+    SELECT id, least(cardinality(waiting), 100) AS count FROM {schema}.tasks
+    WHERE waiting <> '{}' AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
+), counted AS (
+    SELECT id, sum(count) OVER (ORDER BY id) - count < 5000 AS fits FROM looked_at
+), chosen AS MATERIALIZED (
+    SELECT coalesce(array_agg(id) FILTER (WHERE fits), '{}') AS ids,
+        CASE WHEN count(*) = %(limit)s OR NOT bool_and(fits) THEN max(id) FILTER (WHERE fits) END AS upto
+    FROM counted
+)
 SELECT id, queue, function, every_ms, box_ms, grace_ms, CASE WHEN cardinality(waiting) <= 100 THEN waiting
-    ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting
+    ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting, (SELECT upto FROM chosen) AS upto
 FROM {schema}.tasks
-WHERE waiting <> '{}' AND id > %(after)s::bigint
+WHERE waiting <> '{}' AND id = ANY (ARRAY(SELECT unnest(ids) FROM chosen))
 ORDER BY id
-LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: settle_waiting

@@ -86,6 +86,10 @@ def translated() -> Iterator[None]:
         raise ConfigurationError(f"the tables do not fit: {first_line(error)}; run: ticker db upgrade") from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigurationError(f"the user of DATABASE_URL lacks a right: {first_line(error)}") from error
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise DatabaseUnavailable(
+            "PostgreSQL (DATABASE_URL) takes no writes: a standby, or default_transaction_read_only"
+        ) from error
     except psycopg.errors.LockNotAvailable as error:
         raise RowLocked("a row is locked by another transaction for longer than 2 s") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
@@ -302,8 +306,9 @@ class PostgresBatch:
         self._columns("set_back_planned", ("ids", "errors", "afters"), failed)
 
     def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
-        rows = self._next("claim_waiting", limit)
-        return [WaitingTask(**{**row, "waiting": tuple(sorted(row["waiting"]))}) for row in rows]
+        rows = self._execute("claim_waiting", after=self._swept.get("claim_waiting", 0), limit=limit)
+        self._swept["claim_waiting"] = (rows and rows[0]["upto"]) or 0
+        return [_waiting(row) for row in rows]
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         names = ("ids", "occurrences", "outcomes", "reasons")
@@ -326,6 +331,11 @@ class PostgresBatch:
         rows = self._execute(statement, after=self._swept.get(statement, 0), limit=limit, **values)
         self._swept[statement] = rows[-1]["id"] if len(rows) == limit else 0
         return rows
+
+
+def _waiting(row: sql.Row) -> WaitingTask:
+    values = {name: value for name, value in row.items() if name != "upto"}
+    return WaitingTask(**{**values, "waiting": tuple(sorted(row["waiting"]))})
 
 
 def _due(row: sql.Row) -> DueTask:

@@ -16,7 +16,7 @@ from rq.cli.cli import main as rq
 from ticker import logs, settings, startup
 from ticker.definition import DEFAULTS
 from ticker.errors import BadInput, ConfigurationError
-from wrappers import registry
+from wrappers import options, registry
 
 CONNECT_TIMEOUT = 5  # seconds, towards Redis
 
@@ -37,6 +37,7 @@ def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tup
         os.environ["TICKER_TASKS"] = ",".join(tasks)
     try:
         worker = worker_class(hardened, arguments)
+        options.check(as_rq_reads(arguments).params)
         url = prepare()
     except (ConfigurationError, BadInput) as error:
         click.echo(f"error: {error}", err=True)

@@ -107,7 +107,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One job on its way through the layers, each of which may add what the next ones need."""
+    """One job on its way through the layers, each of which may add what the next ones need.
+
+    `began` and `since` are one instant, before the start was asked for: by `clock.monotonic`, from which the quota
+    counts, and by `limits.now`, from which the limits do.
+    """
 
     task_id: int
     occurrence: datetime | None
@@ -118,6 +122,7 @@ class Call:
     settings: Settings
     database: Database
     began: float = 0.0
+    since: float = 0.0
     start: Start | None = None
     run: Run | None = None
     limits: Limits | None = None

@@ -1,6 +1,6 @@
 """The soft and the hard limit of one run, in the process that runs it (RQ's forked work-horse).
 
-    limits = Limits(soft=30.5, hard=31)
+    limits = Limits(soft=30.5, hard=31, since=now())
     limits.arm()
     try:
         with limits.interrupting():
@@ -8,7 +8,8 @@
     finally:
         limits.cancel()         # last of all: until then the hard limit guards our own code, too
 
-Two kernel timers where `timer_create` exists (Linux); elsewhere a watchdog process. Both count from `arm`.
+Two kernel timers where `timer_create` exists (Linux); elsewhere a watchdog process. Both know instants,
+not spans: however long the process was stopped before it armed them, or while it did, they are due when they were.
 
 What neither can do: a child that the function forks has no limits of its own (timers are not inherited; see
 `orphans`). And an exec deletes the timers: the new program has no limits but the keeper's (see `keeper`). The watchdog
@@ -44,15 +45,16 @@ class SoftLimit(BaseException):
 
 
 class Limits:
-    """At `soft` seconds after `arm` the function is interrupted; at `hard` the process is killed.
+    """At `soft` seconds after `since` the function is interrupted; at `hard` the process is killed.
 
-    A limit of zero or less is due at once. `how="auto"` takes the timers where there are any.
+    `since` is an instant of `now`; None: when they are armed. A limit whose instant has passed is due at once.
+    `how="auto"` takes the timers where there are any.
     """
 
-    def __init__(self, soft: float, hard: float, *, how: How = "auto") -> None:
+    def __init__(self, soft: float, hard: float, *, since: float | None = None, how: How = "auto") -> None:
         if not soft < hard:
             raise ValueError(f"the hard limit ({hard} s) must be later than the soft limit ({soft} s)")
-        self._soft, self._hard, self._how = soft, hard, how
+        self._soft, self._hard, self._since, self._how = soft, hard, since, how
         self._gate = _Gate(f"the soft limit of {soft:.3f} s was reached")
         self._stop: Callable[[], None] | None = None
         self._process = 0
@@ -91,13 +93,15 @@ class Limits:
         return self._gate
 
     def _start(self) -> Callable[[], None]:
+        since = now() if self._since is None else self._since
+        soft_at, hard_at = since + self._soft, since + self._hard
         if self._how != "watchdog":
             try:
-                return _start_timers(self._soft, self._hard)
+                return _start_timers(soft_at, hard_at)
             except OSError:  # no such call, refused by seccomp, or RLIMIT_SIGPENDING used up
                 if self._how == "timers":
                     raise
-        return _start_watchdog(self._soft, self._hard)
+        return _start_watchdog(soft_at, hard_at)
 
 
 class _Gate:
@@ -136,6 +140,7 @@ class _Gate:
 # Suspended time counts (BOOTTIME), as it does for the database's clock; some sandboxes know MONOTONIC only.
 _CLOCKS = (getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC), time.CLOCK_MONOTONIC)
 _SIGEV_SIGNAL, _SIGEV_THREAD_ID = 0, 4
+_TIMER_ABSTIME = 1
 
 
 class _Event(ctypes.Structure):
@@ -159,17 +164,17 @@ class _Spec(ctypes.Structure):
     )
 
 
-def _start_timers(soft: float, hard: float) -> Callable[[], None]:
+def _start_timers(soft_at: float, hard_at: float) -> Callable[[], None]:
     """Returns what deletes them: the hard one is made first and goes last."""
     with ExitStack() as timers:
-        _start_timer(timers, hard, signal.SIGKILL, _SIGEV_SIGNAL)
+        _start_timer(timers, hard_at, signal.SIGKILL, _SIGEV_SIGNAL)
         # To this very thread: since Linux 6.4 a timer's signal prefers whichever thread is on a CPU, and with
         # another thread busy the main one would sleep on.
-        _start_timer(timers, soft, SOFT_SIGNAL, _SIGEV_THREAD_ID)
+        _start_timer(timers, soft_at, SOFT_SIGNAL, _SIGEV_THREAD_ID)
         return timers.pop_all().close
 
 
-def _start_timer(timers: ExitStack, seconds: float, signum: int, notify: int) -> None:
+def _start_timer(timers: ExitStack, at: float, signum: int, notify: int) -> None:
     timer = ctypes.c_void_p()
     event = _Event(signo=signum, notify=notify, thread=threading.get_native_id())
     library = _library()
@@ -179,10 +184,15 @@ def _start_timer(timers: ExitStack, seconds: float, signum: int, notify: int) ->
     else:
         raise OSError(ctypes.get_errno(), "timer_create failed")
     timers.callback(library.timer_delete, timer)
-    nanoseconds = max(1, round(seconds * 1e9))  # 0 would disarm
+    nanoseconds = max(1, round(_instant_on(clock, at) * 1e9))  # 0 would disarm
     spec = _Spec(value=divmod(nanoseconds, 1_000_000_000))
-    if library.timer_settime(timer, 0, ctypes.byref(spec), None) != 0:
+    if library.timer_settime(timer, _TIMER_ABSTIME, ctypes.byref(spec), None) != 0:
         raise OSError(ctypes.get_errno(), "timer_settime failed")
+
+
+def _instant_on(clock: int, at: float) -> float:
+    """An instant of `now` on another clock. A stop between the two readings makes it earlier, never later."""
+    return at if clock == _CLOCKS[0] else time.clock_gettime(clock) + (at - now())
 
 
 @cache
@@ -197,16 +207,16 @@ def _library() -> ctypes.CDLL:
 # --- A watchdog process --------------------------------------------------------------------------------------
 
 
-def _start_watchdog(soft: float, hard: float) -> Callable[[], None]:
+def _start_watchdog(soft_at: float, hard_at: float) -> Callable[[], None]:
     """Returns what sends it away.
 
     Forked twice, so that it is no child of the horse: a function that calls `os.wait()` does not meet it.
     """
-    horse, begin = os.getpid(), now()
+    horse = os.getpid()
     far, near = os.pipe()  # both are closed on exec
     child = os.fork()
     if child == 0:
-        _fork_watchdog(far, horse, begin + soft, begin + hard)
+        _fork_watchdog(far, horse, soft_at, hard_at)
     os.close(far)
     with suppress(ChildProcessError):  # SIGCHLD is ignored: nothing to wait for
         if os.waitpid(child, 0)[1] != 0:

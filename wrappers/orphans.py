@@ -14,7 +14,10 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-__all__ = ["become_subreaper", "children", "kill_groups_under", "kill_new_children", "reap"]
+__all__ = ["become_subreaper", "children", "has_children", "kill_groups_under", "kill_new_children", "reap"]
+
+PASSES = 10  # over the children of a worker that is stopped
+HANDED_ON = 0.01  # seconds: a death takes less until its children have their new parent, but on a busy machine
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -33,6 +36,15 @@ def children(of: int | None = None) -> set[int]:
         return _listed_children(parent)
     except FileNotFoundError:  # a kernel without CONFIG_PROC_CHILDREN, or the process is gone
         return _scanned_children(parent)
+
+
+def has_children() -> bool:
+    """Whether this process has any child, a zombie included. One system call, and no look into /proc."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def kill_new_children(before: set[int], *, patience: float = 2.0) -> int:
@@ -59,13 +71,19 @@ def kill_new_children(before: set[int], *, patience: float = 2.0) -> int:
 
 
 def kill_groups_under(worker: int) -> None:
-    """One pass over the children of another process: kills their groups, and spares those in its own.
+    """Kills the groups of another process's children, and of those that their death hands on to it; spares its own.
 
     A horse leads a group, and what leaves the horse's group does not come into the worker's; what the worker itself
-    started is in there. The worker reaps them. What is handed on to it after this pass, the next pass finds.
+    started is in there. The worker reaps them. What is handed on to it after the last pass, the next call finds.
     """
     spared = {os.getpgrp(), *_groups({worker})}
-    _kill_groups(_groups(children(worker)) - spared)
+    for _ in range(PASSES):
+        found = _groups(children(worker)) - spared
+        if not found:
+            return
+        _kill_groups(found)
+        spared |= found  # a stopped worker reaps nobody: they stay among its children
+        time.sleep(HANDED_ON)
 
 
 def reap(pid: int) -> int | None:

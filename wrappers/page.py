@@ -1,10 +1,10 @@
 """A page of memory that a keeper, its worker and the horse share: which horse works, until when, and which run is open.
 
 The worker begins the page before each fork. The horse writes its pid; the token of its run before it asks for the
-start, which it clears when the end is written; and the instant of its hard limit, which stays. So what is on the
-page when a horse is dead (killed, `os._exit`, a crash) is a run without an end, and who finds the instant passed
-knows that something of the run may still live. Without a page, under a stock worker, nothing is written, and the
-ticker's sweep ends such runs.
+start, which it marks when the answer has come, and clears when the end is written; and the instant of its hard limit,
+which stays. So what is on the page when a horse is dead (killed, `os._exit`, a crash) is a run without an end, and who
+finds the instant passed knows that something of the run may still live. Without a page, under a stock worker, nothing
+is written, and the ticker's sweep ends such runs.
 """
 
 import math
@@ -39,7 +39,7 @@ def write_deadline(instant: float) -> None:
 
 
 def forget_horse() -> None:
-    """The horse is dead, and somebody is at work to end what it left: neither horse nor deadline."""
+    """The horse is dead, and nothing of it lives: neither horse nor deadline."""
     _put_head(math.inf, 0)
 
 
@@ -53,8 +53,9 @@ def horse() -> int:
     return _head()[1]
 
 
-def write(task_id: int, token: str) -> None:
-    _put_run(f"{task_id} {token}")
+def write(task_id: int, token: str, *, answered: bool = False) -> None:
+    """The run that is open; `answered`: its start was, and its function may have begun."""
+    _put_run(f"{task_id} {token} {'answered' if answered else ''}")
 
 
 def clear() -> None:
@@ -63,9 +64,13 @@ def clear() -> None:
 
 def read() -> tuple[int, str] | None:
     """(task id, token) of the run that is open; None when there is none."""
-    text = _page[_HEAD.size :].rstrip(b"\0").decode() if _page is not None else ""
-    task_id, _, token = text.partition(" ")
-    return (int(task_id), token) if token else None
+    words = _run()
+    return (int(words[0]), words[1]) if words else None
+
+
+def is_answered() -> bool:
+    """Whether the start of the run that is open was answered. If not, its function did not begin."""
+    return _run()[2:] == ["answered"]
 
 
 def _head() -> tuple[float, int]:
@@ -78,6 +83,10 @@ def _head() -> tuple[float, int]:
 def _put_head(instant: float, pid: int) -> None:
     if _page is not None:
         _HEAD.pack_into(_page, 0, instant, pid)
+
+
+def _run() -> list[str]:
+    return _page[_HEAD.size :].rstrip(b"\0").decode().split() if _page is not None else []
 
 
 def _put_run(text: str) -> None:

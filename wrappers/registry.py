@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
-from ticker.errors import BadInput, ConfigurationError
+from ticker.errors import BadInput, ConfigurationError, quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -86,14 +86,19 @@ def functions() -> Mapping[str, Function]:
 def load(modules: Iterable[str]) -> None:
     """Imports the modules that hold the functions; ConfigurationError in one sentence where one is not there."""
     for module in modules:
-        try:
-            importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                raise  # the module is there, and something that it imports is not: its author needs the traceback
-            raise ConfigurationError(
-                f"--tasks (TICKER_TASKS): there is no module {module!r} on the import path"
-            ) from None
+        import_named("--tasks (TICKER_TASKS)", module)
+
+
+def import_named(option: str, module: str) -> None:
+    """Imports the module that an option names; ConfigurationError in one sentence where it is none, or not there."""
+    if "" in module.split("."):
+        raise ConfigurationError(f"{option}: {quoted(module)} is no module's full name; write it as in myapp.polls")
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, and something that it imports is not: its author needs the traceback
+        raise ConfigurationError(f"{option}: there is no module {quoted(module)} on the import path") from None
 
 
 def _identity(call: Callable[..., Any]) -> tuple[str, str]:

@@ -18,6 +18,8 @@ from wrappers.poison import SurvivingWorker
 
 log = logging.getLogger("ticker.run")
 
+DIED = "its process died before the end was recorded: the hard limit, a crash or a kill"
+UNANSWERED = "the answer to its start never came, so its function did not run"
 RQ_MARGIN = 60  # seconds behind a job's time-out, when RQ's own worker kills a horse
 
 
@@ -54,8 +56,8 @@ class Worker(SurvivingWorker):
         """Cleans up as soon as the horse is dead, before RQ asks Redis for anything: Redis may hang."""
         ended = super().wait_for_horse()
         signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
-        page.forget_horse()
         clean_up(self._before)
+        page.forget_horse()  # not sooner: while we may be stopped, the keeper ends what the horse left
         return ended
 
 
@@ -68,21 +70,20 @@ def clean_up(before: set[int]) -> None:
 
 
 def close_record() -> None:
-    """Ends the run that a dead horse left open as `killed`; where the database is away, the sweep does it later."""
+    """Ends the run that a dead horse left open; where the database is away, the sweep does it later."""
     open_run = page.read()
     if open_run is None:
         return
     task_id, token = open_run
+    outcome, reason = (Outcome.KILLED, DIED) if page.is_answered() else (Outcome.LOST, UNANSWERED)
     found = settings.from_environment()
     database = Database(found.require_database(), found.schema)
     try:
-        reason = "its process died before the end was recorded: the hard limit, a crash or a kill"
         printed, errors = output.texts()
-        ended = database.finish(task_id, token, Outcome.KILLED, reason=reason, output=printed, error_output=errors)
-        if ended:
-            log.warning("killed task=%s: its process died before its end", task_id)
+        if database.finish(task_id, token, outcome, reason=reason, output=printed, error_output=errors):
+            log.warning("%s task=%s: %s", outcome, task_id, reason)
         page.clear()
     except TickerError as error:
-        log.warning("killed task=%s: its process died before its end, not recorded yet: %s", task_id, error)
+        log.warning("%s task=%s: %s; not recorded yet: %s", outcome, task_id, reason, error)
     finally:
         database.close()

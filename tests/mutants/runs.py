@@ -18,8 +18,8 @@ RUNS = (
     Mutant(
         "limits-counted-from-the-functions-start",
         BOX,
-        "spent = clock.monotonic() - call.began",
-        "spent = 0.0",
+        "since=call.since, how",
+        "since=None, how",
         "The limits count from before the start statement was sent, as the hold does; else a run outlives its hold.",
         ("tests/test_mutants_caught.py::test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits",),
     ),

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
 
-from ticker import clock, timing
+from ticker import timing
 from wrappers import page
 from wrappers.chain import Proceed
 from wrappers.context import Call, Quota, Run
-from wrappers.limits import How, Limits, now
+from wrappers.limits import How, Limits
 
 log = logging.getLogger("ticker.run")
 
@@ -36,10 +36,10 @@ def limited(call: Call, box_ms: int, grace_ms: int) -> Iterator[Limits | None]:
         log.warning("hard_limit=off: nothing ends task=%s if it overruns its box", call.task_id)
         yield None
         return
-    spent = clock.monotonic() - call.began
-    hard = (box_ms + grace_ms) / 1000 - spent
-    limits = Limits(hard - grace_ms / 2000, hard, how=cast(How, call.settings.hard_limit))
-    page.write_deadline(now() + hard)  # for those who end what the timers cannot: children, and what an exec started
+    hard = (box_ms + grace_ms) / 1000
+    limits = Limits(hard - grace_ms / 2000, hard, since=call.since, how=cast(How, call.settings.hard_limit))
+    # for those who end what the timers cannot: children, and what an exec started
+    page.write_deadline(call.since + hard)
     limits.arm()
     try:
         yield limits

@@ -14,7 +14,7 @@ from ticker import clock, timing
 from ticker.errors import DatabaseUnavailable, RowLocked
 from ticker.schedules.duration import words
 from ticker.task import Outcome, Reason, RunKind
-from wrappers import page, registry
+from wrappers import limits, page, registry
 from wrappers.chain import Proceed
 from wrappers.context import Call, Start
 
@@ -33,14 +33,15 @@ def guard(call: Call, proceed: Proceed) -> str:
     page.write(call.task_id, token)
     give_up_at = clock.monotonic() + PATIENCE
     patiently(call.database.open, DatabaseUnavailable, give_up_at)
-    began, verdict = patiently(lambda: ask(call, token), RowLocked, give_up_at)
+    began, since, verdict = patiently(lambda: ask(call, token), RowLocked, give_up_at)
     if verdict["refusal"]:
         page.clear()
         return drop(call, verdict)
     waited = clock.monotonic() - began
     if waited > SLOWEST_ANSWER:
         return give_up(call, token, waited)
-    return proceed(replace(call, began=began, start=_start(verdict, token)))
+    page.write(call.task_id, token, answered=True)
+    return proceed(replace(call, began=began, start=_start(verdict, token), since=since))
 
 
 def patiently(step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up_at: float) -> T:
@@ -55,18 +56,18 @@ def patiently(step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up
             time.sleep(PAUSE)
 
 
-def ask(call: Call, token: str) -> tuple[float, Mapping[str, Any]]:
-    """The start statement, for a scheduled or a planned run; and the reading from before it was sent."""
+def ask(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
+    """The start statement, for a scheduled or a planned run; before it, what both clocks said before it was sent."""
     common: dict[str, Any] = {
         "task_id": call.task_id, "functions": list(registry.functions()), "token": token, "now": clock.now(),
         "worker": call.worker, "host": socket.gethostname(), "pid": os.getpid(), "job_id": call.job_id,
     }  # fmt: skip
     call.database.open()
-    began = clock.monotonic()
+    began, since = clock.monotonic(), limits.now()
     common["boot"], common["uptime"] = clock.uptime()
     if call.planned is not None:
-        return began, call.database.execute("start_planned", run_id=call.planned, **common)[0]
-    return began, call.database.execute("start", occurrence=call.occurrence, **common)[0]
+        return began, since, call.database.execute("start_planned", run_id=call.planned, **common)[0]
+    return began, since, call.database.execute("start", occurrence=call.occurrence, **common)[0]
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:

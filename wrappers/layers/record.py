@@ -11,7 +11,7 @@ from rq.timeouts import JobTimeoutException
 from ticker import clock
 from ticker.errors import DatabaseUnavailable
 from ticker.task import GOOD, Outcome
-from wrappers import page, storable
+from wrappers import leftovers, page, storable
 from wrappers.chain import Proceed
 from wrappers.context import Call, HoldLost
 from wrappers.limits import SoftLimit
@@ -38,6 +38,7 @@ def record(call: Call, proceed: Proceed) -> str:
     """The innermost layer but for the function: it ends in exactly one outcome, or the hard limit ends it."""
     assert call.run is not None
     capture = Capture(call.settings.output == "keep")
+    leftovers.adopt()
     try:
         with capture, call.limits.interrupting() if call.limits else nullcontext():
             proceed(call)
@@ -69,6 +70,7 @@ def outcome_of(error: BaseException) -> Outcome:
 def finish(call: Call, end: End, capture: Capture) -> str:
     """Writes the end. A database that is away is asked again, until the hard limit ends the process."""
     assert call.start is not None
+    leftovers.kill()  # the end frees the hold: another run may begin beside whatever still lives
     deadline = call.began + (call.start.box_ms + call.start.grace_ms) / 1000
     pauses = chain(PAUSES, repeat(PAUSES[-1]))
     texts = capture.texts()

@@ -123,6 +123,14 @@ WHEN (NEW.enabled IS DISTINCT FROM OLD.enabled OR NEW.owner_active IS DISTINCT F
 EXECUTE FUNCTION note_change()"""
 
 
+# Whether an occurrence has started, or was given up. VOLATILE: each call sees what has been committed by then.
+IS_OVER = """CREATE FUNCTION is_over(task bigint, at timestamptz) RETURNS boolean LANGUAGE sql VOLATILE BEGIN ATOMIC
+SELECT EXISTS (SELECT FROM runs WHERE task_id = task AND occurrence = at AND kind = 'scheduled' AND started_at IS NOT NULL)
+    OR EXISTS (SELECT FROM runs WHERE task_id = task AND occurrence = at AND started_at IS NULL
+               AND (reason = 'expired' OR outcome = 'lost'));
+END"""
+
+
 def upgrade() -> None:
     for table, added in (("tasks", TASKS), ("runs", RUNS)):
         op.execute(f"ALTER TABLE {table} " + ", ".join(f"ADD COLUMN {name} {kind}" for name, kind in added.items()))
@@ -138,6 +146,7 @@ def upgrade() -> None:
     op.execute(NOTICES)
     op.execute("CREATE INDEX notices_due ON notices (due_at)")
     op.execute(TEMPLATES)
+    op.execute(IS_OVER)
     op.execute(NOTED)
     op.execute(NOTING)
 
@@ -145,6 +154,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.execute("DROP TRIGGER tasks_note_change ON tasks")
     op.execute("DROP FUNCTION note_change()")
+    op.execute("DROP FUNCTION is_over(bigint, timestamptz)")
     op.execute("DROP TABLE events, notices, templates")
     op.execute("DROP INDEX tasks_troubled")
     op.execute("DROP INDEX runs_of_parent, runs_processing, runs_by_outcome, runs_by_reason, runs_by_owner")

@@ -88,6 +88,14 @@ RUNS = (
         ("tests/test_start.py::test_a_run_that_lost_its_hold_writes_no_cursor_and_learns_it",),
     ),
     Mutant(
+        "children-live-on-beside-the-end",
+        "wrappers/layers/record.py",
+        "    leftovers.kill()",
+        "    pass",
+        "The end frees the hold, so nothing that the function started lives on when it is written.",
+        ("tests/test_run_ends.py::test_no_child_and_no_daemon_lives_when_the_end_is_written",),
+    ),
+    Mutant(
         "end-without-a-fence",
         SQL,
         "run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,\n        told",

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 SQL = "ticker/statements.sql"
+MIGRATION = "ticker/migrations/versions/0003_record.py"
 
 STARTS = (
     Mutant(
@@ -55,9 +56,9 @@ STARTS = (
     ),
     Mutant(
         "no-duplicate-check-in-the-records",
-        SQL,
-        "AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)\n             OR EXISTS",
-        "AND false AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)\n             OR EXISTS",
+        MIGRATION,
+        "kind = 'scheduled' AND started_at IS NOT NULL)",
+        "kind = 'none' AND started_at IS NOT NULL)",
         "Per (task, occurrence) there is at most one scheduled start, also after the clock was set back over `last_occurrence`.",
         (
             "tests/test_start.py::test_an_occurrence_that_has_started_is_a_duplicate_although_the_clock_was_set_back_over_it",
@@ -65,9 +66,9 @@ STARTS = (
     ),
     Mutant(
         "given-up-and-then-run",
-        SQL,
-        "AND r.started_at IS NULL AND (r.reason",
-        "AND false AND r.started_at IS NULL AND (r.reason",
+        MIGRATION,
+        "AND started_at IS NULL\n",
+        "AND started_at IS NULL AND false\n",
         "What the sweep gave up, as expired or lost, does not start any more, though a worker had its job in hand.",
         (
             (
@@ -75,6 +76,14 @@ STARTS = (
                 "test_an_occurrence_that_the_sweep_gave_up_is_a_duplicate_and_one_that_still_waits_is_none"
             ),
         ),
+    ),
+    Mutant(
+        "start-with-a-view-from-before-its-wait",
+        MIGRATION,
+        "RETURNS boolean LANGUAGE sql VOLATILE",
+        "RETURNS boolean LANGUAGE sql STABLE",
+        "A start that waited for the sweep sees what the sweep has recorded meanwhile.",
+        ("tests/test_start.py::test_a_start_that_waited_for_the_sweep_sees_what_it_recorded",),
     ),
     Mutant(
         "late-start-moves-the-next-run",

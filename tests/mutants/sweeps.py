@@ -103,6 +103,19 @@ SWEEPS = (
         ("tests/test_contract.py::test_waiting_tasks_that_another_batch_holds_are_left_out",),
     ),
     Mutant(
+        "sweep-of-any-number",
+        "ticker/statements.sql",
+        "count < 5000 AS fits",
+        "count < 5000000 AS fits",
+        "The sweep settles so many occurrences at a time that their rows are not locked for long.",
+        (
+            (
+                "tests/test_poison_rows.py::"
+                "test_a_sweep_settles_so_many_occurrences_that_their_rows_are_not_locked_for_long"
+            ),
+        ),
+    ),
+    Mutant(
         "expired-without-a-record",
         SWEEP,
         "rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)",

@@ -515,7 +515,6 @@ class MemoryBatch:
                 self._tasks.change(
                     run.task_id, run_token=None, running_until=None, last_run_id=run.id, last_outcome=Outcome.LOST,
                     last_ended_at=now, failures=self._tasks[run.task_id].failures + 1,
-                    last_boot=None, last_uptime_us=None,
                 )  # fmt: skip
         return len(ended)
 

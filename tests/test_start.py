@@ -336,17 +336,6 @@ def test_a_start_that_waited_for_the_sweep_sees_what_it_recorded(outcome, reason
         assert waiting.result()["refusal"] == "duplicate"
 
 
-def test_a_start_that_the_server_read_late_and_that_nobody_waited_for_does_not_count_as_a_clock_that_was_set_back(
-    db, task
-):
-    """Its uptime is as old as the server was stopped for: once it is overdue, its time counts as it was recorded."""
-    start(db, task, NOW, now=NOW, boot="b", uptime=0)  # read 25 s after it was asked for
-    overdue = {"limit": 10, "boot": "b", "uptime": 60_000_000}
-    assert sql.on(db, "ticker")("end_overdue", now=NOW + 35 * SECOND, **overdue)
-    early = start(db, task, NOW + 40 * SECOND, now=NOW + 40 * SECOND, boot="b", uptime=65_000_000)
-    assert early["refusal"] == "too_early"
-
-
 @pytest.mark.parametrize(
     ("columns", "due"),
     [

@@ -173,7 +173,7 @@ def _tasks(metadata: MetaData) -> Table:
         _check("tasks_alarm", f"dead_man BETWEEN 1 AND {INTERVALS_AT_MOST} AND told IN ('', 'failed')"
                f" AND {_finite('alarm_at', 'resumed_at')}"),
         _check("tasks_whose", f"{_plain('submitter')} AND {_plain('group_name')} AND priority BETWEEN {-PRIORITY_AT_MOST} AND {PRIORITY_AT_MOST}"),
-        _check("tasks_totals", "succeeded >= 0 AND failed >= 0 AND dropped >= 0"),
+        _check("tasks_totals", "0 <= least(succeeded, failed, dropped) AND greatest(succeeded, failed, dropped) <= 1000000000000000"),
         _check("tasks_hold", "(run_token IS NULL) = (running_until IS NULL)"),
         _check("tasks_uptime", _uptime("last_boot", "last_uptime_us")),
         _check("tasks_paused", "paused_by IS NOT NULL OR (paused_until IS NULL AND paused_reason = '')"),

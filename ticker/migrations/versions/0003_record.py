@@ -42,7 +42,7 @@ CHECKS = {
     f" AND alarm_at BETWEEN {EARLIEST} AND {LATEST} AND resumed_at BETWEEN {EARLIEST} AND {LATEST}",
     "tasks_whose": "length(submitter) <= 200 AND submitter !~ '[[:cntrl:]]'"
     " AND length(group_name) <= 200 AND group_name !~ '[[:cntrl:]]' AND priority BETWEEN -1000 AND 1000",
-    "tasks_totals": "succeeded >= 0 AND failed >= 0 AND dropped >= 0",
+    "tasks_totals": "0 <= least(succeeded, failed, dropped) AND greatest(succeeded, failed, dropped) <= 1000000000000000",
     "runs_state": "state IN ('planned', 'pushed', 'running', 'processing', 'ended')",
     "runs_output": "length(output) <= 100000 AND length(error_output) <= 100000",
     "runs_piece": "kind <> 'piece' OR parent_id IS NOT NULL",
@@ -103,18 +103,20 @@ NOTED = """CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql SECURI
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE what text := CASE
     WHEN NEW.paused_by IS DISTINCT FROM OLD.paused_by THEN
-        CASE WHEN NEW.paused_by IS NULL THEN 'resumed' WHEN NEW.paused_by = 'ticker' THEN 'auto_paused' ELSE 'paused' END
+        CASE WHEN NEW.paused_by IS NULL THEN 'resumed' WHEN NEW.paused_by = 'ticker' AND NEW.failures >= NEW.pause_after THEN 'auto_paused' ELSE 'paused' END
     WHEN NEW.enabled <> OLD.enabled THEN CASE WHEN NEW.enabled THEN 'enabled' ELSE 'disabled' END
     WHEN NEW.owner_active THEN 'owner_active' ELSE 'owner_inactive' END;
 BEGIN
     IF NEW.enabled AND NEW.owner_active AND NEW.paused_by IS NULL THEN
         NEW.resumed_at := clock_timestamp();
     END IF;
-    EXECUTE format('INSERT INTO %I.events (task_id, task_name, function, owner_type, owner_id, what, by, words, told)'
-        ' VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)', TG_TABLE_SCHEMA)
+    -- that it pauses itself once more is no news, until it has worked again
+    EXECUTE format('INSERT INTO %1$I.events (task_id, task_name, function, owner_type, owner_id, what, by, words, told)'
+        ' VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $6 = ''auto_paused'' AND EXISTS (SELECT FROM %1$I.events e'
+        ' WHERE e.task_id = $1 AND e.what = $6 AND e.id > coalesce((SELECT max(id) FROM %1$I.events'
+        ' WHERE task_id = $1 AND what = ''recovered''), 0)))', TG_TABLE_SCHEMA)
     USING NEW.id, NEW.name, NEW.function, NEW.owner_type, NEW.owner_id, what,
-        coalesce(NEW.paused_by, ''), NEW.paused_reason,
-        coalesce(what = 'auto_paused' AND NEW.failures > NEW.pause_after, false);  -- a probe that failed is no news
+        coalesce(NEW.paused_by, ''), NEW.paused_reason;
     RETURN NEW;
 END $$"""
 NOTING = """CREATE TRIGGER tasks_note_change BEFORE UPDATE OF enabled, owner_active, paused_by ON tasks FOR EACH ROW

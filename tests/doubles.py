@@ -682,9 +682,10 @@ def true_last_run(task: TaskRow, now: datetime, here: Uptime) -> datetime | None
     return None if since is None or task.last_run is None else now - since
 
 
-def perhaps_late(task: TaskRow, true: datetime | None) -> bool:
-    """Not the clock was set forward, but the server was stopped before it read the statement."""
-    return true is not None and task.last_run is not None and task.last_run <= true <= task.last_run + 20 * SECOND
+def clock_was_set_for_a_start(task: TaskRow, now: datetime, true: datetime | None) -> bool:
+    """Up to 20 s forward the server may have been stopped before it read the statement; a ticker sees such a step."""
+    late = true is not None and task.last_run is not None and task.last_run <= true <= task.last_run + 20 * SECOND
+    return clock_was_set(task, now, true) and not late
 
 
 def clock_was_set(task: TaskRow, now: datetime, true: datetime | None) -> bool:

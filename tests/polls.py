@@ -6,13 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
 
-from wrappers import Run, task
+from tests.running import until
+from wrappers import NOTHING_TO_DO, Run, task
 
 
 def trace(what: str, value: Any = None) -> None:
@@ -140,3 +143,101 @@ def returns_late() -> None:
 @task("kills.itself")
 def kills_itself() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task("has.nothing")
+def has_nothing() -> Any:
+    return NOTHING_TO_DO
+
+
+@task("pieces")
+class Pieces:
+    """Its pieces come from its arguments; each says what becomes of it."""
+
+    def generate(self, run: Run, pieces: list[Any]) -> Iterator[Any]:
+        sys.stdout.write(f"found {len(pieces)}\n")
+        yield from pieces
+
+    def process(self, run: Run, piece: Any, pieces: list[Any]) -> Any:
+        trace("piece", [piece, run.attempt, run.quota.remaining, run.occurrence and run.occurrence.isoformat()])
+        match piece:
+            case "fails":
+                raise ValueError("no such feed")
+            case "fails.once" if run.attempt == 1:
+                raise ValueError("not yet")
+            case "dies":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "dies.once" if run.attempt == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "exhausts":
+                exhausts(run)
+            case "nothing":
+                return NOTHING_TO_DO
+            case {"deletes": channel_id}:
+                deletes_owner(run, channel_id)
+            case {"makes": mine, "waits for": other}:
+                Path(mine).touch()
+                until(Path(other).exists, other)
+        return piece
+
+
+@task("pieces.wrong")
+class WrongPieces:
+    """What no generate may yield."""
+
+    def generate(self, what: str) -> Any:
+        match what:
+            case "raises":
+                return self.raises()
+            case "too many":
+                return range(10_001)
+            case "too large":
+                return ["small", "x" * 17_000]
+            case "no JSON":
+                return [1, object()]
+            case "a text":
+                return "abc"
+            case "a mapping":
+                return {"uid": 1}
+            case "none":
+                return []
+
+    def raises(self) -> Iterator[int]:
+        yield 1
+        raise OSError("the list broke off")
+
+    def process(self, piece: Any, what: str) -> None:
+        trace("wrong", piece)
+
+
+@task("pieces.async")
+class AsyncPieces:
+    async def generate(self, run: Run) -> list[int]:
+        return [1, 2]
+
+    async def process(self, piece: int) -> int:
+        trace("async.piece", piece)
+        return piece
+
+
+@task("pieces.stream")
+class StreamedPieces:
+    async def generate(self) -> AsyncIterator[int]:
+        for piece in (3, 4):
+            yield piece
+
+    async def process(self, run: Run, piece: int) -> int:
+        trace("async.piece", piece)
+        return piece
+
+
+@task("pieces.of.nobody")
+class PiecesOfNobody:
+    """Deletes its owner before its pieces are recorded."""
+
+    def generate(self, run: Run, channel_id: int) -> Iterator[int]:
+        deletes_owner(run, channel_id)
+        yield 1
+
+    def process(self, piece: int, channel_id: int) -> None:
+        trace("of nobody", piece)

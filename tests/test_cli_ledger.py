@@ -223,6 +223,7 @@ def test_one_run_in_full_is_printed_with_what_it_printed(db, drop):
     assert set(told) == RUN | {"output", "error_output", "attempts", "made"}
     assert ([run["id"] for run in told["attempts"]], [run["item"] for run in told["made"]]) == ([1, 2], [7])
     assert "of run" in ticker("runs", "--id", "3")[0]
+    assert re.search(r"^pieces +1 piece: 0 done, 0 failed, 1 to come$", ticker("runs", "--id", "2")[0], re.MULTILINE)
 
 
 def test_a_run_that_is_not_there_and_an_id_beside_a_task_are_refused(drop):

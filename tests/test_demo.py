@@ -14,16 +14,18 @@ import pytest
 from honcho.environ import parse_procfile
 
 from tests.running import ROOT, in_fork, until
-from ticker.demo import chart, stage, verdict
+from ticker.demo import chart, failures, stage, verdict
 from ticker.demo.chart import history, lanes, table
+from ticker.demo.evidence import Deletion, Evidence
 from ticker.demo.mailbox import Delivery
 from ticker.demo.pop3 import Outcome as Retrieved
 from ticker.demo.pop3 import Retrieval
 from ticker.demo.processes import Processes, ProcessFailed, procfile
-from ticker.demo.verdict import Deletion, Evidence
 from ticker.demo.watch import Push
 from ticker.errors import ConfigurationError
-from ticker.status import RunRecord
+from ticker.ledger import Why
+from ticker.lines import Line
+from ticker.status import FullRun, RunRecord
 from ticker.task import Kind, Outcome, Reason, RunKind, Task
 
 CLAIMS = (
@@ -31,6 +33,9 @@ CLAIMS = (
     "a function that ignores its quota was killed",
     "a channel deleted with SQL took its tasks along",
     "a job was dropped as too early",
+    "a failure kept its output, and its retry succeeded",
+    "work was done in pieces, and the one that failed is named",
+    "ticker why explains each of them, and its arithmetic is right",
     "every message was retrieved once",
     "every message was stored once",
     "no task ran twice at once, or again before interval - tolerance",
@@ -325,7 +330,7 @@ def test_no_mail_at_all_proves_nothing():
 
 def test_nothing_expected_is_taken_for_granted():
     assert [check.claim for check in verdict.checks(GOOD)] == list(CLAIMS)
-    assert [check(GOOD).ok for check in verdict.EXPECTED] == [False] * 4
+    assert [check(GOOD).ok for check in verdict.EXPECTED] == [False] * 7
 
 
 def test_the_run_after_a_partial_one_must_go_on_at_its_cursor():
@@ -373,6 +378,49 @@ def test_runs_of_a_task_are_apart(second, wrong):
     found = verdict.kept_apart(replace(GOOD, runs=runs))
     assert found.ok == (not wrong)
     assert found.detail == f"2 starts of 1 tasks{wrong}"
+
+
+FAILED = a_run(4, "01:30", task_name="feeds.import", outcome=Outcome.FAILED)
+AGAIN = a_run(5, None, task_name="feeds.import", kind=RunKind.RETRY, attempt=2)
+PIECES = [
+    a_run(n, None, kind=RunKind.PIECE, outcome=Outcome.SUCCEEDED if n < 11 else Outcome.FAILED) for n in range(7, 12)
+]
+PARENT = a_run(6, "01:30", task_name="feeds.refresh", outcome=Outcome.FAILED, reason="1 of 5 pieces failed")
+
+
+def full(run: RunRecord, *, errors: str = "", attempts: tuple[RunRecord, ...] = (), pieces: Any = ()) -> FullRun:
+    return FullRun(run, "", errors, attempts, tuple(pieces))
+
+
+def test_a_retry_counts_if_the_failure_before_it_kept_its_output():
+    good = full(FAILED, errors="503 Service Unavailable", attempts=(FAILED, AGAIN))
+    assert failures.retried(replace(GOOD, failed={4: good})).ok
+    assert not failures.retried(replace(GOOD, failed={4: replace(good, error_output="")})).ok
+    assert not failures.retried(replace(GOOD, failed={4: replace(good, attempts=(FAILED,))})).ok
+
+
+def test_of_five_pieces_one_must_have_failed():
+    assert failures.in_pieces(replace(GOOD, failed={6: full(PARENT, pieces=PIECES)})).ok
+    assert not failures.in_pieces(replace(GOOD, failed={6: full(PARENT, pieces=PIECES[:4])})).ok
+
+
+@pytest.mark.parametrize(
+    ("words", "ok"),
+    [
+        ("28 s after the last start at 01:35, 27 s too early (60 s interval, 5 s tolerance: not before 02:30)", True),
+        ("28 s after the last start at 01:35, 26 s too early (60 s interval, 5 s tolerance: not before 02:30)", False),
+        ("29 s after the last start at 01:35, 26 s too early (60 s interval, 5 s tolerance: not before 02:30)", False),
+    ],
+)
+def test_an_explanation_must_add_up_and_agree_with_the_record(words, ok):
+    drop = a_drop(2, "01:30", "02:03", Reason.TOO_EARLY, checked_last_run="01:35", checked_at="02:03")
+    drop = replace(drop, checked_last_run=at("01:35"))
+    said = [("failed", "ConnectionError: 503"), ("succeeded", "attempt 2 of 3"), ("failed", "5 pieces: 4 done")]
+    lines = [Line(at("02:00"), what, text, 1, "", "", "") for what, text in said]
+    lines.append(Line(at("02:03"), "dropped", f"too_early: {words}", 1, "", "", "", run=drop))
+    told = replace(GOOD, whys={1: Why(1, None, at("03:00"), None, tuple(lines), (), ())})
+    assert failures.explained(told).ok is ok
+    assert not failures.explained(replace(GOOD, whys={1: Why(1, None, at("03:00"), None, tuple(lines[1:]), (), ())})).ok
 
 
 def test_the_summary_counts_runs_by_outcome_and_drops_by_reason():

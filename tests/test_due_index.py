@@ -123,11 +123,25 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         ("drop_orphaned_plans", {"now": NOW, "limit": 1000}, "runs_planned"),
         ("claim_pushed", {"after": 0, "limit": 1000}, "runs_pushed"),
         ("prune_runs", PRUNE, "runs_pkey"),
+        ("claim_ended", {"limit": 1000}, "runs_follow_up"),
+        ("claim_alarms", {"now": NOW, "limit": 1000}, "tasks_alarm_at"),
         ("end_overdue", {"now": NOW, "limit": 1000, "boot": "b", "uptime": 1}, "runs_running_until"),
         (
             "start",
             {"task_id": 7, "occurrence": NOW, "functions": ["poll"], "token": uuid4(), "now": NOW, "worker": "",
              "host": "", "pid": 1, "job_id": "", "boot": "b", "uptime": 1},
+            "runs_running_token",
+        ),
+        ("sum_up", {"now": NOW, "limit": 1000}, "runs_processing"),
+        (
+            "start_planned",
+            {"task_id": 7, "run_id": 7, "functions": ["poll"], "token": uuid4(), "now": NOW, "worker": "", "host": "",
+             "pid": 1, "job_id": "", "boot": "b", "uptime": 1},
+            "runs_pkey",
+        ),
+        (
+            "generated",
+            {"task_id": 7, "token": uuid4(), "items": "[1]", "output": "", "error_output": "", "now": None},
             "runs_running_token",
         ),
         (

@@ -210,7 +210,7 @@ def test_a_run_tells_how_far_its_pieces_have_come(db, task):
         a_run(db, task, kind="piece", parent_id=parent, item=json.dumps({"uid": item}), state=state, outcome=outcome,
               retried=retried, due_at=NINE, ended_at=NINE if outcome else None, started_at=NINE if outcome else None)  # fmt: skip
     assert words(db, task) == [
-        "started when it was due, for 0 s now of its 30 s; 3 pieces: 1 done, 1 failed, 1 to come",
+        "started when it was due, for 0 s now with its pieces; 3 pieces: 1 done, 1 failed, 1 to come",
     ]
     [piece] = [line.words for line in ticker.journal(db, outcome="succeeded")]
     assert piece.startswith(f'piece {{"uid": 0}} of run {parent}; started when it was due')

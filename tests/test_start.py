@@ -352,6 +352,18 @@ def test_a_clock_that_was_set_moves_no_next_run_over_the_bounds_of_the_schedule(
     assert ticker.get(db, task).next_run == due
 
 
+def test_a_start_that_the_server_read_late_keeps_the_last_run_and_moves_no_next_run_on(db, task):
+    """It was asked for 5 s before the server went on: as if the clock had been set forward, and the last run was later."""
+    start(db, task, NOW, boot="b", uptime=0)
+    put(db, task, run_token=None, running_until=None, waiting=[NOW + MINUTE], next_run=NOW + 2 * MINUTE)
+    late = start(db, task, NOW + MINUTE, now=NOW + MINUTE - SECOND, boot="b", uptime=54_000_000)
+    assert late["refusal"] == "too_early"
+    after = ticker.get(db, task)
+    assert (after.last_run, after.next_run) == (NOW, NOW + MINUTE + 5 * SECOND)
+    assert start(db, task, NOW + MINUTE, now=NOW + MINUTE, boot="b", uptime=60_000_000)["refusal"] is None
+    assert ticker.get(db, task).next_run == after.next_run
+
+
 @pytest.mark.parametrize(("late", "moved"), [(4, False), (20, False), (21, True)])
 def test_a_start_that_the_server_read_late_leaves_the_next_run_and_a_clock_that_was_set_far_forward_moves_it(
     late, moved, db, task

@@ -109,7 +109,8 @@ def progress(run: "RunRecord", beside: Beside) -> str:
     began = f"started {lateness(run.started_at, planned_for(run))}"
     end = run.ended_at or beside.now
     lasted = f"took {span(end - run.started_at)}" if run.ended_at else f"for {span(end - run.started_at)} now"
-    return f"{began}, {lasted}{of_its_box(run, beside.grace_ms)}"
+    whole = " with its pieces" if run.pieces is not None else of_its_box(run, beside.grace_ms)
+    return f"{began}, {lasted}{whole}"
 
 
 def lateness(instant: datetime, due: datetime) -> str:
@@ -218,9 +219,11 @@ def passed(run: "RunRecord") -> str:
 
 
 def no_time(run: "RunRecord") -> str:
-    """Of an interval task: a retry must be over, its grace included, before the next start may come."""
+    """Of an interval task: a retry, or a piece, must be over, its grace included, before the next start may come."""
     said = "it could not have ended before the next start"
     if run.checked_last_run is None or run.checked_at is None or not run.every_ms or run.tolerance_ms is None:
+        return said
+    if run.occurrence is None:  # what a run by hand made is bounded by the time when the task was due next
         return said
     end = retries.last_end(run.checked_last_run, run.every_ms, run.tolerance_ms, timing.grace(run.every_ms))
     left = max(end - run.checked_at, timedelta(0))

@@ -6,7 +6,7 @@ not at each change: whoever failed and succeeded between two passes is well, and
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import groupby
 
 from ticker import retries, timing
@@ -21,6 +21,9 @@ from ticker.task import GOOD, Alarm, Ended, Health, Kind, Note, Outcome, RunKind
 LEAST_BOX = timing.span(retries.LEAST_BOX)
 PROBE = HOUR  # how long a task that paused itself waits, where it was not said
 LONGEST_PROBE = DAY
+DOUBLED_AT_MOST = 40  # times: beyond it every limit is reached
+TIMES_AT_MOST = 100  # of a schedule, looked at for one alarm: a walk through a million would hold up the tick
+ASK_AGAIN = timing.span(DAY)  # of a task that is done; it may be given more to do
 
 
 @dataclass(frozen=True)
@@ -43,16 +46,25 @@ class Verdict:
 
 def follow_up(store: Store, now: datetime, limit: int) -> Followed:
     """Sees to all ends that wait for it, then to runs whose pieces are done, and asks for successes that are missing."""
+    total = follow_ends(store, now, limit)
+    while sum_up(store, now, limit):  # which are ends, too
+        total += follow_ends(store, now, limit)
+    return total + ask_for_successes(store, now, limit)
+
+
+def sum_up(store: Store, now: datetime, limit: int) -> int:
+    with store.batch() as rows:
+        return rows.sum_up(now, limit)
+
+
+def follow_ends(store: Store, now: datetime, limit: int) -> Followed:
+    """Batch after batch."""
     total = Followed()
     while True:
-        while (followed := follow_batch(store, now, limit)).ended:
-            total += followed
-            if followed.ended < limit:
-                break
-        with store.batch() as rows:
-            if not rows.sum_up(now, limit):
-                break
-    return total + ask_for_successes(store, now, limit)
+        followed = follow_batch(store, now, limit)
+        total += followed
+        if followed.ended < limit:
+            return total
 
 
 def follow_batch(store: Store, now: datetime, limit: int) -> Followed:
@@ -77,7 +89,9 @@ def judge(run: Ended, now: datetime) -> Verdict:
         return Verdict(run)
     if run.attempt > run.retries:
         return Verdict(run, note=f"attempt {run.attempt} of {run.retries + 1}: no retry is left")
-    due = max(run.ended_at + timing.span(backoff(run).after(run.attempt, run.run_id)), now)
+    if run.is_past:
+        return Verdict(run, note="no retry: a newer occurrence has started, or waits for a worker")
+    due = max(timing.later(run.ended_at, backoff(run).after(run.attempt, run.run_id)), now)
     end = last_end(run)
     if end is not None and due + LEAST_BOX > end:
         left = max((end - due).total_seconds(), 0)
@@ -101,8 +115,6 @@ def backoff(run: Ended) -> Backoff:
 
 def last_end(run: Ended) -> datetime | None:
     """When the box of a further attempt must be over, as the start statement will judge it; None: at no time."""
-    if run.occurrence is not None and run.last_occurrence is not None and run.occurrence < run.last_occurrence:
-        return run.ended_at  # a newer one has begun
     if run.schedule is Kind.INTERVAL and run.occurrence is not None:
         return run.last_run and retries.last_end(run.last_run, run.every_ms, run.tolerance_ms, run.grace_ms)
     return run.next_run and run.next_run - timing.span(run.tolerance_ms + run.grace_ms)
@@ -125,29 +137,28 @@ def judge_tasks(verdicts: Sequence[Verdict], now: datetime) -> tuple[list[Health
 
 
 def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list[Note]]:
-    run = verdicts[-1].run
+    """Of the ends of one task, in their order."""
+    last = verdicts[-1]
+    run = last.run
     failures = run.failures + sum(counts_here(verdict) for verdict in verdicts)
     state = Health(run.task_id, failures, run.told, run.stretched_ms, run.next_run, run.alarm_at)
-    if failures == 0:
-        return recovered(run, state, now)
-    if verdicts[-1].due:  # one more attempt decides
-        return state, []
-    return failing(run, state, now)
+    if failures > 0:
+        return (state, []) if last.due else failing(run, state, now)  # one more attempt decides
+    return recovered(run, state, now) if run.outcome in GOOD or run.made_good else (state, [])
 
 
 def counts_here(verdict: Verdict) -> bool:
     """A failed occurrence of a task with retries: the end of the run could not know that it was the last attempt."""
     run = verdict.run
-    superseded = run.last_run_id is not None and run.last_run_id > run.run_id
     unstarted = not run.started and run.kind is RunKind.SCHEDULED  # counted where it was given up
     counted = run.kind is RunKind.MANUAL or not run.retries or unstarted
-    return run.outcome not in GOOD and not verdict.due and not superseded and not counted
+    return run.outcome not in GOOD and not verdict.due and not run.made_good and not counted
 
 
 def recovered(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note]]:
     notes = []
     if run.stretched_ms is not None:
-        next_run = run.next_run and run.last_run and min(run.next_run, run.last_run + timing.span(run.every_ms))
+        next_run = run.next_run and run.last_run and min(run.next_run, timing.later(run.last_run, run.every_ms))
         state = replace(state, stretched_ms=None, next_run=next_run or run.next_run)
         notes.append(Note(run.task_id, What.RESTORED, f"every {words(run.every_ms)} again", run.run_id))
     if run.told:
@@ -158,11 +169,11 @@ def recovered(run: Ended, state: Health, now: datetime) -> tuple[Health, list[No
 
 def failing(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note]]:
     notes = []
-    why = f"{run.outcome}: {run.reason}" if run.reason else str(run.outcome)
+    why = why_failed(run)
     if not run.told:
         state = replace(state, told="failed")
         notes.append(Note(run.task_id, What.FAILED, why, run.run_id))
-    if run.stretch_ms is not None and run.schedule is Kind.INTERVAL:
+    if run.stretch_ms is not None and run.stretch_ms > run.every_ms and run.schedule is Kind.INTERVAL:
         state, slowed = stretched(run, state)
         notes += slowed
     if run.pause_after is not None and state.failures >= run.pause_after and not run.paused:
@@ -170,56 +181,96 @@ def failing(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note
     return state, notes
 
 
+def why_failed(run: Ended) -> str:
+    if run.outcome is Outcome.DROPPED:
+        return f"its last attempt was dropped: {run.reason}"
+    return f"{run.outcome}: {run.reason}" if run.reason else str(run.outcome)
+
+
 def stretched(run: Ended, state: Health) -> tuple[Health, list[Note]]:
     """Doubled with each failure, up to the limit, counted from the last start."""
     assert run.stretch_ms is not None
-    every = min(run.every_ms << min(state.failures, 40), run.stretch_ms)
-    due = run.last_run and run.next_run and max(run.next_run, run.last_run + timing.span(every))
+    every = min(run.every_ms << min(state.failures, DOUBLED_AT_MOST), run.stretch_ms)
+    due = run.last_run and run.next_run and max(run.next_run, timing.later(run.last_run, every))
     state = replace(state, stretched_ms=every, next_run=due or run.next_run)
     if every == run.stretched_ms:
         return state, []
-    said = f"every {words(every)} instead of {words(run.every_ms)}, after {state.failures} failures in a row"
+    said = f"every {words(every)} instead of {words(run.every_ms)}, after {in_a_row(state.failures)}"
     return state, [Note(run.task_id, What.SLOWED, said, run.run_id)]
 
 
 def paused(run: Ended, state: Health, why: str, now: datetime) -> Health:
     """For a while, whereupon a single run decides; twice as long after each that fails. (A trigger records the event.)"""
-    assert run.pause_after is not None
     probe = run.probe_ms or PROBE
-    pause = min(probe << min(state.failures - run.pause_after, 40), max(probe, LONGEST_PROBE))
+    pause = min(probe << min(run.pauses, DOUBLED_AT_MOST), max(probe, LONGEST_PROBE))
     return replace(
         state,
-        pause_reason=f"{state.failures} failures in a row; the last one {why}",
+        pause_reason=f"{in_a_row(state.failures)}; the last one {why}",
         pause_until=now + timing.span(pause),
     )
+
+
+def in_a_row(failures: int) -> str:
+    return "1 failure" if failures == 1 else f"{failures} failures in a row"
 
 
 # ------------------------------------------------------------------------------------------------ missing successes
 
 
 def ask_for_successes(store: Store, now: datetime, limit: int) -> Followed:
-    """One batch of tasks whose alarm is set: told, where the time is over, or asked again when it would be."""
-    with store.batch() as rows:
-        asked = {task.id: (task, too_late_at(task)) for task in rows.claim_alarms(now, limit)}
-        late = [task for task, at in asked.values() if at <= now]
-        rows.set_alarms([(id_, None if at <= now else at) for id_, (_, at) in asked.items()])
-        rows.record_events([Note(task.id, What.DEAD_MAN, no_success(task)) for task in late], now)
-    return Followed(events=len(late))
+    """Tasks whose alarm is set: told, where the time is over, or asked again when it would be."""
+    total = Followed()
+    while True:
+        with store.batch() as rows:
+            asked = rows.claim_alarms(now, limit)
+            alarms = [(task, next_look(task, now)) for task in asked]
+            late = [task for task, at in alarms if at is None]
+            rows.set_alarms([(task.id, at) for task, at in alarms])
+            rows.record_events([Note(task.id, What.DEAD_MAN, no_success(task)) for task in late], now)
+        total += Followed(events=len(late))
+        if len(asked) < limit:
+            return total
+
+
+def next_look(task: Alarm, now: datetime) -> datetime | None:
+    """When to ask again; None: it is too late, and somebody is told. Always behind now, so that each is asked once."""
+    if task.is_done:
+        return now + ASK_AGAIN
+    at = too_late_at(task)
+    return at if at > now else None
 
 
 def too_late_at(task: Alarm) -> datetime:
     """So many intervals, or times, after its last success, and the longest that a run may take."""
-    longest = timing.span(task.longest_run)
     if task.kind is Kind.INTERVAL:
-        return task.since + task.dead_man * timing.span(task.every_ms) + longest
+        return timing.later(task.since, task.dead_man * task.every_ms + task.longest_run)
+    return timing.later(nth_time(task), task.longest_run)
+
+
+def nth_time(task: Alarm) -> datetime:
+    """The time after so many others, or the last there is; of very many, by how far the first hundred are apart."""
+    looked_at = min(task.dead_man, TIMES_AT_MOST)
     try:
-        times = kinds.times(kinds.parse(task.kind, task.expression, task.zone), task.since, task.dead_man)
-    except BadInput:  # a row that a hand has spoilt: its push says so
+        times = kinds.times(kinds.parse(task.kind, task.expression, task.zone), task.since, looked_at)
+    except (BadInput, OverflowError):  # a row that a hand has spoilt: its push says so
         times = []
-    return (times[-1] if times else task.since) + longest
+    if not times:
+        return task.since
+    if len(times) < looked_at or looked_at == task.dead_man:
+        return times[-1]
+    return timing.later(task.since, (times[-1] - task.since) // kinds.MILLISECOND * task.dead_man // looked_at)
 
 
 def no_success(task: Alarm) -> str:
-    last = "never" if task.last_success_at is None else f"at {task.last_success_at.isoformat(timespec='seconds')}"
-    often = words(task.every_ms) if task.kind is Kind.INTERVAL else task.expression
-    return f"no success within {task.dead_man} intervals of {often}; the last one was {last}"
+    last = (
+        "there was none before" if task.last_success_at is None else f"the last one was {at_time(task.last_success_at)}"
+    )
+    if task.kind is Kind.INTERVAL:
+        many = "an interval" if task.dead_man == 1 else f"{task.dead_man} intervals"
+        return f"no success for {many} of {words(task.every_ms)}; {last}"
+    many = "a time" if task.dead_man == 1 else f"{task.dead_man} times"
+    return f"no success at {many} of {task.expression}; {last}"
+
+
+def at_time(instant: datetime) -> str:
+    return f"at {instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

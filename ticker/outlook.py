@@ -104,7 +104,8 @@ def held(runs: Sequence["RunRecord"], at: datetime) -> Iterator[str]:
     for run in runs:
         if run.started_at and run.started_at <= at and (run.ended_at is None or at < run.ended_at):
             until = f" to {time_of_day(run.ended_at, at)}" if run.ended_at else ""
-            yield f"run {run.id} held the task from {time_of_day(run.started_at, at)}{until}"
+            did = "held the task" if run.pieces is None else "and its pieces were at work"
+            yield f"run {run.id} {did} from {time_of_day(run.started_at, at)}{until}"
 
 
 def silent(tickers: Sequence["TickerStatus"], at: datetime) -> str:

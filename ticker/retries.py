@@ -51,4 +51,4 @@ class Backoff:
 
 def last_end(last_run: datetime, every: int, tolerance: int, grace: int) -> datetime:
     """When the box of an interval task's attempt must be over: g before the next start may come."""
-    return timing.earliest_start(last_run, every, tolerance) - timing.span(grace)
+    return timing.later(last_run, every - tolerance - grace)

@@ -252,10 +252,11 @@ WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pushed)
 -- name: start
 -- Decides, under the task's row lock and by the clock read after it, whether a scheduled job may run; records it.
 -- `true_last_run` is the last run by the uptime of this host, to which the wait for the lock is added. The spacing counts
--- from the later one of the two; where they differ by over 3 s, the clock was set, and the uptime decides alone. (Under
--- that it may be the way of the statement to the server, for which nobody waits longer than 2 s.) The first job that comes
--- too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock. Up to 20 s forward
--- it may also be that the server was stopped before it read the statement: then `next_run` stays where it is.
+-- from the later one of the two; where the uptime says over 3 s less, the clock was set back, and the uptime decides alone.
+-- (Under that it may be the way of the statement to the server, for which nobody waits longer than 2 s.) So it does where it
+-- says over 20 s more: up to that the server may have been stopped before it read the statement, and a clock that was set
+-- forward is left to the ticker, which sees it by its own uptime; the row is only due the sooner. The first job that comes
+-- too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock.
 -- `is_over` (a volatile function) sees what was committed while this waited for the lock; the statement itself does not.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
@@ -277,12 +278,12 @@ WITH locked AS MATERIALIZED (
 ), spaced AS MATERIALIZED (
     SELECT m.*, coalesce(m.held_for, m.hold) - coalesce(m.held_since, interval '0') AS hold_left,
         c.clock_was_set,
-        m.true_last_run BETWEEN m.last_run AND m.last_run + interval '20 seconds' AS perhaps_late,
         CASE WHEN c.clock_was_set THEN coalesce(m.true_last_run, m.now)
              ELSE greatest(m.last_run, m.true_last_run) END AS spaced_from
     FROM measured m, LATERAL (
         SELECT CASE WHEN m.true_last_run IS NULL THEN m.last_run > m.now
-            ELSE abs(extract(epoch FROM m.true_last_run - m.last_run)) > 3 END AS clock_was_set) c
+            ELSE m.true_last_run NOT BETWEEN m.last_run - interval '3 seconds' AND m.last_run + interval '20 seconds'
+            END AS clock_was_set) c
 ), judged AS MATERIALIZED (
     SELECT l.*, CASE
         WHEN l.id IS NULL THEN 'gone'
@@ -323,10 +324,11 @@ WITH locked AS MATERIALIZED (
                              THEN j.now + j.hold_left ELSE j.running_until END
     FROM judged j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
         WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
-        WHEN j.refusal = 'clock' AND j.true_last_run IS NOT NULL
+        WHEN (CASE j.refusal WHEN 'clock' THEN j.true_last_run IS NOT NULL
+                             WHEN 'too_early' THEN j.true_last_run > j.last_run + interval '3 seconds' END)
              AND j.next_run > j.spaced_from + j.every_ms * interval '1 millisecond'
         THEN greatest(j.starts_at, j.spaced_from + j.every_ms * interval '1 millisecond')
-        WHEN j.refusal IS NULL AND ((j.clock_was_set AND NOT j.perhaps_late) OR %(occurrence)s > j.now + interval '1 second')
+        WHEN j.refusal IS NULL AND (j.clock_was_set OR %(occurrence)s > j.now + interval '1 second')
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
     WHERE t.id = j.id
 ), recorded AS (
@@ -349,15 +351,17 @@ WITH locked AS MATERIALIZED (
 SELECT j.refusal, j.now, recorded.id AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
     j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.spaced_from AS last_run, j.last_occurrence,
     CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
-    j.spaced_from - j.last_run AS set_by, 'scheduled' AS run_kind, 1 AS attempt, NULL::jsonb AS item
+    j.spaced_from - j.last_run AS set_by, 'scheduled' AS run_kind, %(occurrence)s::timestamptz AS occurrence, 1 AS attempt,
+    NULL::jsonb AS item
 FROM judged j, recorded
 
 -- name: start_planned
 -- The same for a planned run: it obeys enabled and the hold (a manual run also starts while the task is paused; a piece
 -- runs beside the others), skips the too-early and duplicate checks, and never touches last_run or last_occurrence. A
 -- copy of its job is a duplicate. A retry or a piece has to be dead before the next start may come, so its box shrinks to
--- what is left until then; under a second, or behind a newer occurrence, there is no time for it. What a manual run made
--- or left is bounded by the next occurrence, as nobody knows its next start.
+-- what is left until then; under a second, or behind a newer occurrence (of a task by times: one that waits may start at
+-- any moment), there is no time for it. What a manual run made or left is bounded by the next occurrence, as nobody knows
+-- its next start.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), plan AS MATERIALIZED (
@@ -366,13 +370,15 @@ WITH locked AS MATERIALIZED (
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM plan
 ), bounded AS MATERIALIZED (
-    SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, p.attempt, p.item, p.state,
-        coalesce(p.kind IN ('retry', 'piece') AND p.occurrence < l.last_occurrence, false) AS is_past,
-        least(l.box_ms, CASE WHEN p.kind IN ('retry', 'piece') THEN floor(1000 * extract(epoch FROM
+    SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, p.occurrence, p.attempt, p.item, p.state,
+        coalesce(p.kind IN ('retry', 'piece') AND (p.occurrence < l.last_occurrence OR (l.kind <> 'interval'
+            AND p.occurrence < (SELECT max(w) FROM unnest(l.waiting) w))), false) AS is_past,
+        m.room, least(l.box_ms, m.room) AS box
+    FROM instant i LEFT JOIN locked l ON true LEFT JOIN plan p ON true, LATERAL (
+        SELECT CASE WHEN p.kind IN ('retry', 'piece') THEN floor(1000 * extract(epoch FROM
             CASE WHEN l.kind = 'interval' AND p.occurrence IS NOT NULL
                  THEN l.last_run + (l.every_ms - l.tolerance_ms - l.grace_ms) * interval '1 millisecond'
-                 ELSE l.next_run - (l.tolerance_ms + l.grace_ms) * interval '1 millisecond' END - i.now)) END)::bigint AS box
-    FROM instant i LEFT JOIN locked l ON true LEFT JOIN plan p ON true
+                 ELSE l.next_run - (l.tolerance_ms + l.grace_ms) * interval '1 millisecond' END - i.now))::bigint END AS room) m
 ), judged AS MATERIALIZED (
     SELECT b.*, (b.box + b.grace_ms) * interval '1 millisecond' AS hold,
         coalesce(b.now + h.hold_left, b.running_until) AS held_until,
@@ -382,7 +388,7 @@ WITH locked AS MATERIALIZED (
         WHEN b.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
         WHEN NOT b.enabled OR NOT b.owner_active OR (b.run_kind <> 'manual' AND b.paused_by IS NOT NULL
              AND (b.paused_until IS NULL OR b.now < b.paused_until)) THEN 'paused'
-        WHEN b.is_past OR (b.run_kind <> 'manual' AND b.box < 1000) THEN 'no_time'
+        WHEN b.is_past OR b.room < 1000 THEN 'no_time'
         WHEN b.run_kind <> 'piece' AND b.now < coalesce(b.now + h.hold_left, b.running_until) THEN 'still_running'
         END AS refusal
     FROM bounded b LEFT JOIN LATERAL (
@@ -394,7 +400,7 @@ WITH locked AS MATERIALIZED (
         run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,
         running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN j.now + j.hold ELSE t.running_until END,
         dropped = t.dropped + CASE WHEN j.refusal IS NULL THEN 0 ELSE 1 END
-    FROM judged j WHERE t.id = j.id AND (j.refusal IS NOT NULL OR j.run_kind <> 'piece')
+    FROM judged j WHERE t.id = j.id AND (j.run_kind IS DISTINCT FROM 'piece' OR NOT j.fresh)
 ), taken AS (
     UPDATE {schema}.runs r SET
         task_name = coalesce(j.name, r.task_name), function = coalesce(j.function, r.function),
@@ -423,7 +429,7 @@ WITH locked AS MATERIALIZED (
 )
 SELECT j.refusal, j.now, coalesce(taken.id, refused.id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
-    j.held_until AS running_until, j.run_kind, j.attempt, j.item
+    j.held_until AS running_until, j.run_kind, j.occurrence, j.attempt, j.item
 FROM judged j LEFT JOIN taken ON true LEFT JOIN refused ON true
 
 
@@ -474,11 +480,12 @@ SELECT id AS run_id FROM ended
 
 -- name: generated
 -- A run has made its pieces of work: they are recorded, all in one statement, and the run waits for them, without a hold.
+-- Those of a task that is gone by now, too: they end as those do whose task went a moment later.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
     FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
-    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, coalesce(bool_and(mine), false) AS mine FROM held
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, coalesce(bool_and(mine), true) AS mine FROM held
 ), parent AS (
     UPDATE {schema}.runs r SET
         state = 'processing', pieces = jsonb_array_length(%(items)s::jsonb),
@@ -504,16 +511,25 @@ SELECT id AS run_id FROM parent
 
 -- name: claim_ended
 -- Ends that lead to something more, with their tasks; both locked. What nobody has to see to any more is let go first.
-WITH gone AS (
-    UPDATE {schema}.runs r SET follow_up = false
+WITH orphaned AS MATERIALIZED (
+    SELECT r.id FROM {schema}.runs r
     WHERE r.follow_up AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
+    ORDER BY r.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+), gone AS (
+    UPDATE {schema}.runs r SET follow_up = false FROM orphaned o WHERE r.id = o.id
 )
 SELECT r.id AS run_id, r.task_id, r.kind, r.occurrence, r.attempt, r.outcome, r.reason, r.started_at IS NOT NULL AS started,
     r.ended_at, r.pieces IS NOT NULL AS has_pieces, t.kind AS schedule, t.every_ms, t.tolerance_ms, t.grace_ms,
-    t.last_run, t.last_occurrence, t.next_run, t.last_run_id, t.retries, t.backoff, t.failures, t.told, t.stretch_ms,
-    t.stretched_ms, t.pause_after, t.probe_ms, t.paused_by IS NOT NULL AS paused, t.dead_man, t.alarm_at
+    t.last_run, t.next_run, coalesce(r.occurrence < t.last_occurrence OR (t.kind <> 'interval'
+        AND r.occurrence < (SELECT max(w) FROM unnest(t.waiting) w)), false) AS is_past,
+    coalesce(t.last_success_at > coalesce(r.started_at, r.ended_at), false) AS made_good,
+    t.retries, t.backoff, t.failures, t.told, t.stretch_ms, t.stretched_ms, t.pause_after, t.probe_ms,
+    t.paused_by IS NOT NULL AS paused, CASE WHEN t.pause_after IS NULL THEN 0 ELSE (
+        SELECT count(*) FROM {schema}.events e WHERE e.task_id = t.id AND e.what = 'auto_paused' AND e.id > coalesce((
+            SELECT max(id) FROM {schema}.events WHERE task_id = t.id AND what = 'recovered'), 0)) END AS pauses,
+    t.dead_man, t.alarm_at
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE r.follow_up
+WHERE r.follow_up AND r.state = 'ended'
 ORDER BY r.id
 LIMIT %(limit)s
 FOR NO KEY UPDATE OF r, t SKIP LOCKED
@@ -548,33 +564,41 @@ FROM unnest(%(ids)s::bigint[], %(failures)s::integer[], %(tolds)s::text[], %(str
 WHERE t.id = j.id
 
 -- name: record_events
+-- In this order, which is that of their ids.
 INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words, run_id)
 SELECT %(now)s, t.id, t.name, t.function, t.owner_type, t.owner_id, e.what, 'ticker', left(e.words, 2000), e.run_id
-FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s::bigint[]) AS e (id, what, words, run_id)
-JOIN {schema}.tasks t ON t.id = e.id
+FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s::bigint[]) WITH ORDINALITY
+    AS e (id, what, words, run_id, n) JOIN {schema}.tasks t ON t.id = e.id
+ORDER BY e.n
 
 -- name: sum_up
 -- Runs whose pieces have all ended, as their last attempts did: the worst of them is the outcome of the run, and of its
--- task. A run of a task that is gone ends, too.
+-- task; a piece whose row is gone counts as failed. One run of each task at a time. Where a later run of the task has ended
+-- before, the task is as that one left it, but for its totals. A run of a task that is gone ends, too. OFFSET 0 keeps the
+-- question for pieces that are at work to each run and its index: as a join it might read all runs.
 WITH complete AS MATERIALIZED (
-    SELECT r.id, r.task_id, r.pieces FROM {schema}.runs r
+    SELECT r.id, r.task_id, r.pieces, r.started_at FROM {schema}.runs r
     WHERE r.state = 'processing'
       AND NOT EXISTS (SELECT FROM {schema}.runs p WHERE p.parent_id = r.id AND p.kind = 'piece'
-                      AND (p.state <> 'ended' OR p.follow_up))
+                      AND (p.state <> 'ended' OR p.follow_up) OFFSET 0)
     ORDER BY r.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+), chosen AS MATERIALIZED (
+    SELECT DISTINCT ON (task_id) * FROM complete ORDER BY task_id, id
 ), held AS MATERIALIZED (
-    SELECT t.id, t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL) AS ailing
-    FROM {schema}.tasks t WHERE t.id IN (SELECT task_id FROM complete) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
+    SELECT t.id, t.last_run_id,
+        t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL) AS ailing
+    FROM {schema}.tasks t WHERE t.id IN (SELECT task_id FROM chosen) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
 ), counted AS MATERIALIZED (
-    SELECT c.id, c.task_id, c.pieces, h.ailing,
-        count(*) FILTER (WHERE p.outcome IN ('failed', 'timed_out', 'killed', 'lost')) AS failed,
-        count(*) FILTER (WHERE p.outcome = 'dropped') AS dropped,
-        count(*) FILTER (WHERE p.outcome = 'partial') AS partial,
-        count(*) FILTER (WHERE p.outcome = 'succeeded') AS succeeded
-    FROM complete c LEFT JOIN held h ON h.id = c.task_id
-    JOIN {schema}.runs p ON p.parent_id = c.id AND p.kind = 'piece' AND NOT p.retried
+    SELECT c.id, c.task_id, c.pieces, h.ailing, p.partial, p.succeeded, p.dropped,
+        p.failed + greatest(c.pieces - p.count, 0) AS failed,
+        NOT EXISTS (SELECT FROM {schema}.runs n WHERE n.id = h.last_run_id AND n.started_at > c.started_at) AS latest
+    FROM chosen c LEFT JOIN held h ON h.id = c.task_id, LATERAL (
+        SELECT count(*) AS count, count(*) FILTER (WHERE p.outcome IN ('failed', 'timed_out', 'killed', 'lost')) AS failed,
+            count(*) FILTER (WHERE p.outcome = 'dropped') AS dropped,
+            count(*) FILTER (WHERE p.outcome = 'partial') AS partial,
+            count(*) FILTER (WHERE p.outcome = 'succeeded') AS succeeded
+        FROM {schema}.runs p WHERE p.parent_id = c.id AND p.kind = 'piece' AND NOT p.retried) p
     WHERE h.id IS NOT NULL OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = c.task_id)
-    GROUP BY c.id, c.task_id, c.pieces, h.ailing
 ), judged AS MATERIALIZED (
     SELECT *, CASE WHEN failed + dropped > 0 THEN 'failed' WHEN partial > 0 THEN 'partial'
                    WHEN succeeded > 0 THEN 'succeeded' ELSE 'nothing_to_do' END AS outcome,
@@ -586,23 +610,32 @@ WITH complete AS MATERIALIZED (
         follow_up = j.ailing IS NOT NULL AND (j.outcome = 'failed' OR j.ailing)
     FROM judged j WHERE r.id = j.id
     RETURNING r.id, r.kind
+), noted AS (
+    UPDATE {schema}.tasks t SET
+        last_run_id = CASE WHEN j.latest THEN e.id ELSE t.last_run_id END,
+        last_outcome = CASE WHEN j.latest THEN j.outcome ELSE t.last_outcome END,
+        last_ended_at = CASE WHEN j.latest THEN %(now)s ELSE t.last_ended_at END,
+        last_success_at = CASE WHEN j.outcome <> 'failed' THEN %(now)s ELSE t.last_success_at END,
+        last_worked_at = CASE WHEN j.outcome IN ('succeeded', 'partial') THEN %(now)s ELSE t.last_worked_at END,
+        failures = CASE WHEN NOT j.latest THEN t.failures WHEN j.outcome <> 'failed' THEN 0
+                        WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
+                        ELSE least(t.failures + 1, 1000000) END,
+        succeeded = t.succeeded + (j.outcome <> 'failed')::int, failed = t.failed + (j.outcome = 'failed')::int
+    FROM judged j JOIN ended e ON e.id = j.id
+    WHERE t.id = j.task_id
 )
-UPDATE {schema}.tasks t SET
-    last_run_id = e.id, last_outcome = j.outcome, last_ended_at = %(now)s,
-    last_success_at = CASE WHEN j.outcome <> 'failed' THEN %(now)s ELSE t.last_success_at END,
-    last_worked_at = CASE WHEN j.outcome IN ('succeeded', 'partial') THEN %(now)s ELSE t.last_worked_at END,
-    failures = CASE WHEN j.outcome <> 'failed' THEN 0 WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
-                    ELSE least(t.failures + 1, 1000000) END,
-    succeeded = t.succeeded + (j.outcome <> 'failed')::int, failed = t.failed + (j.outcome = 'failed')::int
-FROM judged j JOIN ended e ON e.id = j.id
-WHERE t.id = j.task_id
-RETURNING t.id
+SELECT id FROM ended
 
 -- name: claim_alarms
--- Tasks of which to ask whether they have had a success lately; locked.
-SELECT id, kind, expression, zone, every_ms, dead_man,
-    greatest(last_success_at, resumed_at, starts_at, created_at) AS since, last_success_at, box_ms + grace_ms AS longest_run
-FROM {schema}.tasks
+-- Tasks of which to ask whether they have had a success lately; locked. What was never pushed waits for its first time.
+SELECT id, kind, expression, zone, every_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
+        CASE WHEN last_occurrence IS NULL AND waiting = '{}' AND dropped = 0
+            AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled' OFFSET 0)
+        THEN next_run - CASE kind WHEN 'interval' THEN interval '0' ELSE interval '1 microsecond' END END) AS since,
+    last_success_at, box_ms + grace_ms AS longest_run,
+    next_run IS NULL AND waiting = '{}' AND run_token IS NULL
+        AND coalesce(last_outcome IN ('succeeded', 'partial', 'nothing_to_do'), false) AS is_done
+FROM {schema}.tasks t
 WHERE alarm_at <= %(now)s AND enabled AND owner_active AND paused_by IS NULL
 ORDER BY alarm_at
 LIMIT %(limit)s
@@ -730,8 +763,8 @@ RETURNING r.id
 -- Runs past B + g that nobody ended: their worker is gone. A row that is busy just now, the run's or its task's, is
 -- left to the next tick; as nothing is waited for, the run may be locked first here. A run of this host is past it when
 -- the uptime says so, whatever the clock was set to; of the others, by the clock as it is read here: the `now` of a pass
--- that was stopped meanwhile may lie ahead of it. Perhaps its worker never had the answer to its start, as the server was
--- stopped for long: its uptime may be as old, and tells nothing.
+-- that was stopped meanwhile may lie ahead of it. What has lost its hold to another run is counted, and no more: that one
+-- tells how the task is.
 WITH instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ), overdue AS MATERIALIZED (
@@ -754,10 +787,15 @@ WITH instant AS MATERIALIZED (
     WHERE r.id = o.id AND r.state = 'running'
       AND (o.task_id IN (SELECT id FROM held) OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = o.task_id))
     RETURNING r.id, r.task_id, r.token, r.kind
+), counted AS MATERIALIZED (
+    SELECT task_id, count(*) AS lost, array_agg(token) AS tokens FROM ended WHERE kind <> 'piece' GROUP BY task_id
+), passed_by AS (
+    UPDATE {schema}.tasks t SET failed = t.failed + c.lost
+    FROM counted c JOIN held h ON h.id = c.task_id AND coalesce(h.run_token <> ALL (c.tokens), true) WHERE t.id = c.task_id
 ), freed AS (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
-        last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant), failed = t.failed + 1,
-        last_boot = NULL, last_uptime_us = NULL,
+        last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant),
+        failed = t.failed + (SELECT lost FROM counted c WHERE c.task_id = e.task_id),
         failures = CASE WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END
     FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
     WHERE t.id = e.task_id
@@ -765,11 +803,12 @@ WITH instant AS MATERIALIZED (
 SELECT id FROM ended
 
 -- name: remove_done
--- Tasks for a single time that have succeeded, and that nobody wants to keep.
+-- Tasks for a single time that have succeeded, and that nobody wants to keep; not while pieces of them are at work.
 WITH done AS MATERIALIZED (
-    SELECT id FROM {schema}.tasks
+    SELECT id FROM {schema}.tasks t
     WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL AND waiting = '{}'
       AND last_outcome IN ('succeeded', 'partial', 'nothing_to_do')
+      AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.state = 'processing' OFFSET 0)
     ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 DELETE FROM {schema}.tasks t USING done WHERE t.id = done.id
 RETURNING t.id
@@ -829,9 +868,20 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- name: lose_planned
-UPDATE {schema}.runs SET state = 'ended', outcome = 'lost', reason = %(reason)s, ended_at = %(now)s,
-    follow_up = kind IN ('retry', 'piece')
-WHERE id = ANY (%(ids)s::bigint[]) AND state = 'pushed'
+-- Planned runs whose jobs died before they started. They are locked already: where somebody holds the task, they are left
+-- to the next tick.
+WITH held AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks
+    WHERE id IN (SELECT task_id FROM {schema}.runs WHERE id = ANY (%(ids)s::bigint[]))
+    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+), lost AS (
+    UPDATE {schema}.runs SET state = 'ended', outcome = 'lost', reason = %(reason)s, ended_at = %(now)s,
+        follow_up = kind IN ('retry', 'piece')
+    WHERE id = ANY (%(ids)s::bigint[]) AND state = 'pushed' AND task_id IN (SELECT id FROM held)
+    RETURNING task_id, kind
+)
+UPDATE {schema}.tasks t SET failed = t.failed + l.count
+FROM (SELECT task_id, count(*) FROM lost WHERE kind <> 'piece' GROUP BY task_id) l WHERE t.id = l.task_id
 
 -- name: next_due
 -- Seconds from `now`, which a pass has just served, to the next thing that a pass would do; none: there is nothing. What is

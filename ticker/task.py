@@ -114,7 +114,9 @@ class DueTask:
 class Ended:
     """A locked run that ended and leads to something more, with what of its locked task decides on that.
 
-    `schedule` is the kind of the task's schedule; `started` is False for what was given up, or dropped, before.
+    `schedule` is the kind of the task's schedule; `started` is False for what was given up, or dropped, before. `is_past`:
+    there is no time for a further attempt, as a newer occurrence has started, or (of tasks by times) waits in the queue;
+    `made_good`: a later run of the task has succeeded; `pauses`: how often the task has paused itself since it worked.
     """
 
     run_id: int
@@ -132,9 +134,9 @@ class Ended:
     tolerance_ms: int
     grace_ms: int
     last_run: datetime | None
-    last_occurrence: datetime | None
     next_run: datetime | None
-    last_run_id: int | None
+    is_past: bool
+    made_good: bool
     retries: int
     backoff: str
     failures: int
@@ -144,6 +146,7 @@ class Ended:
     pause_after: int | None
     probe_ms: int | None
     paused: bool
+    pauses: int
     dead_man: int | None
     alarm_at: datetime | None
 
@@ -174,7 +177,10 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A locked task of which to ask whether it had a success since then. `longest_run`, B + g, in milliseconds."""
+    """A locked task of which to ask whether it had a success since then. `longest_run`, B + g, in milliseconds.
+
+    `is_done`: it will not run any more, and its last run was a success.
+    """
 
     id: int
     kind: Kind
@@ -185,6 +191,7 @@ class Alarm:
     since: datetime
     last_success_at: datetime | None
     longest_run: int
+    is_done: bool
 
 
 @dataclass(frozen=True, slots=True)

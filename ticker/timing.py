@@ -4,7 +4,7 @@ The start statement judges with the same formulas inside the database; `tests/te
 """
 
 import math
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from ticker.errors import BadInput
 from ticker.schedules.duration import DAY, MINUTE, SECOND, words
@@ -17,10 +17,19 @@ LEAST_EXPIRY = 10 * MINUTE
 RQ_MARGIN = 30  # seconds between our hard limit and RQ's own time-out, which is only a backstop
 SHORTEST_BACK_OFF = 30 * SECOND
 LONGEST_BACK_OFF = 60 * MINUTE
+LATEST = datetime(9999, 12, 31, tzinfo=UTC)  # the tables take no later time
 
 
 def span(ms: int) -> timedelta:
     return timedelta(milliseconds=ms)
+
+
+def later(instant: datetime, ms: int) -> datetime:
+    """So much later, and no later than a time can be: a hand may have written any into a row."""
+    try:
+        return min(instant + span(ms), LATEST)
+    except OverflowError:
+        return LATEST
 
 
 def tolerance_by_default(every: int) -> int:

@@ -20,7 +20,7 @@ __all__ = ["task", "Run", "Quota", "HoldLost", "SoftLimit", "NOTHING_TO_DO", "ru
 
 _HOMES = {
     "task": "registry", "Run": "context", "Quota": "context", "HoldLost": "context", "SoftLimit": "limits",
-    "NOTHING_TO_DO": "pieces",    "run": "entry", "Worker": "worker",
+    "NOTHING_TO_DO": "pieces", "run": "entry", "Worker": "worker",
 }  # fmt: skip
 
 

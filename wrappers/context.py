@@ -33,6 +33,7 @@ class Start:
     box_ms: int
     grace_ms: int
     kind: RunKind = RunKind.SCHEDULED
+    occurrence: datetime | None = None
     attempt: int = 1
     piece: Any = None
 
@@ -69,7 +70,10 @@ class Quota:
 
 @dataclass(slots=True)
 class Run:
-    """What a function may know and do about its own run, as its first parameter `run`."""
+    """What a function may know and do about its own run, as its first parameter `run`.
+
+    `occurrence` is the same for all attempts and pieces of an occurrence; None for a run that was asked for by hand.
+    """
 
     id: int
     task_id: int
@@ -94,7 +98,9 @@ class Run:
         again as a whole.
         """
         if self.kind is RunKind.PIECE:
-            raise BadInput("checkpoint", self.kind, "has no cursor: pieces run side by side; see generate and process")
+            raise BadInput(
+                "checkpoint", None, "a piece of work has no cursor, as pieces run side by side; return a result"
+            )
         try:
             text = json_text.dumps(value, most=JSON_AT_MOST)
         except (TypeError, ValueError, RecursionError) as error:

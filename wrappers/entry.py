@@ -63,8 +63,8 @@ def call_function(call: Call) -> str:
     elif function.process is None:
         note(call, invoke(call, function.step))
     else:
-        generated = pieces.collect(invoke(call, function.step))
-        call.answer.pieces, call.answer.nothing_to_do = generated, generated is None
+        call.answer.pieces = generate(call, function.step)
+        call.answer.nothing_to_do = call.answer.pieces is None
     return ""
 
 
@@ -73,12 +73,23 @@ def note(call: Call, returned: Any) -> None:
     call.answer.result = None if call.answer.nothing_to_do else storable.as_json(returned) or None
 
 
+def generate(call: Call, step: Step) -> str | None:
+    """The pieces of work as JSON; a generator runs while they are collected, inside the run's limits."""
+    if step.is_async and step.yields:
+        found: str | None = asyncio.run(within(call, pieces.collect_async(called(call, step))))
+        return found
+    return pieces.collect(invoke(call, step))
+
+
 def invoke(call: Call, step: Step, *piece: Any) -> Any:
+    answer = called(call, step, *piece)
+    return asyncio.run(within(call, answer)) if step.is_async else answer
+
+
+def called(call: Call, step: Step, *piece: Any) -> Any:
     """With the run where it is asked for, the piece where there is one, and the task's arguments."""
     assert call.start is not None
     arguments = (call.run, *piece) if step.takes_run else piece
-    if step.is_async:
-        return asyncio.run(within(call, step.call(*arguments, **call.start.kwargs)))
     return step.call(*arguments, **call.start.kwargs)
 
 

@@ -1,6 +1,6 @@
 """Work in pieces: what a `generate` may yield, and the answer of whoever found none."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -25,30 +25,49 @@ NOTHING_TO_DO: Final = NothingToDo.NOTHING_TO_DO
 """Returned by a function that found no work: an outcome of its own, which is a success and does not count as work."""
 
 
+class Pieces:
+    """Pieces of work as they come, each looked at before the next one is asked for."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._size = 0
+
+    def add(self, piece: Any) -> None:
+        """BadInput for what cannot be kept, or is too much."""
+        text = _text(piece)
+        self._texts.append(text)
+        self._size += len(text.encode())
+        if len(self._texts) > PIECES_AT_MOST:
+            problem = f"is over the limit of {PIECES_AT_MOST:,} pieces of a run; make them larger"
+            raise BadInput("generate", len(self._texts), problem)
+        if self._size > ALL_AT_MOST:
+            problem = f"is over the limit of {ALL_AT_MOST:,} bytes of all pieces; name the work, do not send it"
+            raise BadInput("generate", self._size, problem)
+
+    def text(self) -> str | None:
+        """All of them as the text of a JSON array; None where there are none."""
+        return f"[{','.join(self._texts)}]" if self._texts else None
+
+
 def collect(generated: Any) -> str | None:
-    """All pieces as the text of a JSON array; None where there are none. BadInput for what cannot be kept, or is too much."""
+    """What a `generate` returned, or yields, as the text of a JSON array; None where there is nothing to do. BadInput."""
     if generated is NOTHING_TO_DO or generated is None:
         return None
-    if isinstance(generated, str | bytes) or not isinstance(generated, Iterable):
-        raise BadInput(
-            "generate", type(generated).__name__, "is nothing to go through: yield the pieces, or return a list"
-        )
-    texts: list[str] = []
-    size = 0
+    if isinstance(generated, str | bytes | Mapping) or not isinstance(generated, Iterable):
+        kind = type(generated).__name__
+        raise BadInput("generate", kind, "is no series of pieces: yield them one by one, or return a list")
+    found = Pieces()
     for piece in generated:
-        texts.append(_text(piece))
-        size += len(texts[-1])
-        if len(texts) > PIECES_AT_MOST:
-            raise BadInput(
-                "generate", len(texts), f"is over the limit of {PIECES_AT_MOST:,} pieces of a run; make them larger"
-            )
-        if size > ALL_AT_MOST:
-            raise BadInput(
-                "generate",
-                size,
-                f"is over the limit of {ALL_AT_MOST:,} bytes of all pieces; name the work, do not send it",
-            )
-    return f"[{','.join(texts)}]" if texts else None
+        found.add(piece)
+    return found.text()
+
+
+async def collect_async(generated: AsyncIterable[Any]) -> str | None:
+    """The same of an `async def generate` that yields."""
+    found = Pieces()
+    async for piece in generated:
+        found.add(piece)
+    return found.text()
 
 
 def _text(piece: Any) -> str:

@@ -13,16 +13,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something to call; `takes_run` when its first parameter is called `run`."""
+    """Something to call; `takes_run` when its first parameter is called `run`; one that `yields` is a generator."""
 
     call: Callable[..., Any]
     takes_run: bool
     is_async: bool
+    yields: bool
 
     @classmethod
     def of(cls, call: Callable[..., Any]) -> Self:
         first = next(iter(inspect.signature(call).parameters), "")
-        return cls(call, first == "run", inspect.iscoroutinefunction(call))
+        streams = inspect.isasyncgenfunction(call)
+        return cls(
+            call, first == "run", streams or inspect.iscoroutinefunction(call),
+            streams or inspect.isgeneratorfunction(call),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +38,12 @@ class Function:
     step: Step
     process: Step | None
     module: str
+    qualname: str
     declared: Mapping[str, Any]
     """What `@task` said beside the name, for `ticker sync`: fields of `ticker.register`."""
 
 
 _functions: dict[str, Function] = {}
-_identities: dict[str, tuple[str, str]] = {}
 
 
 def task(name: str, **declared: Any) -> Callable[[F], F]:
@@ -48,7 +53,8 @@ def task(name: str, **declared: Any) -> Callable[[F], F]:
     It may be `async def`. A class stands for work in pieces: its `generate` yields them (JSON), and its `process` is
     called with each, in a run of its own. A schedule beside the name, `@task("reports.daily", cron="0 6 * * 1-5")`, declares a task
     without an owner, which `ticker sync` keeps in step; it takes the fields of `ticker.register`.
-    BadInput where the name is no text, or already another function's, or where a class lacks one of the two.
+    BadInput where the name is no text, or already another function's, where a class lacks one of the two, and where
+    anything but `generate` yields: nobody would ever go through it.
     """
     if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
         raise BadInput(
@@ -56,26 +62,43 @@ def task(name: str, **declared: Any) -> Callable[[F], F]:
         )
 
     def register(call: F) -> F:
-        known = _identities.get(name, _identity(call))
-        if known != _identity(call):
-            raise BadInput("task", name, f"is already the name of {'.'.join(known)}; names are unique")
-        _functions[name] = _in_pieces(name, call, declared) if isinstance(call, type) else _whole(name, call, declared)
-        _identities[name] = _identity(call)
+        known, identity = _functions.get(name), _identity(call)
+        if known and (known.module, known.qualname) != identity:
+            raise BadInput("task", name, f"is already the name of {known.module}.{known.qualname}; names are unique")
+        step, process = _steps_of_class(name, call) if isinstance(call, type) else (_whole_step(name, call), None)
+        _functions[name] = Function(name, step, process, *identity, declared)
         return call
 
     return register
 
 
-def _whole(name: str, call: Callable[..., Any], declared: Mapping[str, Any]) -> Function:
-    return Function(name, Step.of(call), None, _identity(call)[0], declared)
-
-
-def _in_pieces(name: str, of: type, declared: Mapping[str, Any]) -> Function:
-    worker = of()
+def _steps_of_class(name: str, of: type) -> tuple[Step, Step]:
+    """To generate, and to process."""
     for method in ("generate", "process"):
-        if not callable(getattr(worker, method, None)):
+        if not callable(getattr(of, method, None)):
             raise BadInput("task", name, f"is the name of the class {of.__name__}, which has no method {method}")
-    return Function(name, Step.of(worker.generate), Step.of(worker.process), of.__module__, declared)
+    worker = _made(name, of)
+    return Step.of(worker.generate), _whole_step(name, worker.process)
+
+
+def _made(name: str, of: type) -> Any:
+    """The one object of a class; its methods run in forks of the worker, so that nothing it holds is shared."""
+    try:
+        inspect.signature(of).bind()
+    except TypeError as error:
+        raise BadInput(
+            "task", name, f"is the name of the class {of.__name__}, made without arguments: {error}"
+        ) from None
+    return of()
+
+
+def _whole_step(name: str, call: Callable[..., Any]) -> Step:
+    step = Step.of(call)
+    if step.yields:
+        raise BadInput(
+            "task", name, "yields, and nobody goes through it; only `generate` of a class may: see pieces of work"
+        )
+    return step
 
 
 def functions() -> Mapping[str, Function]:

@@ -18,12 +18,11 @@ from tests.doubles import (
     RunRow,
     TaskRow,
     Uptime,
-    clock_was_set,
+    clock_was_set_for_a_start,
     earlier,
     held_for,
     held_since,
     is_after,
-    perhaps_late,
     true_last_run,
 )
 from tests.simulation.rows import (
@@ -145,7 +144,7 @@ class MemoryTables:
             return Reason.PAUSED
         last_run, true = spaced_from(row, now, here), true_last_run(row, now, here)
         early = row.kind is Kind.INTERVAL and timing.too_early(now, last_run, row.every_ms, row.tolerance_ms)
-        was_set = clock_was_set(row, now, true)
+        was_set = clock_was_set_for_a_start(row, now, true)
         if was_set and (true is None or early):
             return Reason.CLOCK
         if row.waiting and timing.has_expired(due, max(row.waiting), now, row.every_ms):
@@ -176,10 +175,12 @@ class MemoryTables:
                 "last_occurrence": now if due > now + SECOND else due, "running_until": now + hold(row),
                 "started": row.started + 1,
             }  # fmt: skip
-            was_set = clock_was_set(row, now, true) and not perhaps_late(row, true)
+            was_set = clock_was_set_for_a_start(row, now, true)
             if row.kind is Kind.INTERVAL and (was_set or due > now + SECOND):
                 changes["next_run"] = now + timing.span(row.every_ms)
             return changes
+        if reason is Reason.TOO_EARLY and true and row.last_run and true > row.last_run + 3 * SECOND:
+            return {"next_run": earlier(row.next_run, true + timing.span(row.every_ms))}
         return self._brought_back(row, now, here) if reason is Reason.CLOCK else {}
 
     def _brought_back(self, row: TaskRow, now: datetime, here: Uptime) -> dict[str, Any]:

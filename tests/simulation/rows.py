@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tests.doubles import SECOND, RunRow, TaskRow, Uptime, earlier, true_last_run
+from tests.doubles import RunRow, TaskRow, Uptime, clock_was_set_for_a_start, earlier, true_last_run
 from tests.simulation.verdict import Verdict
 from ticker import timing
 from ticker.task import Kind, Outcome, Reason
@@ -50,7 +50,7 @@ def spaced_from(row: TaskRow, now: datetime, here: Uptime) -> datetime | None:
     true = true_last_run(row, now, here)
     if true is None or row.last_run is None:
         return earlier(row.last_run, now)
-    return true if abs(true - row.last_run) > 3 * SECOND else max(true, row.last_run)
+    return true if clock_was_set_for_a_start(row, now, true) else max(true, row.last_run)
 
 
 def running(record: RunRow, row: TaskRow, now: datetime, token: UUID, here: Uptime) -> RunRow:

@@ -9,7 +9,7 @@ from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.options import as_json, found, ref
 from ticker.schedules.duration import words
-from ticker.task import Outcome
+from ticker.task import GOOD, Outcome
 
 if TYPE_CHECKING:
     from ticker.status import FullRun, RunRecord
@@ -70,7 +70,7 @@ def print_full(found: "FullRun") -> None:
     """One run in full: its fields, its other attempts and its pieces, then what it printed, line by line."""
     run = found.run
     table = render.columns("", "")
-    for name, value in run_details(run).items():
+    for name, value in (run_details(run) | {"pieces": pieces(found)}).items():
         if value not in ("", None):
             render.add(table, name, value, style=render.colour(run.outcome) if name == "outcome" else "")
     render.print_table(table)
@@ -84,6 +84,17 @@ def print_full(found: "FullRun") -> None:
             click.echo("\n".join(render.shown(line.expandtabs()) for line in text.splitlines()))
 
 
+def pieces(found: "FullRun") -> str:
+    """How far those that are listed have come, each by its last attempt."""
+    from ticker import arithmetic
+
+    if found.run.pieces is None:
+        return ""
+    last = [piece for piece in found.pieces if not piece.retried]
+    done, opened = sum(piece.outcome in GOOD for piece in last), sum(piece.outcome is None for piece in last)
+    return arithmetic.pieces(arithmetic.Pieces(done, len(last) - done - opened, opened))
+
+
 def run_details(run: "RunRecord") -> dict[str, Any]:
     lasted = render.took(run)
     return {
@@ -92,7 +103,7 @@ def run_details(run: "RunRecord") -> dict[str, Any]:
         "of run": run.parent_id, "piece": "" if run.item is None else json.dumps(run.item, ensure_ascii=False),
         "occurrence": render.at(run.occurrence), "due": render.at(run.due_at), "pushed": render.at(run.pushed_at), "started": render.at(run.started_at),
         "ended": render.at(run.ended_at), "took": "" if lasted is None else words(lasted), "state": run.state if run.outcome is None else "",
-        "outcome": run.outcome, "why": render.why(run), "attempted again": "yes" if run.retried else "", "pieces": run.pieces,
+        "outcome": run.outcome, "why": render.why(run), "attempted again": "yes" if run.retried else "", "pieces": "",
         "result": "" if run.result is None else json.dumps(run.result, ensure_ascii=False), "worker": run.worker,
         "host": run.host, "pid": run.pid, "job": run.job_id,
     }  # fmt: skip

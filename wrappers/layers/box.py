@@ -22,7 +22,7 @@ def box(call: Call, proceed: Proceed) -> str:
     granted = timing.granted_box(start.box_ms, start.grace_ms, call.rq_timeout)
     quota = Quota(granted / 1000, call.began)
     run = Run(
-        start.run_id, call.task_id, start.name, start.owner_type, start.owner_id, call.occurrence, start.cursor,
+        start.run_id, call.task_id, start.name, start.owner_type, start.owner_id, start.occurrence, start.cursor,
         quota, start.token, call.database, start.kind, start.attempt,
     )  # fmt: skip
     with limited(call, granted, start.grace_ms) as limits:

@@ -128,7 +128,7 @@ def _start(verdict: Mapping[str, Any], token: str) -> Start:
         run_id=verdict["run_id"], token=token, now=verdict["now"], name=verdict["name"], function=verdict["function"],
         kwargs=verdict["kwargs"], owner_type=verdict["owner_type"], owner_id=verdict["owner_id"],
         cursor=verdict["cursor"], box_ms=verdict["box_ms"], grace_ms=verdict["grace_ms"],
-        kind=RunKind(verdict["run_kind"]), attempt=verdict["attempt"], piece=verdict["item"],
+        kind=RunKind(verdict["run_kind"]), occurrence=verdict["occurrence"], attempt=verdict["attempt"], piece=verdict["item"],
     )  # fmt: skip
 
 

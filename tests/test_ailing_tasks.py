@@ -1,0 +1,308 @@
+"""A task that goes on failing, on real servers: it runs less often, pauses itself, and is told of once."""
+
+from datetime import timedelta
+
+import pytest
+
+import ticker
+from tests.played import Played
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def play(environ, db, store, queue, redis):
+    play = Played(db, store, queue, redis)
+    with play.clock():
+        yield play
+
+
+def told(play):
+    """Events of which somebody is to be told, and those of which nobody is."""
+    return play.db.execute("SELECT what, told FROM ticker.events ORDER BY id").fetchall()
+
+
+def due(play):
+    return play.since_begin(play.task().next_run)
+
+
+# --------------------------------------------------------------------------------------------------------- told once
+
+
+def test_a_failure_is_told_once_however_many_follow_and_a_recovery_once(play):
+    ticker.register(play.db, "poll", every="1m")
+    for minute, outcome in enumerate(["succeeded", "failed", "timed_out", "lost", "succeeded", "succeeded", "killed"]):
+        play.run(60 * minute, outcome, reason="OSError: no route" if outcome == "failed" else "")
+    assert play.events() == ["failed", "recovered", "failed"]
+    lines = [str(line.words) for line in ticker.why(play.db, play.task()).lines if line.event]
+    assert lines == ["failed: OSError: no route", "it succeeded again", "killed"]
+
+
+def test_whoever_failed_and_succeeded_between_two_ticks_is_well_and_nobody_is_told(play):
+    ticker.register(play.db, "poll", every="1m", retries=1)
+    play.tick()
+    play.at(50)
+    [late] = play.take()
+    play.at(60)
+    play.tick()
+    play.end(late, "failed")
+    play.at(105)
+    [taken] = play.take()
+    play.at(106)
+    play.end(taken, "succeeded")
+    play.tick()
+    assert (play.task().failures, play.events()) == (0, [])
+
+
+# --------------------------------------------------------------------------------------------------------- stretched
+
+
+def test_a_failing_task_runs_less_and_less_often_and_as_before_once_it_works(play):
+    ticker.register(play.db, "poll", every="1m", stretch="5m")
+    play.run(0)
+    assert due(play) == 120
+    play.run(120)
+    assert due(play) == 360
+    play.run(360)
+    assert due(play) == 660
+    play.run(660)
+    assert (due(play), play.task().stretched_ms) == (960, 300_000)
+    play.run(960, "succeeded")
+    assert (due(play), play.task().stretched_ms) == (1020, None)
+    assert play.events() == ["failed", "slowed", "slowed", "slowed", "restored", "recovered"]
+
+
+def test_with_retries_it_is_slowed_behind_the_last_of_them(play):
+    ticker.register(play.db, "poll", every="1m", stretch="5m", retries=1, backoff="1s")
+    play.run(0)
+    assert (due(play), play.events()) == (60, [])
+    play.run(3)
+    assert (due(play), play.events()) == (120, ["failed", "slowed"])
+
+
+def test_a_clock_that_goes_well_leaves_a_longer_interval_as_it_is(play):
+    ticker.register(play.db, "poll", every="1m", stretch="1h")
+    for seconds in (0, 120, 360):
+        play.run(seconds)
+    before = play.task()
+    for _ in range(121):  # among them a look at every row
+        play.store.clamp(play.now, 100)
+    assert play.task() == before
+
+
+def test_the_ledger_says_that_it_is_slowed(play):
+    ticker.register(play.db, "poll", every="1m", stretch="5m")
+    play.run(0)
+    answer = ticker.why(play.db, play.task())
+    assert "every 2m instead of 1m, after 1 failure" in [line.words for line in answer.lines if line.event]
+    assert "its interval is 2m while it fails, else 60 s" in answer.next
+
+
+# ------------------------------------------------------------------------------------------------------------ paused
+
+
+def test_after_so_many_failures_a_task_pauses_itself_and_says_why(play):
+    ticker.register(play.db, "poll", every="1m", pause_after=2, probe="10m")
+    play.run(0)
+    play.run(60, reason="OSError: no route")
+    after = play.task()
+    assert (after.paused_by, after.paused_until) == ("ticker", play.now + 10 * MINUTE)
+    assert after.paused_reason == "2 failures in a row; the last one failed: OSError: no route"
+    assert told(play) == [("failed", False), ("auto_paused", False)]
+    play.at(120)
+    play.tick()
+    assert play.take() == []
+
+
+def test_a_probe_that_fails_pauses_it_for_twice_as_long_and_is_no_news(play):
+    ticker.register(play.db, "poll", every="1m", pause_after=1, probe="10m")
+    play.run(0)
+    for seconds, minutes in [(601, 20), (1802, 40)]:
+        play.run(seconds)
+        assert play.task().paused_until == play.now + minutes * MINUTE
+    paused = [("auto_paused", False), ("resumed", False), ("auto_paused", True), ("resumed", False), ("auto_paused", True)]
+    assert [event for event in told(play) if event[0] != "failed"] == paused
+
+
+def test_a_probe_that_succeeds_ends_it_and_a_later_pause_is_news_again(play):
+    ticker.register(play.db, "poll", every="1m", pause_after=1, probe="10m")
+    play.run(0)
+    play.run(601, "succeeded")
+    after = play.task()
+    assert (after.paused_by, after.failures, due(play)) == (None, 0, 661)
+    play.run(661)
+    assert play.task().paused_until == play.now + 10 * MINUTE
+    assert [what for what, is_told in told(play) if not is_told] == [
+        "auto_paused", "failed", "resumed", "recovered", "auto_paused", "failed",
+    ]  # fmt: skip
+
+
+def test_a_pause_is_told_of_also_where_several_failures_are_found_together(play):
+    ticker.register(play.db, "poll", every="1m", pause_after=2)
+    play.put(failures=1)
+    play.run(0)
+    play.db.execute("DELETE FROM ticker.events")
+    ticker.resume(play.db, play.task())
+    play.put(failures=40)
+    play.run(60)
+    assert ("auto_paused", False) in told(play)
+    assert play.task().paused_until == play.now + 60 * MINUTE
+
+
+def test_a_task_that_somebody_paused_is_left_to_him(play):
+    task = ticker.register(play.db, "poll", every="1m", pause_after=1)
+    play.tick()
+    [taken] = play.take()
+    ticker.pause(play.db, task, by="me", reason="moving")
+    play.end(taken, "failed")
+    play.tick()
+    after = play.task()
+    assert (after.paused_by, after.paused_reason, after.paused_until) == ("me", "moving", None)
+
+
+# ------------------------------------------------------------------------------------------------- missing successes
+
+
+def test_a_success_that_is_missing_is_told_of_once_and_the_next_success_waits_for_the_one_after(play):
+    ticker.register(play.db, "poll", every="1m", dead_man=3)
+    play.run(0, "succeeded")
+    for seconds in (60, 120, 180, 211):
+        play.at(seconds)
+        play.tick()
+    assert play.events() == []
+    for seconds in (213, 300, 900):  # 1 + 3 x 60 + B + g
+        play.at(seconds)
+        play.tick()
+    assert play.events() == ["dead_man"]
+    play.redis.flushdb()
+    play.put(waiting=[])
+    play.run(960, "succeeded")
+    assert play.events() == ["dead_man", "recovered"]
+    play.at(1200)
+    play.tick()
+    assert play.events() == ["dead_man", "recovered", "dead_man"]
+    [line] = [line for line in ticker.why(play.db, play.task()).lines if line.what == "dead_man"][:1]
+    assert line.words.startswith("no success for 3 intervals of 1m; the last one was at ")
+
+
+def test_a_failing_task_that_is_attempted_again_has_not_recovered_from_a_missing_success(play):
+    ticker.register(play.db, "poll", every="1m", dead_man=1, retries=2, backoff="1s")
+    play.at(100)
+    play.tick()
+    play.tick()
+    assert play.events() == ["dead_man"]
+    [taken] = play.take()
+    play.end(taken, "failed")
+    play.tick()
+    assert play.events() == ["dead_man"]
+
+
+def test_of_a_paused_task_nothing_is_missed_and_a_resumed_one_has_its_time_again(play):
+    task = ticker.register(play.db, "poll", every="1m", dead_man=3)
+    day = timedelta(days=1)
+    play.put(created_at=play.begin - day, last_success_at=play.begin - day, alarm_at=play.begin - day)
+    ticker.pause(play.db, task)
+    play.tick()
+    assert play.events() == ["paused"]
+    ticker.resume(play.db, task)
+    play.tick()
+    for seconds, events in [(200, 0), (225, 1)]:
+        play.at(seconds)
+        play.tick()
+        assert play.events()[2:] == ["dead_man"] * events
+
+
+def test_a_task_waits_for_its_first_time_before_a_success_is_missed(play):
+    ticker.register(play.db, "poll", every="1m", dead_man=3, first=play.begin + timedelta(days=1))
+    for seconds, events in [(86_400, []), (86_400 + 210, []), (86_400 + 211, ["dead_man"])]:
+        play.at(seconds)
+        play.tick()
+        assert play.events() == events
+
+
+def test_a_task_whose_jobs_are_all_dropped_is_late_as_well(play):
+    ticker.register(play.db, "other", every="1m", dead_man=3)
+    for seconds in (0, 60, 120, 180, 240):
+        play.at(seconds)
+        play.tick()
+        assert {taken.refusal for taken in play.take()} <= {"unknown_function"}
+    assert play.events() == ["dead_man"]
+
+
+def test_a_success_of_a_task_by_times_is_missed_behind_the_time_and_its_longest_run(play):
+    task = ticker.register(play.db, "poll", cron="*/10 * * * *", dead_man=1, box="1m")
+    first = play.since_begin(task.next_run)
+    for seconds, events in [(first, []), (first + 60, []), (first + 61, ["dead_man"])]:
+        play.at(seconds)
+        play.tick()
+        assert play.events() == events
+
+
+def test_a_task_for_a_single_time_that_succeeded_is_never_late(play):
+    play.at(100)
+    once = play.now
+    play.at(0)
+    ticker.register(play.db, "poll", at=once, dead_man=1)
+    play.run(100, "succeeded")
+    for seconds in (1000, 100_000, 1_000_000):
+        play.at(seconds)
+        play.tick()
+    assert play.events() == []
+
+
+def test_one_for_a_single_time_that_nobody_took_is_late(play):
+    play.at(100)
+    once = play.now
+    play.at(0)
+    ticker.register(play.db, "poll", at=once, dead_man=1, box="1m")
+    for seconds in (100, 1000):
+        play.at(seconds)
+        play.tick()
+    assert play.events() == ["dead_man"]
+
+
+def test_more_tasks_than_a_batch_holds_are_asked_of_in_one_tick(play):
+    for number in range(5):
+        ticker.register(play.db, "poll", name=str(number), every="1m", dead_man=1)
+    play.at(100)
+    ticker.tick.tick(play.store, play.queue, play.now, batch=2)
+    assert play.events() == ["dead_man"] * 5
+
+
+# ----------------------------------------------------------------------------------------------- spoilt by a hand
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"backoff": "nonsense"},
+        {"backoff": ""},
+        {"stretch_ms": 1000},
+        {"stretch_ms": 60_000, "stretched_ms": 1000},
+        {"last_run": "9999-12-31T00:00:00Z", "stretch_ms": 31_622_400_000},
+        {"last_run": "9999-12-31T00:00:00Z", "stretched_ms": 31_622_400_000},
+        {"last_occurrence": "9999-12-31T00:00:00Z"},
+        {"dead_man": 1_000_000, "alarm_at": "1970-01-01T00:00:00Z", "created_at": "9999-12-31T00:00:00Z"},
+        {"pause_after": 1, "probe_ms": 31_622_400_000},
+        {"retries": 0},
+    ],
+    ids=str,
+)
+def test_a_row_that_a_hand_has_spoilt_costs_only_itself(play, columns):
+    for name in ("spoilt", "good"):
+        ticker.register(play.db, "poll", name=name, every="1m", retries=1, backoff="1s", stretch="1h")
+    play.tick()
+    for taken in play.take():
+        play.end(taken, "failed")
+    names = ", ".join(f"{name} = %s" for name in columns)
+    play.db.execute(f"UPDATE ticker.tasks SET {names} WHERE name = 'spoilt'", [*columns.values()])
+    for seconds in (0, 2, 4):
+        play.at(seconds)
+        play.tick()
+        for taken in play.take():
+            play.end(taken, "failed")
+    play.at(6)
+    play.tick()
+    good = ticker.get(play.db, "good")
+    assert (good.failures, good.stretched_ms) == (1, 120_000)

@@ -1,0 +1,109 @@
+"""Whoever stops a task, or lets it go on, by whatever means, leaves one event with the right words."""
+
+from itertools import permutations
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+import ticker
+from ticker import owners
+from ticker.cli import main
+
+
+@pytest.fixture
+def task(environ, db):
+    return ticker.register(db, "poll", every="1m", owner="mail_channels:5")
+
+
+def events(db):
+    return db.execute("SELECT what, by, words, told FROM ticker.events ORDER BY id").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("stop", "go_on", "stopped", "goes_on"),
+    [
+        ("paused_by = 'me', paused_reason = 'moving'", "paused_by = NULL, paused_reason = ''",
+         ("paused", "me", "moving", False), ("resumed", "", "", False)),
+        ("enabled = false", "enabled = true", ("disabled", "", "", False), ("enabled", "", "", False)),
+        ("owner_active = false", "owner_active = true", ("owner_inactive", "", "", False), ("owner_active", "", "", False)),
+        ("paused_by = 'ticker', failures = 3, pause_after = 3, paused_reason = '3 failures'",
+         "paused_by = NULL, paused_reason = ''", ("auto_paused", "ticker", "3 failures", False), ("resumed", "", "", False)),
+    ],
+)  # fmt: skip
+def test_each_change_by_raw_sql_leaves_one_event(task, db, stop, go_on, stopped, goes_on):
+    db.execute(f"UPDATE ticker.tasks SET {stop}")
+    db.execute(f"UPDATE ticker.tasks SET {go_on}")
+    assert events(db) == [stopped, goes_on]
+    [(name, function, owner_type, owner_id)] = db.execute(
+        "SELECT DISTINCT task_name, function, owner_type, owner_id FROM ticker.events WHERE task_id = %s", [task.id]
+    ).fetchall()
+    assert (name, function, owner_type, owner_id) == ("poll", "poll", "mail_channels", "5")
+
+
+@pytest.mark.parametrize(
+    "unrelated",
+    ["next_run = now(), failures = 3", "paused_reason = paused_reason", "enabled = true", "paused_by = paused_by",
+     "enabled = enabled, owner_active = owner_active, paused_by = NULL"],
+)  # fmt: skip
+def test_an_update_that_stops_nothing_leaves_none(task, db, unrelated):
+    db.execute(f"UPDATE ticker.tasks SET {unrelated}")
+    assert events(db) == []
+    assert ticker.get(db, task).resumed_at is None
+
+
+def test_an_edit_and_a_registration_that_change_neither_leave_none(task, db):
+    ticker.edit(db, task, every="2m")
+    ticker.register(db, "poll", every="3m", owner="mail_channels:5")
+    assert events(db) == []
+
+
+def test_a_pause_by_the_command_says_who_and_why(task, db):
+    for command in (["pause", str(task.id), "--by", "me", "--reason", "moving"], ["resume", str(task.id)]):
+        assert CliRunner().invoke(main, command).exit_code == 0
+    assert events(db) == [("paused", "me", "moving", False), ("resumed", "", "", False)]
+
+
+def test_a_user_whose_name_is_ticker_is_not_the_ticker(task, db):
+    ticker.pause(db, task, by="ticker", reason="moving")
+    assert events(db) == [("paused", "ticker", "moving", False)]
+
+
+def test_an_owner_that_becomes_inactive_says_so_through_its_trigger(environ, db):
+    channels = sa.Table("mail_channels", sa.MetaData(), sa.Column("id", sa.BigInteger, primary_key=True),
+                        sa.Column("enabled", sa.Boolean))  # fmt: skip
+    db.execute("CREATE TABLE mail_channels (id bigint PRIMARY KEY, enabled boolean)")
+    db.execute("INSERT INTO mail_channels VALUES (5, true)")
+    db.execute("\n".join(owners.triggers(channels, active_when="enabled")))
+    for name in ("a", "b"):
+        ticker.register(db, "poll", name=name, every="1m", owner=("mail_channels", "5"))
+    db.execute("UPDATE mail_channels SET enabled = false")
+    db.execute("UPDATE mail_channels SET enabled = true")
+    assert [what for what, *_ in events(db)] == ["owner_inactive"] * 2 + ["owner_active"] * 2
+
+
+def test_what_is_rolled_back_has_not_happened(task, db):
+    with db.transaction(force_rollback=True):
+        ticker.pause(db, task)
+    assert events(db) == []
+
+
+@pytest.mark.parametrize("order", [*permutations(["paused_by = NULL", "enabled = true", "owner_active = true"])])
+def test_successes_are_waited_for_from_when_the_last_obstacle_is_gone(task, db, order):
+    db.execute("UPDATE ticker.tasks SET enabled = false, owner_active = false, paused_by = 'me'")
+    resumed = []
+    for columns in order:
+        db.execute(f"UPDATE ticker.tasks SET {columns}")
+        resumed.append(ticker.get(db, task).resumed_at is not None)
+    assert resumed == [False, False, True]
+
+
+def test_a_task_that_pauses_itself_again_is_no_news_until_it_has_worked(task, db):
+    pause = "UPDATE ticker.tasks SET paused_by = 'ticker', pause_after = 1, failures = 9"
+    resume = "UPDATE ticker.tasks SET paused_by = NULL"
+    for statement in (pause, resume, pause, resume):
+        db.execute(statement)
+    db.execute("INSERT INTO ticker.events (task_id, what) VALUES (%s, 'recovered')", [task.id])
+    db.execute("INSERT INTO ticker.events (task_id, what) VALUES (%s, 'recovered')", [task.id + 1])
+    db.execute(pause)
+    assert [told for what, _, _, told in events(db) if what == "auto_paused"] == [False, True, False]

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from redis import Redis
 
+from tests.played import Played
 from ticker import embedded, migrations
 from ticker.embedded import Servers
 from ticker.enqueue import RedisQueue
@@ -118,6 +119,16 @@ def redis(redis_url: str) -> Iterator[Redis]:
 @pytest.fixture
 def queue(redis: Redis) -> RedisQueue:
     return RedisQueue(redis)
+
+
+@pytest.fixture
+def play(
+    environ: dict[str, str], db: psycopg.Connection[Any], store: PostgresStore, queue: RedisQueue, redis: Redis
+) -> Iterator[Played]:
+    """A ticker and a worker that the test plays by hand; whatever asks for the time is told where the play stands."""
+    played = Played(db, store, queue, redis)
+    with played.clock():
+        yield played
 
 
 @pytest.fixture

@@ -5,17 +5,9 @@ from datetime import timedelta
 import pytest
 
 import ticker
-from tests.played import Played
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
-
-
-@pytest.fixture
-def play(environ, db, store, queue, redis):
-    play = Played(db, store, queue, redis)
-    with play.clock():
-        yield play
 
 
 def told(play):
@@ -121,7 +113,13 @@ def test_a_probe_that_fails_pauses_it_for_twice_as_long_and_is_no_news(play):
     for seconds, minutes in [(601, 20), (1802, 40)]:
         play.run(seconds)
         assert play.task().paused_until == play.now + minutes * MINUTE
-    paused = [("auto_paused", False), ("resumed", False), ("auto_paused", True), ("resumed", False), ("auto_paused", True)]
+    paused = [
+        ("auto_paused", False),
+        ("resumed", False),
+        ("auto_paused", True),
+        ("resumed", False),
+        ("auto_paused", True),
+    ]
     assert [event for event in told(play) if event[0] != "failed"] == paused
 
 
@@ -159,115 +157,6 @@ def test_a_task_that_somebody_paused_is_left_to_him(play):
     play.tick()
     after = play.task()
     assert (after.paused_by, after.paused_reason, after.paused_until) == ("me", "moving", None)
-
-
-# ------------------------------------------------------------------------------------------------- missing successes
-
-
-def test_a_success_that_is_missing_is_told_of_once_and_the_next_success_waits_for_the_one_after(play):
-    ticker.register(play.db, "poll", every="1m", dead_man=3)
-    play.run(0, "succeeded")
-    for seconds in (60, 120, 180, 211):
-        play.at(seconds)
-        play.tick()
-    assert play.events() == []
-    for seconds in (213, 300, 900):  # 1 + 3 x 60 + B + g
-        play.at(seconds)
-        play.tick()
-    assert play.events() == ["dead_man"]
-    play.redis.flushdb()
-    play.put(waiting=[])
-    play.run(960, "succeeded")
-    assert play.events() == ["dead_man", "recovered"]
-    play.at(1200)
-    play.tick()
-    assert play.events() == ["dead_man", "recovered", "dead_man"]
-    [line] = [line for line in ticker.why(play.db, play.task()).lines if line.what == "dead_man"][:1]
-    assert line.words.startswith("no success for 3 intervals of 1m; the last one was at ")
-
-
-def test_a_failing_task_that_is_attempted_again_has_not_recovered_from_a_missing_success(play):
-    ticker.register(play.db, "poll", every="1m", dead_man=1, retries=2, backoff="1s")
-    play.at(100)
-    play.tick()
-    play.tick()
-    assert play.events() == ["dead_man"]
-    [taken] = play.take()
-    play.end(taken, "failed")
-    play.tick()
-    assert play.events() == ["dead_man"]
-
-
-def test_of_a_paused_task_nothing_is_missed_and_a_resumed_one_has_its_time_again(play):
-    task = ticker.register(play.db, "poll", every="1m", dead_man=3)
-    day = timedelta(days=1)
-    play.put(created_at=play.begin - day, last_success_at=play.begin - day, alarm_at=play.begin - day)
-    ticker.pause(play.db, task)
-    play.tick()
-    assert play.events() == ["paused"]
-    ticker.resume(play.db, task)
-    play.tick()
-    for seconds, events in [(200, 0), (225, 1)]:
-        play.at(seconds)
-        play.tick()
-        assert play.events()[2:] == ["dead_man"] * events
-
-
-def test_a_task_waits_for_its_first_time_before_a_success_is_missed(play):
-    ticker.register(play.db, "poll", every="1m", dead_man=3, first=play.begin + timedelta(days=1))
-    for seconds, events in [(86_400, []), (86_400 + 210, []), (86_400 + 211, ["dead_man"])]:
-        play.at(seconds)
-        play.tick()
-        assert play.events() == events
-
-
-def test_a_task_whose_jobs_are_all_dropped_is_late_as_well(play):
-    ticker.register(play.db, "other", every="1m", dead_man=3)
-    for seconds in (0, 60, 120, 180, 240):
-        play.at(seconds)
-        play.tick()
-        assert {taken.refusal for taken in play.take()} <= {"unknown_function"}
-    assert play.events() == ["dead_man"]
-
-
-def test_a_success_of_a_task_by_times_is_missed_behind_the_time_and_its_longest_run(play):
-    task = ticker.register(play.db, "poll", cron="*/10 * * * *", dead_man=1, box="1m")
-    first = play.since_begin(task.next_run)
-    for seconds, events in [(first, []), (first + 60, []), (first + 61, ["dead_man"])]:
-        play.at(seconds)
-        play.tick()
-        assert play.events() == events
-
-
-def test_a_task_for_a_single_time_that_succeeded_is_never_late(play):
-    play.at(100)
-    once = play.now
-    play.at(0)
-    ticker.register(play.db, "poll", at=once, dead_man=1)
-    play.run(100, "succeeded")
-    for seconds in (1000, 100_000, 1_000_000):
-        play.at(seconds)
-        play.tick()
-    assert play.events() == []
-
-
-def test_one_for_a_single_time_that_nobody_took_is_late(play):
-    play.at(100)
-    once = play.now
-    play.at(0)
-    ticker.register(play.db, "poll", at=once, dead_man=1, box="1m")
-    for seconds in (100, 1000):
-        play.at(seconds)
-        play.tick()
-    assert play.events() == ["dead_man"]
-
-
-def test_more_tasks_than_a_batch_holds_are_asked_of_in_one_tick(play):
-    for number in range(5):
-        ticker.register(play.db, "poll", name=str(number), every="1m", dead_man=1)
-    play.at(100)
-    ticker.tick.tick(play.store, play.queue, play.now, batch=2)
-    assert play.events() == ["dead_man"] * 5
 
 
 # ----------------------------------------------------------------------------------------------- spoilt by a hand

@@ -6,7 +6,6 @@ Time goes on by steps that are handed in. A worker takes jobs late, ends them or
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -25,13 +24,6 @@ STEPS = st.lists(
     min_size=15,
     max_size=30,
 )
-
-
-@pytest.fixture
-def play(environ, db, store, queue, redis):
-    play = Played(db, store, queue, redis)
-    with play.clock():
-        yield play
 
 
 @st.composite
@@ -118,7 +110,9 @@ def test_no_attempt_meets_another_or_the_next_start_and_the_totals_are_those_of_
     play.tick()  # what died is found
     runs, after = play.runs(), play.task()
     assert (after.succeeded, after.failed, after.dropped) == counted(runs)
-    of_occurrences = [(run.occurrence, run.attempt) for run in runs if run.kind in ("scheduled", "retry") and run.started_at]
+    of_occurrences = [
+        (run.occurrence, run.attempt) for run in runs if run.kind in ("scheduled", "retry") and run.started_at
+    ]
     assert len(of_occurrences) == len(set(of_occurrences))
     assert max([run.attempt for run in runs], default=1) <= task.retries + 1
     retried = [run.id for run in runs if run.retried]

@@ -1,5 +1,6 @@
 """What the demo's workers run: `python -m wrappers --tasks ticker.demo.polls polling`."""
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -37,7 +38,9 @@ def report(channel_id: int) -> int:
 @task("feeds.import")
 def import_feeds(run: Run) -> None:
     """The partner's server is overloaded at first; a retry gets through."""
+    print("asking the partner for new feeds")
     if run.attempt == 1:
+        print("the partner answers: 503 Service Unavailable", file=sys.stderr)
         raise ConnectionError("503 Service Unavailable")
 
 
@@ -49,6 +52,7 @@ class RefreshFeeds:
         yield from ("news", "weather", "sports", "comics", "horoscope")
 
     def process(self, piece: str) -> str:
+        print(f"fetching {piece}")
         if piece == "horoscope":
             raise LookupError("410 Gone")
         return f"{piece}: 3 entries"

@@ -631,7 +631,7 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
     return DueTask(
         task.id, task.next_run or now, task.queue, task.function, task.every_ms, task.box_ms, task.grace_ms,
         task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
-        task.overlap, bool(task.waiting) or is_after(task.running_until, now),
+        task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
     )  # fmt: skip
 
 

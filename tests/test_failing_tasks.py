@@ -283,6 +283,22 @@ def test_with_overlap_skip_nothing_is_pushed_while_a_job_waits_or_runs(play):
     assert (play.task().succeeded, play.task().dropped) == (2, 3)
 
 
+@pytest.mark.parametrize("state", ["pushed", "processing"])
+def test_with_overlap_skip_a_run_by_hand_that_waits_and_pieces_at_work_count_too(state, play):
+    task = ticker.register(play.db, "poll", every="1m", overlap="skip", first=play.at(60))
+    play.at(0)
+    ticker.run_now(play.db, task)
+    play.tick()
+    play.db.execute("UPDATE ticker.runs SET state = %s, token = gen_random_uuid(), pieces = 1", [state])
+    play.db.execute(
+        """INSERT INTO ticker.runs (task_id, kind, parent_id, item, state, due_at)
+        SELECT task_id, 'piece', id, '1', 'planned', %s FROM ticker.runs""",
+        [play.begin + timedelta(hours=1)],
+    )
+    play.at(60)
+    assert (play.tick().due.missed, [run.reason for run in play.runs() if run.occurrence]) == (1, ["overlap"])
+
+
 def test_by_default_each_occurrence_has_its_job(play):
     ticker.register(play.db, "poll", every="1m")
     for seconds in (0, 60, 120):

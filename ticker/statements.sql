@@ -162,8 +162,10 @@ RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_a
 -- The due tasks, oldest first, locked; rows that another ticker holds are its own.
 -- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up, overlap, waiting <> '{}' OR coalesce(running_until > %(now)s, false) AS busy
-FROM {schema}.tasks
+    starts_at, ends_at, catch_up, overlap, overlap = 'skip' AND (waiting <> '{}' OR coalesce(running_until > %(now)s, false)
+        OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'pushed' AND r.task_id = t.id)
+        OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'processing' AND r.task_id = t.id)) AS busy
+FROM {schema}.tasks t
 WHERE enabled AND owner_active AND paused_by IS NULL
   AND next_run <= %(now)s + %(look_ahead)s * interval '1 millisecond'
   AND next_run <= %(now)s + CASE WHEN kind = 'interval' THEN least(%(look_ahead)s, tolerance_ms / 5) ELSE 0 END

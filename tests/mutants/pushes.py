@@ -67,9 +67,9 @@ PUSHES = (
         "secrets-in-the-description",
         SQL,
         "SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,\n"
-        "    starts_at, ends_at, catch_up, overlap, waiting",
+        "    starts_at, ends_at, catch_up, overlap, overlap = 'skip'",
         "SELECT id, next_run AS occurrence, queue, function || ' ' || kwargs::text AS function, kind, expression, zone,\n"
-        "    every_ms, box_ms, grace_ms, push_errors, starts_at, ends_at, catch_up, overlap, waiting",
+        "    every_ms, box_ms, grace_ms, push_errors, starts_at, ends_at, catch_up, overlap, overlap = 'skip'",
         "No argument of a task, which may be a secret, stands in a job's description.",
         ("tests/test_worker.py::test_the_job_carries_ids_only",),
     ),

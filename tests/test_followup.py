@@ -83,6 +83,12 @@ def test_a_piece_of_a_run_by_hand_is_bounded_by_the_next_occurrence():
     assert judge(replace(run, next_run=NOW + 7 * SECOND), NOW).due is None
 
 
+def test_a_good_end_beside_failures_of_others_pauses_nothing_and_tells_nobody():
+    run = replace(ONCE_ONLY, outcome=Outcome.SUCCEEDED, failures=3, pause_after=3)
+    state, notes = judge_task([Verdict(run)], NOW)
+    assert (state.failures, state.pause_until, notes) == (3, None, [])
+
+
 @given(
     every=st.integers(1000, 10 * MINUTE), fraction=st.floats(0, 0.9), ago=st.floats(0, 700), backoff=st.integers(1, 400),
     attempt=st.integers(1, 5), run_id=st.integers(1, 10**6), kind=st.sampled_from([RunKind.SCHEDULED, RunKind.RETRY]),

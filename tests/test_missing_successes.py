@@ -166,6 +166,15 @@ def test_one_for_a_single_time_that_nobody_took_is_late(play):
     assert play.events() == ["dead_man"]
 
 
+def test_rare_times_are_extrapolated_from_a_few(play):
+    """A hundred of the 29th of February are 400 years: looking for each would hold up the tick."""
+    task = ticker.register(play.db, "poll", cron="0 0 29 2 *", dead_man=100)
+    play.db.execute("UPDATE ticker.tasks SET alarm_at = %s", [play.at(100)])
+    play.tick()
+    [(alarm,)] = play.db.execute("SELECT alarm_at FROM ticker.tasks WHERE id = %s", [task.id])
+    assert 300 < (alarm - play.begin).days / 365.25 < 405
+
+
 def test_more_tasks_than_a_batch_holds_are_asked_of_in_one_tick(play):
     for number in range(5):
         ticker.register(play.db, "poll", name=str(number), every="1m", dead_man=1)

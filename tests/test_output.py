@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.running import in_fork
+from ticker.task import OUTPUT_AT_MOST
 from wrappers import excerpt, storable
 from wrappers.excerpt import HALF
 from wrappers.output import Capture
@@ -163,7 +164,15 @@ def test_a_broken_logging_call_harms_nothing():
 def test_control_characters_become_visible_and_harmless():
     with writing() as found:
         print("a\0b\x1b[31mred\x07\x7f \x9b1m \u202egnp.exe\u2069", end="")
-    assert found[0] == "a␀b␛[31mred␇␡ \\x9b1m \\u202egnp.exe\\u2069"
+    assert found[0] == "a␀b␛[31mred␇␡ \ufffd1m \ufffdgnp.exe\ufffd"
+
+
+@pytest.mark.parametrize("nasty", ["\x9b", "\u202e", "\0", "\x1b", "\x85\u2066"])
+def test_no_text_becomes_longer_than_the_tables_take_by_being_made_visible(nasty):
+    with writing() as found:
+        print(nasty * 60_000)
+    assert OUTPUT_AT_MOST > len(found[0]) > 20_000
+    assert len(storable.visible(nasty * 1000)) == len(nasty * 1000)
 
 
 def test_a_return_begins_a_line():

@@ -470,6 +470,14 @@ def test_a_planned_run_is_pushed_under_its_own_id_and_the_schedule_stays(environ
     assert tick(store, queue).enqueued == 0
 
 
+def test_many_planned_runs_keep_no_due_task_waiting_nor_the_other_way_round(rows, jobs):
+    for _ in range(6):
+        rows.add_run(task_id=rows.add_task())
+    tick(rows, jobs, NOW, batch=2)
+    kinds = ["planned" if id_.startswith("r") else "due" for id_ in jobs.waiting()]
+    assert kinds == ["planned", "planned", "due", "due"] * 3
+
+
 def test_a_planned_run_that_cannot_be_pushed_is_tried_again_after_30_seconds(rows, jobs):
     task_id = rows.add_task(queue="bad", next_run=NOW + DAY)
     run_id = rows.add_run(task_id=task_id)

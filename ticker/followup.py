@@ -22,7 +22,9 @@ LEAST_BOX = timing.span(retries.LEAST_BOX)
 PROBE = HOUR  # how long a task that paused itself waits, where it was not said
 LONGEST_PROBE = DAY
 DOUBLED_AT_MOST = 40  # times: beyond it every limit is reached
-TIMES_AT_MOST = 100  # of a schedule, looked at for one alarm: a walk through a million would hold up the tick
+TIMES_AT_MOST = 5  # of a schedule, looked at for one alarm: the 29th of February takes half a millisecond each
+ALARMS_AT_MOST = 100  # looked at in one transaction, with their rows locked
+ALARM_BATCHES = 50  # in one pass: behind a wave of them the due tasks of everybody wait
 ASK_AGAIN = timing.span(DAY)  # of a task that is done; it may be given more to do
 
 
@@ -143,7 +145,8 @@ def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list
     failures = run.failures + sum(counts_here(verdict) for verdict in verdicts)
     state = Health(run.task_id, failures, run.told, run.stretched_ms, run.next_run, run.alarm_at)
     if failures > 0:
-        return (state, []) if last.due else failing(run, state, now)  # one more attempt decides
+        is_open = last.due or run.outcome in GOOD  # one more attempt decides; or it was another run that failed
+        return (state, []) if is_open else failing(run, state, now)
     return recovered(run, state, now) if run.outcome in GOOD or run.made_good else (state, [])
 
 
@@ -218,18 +221,19 @@ def in_a_row(failures: int) -> str:
 
 
 def ask_for_successes(store: Store, now: datetime, limit: int) -> Followed:
-    """Tasks whose alarm is set: told, where the time is over, or asked again when it would be."""
-    total = Followed()
-    while True:
+    """Tasks whose alarm is set: told, where the time is over, or asked again when it would be. The rest waits a pass."""
+    total, batch = Followed(), min(limit, ALARMS_AT_MOST)
+    for _ in range(ALARM_BATCHES):
         with store.batch() as rows:
-            asked = rows.claim_alarms(now, limit)
+            asked = rows.claim_alarms(now, batch)
             alarms = [(task, next_look(task, now)) for task in asked]
             late = [task for task, at in alarms if at is None]
             rows.set_alarms([(task.id, at) for task, at in alarms])
             rows.record_events([Note(task.id, What.DEAD_MAN, no_success(task)) for task in late], now)
         total += Followed(events=len(late))
-        if len(asked) < limit:
-            return total
+        if len(asked) < batch:
+            break
+    return total
 
 
 def next_look(task: Alarm, now: datetime) -> datetime | None:
@@ -248,7 +252,7 @@ def too_late_at(task: Alarm) -> datetime:
 
 
 def nth_time(task: Alarm) -> datetime:
-    """The time after so many others, or the last there is; of very many, by how far the first hundred are apart."""
+    """The time after so many others, or the last there is; of many, by how far the first five are apart."""
     looked_at = min(task.dead_man, TIMES_AT_MOST)
     try:
         times = kinds.times(kinds.parse(task.kind, task.expression, task.zone), task.since, looked_at)

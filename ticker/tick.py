@@ -90,8 +90,12 @@ def tick(
     store.wake(now, batch)
     store.remove_done(batch)
     followed = follow_up(store, now, batch)
-    planned = until_done(lambda: push_planned(store, queue, now, batch), batch, stop)
-    due = until_done(lambda: push_due(store, queue, now, look_ahead, batch, late), batch, stop)
+    planned, due = in_turns(
+        lambda: push_planned(store, queue, now, batch),
+        lambda: push_due(store, queue, now, look_ahead, batch, late),
+        batch=batch,
+        stop=stop,
+    )
     return Report(now, due, planned, ended + sweep(store, queue, now, batch), followed)
 
 
@@ -166,12 +170,19 @@ def after_error(task: DueTask, now: datetime) -> datetime:
     return now + timing.back_off(task.push_errors + 1)
 
 
-def until_done(one_batch: Callable[[], Pushed], batch: int, stop: Callable[[], bool]) -> Pushed:
-    """Batch after batch, until one comes back less than full, or the ticker is asked to stop."""
-    total = Pushed()
-    while not stop():
-        pushed = one_batch()
-        total += pushed
-        if pushed.due < batch:
-            break
-    return total
+def in_turns(*steps: Callable[[], Pushed], batch: int, stop: Callable[[], bool]) -> list[Pushed]:
+    """A batch of each in turn, until each has come back less than full, or the ticker is asked to stop.
+
+    So that a run in 10,000 pieces does not keep the due tasks of everybody waiting, nor the other way round.
+    """
+    totals = [Pushed() for _ in steps]
+    unfinished = list(range(len(steps)))
+    while unfinished:
+        for number in tuple(unfinished):
+            if stop():
+                return totals
+            pushed = steps[number]()
+            totals[number] += pushed
+            if pushed.due < batch:
+                unfinished.remove(number)
+    return totals

@@ -1,13 +1,17 @@
 """The horse's own connection to PostgreSQL: opened when it is first needed, never the parent's."""
 
-from typing import TYPE_CHECKING, Any
+import logging
+from typing import Any
+
+import psycopg
 
 from ticker import clock, sql
-from ticker.store import connect, translated
+from ticker.store import connect, first_line, translated
 from ticker.task import Outcome
 
-if TYPE_CHECKING:
-    import psycopg
+log = logging.getLogger("ticker.run")
+
+NO_TEXTS: dict[str, str | None] = {"result": None, "traceback": "", "output": "", "error_output": ""}
 
 
 class Database:
@@ -38,12 +42,17 @@ class Database:
         self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,
         traceback: str = "", output: str = "", error_output: str = "",
     ) -> bool:  # fmt: skip
-        """Ends the run of this token; False where it does not hold its task any more, and nothing was written."""
-        ended = self.execute(
-            "finish", task_id=task_id, token=token, outcome=outcome, reason=reason, result=result, traceback=traceback,
-            output=output, error_output=error_output, now=clock.now(),
-        )  # fmt: skip
-        return bool(ended)
+        """Ends the run of this token; False where it does not hold its task any more, and nothing was written.
+
+        What the tables refuse of its texts is left out: a run without an end would be worse.
+        """
+        end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "now": clock.now()}
+        texts = {"result": result, "traceback": traceback, "output": output, "error_output": error_output}
+        try:
+            return bool(self.execute("finish", **end, **texts))
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            log.warning("the texts of a run of task=%s cannot be stored: %s", task_id, first_line(error))
+            return bool(self.execute("finish", **end, **NO_TEXTS))
 
     def hand_out(self, task_id: int, token: str, pieces: str, *, output: str = "", error_output: str = "") -> bool:
         """Records the pieces of work, a JSON array, for which the run of this token waits from now on; as `finish`."""

@@ -15,8 +15,7 @@ _RETURN = re.compile(r"\r+\n?")
 _HIDDEN = {  # what a terminal obeys, or what turns the order of a text around
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
     0x7F: "\u2421",
-    **{code: f"\\x{code:02x}" for code in range(0x80, 0xA0)},
-    **{code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
+    **dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd"),
 }
 
 
@@ -65,6 +64,7 @@ def clean(text: str) -> str:
 def visible(text: str) -> str:
     """What a terminal shows and does not obey: no escape sequence, no control character but tab and newline.
 
-    Those of ASCII become their pictures (␀, ␛), the others what Python writes (`\\x9b`). A return begins a new line.
+    Those of ASCII become their pictures (␀, ␛), the others the mark of what cannot be shown. No text becomes longer. A
+    return begins a new line.
     """
     return _RETURN.sub("\n", text).translate(_HIDDEN)

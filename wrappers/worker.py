@@ -6,11 +6,13 @@ import os
 import signal
 from typing import Any
 
+import psycopg
 from rq import Queue, worker_registration
 from rq.job import Job
 
 from ticker import settings
 from ticker.errors import TickerError
+from ticker.store import first_line
 from ticker.task import Outcome
 from wrappers import entry, excerpt, limits, orphans, output, page  # noqa: F401  entry: whatever a horse needs is imported before the fork
 from wrappers.database import Database
@@ -83,7 +85,7 @@ def close_record() -> None:
         if database.finish(task_id, token, outcome, reason=reason, output=printed, error_output=errors):
             log.warning("%s task=%s: %s", outcome, task_id, reason)
         page.clear()
-    except TickerError as error:
-        log.warning("%s task=%s: %s; not recorded yet: %s", outcome, task_id, reason, error)
+    except (TickerError, psycopg.Error) as error:  # whatever it is, the worker goes on
+        log.warning("%s task=%s: %s; not recorded yet: %s", outcome, task_id, reason, first_line(error))
     finally:
         database.close()

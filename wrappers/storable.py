@@ -3,12 +3,14 @@
 import json
 import re
 import traceback
+from pathlib import Path
 from typing import Any
 
 from ticker import json_text
 
 RESULT_AT_MOST = 4096  # bytes of JSON text
 SENTENCE_AT_MOST = 500  # characters
+OURS = Path(__file__).parent  # frames of the layers say nothing to the function's author
 TRACEBACK_AT_MOST = 64 * 1024  # characters; the end of it tells most
 
 _RETURN = re.compile(r"\r+\n?")
@@ -52,8 +54,11 @@ def _text(error: BaseException) -> str:
 
 
 def trace(error: BaseException) -> str:
-    """An error's traceback, its last 64 k characters."""
-    return visible(clean("".join(traceback.format_exception(error))[-TRACEBACK_AT_MOST:]))
+    """An error's traceback from the function on, its last 64 k characters."""
+    told = traceback.TracebackException.from_exception(error)
+    while len(told.stack) > 1 and Path(told.stack[0].filename).is_relative_to(OURS):
+        del told.stack[0]
+    return visible(clean("".join(told.format())[-TRACEBACK_AT_MOST:]))
 
 
 def clean(text: str) -> str:

@@ -104,6 +104,7 @@ def details(task: Task) -> dict[str, Any]:
         "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
         "last work": at(task.last_worked_at),
         "cursor": "" if task.cursor is None else json.dumps(task.cursor, ensure_ascii=False),
+        **on_failure(task),
         "submitter": task.submitter, "group": task.group_name, "priority": task.priority or "", "kept": task.keep if task.keep != "all" else "",
         "subject": task.subject, "description": task.description,
         "metadata": json.dumps(task.metadata, ensure_ascii=False) if task.metadata else "",
@@ -129,13 +130,33 @@ def line_data(line: "Line") -> dict[str, Any]:
     return data
 
 
-def print_runs(runs: "Iterable[RunRecord]") -> None:
-    table = columns("id", "task", "name", "owner", "kind", "when (UTC)", "took", "outcome", "why")
+def on_failure(task: Task) -> dict[str, Any]:
+    """What was said of failures, and the totals."""
+    return {
+        "overlap": task.overlap if task.overlap != "queue" else "",
+        "retries": f"{task.retries}, {task.backoff} apart" if task.retries else "",
+        "stretches to": words(task.stretch_ms) if task.stretch_ms else "",
+        "stretched to now": words(task.stretched_ms) if task.stretched_ms else "",
+        "pauses itself": _pause(task), "told": f"after {task.dead_man} intervals without a success" if task.dead_man else "",
+        "in all": f"{task.succeeded} succeeded, {task.failed} failed, {task.dropped} dropped",
+    }  # fmt: skip
+
+
+def _pause(task: Task) -> str:
+    probe = f", tried again after {words(task.probe_ms)}" if task.probe_ms else ""
+    return f"after {task.pause_after} failures in a row{probe}" if task.pause_after else ""
+
+
+def print_runs(runs: "Iterable[RunRecord]", *, items: bool = False) -> None:
+    """`items`: of pieces of one run, and so with what each piece was in the place of whose it is."""
+    whose = ("piece", "attempt") if items else ("task", "name", "owner", "kind")
+    table = columns("id", *whose, "when (UTC)", "took", "outcome", "why")
     for run in runs:
+        said = (json.dumps(run.item, ensure_ascii=False), run.attempt) if items else (
+            run.task_id, run.task_name, owner_of(run), run.kind)  # fmt: skip
         when = run.started_at or run.checked_at or run.ended_at or run.pushed_at or run.due_at
         lasted = took(run)
-        add(table, run.id, run.task_id, run.task_name, owner_of(run), run.kind, moment(when),
-            "" if lasted is None else words(lasted), run.outcome or run.state, why(run), style=colour(run.outcome))  # fmt: skip
+        add(table, run.id, *said, moment(when), "" if lasted is None else words(lasted), run.outcome or run.state, why(run), style=colour(run.outcome))  # fmt: skip
     print_table(table)
 
 
@@ -173,14 +194,17 @@ def state(task: Task) -> str:
 
 def state_in_words(task: Task) -> str:
     word = state(task)
+    failing = f"failing: {task.failures} in a row"
     match word:
+        case "running" | "waiting" if task.failures:
+            return f"{word}, {failing}"
         case "paused":
             until = f" until {at(task.paused_until)}" if task.paused_until else ""
             return f"paused by {task.paused_by}{until}" + (f": {task.paused_reason}" if task.paused_reason else "")
         case "not_pushed":
             return f"not pushed: {task.push_error}; tried again {at(task.push_after) or 'at the next tick'}"
         case "failing":
-            return f"failing: {task.failures} in a row"
+            return failing
     return word.replace("_", " ")
 
 

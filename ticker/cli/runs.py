@@ -77,7 +77,7 @@ def print_full(found: "FullRun") -> None:
     for title, others in (("attempts", found.attempts if len(found.attempts) > 1 else ()), ("pieces", found.pieces)):
         if others:
             click.echo(f"\n{title}:")
-            render.print_runs(others)
+            render.print_runs(others, items=title == "pieces")
     for title, text in (("output", found.output), ("error output", found.error_output), ("traceback", run.traceback)):
         if text:
             click.echo(f"\n{title}:")

@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.test_due_index import indexes, plan, read_whole
 from ticker.telling import deliver, message
 from ticker.telling.deliver import AFTER_FAILURE, IDLE, Teller
 from ticker.telling.message import Notice
-from ticker.telling.outbox import LEASE, Outbox
+from ticker.telling.outbox import GIVEN_UP, LEASE, Outbox
 
 # ------------------------------------------------------------------------------------------- events become notices
 
@@ -110,28 +110,6 @@ def test_what_fails_is_tried_again_later_each_time_after_twice_as_long_up_to_an_
     assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600]
     assert one.round(now) == IDLE
     assert (len(kept.got), notices(db)) == (1, [])
-
-
-def test_after_three_days_it_is_given_up_with_a_warning(db, teller, caplog):
-    event = happens(db, "failed")
-    one = teller(Kept("kept", *(OSError("no") for _ in range(3))))
-    one.round(NOW)
-    one.round(NOW + timedelta(days=2, hours=23))
-    assert len(notices(db)) == 1
-    one.round(NOW + timedelta(days=3))
-    assert notices(db) == []
-    assert f"notice event={event} given up on channel kept: no" in caplog.messages
-
-
-def test_what_no_ticker_has_a_channel_for_is_given_up_too(db, teller, caplog):
-    happens(db, "failed")
-    one = teller(Kept("one"), "nobodys")
-    one.round(NOW)
-    one.round(NOW + timedelta(days=3) - MINUTE)
-    assert len(notices(db)) == 1
-    one.round(NOW + timedelta(days=3) + MINUTE)
-    assert notices(db) == []
-    assert "1 notices that no ticker has claimed for three days are given up" in caplog.messages
 
 
 def test_a_failing_channel_holds_up_no_other_and_is_left_alone_for_a_while(db, teller):
@@ -231,7 +209,8 @@ def test_a_notice_whose_ticker_was_killed_is_sent_again_when_the_lease_has_passe
 
 
 def test_a_notice_that_arrived_while_the_database_went_away_is_not_sent_again(db, teller, caplog):
-    happens(db, "failed")
+    now = datetime.now(UTC)
+    happens(db, "failed", at=now)
 
     class Cuts(Kept):
         def deliver(self, notice: Notice) -> str:
@@ -245,7 +224,7 @@ def test_a_notice_that_arrived_while_the_database_went_away_is_not_sent_again(db
     one = teller(channel)
     assert one.try_round() == deliver.WITHOUT_DATABASE
     assert "notices of channel kept wait: PostgreSQL (DATABASE_URL) does not answer" in caplog.messages[0]
-    one.round(NOW + timedelta(days=1))
+    one.round(now + timedelta(days=1))
     assert (len(channel.got), notices(db)) == (1, [])
 
 
@@ -258,14 +237,16 @@ def test_a_right_that_is_missing_is_said_once(db, teller, caplog):
 
 # ----------------------------------------------------------------------------------------------------------- indexes
 
+MAKE = {"channels": ["log"], "kinds": ["failed"], "after": GIVEN_UP, "limit": 1000, "now": NOW}
+
 
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize(
     ("statement", "parameters", "wanted"),
     [
-        ("make_notices", {"channels": ["log"], "kinds": ["failed"], "limit": 1000, "now": NOW}, {"events_untold"}),
+        ("make_notices", MAKE, {"events_untold"}),
         ("claim_notice", {"channel": "log", "lease": LEASE, "now": NOW}, {"notices_due", "events_of_task"}),
-        ("remove_forgotten_notices", {"after": LEASE, "limit": 1000, "now": NOW}, {"notices_due"}),
+        ("remove_old_notices", {"after": LEASE, "limit": 1000, "now": NOW}, {"notices_pkey", "events_pkey"}),
     ],
 )
 def test_what_a_teller_asks_is_found_by_an_index(mode, statement, parameters, wanted, db):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from ticker.errors import TickerError
+from ticker.sql import Row
 from ticker.telling.channel import Channel
 from ticker.telling.message import printable
 from ticker.telling.outbox import Claimed, Outbox
@@ -50,14 +51,14 @@ class Teller(threading.Thread):
         return WITHOUT_DATABASE
 
     def round(self, now: datetime | None = None) -> float:
-        """Makes notices of new events and delivers what is due; seconds until the next round."""
+        """Makes notices of new events, gives old ones up, and delivers what is due; seconds until the next round."""
         self._settle()
         while self._outbox.fill(self._channels, now) and not self._stopping.is_set():
             pass
+        self._give_up(now)
         while not self._stopping.is_set():
             claimed = self._outbox.claim(self._channel.name, now) if self._channel else None
             if claimed is None:
-                self._forget(now)
                 return IDLE
             if not self._deliver(claimed, now):
                 return AFTER_FAILURE
@@ -83,15 +84,13 @@ class Teller(threading.Thread):
 
     def _failed(self, claimed: Claimed, error: str, now: datetime | None) -> None:
         self._is("channel %s fails: %s; notices wait and are tried again (ticker notices)", error)
-        if claimed.is_old:
-            log.warning("notice event=%s given up on channel %s: %s", claimed.notice.id, claimed.channel, error)
-            self._outbox.remove(claimed)
-        else:
-            self._outbox.set_back(claimed, error, now)
+        self._outbox.set_back(claimed, error, now)
 
-    def _forget(self, now: datetime | None) -> None:
-        if count := self._outbox.sweep(now):
-            log.warning("%s notices that no ticker has claimed for three days are given up", count)
+    def _give_up(self, now: datetime | None) -> None:
+        """Before anything is claimed: after an outage of days, nobody wants a storm of what was."""
+        while not self._stopping.is_set() and (old := self._outbox.give_up(now)):
+            for channel in sorted({row["channel"] for row in old}):
+                _warn_of(channel, [row for row in old if row["channel"] == channel])
 
     def _is(self, trouble: str, words: str = "", error: Exception | None = None) -> None:
         """Logs when trouble begins, changes its kind, or ends; not each time."""
@@ -100,6 +99,15 @@ class Teller(threading.Thread):
         elif not trouble and self._trouble:
             log.info("channel %s works again", self.channel_name)
         self._trouble = trouble
+
+
+def _warn_of(channel: str, given_up: Sequence[Row]) -> None:
+    events = [row["event_id"] for row in given_up]
+    error = next((row["error"] for row in given_up if row["error"]), "none")
+    log.warning(
+        "notices older than three days given up on channel %s: %s, of the events %s to %s; an error of theirs: %s",
+        channel, len(given_up), min(events), max(events), error,
+    )  # fmt: skip
 
 
 def in_words(error: BaseException) -> str:

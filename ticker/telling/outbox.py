@@ -24,16 +24,11 @@ GIVEN_UP = timedelta(days=3)
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A notice that is ours until `LEASE` has passed; `tries` counts this one, `claimed_at` is by the one clock."""
+    """A notice that is ours until `LEASE` has passed; `tries` counts this one."""
 
     notice: Notice
     channel: str
     tries: int
-    claimed_at: datetime
-
-    @property
-    def is_old(self) -> bool:
-        return self.claimed_at - self.notice.at >= GIVEN_UP
 
     @property
     def wait(self) -> timedelta:
@@ -50,8 +45,9 @@ class Outbox:
         self._connection: psycopg.Connection[Any] | None = None
 
     def fill(self, channels: Sequence[str], now: datetime | None = None) -> bool:
-        """Turns new events into a notice for each channel; whether there may be more."""
-        rows = self._execute("make_notices", channels=list(channels), kinds=[*map(str, TOLD)], limit=BATCH, now=now)
+        """Turns new events into a notice for each channel, but for those older than `GIVEN_UP`; whether there may be more."""
+        kinds = [*map(str, TOLD)]
+        rows = self._execute("make_notices", channels=list(channels), kinds=kinds, after=GIVEN_UP, limit=BATCH, now=now)
         return len(rows) == BATCH
 
     def claim(self, channel: str, now: datetime | None = None) -> Claimed | None:
@@ -60,20 +56,20 @@ class Outbox:
         if not rows:
             return None
         values = dict(rows[0])
-        tries, claimed_at = values.pop("tries"), values.pop("claimed_at")
-        return Claimed(Notice(**values, host=self._host, schema=self._schema), channel, tries, claimed_at)
+        tries = values.pop("tries")
+        return Claimed(Notice(**values, host=self._host, schema=self._schema), channel, tries)
 
     def remove(self, claimed: Claimed) -> None:
-        """It has arrived, or was given up."""
+        """It has arrived."""
         self._execute("remove_notice", event_id=claimed.notice.id, channel=claimed.channel)
 
     def set_back(self, claimed: Claimed, error: str, now: datetime | None = None) -> None:
         event_id, channel = claimed.notice.id, claimed.channel
         self._execute("set_back_notice", event_id=event_id, channel=channel, error=error, wait=claimed.wait, now=now)
 
-    def sweep(self, now: datetime | None = None) -> int:
-        """Removes what nobody has claimed for three days: no ticker has its channel any more, or its event is gone."""
-        return len(self._execute("remove_forgotten_notices", after=GIVEN_UP, limit=BATCH, now=now))
+    def give_up(self, now: datetime | None = None) -> list[sql.Row]:
+        """Removes notices older than `GIVEN_UP`, of every channel, `BATCH` at most: their event_id, channel, and error."""
+        return self._execute("remove_old_notices", after=GIVEN_UP, limit=BATCH, now=now)
 
     def close(self) -> None:
         if self._connection is not None:

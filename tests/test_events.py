@@ -24,11 +24,12 @@ def events(db):
     ("stop", "go_on", "stopped", "goes_on"),
     [
         ("paused_by = 'me', paused_reason = 'moving'", "paused_by = NULL, paused_reason = ''",
-         ("paused", "me", "moving", False), ("resumed", "", "", False)),
+         ("paused", "me", "moving", False), ("resumed", "", "it was paused by me: moving", False)),
         ("enabled = false", "enabled = true", ("disabled", "", "", False), ("enabled", "", "", False)),
         ("owner_active = false", "owner_active = true", ("owner_inactive", "", "", False), ("owner_active", "", "", False)),
         ("paused_by = 'ticker', failures = 3, pause_after = 3, paused_reason = '3 failures'",
-         "paused_by = NULL, paused_reason = ''", ("auto_paused", "ticker", "3 failures", False), ("resumed", "", "", False)),
+         "paused_by = NULL, paused_reason = ''", ("auto_paused", "ticker", "3 failures", False),
+         ("resumed", "", "it was paused by ticker: 3 failures", False)),
     ],
 )  # fmt: skip
 def test_each_change_by_raw_sql_leaves_one_event(task, db, stop, go_on, stopped, goes_on):
@@ -61,7 +62,7 @@ def test_an_edit_and_a_registration_that_change_neither_leave_none(task, db):
 def test_a_pause_by_the_command_says_who_and_why(task, db):
     for command in (["pause", str(task.id), "--by", "me", "--reason", "moving"], ["resume", str(task.id)]):
         assert CliRunner().invoke(main, command).exit_code == 0
-    assert events(db) == [("paused", "me", "moving", False), ("resumed", "", "", False)]
+    assert events(db) == [("paused", "me", "moving", False), ("resumed", "", "it was paused by me: moving", False)]
 
 
 def test_a_user_whose_name_is_ticker_is_not_the_ticker(task, db):

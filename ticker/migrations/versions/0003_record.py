@@ -116,7 +116,8 @@ BEGIN
         ' WHERE e.task_id = $1 AND e.what = $6 AND e.id > coalesce((SELECT max(id) FROM %1$I.events'
         ' WHERE task_id = $1 AND what = ''recovered''), 0)))', TG_TABLE_SCHEMA)
     USING NEW.id, NEW.name, NEW.function, NEW.owner_type, NEW.owner_id, what,
-        coalesce(NEW.paused_by, ''), NEW.paused_reason;
+        coalesce(NEW.paused_by, ''), CASE what WHEN 'resumed'
+            THEN concat_ws(': ', 'it was paused by ' || OLD.paused_by, nullif(OLD.paused_reason, '')) ELSE NEW.paused_reason END;
     RETURN NEW;
 END $$"""
 NOTING = """CREATE TRIGGER tasks_note_change BEFORE UPDATE OF enabled, owner_active, paused_by ON tasks FOR EACH ROW

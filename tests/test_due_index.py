@@ -126,6 +126,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         ("drop_orphaned_plans", {"now": NOW, "limit": 1000}, "runs_planned"),
         ("claim_pushed", {"after": 0, "limit": 1000}, "runs_pushed"),
         ("prune_runs", PRUNE, "runs_pkey"),
+        ("prune_runs", PRUNE, "runs_of_task"),
         ("claim_ended", {"limit": 1000}, "runs_follow_up"),
         ("claim_alarms", {"now": NOW, "limit": 1000}, "tasks_alarm_at"),
         ("end_overdue", {"now": NOW, "limit": 1000, "boot": "b", "uptime": 1}, "runs_running_until"),

@@ -203,7 +203,7 @@ def test_the_limit_counts_occurrences_and_not_attempts(db, task):
 
 
 def test_a_run_tells_how_far_its_pieces_have_come(db, task):
-    parent = a_run(db, task, state="processing", outcome=None, ended_at=None, pieces=4)
+    parent = a_run(db, task, state="processing", outcome=None, ended_at=None, pieces=3)
     for item, (state, outcome, retried) in enumerate(
         [("ended", "succeeded", False), ("ended", "failed", True), ("ended", "failed", False), ("planned", None, False)]
     ):
@@ -214,6 +214,35 @@ def test_a_run_tells_how_far_its_pieces_have_come(db, task):
     ]
     [piece] = [line.words for line in ticker.journal(db, outcome="succeeded")]
     assert piece.startswith(f'piece {{"uid": 0}} of run {parent}; started when it was due')
+
+
+def test_pieces_without_a_record_any_more_are_counted_and_said_to_be_so(db, task):
+    reason = "1 of 5 pieces failed"
+    parent = a_run(db, task, outcome="failed", pieces=5, reason=reason)
+    took = "started when it was due, took 1 s with its pieces"
+    assert words(db, task) == [f"{took}; 5 pieces: 5 no longer kept: {reason}"]
+    a_run(db, task, kind="piece", parent_id=parent, item="1", outcome="failed")
+    assert words(db, task) == [f"{took}; 5 pieces: 0 done, 1 failed, 4 no longer kept: {reason}"]
+
+
+def test_a_run_is_told_with_the_settings_of_its_own_time(db, task):
+    a_run(db, task)
+    before = words(db, task)
+    db.execute("UPDATE ticker.tasks SET every_ms = 2000, tolerance_ms = 500, box_ms = 500, grace_ms = 200, retries = 3")
+    assert words(db, task) == before == ["started when it was due, took 1 s of its 30 s"]
+    assert [line.words for line in ticker.journal(db)] == before
+
+
+def test_a_run_by_times_is_told_with_the_grace_of_its_task(db, task):
+    db.execute("UPDATE ticker.tasks SET kind = 'cron', expression = '* * * * *', every_ms = 0, grace_ms = 500")
+    a_run(db, task, every_ms=0, until=NINE + 30 * SECOND + SECOND / 2)
+    assert words(db, task) == ["started when it was due, took 1 s of its 30 s"]
+
+
+def test_a_run_that_is_still_open_says_how_many_attempts_there_may_be(db, task):
+    db.execute("UPDATE ticker.tasks SET retries = 3")
+    a_run(db, task, state="running", outcome=None, ended_at=None, token="6f2c1c3e-8a59-4b5e-9d7a-1f0e5c8b7a60")
+    assert words(db, task) == ["attempt 1 of 4; started when it was due, for 0 s now of its 30 s"]
 
 
 def test_an_occurrence_that_waits_says_for_how_long(db, task):
@@ -463,6 +492,23 @@ def test_a_journal_that_goes_on_brings_each_line_once_also_one_that_came_late(db
     an_event(db, task, "paused", NINE + 5 * SECOND)
     assert [line.what for line in tail.more(db)] == ["succeeded", "paused"]
     frozen.tick(1)
+    assert tail.more(db) == []
+
+
+def test_a_journal_that_goes_on_brings_also_what_is_more_than_one_look_finds(db, history, frozen, monkeypatch):
+    monkeypatch.setattr(record, "AT_MOST", 3)
+    task, _ = history
+    for _ in range(5):
+        a_run(db, task, kind="manual")
+    tail = record.Tail(record.select(db))
+    assert len(tail.begin(db, None, 100)) > 5
+    frozen.tick(5)
+    new = [a_run(db, task, kind="manual", ended_at=NINE + n * SECOND) for n in range(1, 5)]
+    for n in range(1, 5):
+        an_event(db, task, "paused", NINE + n * SECOND)
+    brought = tail.more(db)
+    assert [line.run.id for line in brought if line.run] == new
+    assert len(brought) == 8
     assert tail.more(db) == []
 
 

@@ -121,8 +121,10 @@ def test_a_piece_changes_neither_the_hold_nor_the_outcome_of_its_task(db, task):
     assert run_of(db, piece).outcome == "failed"
 
 
-def test_a_task_whose_pieces_are_at_work_is_due_and_starts_as_ever(db, store, queue, task):
-    db.execute("UPDATE ticker.tasks SET overlap = 'skip', next_run = %s", [NOW + MINUTE])
+def test_a_task_whose_pieces_are_at_work_is_due_and_starts_as_ever_unless_it_wants_one_job_at_a_time(
+    db, store, queue, task
+):
+    db.execute("UPDATE ticker.tasks SET next_run = %s", [NOW + MINUTE])
     run_id = handed_out(db, task)
     assert tick(store, queue, NOW + MINUTE).due.enqueued == 1
     assert start(db, task, NOW + MINUTE, NOW + MINUTE)["refusal"] is None

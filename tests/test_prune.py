@@ -157,8 +157,7 @@ def test_a_run_stays_while_its_pieces_or_retries_are_at_work(db, store, kind):
     open_ = put(db, task, None, 5 * HOUR, state="pushed", kind=kind, parent_id=parent)
     done = put(db, task, "succeeded", 5 * HOUR, kind=kind, parent_id=parent)
     lap(store)
-    assert left(db) == [parent, open_]
-    assert done not in left(db)
+    assert left(db) == [parent, open_, done]
     db.execute(
         "UPDATE ticker.runs SET state = 'ended', outcome = 'failed', ended_at = created_at WHERE id = %s", [open_]
     )
@@ -190,12 +189,27 @@ def event(db, task, age, told=True):
     return id_
 
 
-def test_events_go_like_failures_unless_somebody_is_still_to_be_told(db, store):
+def test_events_go_like_failures_unless_a_notice_of_theirs_waits(db, store):
     event(db, 99, 91 * DAY)
-    kept = [event(db, 99, 89 * DAY), event(db, 99, 91 * DAY, told=False), event(db, 99, 91 * DAY)]
+    kept = [event(db, 99, 89 * DAY), event(db, 99, 91 * DAY)]
     db.execute("INSERT INTO ticker.notices (event_id, channel) VALUES (%s, 'mail')", [kept[-1]])
     assert lap(store).events == 1
     assert left(db, "events") == kept
+
+
+def test_events_of_which_no_ticker_tells_go_like_the_others(db, store):
+    event(db, 99, 91 * DAY, told=False)
+    kept = event(db, 99, 89 * DAY, told=False)
+    lap(store)
+    assert left(db, "events") == [kept]
+
+
+def test_however_short_events_are_kept_they_stay_while_somebody_may_still_be_told(db, store):
+    event(db, 99, 73 * HOUR, told=False)
+    event(db, 99, 71 * HOUR)
+    kept = event(db, 99, 71 * HOUR, told=False)
+    lap(store, Settings(keep_failures_ms=2 * 3_600_000))
+    assert left(db, "events") == [kept]
 
 
 def test_the_last_20_events_of_a_task_stay(db, store):

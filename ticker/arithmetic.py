@@ -83,18 +83,24 @@ def line(run: "RunRecord", beside: Beside) -> str:
     """Behind its time and its outcome."""
     if run.outcome == Outcome.DROPPED:
         return f"{run.reason}: {dropped(run, beside.because)}"
-    parts = [identity(run, beside.attempts), progress(run, beside), pieces(beside.pieces)]
+    parts = [identity(run, beside.attempts), progress(run, beside), pieces(beside.pieces, run.pieces)]
     said = "; ".join(part for part in parts if part)
     return f"{said}: {run.reason}" if run.reason else said
 
 
 def identity(run: "RunRecord", attempts: int) -> str:
-    """Which attempt, which piece, or that somebody asked for it; nothing of an ordinary run."""
-    most = max(attempts, run.attempt)
-    nth = f"attempt {run.attempt} of {most}" if attempts > 1 else f"attempt {run.attempt}" if run.attempt > 1 else ""
+    """Which piece, which attempt, or that somebody asked for it; nothing of an ordinary run."""
     of_kind = {RunKind.MANUAL: "asked for by hand", RunKind.PIECE: f"piece {item(run)} of run {run.parent_id}"}
-    parts = [of_kind.get(run.kind, ""), nth, "attempted again" if run.retried else ""]
+    parts = [of_kind.get(run.kind, ""), attempt(run, attempts), "attempted again" if run.retried else ""]
     return ", ".join(part for part in parts if part)
+
+
+def attempt(run: "RunRecord", attempts: int) -> str:
+    """Of how many as the task is set now: so nothing of a run that is over and was the only attempt."""
+    if run.attempt == 1 and not run.retried and run.state == "ended":
+        return ""
+    most = max(attempts, run.attempt)
+    return f"attempt {run.attempt} of {most}" if attempts > 1 else f"attempt {run.attempt}" if run.attempt > 1 else ""
 
 
 def item(run: "RunRecord") -> str:
@@ -123,12 +129,11 @@ def lateness(instant: datetime, due: datetime) -> str:
 
 
 def of_its_box(run: "RunRecord", grace_ms: int | None) -> str:
-    """`until` is the end of box and grace. A row that was made before the grace is known takes the usual one."""
+    """`until` is the end of box and grace: the grace of its own interval, or, of one by times, that which the task has."""
     if run.until is None or run.started_at is None:
         return ""
-    usual = timing.grace(run.every_ms) if run.every_ms else SECOND
-    box = run.until - run.started_at - timing.span(usual if grace_ms is None else grace_ms)
-    return f" of its {span(box)}"
+    grace = timing.grace(run.every_ms) if run.every_ms else SECOND if grace_ms is None else grace_ms
+    return f" of its {span(run.until - run.started_at - timing.span(grace))}"
 
 
 def unstarted(run: "RunRecord", now: datetime) -> str:
@@ -142,11 +147,15 @@ def unstarted(run: "RunRecord", now: datetime) -> str:
     return f"planned for {when}, {then}"
 
 
-def pieces(count: Pieces | None) -> str:
-    if count is None:
+def pieces(count: Pieces | None, made: int | None = None) -> str:
+    """How far they have come; of `made`, so that those without a record any more are not forgotten."""
+    if count is None and not made:
         return ""
-    parts = [f"{count.done} done", f"{count.failed} failed"] + [f"{count.open} to come"] * bool(count.open)
-    total = count.done + count.failed + count.open
+    count = count or Pieces()
+    kept = count.done + count.failed + count.open
+    total = max(kept, made or 0)
+    parts = [f"{count.done} done", f"{count.failed} failed"] if kept or not total else []
+    parts += [f"{count.open} to come"] * bool(count.open) + [f"{total - kept} no longer kept"] * (kept < total)
     return f"{total} piece{'' if total == 1 else 's'}: {', '.join(parts)}"
 
 

@@ -14,7 +14,7 @@ AT_MOST = 10_000  # rows of one answer
 class OwnerStatus:
     """An owner's tasks, counted. Times are UTC.
 
-    `failing`: whose last run failed; `late`: due for longer than two ticks; `paused`: paused by somebody, or by the ticker;
+    `failing`: that are failing; `late`: due for longer than two ticks; `paused`: paused by somebody, or by the ticker;
     `inactive`: disabled, or their owner is. `last_success` is the latest of any, `next_run` the nearest of what may run.
     """
 

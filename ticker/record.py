@@ -115,6 +115,14 @@ def keys(execute: sql.Execute, wanted: Wanted, since: datetime | None, limit: in
     return sorted(found)[-limit:]
 
 
+def all_keys(execute: sql.Execute, wanted: Wanted, since: datetime | None) -> list[Key]:
+    """All that fit since then, oldest first, however many: it looks for more until it has not found as many."""
+    limit = AT_MOST
+    while len(found := keys(execute, wanted, since, limit)) == limit:
+        limit *= 4
+    return found
+
+
 def ended(execute: sql.Execute, wanted: Wanted, since: datetime | None, limit: int) -> list[sql.Row]:
     common = {"outcomes": list(wanted.outcomes), "reasons": list(wanted.reasons), "since": since, "limit": limit}
     if wanted.task_id is not None:
@@ -174,7 +182,7 @@ class Tail:
     def begin(self, db: Any, since: datetime | None, limit: int) -> list[Line]:
         execute = status.on(db)
         self._since = instant(execute) - LATE
-        recent = keys(execute, self._wanted, self._since, AT_MOST)
+        recent = all_keys(execute, self._wanted, self._since)
         found = keys(execute, self._wanted, since, limit)
         self._brought = {*recent, *found}
         return lines(execute, found)
@@ -182,7 +190,7 @@ class Tail:
     def more(self, db: Any) -> list[Line]:
         execute = status.on(db)
         now = instant(execute)
-        found = keys(execute, self._wanted, self._since, AT_MOST)
+        found = all_keys(execute, self._wanted, self._since)
         new = [key for key in found if key not in self._brought]
         self._since = now - LATE
         self._brought = {key for key in found if key[0] >= self._since}

@@ -917,15 +917,18 @@ ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report
 -- on, by a lease, before it is sent.
 
 -- name: make_notices
--- New events become a notice for each channel, if somebody is to be told of their kind; the others are done with.
-WITH untold AS MATERIALIZED (
-    SELECT id, what FROM {schema}.events WHERE NOT told
+-- New events become a notice for each channel, if somebody is to be told of their kind and they are younger than `after`;
+-- the others are done with.
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+), untold AS MATERIALIZED (
+    SELECT id, what, at FROM {schema}.events WHERE NOT told
     ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 ), made AS (
     INSERT INTO {schema}.notices (event_id, channel, due_at)
-    SELECT u.id, c.channel, coalesce(%(now)s::timestamptz, clock_timestamp())
-    FROM untold u, unnest(%(channels)s::text[]) AS c (channel)
-    WHERE u.what = ANY (%(kinds)s::text[])
+    SELECT u.id, c.channel, i.now
+    FROM instant i, untold u, unnest(%(channels)s::text[]) AS c (channel)
+    WHERE u.what = ANY (%(kinds)s::text[]) AND u.at > i.now - %(after)s::interval
     ON CONFLICT DO NOTHING
 )
 UPDATE {schema}.events e SET told = true FROM untold u WHERE e.id = u.id
@@ -951,17 +954,17 @@ WITH instant AS MATERIALIZED (
     FROM due d, instant i WHERE n.event_id = d.event_id AND n.channel = d.channel
     RETURNING n.event_id, n.tries
 )
-SELECT c.tries, i.now AS claimed_at, e.id, e.what, e.at, e.task_id, e.task_name, e.function, e.owner_type, e.owner_id,
+SELECT c.tries, e.id, e.what, e.at, e.task_id, e.task_name, e.function, e.owner_type, e.owner_id,
     coalesce(t.subject, '') AS subject, e.words, t.failures, t.next_run, e.run_id,
     coalesce(concat_ws(': ', nullif(r.outcome, 'failed'), nullif(r.reason, '')), '') AS error,
     CASE WHEN e.what = 'dead_man' THEN CASE WHEN t.last_success_at <= e.at THEN t.last_success_at END
          ELSE (SELECT o.at FROM {schema}.events o
                WHERE o.task_id = e.task_id AND o.id <= e.id AND o.what = 'failed' ORDER BY o.id DESC LIMIT 1) END AS since
-FROM claimed c JOIN {schema}.events e ON e.id = c.event_id CROSS JOIN instant i
+FROM claimed c JOIN {schema}.events e ON e.id = c.event_id
     LEFT JOIN {schema}.tasks t ON t.id = e.task_id LEFT JOIN {schema}.runs r ON r.id = e.run_id
 
 -- name: remove_notice
--- It has arrived, or was given up.
+-- It has arrived.
 DELETE FROM {schema}.notices WHERE event_id = %(event_id)s AND channel = %(channel)s
 
 -- name: set_back_notice
@@ -970,20 +973,28 @@ UPDATE {schema}.notices SET error = %(error)s,
     due_at = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(wait)s::interval
 WHERE event_id = %(event_id)s AND channel = %(channel)s
 
--- name: remove_forgotten_notices
--- Those that nobody could claim for so long: no ticker has their channel any more, or their event is gone.
-DELETE FROM {schema}.notices WHERE ctid = ANY (ARRAY(
-    SELECT ctid FROM {schema}.notices
-    WHERE due_at < (SELECT coalesce(%(now)s::timestamptz, clock_timestamp())) - %(after)s::interval
-    ORDER BY due_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
-RETURNING event_id
+-- name: remove_old_notices
+-- Those of events older than `after`, or without an event and due so long ago: whatever they waited for. Only the first
+-- ones are looked through, as ids rise with the time.
+WITH first AS MATERIALIZED (
+    SELECT ctid AS place, event_id, due_at FROM {schema}.notices ORDER BY event_id, channel LIMIT %(limit)s
+), old AS MATERIALIZED (
+    SELECT f.place FROM first f
+    WHERE coalesce((SELECT e.at FROM {schema}.events e WHERE e.id = f.event_id), f.due_at)
+          <= (SELECT coalesce(%(now)s::timestamptz, clock_timestamp())) - %(after)s::interval
+), locked AS MATERIALIZED (
+    SELECT ctid AS place FROM {schema}.notices
+    WHERE ctid = ANY (ARRAY(SELECT place FROM old)) FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.notices WHERE ctid = ANY (ARRAY(SELECT place FROM locked))
+RETURNING event_id, channel, error
 
 
 -- ----------------------------------------------------------------------------------------------------------- kept
 --
 -- A record goes by its age, counted from its end; never before 2 hours: the start asks for ends that were recorded
 -- (`runs_started_once`, `runs_given_up`), as a job, or a copy of it, may still be in Redis or in a stopped worker's hands.
--- A run stays while a tick has to see to it, while it has pieces or retries at work, and while its parent sums up.
+-- A run stays while a tick has to see to it, and while it has pieces or retries at work; these stay as long as it does.
 
 -- name: prune_patience
 -- No statement of this transaction holds its locks for longer than a second.
@@ -992,39 +1003,57 @@ SELECT set_config('statement_timeout', '1s', true)
 -- name: prune_runs
 -- One page of a walk through the runs by their ids: deletes what nobody wants to keep, or with `dry` only counts it. Of a
 -- task that keeps all, and of one that is gone, what is older than its outcome is kept; of one that keeps problems, the rest
--- at once; of one that keeps none, everything. The last 20 stay (of problems: the last 20 problems) while there is the task.
+-- at once; of one that keeps none, everything. Pieces and retries go with the `head` of their family, the scheduled or manual
+-- run that led to them: with it, by its outcome and age, or behind it, when they find it gone (`dry` has to judge it again).
+-- The last 20 heads stay (of problems: the last 20 problems) while there is the task; of a task they are looked for once for
+-- a page, among its newest 300,000 records (20 runs of 10,000 pieces, many in several attempts), and where these have fewer,
+-- nothing goes by its age.
 -- OFFSET 0 keeps each question to its own row and index: as a join it might read a whole table for each page.
 WITH instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
-), page AS MATERIALIZED (
-    SELECT r.id, r.task_id, r.parent_id, f.is_failure, f.is_drop, f.is_failure OR (f.is_drop
-            AND r.reason IN ('unknown_function', 'expired', 'missed', 'no_time')) AS is_problem,
-        r.created_at BETWEEN i.now - interval '2 hours' AND i.now + interval '1 hour' AS is_young,
-        r.state = 'ended' AND NOT r.follow_up AND r.ended_at < i.now - interval '2 hours' AS is_over,
-        r.ended_at < i.now - CASE WHEN f.is_failure THEN %(failures_ms)s::bigint ELSE %(successes_ms)s::bigint END
-            * interval '1 millisecond' AS is_old
-    FROM instant i, {schema}.runs r, LATERAL (
-        SELECT coalesce(r.outcome IN ('failed', 'timed_out', 'killed', 'lost'), false) AS is_failure,
-            coalesce(r.outcome = 'dropped', false) AS is_drop) f
+), walked AS MATERIALIZED (
+    SELECT r.id, r.kind, r.parent_id, r.outcome, r.created_at BETWEEN i.now - interval '2 hours' AND i.now + interval '1 hour'
+            AS is_young, r.state = 'ended' AND NOT r.follow_up AND r.ended_at < i.now - interval '2 hours' AS is_over
+    FROM instant i, {schema}.runs r
     WHERE r.id > %(after)s::bigint
     ORDER BY r.id LIMIT %(limit)s
+), page AS MATERIALIZED (
+    SELECT w.*, coalesce(f.id, p.id, w.id) AS head
+    FROM walked w
+        LEFT JOIN LATERAL (SELECT p.id, p.kind, p.parent_id FROM {schema}.runs p
+                           WHERE w.kind IN ('piece', 'retry') AND p.id = w.parent_id OFFSET 0) p ON true
+        LEFT JOIN LATERAL (SELECT f.id FROM {schema}.runs f
+                           WHERE p.kind IN ('piece', 'retry') AND f.id = p.parent_id OFFSET 0) f ON true
+), heads AS MATERIALIZED (
+    SELECT h.id, h.task_id, t.keep, t.id IS NULL OR h.is_orphan OR t.keep = 'none' OR (t.keep = 'problems' AND NOT h.is_problem)
+            AS is_free
+    FROM instant i, (SELECT DISTINCT head FROM page WHERE is_over AND (id = head OR %(dry)s)) d
+        JOIN LATERAL (
+            SELECT r.id, r.task_id, r.state = 'ended' AND NOT r.follow_up AND r.ended_at < i.now - interval '2 hours' AS is_over,
+                r.kind IN ('piece', 'retry') AND r.parent_id IS NOT NULL AS is_orphan, f.is_failure OR (r.outcome = 'dropped'
+                    AND r.reason IN ('unknown_function', 'expired', 'missed', 'no_time')) AS is_problem,
+                r.ended_at < i.now - CASE WHEN f.is_failure THEN %(failures_ms)s::bigint ELSE %(successes_ms)s::bigint END
+                    * interval '1 millisecond' AS is_old
+            FROM {schema}.runs r, LATERAL (
+                SELECT coalesce(r.outcome IN ('failed', 'timed_out', 'killed', 'lost'), false) AS is_failure) f
+            WHERE r.id = d.head OFFSET 0) h ON h.is_over
+        LEFT JOIN LATERAL (SELECT t.id, t.keep FROM {schema}.tasks t WHERE t.id = h.task_id OFFSET 0) t ON true
+    WHERE (h.is_old OR h.is_orphan OR t.keep = 'none' OR (t.keep = 'problems' AND NOT h.is_problem))
+        AND NOT EXISTS (SELECT FROM {schema}.runs c WHERE c.parent_id = h.id
+                        AND (c.state <> 'ended' OR c.follow_up OR c.ended_at >= i.now - interval '2 hours') OFFSET 0)
+), lasts AS MATERIALIZED (
+    SELECT t.task_id, l.id
+    FROM (SELECT DISTINCT task_id, keep FROM heads WHERE NOT is_free) t, LATERAL (
+        SELECT n.id FROM (
+            SELECT r.id, r.kind, r.outcome, r.reason FROM {schema}.runs r
+            WHERE r.task_id = t.task_id ORDER BY r.id DESC LIMIT 300000) n
+        WHERE n.kind IN ('scheduled', 'manual')
+            AND (t.keep <> 'problems' OR n.outcome IN ('failed', 'timed_out', 'killed', 'lost') OR (n.outcome = 'dropped'
+                AND n.reason IN ('unknown_function', 'expired', 'missed', 'no_time')))
+        ORDER BY n.id DESC OFFSET 19 LIMIT 1) l
 ), doomed AS MATERIALIZED (
-    SELECT p.id FROM page p
-        LEFT JOIN LATERAL (SELECT t.id, t.keep FROM {schema}.tasks t WHERE t.id = p.task_id OFFSET 0) t ON true
-    WHERE p.is_over AND CASE
-            WHEN t.keep = 'none' THEN true
-            WHEN t.keep = 'problems' AND NOT p.is_problem THEN true
-            WHEN NOT p.is_old THEN false
-            WHEN t.id IS NULL THEN true
-            WHEN t.keep = 'problems' THEN EXISTS (SELECT FROM (
-                SELECT n.outcome, n.reason FROM {schema}.runs n WHERE n.task_id = p.task_id AND n.id > p.id OFFSET 0) n
-                WHERE n.outcome IN ('failed', 'timed_out', 'killed', 'lost') OR (n.outcome = 'dropped'
-                    AND n.reason IN ('unknown_function', 'expired', 'missed', 'no_time')) OFFSET 19)
-            ELSE EXISTS (SELECT FROM {schema}.runs n WHERE n.task_id = p.task_id AND n.id > p.id OFFSET 19) END
-        AND NOT EXISTS (SELECT FROM {schema}.runs c
-                        WHERE c.parent_id = p.id AND (c.state <> 'ended' OR c.follow_up) OFFSET 0)
-        AND NOT EXISTS (SELECT FROM {schema}.runs c
-                        WHERE c.id = p.parent_id AND (c.state <> 'ended' OR c.follow_up) OFFSET 0)
+    SELECT p.id FROM page p JOIN heads h ON h.id = p.head LEFT JOIN lasts l ON l.task_id = h.task_id
+    WHERE p.is_over AND (h.is_free OR h.id < l.id)
 ), locked AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE NOT %(dry)s AND id = ANY (ARRAY(SELECT id FROM doomed)) FOR UPDATE SKIP LOCKED
@@ -1034,17 +1063,25 @@ WITH instant AS MATERIALIZED (
     SELECT id FROM gone UNION ALL SELECT id FROM doomed WHERE %(dry)s
 )
 SELECT max(p.id) AS last, count(*)::int AS seen, coalesce(bool_and(p.is_young), true) AS young,
-    count(c.id) FILTER (WHERE NOT p.is_failure AND NOT p.is_drop)::int AS successes,
-    count(c.id) FILTER (WHERE p.is_failure)::int AS failures, count(c.id) FILTER (WHERE p.is_drop)::int AS drops,
-    0 AS events
+    count(c.id) FILTER (WHERE p.outcome IN ('succeeded', 'partial', 'nothing_to_do'))::int AS successes,
+    count(c.id) FILTER (WHERE p.outcome IN ('failed', 'timed_out', 'killed', 'lost'))::int AS failures,
+    count(c.id) FILTER (WHERE p.outcome = 'dropped')::int AS drops, 0 AS events
 FROM page p LEFT JOIN counted c ON c.id = p.id
 
+-- name: next_run
+-- The first one of a walk: where its page takes too long, the walk goes on behind it.
+SELECT min(id) AS id FROM {schema}.runs WHERE id > %(after)s::bigint
+
+-- name: next_event
+SELECT min(id) AS id FROM {schema}.events WHERE id > %(after)s::bigint
+
 -- name: prune_events
--- The same walk through the events, which are kept as long as failures, and longer while somebody is still to be told.
+-- The same walk through the events, which are kept as long as failures, and at least while somebody may still be told.
 WITH instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ), page AS MATERIALIZED (
-    SELECT e.id, e.task_id, e.at < i.now - %(failures_ms)s::bigint * interval '1 millisecond' AND e.told AS is_old,
+    SELECT e.id, e.task_id, e.at < i.now - greatest(%(failures_ms)s::bigint * interval '1 millisecond',
+            CASE WHEN NOT e.told THEN interval '3 days' END) AS is_old,
         e.at BETWEEN i.now - interval '2 hours' AND i.now + interval '1 hour' AS is_young
     FROM instant i, {schema}.events e
     WHERE e.id > %(after)s::bigint

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--type", "type_", metavar="TYPE", callback=options.printable, help="Owners of this type.")
-@click.option("--failing", is_flag=True, help="Only those with a task whose last run failed.")
+@click.option("--failing", is_flag=True, help="Only those with a task that are failing.")
 @click.option("--late", is_flag=True, help="Only those with a task that has been due for two ticks.")
 @click.option("--paused", is_flag=True, help="Only those with a task that is paused, disabled or inactive.")
 @options.limit(100)

@@ -61,6 +61,16 @@ class Played:
     def tick(self) -> Report:
         return tick(self.store, self.queue, self.now)
 
+    def fail_behind_the_next_push(self) -> None:
+        """Of a task every minute: a start that is 50 s late, whose end comes when the next occurrence waits; 45 s pass."""
+        self.tick()
+        self.at(50)
+        [late] = self.take()
+        self.at(60)
+        self.tick()
+        self.end(late, "failed")
+        self.at(105)
+
     def take(self) -> list[Taken]:
         """Starts the jobs that wait, oldest first."""
         taken = []

@@ -33,13 +33,7 @@ def test_a_failure_is_told_once_however_many_follow_and_a_recovery_once(play):
 
 def test_whoever_failed_and_succeeded_between_two_ticks_is_well_and_nobody_is_told(play):
     ticker.register(play.db, "poll", every="1m", retries=1)
-    play.tick()
-    play.at(50)
-    [late] = play.take()
-    play.at(60)
-    play.tick()
-    play.end(late, "failed")
-    play.at(105)
+    play.fail_behind_the_next_push()
     [taken] = play.take()
     play.at(106)
     play.end(taken, "succeeded")

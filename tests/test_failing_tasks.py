@@ -161,13 +161,7 @@ def test_a_retry_whose_job_waited_behind_the_next_start_is_dropped(play, task):
 
 
 def test_a_failure_that_a_tick_sees_behind_the_next_start_is_not_attempted_again(play, task):
-    play.tick()
-    play.at(50)
-    [late] = play.take()
-    play.at(60)
-    play.tick()
-    play.end(late, "failed")
-    play.at(105)
+    play.fail_behind_the_next_push()
     assert [taken.refusal for taken in play.take()] == [None]
     play.tick()
     assert play.runs()[0].reason == "(no retry: a newer occurrence has started, or waits for a worker)"

@@ -216,7 +216,7 @@ class WaitingTask:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """A row of `runs` that the ticker pushes when it is due (run now, later also retries and pieces)."""
+    """A row of `runs` that the ticker pushes when it is due (run now, a retry, a piece of work)."""
 
     id: int
     task_id: int

@@ -15,8 +15,8 @@ SECONDS = 5.0  # of one delivery: for connecting, TLS, and both directions toget
 def connected(host: str, port: int, seconds: float = SECONDS) -> Iterator[tuple[socket.socket, threading.Event]]:
     """A TCP connection for so many seconds, and whether they are over; what fails from then on is a TimeoutError.
 
-    A socket's own time-out begins anew with each byte, so a timer cuts the line: what was read last may be half of an
-    answer, as if the other side had hung up. Only the question for the host's
+    A socket's own time-out begins anew with each byte, so a timer cuts the line, and it alone: two deadlines would
+    race. What was read last may be half of an answer, as if the other side had hung up. Only the question for the host's
     address is not bounded here: the system's resolver has its own time-outs.
     """
     ends = clock.monotonic() + seconds
@@ -55,6 +55,6 @@ def _connect(host: str, port: int, ends: float) -> socket.socket:
             wire.close()
             problem = TimeoutError("no connection in time") if isinstance(error, TimeoutError) else error
         else:
-            wire.settimeout(max(ends - clock.monotonic(), 0.01))
+            wire.settimeout(None)
             return wire
     raise problem

@@ -194,6 +194,8 @@ def test_a_gap_in_a_storm_is_not_judged(book: Book) -> None:
 
 # --------------------------------------------------------------------------------------------- L3 keeps its rate
 
+LATE = (20.0, 60.0, 100.0, 140.0)
+
 
 def steady(tmp_path: Path, *misses: float) -> Book:
     """A steady task of 2 s over a calm of 200 s, which leaves out some starts."""
@@ -215,6 +217,28 @@ def test_a_steady_task_that_misses_one_start_of_a_hundred_keeps_its_rate(tmp_pat
 
 def test_a_steady_task_that_misses_three_does_not(tmp_path: Path) -> None:
     assert "L3" in broken(steady(tmp_path, 50.0, 100.0, 150.0))
+
+
+def test_a_drop_behind_a_start_that_waited_too_long_for_a_worker_is_no_start_that_was_missed(tmp_path: Path) -> None:
+    assert "L3" not in broken(late_starts(tmp_path, 1.5))
+
+
+def test_a_drop_behind_a_start_in_time_is_one(tmp_path: Path) -> None:
+    assert "L3" in broken(late_starts(tmp_path, 0.5))
+
+
+def late_starts(tmp_path: Path, seconds_late: float) -> Book:
+    """A steady task as above, which starts so late four times, and whose next job is dropped as too early each time."""
+    book = steady(tmp_path, *(at + skipped for at in LATE for skipped in (0.0, 2.0)))
+    for at in LATE:
+        book.change(1, at, next_run=book.wall(at))
+        book.push(1, at, at)
+        book.advance(1, at, at)
+        book.end(book.start(1, at, at + seconds_late), at + seconds_late + 0.1)
+        book.push(1, at + 2, at + 2)
+        book.advance(1, at + 2, at + 2)
+        book.drop(1, at + 2, at + 2.01, "too_early")
+    return book
 
 
 def test_a_short_calm_gives_no_rate(tmp_path: Path) -> None:

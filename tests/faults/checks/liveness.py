@@ -153,14 +153,17 @@ def _too_long(history: History, task: Task, before: float, after: float, limit: 
 
 
 def keeps_its_rate(history: History) -> Findings:
-    """Only of tasks that nobody edits, with an interval that is a multiple of D, and a tolerance of a second or more."""
+    """Only of tasks that nobody edits, with an interval that is a multiple of D, and a tolerance of a second or more.
+
+    What is due in the last Q of a calm may start behind it, so that a calm counts without it.
+    """
     found = Findings(history)
+    calms = [Calm(calm.begin, calm.end - history.setup.queue_delay) for calm in windows(history)]
     for id_ in sorted(history.setup.steady & history.tasks.keys()):
-        starts = _starts(history, id_)
-        for calm in windows(history):
+        for calm in calms:
             for epoch in epochs(history)[id_]:
                 if epoch.begin <= calm.begin and calm.end <= epoch.end and _is_rated(history, epoch, calm):
-                    _often_enough(history, id_, epoch, calm, starts, found)
+                    _often_enough(history, id_, epoch, calm, found)
     return found
 
 
@@ -170,15 +173,30 @@ def _is_rated(history: History, epoch: Epoch, calm: Calm) -> bool:
     return fits and version.pushable and calm.end - calm.begin >= OFTEN * every / 1000
 
 
-def _often_enough(
-    history: History, task: int, epoch: Epoch, calm: Calm, starts: Sequence[float], found: Findings
-) -> None:
+def _kept(history: History, task: int, tolerance: float) -> list[float]:
+    """Instants at which occurrences of it were due that started.
+
+    Those, too, that were dropped as too early because the start before had waited for a worker for longer than T: then S1
+    demands the drop, and no ticker could have had it otherwise.
+    """
+    kept, waited = [], 0.0
+    for run in history.by_task.get(task, ()):
+        if run.kind == "scheduled" and run.occurrence is not None:
+            due = history.clocks.at(run.occurrence / 1_000_000, near=run.created.at)
+            waited = run.started.at - due if run.started else waited
+            if run.started or (run.reason == "too_early" and waited > tolerance):
+                kept.append(due)
+    return sorted(kept)
+
+
+def _often_enough(history: History, task: int, epoch: Epoch, calm: Calm, found: Findings) -> None:
     least = RATE * (calm.end - calm.begin) / (epoch.version.every_ms / 1000)
-    count = bisect_right(starts, calm.end) - bisect_left(starts, calm.begin)
+    kept = _kept(history, task, epoch.version.tolerance_ms / 1000)
+    count = bisect_right(kept, calm.end) - bisect_left(kept, calm.begin)
     if found.judge(count >= least) and not _excused(found, history, calm.begin, calm.end):
         found.blame(
             task,
             calm.begin,
-            f"task {task}: {count} starts in the calm from {history.seconds(calm.begin)} s to {history.seconds(calm.end)} s;"
+            f"task {task}: {count} occurrences kept in the calm from {history.seconds(calm.begin)} s to {history.seconds(calm.end)} s;"
             f" at least {least:.1f} are promised",
         )

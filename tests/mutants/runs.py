@@ -66,8 +66,8 @@ RUNS = (
     Mutant(
         "end-recorded-after-the-timers",
         "wrappers/layers/record.py",
-        "    ended = call.database.finish(",
-        "    if call.limits:\n        call.limits.cancel()\n    ended = call.database.finish(",
+        "        ended = call.database.finish(",
+        "        if call.limits:\n            call.limits.cancel()\n        ended = call.database.finish(",
         "The limits are cancelled last of all, after the record: a run that hangs there is dead by B + g, too.",
         ("tests/test_worker.py::test_a_run_that_hangs_where_its_end_is_recorded_is_killed_by_its_hard_limit_too",),
     ),

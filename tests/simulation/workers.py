@@ -121,7 +121,8 @@ class Worker:
         if slow <= SLOWEST_ANSWER:
             self._close(run, job)
             return
-        self._finish(run, Outcome.LOST)
+        if self._finish(run, Outcome.LOST):
+            run.boot = None  # its start tells no uptime any more: to the next one, it was on another host
         self._end_job(job)
 
     # --------------------------------------------------------------------------------------------- the function

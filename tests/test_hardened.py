@@ -111,7 +111,7 @@ def test_a_signature_fits_the_64_bytes_that_redis_stores_compactly(signed, queue
         where.push([Envelope(job_id, "polling", largest, 61, 4800, "mail.fetch")])
     assert redis.object("encoding", "rq:job:t2-1") == b"listpack"
     unsigned, with_signature = (redis.memory_usage(f"rq:job:{job_id}") for job_id in ("t1-1", "t2-1"))
-    assert unsigned < with_signature <= unsigned + 64
+    assert unsigned <= with_signature <= unsigned + 64  # of the sizes in which memory is given out
 
 
 def test_without_a_key_a_job_has_no_signature(queue, redis):

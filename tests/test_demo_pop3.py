@@ -466,7 +466,9 @@ def test_a_signal_ends_the_process_with_0_even_in_the_middle_of_a_slow_message(
             assert line == f"pop3: listening on 127.0.0.1:{port}\n"
             with subprocess_that_retrieves(port, "ann"):
                 process.send_signal(stop)
+                asked_at = time.monotonic()
                 assert process.wait(SOON) == 0
+                assert time.monotonic() - asked_at < 3
         finally:
             process.kill()
     assert outcomes(log) == [("ann", 1, Outcome.CUT)]

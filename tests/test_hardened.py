@@ -110,6 +110,7 @@ def test_a_signature_fits_the_64_bytes_that_redis_stores_compactly(signed, queue
     for where, job_id in ((queue, "t1-1"), (signed, "t2-1")):
         where.push([Envelope(job_id, "polling", largest, 61, 4800, "mail.fetch")])
     assert redis.object("encoding", "rq:job:t2-1") == b"listpack"
+    assert redis.hexists("rq:job:t2-1", signing.FIELD) and not redis.hexists("rq:job:t1-1", signing.FIELD)
     unsigned, with_signature = (redis.memory_usage(f"rq:job:{job_id}") for job_id in ("t1-1", "t2-1"))
     assert unsigned <= with_signature <= unsigned + 64  # of the sizes in which memory is given out
 

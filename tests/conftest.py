@@ -16,11 +16,12 @@ from redis import Redis
 
 from tests.played import Played
 from ticker import embedded, migrations
+from ticker.connections import connect
 from ticker.embedded import Servers
 from ticker.enqueue import RedisQueue
 from ticker.errors import TickerError
 from ticker.settings import Settings, psycopg_url
-from ticker.store import PostgresStore, connect
+from ticker.store import PostgresStore
 from wrappers import registry
 
 

@@ -238,6 +238,10 @@ class MemoryStore:
         self._answers()
         return self.clock
 
+    def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
+        self._answers()
+        return None
+
     @contextmanager
     def batch(self) -> Iterator["MemoryBatch"]:
         self._answers()

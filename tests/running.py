@@ -19,12 +19,11 @@ def work(*queues: str, patch: str = "", timeout: float = PATIENCE) -> "subproces
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=True)
 
 
-def stock_worker(*queues: str) -> "subprocess.CompletedProcess[str]":
-    """RQ's own `rq worker --burst`, which only knows TICKER_TASKS."""
+def stock_worker(*queues: str, patch: str = "") -> "subprocess.CompletedProcess[str]":
+    """RQ's own `rq worker --burst`, which only knows TICKER_TASKS; `patch` runs before."""
     command = [
         sys.executable,
-        "-m",
-        "rq.cli",
+        *(["-m", "rq.cli"] if not patch else ["-c", f"{patch}\nfrom rq.cli import main; main()"]),
         "worker",
         "--burst",
         "--url",

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from tests.running import ROOT, until
 from ticker import status
 from ticker.cli import main, render
+from ticker.connections import connect
 from ticker.settings import psycopg_url
-from ticker.store import connect
 
 COMMAND = [sys.executable, "-m", "ticker"]
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")

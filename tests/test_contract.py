@@ -11,11 +11,12 @@ from rq import Queue
 
 from tests.conftest import admin, of_database
 from tests.doubles import NOW, MemoryQueue, MemoryStore, RunRow, TaskRow
+from ticker.connections import connect
 from ticker.enqueue import RedisQueue
 from ticker.envelope import Envelope
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.ports import JobState, Receipt, Settled
-from ticker.store import PostgresStore, connect
+from ticker.store import PostgresStore
 from ticker.task import DueTask, Kind, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 
 MICROSECOND = timedelta(microseconds=1)

@@ -13,13 +13,14 @@ import pytest
 from redis import Redis
 
 from tests.test_startup import SECRET, not_startable
-from ticker import enqueue, store
+from ticker import connections, enqueue
+from ticker.connections import connect
 from ticker.embedded import Servers
 from ticker.enqueue import RedisQueue
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.settings import Settings
-from ticker.store import PostgresStore, connect
-from wrappers import page, worker
+from ticker.store import PostgresStore
+from wrappers import endings, page
 from wrappers.__main__ import with_connect_timeout
 from wrappers.database import Database
 
@@ -35,8 +36,8 @@ def silent_port() -> Iterator[int]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "CONNECT_TIMEOUT", 1)
-    monkeypatch.setattr(store, "ANSWER_TIMEOUT", 0.5)
+    monkeypatch.setattr(connections, "CONNECT_TIMEOUT", 1)
+    monkeypatch.setattr(connections, "ANSWER_TIMEOUT", 0.5)
     monkeypatch.setattr(enqueue, "SOCKET_TIMEOUT", 0.2)
 
 
@@ -99,7 +100,7 @@ def test_a_worker_does_not_wait_for_ever_to_close_the_record_of_a_dead_horse(
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgresql://u:{SECRET}@127.0.0.1:{silent_port}/app")
     monkeypatch.setattr(page, "read", lambda: (7, str(uuid4())))
-    worker.close_record()
+    endings.close_record(Database.from_environment())
     assert "not recorded yet: PostgreSQL (DATABASE_URL) does not answer" in caplog.text
     assert SECRET not in caplog.text
 

@@ -19,11 +19,12 @@ from redis import Redis
 import ticker
 from tests.running import ROOT, in_fork, until
 from ticker import embedded, loop, migrations, startup
+from ticker.connections import connect
 from ticker.embedded import Postgres, Valkey
 from ticker.enqueue import RedisQueue
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.loop import Beat, EveryTick
-from ticker.store import PostgresStore, connect
+from ticker.store import PostgresStore
 
 MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -265,14 +266,14 @@ def test_a_backend_that_hangs_is_given_up_and_the_tick_goes_on(own_servers, stor
     try:
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(store.now)
-            until(lambda: store.waited() > 0.05, "it waits")
-            store.interrupt()
+            until(lambda: store.pool.waited() > 0.05, "it waits")
+            store.pool.interrupt()
             with pytest.raises(DatabaseUnavailable):
                 asked.result(timeout=30)
     finally:
         os.kill(backend, signal.SIGCONT)
     assert store.now()
-    assert store.waited() == 0.0
+    assert store.pool.waited() == 0.0
 
 
 @pytest.fixture

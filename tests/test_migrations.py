@@ -13,9 +13,10 @@ from rq import SimpleWorker
 import ticker
 from tests.conftest import admin, of_database
 from ticker import migrations, tables
+from ticker.connections import connect
 from ticker.embedded import Servers
 from ticker.errors import BadInput, ConfigurationError
-from ticker.store import PostgresStore, connect
+from ticker.store import PostgresStore
 from ticker.tick import tick
 
 TABLES = ("tasks", "runs", "tickers", "events", "notices", "templates")

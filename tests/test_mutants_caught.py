@@ -14,10 +14,10 @@ import ticker
 from ticker import clock, sql
 from ticker.settings import Settings
 from ticker.task import Task
-from wrappers import limits
+from wrappers import limits, starts
 from wrappers.context import Call
 from wrappers.database import Database
-from wrappers.layers import box, guard
+from wrappers.layers import box
 from wrappers.limits import Limits
 
 
@@ -57,10 +57,9 @@ def call_of(task: Task, database: Database) -> Call:
 
 
 def started(task: Task, database: Database) -> Call | None:
-    """The call as the guard hands it on; None where it does not."""
-    handed_on: list[Call] = []
-    guard(call_of(task, database), lambda call: str(handed_on.append(call)))
-    return handed_on[0] if handed_on else None
+    """The call with its start; None where it gets none."""
+    asked = starts.ask(call_of(task, database))
+    return None if isinstance(asked, str) else asked
 
 
 def test_a_run_counts_its_time_from_before_the_start_was_asked_for(task, environ, frozen):

@@ -15,9 +15,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 import ticker
 from tests.running import until
 from ticker import owners
+from ticker.connections import connect
 from ticker.errors import BadInput, UnknownOwner
 from ticker.owners import NOBODY, Owner, identify
-from ticker.store import connect
 
 ACTIVE = "enabled and not paused"
 UID = UUID("6f2c1c3e-8a59-4b5e-9d7a-1f0e5c8b7a60")

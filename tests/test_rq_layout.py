@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+import zlib
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from rq import Queue
 from rq.job import Job, JobStatus
 from rq.registry import FinishedJobRegistry
 
-from ticker import envelope
+from ticker import envelope, rq_layout
 from ticker.enqueue import RedisQueue
 from ticker.envelope import ENTRY, Envelope
 from ticker.ports import JobState, Receipt
@@ -48,8 +49,8 @@ def by_rq(redis: Redis, envelopes: Sequence[Envelope], result_ttl: int = 0, fail
 
 
 def everything(redis: Redis) -> dict[bytes, tuple[bytes, bytes, Any]]:
-    """The whole Redis database: each key's type, encoding and content."""
-    readers = {b"hash": redis.hgetall, b"list": lambda key: redis.lrange(key, 0, -1), b"set": redis.smembers}
+    """The whole Redis database: each key's type, encoding and content; jobs' data unpacked, as it is RQ that unpacks it."""
+    readers = {b"hash": unpacked(redis), b"list": lambda key: redis.lrange(key, 0, -1), b"set": redis.smembers}
     found = {}
     for key in redis.scan_iter():
         kind = redis.type(key)
@@ -57,12 +58,22 @@ def everything(redis: Redis) -> dict[bytes, tuple[bytes, bytes, Any]]:
     return found
 
 
+def unpacked(redis: Redis) -> Callable[[bytes], dict[bytes, bytes]]:
+    def read(key: bytes) -> dict[bytes, bytes]:
+        fields = redis.hgetall(key)
+        return {**fields, b"data": zlib.decompress(fields[b"data"])}
+
+    return read
+
+
 def times_to_live(redis: Redis) -> dict[bytes, int]:
     return {key: redis.ttl(key) for key in redis.scan_iter()}
 
 
+@pytest.mark.parametrize("fits", [True, False])
 @pytest.mark.parametrize(("result_ttl", "failure_ttl"), [(0, 3600), (500, 0), (86_400, 31_622_400)])
-def test_a_push_leaves_redis_as_enqueue_call_leaves_it(redis, result_ttl, failure_ttl):
+def test_a_push_leaves_redis_as_enqueue_call_leaves_it(redis, result_ttl, failure_ttl, fits, monkeypatch):
+    monkeypatch.setattr(rq_layout, "misfit", lambda _: "" if fits else "another RQ")
     with freeze_time(NOW):
         by_rq(redis, BATCH, result_ttl, failure_ttl)
         expected, lives = everything(redis), times_to_live(redis)
@@ -73,6 +84,34 @@ def test_a_push_leaves_redis_as_enqueue_call_leaves_it(redis, result_ttl, failur
     found = times_to_live(redis)
     assert found.keys() == lives.keys()
     assert all(abs(found[key] - lives[key]) <= 1 for key in lives)
+
+
+def test_a_layout_that_does_not_fit_is_named_once_and_jobs_go_by_rqs_own_interface(redis, monkeypatch, caplog):
+    """They keep what the fast way promises: ids that are held are refused, and a spoilt queue costs only its own jobs."""
+    monkeypatch.setattr(Job, "redis_job_namespace_prefix", "rq:work:")
+    queue = RedisQueue(redis, signing_key="k" * 32)
+    redis.set("rq:queue:broken", "no list")
+    first, again, refused = queue.push([due(1), due(1), due(2, queue="broken")])
+    assert (first, again) == (STORED, Receipt(held=True)) and "WRONGTYPE" in refused.error
+    assert redis.keys("rq:work:*") == [b"rq:work:" + due(1).job_id.encode()]
+    assert redis.hexists(f"rq:work:{due(1).job_id}", "signature")
+    Job.fetch(due(1).job_id, connection=redis).set_status(JobStatus.FAILED)
+    queue.push([due(3)])
+    states = queue.states([due(number).job_id for number in (1, 2, 3)])
+    assert states == [JobState.DEAD, JobState.MISSING, JobState.WAITING]
+    assert [message for message in caplog.messages if "pushed one by one" in message] == [
+        "this RQ is none that the fast way was written for: its keys are rq:work:1, rq:queue:x, rq:queues; jobs are pushed one by one"
+    ]
+
+
+def test_an_rq_that_reads_other_jobs_than_were_written_does_not_fit(redis, monkeypatch):
+    assert rq_layout.misfit(redis) == ""
+
+    def restore(_job: Job, raw: dict[bytes, bytes]) -> None:
+        raise KeyError("data")
+
+    monkeypatch.setattr(Job, "restore", restore)
+    assert rq_layout.misfit(redis) == "it does not read such a job: KeyError: 'data'"
 
 
 def test_jobs_stand_in_the_list_in_the_order_of_the_push(queue, redis):

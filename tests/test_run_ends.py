@@ -1,5 +1,6 @@
 """What must be so when a run's end is written, and what is written of a start whose answer was lost."""
 
+import subprocess
 import sys
 
 import pytest
@@ -14,7 +15,7 @@ LEAVES = """
 import os, subprocess
 from pathlib import Path
 from tests.running import is_alive
-from wrappers import database, task
+from wrappers import ends, task
 
 NULL = subprocess.DEVNULL
 left = []
@@ -33,18 +34,18 @@ def raises():
     leave()
     raise ValueError
 
-real = database.Database.finish
-def finish(self, *args, **kwargs):
+real = ends.leave
+def leave_end(end):
     Path(os.environ["NOTE"]).write_text(" ".join(f"{pid}:{is_alive(pid)}" for pid in left))
-    return real(self, *args, **kwargs)
-database.Database.finish = finish
+    return real(end)
+ends.leave = leave_end
 """
 
 
 @on_linux
 @pytest.mark.parametrize("how", ["auto", "watchdog"])
 @pytest.mark.parametrize(("name", "outcome"), [("returns", "succeeded"), ("raises", "failed")])
-def test_no_child_and_no_daemon_lives_when_the_end_is_written(
+def test_no_child_and_no_daemon_lives_when_a_horse_leaves_its_end(
     environ, db, store, queue, tmp_path, monkeypatch, name, outcome, how
 ):
     monkeypatch.setenv("NOTE", str(tmp_path / "note"))
@@ -95,15 +96,22 @@ database.Database.execute = execute
 """
 
 
-@pytest.mark.parametrize(
-    "deed",
-    ["self.close(); raise DatabaseUnavailable('the answer was lost')", "import os; os.kill(os.getpid(), 9)"],
-    ids=["the connection broke", "the process died"],
-)
-def test_a_start_whose_answer_was_lost_ends_as_lost_and_says_that_nothing_ran(environ, db, store, queue, deed):
+def test_a_start_whose_answer_was_lost_ends_as_lost_and_says_that_nothing_ran(environ, db, store, queue):
     task = ticker.register(db, "plain", every="1m")
     tick(store, queue)
-    work(patch=ANSWER_IS_LOST.format(deed=deed))
+    work(patch=ANSWER_IS_LOST.format(deed="self.close(); raise DatabaseUnavailable('the answer was lost')"))
+    [run] = ticker.list_runs(db)
+    assert (run.outcome, run.reason) == ("lost", "the answer to its start never came, so its function did not run")
+    assert ticker.get(db, task).running_until is None
+
+
+@on_linux
+def test_the_keeper_ends_the_record_of_a_worker_that_dies_at_the_answer_to_a_start(environ, db, store, queue):
+    task = ticker.register(db, "plain", every="1m")
+    tick(store, queue)
+    dies = ANSWER_IS_LOST.format(deed="import os; os.kill(os.getpid(), 9)")
+    with pytest.raises(subprocess.CalledProcessError):
+        work(patch=f"from wrappers import keeper; keeper.fork_worker()\n{dies}")
     [run] = ticker.list_runs(db)
     assert (run.outcome, run.reason) == ("lost", "the answer to its start never came, so its function did not run")
     assert ticker.get(db, task).running_until is None

@@ -19,8 +19,9 @@ import ticker
 from tests.conftest import admin
 from tests.running import ROOT
 from ticker import prune
+from ticker.connections import connect
 from ticker.settings import Settings
-from ticker.store import PostgresStore, connect
+from ticker.store import PostgresStore
 
 SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 PASSWORD = "not-a-secret"

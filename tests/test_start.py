@@ -12,7 +12,7 @@ import pytest
 import ticker
 from tests.running import until
 from ticker import clock, sql
-from ticker.store import connect
+from ticker.connections import connect
 from ticker.tick import tick
 from wrappers import HoldLost, Quota, Run
 from wrappers.database import Database

@@ -17,11 +17,11 @@ from redis import Redis
 from tests.conftest import admin, of_database
 from tests.running import ROOT
 from ticker import embedded, enqueue, migrations, startup
+from ticker.connections import connect
 from ticker.embedded import Servers
 from ticker.errors import ConfigurationError
 from ticker.settings import Settings
 from ticker.startup import Facts
-from ticker.store import connect
 
 Db = psycopg.Connection[Any]
 

@@ -9,8 +9,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import ticker
 from ticker import Wanted, definition, owner_sql, owners
+from ticker.connections import connect
 from ticker.errors import BadInput
-from ticker.store import connect
 from ticker.tick import tick
 
 

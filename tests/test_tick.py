@@ -16,10 +16,11 @@ from rq.job import Job, JobStatus
 import ticker
 from tests.doubles import NOW, MemoryQueue, MemoryStore, TaskRow
 from ticker import embedded
+from ticker.connections import connect
 from ticker.enqueue import RedisQueue
 from ticker.envelope import instant, job_id
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
-from ticker.store import PostgresStore, connect
+from ticker.store import PostgresStore
 from ticker.task import Outcome, Reason, RunKind
 from ticker.tick import Pushed, tick
 

@@ -12,7 +12,7 @@ from rq.job import Job
 import ticker
 from tests.running import ROOT, is_alive, stock_worker, until, work
 from ticker import envelope
-from ticker.store import connect
+from ticker.connections import connect
 from ticker.tick import tick
 
 ENDLESS = {"every": "3s", "box": "0.5s"}  # dead within 0.8 s of their start
@@ -333,15 +333,23 @@ def locks_its_row():
 """
 
 
-def test_a_run_that_hangs_where_its_end_is_recorded_is_killed_by_its_hard_limit_too(traced, db, store, queue, redis):
+def test_under_a_stock_worker_a_run_that_hangs_where_its_end_is_recorded_is_killed_too(traced, db, store, queue, redis):
     """It waits for a row that its own function has locked, and would wait for longer than its box."""
     ticker.register(db, "locks.its.row", **ENDLESS)
     tick(store, queue)
-    work(patch=LOCKS_ITS_ROW)
+    stock_worker(patch=LOCKS_ITS_ROW)
     [failed] = Queue("polling", connection=redis).failed_job_registry.get_job_ids()
     assert "signal 9" in Job.fetch(failed, connection=redis).latest_result().exc_string
-    # the statement that waits in the server may still go through, once the death has freed the row
-    assert outcomes(db)["locks.its.row"] in ("killed", "succeeded")
+    # nobody is there to see to its record; the statement that waits in the server may still go through
+    [run] = ticker.list_runs(db)
+    assert run.outcome in (None, "succeeded")
+
+
+def test_under_our_worker_the_end_waits_for_the_death_that_frees_the_row(traced, db, store, queue):
+    ticker.register(db, "locks.its.row", **ENDLESS)
+    tick(store, queue)
+    work(patch=LOCKS_ITS_ROW)
+    assert outcomes(db)["locks.its.row"] == "succeeded"
 
 
 LEAVES_CHILDREN = """

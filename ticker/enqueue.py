@@ -1,5 +1,6 @@
 """RQ and Redis, behind the ticker's port of a queue. Nowhere else does `ticker` know them."""
 
+import logging
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -12,14 +13,18 @@ from redis.retry import Retry
 from rq import Queue
 from rq.job import Job, JobStatus
 
-from ticker import rq_layout
-from ticker.envelope import Envelope
+from ticker import rq_layout, signing
+from ticker.envelope import ENTRY, Envelope
 from ticker.errors import ConfigurationError, QueueUnavailable
 from ticker.ports import JobState, Receipt
 from ticker.settings import Settings
 
+log = logging.getLogger("ticker")
+
 OLDEST_REDIS = (6, 2)
 SOCKET_TIMEOUT = 2  # seconds: row locks are held while Redis is asked
+STORED, HELD = Receipt(stored=True), Receipt(held=True)
+_RECEIPTS = {b"stored": STORED, b"held": HELD}
 _STATES: dict[str, JobState] = {
     **dict.fromkeys((JobStatus.CREATED, JobStatus.QUEUED, JobStatus.DEFERRED, JobStatus.SCHEDULED), JobState.WAITING),
     JobStatus.STARTED: JobState.TAKEN,
@@ -47,8 +52,11 @@ def translated() -> Iterator[None]:
     try:
         yield
     except RedisError as error:
-        text = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise QueueUnavailable(f"Redis (REDIS_URL) does not take jobs: {text}") from error
+        raise QueueUnavailable(f"Redis (REDIS_URL) does not take jobs: {_sentence(error)}") from error
+
+
+def _sentence(error: RedisError) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
 class RedisQueue:
@@ -66,6 +74,11 @@ class RedisQueue:
         self._failure_ttl = failure_ttl
         self._push = connection.register_script(rq_layout.PUSH)
         self._states = connection.register_script(rq_layout.STATES)
+        self._misfit = rq_layout.misfit(connection)
+        if self._misfit:
+            log.warning(
+                "this RQ is none that the fast way was written for: %s; jobs are pushed one by one", self._misfit
+            )
 
     @classmethod
     def from_url(cls, url: str, *, result_ttl: int = 0, failure_ttl: int = 3600) -> "RedisQueue":
@@ -79,19 +92,45 @@ class RedisQueue:
         )  # fmt: skip
 
     def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
-        """One call to Redis for all of them."""
+        """One call to Redis for all of them; one for each job, where this RQ writes its jobs otherwise than we do."""
         if not envelopes:
             return []
+        if self._misfit:
+            return [self._enqueue(envelope) for envelope in envelopes]
         with translated():
             shared = rq_layout.shared_fields(self._connection, self._result_ttl, self._failure_ttl)
             answers = self._push(args=rq_layout.arguments(envelopes, shared, self._signing_key))
         return [_receipt(answer) for answer in answers]
+
+    def _enqueue(self, envelope: Envelope) -> Receipt:
+        """By RQ's public interface."""
+        with translated():
+            if Job.exists(envelope.job_id, connection=self._connection):
+                return HELD
+            with self._connection.pipeline() as calls:
+                job = Queue(envelope.queue, connection=self._connection).enqueue_call(
+                    ENTRY, envelope.args, timeout=envelope.timeout, ttl=envelope.ttl, result_ttl=self._result_ttl,
+                    failure_ttl=self._failure_ttl, description=envelope.description, job_id=envelope.job_id, pipeline=calls,
+                )  # fmt: skip
+                if self._signing_key:
+                    calls.hset(job.key, signing.FIELD, rq_layout.signature(envelope, job.data, self._signing_key))
+                try:
+                    calls.execute()
+                except ResponseError as error:
+                    if "WRONGTYPE" not in str(error):
+                        raise
+                    self._connection.unlink(job.key)
+                    return Receipt(error=_sentence(error))
+        return STORED
 
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         """One call to Redis for all of them."""
         if not job_ids:
             return []
         with translated():
+            if self._misfit:
+                jobs = Job.fetch_many(job_ids, connection=self._connection)
+                return [_state(job.get_status(refresh=False) if job else "") for job in jobs]
             return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
 
     def forget(self, job_ids: Collection[str]) -> None:
@@ -153,8 +192,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _receipt(answer: bytes) -> Receipt:
-    text = answer.decode("utf-8", "replace")
-    return Receipt(stored=text == "stored", held=text == "held", error="" if text in {"stored", "held"} else text)
+    return _RECEIPTS.get(answer) or Receipt(error=answer.decode("utf-8", "replace"))
 
 
 def _state(answer: str) -> JobState:

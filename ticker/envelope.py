@@ -1,7 +1,7 @@
 """What travels to the worker: ids, and nothing that could be stale by the time the job runs."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 from ticker import timing
 from ticker.task import DueTask, PlannedRun
@@ -13,8 +13,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """One job to push. `timeout` and `ttl` are whole seconds."""
 
     job_id: str
@@ -40,10 +39,11 @@ def job_id(task_id: int, occurrence: datetime) -> str:
 
 
 def for_occurrence(task: DueTask) -> Envelope:
+    occurrence = micros(task.occurrence)
     return Envelope(
-        job_id(task.id, task.occurrence),
+        f"t{task.id}-{occurrence}",
         task.queue,
-        (task.id, micros(task.occurrence)),
+        (task.id, occurrence),
         timing.job_timeout(task.box_ms, task.grace_ms),
         timing.job_ttl(task.every_ms),
         task.function,

@@ -9,8 +9,8 @@ import threading
 import psycopg
 
 from ticker import clock
+from ticker.connections import connect, first_line
 from ticker.errors import ConfigurationError
-from ticker.store import connect, first_line
 
 log = logging.getLogger("ticker")
 

@@ -21,6 +21,7 @@ from apscheduler.triggers.base import BaseTrigger
 from ticker import clock, telling
 from ticker.enqueue import RedisQueue
 from ticker.errors import TickerError
+from ticker.lanes import Lanes
 from ticker.listener import Alarm, Listener
 from ticker.prune import Pruner
 from ticker.schedules import kinds
@@ -58,6 +59,7 @@ class Beat:
     def __init__(self, store: PostgresStore, queue: RedisQueue, settings: Settings, stopping: threading.Event) -> None:
         self._store, self._queue, self._settings, self._stopping = store, queue, settings, stopping
         self._id, self._host = str(uuid4()), socket.gethostname()
+        self._lanes = Lanes()
         self._unattended: dict[str, int] = {}
         self.alarm: Alarm | None = None
         self.failures = 0
@@ -92,16 +94,16 @@ class Beat:
 
     def unstick(self) -> None:
         """Gives up a connection on which a single batch has waited far longer than all time-outs together."""
-        if self._store.waited() > HANGS:
+        if self._store.pool.waited() > HANGS:
             log.error("PostgreSQL (DATABASE_URL) has not answered for %.0f s: its connection is given up", HANGS)
-            self._store.interrupt()
+            self._store.pool.interrupt()
 
     def _pass(self) -> Report:
         settings = self._settings
         report = tick(
             self._store, self._queue, clock.now(),
             look_ahead=settings.look_ahead_ms, batch=settings.batch, stop=self._stopping.is_set,
-            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)),
+            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), lanes=self._lanes,
         )  # fmt: skip
         self._store.heartbeat(self._id, self._host, os.getpid(), report.now, _counts(report))
         if self.alarm is not None:

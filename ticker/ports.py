@@ -126,6 +126,9 @@ class Store(Protocol):
     def now(self) -> datetime:
         """The one clock."""
 
+    def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
+        """The instant (None for `now`: by the store's clock) at which a pass would find nothing to do; None: it might."""
+
     def batch(self) -> AbstractContextManager[Batch]: ...
 
     def clamp(self, now: datetime | None, limit: int) -> bool:

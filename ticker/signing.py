@@ -1,7 +1,8 @@
 """Signatures of jobs: that a ticker pushed this job, under this id, to this queue, and that nobody changed it since.
 
 A signature is HMAC-SHA256, cut to 128 bits: in a field of its own of RQ's hash, so that a job stays what every RQ tool
-reads. It covers the id, the queue, the time-out and the bytes of RQ's `data`; a signature that is moved to another job,
+reads. It covers the id, the queue, the time-out and the call in RQ's `data`, unpacked, as RQ packs it
+anew when it saves a job; a signature that is moved to another job,
 queue or payload does not fit. It says nothing about when: an old job that is pushed again is the start statement's matter.
 """
 
@@ -14,13 +15,13 @@ BYTES = 16
 _PURPOSE = b"rq-ticker job 1"
 
 
-def sign(key: str, job_id: str, queue: str, timeout: int, data: bytes) -> bytes:
-    return _code(key, [job_id.encode(), queue.encode(), b"%d" % timeout, data])
+def sign(key: str, job_id: str, queue: str, timeout: int, call: bytes) -> bytes:
+    return _code(key, [job_id.encode(), queue.encode(), b"%d" % timeout, call])
 
 
-def fits(keys: Sequence[str], signature: bytes, job_id: bytes, queue: bytes, timeout: bytes, data: bytes) -> bool:
-    """Whether one of the keys made this signature, over these bytes as Redis holds them."""
-    parts = [job_id, queue, timeout, data]
+def fits(keys: Sequence[str], signature: bytes, job_id: bytes, queue: bytes, timeout: bytes, call: bytes) -> bool:
+    """Whether one of the keys made this signature, over the fields as Redis holds them, and the call."""
+    parts = [job_id, queue, timeout, call]
     return any(hmac.compare_digest(_code(key, parts), signature) for key in keys)
 
 

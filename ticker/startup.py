@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
-from ticker import clock, enqueue, store
+from ticker import clock, connections, enqueue
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
@@ -51,7 +51,7 @@ def check(settings: Settings) -> None:
 
 def check_database(settings: Settings) -> None:
     url = settings.require_database()
-    with store.translated(), store.connect(url) as connection:
+    with connections.translated(), connections.connect(url) as connection:
         before = clock.python_utc()
         facts = Facts(*connection.execute(FACTS, {"schema": f'"{settings.schema}"'}).fetchone() or ())
         check_server(facts)
@@ -61,9 +61,9 @@ def check_database(settings: Settings) -> None:
 
 def check_server(facts: Facts) -> None:
     """Its version, that it can store every text, and that it takes writes."""
-    if facts.version < store.OLDEST_POSTGRESQL:
+    if facts.version < connections.OLDEST_POSTGRESQL:
         raise ConfigurationError(
-            f"DATABASE_URL: PostgreSQL {facts.version} is too old; {store.OLDEST_POSTGRESQL} or newer is needed"
+            f"DATABASE_URL: PostgreSQL {facts.version} is too old; {connections.OLDEST_POSTGRESQL} or newer is needed"
         )
     if facts.encoding != "UTF8":
         raise ConfigurationError(

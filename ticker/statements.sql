@@ -176,17 +176,17 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: advance
--- Redis took these jobs: note the occurrences as waiting (unless one has started meanwhile), and move on. The newest
--- 10,000 are kept: a row that a hand has filled would otherwise fail the tables' CHECK, and with it all others here.
+-- Redis took the jobs of these locked rows: note what they were due for as waiting (unless it has started meanwhile), and
+-- move on. The newest 10,000 are kept: a row that a hand has filled would otherwise fail the tables' CHECK, and with it
+-- all others here.
 UPDATE {schema}.tasks t SET
     next_run = a.next_run,
-    waiting = CASE WHEN a.occurrence = ANY (t.waiting) OR (a.occurrence <= t.last_occurrence AND EXISTS (
-                       SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.occurrence = a.occurrence
+    waiting = CASE WHEN t.next_run = ANY (t.waiting) OR (t.next_run <= t.last_occurrence AND EXISTS (
+                       SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.occurrence = t.next_run
                        AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)) THEN t.waiting
-                   ELSE t.waiting[greatest(cardinality(t.waiting) - 9998, 1):] || a.occurrence END,
+                   ELSE t.waiting[greatest(cardinality(t.waiting) - 9998, 1):] || t.next_run END,
     push_errors = 0, push_error = '', push_after = NULL
-FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[])
-     AS a (id, occurrence, next_run)
+FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS a (id, next_run)
 WHERE t.id = a.id
 
 -- name: skip
@@ -719,6 +719,29 @@ UPDATE {schema}.tasks t SET
         ELSE t.next_run END AS at) due)
 FROM held h WHERE t.id = h.id
 RETURNING t.id
+
+-- name: glance
+-- Whether a pass might find something to do: each step's question, put as roughly as an index answers it. A pass that is
+-- told so for nothing costs some milliseconds; one that is not told would leave something undone.
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+)
+SELECT i.now, EXISTS (SELECT FROM {schema}.tasks WHERE enabled AND owner_active AND paused_by IS NULL
+        AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now))
+    OR EXISTS (SELECT FROM {schema}.tasks WHERE waiting <> '{}')
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND due_at <= i.now)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'pushed')
+    OR EXISTS (SELECT FROM {schema}.runs WHERE follow_up)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'processing')
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'running' AND (until < i.now - interval '1 second'
+        OR started_at > i.now + interval '1 second' OR (boot = %(boot)s::text
+        AND (%(uptime)s::bigint - uptime_us) * interval '1 microsecond' > until - started_at + interval '1 second')))
+    OR EXISTS (SELECT FROM {schema}.tasks WHERE alarm_at <= i.now AND enabled AND owner_active AND paused_by IS NULL)
+    OR EXISTS (SELECT FROM {schema}.tasks WHERE paused_until <= i.now)
+    OR EXISTS (SELECT FROM {schema}.tasks WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL
+        AND last_outcome IN ('succeeded', 'partial', 'nothing_to_do'))
+    OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second') AS busy
+FROM instant i
 
 -- name: clock_signs
 -- Whether a ticker's heartbeat lies ahead: the clock was set back.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 NAME_AT_MOST = 200  # characters of a name, a queue, an owner; the tables' CHECKs hold it too
@@ -85,8 +85,7 @@ class What(StrEnum):
     DEAD_MAN = "dead_man"
 
 
-@dataclass(frozen=True, slots=True)
-class DueTask:
+class DueTask(NamedTuple):
     """A row that a tick holds locked: what the push and the advance need, and no more.
 
     Durations are whole milliseconds; `occurrence` is the `next_run` that made the task due.

@@ -14,7 +14,7 @@ Push comes before commit: killed at any point, the next pass pushes again. The o
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ticker import envelope, timing
@@ -47,10 +47,10 @@ class Report:
     """What one pass did, at which instant of the database's clock."""
 
     now: datetime
-    due: Pushed
-    planned: Pushed
-    swept: Swept
-    followed: Followed
+    due: Pushed = field(default_factory=Pushed)
+    planned: Pushed = field(default_factory=Pushed)
+    swept: Swept = field(default_factory=Swept)
+    followed: Followed = field(default_factory=Followed)
 
     @property
     def enqueued(self) -> int:
@@ -61,8 +61,16 @@ class Report:
         return self.due.errors + self.planned.errors + self.swept.errors
 
 
+Lane = Callable[[], list[Pushed]]
+"""Pushes batch after batch until nothing is due any more; several may work side by side, as each locks rows of its own."""
+
+
 def never() -> bool:
     return False
+
+
+def alone(lane: Lane) -> list[list[Pushed]]:
+    return [lane()]
 
 
 def tick(
@@ -74,13 +82,18 @@ def tick(
     batch: int = BATCH,
     stop: Callable[[], bool] = never,
     late: timedelta = kinds.LATE,
+    lanes: Callable[[Lane], list[list[Pushed]]] = alone,
 ) -> Report:
     """Pushes what is due at `now` (None: the database's clock, read once), then sweeps.
 
     `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
-    batches; `late` is how late an occurrence is by the rhythm alone: what is later may have been missed. Raises
-    DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
+    batches; `late` is how late an occurrence is by the rhythm alone: what is later may have been missed; `lanes` has
+    batches pushed side by side. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due
+    again.
     """
+    idle_at = store.idle_at(now, look_ahead)
+    if idle_at is not None:
+        return Report(idle_at)
     set_back = store.clamp(now, batch)
     ended = Swept(overdue=store.end_overdue(now, batch))  # before the queue is asked for anything: it may be away
     now = now or store.now()
@@ -90,12 +103,15 @@ def tick(
     store.wake(now, batch)
     store.remove_done(batch)
     followed = follow_up(store, now, batch)
-    planned, due = in_turns(
-        lambda: push_planned(store, queue, now, batch),
-        lambda: push_due(store, queue, now, look_ahead, batch, late),
-        batch=batch,
-        stop=stop,
+    pushed = lanes(
+        lambda: in_turns(
+            lambda: push_planned(store, queue, now, batch),
+            lambda: push_due(store, queue, now, look_ahead, batch, late),
+            batch=batch,
+            stop=stop,
+        )
     )
+    planned, due = (sum(kind, Pushed()) for kind in zip(*pushed, strict=True))
     return Report(now, due, planned, ended + sweep(store, queue, now, batch), followed)
 
 

@@ -5,6 +5,7 @@ The start statement judges with the same formulas inside the database; `tests/te
 
 import math
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from ticker.errors import BadInput
 from ticker.schedules.duration import DAY, MINUTE, SECOND, words
@@ -97,6 +98,7 @@ def horizon(look_ahead: int, tolerance: int) -> int:
     return min(look_ahead, tolerance // 5)
 
 
+@lru_cache(maxsize=10_000)
 def job_timeout(box: int, grace_ms: int) -> int:
     """RQ's own time-out in whole seconds: ceil(B + g) + 30, a backstop behind ours."""
     return math.ceil((box + grace_ms) / SECOND) + RQ_MARGIN
@@ -109,6 +111,7 @@ def granted_box(box: int, grace_ms: int, rq_timeout: int | None) -> int:
     return max(min(box, (rq_timeout - RQ_MARGIN) * SECOND - grace_ms), 0)
 
 
+@lru_cache(maxsize=10_000)
 def job_ttl(every: int) -> int:
     """Seconds after which Redis may forget a waiting job: a bound on memory only, far behind the expiry."""
     return math.ceil(2 * expiry(every) / SECOND) + 3600

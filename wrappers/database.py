@@ -5,8 +5,8 @@ from typing import Any
 
 import psycopg
 
-from ticker import clock, sql
-from ticker.store import connect, first_line, translated
+from ticker import clock, settings, sql
+from ticker.connections import connect, first_line, translated
 from ticker.task import Outcome
 
 log = logging.getLogger("ticker.run")
@@ -21,6 +21,11 @@ class Database:
         self.schema = schema
         self._url = url
         self._connection: psycopg.Connection[Any] | None = None
+
+    @classmethod
+    def from_environment(cls) -> "Database":
+        found = settings.from_environment()
+        return cls(found.require_database(), found.schema)
 
     def open(self) -> None:
         """Connects, so that a deadline that is read next does not count it. DatabaseUnavailable."""

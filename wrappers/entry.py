@@ -3,14 +3,16 @@
 import asyncio
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 from rq import get_current_job
+from rq.job import Job
 
 from ticker import envelope, settings
 from ticker.errors import ConfigurationError
 from ticker.task import RunKind
-from wrappers import pieces, registry, storable
+from wrappers import pieces, registry, starts, storable
 from wrappers.chain import chain
 from wrappers.context import Call
 from wrappers.database import Database
@@ -25,28 +27,61 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     `occurrence` is in microseconds since 1970; for a planned run it is 0, and `planned` is the id of its row in
     `runs`. Everything else is read from the task's row at the start.
     """
-    call = new_call(task_id, occurrence, planned)
-    return chain(LAYERS, call_function)(call)
-
-
-def new_call(task_id: int, occurrence: int, planned: int | None) -> Call:
+    job = get_current_job()
+    asked = taken(job.id if job else "")
+    if isinstance(asked, Exception):
+        raise asked
+    if isinstance(asked, str):
+        return asked
     found = settings.from_environment()
     if found.hard_limit != "off" and not in_a_horse():
         raise ConfigurationError(
             "this worker does not fork its jobs, so a hard limit would kill the worker: "
             "use rq.Worker or wrappers.Worker, or set TICKER_HARD_LIMIT=off"
         )
+    own = Database(found.require_database(), found.schema)
+    call = replace(asked, database=own) if asked else new_call(
+        (task_id, occurrence, *([planned] if planned else [])), job, os.environ.get("RQ_WORKER_ID", ""), own
+    )  # fmt: skip
+    return chain(LAYERS, call_function)(call)
+
+
+Asked = Call | str | Exception
+_asked: tuple[str, Asked] | None = None
+
+
+def ask(args: tuple[int, ...], job: Job, worker: str, database: Database) -> bool:
+    """Before the fork: asks for the start of a job, for `run` to go on from there. False: there is nothing to fork for."""
+    global _asked
+    answer: Asked
+    try:
+        answer = starts.ask(new_call(args, job, worker, database))
+    except Exception as error:
+        answer = error
+    _asked = job.id, answer
+    return isinstance(answer, Call)
+
+
+def taken(job_id: str) -> Asked | None:
+    """What was answered to `ask` for this job, once; None where nobody has asked."""
+    global _asked
+    found, _asked = _asked, None
+    return found[1] if found and found[0] == job_id else None
+
+
+def new_call(args: tuple[int, ...], job: Job | None, worker: str, database: Database) -> Call:
+    task_id, occurrence, *planned = args
+    found = settings.from_environment()
     registry.load(found.tasks)
-    job = get_current_job()
     return Call(
         task_id=task_id,
         occurrence=None if planned else envelope.instant(occurrence),
-        planned=planned,
+        planned=planned[0] if planned else None,
         job_id=job.id if job else "",
-        worker=os.environ.get("RQ_WORKER_ID", ""),
+        worker=worker,
         rq_timeout=int(job.timeout) if job and job.timeout else None,
         settings=found,
-        database=Database(found.require_database(), found.schema),
+        database=database,
     )
 
 

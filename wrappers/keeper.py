@@ -19,7 +19,7 @@ import sys
 from contextlib import suppress
 
 from ticker import logs
-from wrappers import excerpt, limits, orphans, page
+from wrappers import ends, excerpt, limits, orphans, page
 
 __all__ = ["fork_worker"]
 
@@ -39,6 +39,7 @@ def fork_worker() -> None:
         return
     page.share()
     excerpt.share()
+    ends.share()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parent may have left it, children vanish unseen
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     keeper = os.getpid()
@@ -86,9 +87,9 @@ def mind_orphans() -> None:
             break
     orphans.kill_new_children(set())
     if page.read():
-        from wrappers.worker import close_record  # only now: it imports all that a worker needs
+        from wrappers import database, endings  # only now: they import much of what a worker needs
 
-        close_record()
+        endings.close_record(database.Database.from_environment())
 
 
 def awaited_signal() -> int:

@@ -17,9 +17,9 @@ import psycopg
 
 import ticker
 from ticker import embedded, migrations, record
+from ticker.connections import connect
 from ticker.settings import psycopg_url
 from ticker.sql import statements
-from ticker.store import connect
 
 TASKS, BUSY, BUSY_RUNS, RARE = 10_000, 7, 43_200, "sensors"
 

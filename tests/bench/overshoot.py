@@ -26,8 +26,9 @@ import ticker
 from tests.bench.overruns import CASES
 from tests.running import ROOT, until
 from ticker import embedded, migrations
+from ticker.connections import connect
 from ticker.enqueue import RedisQueue
-from ticker.store import PostgresStore, connect
+from ticker.store import PostgresStore
 from ticker.task import Task
 from ticker.tick import tick
 from wrappers import limits

@@ -16,7 +16,7 @@ import psycopg
 import ticker
 from tests.faults.journal import Journal
 from ticker import owners
-from ticker.store import connect
+from ticker.connections import connect
 
 ARGUMENT_SECRET = "5ecret-of-the-arguments"
 OWNERS = """

@@ -11,8 +11,8 @@ from tests.faults.client import ARGUMENT_SECRET, Client, create_owners, register
 from tests.faults.journal import Journal
 from tests.faults.nemesis import RECOVERY, Nemesis, schedule
 from tests.faults.stage import SECRET, TICK, Stage, opened
+from ticker.connections import connect
 from ticker.errors import Unavailable
-from ticker.store import connect
 
 QUEUE_DELAY = 6.0  # seconds: how long a job may wait for a worker while nothing is wrong
 RESTARTED = 10.0  # seconds after a calm begins, until which a restart may still show

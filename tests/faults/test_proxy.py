@@ -21,10 +21,11 @@ from tests.faults.address import server_of
 from tests.faults.proxy import Proxy
 from tests.running import ROOT, until
 from ticker import envelope
+from ticker.connections import connect
 from ticker.enqueue import RedisQueue
 from ticker.envelope import Envelope
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
-from ticker.store import PostgresStore, connect
+from ticker.store import PostgresStore
 from ticker.task import DueTask
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

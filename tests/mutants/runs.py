@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 SQL = "ticker/statements.sql"
 BOX = "wrappers/layers/box.py"
-GUARD = "wrappers/layers/guard.py"
+STARTS = "wrappers/starts.py"
 
 RUNS = (
     Mutant(
@@ -33,15 +33,15 @@ RUNS = (
     ),
     Mutant(
         "box-counted-from-the-guards-answer",
-        GUARD,
-        "return proceed(replace(call, began=began, start",
-        "return proceed(replace(call, began=clock.monotonic(), start",
+        STARTS,
+        "return replace(call, began=began, start",
+        "return replace(call, began=clock.monotonic(), start",
         "The box counts from before the start statement was sent: its answer may have taken two seconds of the hold.",
         ("tests/test_mutants_caught.py::test_a_run_counts_its_time_from_before_the_start_was_asked_for",),
     ),
     Mutant(
         "late-answer-of-the-start-is-trusted",
-        GUARD,
+        STARTS,
         "if waited > SLOWEST_ANSWER:",
         "if waited > 1000 * SLOWEST_ANSWER:",
         "If the answer of the start took over 2 s the run does not begin: nobody knows how much of its hold is left.",
@@ -66,15 +66,15 @@ RUNS = (
     Mutant(
         "end-recorded-after-the-timers",
         "wrappers/layers/record.py",
-        "        ended = call.database.finish(",
-        "        if call.limits:\n            call.limits.cancel()\n        ended = call.database.finish(",
+        "    ended = endings.write(",
+        "    if call.limits:\n        call.limits.cancel()\n    ended = endings.write(",
         "The limits are cancelled last of all, after the record: a run that hangs there is dead by B + g, too.",
-        ("tests/test_worker.py::test_a_run_that_hangs_where_its_end_is_recorded_is_killed_by_its_hard_limit_too",),
+        ("tests/test_worker.py::test_under_a_stock_worker_a_run_that_hangs_where_its_end_is_recorded_is_killed_too",),
     ),
     Mutant(
         "children-left-alive",
         "wrappers/worker.py",
-        "left = orphans.kill_new_children(before)",
+        "left = orphans.kill_new_children(self._before)",
         "left = 0",
         "No child of a run is alive behind it, under our own worker.",
         ("tests/test_worker.py::test_what_a_run_left_behind_dies_by_the_workers_own_hand_long_before_its_box_is_over",),
@@ -93,7 +93,7 @@ RUNS = (
         "    leftovers.kill()",
         "    pass",
         "The end frees the hold, so nothing that the function started lives on when it is written.",
-        ("tests/test_run_ends.py::test_no_child_and_no_daemon_lives_when_the_end_is_written",),
+        ("tests/test_run_ends.py::test_no_child_and_no_daemon_lives_when_a_horse_leaves_its_end",),
     ),
     Mutant(
         "end-without-a-fence",

@@ -92,6 +92,12 @@ class FaultyStore:
     def now(self) -> datetime:
         return self._pass.call("postgres", "now", self._pass.world.now)
 
+    def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
+        """None as in `clamp`."""
+        return self._pass.call(
+            "postgres", "idle_at", lambda: self._inner.idle_at(now or self._pass.world.now(), look_ahead)
+        )
+
     def remove_done(self, limit: int) -> int:
         return self._pass.call("postgres", "remove_done", lambda: int(self._inner.remove_done(limit)))
 

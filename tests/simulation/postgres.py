@@ -16,8 +16,9 @@ from tests.doubles import NOWHERE, RunRow, TaskRow, Uptime
 from tests.simulation.memory import FUNCTIONS
 from tests.simulation.verdict import Job, Verdict
 from ticker import clock, envelope, sql
+from ticker.connections import connect, translated
 from ticker.enqueue import RedisQueue
-from ticker.store import PostgresStore, connect, translated
+from ticker.store import PostgresStore
 from ticker.task import Kind, Outcome, RunKind
 
 R = TypeVar("R", TaskRow, RunRow)

@@ -31,13 +31,13 @@ def configured(**options: str | None) -> Settings:
 @contextmanager
 def database() -> "Iterator[psycopg.Connection[Any]]":
     """A connection in one transaction. ConfigurationError if no server is there, DatabaseUnavailable if it goes away."""
-    from ticker import store
+    from ticker import connections
 
     url = configured().require_database()
     try:
-        with store.translated():
-            connection = store.connect(url, name="ticker-cli")
+        with connections.translated():
+            connection = connections.connect(url, name="ticker-cli")
     except DatabaseUnavailable as error:
         raise ConfigurationError(str(error)) from error
-    with store.translated(), closing(connection), connection.transaction():
+    with connections.translated(), closing(connection), connection.transaction():
         yield connection

@@ -125,12 +125,12 @@ def go_on(tail: "Tail", as_json: bool) -> None:
 
 
 def looks(tail: "Tail") -> "Iterator[list[Line]]":
-    from ticker import store
+    from ticker import connections
 
     url, pause, told = configured().require_database(), threading.Event(), False
     while True:
         try:
-            with store.translated(), closing(store.connect(url, name="ticker-cli")) as db:
+            with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as db:
                 while True:
                     pause.wait(EVERY)
                     yield tail.more(db)

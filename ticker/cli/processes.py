@@ -130,10 +130,10 @@ def in_words(report: "Report", took_ms: int) -> str:
 
 def heartbeats(found: "Settings") -> "tuple[Sequence[TickerStatus], str]":
     """The tickers, or why PostgreSQL does not tell. An unset DATABASE_URL is no question of health (exit 78)."""
-    from ticker import status, store
+    from ticker import connections, status
 
     try:
-        with store.translated(), closing(store.connect(found.require_database())) as db:
+        with connections.translated(), closing(connections.connect(found.require_database())) as db:
             return status.tickers(db), ""
     except Unavailable as error:
         return [], str(error)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ticker import embedded, settings, store
+from ticker import connections, embedded, settings
 from ticker.demo import chart, verdict
 from ticker.demo.evidence import Check
 from ticker.demo.live import Show
@@ -50,7 +50,7 @@ def play(ends_at: float, keep: bool, show: Show, interruption: Interruption) -> 
         mail_server, processes = (stage.enter_context(Processes(folder)) for _ in range(2))
         try:
             start(mail_server, processes, post, interruption)
-            database = stage.enter_context(store.connect(settings.from_environment().require_database()))
+            database = stage.enter_context(connections.connect(settings.from_environment().require_database()))
             scene = Scene(database, post, processes, show, interruption)
             good = perform(scene, ends_at, None if keep else processes.stop, show)
             if not good:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from threading import Event
 from types import FrameType
 
-from ticker import enqueue, migrations, settings, store
+from ticker import connections, enqueue, migrations, settings
 from ticker.demo import application
 from ticker.errors import ConfigurationError, Unavailable
 
@@ -103,7 +103,7 @@ def refuse_what_is_in_use(database_url: str, redis_url: str) -> None:
 
 
 def schemas_in_use(database_url: str) -> list[str]:
-    with store.translated(), store.connect(database_url) as connection:
+    with connections.translated(), connections.connect(database_url) as connection:
         found = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname = ANY (%s)", [list(SCHEMAS)])
         return [name for (name,) in found]
 
@@ -122,7 +122,7 @@ def workers_on(queue: str) -> int:
 def clear(database_url: str, redis_url: str) -> None:
     """Leaves the servers as they were found."""
     application.sessions.cache_clear()
-    with store.connect(database_url) as connection:
+    with connections.connect(database_url) as connection:
         connection.execute(f"DROP SCHEMA IF EXISTS {', '.join(SCHEMAS)} CASCADE")
     with closing(enqueue.connect(redis_url)) as redis:
         for key in redis.scan_iter(RQ_KEYS, count=1000):

@@ -16,9 +16,9 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
 from ticker import tables
+from ticker.connections import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line, translated
 from ticker.errors import ConfigurationError
 from ticker.settings import psycopg_url, schema_name
-from ticker.store import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line, translated
 
 UPGRADE_LOCK = 0x7469636B  # any number, as long as it is the same for all who upgrade
 VERSION_TABLE = "ticker_version"  # not alembic_version: the schema may be one in which the application has its own

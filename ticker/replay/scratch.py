@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import psycopg
 
-from ticker import embedded, migrations, store
+from ticker import connections, embedded, migrations
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.settings import psycopg_url
 
@@ -69,8 +69,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 def _connected(url: str) -> psycopg.Connection[Any]:
     """A server that is absent is a matter of configuration."""
     try:
-        with store.translated():
-            return store.connect(url, name="ticker-replay")
+        with connections.translated():
+            return connections.connect(url, name="ticker-replay")
     except DatabaseUnavailable as error:
         raise ConfigurationError(str(error)) from error
 
@@ -78,10 +78,10 @@ def _connected(url: str) -> psycopg.Connection[Any]:
 def _drop(url: str, schema: str) -> None:
     """On a connection of its own: the other may be in the midst of something."""
     try:
-        with store.connect(url, name="ticker-replay") as connection:
+        with connections.connect(url, name="ticker-replay") as connection:
             connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
     except psycopg.Error as error:
-        said = store.first_line(error)
+        said = connections.first_line(error)
         raise DatabaseUnavailable(
             f"schema {schema} is left behind: {said}; run: DROP SCHEMA {schema} CASCADE"
         ) from error

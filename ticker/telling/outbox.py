@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import psycopg
 
-from ticker import sql, store
+from ticker import connections, sql
 from ticker.telling.message import TOLD, Notice
 
 BATCH = 1000  # events that are looked through at a time
@@ -82,9 +82,9 @@ class Outbox:
 
     @contextmanager
     def _transaction(self) -> Iterator[sql.Execute]:
-        with store.translated():
+        with connections.translated():
             if self._connection is None or self._connection.closed:
-                self._connection = store.connect(self._url, name="ticker notices")
+                self._connection = connections.connect(self._url, name="ticker notices")
             try:
                 with self._connection.transaction():
                     yield sql.on(self._connection, self._schema)

@@ -1,0 +1,8 @@
+"""A task's function that does nothing."""
+
+from wrappers import task
+
+
+@task("noop")
+def noop() -> None:
+    pass

@@ -1,0 +1,135 @@
+"""Connections to PostgreSQL whose every wait is bounded, and its errors as ours."""
+
+import os
+import socket
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+
+from ticker import clock
+from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
+
+CONNECT_TIMEOUT = 5  # seconds
+ANSWER_TIMEOUT = 15.0  # seconds; the server's own time-outs end a statement after 5, if it lives
+OLDEST_POSTGRESQL = 15
+SERVER_TIMEOUTS = {
+    "statement_timeout": "5s",
+    "lock_timeout": "2s",
+    "idle_in_transaction_session_timeout": "10s",
+    "default_transaction_isolation": "read\\ committed",  # re-checks a WHERE after the lock; stricter levels raise
+    "timezone": "UTC",
+}
+
+
+class Connection(psycopg.Connection[Any]):
+    """Gives up a server that takes a statement and never answers: a stopped process, whose host still acknowledges."""
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().wait(self._patiently(gen), *args, **kwargs)
+
+    def _patiently(self, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """psycopg's steps; it goes through them once more every 0.1 s, with nothing ready, while nothing comes."""
+        give_up_at = clock.monotonic() + ANSWER_TIMEOUT
+        try:
+            wanted = next(steps)
+            while True:
+                ready = yield wanted
+                if not ready and clock.monotonic() > give_up_at:
+                    self.close()
+                    raise psycopg.OperationalError(f"no answer to a statement within {ANSWER_TIMEOUT:g} s")
+                wanted = steps.send(ready)
+        except StopIteration as end:
+            return end.value
+
+
+def connect(url: str, *, name: str = "ticker") -> psycopg.Connection[Any]:
+    """A connection whose every wait is bounded. Autocommit: one statement is one transaction, unless said otherwise."""
+    try:
+        return Connection.connect(
+            url,
+            autocommit=True,
+            client_encoding="utf8",
+            connect_timeout=CONNECT_TIMEOUT,
+            application_name=name,
+            options=" ".join(f"-c {key}={value}" for key, value in SERVER_TIMEOUTS.items()),
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=2,
+            tcp_user_timeout=10_000,
+        )
+    except (psycopg.ProgrammingError, UnicodeError):  # whose text quotes the URL, and with it the password
+        raise ConfigurationError(
+            "DATABASE_URL cannot be read; write special characters in the name and the password as %XX"
+        ) from None
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """psycopg's errors as ours, each in one sentence."""
+    try:
+        yield
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName) as error:
+        raise ConfigurationError(f"the tables do not fit: {first_line(error)}; run: ticker db upgrade") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ConfigurationError(f"the user of DATABASE_URL lacks a right: {first_line(error)}") from error
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise DatabaseUnavailable(
+            "PostgreSQL (DATABASE_URL) takes no writes: a standby, or default_transaction_read_only"
+        ) from error
+    except psycopg.errors.LockNotAvailable as error:
+        raise RowLocked("a row is locked by another transaction for longer than 2 s") from error
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        raise DatabaseUnavailable(f"PostgreSQL (DATABASE_URL) does not answer: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """An error's own words, on one line and without the hints that follow."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].strip().rstrip(".")
+
+
+class Pool:
+    """Connections that are used again, each by one thread at a time. The first is opened when it is first asked for."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._spare: list[psycopg.Connection[Any]] = []
+        self._since: dict[psycopg.Connection[Any], float] = {}
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """One that broke, or was interrupted, is thrown away. Raises what `translated` names."""
+        with translated():
+            connection = self._taken()
+            self._since[connection] = clock.monotonic()
+            try:
+                yield connection
+            except (psycopg.Error, KeyboardInterrupt):
+                connection.close()
+                raise
+            finally:
+                del self._since[connection]
+                if not connection.closed:
+                    self._spare.append(connection)
+
+    def waited(self) -> float:
+        """Seconds since the connection that has been in use for longest was taken; 0.0 when none is."""
+        return max((clock.monotonic() - since for since in [*self._since.values()]), default=0.0)
+
+    def interrupt(self) -> None:
+        """From another thread: ends all waits for a server that hangs, as if the network had broken."""
+        for connection in [*self._since]:
+            with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        while self._spare:
+            self._spare.pop().close()
+
+    def _taken(self) -> psycopg.Connection[Any]:
+        while self._spare:
+            connection = self._spare.pop()
+            if not connection.closed:
+                return connection
+        return connect(self._url)

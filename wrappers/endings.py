@@ -1,0 +1,67 @@
+"""Writes the ends of runs: of a horse that left one, of one that could not, and a stock worker's horse its own."""
+
+import logging
+import time
+from itertools import chain, repeat
+
+import psycopg
+
+from ticker import settings
+from ticker.connections import first_line
+from ticker.errors import DatabaseUnavailable, TickerError
+from ticker.task import GOOD, Outcome
+from wrappers import ends, limits, output, page
+from wrappers.database import Database
+from wrappers.ends import End
+
+log = logging.getLogger("ticker.run")
+
+PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds before each further attempt to write an end; the last one repeats
+DIED = "its process died before the end was recorded: the hard limit, a crash or a kill"
+UNANSWERED = "the answer to its start never came, so its function did not run"
+
+
+def write(
+    database: Database, task_id: int, token: str, end: End, output: str, error_output: str, *, until: float
+) -> bool:
+    """Ends the run of this token; False where it does not hold its task any more, and nothing was written.
+
+    A database that is away is asked again until then, an instant of `limits.now`; after that DatabaseUnavailable.
+    """
+    texts = {"output": output, "error_output": error_output}
+    for pause in chain(PAUSES, repeat(PAUSES[-1])):
+        try:
+            if end.pieces is not None:
+                ended = database.hand_out(task_id, token, end.pieces, **texts)
+            else:
+                ended = database.finish(
+                    task_id, token, end.outcome, reason=end.reason, result=end.result, traceback=end.traceback, **texts
+                )
+            break
+        except DatabaseUnavailable as error:
+            log.warning("the end of task=%s could not be written yet: %s", task_id, error)
+            if limits.now() > until:
+                raise
+            time.sleep(pause)
+    if not ended:
+        log.warning("hold lost task=%s: its end (%s) changed nothing", task_id, end.outcome)
+    elif settings.from_environment().wake and (end.pieces is not None or end.outcome not in GOOD):
+        database.execute("wake_up", schema=database.schema)  # there is more for a tick to do
+    return ended
+
+
+def close_record(database: Database) -> None:
+    """Writes the end that a horse left, or that it could not leave; where the database is away, the sweep does it later."""
+    open_run = page.read()
+    if open_run is None:
+        return
+    task_id, token = open_run
+    left = ends.left()
+    end = left or (End(Outcome.KILLED, DIED) if page.is_answered() else End(Outcome.LOST, UNANSWERED))
+    try:
+        ended = write(database, task_id, token, end, *output.texts(), until=page.deadline() if left else 0)
+        if ended and not left:
+            log.warning("%s task=%s: %s", end.outcome, task_id, end.reason)
+        page.clear()
+    except (TickerError, psycopg.Error) as error:  # whatever it is, the worker goes on
+        log.warning("%s task=%s: %s; not recorded yet: %s", end.outcome, task_id, end.reason, first_line(error))

@@ -159,6 +159,7 @@ CHECKS: Mapping[str, Check] = {
     "max_runs": _limit(MOST_RUNS),
     "catch_up": _one_of("one (a single late run)", "none (what was missed is skipped)"),
     "remove": _flag,
+    "spread": _flag,
     "queue": plain,
     "kwargs": json_object,
     "tolerance": milliseconds,

@@ -44,6 +44,7 @@ class Wanted:
     max_runs: int | None = None
     catch_up: str | None = None
     remove: bool | None = None
+    spread: bool | None = None
     queue: str | None = None
     kwargs: Mapping[str, Any] | None = None
     tolerance: Duration | None = None
@@ -158,6 +159,8 @@ def _fit_times(
         )
     if values["stretch_ms"] is not None:
         raise BadInput("stretch", words(values["stretch_ms"]), "is for intervals; other tasks run by their times alone")
+    if values["spread"]:
+        raise BadInput("spread", True, "is for intervals; other tasks run by their times alone")
     values["tolerance_ms"] = 0
     changed = _are_new(values["retries"], before) or any(
         values[column] != getattr(before, column) for column in ("kind", "expression", "zone")
@@ -225,5 +228,5 @@ DEFAULTS: Mapping[str, Any] = {
     "tolerance_ms": 0, "box_ms": 0, "queue": "polling", "subject": "", "description": "", "metadata": {}, "enabled": True,
     "starts_at": None, "ends_at": None, "max_runs": None, "catch_up": "one", "remove": False,
     "overlap": "queue", "retries": 0, "backoff": Backoff().text, "stretch_ms": None, "pause_after": None, "probe_ms": None,
-    "dead_man": None, "keep": "all", "submitter": "", "group_name": "", "priority": 0,
+    "dead_man": None, "spread": False, "keep": "all", "submitter": "", "group_name": "", "priority": 0,
 }  # fmt: skip

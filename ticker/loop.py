@@ -103,7 +103,7 @@ class Beat:
         report = tick(
             self._store, self._queue, clock.now(),
             look_ahead=settings.look_ahead_ms, batch=settings.batch, stop=self._stopping.is_set,
-            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), lanes=self._lanes,
+            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), beat=settings.tick_ms, lanes=self._lanes,
         )  # fmt: skip
         self._store.heartbeat(self._id, self._host, os.getpid(), report.now, _counts(report))
         if self.alarm is not None:

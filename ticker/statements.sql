@@ -33,7 +33,7 @@ INSERT INTO {schema}.tasks (
     owner_type, owner_id, name, function, kwargs, registered, declared_in, kind, expression, zone,
     every_ms, tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, enabled,
     starts_at, ends_at, max_runs, catch_up, remove, overlap, retries, backoff, stretch_ms,
-    pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority, next_run)
+    pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority, spread, next_run)
 VALUES (
     %(owner_type)s, %(owner_id)s, %(name)s, %(function)s, %(kwargs)s::jsonb, %(registered)s::jsonb, %(declared_in)s,
     %(kind)s, %(expression)s, %(zone)s, %(every_ms)s, %(tolerance_ms)s, %(box_ms)s, %(grace_ms)s, %(queue)s,
@@ -42,7 +42,7 @@ VALUES (
     %(overlap)s, %(retries)s, %(backoff)s, %(stretch_ms)s::bigint, %(pause_after)s::integer, %(probe_ms)s::bigint,
     %(dead_man)s::integer, CASE WHEN %(dead_man)s::integer IS NOT NULL
         THEN coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()) END,
-    %(keep)s, %(submitter)s, %(group_name)s, %(priority)s,
+    %(keep)s, %(submitter)s, %(group_name)s, %(priority)s, %(spread)s,
     coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()))
 ON CONFLICT (owner_type, owner_id, name) DO NOTHING
 RETURNING *
@@ -63,7 +63,7 @@ UPDATE {schema}.tasks SET
     alarm_at = CASE WHEN %(dead_man)s::integer IS NULL THEN NULL WHEN dead_man = %(dead_man)s::integer THEN alarm_at
         ELSE coalesce(%(now)s::timestamptz, clock_timestamp()) END,
     keep = %(keep)s, submitter = %(submitter)s, group_name = %(group_name)s, priority = %(priority)s,
-    next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
+    spread = %(spread)s, next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
         WHEN every_ms = %(every_ms)s OR next_run IS NULL THEN next_run ELSE
         greatest(%(starts_at)s::timestamptz, least(next_run,
             coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s * interval '1 millisecond')) END,
@@ -72,6 +72,48 @@ UPDATE {schema}.tasks SET
     updated_at = coalesce(%(now)s::timestamptz, clock_timestamp())
 WHERE id = %(id)s
 RETURNING *
+
+-- name: place
+-- Brings spread tasks to their places: the first from which on they may start.
+UPDATE {schema}.tasks t SET next_run = timestamptz 'epoch' + (p.rounds * every_ms + phase_ms)::float8 * interval '1 millisecond'
+FROM (SELECT id, ceil((1000 * extract(epoch FROM greatest(starts_at, coalesce(%(now)s::timestamptz, clock_timestamp()),
+    last_run + (every_ms - tolerance_ms) * interval '1 millisecond')) - phase_ms) / every_ms) AS rounds
+    FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) AND next_run IS NOT NULL AND phase_ms IS NOT NULL
+    FOR NO KEY UPDATE) p
+WHERE t.id = p.id
+RETURNING t.*
+
+-- name: spread_plan
+-- Of the interval tasks that are chosen: how many there are, how many have a place already, and how many are due within the
+-- same tick at most, as they are, and once each is in its place.
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+), chosen AS MATERIALIZED (
+    SELECT t.spread, extract(epoch FROM greatest(t.next_run, i.now)) * 1000 AS due, t.every_ms,
+        1000 * extract(epoch FROM i.now) AS now,
+        ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))::bit(28)::bigint * every_ms / 268435456 AS phase
+    FROM {schema}.tasks t, instant i
+    WHERE kind = 'interval' AND next_run IS NOT NULL
+      AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
+      AND (%(function)s::text IS NULL OR function = %(function)s)
+), placed AS (
+    SELECT ceil((now - phase) / every_ms) * every_ms + phase AS due FROM chosen
+)
+SELECT (SELECT count(*) FROM chosen)::int AS tasks, (SELECT count(*) FILTER (WHERE spread) FROM chosen)::int AS placed,
+    (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM chosen GROUP BY floor(due / %(tick_ms)s)) s)::int AS most_now,
+    (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM placed GROUP BY floor(due / %(tick_ms)s)) s)::int AS most_then
+
+-- name: spread
+-- The next ones of them by id that have no place yet get one.
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks
+    WHERE kind = 'interval' AND NOT spread AND id > %(after)s::bigint
+      AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
+      AND (%(function)s::text IS NULL OR function = %(function)s)
+    ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE
+)
+UPDATE {schema}.tasks t SET spread = true FROM chosen c WHERE t.id = c.id
+RETURNING t.id
 
 -- name: has_trigger
 SELECT EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
@@ -162,7 +204,7 @@ RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_a
 -- The due tasks, oldest first, locked; rows that another ticker holds are its own.
 -- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up, overlap, overlap = 'skip' AND (waiting <> '{}' OR coalesce(running_until > %(now)s, false)
+    starts_at, ends_at, catch_up, tolerance_ms, phase_ms, overlap, overlap = 'skip' AND (waiting <> '{}' OR coalesce(running_until > %(now)s, false)
         OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'pushed' AND r.task_id = t.id)
         OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'processing' AND r.task_id = t.id)) AS busy
 FROM {schema}.tasks t

@@ -9,6 +9,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Computed,
     DateTime,
     Identity,
     Index,
@@ -41,6 +42,11 @@ WHEN = DateTime(timezone=True)
 
 OUTCOMES = ", ".join(f"'{outcome}'" for outcome in Outcome)
 UPTIME_AT_MOST = 100 * 365 * 86_400 * 1_000_000  # microseconds
+# 28 bits of a hash, as a part of the interval: an interval is at most 2^35 ms, and a bigint has 63 bits
+PHASE = (
+    "CASE WHEN spread AND kind = 'interval' THEN ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))"
+    "::bit(28)::bigint * every_ms / 268435456 END"
+)
 FINITE = "{0} BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z'"
 
 
@@ -142,6 +148,9 @@ def _tasks(metadata: MetaData) -> Table:
         Column("succeeded", BigInteger, nullable=False, server_default=text("0")),
         Column("failed", BigInteger, nullable=False, server_default=text("0")),
         Column("dropped", BigInteger, nullable=False, server_default=text("0")),
+        # whether it has a place of its own in the interval, and which, from 1970 on
+        Column("spread", Boolean, nullable=False, server_default=text("false")),
+        Column("phase_ms", BigInteger, Computed(PHASE, persisted=True)),
         UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
         UniqueConstraint("guid", name="tasks_guid"),
         _check("tasks_owner", "(owner_type = '') = (owner_id = '')"),

@@ -107,6 +107,8 @@ class DueTask(NamedTuple):
     catch_up: str = "one"
     overlap: str = "queue"
     busy: bool = False  # a job of it waits or runs
+    tolerance_ms: int = 0
+    phase_ms: int | None = None  # its place in the interval, if it has one of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +293,8 @@ class Task:
     succeeded: int
     failed: int
     dropped: int
+    spread: bool
+    phase_ms: int | None
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property

@@ -39,6 +39,8 @@ def insert(
     new = execute("insert_task", **key, declared_in=declared_in, first=begin, now=clock.now(), **parameters)
     if not new:
         return None
+    if values["spread"] and first is None:
+        new = execute("place", ids=[new[0]["id"]], now=clock.now())
     wake_up(execute)
     return task_from(new[0])
 

@@ -82,13 +82,14 @@ def tick(
     batch: int = BATCH,
     stop: Callable[[], bool] = never,
     late: timedelta = kinds.LATE,
+    beat: int = 0,
     lanes: Callable[[Lane], list[list[Pushed]]] = alone,
 ) -> Report:
     """Pushes what is due at `now` (None: the database's clock, read once), then sweeps.
 
     `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
-    batches; `late` is how late an occurrence is by the rhythm alone: what is later may have been missed; `lanes` has
-    batches pushed side by side. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due
+    batches; `late` is how late an occurrence is by the rhythm alone: what is later may have been missed; `beat` is the
+    milliseconds between two ticks, 0 if there is no rhythm; `lanes` has batches pushed side by side. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due
     again.
     """
     idle_at = store.idle_at(now, look_ahead)
@@ -106,7 +107,7 @@ def tick(
     pushed = lanes(
         lambda: in_turns(
             lambda: push_planned(store, queue, now, batch),
-            lambda: push_due(store, queue, now, look_ahead, batch, late),
+            lambda: push_due(store, queue, now, look_ahead, batch, late, beat),
             batch=batch,
             stop=stop,
         )
@@ -132,12 +133,12 @@ def first_time(task: DueTask, now: datetime) -> datetime:
 
 
 def push_due(
-    store: Store, queue: Queue, now: datetime, look_ahead: int, batch: int, late: timedelta = kinds.LATE
+    store: Store, queue: Queue, now: datetime, look_ahead: int, batch: int, late: timedelta = kinds.LATE, beat: int = 0
 ) -> Pushed:
     """One batch of due tasks: lock, push, advance, commit."""
     with store.batch() as rows:
         tasks = rows.claim_due(now, look_ahead, batch)
-        plans, failed = with_next_times(tasks, now)
+        plans, failed = with_next_times(tasks, now, beat)
         passed_over = [(*plan, reason) for plan in plans if (reason := passes_over(plan[0], now, late))]
         plans = [plan for plan in plans if not passes_over(plan[0], now, late)]
         receipts = queue.push([envelope.for_occurrence(task) for task, _ in plans])
@@ -158,13 +159,13 @@ def passes_over(task: DueTask, now: datetime, late: timedelta) -> Reason | None:
 
 
 def with_next_times(
-    tasks: Sequence[DueTask], now: datetime
+    tasks: Sequence[DueTask], now: datetime, beat: int = 0
 ) -> tuple[list[tuple[DueTask, datetime | None]], list[tuple[DueTask, str]]]:
     """Each task with its next time; and apart, with an error, those that have none: a bad row costs only itself."""
     plans, failed = [], []
     for task in tasks:
         try:
-            plans.append((task, kinds.next_run(task, now)))
+            plans.append((task, kinds.next_run(task, now, beat)))
         except (BadInput, OverflowError) as error:
             failed.append((task, str(error)))
     return plans, failed

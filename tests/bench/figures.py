@@ -56,7 +56,9 @@ class Stage:
         """So many tasks, spread over the table, are due; Redis is empty, and what earlier rounds left is cleaned up."""
         self.db.execute(DUE, {"tasks": self.tasks, "due": max(due, 1)})
         if not due:
-            self.db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '1 day' WHERE next_run < clock_timestamp()")
+            self.db.execute(
+                "UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '1 day' WHERE next_run < clock_timestamp()"
+            )
         self.db.execute("VACUUM ticker.tasks")
         self.db.execute("CHECKPOINT")
         self.redis.flushall()

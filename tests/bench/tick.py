@@ -40,10 +40,18 @@ class Rivals:
         self.lanes = Lanes()
 
     def tick(self, lanes: Callable[..., Any]) -> float:
-        with closing(PostgresStore(self.on.database_url)) as store, closing(RedisQueue.from_url(self.on.redis_url)) as queue:
-            store.idle_at(None, 0), store.clamp(None, self.batch)  # connected, and past the look at every row of a first tick
+        with (
+            closing(PostgresStore(self.on.database_url)) as store,
+            closing(RedisQueue.from_url(self.on.redis_url)) as queue,
+        ):
+            (
+                store.idle_at(None, 0),
+                store.clamp(None, self.batch),
+            )  # connected, and past the look at every row of a first tick
             queue.push([])
-            took = timed(lambda: self._check(tick(store, queue, look_ahead=LOOK_AHEAD, batch=self.batch, lanes=lanes).enqueued))
+            took = timed(
+                lambda: self._check(tick(store, queue, look_ahead=LOOK_AHEAD, batch=self.batch, lanes=lanes).enqueued)
+            )
         return took
 
     def claim(self) -> float:
@@ -58,9 +66,16 @@ class Rivals:
         count = 0
         while True:
             with db.transaction():
-                ids = [row[0] for row in claim(f"SELECT id FROM ({statements['claim_due']}) c", parameters)] if False else _ids(claim(statements["claim_due"], parameters))
+                ids = (
+                    [row[0] for row in claim(f"SELECT id FROM ({statements['claim_due']}) c", parameters)]
+                    if False
+                    else _ids(claim(statements["claim_due"], parameters))
+                )
                 if ids:
-                    claim(statements["advance"], {"ids": "{" + ",".join(ids) + "}", "next_runs": "{" + ",".join([TOMORROW] * len(ids)) + "}"})
+                    claim(
+                        statements["advance"],
+                        {"ids": "{" + ",".join(ids) + "}", "next_runs": "{" + ",".join([TOMORROW] * len(ids)) + "}"},
+                    )
             count += len(ids)
             if len(ids) < self.batch:
                 return count
@@ -68,7 +83,9 @@ class Rivals:
     def push(self) -> float:
         now = datetime.now(UTC)
         tasks = [
-            DueTask(n, now + timedelta(microseconds=n), "polling", "mail.fetch", 300_000, 150_000, 1000, kind=Kind.INTERVAL)
+            DueTask(
+                n, now + timedelta(microseconds=n), "polling", "mail.fetch", 300_000, 150_000, 1000, kind=Kind.INTERVAL
+            )
             for n in range(1, self.due + 1)
         ]
         with Redis.from_url(self.on.redis_url) as redis:
@@ -77,7 +94,9 @@ class Rivals:
             envelopes = [envelope.for_occurrence(task) for task in tasks]
             connection = redis.connection_pool.get_connection()
             calls = [
-                connection.pack_command("EVALSHA", script, 0, *rq_layout.arguments(envelopes[n : n + self.batch], shared))
+                connection.pack_command(
+                    "EVALSHA", script, 0, *rq_layout.arguments(envelopes[n : n + self.batch], shared)
+                )
                 for n in range(0, self.due, self.batch)
             ]
 
@@ -148,21 +167,30 @@ def measure(on: Stage, due: int, rounds: int) -> list[Figure]:
         for name, way in ways.items():
             on.make_due(due)
             found[name].append(way())
-    figures = [middle(f"{name}, {due:,} due", [1e6 * t / due for t in times], "us/task") for name, times in found.items()]
+    figures = [
+        middle(f"{name}, {due:,} due", [1e6 * t / due for t in times], "us/task") for name, times in found.items()
+    ]
     limit = [c + p for c, p in zip(found["claim"], found["push"], strict=True)]
     shares = {
         "times as fast as core": [c / t for c, t in zip(found["core"], found["tick"], strict=True)],
         "of the limit (claim + push)": [m / t for m, t in zip(limit, found["tick"], strict=True)],
         "of the limit, one lane": [m / t for m, t in zip(limit, found["one lane"], strict=True)],
     }
-    return figures + [Figure(f"tick, {due:,} due: {name}", median(values), "x", None, f"{min(values):.2f} to {max(values):.2f}") for name, values in shares.items()]
+    return figures + [
+        Figure(f"tick, {due:,} due: {name}", median(values), "x", None, f"{min(values):.2f} to {max(values):.2f}")
+        for name, values in shares.items()
+    ]
 
 
 def main() -> None:
     options = parser(__doc__, tasks=1_000_000, due=0, rounds=5)
     chosen = options.parse_args()
     with stage(chosen.tasks) as on:
-        figures = [figure for due in ([chosen.due] if chosen.due else [100_000, 10_000]) for figure in measure(on, due, chosen.rounds)]
+        figures = [
+            figure
+            for due in ([chosen.due] if chosen.due else [100_000, 10_000])
+            for figure in measure(on, due, chosen.rounds)
+        ]
     show(figures, chosen.json, {"tasks": chosen.tasks})
 
 

@@ -43,8 +43,19 @@ class Jobs:
     def worker(self, command: list[str]) -> Iterator[str]:
         """Listening; the key of its hash."""
         self.on.redis.flushall()
-        environ = {"DATABASE_URL": self.on.database_url, "REDIS_URL": self.on.redis_url, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
-        with subprocess.Popen([*command, "--url", self.on.redis_url, "polling"], cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        environ = {
+            "DATABASE_URL": self.on.database_url,
+            "REDIS_URL": self.on.redis_url,
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": str(ROOT),
+        }
+        with subprocess.Popen(
+            [*command, "--url", self.on.redis_url, "polling"],
+            cwd=ROOT,
+            env=environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as process:
             try:
                 [key] = until(lambda: self.on.redis.smembers("rq:workers"), "a worker")
                 yield key.decode()
@@ -58,7 +69,10 @@ class Jobs:
             before = int(self.on.redis.hget(key, "successful_job_count") or 0)
             began = time.perf_counter()
             push()
-            until(lambda: int(self.on.redis.hget(key, "successful_job_count") or 0) - before >= self.on.tasks, "all jobs done")
+            until(
+                lambda: int(self.on.redis.hget(key, "successful_job_count") or 0) - before >= self.on.tasks,
+                "all jobs done",
+            )
             return self.on.tasks / (time.perf_counter() - began)
 
     def push_bare(self) -> None:
@@ -101,7 +115,9 @@ def main() -> None:
     figures = [middle(name, rates, "jobs/s") for name, rates in found.items()]
     for name in ("wrapped", "dropped"):
         shares = [ours / bare for ours, bare in zip(found[name], found["bare"], strict=True)]
-        figures.append(Figure(f"{name}, of the bare rate", median(shares), "x", None, f"{min(shares):.2f} to {max(shares):.2f}"))
+        figures.append(
+            Figure(f"{name}, of the bare rate", median(shares), "x", None, f"{min(shares):.2f} to {max(shares):.2f}")
+        )
     show(figures, options.json, {"jobs": options.jobs})
 
 

@@ -99,6 +99,7 @@ def details(task: Task) -> dict[str, Any]:
         "starts": at(task.starts_at), "ends": at(task.ends_at),
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
         "catch up": task.catch_up if task.catch_up != "one" else "", "removed after success": "yes" if task.remove else "",
+        "place": f"{words(task.phase_ms)} into the interval" if task.phase_ms is not None else "",
         "queue": task.queue, "state": state_in_words(task), "next run": at(task.next_run),
         "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
         "last end": at(task.last_ended_at), "last success": at(task.last_success_at),

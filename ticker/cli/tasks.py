@@ -45,6 +45,11 @@ def definition(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--kwargs", metavar="JSON", help="The function's arguments, as an object."),
         click.option("--queue", metavar="NAME", help="The RQ queue; polling by default."),
         click.option("--remove/--no-remove", default=None, help="With --at: whether it is deleted after its success."),
+        click.option(
+            "--spread/--no-spread",
+            default=None,
+            help="A place of its own in the interval, so that many tasks do not fall due at once.",
+        ),
         click.option("--catch-up", type=click.Choice(["one", "none"]), help="One late run after an outage, or none."),
         click.option("--max-runs", type=int, metavar="N", help="How often it starts in all; 0: without a limit."),
         click.option("--ends", metavar="TIME", help="No time behind it; an empty text takes the end away."),

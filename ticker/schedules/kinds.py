@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
-from ticker.schedules import calendar, cron, duration, once, zones
+from ticker.schedules import calendar, cron, duration, once, places, zones
 from ticker.schedules.interval import Interval
 from ticker.task import DueTask, Kind, Task
 
@@ -144,10 +144,16 @@ def of(task: DueTask | Task) -> Schedule:
     return Interval(task.every_ms)
 
 
-def next_run(task: DueTask, now: datetime) -> datetime | None:
+def next_run(task: DueTask, now: datetime, tick: int = 0) -> datetime | None:
     """When a task that was pushed at `now` is due again; None: never. BadInput for a row that cannot be scheduled.
 
-    An interval counts from the tick; the other kinds go on behind `now`, and never twice to one occurrence.
+    An interval counts from the tick, or keeps its place, if it has one; `tick` is the milliseconds between two ticks. The
+    other kinds go on behind `now`, and never twice to one occurrence.
     """
-    found = of(task).next_after(now if task.kind is Kind.INTERVAL else max(now, task.occurrence))
+    if task.phase_ms is not None:
+        found: datetime | None = places.next_after(
+            task.occurrence, now, task.every_ms, task.phase_ms, places.slack(task.every_ms, task.tolerance_ms, tick)
+        )
+    else:
+        found = of(task).next_after(now if task.kind == Kind.INTERVAL else max(now, task.occurrence))
     return None if found is None or (task.ends_at is not None and found > task.ends_at) else found

@@ -314,8 +314,11 @@ class MemoryBatch:
         due = sorted((t for t in self._tasks.free() if is_due(t, now, look_ahead)), key=lambda t: t.next_run or now)
         return [due_task(task, now) for task in self._tasks.claim(due[:limit])]
 
-    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
-        for due, next_run in tasks:
+    def uncarry(self, task_ids: Sequence[int]) -> None:
+        """Here each occurrence has its own job."""
+
+    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
+        for due, next_run, _ in tasks:
             row = self._tasks[due.id]
             started = not is_after(due.occurrence, row.last_occurrence or due.occurrence - SECOND) and any(
                 run.occurrence == due.occurrence and run.started_at for run in self._scheduled(due.id)

@@ -187,12 +187,12 @@ def forged_jobs(redis: Redis, touched: Path, victim: str) -> dict[str, str]:
     forge(redis, "of-another-job", original[b"data"], signature=original[b"signature"])
     forge(redis, "bomb", zlib.compress(b"\0" * 300_000_000), signature=b"\0" * 16)
     forge(redis, "huge", b"\0" * 10_000_000)
-    forge(redis, "long", b"\0" * 2000, signature=b"\0" * 16)
+    forge(redis, "long", b"\0" * 5000, signature=b"\0" * 16)
     wrong = "forged job={}: its signature does not fit"
     none = "forged job={}: it has no signature"
     found = dict.fromkeys(("zeros", "short", "no-utf8", "another-key", "of-another-job"), wrong)
     found |= dict.fromkeys(("system", "system-json", "builtin", "pickle-bomb", "raw-pickle", "meta", "callbacks"), none)
-    found |= {"unsigned": none, "long": "forged job={}: its data has 2000 bytes, over the limit of 1024"}
+    found |= {"unsigned": none, "long": "forged job={}: its data has 5000 bytes, over the limit of 4096"}
     large = "poison job={}: its hash has [89] fields and [0-9]+ bytes, over the limit of 128 and 65536"
     found |= dict.fromkeys(("bomb", "huge"), large)
     return {job_id: text.format(job_id) for job_id, text in found.items()}
@@ -271,7 +271,7 @@ def test_a_job_that_a_dead_worker_left_is_not_unpickled_at_the_next_start(signed
 ], ids=repr)  # fmt: skip
 def test_even_with_a_signature_arguments_are_those_of_the_id(args):
     with pytest.raises(hardened.Forged):
-        hardened.signed_args(f"t1-{OCCURRENCE}", as_signed(f"t1-{OCCURRENCE}", payload(args=args)), [KEY])
+        hardened.signed_call(f"t1-{OCCURRENCE}", as_signed(f"t1-{OCCURRENCE}", payload(args=args)), [KEY])
 
 
 @pytest.mark.parametrize("data", [
@@ -282,7 +282,7 @@ def test_even_with_a_signature_arguments_are_those_of_the_id(args):
 ])  # fmt: skip
 def test_even_with_a_signature_a_payload_is_a_call_of_the_wrapper(data):
     with pytest.raises(hardened.Forged):
-        hardened.signed_args(f"t1-{OCCURRENCE}", as_signed(f"t1-{OCCURRENCE}", data), [KEY])
+        hardened.signed_call(f"t1-{OCCURRENCE}", as_signed(f"t1-{OCCURRENCE}", data), [KEY])
 
 
 @pytest.mark.parametrize("args", [(1, OCCURRENCE), (2**63 - 1, 253_402_214_400 * 10**6), (70_000, 0), (300, 1)])
@@ -290,11 +290,11 @@ def test_the_integers_of_a_scheduled_job_are_read(args):
     job_id = f"t{args[0]}-{args[1]}"
     data = rq_layout.packed(rq_layout.payload(Envelope(job_id, "polling", args, 60, 60, "")))
     assert isinstance(data, bytes)
-    assert hardened.signed_args(job_id, as_signed(job_id, data), [OTHER_KEY, KEY]) == args
+    assert hardened.signed_call(job_id, as_signed(job_id, data), [OTHER_KEY, KEY]) == (ENTRY, args)
 
 
 def test_the_integers_of_a_planned_job_are_read():
-    assert hardened.signed_args("r7", as_signed("r7", payload(args=(5, 0, 7))), [KEY]) == (5, 0, 7)
+    assert hardened.signed_call("r7", as_signed("r7", payload(args=(5, 0, 7))), [KEY]) == (ENTRY, (5, 0, 7))
 
 
 def as_signed(job_id: str, data: bytes) -> dict[bytes, bytes]:
@@ -371,6 +371,6 @@ def test_the_ticker_signs_with_the_first_key(environ, monkeypatch, db, redis):
     [key] = redis.keys("rq:job:*")
     found = redis.hgetall(key)
     job_id = key.removeprefix(b"rq:job:")
-    assert signing.fits([OTHER_KEY], found[b"signature"], job_id, b"polling", found[b"timeout"], found[b"data"])
+    assert signing.fits([OTHER_KEY], found[b"signature"], job_id, b"polling", found[b"timeout"], call_in(found[b"data"]))
     assert OTHER_KEY.encode() not in b"".join(found.values())
     assert ticker.get(db, task.id).waiting

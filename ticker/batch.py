@@ -21,10 +21,18 @@ class PostgresBatch:
         rows = self._execute("claim_due", now=now, look_ahead=look_ahead, limit=limit)
         return [_due(row) for row in rows]
 
-    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
+    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
         if tasks:
-            ids, next_runs = _array(task.id for task, _ in tasks), _array(_text(next_run) for _, next_run in tasks)
-            self._execute("advance", ids=ids, next_runs=next_runs)
+            self._execute(
+                "advance",
+                ids=_array(task.id for task, _, _ in tasks),
+                next_runs=_array(_text(next_run) for _, next_run, _ in tasks),
+                carriers=_array(carrier or "NULL" for _, _, carrier in tasks),
+            )
+
+    def uncarry(self, task_ids: Sequence[int]) -> None:
+        if task_ids:
+            self._execute("uncarry", ids=list(task_ids))
 
     def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
         rows = [(task.id, task.occurrence, next_run, reason) for task, next_run, reason in passed_over]

@@ -14,7 +14,7 @@ from rq import Queue
 from rq.job import Job, JobStatus
 
 from ticker import rq_layout, signing
-from ticker.envelope import ENTRY, Envelope
+from ticker.envelope import Envelope
 from ticker.errors import ConfigurationError, QueueUnavailable
 from ticker.ports import JobState, Receipt
 from ticker.settings import Settings
@@ -109,7 +109,7 @@ class RedisQueue:
                 return HELD
             with self._connection.pipeline() as calls:
                 job = Queue(envelope.queue, connection=self._connection).enqueue_call(
-                    ENTRY, envelope.args, timeout=envelope.timeout, ttl=envelope.ttl, result_ttl=self._result_ttl,
+                    envelope.entry, envelope.args, timeout=envelope.timeout, ttl=envelope.ttl, result_ttl=self._result_ttl,
                     failure_ttl=self._failure_ttl, description=envelope.description, job_id=envelope.job_id, pipeline=calls,
                 )  # fmt: skip
                 if self._signing_key:

@@ -64,8 +64,11 @@ class Batch(Protocol):
     def claim_due(self, now: datetime, look_ahead: int, limit: int) -> Sequence[DueTask]:
         """Due tasks, oldest first, at most `limit`; rows that somebody else has locked are left out."""
 
-    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
-        """Each occurrence becomes a waiting one, and `next_run` what is given; earlier push errors are cleared."""
+    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
+        """(task, next_run, carrier): its occurrence becomes a waiting one; earlier push errors are cleared."""
+
+    def uncarry(self, task_ids: Sequence[int]) -> None:
+        """Their newest waiting occurrences have jobs of their own from now on."""
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
         """Tasks by cron and calendar that were pushed before and wait for a time ahead, locked; one batch after another."""

@@ -177,7 +177,7 @@ def label(envelope: Envelope) -> Label:
 
 def payload(envelope: Envelope) -> bytes:
     """RQ's pickle of the call."""
-    call: bytes = DefaultSerializer.dumps((ENTRY, None, envelope.args, {}))
+    call: bytes = DefaultSerializer.dumps((envelope.entry, None, envelope.args, {}))
     return call
 
 

@@ -204,7 +204,8 @@ RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_a
 -- The due tasks, oldest first, locked; rows that another ticker holds are its own.
 -- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up, tolerance_ms, phase_ms, overlap, overlap = 'skip' AND (waiting <> '{}' OR coalesce(running_until > %(now)s, false)
+    starts_at, ends_at, catch_up, tolerance_ms, phase_ms,
+    coalesce((SELECT f.batch FROM {schema}.functions f WHERE f.name = t.function), 1) AS batch, overlap, overlap = 'skip' AND (waiting <> '{}' OR coalesce(running_until > %(now)s, false)
         OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'pushed' AND r.task_id = t.id)
         OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'processing' AND r.task_id = t.id)) AS busy
 FROM {schema}.tasks t
@@ -227,9 +228,12 @@ UPDATE {schema}.tasks t SET
                        SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.occurrence = t.next_run
                        AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)) THEN t.waiting
                    ELSE t.waiting[greatest(cardinality(t.waiting) - 9998, 1):] || t.next_run END,
-    push_errors = 0, push_error = '', push_after = NULL
-FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS a (id, next_run)
+    carrier = a.carrier, push_errors = 0, push_error = '', push_after = NULL
+FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(carriers)s::text[]) AS a (id, next_run, carrier)
 WHERE t.id = a.id
+
+-- name: uncarry
+UPDATE {schema}.tasks SET carrier = NULL WHERE id = ANY (%(ids)s::bigint[])
 
 -- name: skip
 -- Occurrences that get no job: an outage made these tasks miss them, or a job of the task waits or runs, and that is
@@ -894,7 +898,7 @@ WITH looked_at AS MATERIALIZED (
         CASE WHEN count(*) = %(limit)s OR NOT bool_and(fits) THEN max(id) FILTER (WHERE fits) END AS upto
     FROM counted
 )
-SELECT id, queue, function, every_ms, box_ms, grace_ms, CASE WHEN cardinality(waiting) <= 100 THEN waiting
+SELECT id, queue, function, every_ms, box_ms, grace_ms, carrier, CASE WHEN cardinality(waiting) <= 100 THEN waiting
     ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting, (SELECT upto FROM chosen) AS upto
 FROM {schema}.tasks
 WHERE waiting <> '{}' AND id = ANY (ARRAY(SELECT unnest(ids) FROM chosen))
@@ -949,6 +953,13 @@ WITH held AS MATERIALIZED (
 )
 UPDATE {schema}.tasks t SET failed = t.failed + l.count
 FROM (SELECT task_id, count(*) FROM lost WHERE kind <> 'piece' GROUP BY task_id) l WHERE t.id = l.task_id
+
+-- name: announce
+-- A worker knows these functions, and how many tasks of each one job may carry.
+INSERT INTO {schema}.functions (name, batch, announced_at)
+SELECT f.name, f.batch, clock_timestamp() FROM unnest(%(names)s::text[], %(batches)s::integer[]) AS f (name, batch)
+ORDER BY f.name
+ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, announced_at = excluded.announced_at
 
 -- name: next_due
 -- Seconds from `now`, which a pass has just served, to the next thing that a pass would do; none: there is nothing. What is

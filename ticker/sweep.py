@@ -42,14 +42,18 @@ def sweep_waiting(store: Store, queue: Queue, now: datetime, limit: int) -> Swep
     """Expires old occurrences of one batch of tasks, and pushes again what the queue does not hold any more."""
     with store.batch() as rows:
         tasks = rows.claim_waiting(limit)
-        asked = [(task, due, job_id(due)) for task in tasks for due in task.occurrences()]
+        asked = [(task, due, job_of(task, due)) for task in tasks for due in task.occurrences()]
+        carried = {task.id for task in tasks if task.carrier}
         states = queue.states([id_ for _, _, id_ in asked])
         verdicts = [(verdict(task, due, state, now), due) for (task, due, _), state in zip(asked, states, strict=True)]
         expired, again, lost = (
             [due for found, due in verdicts if found is wanted] for wanted in (Fate.EXPIRED, Fate.AGAIN, Fate.LOST)
         )
         queue.forget([job_id(due) for due in (*expired, *again)])
-        receipts = queue.push([envelope.for_occurrence(due) for due in again])
+        receipts = queue.push(
+            [envelope.for_occurrence(due) for due in again]
+        )  # each by itself: a batch may have died of one
+        rows.uncarry([due.id for due in again if due.id in carried])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
         rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
     refused = sum(1 for receipt in receipts if receipt.error)
@@ -81,6 +85,11 @@ def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> 
         again = due.occurrence == newest and now < due.occurrence + timing.span(timing.LEAST_EXPIRY)
         return Fate.AGAIN if again else Fate.LOST
     return Fate.WAITS
+
+
+def job_of(task: WaitingTask, due: DueTask) -> str:
+    """The id of the job that brings this occurrence to a worker."""
+    return task.carrier if task.carrier and due.occurrence == task.waiting[-1] else job_id(due)
 
 
 def job_id(due: DueTask) -> str:

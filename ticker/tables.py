@@ -26,6 +26,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from ticker.json_text import NESTED_AT_MOST
 from ticker.schedules.duration import LONGEST
 from ticker.task import (
+    BATCH_AT_MOST,
     COUNT_AT_MOST,
     INTERVALS_AT_MOST,
     JSON_AT_MOST,
@@ -59,6 +60,7 @@ def define(schema: str | None = "ticker") -> MetaData:
     _events(metadata)
     _notices(metadata)
     _templates(metadata)
+    _functions(metadata)
     return metadata
 
 
@@ -151,6 +153,8 @@ def _tasks(metadata: MetaData) -> Table:
         # whether it has a place of its own in the interval, and which, from 1970 on
         Column("spread", Boolean, nullable=False, server_default=text("false")),
         Column("phase_ms", BigInteger, Computed(PHASE, persisted=True)),
+        # the job that carries its newest waiting occurrence beside those of other tasks
+        Column("carrier", Text),
         UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
         UniqueConstraint("guid", name="tasks_guid"),
         _check("tasks_owner", "(owner_type = '') = (owner_id = '')"),
@@ -181,6 +185,7 @@ def _tasks(metadata: MetaData) -> Table:
                f" AND probe_ms BETWEEN 1000 AND {LONGEST} AND pause_after BETWEEN 1 AND {COUNT_AT_MOST}"),
         _check("tasks_alarm", f"dead_man BETWEEN 1 AND {INTERVALS_AT_MOST} AND told IN ('', 'failed')"
                f" AND {_finite('alarm_at', 'resumed_at')}"),
+        _check("tasks_carrier", f"length(carrier) <= {NAME_AT_MOST}"),
         _check("tasks_whose", f"{_plain('submitter')} AND {_plain('group_name')} AND priority BETWEEN {-PRIORITY_AT_MOST} AND {PRIORITY_AT_MOST}"),
         _check("tasks_totals", "0 <= least(succeeded, failed, dropped) AND greatest(succeeded, failed, dropped) <= 1000000000000000"),
         _check("tasks_hold", "(run_token IS NULL) = (running_until IS NULL)"),
@@ -372,6 +377,20 @@ def _templates(metadata: MetaData) -> Table:
         Column("task", JSONB, nullable=False),
         _check("templates_named", f"owner_type <> '' AND name <> '' AND {_plain('owner_type')} AND {_plain('name')}"),
         _check("templates_task", f"jsonb_typeof(task) = 'object' AND octet_length(task::text) <= {8 * JSON_AT_MOST}"),
+    )
+
+
+def _functions(metadata: MetaData) -> Table:
+    """What workers have announced: the functions that they know, and how many tasks of each one job may carry."""
+    return Table(
+        "functions",
+        metadata,
+        Column("name", Text, primary_key=True),
+        Column("batch", Integer, nullable=False, server_default=text("1")),
+        Column("announced_at", WHEN, nullable=False),
+        _check("functions_name", f"name <> '' AND {_plain('name')}"),
+        _check("functions_batch", f"batch BETWEEN 1 AND {BATCH_AT_MOST}"),
+        _check("functions_finite", _finite("announced_at")),
     )
 
 

@@ -13,6 +13,7 @@ JSON_AT_MOST = 64 * 1024  # bytes of JSON text of kwargs, metadata or a cursor
 COUNT_AT_MOST = 1_000_000  # of errors in a row: the statements stop counting there
 OUTPUT_AT_MOST = 100_000  # characters of what a run printed: 64 kB, some of it shown in longer forms
 RETRIES_AT_MOST = 100
+BATCH_AT_MOST = 100  # due tasks of one function that one job carries
 INTERVALS_AT_MOST = 1_000_000  # without a success, until somebody is told
 PRIORITY_AT_MOST = 1_000
 
@@ -109,6 +110,7 @@ class DueTask(NamedTuple):
     busy: bool = False  # a job of it waits or runs
     tolerance_ms: int = 0
     phase_ms: int | None = None  # its place in the interval, if it has one of its own
+    batch: int = 1  # how many tasks of its function one job may carry
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +199,10 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class WaitingTask:
-    """A locked row with occurrences that were pushed and have neither started nor been dropped, oldest first."""
+    """A locked row with occurrences that were pushed and have neither started nor been dropped, oldest first.
+
+    `carrier` is the id of the job that carries the newest of them beside those of other tasks; None: it has its own.
+    """
 
     id: int
     waiting: tuple[datetime, ...]
@@ -206,6 +211,7 @@ class WaitingTask:
     every_ms: int
     box_ms: int
     grace_ms: int
+    carrier: str | None = None
 
     def occurrences(self) -> list[DueTask]:
         """Its waiting occurrences in the form in which they were pushed."""

@@ -141,13 +141,17 @@ def push_due(
         plans, failed = with_next_times(tasks, now, beat)
         passed_over = [(*plan, reason) for plan in plans if (reason := passes_over(plan[0], now, late))]
         plans = [plan for plan in plans if not passes_over(plan[0], now, late)]
-        receipts = queue.push([envelope.for_occurrence(task) for task, _ in plans])
-        answered = list(zip(plans, receipts, strict=True))
-        failed += [(task, receipt.error) for (task, _), receipt in answered if receipt.error]
-        rows.advance([plan for plan, receipt in answered if not receipt.error])
+        parcels = envelope.parcels(task for task, _ in plans)
+        receipts = queue.push([parcel.envelope for parcel in parcels])
+        sent = list(zip(parcels, receipts, strict=True))
+        refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
+        carriers = {task.id: parcel.carrier for parcel in parcels if parcel.carrier for task in parcel.tasks}
+        failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
+        rows.advance([(task, next_run, carriers.get(task.id)) for task, next_run in plans if task.id not in refused])
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
         rows.skip(passed_over, now)
-    stored, held = sum(receipt.stored for receipt in receipts), sum(receipt.held for receipt in receipts)
+    stored = sum(len(parcel.tasks) for parcel, receipt in sent if receipt.stored)
+    held = sum(len(parcel.tasks) for parcel, receipt in sent if receipt.held)
     return Pushed(len(tasks), stored, held, len(failed), len(passed_over))
 
 

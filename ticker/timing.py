@@ -4,6 +4,7 @@ The start statement judges with the same formulas inside the database; `tests/te
 """
 
 import math
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -102,6 +103,11 @@ def horizon(look_ahead: int, tolerance: int) -> int:
 def job_timeout(box: int, grace_ms: int) -> int:
     """RQ's own time-out in whole seconds: ceil(B + g) + 30, a backstop behind ours."""
     return math.ceil((box + grace_ms) / SECOND) + RQ_MARGIN
+
+
+def batch_timeout(boxes: Iterable[tuple[int, int]]) -> int:
+    """The same of a job that runs several tasks one after another: (box, grace) of each."""
+    return math.ceil(sum(box + grace_ms for box, grace_ms in boxes) / SECOND) + RQ_MARGIN
 
 
 def granted_box(box: int, grace_ms: int, rq_timeout: int | None) -> int:

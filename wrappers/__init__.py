@@ -1,6 +1,7 @@
 """What runs around each job in the worker. The whole door:
 
-`task` registers a function, `Run` is what it is handed, `run` is what RQ calls, `Worker` is RQ's worker with our
+`task` registers a function, `Run` is what it is handed, `run` is what RQ calls (`run_batch` for several
+tasks), `Worker` is RQ's worker with our
 launcher's promises, `HoldLost` is what a run learns that has lost its task, and `NOTHING_TO_DO` is what a function
 returns that found no work.
 """
@@ -10,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wrappers.context import HoldLost, Quota, Run
-    from wrappers.entry import run
+    from wrappers.entry import run, run_batch
     from wrappers.limits import SoftLimit
     from wrappers.pieces import NOTHING_TO_DO
     from wrappers.registry import task
     from wrappers.worker import Worker
 
-__all__ = ["task", "Run", "Quota", "HoldLost", "SoftLimit", "NOTHING_TO_DO", "run", "Worker"]
+__all__ = ["task", "Run", "Quota", "HoldLost", "SoftLimit", "NOTHING_TO_DO", "run", "run_batch", "Worker"]
 
 _HOMES = {
     "task": "registry", "Run": "context", "Quota": "context", "HoldLost": "context", "SoftLimit": "limits",
-    "NOTHING_TO_DO": "pieces", "run": "entry", "Worker": "worker",
+    "NOTHING_TO_DO": "pieces", "run": "entry", "run_batch": "entry", "Worker": "worker",
 }  # fmt: skip
 
 

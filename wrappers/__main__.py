@@ -7,6 +7,7 @@ if __name__ == "__main__":
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -14,9 +15,11 @@ from click.core import ParameterSource
 from rq.cli.cli import main as rq
 
 from ticker import logs, settings, startup
+from ticker.connections import translated
 from ticker.definition import DEFAULTS
 from ticker.errors import BadInput, ConfigurationError
 from wrappers import options, registry
+from wrappers.database import Database
 
 CONNECT_TIMEOUT = 5  # seconds, towards Redis
 
@@ -84,7 +87,15 @@ def prepare() -> str:
             "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS)"
         )
     startup.check(found)
+    announce()
     return with_connect_timeout(found.require_redis())
+
+
+def announce() -> None:
+    """Lets the tickers and people know which functions are known here, and how many tasks of each one job may carry."""
+    known = registry.functions()
+    with translated(), closing(Database.from_environment()) as database:
+        database.execute("announce", names=list(known), batches=[function.batch for function in known.values()])
 
 
 def with_connect_timeout(url: str) -> str:

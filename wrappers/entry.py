@@ -1,24 +1,30 @@
 """The function that RQ calls, for every task: `wrappers.run`."""
 
 import asyncio
+import logging
 import os
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 from rq import get_current_job
 from rq.job import Job
+from rq.timeouts import JobTimeoutException
 
 from ticker import envelope, settings
-from ticker.errors import ConfigurationError
+from ticker.errors import ConfigurationError, DatabaseUnavailable
+from ticker.settings import Settings
 from ticker.task import RunKind
-from wrappers import pieces, registry, starts, storable
+from wrappers import page, pieces, registry, starts, storable
 from wrappers.chain import chain
 from wrappers.context import Call
 from wrappers.database import Database
 from wrappers.layers import LAYERS
 from wrappers.limits import SoftLimit
 from wrappers.registry import Step
+
+log = logging.getLogger("ticker.run")
 
 
 def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
@@ -34,16 +40,54 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     if isinstance(asked, str):
         return asked
     found = settings.from_environment()
+    refuse_without_a_horse(found)
+    own = Database(found.require_database(), found.schema)
+    try:
+        call = replace(asked, database=own, was_asked=True) if asked else new_call(
+            (task_id, occurrence, *([planned] if planned else [])), job, os.environ.get("RQ_WORKER_ID", ""), own
+        )  # fmt: skip
+        return chain(LAYERS, call_function)(call)
+    finally:
+        own.close()
+
+
+def run_batch(*numbers: int) -> str:
+    """Runs several tasks, one after another, each as `run` would; `numbers` are the id and the occurrence of each.
+
+    What becomes of one is no matter of the others: it fails, is dropped or interrupted by itself. One that is killed takes
+    this process with it; those behind it are pushed again by the ticker, each with a job of its own.
+    """
+    found = settings.from_environment()
+    refuse_without_a_horse(found)
+    job, whole = get_current_job(), page.deadline()
+    database = Database(found.require_database(), found.schema)
+    answers: Counter[str] = Counter()
+    try:
+        for task_id, occurrence in zip(numbers[::2], numbers[1::2], strict=True):
+            call = replace(
+                new_call((task_id, occurrence), job, os.environ.get("RQ_WORKER_ID", ""), database), rq_timeout=None
+            )
+            try:
+                answer = chain(LAYERS, call_function)(call)
+            except (JobTimeoutException, DatabaseUnavailable):  # of the whole; nobody can be asked any more
+                raise
+            except BaseException:
+                log.exception("run failed task=%s job=%s", task_id, call.job_id)
+                answer = "failed"
+            answers[answer.partition(":")[0]] += 1
+            page.write_deadline(whole)  # that of the task is over
+    finally:
+        database.close()
+    return ", ".join(f"{count} {answer}" for answer, count in answers.items())
+
+
+def refuse_without_a_horse(found: Settings) -> None:
+    """ConfigurationError where a kill would hit the worker itself."""
     if found.hard_limit != "off" and not in_a_horse():
         raise ConfigurationError(
             "this worker does not fork its jobs, so a hard limit would kill the worker: "
             "use rq.Worker or wrappers.Worker, or set TICKER_HARD_LIMIT=off"
         )
-    own = Database(found.require_database(), found.schema)
-    call = replace(asked, database=own) if asked else new_call(
-        (task_id, occurrence, *([planned] if planned else [])), job, os.environ.get("RQ_WORKER_ID", ""), own
-    )  # fmt: skip
-    return chain(LAYERS, call_function)(call)
 
 
 Asked = Call | str | Exception

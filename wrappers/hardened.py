@@ -2,7 +2,7 @@
 
 Whoever can write to Redis can otherwise run code in every RQ worker: a job's `data`, `meta` and `result` are pickles,
 and its callbacks are functions named in the hash. This worker reads of a hash the few fields that it needs. It checks
-the signature over the call, unpacked to at most 1 kB, and only then takes integers out of it: it unpickles nothing, imports nothing
+the signature over the call, unpacked to at most 4 kB, and only then takes integers out of it: it unpickles nothing, imports nothing
 that a job names, and calls `wrappers.run` alone. Whatever else it meets is logged as `forged`, counted and put aside.
 """
 
@@ -15,7 +15,7 @@ from rq import Queue as RQQueue
 from rq.job import Job as RQJob
 from rq.serializers import DefaultSerializer
 
-from ticker import envelope, settings, signing
+from ticker import settings, signing
 from ticker.errors import ConfigurationError
 from wrappers import payload, poison
 from wrappers.worker import Worker
@@ -26,7 +26,7 @@ READ = (
 )  # fmt: skip
 """The fields that are read. Left out: meta, result (pickles), callbacks (names of functions), webhooks, retries, groups."""
 
-DATA_AT_MOST = 1024  # bytes, packed and unpacked: ours have some 60
+DATA_AT_MOST = 4096  # bytes, packed and unpacked: ours have some 60, and up to 2,300 where one job carries 100 tasks
 DESCRIPTION_AT_MOST = 200  # characters
 
 Payload = Mapping[bytes, bytes]
@@ -55,9 +55,9 @@ class Job(poison.Job):
     data_at_most = DATA_AT_MOST
 
     def restore(self, raw_data: Payload) -> None:
-        args = signed_args(self.id, raw_data, signing_keys())
+        entry, args = signed_call(self.id, raw_data, signing_keys())
         super().restore({field: raw_data[field] for field in READ if field in raw_data})
-        self._func_name, self._instance, self._args, self._kwargs = envelope.ENTRY, None, args, {}
+        self._func_name, self._instance, self._args, self._kwargs = entry, None, args, {}
         self.description = "".join(c if c.isprintable() else "?" for c in self.description or "")[:DESCRIPTION_AT_MOST]
 
 
@@ -102,8 +102,8 @@ def signing_keys() -> tuple[str, ...]:
     return keys
 
 
-def signed_args(job_id: str, raw: Payload, keys: Sequence[str]) -> tuple[int, ...]:
-    """The integers in a job whose signature fits: (task id, occurrence in microseconds), or (task id, 0, run id)."""
+def signed_call(job_id: str, raw: Payload, keys: Sequence[str]) -> tuple[str, tuple[int, ...]]:
+    """The function of ours and the integers in a job whose signature fits."""
     data, signature = raw.get(b"data", b""), raw.get(signing.FIELD.encode(), b"")
     if not signature:
         raise Forged("it has no signature")
@@ -114,6 +114,6 @@ def signed_args(job_id: str, raw: Payload, keys: Sequence[str]) -> tuple[int, ..
         call = payload.unpacked(data, DATA_AT_MOST)
         if not signing.fits(keys, signature, job_id.encode(), origin, timeout, call):
             raise Forged("its signature does not fit: another key, or something of it was changed")
-        return payload.arguments(job_id, call)
+        return payload.call(job_id, call)
     except ValueError as error:
         raise Forged(str(error)) from None

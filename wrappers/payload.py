@@ -4,6 +4,7 @@ import pickletools
 import zlib
 
 from ticker import envelope
+from ticker.task import BATCH_AT_MOST
 
 _FRAMING = {"PROTO", "FRAME", "MEMOIZE", "STOP"}
 _INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1"}
@@ -21,33 +22,40 @@ def unpacked(data: bytes, at_most: int) -> bytes:
     return payload
 
 
-def arguments(job_id: str, payload: bytes) -> tuple[int, ...]:
-    """(task id, occurrence in microseconds), or (task id, 0, run id); ValueError where it is no job of ours."""
-    args = integers(payload)
-    if not names(job_id, args):
+def call(job_id: str, payload: bytes) -> tuple[str, tuple[int, ...]]:
+    """The function and its arguments; ValueError where it is no job of ours.
+
+    (task id, occurrence in microseconds), or (task id, 0, run id); of a batch the id and the occurrence of each task.
+    """
+    entry, args = read(payload)
+    if not names(job_id, entry, args):
         raise ValueError("its id is another than that of its arguments")
-    return args
+    return entry, args
 
 
-def integers(payload: bytes) -> tuple[int, ...]:
-    """The arguments in the pickle of ("wrappers.run", None, (two or three integers), {}), which is read, never executed."""
+def read(payload: bytes) -> tuple[str, tuple[int, ...]]:
+    """The call in the pickle of (function, None, (integers), {}), which is read, never executed."""
     try:
         steps = [(code.name, value) for code, value, _ in pickletools.genops(payload) if code.name not in _FRAMING]
     except Exception as error:
         raise ValueError(f"its payload is no pickle: {error}") from None
     inner = [(name, value) for name, value in steps if name in _INTEGERS]
+    many = len(inner) > 3
+    entry = envelope.BATCH_ENTRY if many else envelope.ENTRY
     expected = [
-        ("MARK", None), ("SHORT_BINUNICODE", envelope.ENTRY), ("NONE", None),
-        *inner,
-        (f"TUPLE{len(inner)}", None), ("EMPTY_DICT", None), ("TUPLE", None),
+        ("MARK", None), ("SHORT_BINUNICODE", entry), ("NONE", None),
+        *[("MARK", None)] * many, *inner, ("TUPLE" if many else f"TUPLE{len(inner)}", None),
+        ("EMPTY_DICT", None), ("TUPLE", None),
     ]  # fmt: skip
-    if steps != expected or len(inner) not in (2, 3):
-        raise ValueError("its payload is no call of wrappers.run with two or three integers")
-    return tuple(int(value or 0) for _, value in inner)
+    if steps != expected or len(inner) < 2 or len(inner) > 2 * BATCH_AT_MOST:
+        raise ValueError("its payload is no call of the wrapper with integers alone")
+    return entry, tuple(int(value or 0) for _, value in inner)
 
 
-def names(job_id: str, args: tuple[int, ...]) -> bool:
+def names(job_id: str, entry: str, args: tuple[int, ...]) -> bool:
     """Whether the ticker gives this id to a job with these arguments."""
+    if entry == envelope.BATCH_ENTRY:
+        return len(args) % 2 == 0 and min(args[::2]) > 0 and job_id == envelope.batch_id(args)
     if len(args) == 3:
         task_id, occurrence, planned = args
         return task_id > 0 and occurrence == 0 and planned > 0 and job_id == f"r{planned}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 from ticker.errors import BadInput, ConfigurationError, quoted
+from ticker.task import BATCH_AT_MOST
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,6 +40,8 @@ class Function:
     process: Step | None
     module: str
     qualname: str
+    batch: int
+    """How many due tasks of it one job may carry."""
     declared: Mapping[str, Any]
     """What `@task` said beside the name, for `ticker sync`: fields of `ticker.register`."""
 
@@ -46,13 +49,15 @@ class Function:
 _functions: dict[str, Function] = {}
 
 
-def task(name: str, **declared: Any) -> Callable[[F], F]:
+def task(name: str, *, batch: int = 1, **declared: Any) -> Callable[[F], F]:
     """Registers a function under the name that tasks run it by: `@task("mail.fetch")`.
 
     The function is called with the task's kwargs, and first with the `Run` if its first parameter is called `run`.
     It may be `async def`. A class stands for work in pieces: its `generate` yields them (JSON), and its `process` is
     called with each, in a run of its own. A schedule beside the name, `@task("reports.daily", cron="0 6 * * 1-5")`, declares a task
     without an owner, which `ticker sync` keeps in step; it takes the fields of `ticker.register`.
+    With `batch` one RQ job carries up to so many due tasks (100), which run one after another in one process, each with a
+    start, a box and a record of its own: for many short runs of a function that leaves its process as it found it.
     BadInput where the name is no text, or already another function's, where a class lacks one of the two, and where
     anything but `generate` yields: nobody would ever go through it.
     """
@@ -60,13 +65,15 @@ def task(name: str, **declared: Any) -> Callable[[F], F]:
         raise BadInput(
             "task", name, "is no name for a function: a printable text of 1 to 200 characters, @task('mail.fetch')"
         )
+    if type(batch) is not int or not 1 <= batch <= BATCH_AT_MOST:
+        raise BadInput("batch", batch, f"is no number of tasks that one job may carry: 1 to {BATCH_AT_MOST}")
 
     def register(call: F) -> F:
         known, identity = _functions.get(name), _identity(call)
         if known and (known.module, known.qualname) != identity:
             raise BadInput("task", name, f"is already the name of {known.module}.{known.qualname}; names are unique")
         step, process = _steps_of_class(name, call) if isinstance(call, type) else (_whole_step(name, call), None)
-        _functions[name] = Function(name, step, process, *identity, declared)
+        _functions[name] = Function(name, step, process, *identity, batch, declared)
         return call
 
     return register

@@ -9,6 +9,7 @@ from typing import Any
 from rq import Queue, worker_registration
 from rq.job import Job
 
+from ticker import envelope
 from wrappers import endings, ends, entry, excerpt, limits, orphans, page, payload
 from wrappers.database import Database
 from wrappers.poison import SurvivingWorker
@@ -104,6 +105,7 @@ def arguments_of(job: Job) -> tuple[int, ...]:
     if job._success_callback_name or job._failure_callback_name or job._stopped_callback_name:
         return ()
     try:
-        return payload.arguments(job.id, job.data)
+        entry, args = payload.call(job.id, job.data)
     except ValueError:
         return ()
+    return args if entry == envelope.ENTRY else ()  # of a batch each task is asked for right before its own start

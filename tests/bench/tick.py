@@ -49,10 +49,9 @@ class Rivals:
                 store.clamp(None, self.batch),
             )  # connected, and past the look at every row of a first tick
             queue.push([])
-            took = timed(
+            return timed(
                 lambda: self._check(tick(store, queue, look_ahead=LOOK_AHEAD, batch=self.batch, lanes=lanes).enqueued)
             )
-        return took
 
     def claim(self) -> float:
         statements = sql.statements("ticker")
@@ -61,20 +60,16 @@ class Rivals:
             return timed(lambda: self._check(self._claims(db, statements, parameters)))
 
     def _claims(self, db: Any, statements: Any, parameters: dict[str, Any]) -> int:
-        """Only the ids are read, as the second statement needs them."""
-        claim = db.execute  # psycopg's own cursor: rows stay as libpq has them until they are fetched
+        """Nothing is read but the ids, which the second statement needs, straight from libpq's answer."""
         count = 0
         while True:
             with db.transaction():
-                ids = (
-                    [row[0] for row in claim(f"SELECT id FROM ({statements['claim_due']}) c", parameters)]
-                    if False
-                    else _ids(claim(statements["claim_due"], parameters))
-                )
+                found = db.execute(statements["claim_due"], parameters).pgresult
+                ids = [found.get_value(row, 0).decode() for row in range(found.ntuples)]
                 if ids:
-                    claim(
-                        statements["advance"],
-                        {"ids": "{" + ",".join(ids) + "}", "next_runs": "{" + ",".join([TOMORROW] * len(ids)) + "}"},
+                    arrays = {"ids": ids, "next_runs": [TOMORROW] * len(ids), "carriers": ["NULL"] * len(ids)}
+                    db.execute(
+                        statements["advance"], {name: "{" + ",".join(all_) + "}" for name, all_ in arrays.items()}
                     )
             count += len(ids)
             if len(ids) < self.batch:
@@ -148,12 +143,6 @@ class Rivals:
 
 
 TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
-
-
-def _ids(cursor: Any) -> list[str]:
-    """The ids as text, straight from libpq's answer."""
-    found = cursor.pgresult
-    return [found.get_value(row, 0).decode() for row in range(found.ntuples)]
 
 
 def measure(on: Stage, due: int, rounds: int) -> list[Figure]:

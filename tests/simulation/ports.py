@@ -142,9 +142,9 @@ class FaultyBatch:
         method = getattr(self._inner, name)
         return lambda *args: self._pass.call("postgres", name, lambda: method(*args))
 
-    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None]]) -> None:
+    def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
         self._pass.call("postgres", "advance", lambda: self._inner.advance(tasks))
-        self._advances += [self._advance(task) for task, _ in tasks]
+        self._advances += [self._advance(task) for task, *_ in tasks]
 
     def _advance(self, task: DueTask) -> Advance:
         world, id_ = self._pass.world, envelope.job_id(task.id, task.occurrence)

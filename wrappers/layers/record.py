@@ -50,7 +50,7 @@ def finish(call: Call, end: End, capture: Capture) -> str:
     """Leaves the end to the worker, or writes it."""
     assert call.start is not None
     leftovers.kill()  # the end frees the hold: another run may begin beside whatever still lives
-    if ends.leave(end):
+    if call.was_asked and ends.leave(end):
         return end.outcome
     until = call.since + (call.start.box_ms + call.start.grace_ms) / 1000
     ended = endings.write(call.database, call.task_id, call.start.token, end, *capture.texts(), until=until)

@@ -20,8 +20,6 @@ def report(call: Call, proceed: Proceed) -> str:
     except SoftLimit as limit:
         log.warning("run timed_out task=%s job=%s", call.task_id, call.job_id)
         raise TimedOut(str(limit)) from limit
-    finally:
-        call.database.close()
     if ":" not in answer:  # a drop has had its own line
         log.info("run %s task=%s job=%s", answer, call.task_id, call.job_id)
     return answer

@@ -2,7 +2,7 @@
 promises of the real ones. Rows are frozen, so that a batch works on a copy by keeping the rows that it changed.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -73,6 +73,8 @@ class TaskRow:
     catch_up: str = "one"
     remove: bool = False
     overlap: str = "queue"
+    owner_type: str = ""
+    owner_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -254,6 +256,9 @@ class MemoryStore:
             tasks.release()
             runs.release()
 
+    def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
+        return sum(task.queue == queue and is_due(task, now, look_ahead) for task in self.tasks.values())
+
     def wake(self, now: datetime, limit: int) -> None:
         with self.batch() as rows:
             rows.end_pauses(now, limit)
@@ -310,9 +315,24 @@ class MemoryBatch:
     def __init__(self, tasks: View[TaskRow], runs: View[RunRow], swept: dict[str, int]) -> None:
         self._tasks, self._runs, self._swept = tasks, runs, swept
 
-    def claim_due(self, now: datetime, look_ahead: int, limit: int) -> Sequence[DueTask]:
-        due = sorted((t for t in self._tasks.free() if is_due(t, now, look_ahead)), key=lambda t: t.next_run or now)
+    def claim_due(self, now: datetime, look_ahead: int, limit: int, without: Collection[str] = ()) -> Sequence[DueTask]:
+        free = (t for t in self._tasks.free() if t.queue not in without)
+        due = sorted((t for t in free if is_due(t, now, look_ahead)), key=lambda t: t.next_run or now)
         return [due_task(task, now) for task in self._tasks.claim(due[:limit])]
+
+    def claim_in_turn(self, now: datetime, look_ahead: int, queue: str, limit: int) -> Sequence[DueTask]:
+        due = sorted(
+            (t for t in self._tasks.free() if t.queue == queue and is_due(t, now, look_ahead)),
+            key=lambda t: (t.next_run or now, t.id),
+        )
+        turns: dict[Any, int] = {}
+        in_turn = []
+        for task in due:
+            owner = (task.owner_type, task.owner_id) if task.owner_type else task.id
+            turns[owner] = turns.get(owner, 0) + 1
+            in_turn.append((turns[owner], task.next_run, task.id, task))
+        chosen = [task for *_, task in sorted(in_turn)[:limit]]
+        return [due_task(task, now) for task in self._tasks.claim(chosen)]
 
     def uncarry(self, task_ids: Sequence[int]) -> None:
         """Here each occurrence has its own job."""
@@ -595,6 +615,10 @@ class MemoryQueue:
         self._answers()
         return [self._push(envelope) for envelope in envelopes]
 
+    def lengths(self, names: Sequence[str]) -> Mapping[str, int]:
+        self._answers()
+        return {name: len(self._lists.get(name, [])) for name in names}
+
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         self._answers()
         return [self._state(job_id) for job_id in job_ids]
@@ -639,6 +663,7 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
         task.id, task.next_run or now, task.queue, task.function, task.every_ms, task.box_ms, task.grace_ms,
         task.push_errors, task.kind, task.expression, task.zone, task.starts_at, task.ends_at, task.catch_up,
         task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
+        task.tolerance_ms,
     )  # fmt: skip
 
 

@@ -124,7 +124,33 @@ def test_a_due_task_brings_what_its_push_needs(tables, store):
     id_ = tables.add_task(next_run=NOW - MINUTE, queue="mail", function="fetch", every_ms=90_000, tolerance_ms=4_000,
                           box_ms=45_000, grace_ms=900, push_errors=3)  # fmt: skip
     with store.batch() as rows:
-        assert rows.claim_due(NOW, 0, 1) == [DueTask(id_, NOW - MINUTE, "mail", "fetch", 90_000, 45_000, 900, 3)]
+        assert rows.claim_due(NOW, 0, 1) == [
+            DueTask(id_, NOW - MINUTE, "mail", "fetch", 90_000, 45_000, 900, 3, tolerance_ms=4_000)
+        ]
+
+
+def test_the_due_tasks_of_some_queues_may_be_left_out(tables, store):
+    one, _, three = (tables.add_task(queue=queue) for queue in ("a", "b", "c"))
+    with store.batch() as rows:
+        assert {task.id for task in rows.claim_due(NOW, 0, MANY, ("b", "unheard of"))} == {one, three}
+
+
+def test_the_owners_of_a_queue_that_is_short_of_room_come_in_turn(tables, store):
+    def owned(by, age, **columns):
+        owner = {"owner_type": "mail", "owner_id": by} if by else {}
+        return tables.add_task(next_run=NOW - age * SECOND, queue="q", **owner, **columns)
+
+    greedy = [owned("greedy", 100 - n) for n in range(5)]
+    modest, later = owned("modest", 10), owned("modest", 5)
+    nobodys = [owned("", 3), owned("", 2)]
+    owned("not due", -10)
+    tables.add_task(queue="another", next_run=NOW - MINUTE)
+    assert store.count_due(NOW, 0, "q") == 9
+    with store.batch() as rows:
+        in_turn = [task.id for task in rows.claim_in_turn(NOW, 0, "q", 7)]
+    assert in_turn == [greedy[0], modest, *nobodys, greedy[1], later, greedy[2]]
+    with store.batch() as rows:
+        assert len(rows.claim_in_turn(NOW, 0, "q", MANY)) == 9
 
 
 def test_a_task_is_due_at_its_very_instant_and_not_before(tables, store):
@@ -190,14 +216,14 @@ def test_an_advanced_task_waits_for_its_start_and_moves_on(tables, store):
     id_ = tables.add_task(push_errors=2, push_error="full", push_after=NOW)
     with store.batch() as rows:
         [task] = rows.claim_due(NOW, 0, 1)
-        rows.advance([(task, NOW + MINUTE)])
+        rows.advance([(task, NOW + MINUTE, None)])
     assert tables.task(id_) == TaskRow(id_, NOW + MINUTE, waiting=(NOW,))
 
 
 def test_a_task_that_has_no_next_time_is_not_due_again(tables, store):
     id_ = tables.add_task()
     with store.batch() as rows:
-        rows.advance([(task, None) for task in rows.claim_due(NOW, 0, 1)])
+        rows.advance([(task, None, None) for task in rows.claim_due(NOW, 0, 1)])
     assert tables.task(id_).next_run is None
     assert due(store, NOW + 1000 * MINUTE) == []
 
@@ -214,7 +240,7 @@ def test_a_task_that_has_no_next_time_is_not_due_again(tables, store):
 def test_an_occurrence_that_is_pushed_again_waits_once(columns, waiting, tables, store):
     id_ = tables.add_task(**columns)
     with store.batch() as rows:
-        rows.advance([(task, NOW + MINUTE) for task in rows.claim_due(NOW, 0, 1)])
+        rows.advance([(task, NOW + MINUTE, None) for task in rows.claim_due(NOW, 0, 1)])
     assert (tables.task(id_).waiting, tables.task(id_).next_run) == (waiting, NOW + MINUTE)
 
 
@@ -222,7 +248,7 @@ def test_an_occurrence_that_has_started_before_its_push_was_noted_does_not_wait(
     id_ = tables.add_task(last_occurrence=NOW)
     tables.add_run(task_id=id_, token=TOKEN, until=NOW + MINUTE, **RUNNING)
     with store.batch() as rows:
-        rows.advance([(task, NOW + MINUTE) for task in rows.claim_due(NOW, 0, 1)])
+        rows.advance([(task, NOW + MINUTE, None) for task in rows.claim_due(NOW, 0, 1)])
     assert (tables.task(id_).waiting, tables.task(id_).next_run) == ((), NOW + MINUTE)
 
 
@@ -240,7 +266,7 @@ def test_an_error_within_a_batch_leaves_it_and_the_batch_leaves_nothing(tables, 
     run_ids = [tables.add_run(task_id=id_), tables.add_run(task_id=id_, state="pushed"), tables.add_run(task_id=0)]
     before = tables.task(id_), tables.runs()
     with pytest.raises(Interrupted), store.batch() as rows:
-        rows.advance([(task, NOW + MINUTE) for task in rows.claim_due(NOW, 0, 1)])
+        rows.advance([(task, NOW + MINUTE, None) for task in rows.claim_due(NOW, 0, 1)])
         rows.set_back([(id_, "full", NOW + MINUTE)])
         rows.settle([Settled(id_, NOW - MINUTE, Outcome.LOST, "x")], NOW)
         assert [run.id for run in rows.claim_planned(NOW, MANY)] == run_ids[:1]
@@ -599,6 +625,11 @@ def jobs(pair):
 
 def job(id_, queue="polling"):
     return Envelope(id_, queue, (1, 2), timeout=61, ttl=3600, description="poll")
+
+
+def test_the_length_of_a_queue_is_the_number_of_its_jobs(queue):
+    queue.push([job("a"), job("b"), job("c", "mail")])
+    assert queue.lengths(("polling", "mail", "empty")) == {"polling": 2, "mail": 1, "empty": 0}
 
 
 STORED, HELD = Receipt(stored=True), Receipt(held=True)

@@ -97,24 +97,23 @@ def read_whole(found: list[dict[str, Any]]) -> set[str]:
 
 
 PRUNE = {"now": NOW, "after": 0, "limit": 1000, "dry": False, "successes_ms": 1, "failures_ms": 1}
-DUE = {"now": NOW, "look_ahead": 1000, "limit": 1000}
+DUE = {"now": NOW, "look_ahead": 1000, "limit": 1000, "without": []}
 
 
 @pytest.mark.parametrize("now", [NOW, NOW + timedelta(days=1)], ids=["a few are due", "all are due"])
 def test_due_tasks_are_found_by_their_index_and_already_in_order(now, db):
     found = plan(db, "claim_due", **{**DUE, "now": now})
-    assert indexes(found) - {"runs_pushed", "runs_processing"} == {
-        "tasks_due"
-    }  # asked where a task wants one job at a time
+    asked_for_some_rows = {"runs_pushed", "runs_processing", "functions_pkey"}
+    assert indexes(found) - asked_for_some_rows == {"tasks_due"}
     assert [node["Node Type"] for node in found[:3]] == ["Limit", "LockRows", "Index Scan"]
-    assert read_whole(found) == set()
+    assert read_whole(found) - {"functions"} == set()
 
 
 def test_without_that_index_every_task_is_read_and_sorted(db):
     with db.transaction(force_rollback=True):
         db.execute("DROP INDEX ticker.tasks_due")
         found = plan(db, "claim_due", **DUE)
-    assert read_whole(found) == {"tasks"}
+    assert "tasks" in read_whole(found)
     assert "Sort" in {node["Node Type"] for node in found}
 
 
@@ -160,6 +159,12 @@ def test_whatever_a_tick_or_a_worker_asks_is_found_by_an_index(statement, parame
     found = plan(db, statement, **parameters)
     assert index in indexes(found)
     assert read_whole(found) == set()
+
+
+def test_the_glance_at_the_begin_of_a_tick_reads_no_table_but_that_of_the_tickers(db):
+    found = plan(db, "glance", now=NOW, look_ahead=1000, boot="b", uptime=1)
+    assert read_whole(found) <= {"tickers"}
+    assert {"tasks_due", "tasks_waiting_oldest", "runs_planned", "runs_pushed", "runs_follow_up"} <= indexes(found)
 
 
 def test_whether_an_occurrence_is_over_is_found_by_two_indexes(db):

@@ -371,6 +371,8 @@ def test_the_ticker_signs_with_the_first_key(environ, monkeypatch, db, redis):
     [key] = redis.keys("rq:job:*")
     found = redis.hgetall(key)
     job_id = key.removeprefix(b"rq:job:")
-    assert signing.fits([OTHER_KEY], found[b"signature"], job_id, b"polling", found[b"timeout"], call_in(found[b"data"]))
+    assert signing.fits(
+        [OTHER_KEY], found[b"signature"], job_id, b"polling", found[b"timeout"], call_in(found[b"data"])
+    )
     assert OTHER_KEY.encode() not in b"".join(found.values())
     assert ticker.get(db, task.id).waiting

@@ -39,6 +39,7 @@ def test_every_setting_has_its_variable():
     environ = {
         "DATABASE_URL": "postgres://localhost/app", "REDIS_URL": "redis://localhost", "TICKER_SCHEMA": "Jobs_2",
         "TICKER_TICK": "10s", "TICKER_LOOK_AHEAD": "500ms", "TICKER_BATCH": "3000", "TICKER_RESULT_TTL": "60",
+        "TICKER_QUEUE_DEPTH": "polling=10000, reports=5",
         "TICKER_FAILURE_TTL": "86400", "TICKER_HARD_LIMIT": "watchdog", "TICKER_TASKS": " app.polls, ,app.reports,",
         "TICKER_SIGNING_KEY": "a key of enough length", "TICKER_CLOCK_DIFFERENCE": "10d",
         "TICKER_WAKE": "on", "TICKER_OUTPUT": "pass",
@@ -48,13 +49,13 @@ def test_every_setting_has_its_variable():
     }  # fmt: skip
     found = from_environment(environ)
     assert found == Settings(
-        "postgres://localhost/app", "redis://localhost", "Jobs_2", 10_000, 500, 3000, 60, 86_400, "watchdog",
+        "postgres://localhost/app", "redis://localhost", "Jobs_2", 10_000, 500, 3000, {"polling": 10_000, "reports": 5}, 60, 86_400, "watchdog",
         ("app.polls", "app.reports"), ("a key of enough length",), 864_000_000, True, "pass",
         604_800_000, 691_200_000, ("log", "mail"), "https://h/p", ("another key of length",), "smtp://u:p@h:25",
         "a@x.org", ("b@x.org", "c@x.org"),
     )  # fmt: skip
     assert len(environ) == len(fields(Settings))
-    assert not any(getattr(found, field.name) == field.default for field in fields(Settings))
+    assert not any(getattr(found, field.name) in (field.default, {}) for field in fields(Settings))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The statements of one batch of a tick, on one transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple
 from datetime import datetime
 from typing import Any
@@ -17,8 +17,12 @@ class PostgresBatch:
         self._execute = execute
         self._swept = swept
 
-    def claim_due(self, now: datetime, look_ahead: int, limit: int) -> Sequence[DueTask]:
-        rows = self._execute("claim_due", now=now, look_ahead=look_ahead, limit=limit)
+    def claim_due(self, now: datetime, look_ahead: int, limit: int, without: Collection[str] = ()) -> Sequence[DueTask]:
+        rows = self._execute("claim_due", now=now, look_ahead=look_ahead, limit=limit, without=list(without))
+        return [_due(row) for row in rows]
+
+    def claim_in_turn(self, now: datetime, look_ahead: int, queue: str, limit: int) -> Sequence[DueTask]:
+        rows = self._execute("claim_in_turn", now=now, look_ahead=look_ahead, queue=queue, limit=limit)
         return [_due(row) for row in rows]
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:

@@ -103,15 +103,18 @@ class Beat:
         report = tick(
             self._store, self._queue, clock.now(),
             look_ahead=settings.look_ahead_ms, batch=settings.batch, stop=self._stopping.is_set,
-            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), beat=settings.tick_ms, lanes=self._lanes,
+            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), beat=settings.tick_ms,
+            depths=settings.queue_depth, lanes=self._lanes,
         )  # fmt: skip
-        self._store.heartbeat(self._id, self._host, os.getpid(), report.now, _counts(report))
+        self._store.heartbeat(self._id, self._host, os.getpid(), report.now, {**_counts(report), "left": report.left})
         if self.alarm is not None:
             self.alarm.served(self._store.next_due(report.now))
         return report
 
     def _log(self, report: Report) -> None:
         counts = " ".join(f"{name}={count}" for name, count in _counts(report).items() if count or name in _ALWAYS)
+        if report.left:  # their queues are full
+            counts += " left=" + ",".join(f"{queue}:{count}" for queue, count in report.left.items())
         log.info("tick %s took=%.3f", counts, clock.monotonic() - self.began)
 
     def _failed(self, text: str, error: Exception) -> None:

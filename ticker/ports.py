@@ -3,7 +3,7 @@
 `tests/test_contract.py` holds the promises that every implementation keeps, the in-memory doubles included.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,6 +41,9 @@ class Queue(Protocol):
     def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
         """Stores the jobs in their order, all in one call; one receipt each. An id that is still held is refused."""
 
+    def lengths(self, names: Sequence[str]) -> Mapping[str, int]:
+        """How many jobs wait in each of these queues."""
+
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         """One state for each id."""
 
@@ -61,8 +64,11 @@ class Settled:
 class Batch(Protocol):
     """Rows that are locked by one short transaction. It commits when the block ends without an error."""
 
-    def claim_due(self, now: datetime, look_ahead: int, limit: int) -> Sequence[DueTask]:
-        """Due tasks, oldest first, at most `limit`; rows that somebody else has locked are left out."""
+    def claim_due(self, now: datetime, look_ahead: int, limit: int, without: Collection[str] = ()) -> Sequence[DueTask]:
+        """Due tasks but of these queues, oldest first, at most `limit`; rows that somebody else has locked are left out."""
+
+    def claim_in_turn(self, now: datetime, look_ahead: int, queue: str, limit: int) -> Sequence[DueTask]:
+        """The same of one queue: the oldest of each owner, then the second of each, and so on."""
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
         """(task, next_run, carrier): its occurrence becomes a waiting one; earlier push errors are cleared."""
@@ -142,6 +148,9 @@ class Store(Protocol):
 
     def wake(self, now: datetime, limit: int) -> None:
         """Ends pauses whose time has passed."""
+
+    def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
+        """How many tasks of a queue are due."""
 
     def remove_done(self, limit: int) -> int:
         """Deletes tasks for a single time that have succeeded and that nobody wants to keep; how many."""

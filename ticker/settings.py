@@ -43,6 +43,7 @@ class Settings:
     tick_ms: int = 30 * SECOND
     look_ahead_ms: int = 1 * SECOND
     batch: int = 1000
+    queue_depth: Mapping[str, int] = field(default_factory=dict)
     result_ttl: int = 0
     failure_ttl: int = 3600
     hard_limit: str = "auto"
@@ -87,6 +88,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
             tick_ms=milliseconds("TICKER_TICK", environ.get("TICKER_TICK", "30s"), least=SECOND // 10, most=HOUR),
             look_ahead_ms=milliseconds("TICKER_LOOK_AHEAD", environ.get("TICKER_LOOK_AHEAD", "1s"), most=10 * SECOND),
             batch=_whole(environ, "TICKER_BATCH", 1000, 1, 10_000),
+            queue_depth=queue_depth("TICKER_QUEUE_DEPTH", environ.get("TICKER_QUEUE_DEPTH", "")),
             result_ttl=_whole(environ, "TICKER_RESULT_TTL", 0, 0, LONGEST // SECOND),
             failure_ttl=_whole(environ, "TICKER_FAILURE_TTL", 3600, 60, LONGEST // SECOND),
             hard_limit=_one_of(environ, "TICKER_HARD_LIMIT", ("auto", "watchdog", "off")),
@@ -116,6 +118,17 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
 def modules(text: str) -> tuple[str, ...]:
     """The module names in a comma-separated text."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def queue_depth(name: str, text: str) -> dict[str, int]:
+    """`polling=10000,reports=500`: how many jobs may wait in a queue, before tasks are left due instead."""
+    found: dict[str, int] = {}
+    for part in modules(text):
+        queue, _, depth = part.rpartition("=")
+        if not queue.strip() or not re.fullmatch(r"[1-9][0-9]{0,8}", depth.strip()):
+            raise BadInput(name, part, "is no queue and depth from 1 to 999999999; write polling=10000,reports=500")
+        found[queue.strip()] = int(depth)
+    return found
 
 
 def keys(name: str, text: str) -> tuple[str, ...]:

@@ -213,10 +213,45 @@ WHERE enabled AND owner_active AND paused_by IS NULL
   AND next_run <= %(now)s + %(look_ahead)s * interval '1 millisecond'
   AND next_run <= %(now)s + CASE WHEN kind = 'interval' THEN least(%(look_ahead)s, tolerance_ms / 5) ELSE 0 END
                           * interval '1 millisecond'
-  AND (push_after IS NULL OR push_after <= %(now)s)
+  AND (push_after IS NULL OR push_after <= %(now)s) AND queue <> ALL (%(without)s::text[])
 ORDER BY next_run
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: claim_in_turn
+-- The same of a queue that has room for so many: the oldest of each owner, then the second of each, and so on; a task without
+-- an owner is its own.
+WITH due AS MATERIALIZED (
+    SELECT id, next_run, row_number() OVER (PARTITION BY owner_type, CASE owner_type WHEN '' THEN id::text ELSE owner_id END
+        ORDER BY next_run, id) AS turn
+    FROM {schema}.tasks
+    WHERE enabled AND owner_active AND paused_by IS NULL
+      AND next_run <= %(now)s + %(look_ahead)s * interval '1 millisecond'
+      AND next_run <= %(now)s + CASE WHEN kind = 'interval' THEN least(%(look_ahead)s, tolerance_ms / 5) ELSE 0 END
+                              * interval '1 millisecond'
+      AND (push_after IS NULL OR push_after <= %(now)s)
+      AND queue = %(queue)s
+), chosen AS MATERIALIZED (
+    SELECT * FROM due ORDER BY turn, next_run LIMIT %(limit)s
+)
+SELECT t.id, t.next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
+    starts_at, ends_at, catch_up, tolerance_ms, phase_ms,
+    coalesce((SELECT f.batch FROM {schema}.functions f WHERE f.name = t.function), 1) AS batch, overlap, overlap = 'skip' AND (waiting <> '{}' OR coalesce(running_until > %(now)s, false)
+        OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'pushed' AND r.task_id = t.id)
+        OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'processing' AND r.task_id = t.id)) AS busy
+FROM {schema}.tasks t JOIN chosen c ON c.id = t.id
+WHERE enabled AND owner_active AND paused_by IS NULL AND t.next_run = c.next_run AND queue = %(queue)s
+ORDER BY c.turn, c.next_run
+FOR NO KEY UPDATE OF t SKIP LOCKED
+
+-- name: count_due
+SELECT count(*) FROM {schema}.tasks
+WHERE enabled AND owner_active AND paused_by IS NULL
+  AND next_run <= %(now)s + %(look_ahead)s * interval '1 millisecond'
+  AND next_run <= %(now)s + CASE WHEN kind = 'interval' THEN least(%(look_ahead)s, tolerance_ms / 5) ELSE 0 END
+                          * interval '1 millisecond'
+  AND (push_after IS NULL OR push_after <= %(now)s)
+  AND queue = %(queue)s
 
 -- name: advance
 -- Redis took the jobs of these locked rows: note what they were due for as waiting (unless it has started meanwhile), and

@@ -124,6 +124,9 @@ class PostgresStore:
     def remove_done(self, limit: int) -> int:
         return len(self.execute("remove_done", limit=limit))
 
+    def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
+        return cast(int, self.execute("count_due", now=now, look_ahead=look_ahead, queue=queue)[0]["count"])
+
     def next_due(self, now: datetime) -> float | None:
         """Seconds from `now` to the next thing that a pass would do; None: there is nothing."""
         return cast(float | None, self.execute("next_due", now=now)[0]["seconds"])

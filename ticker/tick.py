@@ -13,14 +13,14 @@ batch of due rows, in this order:
 Push comes before commit: killed at any point, the next pass pushes again. The other order would lose the job.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ticker import envelope, timing
 from ticker.errors import BadInput
 from ticker.followup import Followed, follow_up
-from ticker.ports import Queue, Store
+from ticker.ports import Batch, Queue, Store
 from ticker.schedules import kinds
 from ticker.sweep import Counts, Swept, sweep
 from ticker.task import DueTask, Reason
@@ -44,13 +44,14 @@ class Pushed(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one pass did, at which instant of the database's clock."""
+    """What one pass did, at which instant of the database's clock. `left`: due tasks of queues that are full."""
 
     now: datetime
     due: Pushed = field(default_factory=Pushed)
     planned: Pushed = field(default_factory=Pushed)
     swept: Swept = field(default_factory=Swept)
     followed: Followed = field(default_factory=Followed)
+    left: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def enqueued(self) -> int:
@@ -60,6 +61,11 @@ class Report:
     def errors(self) -> int:
         return self.due.errors + self.planned.errors + self.swept.errors
 
+
+Claim = Callable[[Batch], Sequence[DueTask]]
+"""Locks due tasks of a batch."""
+
+NO_LIMITS: Mapping[str, int] = {}
 
 Lane = Callable[[], list[Pushed]]
 """Pushes batch after batch until nothing is due any more; several may work side by side, as each locks rows of its own."""
@@ -83,13 +89,15 @@ def tick(
     stop: Callable[[], bool] = never,
     late: timedelta = kinds.LATE,
     beat: int = 0,
+    depths: Mapping[str, int] = NO_LIMITS,
     lanes: Callable[[Lane], list[list[Pushed]]] = alone,
 ) -> Report:
     """Pushes what is due at `now` (None: the database's clock, read once), then sweeps.
 
     `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
     batches; `late` is how late an occurrence is by the rhythm alone: what is later may have been missed; `beat` is the
-    milliseconds between two ticks, 0 if there is no rhythm; `lanes` has batches pushed side by side. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due
+    milliseconds between two ticks, 0 if there is no rhythm; `depths` is how many jobs may wait in a queue at most; `lanes`
+    has batches pushed side by side. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due
     again.
     """
     idle_at = store.idle_at(now, look_ahead)
@@ -107,13 +115,42 @@ def tick(
     pushed = lanes(
         lambda: in_turns(
             lambda: push_planned(store, queue, now, batch),
-            lambda: push_due(store, queue, now, look_ahead, batch, late, beat),
+            lambda: push_due(store, queue, now, all_but(depths, now, look_ahead, batch), late, beat),
             batch=batch,
             stop=stop,
         )
     )
     planned, due = (sum(kind, Pushed()) for kind in zip(*pushed, strict=True))
-    return Report(now, due, planned, ended + sweep(store, queue, now, batch), followed)
+    limited, left = push_limited(store, queue, now, look_ahead, batch, late, beat, depths, stop)
+    return Report(now, due + limited, planned, ended + sweep(store, queue, now, batch), followed, left)
+
+
+def all_but(depths: Collection[str], now: datetime, look_ahead: int, batch: int) -> Claim:
+    return lambda rows: rows.claim_due(now, look_ahead, batch, depths)
+
+
+def push_limited(
+    store: Store, queue: Queue, now: datetime, look_ahead: int, batch: int, late: timedelta, beat: int,
+    depths: Mapping[str, int], stop: Callable[[], bool],
+) -> tuple[Pushed, dict[str, int]]:  # fmt: skip
+    """Queues with a limit get what they have room for, from each owner in turn; what is left stays due, and is counted."""
+    total, left = Pushed(), {}
+    for name, length in queue.lengths(tuple(depths)).items():
+        room = depths[name] - length
+        while room > 0 and not stop():
+            most = min(batch, room)
+            pushed = push_due(store, queue, now, in_turn(name, now, look_ahead, most), late, beat)
+            total += pushed
+            room -= pushed.enqueued
+            if pushed.due < most:
+                break
+        if room <= 0 and (count := store.count_due(now, look_ahead, name)):
+            left[name] = count
+    return total, left
+
+
+def in_turn(name: str, now: datetime, look_ahead: int, most: int) -> Claim:
+    return lambda rows: rows.claim_in_turn(now, look_ahead, name, most)
 
 
 def bring_forward(store: Store, now: datetime, batch: int) -> int:
@@ -133,11 +170,11 @@ def first_time(task: DueTask, now: datetime) -> datetime:
 
 
 def push_due(
-    store: Store, queue: Queue, now: datetime, look_ahead: int, batch: int, late: timedelta = kinds.LATE, beat: int = 0
+    store: Store, queue: Queue, now: datetime, claim: Claim, late: timedelta = kinds.LATE, beat: int = 0
 ) -> Pushed:
     """One batch of due tasks: lock, push, advance, commit."""
     with store.batch() as rows:
-        tasks = rows.claim_due(now, look_ahead, batch)
+        tasks = claim(rows)
         plans, failed = with_next_times(tasks, now, beat)
         passed_over = [(*plan, reason) for plan in plans if (reason := passes_over(plan[0], now, late))]
         plans = [plan for plan in plans if not passes_over(plan[0], now, late)]

@@ -1,6 +1,6 @@
 """The ports of one pass, with one fault at one of its calls. The pass itself is the real one."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -184,6 +184,9 @@ class FaultyQueue:
             world.say(f"pushed {[e.job_id for e in envelopes]}")
             world.on_push()
         return receipts
+
+    def lengths(self, names: Sequence[str]) -> Mapping[str, int]:
+        return self._pass.call("redis", "lengths", lambda: self._inner.lengths(names)) if names else {}
 
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         return self._pass.call("redis", "states", lambda: self._inner.states(job_ids))

@@ -1,6 +1,6 @@
 """The job queue as a list: what waits, in the order in which workers take it. No Redis is needed to see who is next."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ticker.envelope import Envelope
 from ticker.ports import JobState, Receipt
@@ -22,6 +22,9 @@ class MemoryQueue:
         self._waiting[envelope.job_id] = envelope
         self.pushed.append(envelope)
         return Receipt(stored=True)
+
+    def lengths(self, names: Sequence[str]) -> Mapping[str, int]:
+        return {name: sum(job.queue == name for job in self._waiting.values()) for name in names}
 
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
         return [JobState.WAITING if job_id in self._waiting else JobState.MISSING for job_id in job_ids]

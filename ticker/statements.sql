@@ -803,12 +803,14 @@ RETURNING t.id
 
 -- name: glance
 -- Whether a pass might find something to do: each step's question, put as roughly as an index answers it. A pass that is
--- told so for nothing costs some milliseconds; one that is not told would leave something undone.
+-- told so for nothing costs some milliseconds; one that is not told would leave something undone. In order and the first
+-- alone, since the planner expects an EXISTS to find a row at once, and reads the table.
 WITH instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 )
-SELECT i.now, EXISTS (SELECT FROM {schema}.tasks WHERE enabled AND owner_active AND paused_by IS NULL
-        AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now))
+SELECT i.now, (SELECT id FROM {schema}.tasks WHERE enabled AND owner_active AND paused_by IS NULL
+        AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now)
+        ORDER BY next_run LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM {schema}.tasks WHERE waiting <> '{}')
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND due_at <= i.now)
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'pushed')
@@ -817,8 +819,9 @@ SELECT i.now, EXISTS (SELECT FROM {schema}.tasks WHERE enabled AND owner_active 
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'running' AND (until < i.now - interval '1 second'
         OR started_at > i.now + interval '1 second' OR (boot = %(boot)s::text
         AND (%(uptime)s::bigint - uptime_us) * interval '1 microsecond' > until - started_at + interval '1 second')))
-    OR EXISTS (SELECT FROM {schema}.tasks WHERE alarm_at <= i.now AND enabled AND owner_active AND paused_by IS NULL)
-    OR EXISTS (SELECT FROM {schema}.tasks WHERE paused_until <= i.now)
+    OR (SELECT id FROM {schema}.tasks WHERE alarm_at <= i.now AND enabled AND owner_active AND paused_by IS NULL
+        ORDER BY alarm_at LIMIT 1) IS NOT NULL
+    OR (SELECT id FROM {schema}.tasks WHERE paused_until <= i.now ORDER BY paused_until LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM {schema}.tasks WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL
         AND last_outcome IN ('succeeded', 'partial', 'nothing_to_do'))
     OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second') AS busy

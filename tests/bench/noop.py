@@ -6,3 +6,8 @@ from wrappers import task
 @task("noop")
 def noop() -> None:
     pass
+
+
+@task("noop.batched", batch=50)
+def batched() -> None:
+    pass

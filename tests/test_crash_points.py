@@ -9,7 +9,7 @@ from subprocess import CalledProcessError
 import pytest
 
 import ticker
-from tests.running import in_fork, work
+from tests.running import stock_worker, work
 from ticker.enqueue import RedisQueue
 from ticker.store import PostgresStore
 from ticker.tick import tick
@@ -80,7 +80,7 @@ BEFORE = "def before(call, proceed): die()\n"
 AFTER = "def after(call, proceed):\n    proceed(call)\n    die()\n"
 
 POINTS = {
-    "before the guard": (LAYER + BEFORE + "entry.LAYERS = (R, before, G, B, W)", None),
+    "before the guard": (LAYER + BEFORE + "entry.LAYERS = (R, before, G, B, W)", "killed"),
     "after the guard": (LAYER + BEFORE + "entry.LAYERS = (R, G, before, B, W)", "killed"),
     "before the function": (LAYER + BEFORE + "entry.LAYERS = (R, G, B, W, before)", "killed"),
     "after the function, before the record": (LAYER + AFTER + "entry.LAYERS = (R, G, B, W, after)", "killed"),
@@ -97,10 +97,8 @@ def test_a_horse_killed_at_any_point_loses_at_most_that_occurrence(point, enviro
     tick(store, queue)
     work(patch=patch)
     tick(store, queue)  # its sweep mends what the worker could not
-    if outcome is None:  # the job died before its start, and is pushed again
-        work()
     [run] = ticker.list_runs(db)
-    assert run.outcome == (outcome or "succeeded")
+    assert run.outcome == outcome
     assert ticker.get(db, task).running_until is None
     db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp(), last_run = last_run - interval '1 minute',"
                " last_boot = NULL, last_uptime_us = NULL")  # fmt: skip
@@ -108,6 +106,19 @@ def test_a_horse_killed_at_any_point_loses_at_most_that_occurrence(point, enviro
     work()
     assert ticker.list_runs(db)[0].outcome == "succeeded"
     assert len(ticker.list_runs(db)) == 2
+
+
+def test_a_stock_workers_horse_killed_before_its_start_loses_nothing(environ, db, store, queue):
+    """There the start is asked for in the horse: the job died before it, and is pushed again."""
+    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+    ticker.register(db, "plain", every="1m")
+    tick(store, queue)
+    stock_worker(patch=POINTS["before the guard"][0])
+    assert ticker.list_runs(db) == []
+    tick(store, queue)
+    work()
+    [run] = ticker.list_runs(db)
+    assert run.outcome == "succeeded"
 
 
 def test_a_worker_killed_together_with_its_horse_leaves_nothing_stuck(environ, db, store, queue):

@@ -175,11 +175,11 @@ def leaves_and_exits(note):
     Path(note).write_text(str(subprocess.Popen(["sleep", "60"]).pid))
     os._exit(0)
 
-clean_up = worker.clean_up
-def stopped_clean_up(before):
+kill = worker.orphans.kill_new_children
+def stopped_before_it_kills(before):
     os.kill(os.getpid(), signal.SIGSTOP)
-    clean_up(before)
-worker.clean_up = stopped_clean_up
+    return kill(before)
+worker.orphans.kill_new_children = stopped_before_it_kills
 main()
 """
 

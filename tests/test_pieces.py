@@ -1,7 +1,6 @@
 """Work in pieces: what `generate` yields is recorded at once, each piece is a run of its own, and their run sums them up."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -281,7 +280,7 @@ def test_two_jobs_of_a_piece_are_one_start(traced, db, store, queue):
     tick(store, queue)
     [piece] = [run for run in ticker.list_runs(db) if run.kind is RunKind.PIECE]
     job = envelope.for_planned(PlannedRun(piece.id, task.id, task.queue, task.function, task.box_ms, task.grace_ms))
-    queue.push([replace(job, job_id="copy")])
+    queue.push([job._replace(job_id="copy")])
     work()
     tick(store, queue)
     assert len(traced("piece")) == 1

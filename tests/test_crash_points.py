@@ -9,7 +9,7 @@ from subprocess import CalledProcessError
 import pytest
 
 import ticker
-from tests.running import stock_worker, work
+from tests.running import in_fork, stock_worker, work
 from ticker.enqueue import RedisQueue
 from ticker.store import PostgresStore
 from ticker.tick import tick

@@ -45,11 +45,10 @@ def job_id(task_id: int, occurrence: datetime) -> str:
 
 
 def for_occurrence(task: DueTask) -> Envelope:
-    occurrence = micros(task.occurrence)
     return Envelope(
-        f"t{task.id}-{occurrence}",
+        job_id(task.id, task.occurrence),
         task.queue,
-        (task.id, occurrence),
+        (task.id, micros(task.occurrence)),
         timing.job_timeout(task.box_ms, task.grace_ms),
         timing.job_ttl(task.every_ms),
         task.function,

@@ -6,17 +6,20 @@ SQL = "ticker/statements.sql"
 TICK = "ticker/tick.py"
 
 PUSH_THEN_ADVANCE = """\
-        receipts = queue.push([envelope.for_occurrence(task) for task, _ in plans])
-        answered = list(zip(plans, receipts, strict=True))
-        failed += [(task, receipt.error) for (task, _), receipt in answered if receipt.error]
-        rows.advance([plan for plan, receipt in answered if not receipt.error])
+        receipts = queue.push([parcel.envelope for parcel in parcels])
+        sent = list(zip(parcels, receipts, strict=True))
+        refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
+        carriers = {task.id: parcel.carrier for parcel in parcels if parcel.carrier for task in parcel.tasks}
+        failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
+        rows.advance([(task, next_run, carriers.get(task.id)) for task, next_run in plans if task.id not in refused])
         rows.set_back("""
 
 ADVANCE_THEN_PUSH = """\
-        rows.advance(plans)
-    receipts = queue.push([envelope.for_occurrence(task) for task, _ in plans])
-    answered = list(zip(plans, receipts, strict=True))
-    failed += [(task, receipt.error) for (task, _), receipt in answered if receipt.error]
+        rows.advance([(task, next_run, None) for task, next_run in plans])
+    receipts = queue.push([parcel.envelope for parcel in parcels])
+    sent = list(zip(parcels, receipts, strict=True))
+    refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
+    failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
     with store.batch() as rows:
         rows.set_back("""
 
@@ -32,8 +35,8 @@ PUSHES = (
     Mutant(
         "advance-on-push-error",
         TICK,
-        "rows.advance([plan for plan, receipt in answered if not receipt.error])",
-        "rows.advance([plan for plan, _ in answered])",
+        "rows.advance([(task, next_run, carriers.get(task.id)) for task, next_run in plans if task.id not in refused])",
+        "rows.advance([(task, next_run, carriers.get(task.id)) for task, next_run in plans])",
         "A row whose push Redis refused does not advance; it stays due.",
         ("tests/test_tick.py::test_a_task_that_cannot_be_enqueued_costs_only_itself_backs_off_and_is_shown",),
     ),
@@ -67,33 +70,34 @@ PUSHES = (
         "secrets-in-the-description",
         SQL,
         "SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,\n"
-        "    starts_at, ends_at, catch_up, overlap, overlap = 'skip'",
+        "    starts_at, ends_at, catch_up, tolerance_ms",
         "SELECT id, next_run AS occurrence, queue, function || ' ' || kwargs::text AS function, kind, expression, zone,\n"
-        "    every_ms, box_ms, grace_ms, push_errors, starts_at, ends_at, catch_up, overlap, overlap = 'skip'",
+        "    every_ms, box_ms, grace_ms, push_errors, starts_at, ends_at, catch_up, tolerance_ms",
         "No argument of a task, which may be a secret, stands in a job's description.",
         ("tests/test_worker.py::test_the_job_carries_ids_only",),
     ),
     Mutant(
         "for-update",
         SQL,
-        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: advance",
-        "ORDER BY next_run\nLIMIT %(limit)s\nFOR UPDATE SKIP LOCKED\n\n-- name: advance",
+        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
+        "ORDER BY next_run\nLIMIT %(limit)s\nFOR UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
         "Due rows are locked FOR NO KEY UPDATE: a foreign key to a task, held by somebody's open transaction, does not hide it.",
         ("tests/test_tick.py::test_a_task_that_an_open_transaction_refers_to_by_a_foreign_key_is_pushed_all_the_same",),
     ),
     Mutant(
         "no-skip-locked",
         SQL,
-        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: advance",
-        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE\n\n-- name: advance",
+        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
+        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE\n\n-- name: claim_in_turn",
         "Row locks divide the work of several tickers: rows that another holds are left out, not waited for.",
         ("tests/test_contract.py::test_rows_of_an_open_batch_are_left_out_by_others_until_it_ends",),
     ),
     Mutant(
         "no-look-ahead",
         SQL,
-        "least(%(look_ahead)s, tolerance_ms / 5) ELSE 0 END",
-        "0 ELSE 0 END",
+        "  AND next_run <= %(now)s + CASE WHEN kind = 'interval' THEN least(%(look_ahead)s, tolerance_ms / 5) ELSE 0 END\n"
+        "                          * interval '1 millisecond'\n  AND (push_after IS NULL OR push_after <= %(now)s) AND queue",
+        "  AND next_run <= %(now)s\n  AND (push_after IS NULL OR push_after <= %(now)s) AND queue",
         "An interval task is due a little early, so that jitter of the tick does not cost it a whole tick.",
         (
             "tests/test_contract.py::test_an_interval_task_is_due_early_by_the_look_ahead_and_at_most_a_fifth_of_its_tolerance",
@@ -110,15 +114,15 @@ PUSHES = (
     Mutant(
         "paused-tasks-are-pushed",
         SQL,
-        "WHERE enabled AND owner_active AND paused_by IS NULL\n  AND next_run <= %(now)s + %(look_ahead)s",
-        "WHERE enabled AND owner_active\n  AND next_run <= %(now)s + %(look_ahead)s",
+        "FROM {schema}.tasks t\nWHERE enabled AND owner_active AND paused_by IS NULL\n  AND next_run <= %(now)s + %(look_ahead)s",
+        "FROM {schema}.tasks t\nWHERE enabled AND owner_active\n  AND next_run <= %(now)s + %(look_ahead)s",
         "Due is what is enabled, has an active owner, and is not paused.",
         ("tests/test_contract.py::test_what_is_off_paused_done_or_set_back_is_not_due",),
     ),
     Mutant(
         "next-run-counted-from-the-occurrence",
         "ticker/schedules/kinds.py",
-        "next_after(now if task.kind is Kind.INTERVAL else max(now, task.occurrence))",
+        "next_after(now if task.kind == Kind.INTERVAL else max(now, task.occurrence))",
         "next_after(task.occurrence)",
         "An outage gives one late run, never a burst: the next time is counted from now.",
         ("tests/test_tick.py::test_an_outage_gives_one_late_run_and_never_a_burst",),
@@ -126,7 +130,7 @@ PUSHES = (
     Mutant(
         "pushed-occurrence-not-noted",
         SQL,
-        "waiting = CASE WHEN a.occurrence = ANY (t.waiting) OR",
+        "waiting = CASE WHEN t.next_run = ANY (t.waiting) OR",
         "waiting = CASE WHEN true OR",
         "Every pushed occurrence is noted as waiting, so that what Redis loses is found and pushed again.",
         ("tests/test_contract.py::test_an_advanced_task_waits_for_its_start_and_moves_on",),
@@ -141,7 +145,7 @@ PUSHES = (
     ),
     Mutant(
         "snapshot-isolation",
-        "ticker/store.py",
+        "ticker/connections.py",
         r'"read\\ committed"',
         r'"repeatable\\ read"',
         "READ COMMITTED re-checks a row after the wait for its lock; a stricter level raises instead of giving a reason.",

@@ -44,8 +44,13 @@ class Connection(psycopg.Connection[Any]):
             return end.value
 
 
-def connect(url: str, *, name: str = "ticker") -> psycopg.Connection[Any]:
-    """A connection whose every wait is bounded. Autocommit: one statement is one transaction, unless said otherwise."""
+def connect(url: str, *, name: str = "ticker", planned_once: bool = False) -> psycopg.Connection[Any]:
+    """A connection whose every wait is bounded. Autocommit: one statement is one transaction, unless said otherwise.
+
+    `planned_once`: PostgreSQL plans each statement when it first comes, and not five more times, where a connection sees
+    few of each and none gains by a plan for its very parameters.
+    """
+    options = SERVER_TIMEOUTS | ({"plan_cache_mode": "force_generic_plan"} if planned_once else {})
     try:
         return Connection.connect(
             url,
@@ -53,7 +58,8 @@ def connect(url: str, *, name: str = "ticker") -> psycopg.Connection[Any]:
             client_encoding="utf8",
             connect_timeout=CONNECT_TIMEOUT,
             application_name=name,
-            options=" ".join(f"-c {key}={value}" for key, value in SERVER_TIMEOUTS.items()),
+            options=" ".join(f"-c {key}={value}" for key, value in options.items()),
+            prepare_threshold=0 if planned_once else 5,
             keepalives_idle=10,
             keepalives_interval=5,
             keepalives_count=2,

@@ -1,4 +1,4 @@
-"""The keys and fields that RQ writes when it enqueues a job, written for a whole batch in one call.
+"""The keys and fields that RQ writes when it enqueues a job, written for a whole batch in one call; and when it forgets one.
 
 This file alone knows them. The fields come from RQ's own `Job.to_dict()`; `tests/test_rq_layout.py` compares every
 key, field and byte with `Queue.enqueue_call`, and lets a stock worker run the job.
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from redis import Redis
 from rq import Queue
+from rq.executions import Execution
 from rq.job import Job, JobStatus
 from rq.serializers import DefaultSerializer
 
@@ -107,6 +108,21 @@ end
 return answers
 """
 
+# ARGV: a job's id, and for how many seconds it was executed; the keys of its worker's hash, of its dependents, of its
+# queue's list of what workers have just taken, and of its queue's registry of what they execute; the job's member in that;
+# then all keys that vanish with the job. 0, and nothing is done: other jobs wait for this one.
+FORGET = """
+local id, seconds, worker, dependents, taken, registry, member = unpack(ARGV, 1, 7)
+if redis.call('EXISTS', dependents) == 1 then return 0 end
+redis.call('DEL', unpack(ARGV, 8))
+redis.pcall('LREM', taken, 1, id)
+redis.pcall('ZREM', registry, member)
+redis.call('HINCRBY', worker, 'successful_job_count', 1)
+redis.call('HINCRBYFLOAT', worker, 'total_working_time', seconds)
+redis.call('HDEL', worker, 'current_job')
+return 1
+"""
+
 PER_JOB = ("origin", "data", "description", "timeout", "ttl")
 
 
@@ -169,6 +185,16 @@ def arguments(envelopes: Sequence[Envelope], shared: Mapping[str, Argument], key
     pairs = [part for field, value in shared.items() for part in (field, value)]
     labels = [part for found in numbers for part in (f"{Queue.redis_queue_namespace_prefix}{found[0]}", *found)]
     return [Queue.redis_queues_keys, Job.redis_job_namespace_prefix, len(pairs), *pairs, len(numbers), *labels, *jobs]
+
+
+def to_forget(worker_key: str, job: Job, execution: Execution | None, executed: float) -> list[Argument]:
+    """What `FORGET` is called with; `executed` is in seconds, `execution` None where RQ has not begun any."""
+    queue = Queue(job.origin, connection=job.connection)
+    return [
+        job.id, str(executed), worker_key, job.dependents_key, queue.intermediate_queue_key, job.started_job_registry.key,
+        execution.composite_key if execution else "", job.key, job.dependencies_key, job.execution_registry.key,
+        *([execution.key] if execution else []),
+    ]  # fmt: skip
 
 
 def label(envelope: Envelope) -> Label:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from ticker.errors import BadInput, ConfigurationError, quoted
@@ -17,6 +18,7 @@ KEPT_AT_LEAST = 2 * HOUR
 
 LEAST_KEY = 16  # characters of a key that signs jobs: a key that can be guessed signs whatever its finder likes
 
+_PREFIXES = ("TICKER_", "DATABASE_URL", "REDIS_URL")
 _SCHEMA = re.compile(r"(?!pg_|information_schema$)[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 # What follows a URL's scheme: user:password@host:port,host:port/name?option=value. A raw @ : / ? or blank in a password
@@ -80,6 +82,13 @@ class Settings:
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
     """Reads and checks all settings; ConfigurationError names the variable, its value and the limit."""
+    return _checked(frozenset((name, text) for name, text in environ.items() if name.startswith(_PREFIXES)))
+
+
+@lru_cache(maxsize=2)
+def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
+    """A worker asks before every run."""
+    environ = dict(variables)
     try:
         return Settings(
             database_url=environ.get("DATABASE_URL", ""),

@@ -5,7 +5,7 @@ Both the ticker and a worker's horse use it; it imports neither SQLAlchemy nor p
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -17,6 +17,7 @@ Row = Mapping[str, Any]
 Execute = Callable[..., list[Row]]
 """`execute(name, **parameters) -> rows`: one named statement on one connection."""
 
+_PARAMETER = re.compile(r"%\((\w+)\)s")
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
@@ -67,8 +68,21 @@ def _sqlalchemy(connection: Any, sql: str, parameters: dict[str, Any]) -> list[R
 
 
 def _psycopg(connection: Any, sql: str, parameters: dict[str, Any]) -> list[Row]:
+    from psycopg import RawCursor
     from psycopg.rows import dict_row
 
-    with connection.cursor(row_factory=dict_row) as cursor:
-        cursor.execute(sql, parameters)
+    text, names = _numbered(sql)
+    with RawCursor(connection, row_factory=dict_row) as cursor:
+        cursor.execute(text, [parameters[name] for name in names])
         return cursor.fetchall() if cursor.description else []
+
+
+@cache
+def _numbered(sql: str) -> tuple[str, Sequence[str]]:
+    """The statement with PostgreSQL's own $1, $2 ... for its parameters, whose names come with it.
+
+    psycopg does the same, in every call anew where a statement has over 4,096 characters: a sixth of what a start takes.
+    """
+    names = list(dict.fromkeys(_PARAMETER.findall(sql)))
+    text = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", sql)
+    return text.replace("%%", "%"), names

@@ -736,21 +736,20 @@ WHERE t.id = a.id
 -- name: clamp
 -- After the clock was set, brings the tasks' times to the instant that is read after the rows' locks: an older one, of
 -- a ticker that was stopped meanwhile, would end holds of living runs. `stepped`: the ticker saw it itself, by its
--- uptime; a heartbeat in the future is another sign of it; `thorough` looks at every row. What started on this host is
+-- uptime. It looks at so many rows, in the order of their ids, and answers with the last of them. What started on this host is
 -- told by its uptime, and due an interval after its true last run (no later than it was, if the two differ by up to 20 s
 -- and the ticker saw no step: it may also be that a stopped server read the start late); of the rest, only what lies
 -- too far ahead is brought back; so is a back-off, the longest of which is an hour. A task that was never pushed keeps
--- its `first`, unless it was itself registered in the future.
+-- its `first`, unless it was itself registered in the future. (Lists of ids, since a join with them reads the whole table.)
 WITH measured AS MATERIALIZED (
     SELECT t.id, i.now, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
             AND t.last_uptime_us <= %(uptime)s::bigint
         THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run
     FROM {schema}.tasks t, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
-    WHERE t.id > %(after)s::bigint AND (%(thorough)s OR %(stepped)s
-        OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second'))
+    WHERE t.id > %(after)s::bigint ORDER BY t.id LIMIT %(limit)s
 ), ahead AS MATERIALIZED (
     SELECT t.id FROM {schema}.tasks t JOIN measured m ON m.id = t.id
-    WHERE abs(extract(epoch FROM m.true_last_run - t.last_run)) > 3
+    WHERE t.id = ANY (ARRAY(SELECT id FROM measured)) AND (abs(extract(epoch FROM m.true_last_run - t.last_run)) > 3
         OR (m.true_last_run IS NULL AND t.last_run > m.now) OR t.last_occurrence > m.now + interval '1 second'
         OR t.running_until > m.now + coalesce(
             (SELECT greatest(r.until - r.started_at, interval '0') FROM {schema}.runs r
@@ -764,8 +763,8 @@ WITH measured AS MATERIALIZED (
         OR (%(stepped)s AND t.kind = 'interval' AND m.true_last_run IS NOT NULL
             AND t.next_run IS DISTINCT FROM t.starts_at
             AND (t.next_run > t.last_run + (greatest(t.every_ms, t.stretched_ms) + 1000) * interval '1 millisecond'
-                 OR t.next_run < t.last_run + (t.every_ms - t.tolerance_ms) * interval '1 millisecond'))
-    ORDER BY t.id LIMIT %(limit)s FOR NO KEY UPDATE OF t SKIP LOCKED
+                 OR t.next_run < t.last_run + (t.every_ms - t.tolerance_ms) * interval '1 millisecond')))
+    ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM ahead
 ), held AS MATERIALIZED (
@@ -779,27 +778,29 @@ WITH measured AS MATERIALIZED (
             CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint
                  THEN (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' END AS held_since
         FROM {schema}.runs r WHERE r.token = t.run_token AND r.state = 'running') h ON true
+    WHERE t.id = ANY (ARRAY(SELECT id FROM ahead))
+), changed AS (
+    UPDATE {schema}.tasks t SET
+        last_run = CASE WHEN h.true_last_run IS NOT NULL THEN h.true_last_run
+                        WHEN t.last_run > h.now THEN h.now ELSE t.last_run END,
+        last_occurrence = CASE WHEN t.last_occurrence > coalesce(h.true_last_run, h.now)
+                               THEN coalesce(h.true_last_run, h.now) ELSE t.last_occurrence END,
+        running_until = CASE WHEN t.running_until > h.until OR h.held_since IS NOT NULL THEN h.until
+                             ELSE t.running_until END,
+        push_after = NULL,
+        next_run = (SELECT CASE WHEN due.at > t.ends_at THEN NULL ELSE due.at END FROM (SELECT CASE
+            WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
+            THEN greatest(t.starts_at, least(h.true_last_run + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond', CASE
+                WHEN NOT %(stepped)s AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run END))
+            WHEN t.kind = 'interval'
+            AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
+                 OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
+            AND t.next_run > h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond'
+            THEN greatest(t.starts_at, h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond')
+            ELSE t.next_run END AS at) due)
+    FROM held h WHERE t.id = h.id AND t.id = ANY (ARRAY(SELECT id FROM ahead))
 )
-UPDATE {schema}.tasks t SET
-    last_run = CASE WHEN h.true_last_run IS NOT NULL THEN h.true_last_run
-                    WHEN t.last_run > h.now THEN h.now ELSE t.last_run END,
-    last_occurrence = CASE WHEN t.last_occurrence > coalesce(h.true_last_run, h.now)
-                           THEN coalesce(h.true_last_run, h.now) ELSE t.last_occurrence END,
-    running_until = CASE WHEN t.running_until > h.until OR h.held_since IS NOT NULL THEN h.until
-                         ELSE t.running_until END,
-    push_after = NULL,
-    next_run = (SELECT CASE WHEN due.at > t.ends_at THEN NULL ELSE due.at END FROM (SELECT CASE
-        WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
-        THEN greatest(t.starts_at, least(h.true_last_run + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond', CASE
-            WHEN NOT %(stepped)s AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run END))
-        WHEN t.kind = 'interval'
-        AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
-             OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
-        AND t.next_run > h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond'
-        THEN greatest(t.starts_at, h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond')
-        ELSE t.next_run END AS at) due)
-FROM held h WHERE t.id = h.id
-RETURNING t.id
+SELECT id FROM measured ORDER BY id DESC LIMIT 1
 
 -- name: glance
 -- Whether a pass might find something to do: each step's question, put as roughly as an index answers it. A pass that is

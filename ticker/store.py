@@ -14,6 +14,7 @@ from ticker.batch import PostgresBatch
 from ticker.connections import Pool
 from ticker.ports import Batch
 
+ROWS_AT_A_LOOK = 5_000
 THOROUGH_EVERY = 120  # ticks, an hour of them: how often each row is looked at for times too far ahead
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_SECOND = timedelta(seconds=1)
@@ -77,9 +78,11 @@ class PostgresStore:
     def clamp(self, now: datetime | None, limit: int) -> bool:
         self._stepped = stepped = self._clock_was_set(now) or self._stepped
         set_back = stepped or self._look_again or self._sees_a_tick_ahead(now)
-        thorough = self._look_again or self._clamps % THOROUGH_EVERY == 0
-        self._clamp("clamp", now, limit, thorough=thorough, stepped=stepped)
-        self._clamp("clamp_runs", now or self.now(), limit)
+        if set_back or self._clamps % THOROUGH_EVERY == 0:
+            self._clamp_tasks(now, stepped)
+        instant = now or self.now()
+        while len(self.execute("clamp_runs", now=instant, limit=limit)) == limit:
+            pass
         self._stepped, self._look_again = False, stepped  # once more, for rows that were locked just now
         self._clamps += 1
         return set_back
@@ -87,15 +90,15 @@ class PostgresStore:
     def _sees_a_tick_ahead(self, now: datetime | None) -> bool:
         return bool(self.execute("clock_signs", now=now)[0]["set_back"])
 
-    def _clamp(self, statement: str, now: datetime | None, limit: int, **looks: bool) -> None:
-        """Batch after batch; tasks in the order of their ids, so that each comes once, whatever a rule makes of it."""
-        after = 0
-        while True:
+    def _clamp_tasks(self, now: datetime | None, stepped: bool) -> None:
+        """Looks at every row, in the order of their ids, so that each comes once, whatever a rule makes of it."""
+        after: int | None = 0
+        while after is not None:
             boot, uptime = self.uptime(now)
-            rows = self.execute(statement, now=now, limit=limit, after=after, boot=boot, uptime=uptime, **looks)
-            if len(rows) < limit:
-                return
-            after = max(row["id"] for row in rows)
+            looked = self.execute(
+                "clamp", now=now, limit=ROWS_AT_A_LOOK, after=after, boot=boot, uptime=uptime, stepped=stepped
+            )
+            after = looked[0]["id"] if looked else None
 
     def _clock_was_set(self, now: datetime | None) -> bool:
         """Whether the database's clock went on by over a second more, or less, than this host did since it was asked."""

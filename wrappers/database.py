@@ -31,7 +31,7 @@ class Database:
         """Connects, so that a deadline that is read next does not count it. DatabaseUnavailable."""
         if self._connection is None:
             with translated():
-                self._connection = connect(self._url, name="ticker-run")
+                self._connection = connect(self._url, name="ticker-run", planned_once=True)
 
     def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
         """One statement; a connection that an error or a signal interrupted is thrown away."""

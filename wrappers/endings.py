@@ -22,11 +22,12 @@ UNANSWERED = "the answer to its start never came, so its function did not run"
 
 
 def write(
-    database: Database, task_id: int, token: str, end: End, output: str, error_output: str, *, until: float
+    database: Database, task_id: int, token: str, end: End, output: str, error_output: str, *, until: float, wake: bool
 ) -> bool:
     """Ends the run of this token; False where it does not hold its task any more, and nothing was written.
 
-    A database that is away is asked again until then, an instant of `limits.now`; after that DatabaseUnavailable.
+    A database that is away is asked again `until` then, an instant of `limits.now`; after that DatabaseUnavailable. With
+    `wake` the tickers hear at once of an end that is more than an end.
     """
     texts = {"output": output, "error_output": error_output}
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
@@ -45,7 +46,7 @@ def write(
             time.sleep(pause)
     if not ended:
         log.warning("hold lost task=%s: its end (%s) changed nothing", task_id, end.outcome)
-    elif settings.from_environment().wake and (end.pieces is not None or end.outcome not in GOOD):
+    elif wake and (end.pieces is not None or end.outcome not in GOOD):
         database.execute("wake_up", schema=database.schema)  # there is more for a tick to do
     return ended
 
@@ -59,7 +60,8 @@ def close_record(database: Database) -> None:
     left = ends.left()
     end = left or (End(Outcome.KILLED, DIED) if page.is_answered() else End(Outcome.LOST, UNANSWERED))
     try:
-        ended = write(database, task_id, token, end, *output.texts(), until=page.deadline() if left else 0)
+        until, wake = page.deadline() if left else 0, settings.from_environment().wake
+        ended = write(database, task_id, token, end, *output.texts(), until=until, wake=wake)
         if ended and not left:
             log.warning("%s task=%s: %s", end.outcome, task_id, end.reason)
         page.clear()

@@ -1,16 +1,19 @@
 """How a run ended, and who writes it down.
 
 Under our Worker a horse leaves its end in memory that both share, and the worker writes it at once, on a connection that
-it has open anyway, while the horse still talks to Redis. So an end is also there when its horse was killed right behind
-it. Under a stock worker there is no such memory, and the horse writes its end itself.
+it has open anyway. So an end is also there when its horse was killed right behind it. A horse whose job has succeeded
+leaves that to the worker, too, and talks to no server at all. Under a stock worker there is no such memory, and the horse
+does both itself.
 """
 
 import json
 import mmap
 import os
 import select
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from enum import Enum
 
 from ticker.task import Outcome
 from wrappers import page
@@ -31,12 +34,21 @@ class End:
     """A JSON array of pieces of work, for which the run waits."""
 
 
+class Word(Enum):
+    """What a horse says to its worker."""
+
+    LEFT = b"."
+    """An end is there."""
+    DONE = b"!"
+    """The job has succeeded, and RQ has not been told."""
+
+
 _memory: mmap.mmap | None = None
 _bell: tuple[int, int] = (-1, -1)
 
 
 def share() -> None:
-    """Makes the memory, unless there is some already, and the pipe that tells of an end; for this process and its forks."""
+    """Makes the memory, unless there is some already, and the pipe for words; for this process and its forks."""
     global _memory, _bell
     if _memory is None:
         _memory, _bell = mmap.mmap(-1, _SIZE), os.pipe()
@@ -44,7 +56,7 @@ def share() -> None:
 
 
 def begin() -> None:
-    """For a new job: no end yet."""
+    """For a new job: no end yet, and no word."""
     if _memory is not None:
         _memory[:_LENGTH] = bytes(_LENGTH)
         with suppress(BlockingIOError):
@@ -52,16 +64,29 @@ def begin() -> None:
 
 
 def leave(end: End) -> bool:
-    """The horse's last word to its worker; False where nobody would read it, or where it hands out pieces of work."""
-    if _memory is None or page.horse() != os.getpid() or end.pieces is not None:
+    """The run's end, for the worker; False where nobody would read it, or where it hands out pieces of work."""
+    if not _is_heard() or _memory is None or end.pieces is not None:
         return False
-    text = json.dumps(astuple(end)).encode()
+    text = json.dumps([end.outcome, end.reason, end.result, end.traceback]).encode()
     if len(text) > _SIZE - _LENGTH:
         return False
     _memory[_LENGTH : _LENGTH + len(text)] = text
     _memory[:_LENGTH] = len(text).to_bytes(_LENGTH, "little")  # last: a killed writer leaves all of it or nothing
-    os.write(_bell[1], b".")
+    os.write(_bell[1], Word.LEFT.value)
     return True
+
+
+def leave_success() -> bool:
+    """The horse's last word: the worker tells RQ. False where nobody would hear it."""
+    if not _is_heard():
+        return False
+    os.write(_bell[1], Word.DONE.value)
+    return True
+
+
+def _is_heard() -> bool:
+    """Not so in a process that the function forked, nor under a stock worker."""
+    return _memory is not None and page.horse() == os.getpid()
 
 
 def left() -> End | None:
@@ -73,8 +98,8 @@ def left() -> End | None:
     return End(Outcome(outcome), *rest)
 
 
-def wait(horse: int) -> None:
-    """Until the horse has left an end, or is dead. Where a dead one cannot be waited for in this way, not at all."""
+def words(horse: int) -> Iterator[Word]:
+    """As the horse says them, until it is dead. Where a dead one cannot be waited for in this way, not at all."""
     try:
         death = os.pidfd_open(horse)
     except (AttributeError, OSError):
@@ -83,6 +108,14 @@ def wait(horse: int) -> None:
         both = select.poll()
         both.register(_bell[0], select.POLLIN)
         both.register(death, select.POLLIN)
-        both.poll()
+        while any(file == _bell[0] for file, _ in both.poll()):
+            yield Word(os.read(_bell[0], 1))
     finally:
         os.close(death)
+
+
+def unheard() -> Iterator[Word]:
+    """What a dead horse had said, and nobody has heard."""
+    with suppress(BlockingIOError):
+        while _memory is not None:
+            yield Word(os.read(_bell[0], 1))

@@ -5,6 +5,7 @@ import logging
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -39,12 +40,12 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
         raise asked
     if isinstance(asked, str):
         return asked
-    found = settings.from_environment()
+    found = asked.settings if asked else settings.from_environment()
     refuse_without_a_horse(found)
     own = Database(found.require_database(), found.schema)
     try:
         call = replace(asked, database=own, was_asked=True) if asked else new_call(
-            (task_id, occurrence, *([planned] if planned else [])), job, os.environ.get("RQ_WORKER_ID", ""), own
+            (task_id, occurrence, *([planned] if planned else [])), job, os.environ.get("RQ_WORKER_ID", ""), own, found
         )  # fmt: skip
         return chain(LAYERS, call_function)(call)
     finally:
@@ -65,7 +66,7 @@ def run_batch(*numbers: int) -> str:
     try:
         for task_id, occurrence in zip(numbers[::2], numbers[1::2], strict=True):
             call = replace(
-                new_call((task_id, occurrence), job, os.environ.get("RQ_WORKER_ID", ""), database), rq_timeout=None
+                new_call((task_id, occurrence), job, os.environ.get("RQ_WORKER_ID", ""), database, found), rq_timeout=None
             )
             try:
                 answer = chain(LAYERS, call_function)(call)
@@ -94,16 +95,16 @@ Asked = Call | str | Exception
 _asked: tuple[str, Asked] | None = None
 
 
-def ask(args: tuple[int, ...], job: Job, worker: str, database: Database) -> bool:
-    """Before the fork: asks for the start of a job, for `run` to go on from there. False: there is nothing to fork for."""
+def ask(args: tuple[int, ...], job: Job, worker: str, database: Database, when_it_waits: Callable[[], object]) -> bool:
+    """Before the fork: asks for the start of a job, for `run` to go on from there. False: it may not run."""
     global _asked
     answer: Asked
     try:
-        answer = starts.ask(new_call(args, job, worker, database))
+        answer = starts.ask(new_call(args, job, worker, database, settings.from_environment()), when_it_waits)
     except Exception as error:
         answer = error
     _asked = job.id, answer
-    return isinstance(answer, Call)
+    return not isinstance(answer, str)
 
 
 def taken(job_id: str) -> Asked | None:
@@ -113,9 +114,8 @@ def taken(job_id: str) -> Asked | None:
     return found[1] if found and found[0] == job_id else None
 
 
-def new_call(args: tuple[int, ...], job: Job | None, worker: str, database: Database) -> Call:
+def new_call(args: tuple[int, ...], job: Job | None, worker: str, database: Database, found: Settings) -> Call:
     task_id, occurrence, *planned = args
-    found = settings.from_environment()
     registry.load(found.tasks)
     return Call(
         task_id=task_id,

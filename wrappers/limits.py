@@ -32,7 +32,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Literal
 
-__all__ = ["SOFT_SIGNAL", "Limits", "SoftLimit", "now"]
+__all__ = ["SOFT_SIGNAL", "Limits", "SoftLimit", "now", "prepare"]
 
 # Not SIGALRM: that one is RQ's and the function's. RQ itself uses SIGRTMIN + 0 (its HerokuWorker).
 SOFT_SIGNAL: int = signal.SIGRTMIN + 6 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
@@ -162,6 +162,12 @@ class _Spec(ctypes.Structure):
         ("interval", ctypes.c_long * 2),
         ("value", ctypes.c_long * 2),
     )
+
+
+def prepare() -> None:
+    """What every fork would have to look for again."""
+    with suppress(OSError):
+        _library()
 
 
 def _start_timers(soft_at: float, hard_at: float) -> Callable[[], None]:

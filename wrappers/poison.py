@@ -18,6 +18,7 @@ from rq import Queue as RQQueue
 from rq import Worker as RQWorker
 from rq.exceptions import NoSuchJobError, StopRequested
 from rq.job import Job as RQJob
+from rq.job import _job_stack
 from rq.utils import now
 
 from ticker.errors import quoted
@@ -34,6 +35,17 @@ LONGEST = 2**40  # seconds: Redis refuses a time to live beyond some 2^53
 CHUNK = 65536  # bytes
 NO_JOBS_FAULT = (OSError, MemoryError)  # this host cannot fork just now: the next job would fare no better
 TRIES = 100  # poisoned jobs in RQ's registries that one pass of its maintenance puts aside
+
+# KEYS: a hash; ARGV: how many fields and bytes it may have. How many it has (0 bytes where the server does not tell), and
+# if that is not too much, every field and value.
+READ_HASH = """
+local fields = redis.pcall('HLEN', KEYS[1])
+if type(fields) == 'table' then return fields end
+local size = redis.pcall('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', ARGV[1])
+size = type(size) == 'number' and size or 0
+if fields > tonumber(ARGV[1]) or size > tonumber(ARGV[2]) then return {fields, size} end
+return {fields, size, unpack(redis.call('HGETALL', KEYS[1]))}
+"""
 
 T = TypeVar("T")
 
@@ -62,6 +74,20 @@ class Job(RQJob):
     def fetch(cls, id: str, connection: Redis | None = None, serializer: Any = None) -> RQJob:  # noqa: A002 RQ's name
         with unreadable_is_poison(id):
             return super().fetch(id, connection, serializer)
+
+    def prepare_for_execution(self, worker_name: str, pipeline: Any) -> None:
+        """RQ's, and from now on the job outlives its time to live: one way less than with RQ's own call for it."""
+        super().prepare_for_execution(worker_name, pipeline)
+        pipeline.persist(self.key)
+
+    def perform(self) -> Any:
+        """RQ's, without a word to Redis."""
+        _job_stack.push(self)
+        try:
+            self._result = self._execute()
+        finally:
+            _job_stack.pop()
+        return self._result
 
     def refresh(self) -> None:
         found = read_hash(self.connection, self.key, self.hash_at_most)
@@ -194,18 +220,11 @@ def is_trouble_of_the_server(error: Exception) -> bool:
 
 
 def read_hash(connection: Redis, key: str, at_most: int) -> Mapping[bytes, bytes]:
-    """All fields; a Poison, unread, where they are more than any job has."""
-    with connection.pipeline(transaction=False) as pipeline:
-        pipeline.hlen(key)
-        pipeline.memory_usage(key, samples=FIELDS_AT_MOST)
-        fields, size = pipeline.execute(raise_on_error=False)
-    if isinstance(fields, Exception):
-        raise fields
-    if isinstance(size, Exception):  # a server that does not tell
-        size = 0
-    if fields > FIELDS_AT_MOST or (size or 0) > at_most:
+    """All fields, if any; a Poison, unread, where they are more than any job has."""
+    fields, size, *found = connection.eval(READ_HASH, 1, key, FIELDS_AT_MOST, at_most)  # type: ignore[misc]
+    if fields > FIELDS_AT_MOST or size > at_most:
         raise Poison(f"its hash has {fields} fields and {size} bytes, over the limit of {FIELDS_AT_MOST} and {at_most}")
-    return connection.hgetall(key) if fields else {}  # type: ignore[return-value]
+    return dict(zip(found[::2], found[1::2], strict=True))
 
 
 def inflates_within(data: bytes, at_most: int) -> bool:

@@ -26,16 +26,17 @@ PAUSE = 0.5  # seconds
 SLOWEST_ANSWER = 2.0  # seconds; after a longer wait nobody knows how much of the hold is left
 
 
-def ask(call: Call) -> Call | str:
+def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call | str:
     """The call with its start, if it may run; else what RQ is told: dropped, with the reason, or lost.
 
-    If the database cannot be asked, nothing runs (DatabaseUnavailable).
+    `when_it_waits` is called where there is no answer at once. If the database cannot be asked, nothing runs
+    (DatabaseUnavailable).
     """
     token = str(uuid4())
     page.write(call.task_id, token)
     give_up_at = clock.monotonic() + PATIENCE
-    patiently(call.database.open, DatabaseUnavailable, give_up_at)
-    began, since, verdict = patiently(lambda: decide(call, token), RowLocked, give_up_at)
+    patiently(call.database.open, DatabaseUnavailable, give_up_at, when_it_waits)
+    began, since, verdict = patiently(lambda: decide(call, token), RowLocked, give_up_at, when_it_waits)
     if verdict["refusal"]:
         page.clear()
         return drop(call, verdict)
@@ -46,7 +47,9 @@ def ask(call: Call) -> Call | str:
     return replace(call, began=began, start=_start(verdict, token), since=since)
 
 
-def patiently(step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up_at: float) -> T:
+def patiently(
+    step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up_at: float, when_it_waits: Callable[[], object]
+) -> T:
     """Tries again while the server cannot be reached, or somebody holds the row: nothing was written then."""
     while True:
         try:
@@ -54,6 +57,7 @@ def patiently(step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up
         except trouble as error:
             if clock.monotonic() > give_up_at:
                 raise
+            when_it_waits()
             log.warning("the start waits: %s", error)
             time.sleep(PAUSE)
 

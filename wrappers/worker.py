@@ -8,22 +8,24 @@ from typing import Any
 
 from rq import Queue, worker_registration
 from rq.job import Job
+from rq.utils import now
 
-from ticker import envelope
+from ticker import clock, envelope, rq_layout
 from wrappers import endings, ends, entry, excerpt, limits, orphans, page, payload
 from wrappers.database import Database
 from wrappers.poison import SurvivingWorker
 
 log = logging.getLogger("ticker.run")
 
+ONE_BEAT = 0.05  # seconds: heartbeats that come closer are one
 RQ_MARGIN = 60  # seconds behind a job's time-out, when RQ's own worker kills a horse
 
 
 class Worker(SurvivingWorker):
     """RQ's forking worker, which asks for the start of a run before it forks, and writes its end.
 
-    So a job that is dropped costs no fork, and a run no connection of its own. When a horse is dead, so is whatever it left
-    behind, and its run has an end.
+    So a job that is dropped costs no fork, and a run no connection of its own: neither to PostgreSQL nor, if it succeeds, to
+    Redis. When a horse is dead, so is whatever it left behind, and its run has an end.
     """
 
     max_connection_wait_time = 5.0  # seconds; with RQ's minute, a worker sleeps on long after Redis is back
@@ -33,66 +35,135 @@ class Worker(SurvivingWorker):
         page.share()
         excerpt.share()
         ends.share()
+        limits.prepare()
         self._before = orphans.children()
         self._database: Database | None = None
-        self._is_prepared = False
+        self._is_prepared = False  # the job at hand is one of ours, and has started
+        self._is_over = False  # it is one of ours, and had no start
+        self._forget: Any = None
+        self._beat = -math.inf
         super().__init__(*args, **kwargs)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         self._before = orphans.children()
-        self._is_prepared = False
+        self._is_prepared = self._is_over = False
         excerpt.begin()
         ends.begin()
         page.begin(limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf))
         super().execute_job(job, queue)
 
-    def fork_work_horse(self, job: Job, queue: Queue) -> None:
-        """Of a job of ours asks first whether it may run; one that may not ends here, as in a horse."""
-        self._horse_pid = 0
-        args = arguments_of(job)
-        if args:
-            self.prepare_job_execution(
-                job, len(self.queues) == 1
-            )  # to RQ the job has started: the ticker leaves it alone
+    def prepare_execution(self, job: Job) -> Any:
+        """Of a job of ours asks first whether it may run. One that may not costs RQ nothing but to forget it."""
+        call = call_of(job)
+        if call is None:
+            return super().prepare_execution(job)
+        function, args = call
+        if function == envelope.ENTRY:  # in a batch each task is asked for right before its own start
+            may_run = entry.ask(args, job, self.name, self._connected(), when_it_waits=lambda: self._begin(job))
+            self._is_over = not may_run and self._is_forgotten(job)
+        return None if self._is_over else self._begin(job)
+
+    def _begin(self, job: Job) -> Any:
+        """To RQ the job has started: the ticker leaves it alone, however long the answer takes."""
+        if not self._is_prepared:
+            super().prepare_execution(job)
+            super().prepare_job_execution(job, self._is_intermediate)
             self._is_prepared = True
-            if not entry.ask(args, job, self.name, self._connected()):
-                self.perform_job(job, queue)
-                endings.close_record(self._connected())
-                return
-        super().fork_work_horse(job, queue)
+        return self.execution
+
+    @property
+    def _is_intermediate(self) -> bool:
+        """Whether RQ keeps what it takes in a list of its own until the job has started."""
+        return len(self.queues) == 1
 
     def prepare_job_execution(self, job: Job, remove_from_intermediate_queue: bool = False) -> None:
         if not self._is_prepared:
             super().prepare_job_execution(job, remove_from_intermediate_queue)
 
+    def fork_work_horse(self, job: Job, queue: Queue) -> None:
+        self._horse_pid = 0
+        if not self._is_over:
+            super().fork_work_horse(job, queue)
+
     def main_work_horse(self, job: Job, queue: Queue) -> None:
         page.write_horse(os.getpid())
         super().main_work_horse(job, queue)
 
+    def handle_execution_ended(self, job: Job, queue: Queue, heartbeat_ttl: int) -> None:
+        """RQ's, whose heartbeat is for callbacks: our jobs have none."""
+        if self._is_prepared:
+            job.ended_at = now()
+        else:
+            super().handle_execution_ended(job, queue, heartbeat_ttl)
+
+    def handle_job_success(self, job: Job, queue: Queue, started_job_registry: Any) -> None:
+        """RQ's; of a job of ours that leaves nothing behind in one call to Redis, by the worker."""
+        if self.is_horse and self._is_prepared and ends.leave_success():
+            return
+        if not (self._is_prepared and self._is_forgotten(job)):
+            super().handle_job_success(job, queue, started_job_registry)
+
+    def _is_forgotten(self, job: Job) -> bool:
+        """Whether RQ forgets this job, which nothing else waits for, now; its worker counts it."""
+        if job.get_result_ttl(self.default_result_ttl) != 0 or job.group_id:
+            return False
+        self._forget = self._forget or self.connection.register_script(rq_layout.FORGET)
+        executed = (job.ended_at - job.started_at).total_seconds() if job.ended_at and job.started_at else 0
+        is_forgotten = bool(self._forget(args=rq_layout.to_forget(self.key, job, self.execution, executed)))
+        if is_forgotten:
+            self.execution = None
+        return is_forgotten
+
     def monitor_work_horse(self, job: Job, queue: Queue) -> None:
         if self._horse_pid:
+            self._running = job, queue
             super().monitor_work_horse(job, queue)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """RQ's; and who was wiped out of RQ's list of workers (FLUSHALL, a Redis that came back empty) is in it again."""
-        super().heartbeat(timeout, pipeline)
-        if pipeline is None and not self.is_horse and not self.connection.hexists(self.key, "birth"):
-            self.connection.hset(self.key, mapping=self.serialize())
-            worker_registration.register(self)
+        """RQ's, which asks for four between two jobs: one is enough.
+
+        Who was wiped out of RQ's list of workers (FLUSHALL, a Redis that came back empty) is in it again.
+        """
+        if pipeline is not None:
+            self._beat = -math.inf  # it is for another time
+            super().heartbeat(timeout, pipeline)
+        elif timeout or clock.monotonic() - self._beat > ONE_BEAT:
+            with self.connection.pipeline(transaction=False) as calls:
+                super().heartbeat(timeout, calls)
+                calls.hexists(self.key, "birth")
+                *_, is_known = calls.execute()
+            self._beat = -math.inf if timeout else clock.monotonic()
+            if not is_known and not self.is_horse:
+                self.connection.hset(self.key, mapping=self.serialize())
+                worker_registration.register(self)
+
+    def set_state(self, state: str, pipeline: Any = None) -> None:
+        """RQ's, which says twice between two jobs that it is idle."""
+        if pipeline is not None or state != self.get_state():
+            super().set_state(state, pipeline)
 
     def wait_for_horse(self) -> Any:
         """Writes the end as soon as the horse leaves it; cleans up as soon as it is dead, before RQ asks Redis for anything."""
-        ends.wait(self._horse_pid)
-        if ends.left():
-            endings.close_record(self._connected())
+        for word in ends.words(self._horse_pid):
+            self._heed(word)
         ended = super().wait_for_horse()
         signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
         left = orphans.kill_new_children(self._before)
         if left:
             log.warning("a job left %s processes behind: killed", left)
+        for word in ends.unheard():
+            self._heed(word)
         endings.close_record(self._connected())
         page.forget_horse()  # not sooner: while we may be stopped, the keeper ends what the horse left
         return ended
+
+    def _heed(self, word: ends.Word) -> None:
+        job, queue = self._running
+        if word is ends.Word.LEFT:
+            endings.close_record(self._connected())
+        else:
+            job.ended_at = now()
+            self.handle_job_success(job, queue, queue.started_job_registry)
 
     def _connected(self) -> Database:
         """The worker's own connection, opened when it is first asked something, and again after an error."""
@@ -100,12 +171,11 @@ class Worker(SurvivingWorker):
         return self._database
 
 
-def arguments_of(job: Job) -> tuple[int, ...]:
-    """What a job of ours carries; nothing where it is another's, or has callbacks: those belong into a horse."""
+def call_of(job: Job) -> tuple[str, tuple[int, ...]] | None:
+    """The function of ours that a job calls, and with what. None of another's, or with callbacks: those belong into a horse."""
     if job._success_callback_name or job._failure_callback_name or job._stopped_callback_name:
-        return ()
+        return None
     try:
-        entry, args = payload.call(job.id, job.data)
+        return payload.call(job.id, job.data)
     except ValueError:
-        return ()
-    return args if entry == envelope.ENTRY else ()  # of a batch each task is asked for right before its own start
+        return None

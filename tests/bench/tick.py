@@ -56,7 +56,7 @@ class Rivals:
     def claim(self) -> float:
         statements = sql.statements("ticker")
         with connect(self.on.database_url) as db:
-            parameters = {"now": datetime.now(UTC), "look_ahead": LOOK_AHEAD, "limit": self.batch}
+            parameters = {"now": datetime.now(UTC), "look_ahead": LOOK_AHEAD, "limit": self.batch, "without": []}
             return timed(lambda: self._check(self._claims(db, statements, parameters)))
 
     def _claims(self, db: Any, statements: Any, parameters: dict[str, Any]) -> int:

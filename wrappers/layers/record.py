@@ -53,7 +53,9 @@ def finish(call: Call, end: End, capture: Capture) -> str:
     if call.was_asked and ends.leave(end):
         return end.outcome
     until = call.since + (call.start.box_ms + call.start.grace_ms) / 1000
-    ended = endings.write(call.database, call.task_id, call.start.token, end, *capture.texts(), until=until)
+    ended = endings.write(
+        call.database, call.task_id, call.start.token, end, *capture.texts(), until=until, wake=call.settings.wake
+    )
     page.clear()
     if not ended:
         return "lost: another run holds the task"

@@ -38,9 +38,9 @@ def empty(empty_url: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def look(db: psycopg.Connection[Any], schema: str) -> dict[str, set[Any]]:
-    """All that makes up the three tables: columns in their order, constraints, indexes, as PostgreSQL prints them."""
+    """All that makes up the tables: columns in their order, constraints, indexes, domains, as PostgreSQL prints them."""
     columns = """
-        SELECT table_name, ordinal_position, column_name, data_type, udt_name, is_nullable, column_default,
+        SELECT table_name, ordinal_position, column_name, data_type, udt_name, domain_name, is_nullable, column_default,
             is_identity, identity_generation, character_maximum_length
         FROM information_schema.columns WHERE table_schema = %s AND table_name = ANY (%s)"""
     constraints = """
@@ -52,6 +52,10 @@ def look(db: psycopg.Connection[Any], schema: str) -> dict[str, set[Any]]:
         name: set(db.execute(query, [schema if name != "constraints" else f'"{schema}"', list(TABLES)]).fetchall())
         for name, query in [("columns", columns), ("constraints", constraints), ("indexes", indexes)]
     }
+    domains = """
+        SELECT t.typname, format_type(t.typbasetype, t.typtypmod), pg_get_constraintdef(c.oid)
+        FROM pg_type t JOIN pg_constraint c ON c.contypid = t.oid WHERE t.typnamespace = %s::regnamespace"""
+    found["domains"] = set(db.execute(domains, [f'"{schema}"']).fetchall())
     found["indexes"] = {(*names, text.replace(f" ON {schema}.", " ON ")) for *names, text in found["indexes"]}
     return found
 
@@ -66,11 +70,12 @@ def test_the_migrated_tables_equal_those_that_the_code_defines(db, database_url)
     migrated, defined = look(db, "ticker"), look(db, "defined")
     assert {name for _, name, *_ in migrated["constraints"]} >= {
         "tasks_fit",
-        "tasks_finite",
+        "tasks_waiting",
         "runs_ended",
         "tasks_pkey",
     }
     assert {name for _, name, _ in migrated["indexes"]} >= {"tasks_due", "runs_started_once", "tasks_owner_name"}
+    assert {name for name, *_ in migrated["domains"]} == {f"ticker_{name}" for name in tables.RULES}
     assert len(migrated["columns"]) == sum(len(table.columns) for table in tables.define().tables.values())
     assert migrated == defined
 

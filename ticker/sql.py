@@ -74,7 +74,8 @@ def _psycopg(connection: Any, sql: str, parameters: dict[str, Any]) -> list[Row]
     text, names = _numbered(sql)
     with RawCursor(connection, row_factory=dict_row) as cursor:
         cursor.execute(text, [parameters[name] for name in names])
-        return cursor.fetchall() if cursor.description else []
+        rows: list[Row] = cursor.fetchall() if cursor.description else []  # type: ignore[assignment]
+        return rows
 
 
 @cache

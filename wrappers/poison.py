@@ -82,11 +82,11 @@ class Job(RQJob):
 
     def perform(self) -> Any:
         """RQ's, without a word to Redis."""
-        _job_stack.push(self)
+        _job_stack.push(self)  # type: ignore[no-untyped-call]
         try:
             self._result = self._execute()
         finally:
-            _job_stack.pop()
+            _job_stack.pop()  # type: ignore[no-untyped-call]
         return self._result
 
     def refresh(self) -> None:
@@ -221,7 +221,7 @@ def is_trouble_of_the_server(error: Exception) -> bool:
 
 def read_hash(connection: Redis, key: str, at_most: int) -> Mapping[bytes, bytes]:
     """All fields, if any; a Poison, unread, where they are more than any job has."""
-    fields, size, *found = connection.eval(READ_HASH, 1, key, FIELDS_AT_MOST, at_most)  # type: ignore[misc]
+    fields, size, *found = connection.eval(READ_HASH, 1, key, FIELDS_AT_MOST, at_most)
     if fields > FIELDS_AT_MOST or size > at_most:
         raise Poison(f"its hash has {fields} fields and {size} bytes, over the limit of {FIELDS_AT_MOST} and {at_most}")
     return dict(zip(found[::2], found[1::2], strict=True))

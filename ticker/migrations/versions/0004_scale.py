@@ -5,6 +5,10 @@ from alembic import op
 revision = "0004"
 down_revision = "0003"
 
+DOMAINS = {
+    "ticker_batch": "INTEGER CHECK (VALUE BETWEEN 1 AND 100)",
+}
+
 # 28 bits of a hash, as a part of the interval: an interval is at most 2^35 ms, and a bigint has 63 bits.
 PHASE = (
     "CASE WHEN spread AND kind = 'interval' THEN ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))"
@@ -12,24 +16,23 @@ PHASE = (
 )
 
 FUNCTIONS = """CREATE TABLE functions (
-    name TEXT NOT NULL,
-    batch INTEGER DEFAULT 1 NOT NULL,
-    announced_at TIMESTAMP WITH TIME ZONE NOT NULL,
-    PRIMARY KEY (name),
-    CONSTRAINT functions_name CHECK (name <> '' AND length(name) <= 200 AND name !~ '[[:cntrl:]]'),
-    CONSTRAINT functions_batch CHECK (batch BETWEEN 1 AND 100),
-    CONSTRAINT functions_finite CHECK (announced_at BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z')
+    name ticker_named NOT NULL,
+    batch ticker_batch DEFAULT 1 NOT NULL,
+    announced_at ticker_moment NOT NULL,
+    PRIMARY KEY (name)
 )"""
 
 
 def upgrade() -> None:
+    for name, rule in DOMAINS.items():
+        op.execute(f"CREATE DOMAIN {name} AS {rule}")
     op.execute("ALTER TABLE tasks ADD COLUMN spread BOOLEAN DEFAULT false NOT NULL")
     op.execute(f"ALTER TABLE tasks ADD COLUMN phase_ms BIGINT GENERATED ALWAYS AS ({PHASE}) STORED")
-    op.execute("ALTER TABLE tasks ADD COLUMN carrier TEXT")
-    op.execute("ALTER TABLE tasks ADD CONSTRAINT tasks_carrier CHECK (length(carrier) <= 200)")
+    op.execute("ALTER TABLE tasks ADD COLUMN carrier ticker_short")
     op.execute(FUNCTIONS)
 
 
 def downgrade() -> None:
     op.execute("ALTER TABLE tasks DROP COLUMN phase_ms, DROP COLUMN spread, DROP COLUMN carrier")
     op.execute("DROP TABLE functions")
+    op.execute(f"DROP DOMAIN {', '.join(DOMAINS)}")

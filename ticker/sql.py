@@ -74,7 +74,10 @@ def _psycopg(connection: Any, sql: str, parameters: dict[str, Any]) -> list[Row]
     text, names = _numbered(sql)
     with RawCursor(connection, row_factory=dict_row) as cursor:
         cursor.execute(text, [parameters[name] for name in names])
-        rows: list[Row] = cursor.fetchall() if cursor.description else []  # type: ignore[assignment]
+        answered = (
+            cursor.pgresult is not None and cursor.pgresult.nfields > 0
+        )  # `description` would describe each column
+        rows: list[Row] = cursor.fetchall() if answered else []  # type: ignore[assignment]
         return rows
 
 

@@ -116,7 +116,7 @@ class Call:
     """One job on its way through the layers, each of which may add what the next ones need.
 
     `began` and `since` are one instant, before the start was asked for: by `clock.monotonic`, from which the quota
-    counts, and by `limits.now`, from which the limits do. `was_asked`: by the worker before the fork, who writes the end, too.
+    counts, and by `limits.now`, from which the limits do.
     """
 
     task_id: int
@@ -127,7 +127,6 @@ class Call:
     rq_timeout: int | None
     settings: Settings
     database: Database
-    was_asked: bool = False
     began: float = 0.0
     since: float = 0.0
     start: Start | None = None

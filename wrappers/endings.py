@@ -21,15 +21,13 @@ DIED = "its process died before the end was recorded: the hard limit, a crash or
 UNANSWERED = "the answer to its start never came, so its function did not run"
 
 
-def write(
-    database: Database, task_id: int, token: str, end: End, output: str, error_output: str, *, until: float, wake: bool
-) -> bool:
+def write(database: Database, task_id: int, token: str, end: End, *, until: float, wake: bool) -> bool:
     """Ends the run of this token; False where it does not hold its task any more, and nothing was written.
 
     A database that is away is asked again `until` then, an instant of `limits.now`; after that DatabaseUnavailable. With
     `wake` the tickers hear at once of an end that is more than an end.
     """
-    texts = {"output": output, "error_output": error_output}
+    texts = {"output": end.output, "error_output": end.error_output}
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
             if end.pieces is not None:
@@ -51,19 +49,33 @@ def write(
     return ended
 
 
-def close_record(database: Database) -> None:
-    """Writes the end that a horse left, or that it could not leave; where the database is away, the sweep does it later."""
-    open_run = page.read()
-    if open_run is None:
-        return
-    task_id, token = open_run
+def close_left(database: Database) -> bool:
+    """Writes the end that a horse left, if there is one; False where that could not be done, and the sweep does it later."""
     left = ends.left()
-    end = left or (End(Outcome.KILLED, DIED) if page.is_answered() else End(Outcome.LOST, UNANSWERED))
+    if left is None:
+        return True
+    task_id, token, until, end = left
     try:
-        until, wake = page.deadline() if left else 0, settings.from_environment().wake
-        ended = write(database, task_id, token, end, *output.texts(), until=until, wake=wake)
-        if ended and not left:
-            log.warning("%s task=%s: %s", end.outcome, task_id, end.reason)
-        page.clear()
+        write(database, task_id, token, end, until=until, wake=settings.from_environment().wake)
     except (TickerError, psycopg.Error) as error:  # whatever it is, the worker goes on
         log.warning("%s task=%s: %s; not recorded yet: %s", end.outcome, task_id, end.reason, first_line(error))
+        return False
+    ends.clear()
+    return True
+
+
+def close_record(database: Database) -> None:
+    """Behind a dead horse: writes the end that it left, and one for a run that it left open."""
+    left, open_run = ends.left(), page.read()
+    if not close_left(database) or open_run is None or (left and left[:2] == open_run):
+        return
+    task_id, token = open_run
+    printed, complained = output.texts()
+    outcome, reason = (Outcome.KILLED, DIED) if page.is_answered() else (Outcome.LOST, UNANSWERED)
+    end = End(outcome, reason, output=printed, error_output=complained)
+    try:
+        if write(database, task_id, token, end, until=0, wake=settings.from_environment().wake):
+            log.warning("%s task=%s: %s", outcome, task_id, reason)
+        page.clear()
+    except (TickerError, psycopg.Error) as error:
+        log.warning("%s task=%s: %s; not recorded yet: %s", outcome, task_id, reason, first_line(error))

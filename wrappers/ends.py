@@ -1,9 +1,9 @@
 """How a run ended, and who writes it down.
 
 Under our Worker a horse leaves its end in memory that both share, and the worker writes it at once, on a connection that
-it has open anyway. So an end is also there when its horse was killed right behind it. A horse whose job has succeeded
-leaves that to the worker, too, and talks to no server at all. Under a stock worker there is no such memory, and the horse
-does both itself.
+it has open anyway. So an end is also there when its horse was killed right behind it; in a batch the next task begins
+meanwhile. A horse whose job has succeeded leaves that to the worker, too, and talks to Redis not at all. Under a stock
+worker there is no such memory, and the horse does both itself.
 """
 
 import json
@@ -32,6 +32,12 @@ class End:
     traceback: str = ""
     pieces: str | None = None
     """A JSON array of pieces of work, for which the run waits."""
+    output: str = ""
+    error_output: str = ""
+
+
+Left = tuple[int, str, float, End]
+"""The id of a task, the token of its run, until when its end is tried to be written (`limits.now`), and that end."""
 
 
 class Word(Enum):
@@ -57,17 +63,32 @@ def share() -> None:
 
 def begin() -> None:
     """For a new job: no end yet, and no word."""
-    if _memory is not None:
-        _memory[:_LENGTH] = bytes(_LENGTH)
-        with suppress(BlockingIOError):
+    clear()
+    with suppress(BlockingIOError):
+        while _memory is not None:
             os.read(_bell[0], 4096)
 
 
-def leave(end: End) -> bool:
-    """The run's end, for the worker; False where nobody would read it, or where it hands out pieces of work."""
-    if not _is_heard() or _memory is None or end.pieces is not None:
+def leave(task_id: int, token: str, until: float, end: End) -> bool:
+    """A run's end, for the worker; False where nobody would read it.
+
+    So it is where it hands out pieces of work, and where the end before it still lies there.
+    """
+    if not _is_heard() or _memory is None or end.pieces is not None or any(_memory[:_LENGTH]):
         return False
-    text = json.dumps([end.outcome, end.reason, end.result, end.traceback]).encode()
+    fields = (
+        task_id,
+        token,
+        until,
+        end.outcome,
+        end.reason,
+        end.result,
+        end.traceback,
+        None,
+        end.output,
+        end.error_output,
+    )
+    text = json.dumps(fields).encode()
     if len(text) > _SIZE - _LENGTH:
         return False
     _memory[_LENGTH : _LENGTH + len(text)] = text
@@ -89,13 +110,19 @@ def _is_heard() -> bool:
     return _memory is not None and page.horse() == os.getpid()
 
 
-def left() -> End | None:
+def left() -> Left | None:
     """What the horse left, dead or alive; None when there is nothing."""
     length = int.from_bytes(_memory[:_LENGTH], "little") if _memory is not None else 0
     if not length or _memory is None:
         return None
-    outcome, *rest = json.loads(_memory[_LENGTH : _LENGTH + length])
-    return End(Outcome(outcome), *rest)
+    task_id, token, until, outcome, *rest = json.loads(_memory[_LENGTH : _LENGTH + length])
+    return task_id, token, until, End(Outcome(outcome), *rest)
+
+
+def clear() -> None:
+    """It is written: there is room for the next one."""
+    if _memory is not None:
+        _memory[:_LENGTH] = bytes(_LENGTH)
 
 
 def words(horse: int) -> Iterator[Word]:

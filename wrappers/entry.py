@@ -44,7 +44,7 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     refuse_without_a_horse(found)
     own = Database(found.require_database(), found.schema)
     try:
-        call = replace(asked, database=own, was_asked=True) if asked else new_call(
+        call = replace(asked, database=own) if asked else new_call(
             (task_id, occurrence, *([planned] if planned else [])), job, os.environ.get("RQ_WORKER_ID", ""), own, found
         )  # fmt: skip
         return chain(LAYERS, call_function)(call)
@@ -66,7 +66,8 @@ def run_batch(*numbers: int) -> str:
     try:
         for task_id, occurrence in zip(numbers[::2], numbers[1::2], strict=True):
             call = replace(
-                new_call((task_id, occurrence), job, os.environ.get("RQ_WORKER_ID", ""), database, found), rq_timeout=None
+                new_call((task_id, occurrence), job, os.environ.get("RQ_WORKER_ID", ""), database, found),
+                rq_timeout=None,
             )
             try:
                 answer = chain(LAYERS, call_function)(call)

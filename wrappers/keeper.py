@@ -86,7 +86,7 @@ def mind_orphans() -> None:
         if awaited_signal() in STOPPING:
             break
     orphans.kill_new_children(set())
-    if page.read():
+    if page.read() or ends.left():
         from wrappers import database, endings  # only now: they import much of what a worker needs
 
         endings.close_record(database.Database.from_environment())

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 
 __all__ = ["become_subreaper", "children", "has_children", "kill_groups_under", "kill_new_children", "reap"]
 
@@ -26,7 +27,12 @@ def become_subreaper() -> bool:
     """From now on orphaned descendants become children of this process. Not inherited by a fork; False: no Linux."""
     if sys.platform != "linux":
         return False
-    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    return bool(_library().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
 
 
 def children(of: int | None = None) -> set[int]:

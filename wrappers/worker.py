@@ -144,6 +144,7 @@ class Worker(SurvivingWorker):
 
     def wait_for_horse(self) -> Any:
         """Writes the end as soon as the horse leaves it; cleans up as soon as it is dead, before RQ asks Redis for anything."""
+        endings.close_left(self._connected())  # RQ's alarm has interrupted the writing, and here we are again
         for word in ends.words(self._horse_pid):
             self._heed(word)
         ended = super().wait_for_horse()
@@ -160,7 +161,7 @@ class Worker(SurvivingWorker):
     def _heed(self, word: ends.Word) -> None:
         job, queue = self._running
         if word is ends.Word.LEFT:
-            endings.close_record(self._connected())
+            endings.close_left(self._connected())
         else:
             job.ended_at = now()
             self.handle_job_success(job, queue, queue.started_job_registry)

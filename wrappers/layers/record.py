@@ -1,6 +1,7 @@
 """Calls the function, and writes its one outcome, fenced by the run's token."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 from rq.timeouts import JobTimeoutException
 
@@ -50,12 +51,13 @@ def finish(call: Call, end: End, capture: Capture) -> str:
     """Leaves the end to the worker, or writes it."""
     assert call.start is not None
     leftovers.kill()  # the end frees the hold: another run may begin beside whatever still lives
-    if call.was_asked and ends.leave(end):
+    printed, complained = capture.texts()
+    end = replace(end, output=printed, error_output=complained)
+    token, until = call.start.token, call.since + (call.start.box_ms + call.start.grace_ms) / 1000
+    if ends.leave(call.task_id, token, until, end):
+        page.clear()
         return end.outcome
-    until = call.since + (call.start.box_ms + call.start.grace_ms) / 1000
-    ended = endings.write(
-        call.database, call.task_id, call.start.token, end, *capture.texts(), until=until, wake=call.settings.wake
-    )
+    ended = endings.write(call.database, call.task_id, token, end, until=until, wake=call.settings.wake)
     page.clear()
     if not ended:
         return "lost: another run holds the task"

@@ -5,6 +5,7 @@ Each test gets a database of its own, already migrated, and an empty Redis datab
 
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -23,6 +24,15 @@ from ticker.errors import TickerError
 from ticker.settings import Settings, psycopg_url
 from ticker.store import PostgresStore
 from wrappers import registry
+
+
+@pytest.fixture(autouse=True)
+def signals_of_this_process() -> Iterator[None]:
+    """RQ's SimpleWorker sets them, and leaves them so."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
@@ -143,6 +153,15 @@ CATALOGS = ("pg_namespace", "pg_class", "pg_attribute", "pg_constraint", "pg_ind
             "pg_attrdef", "pg_db_role_setting", "pg_policy", "pg_rewrite", "pg_event_trigger")  # fmt: skip
 TABLES = ("tasks", "runs", "tickers", "events", "notices", "templates", "functions")
 
+TRUNCATE = f"TRUNCATE {', '.join(f'ticker.{name}' for name in TABLES)} RESTART IDENTITY"
+DELETE = "; ".join(
+    [f"DELETE FROM ticker.{name}" for name in TABLES]
+    + [f"SELECT setval('ticker.{name}_id_seq', 1, false)" for name in ("tasks", "runs", "events")]
+)
+"""A tenth of the time of a TRUNCATE."""
+SIZE = "SELECT pg_table_size('ticker.tasks') + pg_table_size('ticker.runs') + pg_table_size('ticker.events')"
+MUCH = 400_000  # bytes, dead rows included
+
 
 def structure(connection: psycopg.Connection[Any]) -> Any:
     """Changes with every CREATE, ALTER and DROP of this database: the rows of its catalogs, and who wrote them."""
@@ -161,7 +180,7 @@ def is_emptied(url: str, before: Any) -> bool:
             )
             if structure(connection) != before:
                 return False
-            connection.execute(f"TRUNCATE {', '.join(f'ticker.{name}' for name in TABLES)} RESTART IDENTITY")
+            connection.execute(TRUNCATE if connection.execute(SIZE).fetchone() > (MUCH,) else DELETE)
     except (psycopg.Error, TickerError):
         return False
     return True

@@ -140,6 +140,30 @@ def test_each_task_has_its_own_outcome(worker, announced, db, store, queue):
     assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
 
 
+UNHEARD = "from wrappers.worker import Worker; Worker._heed = lambda self, word: None"
+
+
+@pytest.mark.parametrize(
+    "patch", ["", UNHEARD], ids=["the worker writes ends", "it does nothing while the horse lives"]
+)
+def test_each_end_is_written_with_what_its_own_run_printed(announced, db, store, queue, patch):
+    """The place for an end in shared memory is one: a horse that finds it full writes its end itself."""
+    register(db, "a", "b", "raises", "c")
+    tick(store, queue)
+    work(patch=FUNCTIONS + patch)
+    assert db.execute("SELECT task_name, outcome, output, result FROM ticker.runs ORDER BY task_name").fetchall() == [
+        ("0 a", "succeeded", "a\n", "a"), ("1 b", "succeeded", "b\n", "b"),
+        ("2 raises", "failed", "raises\n", None), ("3 c", "succeeded", "c\n", "c"),
+    ]  # fmt: skip
+
+
+def test_an_end_that_is_not_written_yet_when_the_next_one_dies_is_kept(announced, db, store, queue):
+    register(db, "returns", "dies")
+    tick(store, queue)
+    work(patch=FUNCTIONS + UNHEARD)
+    assert outcomes(db) == {"0 returns": ["succeeded"], "1 dies": ["killed"]}
+
+
 def test_one_that_overruns_its_box_is_interrupted_and_those_behind_it_run_on(announced, db, store, queue):
     register(db, "returns", "hangs", "returns", every="3s", box="0.5s")
     tick(store, queue)

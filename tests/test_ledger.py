@@ -1,7 +1,6 @@
 """Why a task ran, or did not: every sentence with the numbers by which it was judged, and what happens next."""
 
 import json
-import signal
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,15 +19,6 @@ from ticker.tick import tick
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
-
-
-@pytest.fixture(autouse=True)
-def signals_of_this_process():
-    """RQ's SimpleWorker sets them, and leaves them so."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture

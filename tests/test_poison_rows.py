@@ -64,7 +64,11 @@ def candidates(column: Column[Any]) -> list[Any]:
 
 
 def columns_of(table: str) -> list[str]:
-    return [column.name for column in tables.define().tables[f"ticker.{table}"].columns if column.name != "id" and column.computed is None]
+    return [
+        column.name
+        for column in tables.define().tables[f"ticker.{table}"].columns
+        if column.name != "id" and column.computed is None
+    ]
 
 
 def column(table: str, name: str) -> Column[Any]:

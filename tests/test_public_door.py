@@ -27,7 +27,17 @@ def test_the_door_of_ticker_is_this_and_no_more():
 
 
 def test_the_door_of_wrappers_is_this_and_no_more():
-    assert wrappers.__all__ == ["task", "Run", "Quota", "HoldLost", "SoftLimit", "NOTHING_TO_DO", "run", "Worker"]
+    assert wrappers.__all__ == [
+        "task",
+        "Run",
+        "Quota",
+        "HoldLost",
+        "SoftLimit",
+        "NOTHING_TO_DO",
+        "run",
+        "run_batch",
+        "Worker",
+    ]
 
 
 @pytest.mark.parametrize("package", [ticker, wrappers], ids=["ticker", "wrappers"])

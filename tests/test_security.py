@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import errors
 from redis import Redis
-from redis.exceptions import NoPermissionError
+from redis.exceptions import NoPermissionError, ResponseError
 
 import ticker
 from tests.conftest import admin
@@ -111,9 +111,11 @@ def test_the_commands_of_redis_allow_no_more(environ, redis_users):
             with pytest.raises(NoPermissionError):
                 as_ticker.execute_command(*command.split())
     with Redis.from_url(with_user(os.environ["REDIS_URL"], redis_users["worker"])) as as_worker:
-        for command in ("FLUSHALL", "RPUSH rq:queue:x y", "LPUSH rq:queue:x y", "EVAL x 0", "GET elsewhere"):
+        for command in ("FLUSHALL", "RPUSH rq:queue:x y", "LPUSH rq:queue:x y", "GET elsewhere"):
             with pytest.raises(NoPermissionError):
                 as_worker.execute_command(*command.split())
+        with pytest.raises(ResponseError, match="ACL"):
+            as_worker.eval("return redis.call('RPUSH', 'rq:queue:x', 'y')", 0)
 
 
 def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, roles):

@@ -105,13 +105,13 @@ def test_while_the_start_waits_the_job_has_started_to_rq(traced, db, store, queu
     task = ticker.register(db, "plain", every="1d")
     tick(store, queue)
     [job_id] = Queue("polling", connection=redis).job_ids
-    registry = StartedJobRegistry("polling", connection=redis)
+    job = Job.fetch(job_id, connection=redis)
     with connect(database_url) as other, ThreadPoolExecutor(1) as pool:
         with other.transaction():
             other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
             done = pool.submit(work)
-            until(lambda: registry.get_job_ids(cleanup=False), "to RQ it has started")
-            assert Job.fetch(job_id, connection=redis).get_status() == JobStatus.STARTED
+            until(lambda: job.get_status() == JobStatus.STARTED, "to RQ it has started")
+            assert StartedJobRegistry("polling", connection=redis).get_job_ids(cleanup=False) == [job_id]
         done.result()
     assert [run.outcome for run in ticker.list_runs(db)] == ["succeeded"]
     assert contents(redis) == {b"rq:queues": {b"rq:queue:polling"}}

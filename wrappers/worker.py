@@ -60,7 +60,7 @@ class Worker(SurvivingWorker):
         function, args = call
         if function == envelope.ENTRY:  # in a batch each task is asked for right before its own start
             may_run = entry.ask(args, job, self.name, self._connected(), when_it_waits=lambda: self._begin(job))
-            self._is_over = not may_run and self._is_forgotten(job)
+            self._is_over = not may_run and self._leaves_nothing(job) and self._is_forgotten(job)
         return None if self._is_over else self._begin(job)
 
     def _begin(self, job: Job) -> Any:
@@ -98,15 +98,17 @@ class Worker(SurvivingWorker):
 
     def handle_job_success(self, job: Job, queue: Queue, started_job_registry: Any) -> None:
         """RQ's; of a job of ours that leaves nothing behind in one call to Redis, by the worker."""
-        if self.is_horse and self._is_prepared and ends.leave_success():
+        leaves_nothing = self._is_prepared and self._leaves_nothing(job)
+        if leaves_nothing and self.is_horse and ends.leave_success():
             return
-        if not (self._is_prepared and self._is_forgotten(job)):
+        if not (leaves_nothing and self._is_forgotten(job)):
             super().handle_job_success(job, queue, started_job_registry)
 
+    def _leaves_nothing(self, job: Job) -> bool:
+        return bool(job.get_result_ttl(self.default_result_ttl) == 0 and not job.group_id)
+
     def _is_forgotten(self, job: Job) -> bool:
-        """Whether RQ forgets this job, which nothing else waits for, now; its worker counts it."""
-        if job.get_result_ttl(self.default_result_ttl) != 0 or job.group_id:
-            return False
+        """Whether RQ forgets this job now: nothing else waits for it. Its worker counts it."""
         self._forget = self._forget or self.connection.register_script(rq_layout.FORGET)
         executed = (job.ended_at - job.started_at).total_seconds() if job.ended_at and job.started_at else 0
         is_forgotten = bool(self._forget(args=rq_layout.to_forget(self.key, job, self.execution, executed)))

@@ -12,7 +12,6 @@ The limit that nobody passes with one thing after another is claim + push.
 """
 
 from collections.abc import Callable
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import Any
@@ -38,20 +37,16 @@ class Rivals:
     def __init__(self, on: Stage, due: int) -> None:
         self.on, self.due, self.batch = on, due, Settings().batch
         self.lanes = Lanes()
+        self.store, self.queue = PostgresStore(on.database_url), RedisQueue.from_url(on.redis_url)
+        self.store.clamp(None, self.batch)  # the look at every row, which comes once in 120 ticks
 
     def tick(self, lanes: Callable[..., Any]) -> float:
-        with (
-            closing(PostgresStore(self.on.database_url)) as store,
-            closing(RedisQueue.from_url(self.on.redis_url)) as queue,
-        ):
-            (
-                store.idle_at(None, 0),
-                store.clamp(None, self.batch),
-            )  # connected, and past the look at every row of a first tick
-            queue.push([])
-            return timed(
-                lambda: self._check(tick(store, queue, look_ahead=LOOK_AHEAD, batch=self.batch, lanes=lanes).enqueued)
+        self.queue.push([])
+        return timed(
+            lambda: self._check(
+                tick(self.store, self.queue, look_ahead=LOOK_AHEAD, batch=self.batch, lanes=lanes).enqueued
             )
+        )
 
     def claim(self) -> float:
         statements = sql.statements("ticker")

@@ -27,16 +27,18 @@ class PushedJob:
 def pushed_jobs(words: Sequence[bytes]) -> list[PushedJob]:
     """The jobs of an EVAL or EVALSHA if its arguments are laid out as `ticker.rq_layout.arguments` does.
 
-    A job begins where a word is the key of the job whose id stands three words on; two words behind that is its
-    description. How many more words a job has does not matter.
+    Behind the fields that all jobs share come the labels, five words each, the third of which is a description, then the
+    jobs, four words each: the number of a label, from 1 on, and an id come first.
     """
-    if len(words) < 5 or words[2] != b"0" or words[3] != QUEUES or not words[4].isdigit():
+    if words[2:5] != [b"0", QUEUES, KEY] or len(words) < 6:
         return []
-    start = 5 + int(words[4])
+    labels = 6 + int(words[5])
+    first = labels + 1 + 5 * int(words[labels])
     return [
-        PushedJob(words[at + 3].decode("utf-8", "replace"), words[at + 5].decode("utf-8", "replace"))
-        for at in range(start, len(words) - 5)
-        if words[at].startswith(KEY) and words[at] == KEY + words[at + 3]
+        PushedJob(
+            words[at + 1].decode("utf-8", "replace"), words[labels + 5 * int(words[at]) - 2].decode("utf-8", "replace")
+        )
+        for at in range(first, len(words), 4)
     ]
 
 

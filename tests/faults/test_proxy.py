@@ -466,12 +466,17 @@ def test_the_stores_commit_can_be_swallowed_several_times(
     postgres: Proxy, database_url: str, db: psycopg.Connection[Any]
 ) -> None:
     store = PostgresStore(postgres.through(database_url))
+
+    def committed() -> None:
+        with store.transaction() as execute:
+            execute("heartbeat", id=ONE, host="host", pid=1, now=NOW, report="{}")
+
     postgres.swallow_commit(2)
     for _ in range(2):
         with pytest.raises(DatabaseUnavailable):
-            store.heartbeat(ONE, "host", 1, NOW, {})
+            committed()
     assert db.execute("SELECT count(*) FROM ticker.tickers").fetchone() == (1,)
-    store.heartbeat(ONE, "host", 1, NOW, {})
+    committed()
     store.close()
 
 

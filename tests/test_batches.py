@@ -206,13 +206,12 @@ def test_a_hardened_worker_runs_batches_that_the_ticker_signed(announced, db, st
 
 def test_the_largest_batch_is_read_within_the_hardened_workers_limit():
     from ticker import rq_layout
-    from wrappers.hardened import DATA_AT_MOST
 
     late = datetime(9999, 12, 31, tzinfo=UTC)
     tasks = [DueTask(2**63 - 1 - n, late, "q", "f", 60_000, 30_000, 1000, batch=100) for n in range(100)]
     [(job, _)] = envelope.parcels(tasks)
     packed = rq_layout.packed(rq_layout.payload(job))
-    assert len(packed) <= DATA_AT_MOST
+    assert len(packed) <= payload.AT_MOST
     assert payload.call(job.job_id, rq_layout.payload(job)) == ("wrappers.run_batch", job.args)
 
 

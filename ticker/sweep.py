@@ -72,7 +72,8 @@ class Fate(Enum):
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> Fate:
     """A job that a worker has is left alone; one that is gone is pushed again; one that died is, for ten minutes.
 
-    Only the newest one: after a wipe, the older ones would all come back, just to be dropped, before what is due now.
+    Only the newest one: after a wipe, the older ones would all come back, just to be dropped, before what is due now. Where
+    jobs carry several tasks, nobody knows the older one's job: it waits until it has expired.
     """
     newest = task.waiting[-1]
     if state is JobState.TAKEN:
@@ -80,7 +81,9 @@ def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> 
     if timing.has_expired(due.occurrence, newest, now, task.every_ms):
         return Fate.EXPIRED
     if state is JobState.MISSING:
-        return Fate.AGAIN if due.occurrence == newest else Fate.EXPIRED
+        if due.occurrence == newest:
+            return Fate.AGAIN
+        return Fate.WAITS if task.carrier else Fate.EXPIRED
     if state is JobState.DEAD:
         again = due.occurrence == newest and now < due.occurrence + timing.span(timing.LEAST_EXPIRY)
         return Fate.AGAIN if again else Fate.LOST

@@ -236,7 +236,6 @@ def _tasks(metadata: MetaData, types: Types) -> Table:
         # the job that carries its newest waiting occurrence beside those of other tasks
         Column("carrier", types["short"]),
         UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
-        UniqueConstraint("guid", name="tasks_guid"),
         _check("tasks_owner", "(owner_type = '') = (owner_id = '')"),
         _check("tasks_schedule", "CASE kind WHEN 'interval' THEN every_ms >= 1000 ELSE every_ms = 0 AND expression <> '' END"),
         # two runs of a task never overlap: the one is dead before the next may start

@@ -1,6 +1,7 @@
 """The horse's own connection to PostgreSQL: opened when it is first needed, never the parent's."""
 
 import logging
+import select
 from typing import Any
 
 import psycopg
@@ -29,6 +30,8 @@ class Database:
 
     def open(self) -> None:
         """Connects, so that a deadline that is read next does not count it. DatabaseUnavailable."""
+        if self._connection is not None and not _is_alive(self._connection):
+            self.close()
         if self._connection is None:
             with translated():
                 self._connection = connect(self._url, name="ticker-run", planned_once=True)
@@ -71,3 +74,12 @@ class Database:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+
+def _is_alive(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the server has said nothing since: unasked, it speaks when it ends a connection, and hardly else."""
+    if connection.closed:
+        return False
+    unasked = select.poll()
+    unasked.register(connection.fileno(), select.POLLIN)
+    return not unasked.poll(0)

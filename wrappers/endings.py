@@ -18,6 +18,7 @@ log = logging.getLogger("ticker.run")
 
 PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds before each further attempt to write an end; the last one repeats
 DIED = "its process died before the end was recorded: the hard limit, a crash or a kill"
+NO_HORSE = "its function did not begin: the worker was stopped, or could not make a process for it"
 UNANSWERED = "the answer to its start never came, so its function did not run"
 
 
@@ -49,14 +50,15 @@ def write(database: Database, task_id: int, token: str, end: End, *, until: floa
     return ended
 
 
-def close_left(database: Database) -> bool:
+def close_left(database: Database, patiently: bool = True) -> bool:
     """Writes the end that a horse left, if there is one; False where that could not be done, and the sweep does it later."""
     left = ends.left()
     if left is None:
         return True
     task_id, token, until, end = left
     try:
-        write(database, task_id, token, end, until=until, wake=settings.from_environment().wake)
+        wake = settings.from_environment().wake
+        write(database, task_id, token, end, until=until if patiently else 0, wake=wake)
     except (TickerError, psycopg.Error) as error:  # whatever it is, the worker goes on
         log.warning("%s task=%s: %s; not recorded yet: %s", end.outcome, task_id, end.reason, first_line(error))
         return False
@@ -64,14 +66,26 @@ def close_left(database: Database) -> bool:
     return True
 
 
-def close_record(database: Database) -> None:
+def close_record(database: Database, patiently: bool = True) -> None:
     """Behind a dead horse: writes the end that it left, and one for a run that it left open."""
     left, open_run = ends.left(), page.read()
-    if not close_left(database) or open_run is None or (left and left[:2] == open_run):
+    if not close_left(database, patiently) or open_run is None or (left and left[:2] == open_run):
+        return
+    outcome, reason = (Outcome.KILLED, DIED) if page.is_answered() else (Outcome.LOST, UNANSWERED)
+    _close_open(database, outcome, reason)
+
+
+def abandon(database: Database) -> None:
+    """For a job that gets no horse, whatever was answered to it: its run, if it has one, is over."""
+    _close_open(database, Outcome.LOST, NO_HORSE)
+
+
+def _close_open(database: Database, outcome: Outcome, reason: str) -> None:
+    open_run = page.read()
+    if open_run is None:
         return
     task_id, token = open_run
     printed, complained = output.texts()
-    outcome, reason = (Outcome.KILLED, DIED) if page.is_answered() else (Outcome.LOST, UNANSWERED)
     end = End(outcome, reason, output=printed, error_output=complained)
     try:
         if write(database, task_id, token, end, until=0, wake=settings.from_environment().wake):

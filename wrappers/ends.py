@@ -11,15 +11,18 @@ import mmap
 import os
 import select
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum
 
 from ticker.task import Outcome
 from wrappers import page
 
-_SIZE = 512 * 1024  # bytes: more than the longest result, reason and traceback together
+_SIZE = (
+    512 * 1024
+)  # bytes: nearly any result, reason, traceback and output together; a longer end is the horse's to write
 _LENGTH = 8
+_LISTENS, _SUCCEEDED = 8, 9  # bytes behind the length
+_HEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +43,13 @@ Left = tuple[int, str, float, End]
 """The id of a task, the token of its run, until when its end is tried to be written (`limits.now`), and that end."""
 
 
-class Word(Enum):
-    """What a horse says to its worker."""
-
-    LEFT = b"."
-    """An end is there."""
-    DONE = b"!"
-    """The job has succeeded, and RQ has not been told."""
-
-
 _memory: mmap.mmap | None = None
 _bell: tuple[int, int] = (-1, -1)
+_worker = 0
 
 
 def share() -> None:
-    """Makes the memory, unless there is some already, and the pipe for words; for this process and its forks."""
+    """Makes the memory, unless there is some already, and the pipe that tells of an end; for this process and its forks."""
     global _memory, _bell
     if _memory is None:
         _memory, _bell = mmap.mmap(-1, _SIZE), os.pipe()
@@ -62,11 +57,25 @@ def share() -> None:
 
 
 def begin() -> None:
-    """For a new job: no end yet, and no word."""
-    clear()
-    with suppress(BlockingIOError):
-        while _memory is not None:
-            os.read(_bell[0], 4096)
+    """For a new job of this worker: nothing is left yet."""
+    global _worker
+    _worker = os.getpid()
+    if _memory is not None:
+        _memory[:_HEAD] = bytes(_HEAD)
+        _silence()
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """The block in which the worker minds what its horse leaves; at other times the horse does all by itself."""
+    if _memory is None:
+        yield
+        return
+    _memory[_LISTENS] = 1
+    try:
+        yield
+    finally:
+        _memory[_LISTENS] = 0
 
 
 def leave(task_id: int, token: str, until: float, end: End) -> bool:
@@ -89,25 +98,25 @@ def leave(task_id: int, token: str, until: float, end: End) -> bool:
         end.error_output,
     )
     text = json.dumps(fields).encode()
-    if len(text) > _SIZE - _LENGTH:
+    if len(text) > _SIZE - _HEAD:
         return False
-    _memory[_LENGTH : _LENGTH + len(text)] = text
+    _memory[_HEAD : _HEAD + len(text)] = text
     _memory[:_LENGTH] = len(text).to_bytes(_LENGTH, "little")  # last: a killed writer leaves all of it or nothing
-    os.write(_bell[1], Word.LEFT.value)
+    os.write(_bell[1], b".")
     return True
 
 
 def leave_success() -> bool:
-    """The horse's last word: the worker tells RQ. False where nobody would hear it."""
-    if not _is_heard():
+    """The horse's last word: the job has succeeded, and RQ has not been told. False where nobody would hear it."""
+    if not _is_heard() or _memory is None:
         return False
-    os.write(_bell[1], Word.DONE.value)
+    _memory[_SUCCEEDED] = 1
     return True
 
 
 def _is_heard() -> bool:
-    """Not so in a process that the function forked, nor under a stock worker."""
-    return _memory is not None and page.horse() == os.getpid()
+    """Not so in a process that the function forked, under a stock worker, nor while ours does something else, or is dead."""
+    return _memory is not None and page.horse() == os.getpid() and _memory[_LISTENS] == 1 and os.getppid() == _worker
 
 
 def left() -> Left | None:
@@ -115,8 +124,12 @@ def left() -> Left | None:
     length = int.from_bytes(_memory[:_LENGTH], "little") if _memory is not None else 0
     if not length or _memory is None:
         return None
-    task_id, token, until, outcome, *rest = json.loads(_memory[_LENGTH : _LENGTH + length])
+    task_id, token, until, outcome, *rest = json.loads(_memory[_HEAD : _HEAD + length])
     return task_id, token, until, End(Outcome(outcome), *rest)
+
+
+def has_succeeded() -> bool:
+    return _memory is not None and _memory[_SUCCEEDED] == 1
 
 
 def clear() -> None:
@@ -125,24 +138,23 @@ def clear() -> None:
         _memory[:_LENGTH] = bytes(_LENGTH)
 
 
-def words(horse: int) -> Iterator[Word]:
-    """As the horse says them, until it is dead. Where a dead one cannot be waited for in this way, not at all."""
+def wait(horse: int) -> bool:
+    """Until the horse leaves an end, or (False) is dead. Where a dead one cannot be waited for in this way, not at all."""
     try:
         death = os.pidfd_open(horse)
     except (AttributeError, OSError):
-        return
+        return False
     try:
         both = select.poll()
         both.register(_bell[0], select.POLLIN)
         both.register(death, select.POLLIN)
-        while any(file == _bell[0] for file, _ in both.poll()):
-            yield Word(os.read(_bell[0], 1))
+        is_left = any(file == _bell[0] for file, _ in both.poll())
     finally:
         os.close(death)
+    _silence()
+    return is_left
 
 
-def unheard() -> Iterator[Word]:
-    """What a dead horse had said, and nobody has heard."""
+def _silence() -> None:
     with suppress(BlockingIOError):
-        while _memory is not None:
-            yield Word(os.read(_bell[0], 1))
+        os.read(_bell[0], 4096)

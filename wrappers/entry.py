@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from rq import get_current_job
+from rq.exceptions import StopRequested
 from rq.job import Job
 from rq.timeouts import JobTimeoutException
 
@@ -102,6 +103,8 @@ def ask(args: tuple[int, ...], job: Job, worker: str, database: Database, when_i
     answer: Asked
     try:
         answer = starts.ask(new_call(args, job, worker, database, settings.from_environment()), when_it_waits)
+    except StopRequested:
+        raise
     except Exception as error:
         answer = error
     _asked = job.id, answer

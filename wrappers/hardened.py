@@ -26,7 +26,6 @@ READ = (
 )  # fmt: skip
 """The fields that are read. Left out: meta, result (pickles), callbacks (names of functions), webhooks, retries, groups."""
 
-DATA_AT_MOST = 4096  # bytes, packed and unpacked: ours have some 60, and up to 2,300 where one job carries 100 tasks
 DESCRIPTION_AT_MOST = 200  # characters
 
 Payload = Mapping[bytes, bytes]
@@ -52,7 +51,7 @@ class Job(poison.Job):
     """A job whose signature fits, with the integers that it carries. Everything else is Forged."""
 
     hash_at_most = 64 * 1024
-    data_at_most = DATA_AT_MOST
+    data_at_most = payload.AT_MOST
 
     def restore(self, raw_data: Payload) -> None:
         entry, args = signed_call(self.id, raw_data, signing_keys())
@@ -107,11 +106,11 @@ def signed_call(job_id: str, raw: Payload, keys: Sequence[str]) -> tuple[str, tu
     data, signature = raw.get(b"data", b""), raw.get(signing.FIELD.encode(), b"")
     if not signature:
         raise Forged("it has no signature")
-    if len(data) > DATA_AT_MOST:
-        raise Forged(f"its data has {len(data)} bytes, over the limit of {DATA_AT_MOST}")
+    if len(data) > payload.AT_MOST:
+        raise Forged(f"its data has {len(data)} bytes, over the limit of {payload.AT_MOST}")
     origin, timeout = raw.get(b"origin", b""), raw.get(b"timeout", b"")
     try:
-        call = payload.unpacked(data, DATA_AT_MOST)
+        call = payload.unpacked(data, payload.AT_MOST)
         if not signing.fits(keys, signature, job_id.encode(), origin, timeout, call):
             raise Forged("its signature does not fit: another key, or something of it was changed")
         return payload.call(job_id, call)

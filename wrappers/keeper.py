@@ -78,6 +78,7 @@ def hand_on(signum: int, worker: int) -> None:
 
 def mind_orphans() -> None:
     """Behind a dead worker: waits for its horse, until the deadline, or until told to stop; then nothing is left."""
+    close_record(closing_left=True)
     horse = page.horse()
     if horse in orphans.children():
         logs.to_stdout()
@@ -86,10 +87,17 @@ def mind_orphans() -> None:
         if awaited_signal() in STOPPING:
             break
     orphans.kill_new_children(set())
-    if page.read() or ends.left():
+    close_record()
+
+
+def close_record(*, closing_left: bool = False) -> None:
+    """What the worker did not come to; `closing_left`: while the horse may live, only what it has left."""
+    if ends.left() or (page.read() and not closing_left):
         from wrappers import database, endings  # only now: they import much of what a worker needs
 
-        endings.close_record(database.Database.from_environment())
+        own = database.Database.from_environment()
+        (endings.close_left if closing_left else endings.close_record)(own)
+        own.close()
 
 
 def awaited_signal() -> int:

@@ -6,6 +6,8 @@ import zlib
 from ticker import envelope
 from ticker.task import BATCH_AT_MOST
 
+AT_MOST = 4096  # bytes, packed and unpacked: ours have some 60, and up to 2,300 where one job carries 100 tasks
+
 _FRAMING = {"PROTO", "FRAME", "MEMOIZE", "STOP"}
 _INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1"}
 

@@ -4,11 +4,14 @@ import logging
 import math
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 from rq import Queue, worker_registration
 from rq.job import Job
 from rq.utils import now
+from rq.worker import WorkerStatus
 
 from ticker import clock, envelope, rq_layout
 from wrappers import endings, ends, entry, excerpt, limits, orphans, page, payload
@@ -40,6 +43,7 @@ class Worker(SurvivingWorker):
         self._database: Database | None = None
         self._is_prepared = False  # the job at hand is one of ours, and has started
         self._is_over = False  # it is one of ours, and had no start
+        self._is_waiting = False  # for its horse
         self._forget: Any = None
         self._beat = -math.inf
         super().__init__(*args, **kwargs)
@@ -57,11 +61,25 @@ class Worker(SurvivingWorker):
         call = call_of(job)
         if call is None:
             return super().prepare_execution(job)
+        self._state = WorkerStatus.BUSY  # or RQ takes this for a moment in which a signal may end the worker at once
         function, args = call
-        if function == envelope.ENTRY:  # in a batch each task is asked for right before its own start
-            may_run = entry.ask(args, job, self.name, self._connected(), when_it_waits=lambda: self._begin(job))
-            self._is_over = not may_run and self._leaves_nothing(job) and self._is_forgotten(job)
-        return None if self._is_over else self._begin(job)
+        with self._abandoning():
+            if function == envelope.ENTRY:  # in a batch each task is asked for right before its own start
+                may_run = entry.ask(args, job, self.name, self._connected(), when_it_waits=lambda: self._begin(job))
+                if not may_run and self._leaves_nothing(job) and self._is_forgotten(job):
+                    self._is_over = True
+                    self._state = WorkerStatus.IDLE
+                    return None
+            return self._begin(job)
+
+    @contextmanager
+    def _abandoning(self) -> Iterator[None]:
+        """An error in the block leaves a start behind, and no horse to go on from it."""
+        try:
+            yield
+        except BaseException:
+            endings.abandon(self._connected())
+            raise
 
     def _begin(self, job: Job) -> Any:
         """To RQ the job has started: the ticker leaves it alone, however long the answer takes."""
@@ -81,9 +99,23 @@ class Worker(SurvivingWorker):
             super().prepare_job_execution(job, remove_from_intermediate_queue)
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
+        """A job that somebody stopped before it had a horse gets none."""
         self._horse_pid = 0
-        if not self._is_over:
+        if self._is_over:
+            return
+        if self._stopped_job_id == job.id:
+            endings.abandon(self._connected())
+            self.handle_job_failure(job, queue=queue, exc_string="Job stopped by user before it began.")
+            return
+        with self._abandoning():
             super().fork_work_horse(job, queue)
+        if self._stopped_job_id == job.id:
+            self.kill_horse()
+
+    def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
+        """RQ's, which without a horse would kill this worker's own group."""
+        if self._horse_pid:
+            super().kill_horse(sig)
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
         page.write_horse(os.getpid())
@@ -146,27 +178,40 @@ class Worker(SurvivingWorker):
 
     def wait_for_horse(self) -> Any:
         """Writes the end as soon as the horse leaves it; cleans up as soon as it is dead, before RQ asks Redis for anything."""
-        endings.close_left(self._connected())  # RQ's alarm has interrupted the writing, and here we are again
-        for word in ends.words(self._horse_pid):
-            self._heed(word)
+        if self._is_waiting:
+            return self._end_at_once()
+        self._is_waiting = True
+        try:
+            with ends.listening():
+                endings.close_left(self._connected())  # RQ's alarm has interrupted the writing, and here we are again
+                while ends.wait(self._horse_pid):
+                    endings.close_left(self._connected())
+                ended = super().wait_for_horse()
+            signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
+            self._clean_up(self._connected())
+            if ends.has_succeeded():
+                job, queue = self._running
+                job.ended_at = now()
+                self.handle_job_success(job, queue, queue.started_job_registry)
+            return ended
+        finally:
+            self._is_waiting = False
+
+    def _end_at_once(self) -> Any:
+        """RQ's cold shutdown: a signal's handler asks once more, in the midst of whatever the worker was about to do."""
+        signal.alarm(0)
         ended = super().wait_for_horse()
-        signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
+        with closing(Database.from_environment()) as database:
+            self._clean_up(database, patiently=False)
+        return ended
+
+    def _clean_up(self, database: Database, patiently: bool = True) -> None:
+        """Behind a dead horse: nothing of its run lives, and its record has an end."""
         left = orphans.kill_new_children(self._before)
         if left:
             log.warning("a job left %s processes behind: killed", left)
-        for word in ends.unheard():
-            self._heed(word)
-        endings.close_record(self._connected())
+        endings.close_record(database, patiently)
         page.forget_horse()  # not sooner: while we may be stopped, the keeper ends what the horse left
-        return ended
-
-    def _heed(self, word: ends.Word) -> None:
-        job, queue = self._running
-        if word is ends.Word.LEFT:
-            endings.close_left(self._connected())
-        else:
-            job.ended_at = now()
-            self.handle_job_success(job, queue, queue.started_job_registry)
 
     def _connected(self) -> Database:
         """The worker's own connection, opened when it is first asked something, and again after an error."""
@@ -177,6 +222,8 @@ class Worker(SurvivingWorker):
 def call_of(job: Job) -> tuple[str, tuple[int, ...]] | None:
     """The function of ours that a job calls, and with what. None of another's, or with callbacks: those belong into a horse."""
     if job._success_callback_name or job._failure_callback_name or job._stopped_callback_name:
+        return None
+    if len(job.data) > payload.AT_MOST:
         return None
     try:
         return payload.call(job.id, job.data)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from redis import Redis
 from ticker import embedded, migrations
 from ticker.settings import psycopg_url
 
+MEMORY = ("--shared_buffers=2GB", "--max_wal_size=8GB")
 LIBRARIES = ("rq", "redis", "psycopg", "sqlalchemy")
 
 TASKS = """
@@ -66,13 +68,14 @@ class Stage:
 
 @contextmanager
 def stage(tasks: int) -> Iterator[Stage]:
-    with embedded.servers() as servers:
-        migrations.upgrade(servers.database_url)
-        url = psycopg_url(servers.database_url)
-        with psycopg.connect(url, autocommit=True) as db, Redis.from_url(servers.redis_url) as redis:
+    """The table fits into PostgreSQL's memory, as a server's in earnest does."""
+    with embedded.postgres(os.environ, *MEMORY) as postgres, embedded.valkey() as valkey:
+        url = psycopg_url(postgres.url)
+        migrations.upgrade(url)
+        with psycopg.connect(url, autocommit=True) as db, Redis.from_url(valkey.url) as redis:
             db.execute(TASKS, {"tasks": tasks})
             db.execute("VACUUM ANALYZE ticker.tasks")
-            yield Stage(url, servers.redis_url, db, redis, tasks)
+            yield Stage(url, valkey.url, db, redis, tasks)
 
 
 def timed(work: Callable[[], Any]) -> float:

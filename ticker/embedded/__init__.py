@@ -23,7 +23,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,10 +83,13 @@ def servers_or_given(environ: Mapping[str, str] = os.environ) -> Iterator[Server
 
 
 @contextmanager
-def postgres(environ: Mapping[str, str] = os.environ) -> Iterator["Postgres"]:
-    """A new PostgreSQL, ready: C.UTF-8, UTC, 200 connections; superuser and database are `postgres`."""
+def postgres(environ: Mapping[str, str] = os.environ, *options: str) -> Iterator["Postgres"]:
+    """A new PostgreSQL, ready: C.UTF-8, UTC, 200 connections; superuser and database are `postgres`.
+
+    `options` (`--shared_buffers=2GB`) come behind ours.
+    """
     programs, account = postgres_programs(environ), account_of_server()
-    with closing(Postgres(new_folder(account), account, programs)) as server:
+    with closing(Postgres(new_folder(account), account, programs, options)) as server:
         server.create()
         server.start()
         yield server
@@ -190,12 +193,12 @@ class Postgres(Server):
     label = "PostgreSQL"
     last_signal = signal.SIGQUIT
 
-    def __init__(self, folder: Path, account: Account, programs: Path) -> None:
+    def __init__(self, folder: Path, account: Account, programs: Path, options: Sequence[str] = ()) -> None:
         super().__init__(folder, account)
         self.url = f"postgresql://postgres@/postgres?host={folder}&port=5432"
         programs = reachable(programs, folder, account)
         place = [f"-D{folder}/data", f"--unix_socket_directories={folder}"]
-        self._command = [f"{programs}/postgres", *place, *POSTGRES_OPTIONS.split()]
+        self._command = [f"{programs}/postgres", *place, *POSTGRES_OPTIONS.split(), *options]
         self._create_command = [f"{programs}/initdb", place[0], *INITDB_OPTIONS.split()]
 
     def create(self) -> None:

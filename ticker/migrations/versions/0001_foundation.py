@@ -76,7 +76,6 @@ CREATE TABLE tasks (
     updated_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
     PRIMARY KEY (id),
     CONSTRAINT tasks_owner_name UNIQUE (owner_type, owner_id, name),
-    CONSTRAINT tasks_guid UNIQUE (guid),
     CONSTRAINT tasks_owner CHECK ((owner_type = '') = (owner_id = '')),
     CONSTRAINT tasks_schedule CHECK (CASE kind WHEN 'interval' THEN every_ms >= 1000 ELSE every_ms = 0 AND expression <> '' END),
     CONSTRAINT tasks_fit CHECK (kind <> 'interval' OR tolerance_ms + box_ms + grace_ms <= every_ms),

@@ -130,3 +130,24 @@ ends.leave_success = lambda: said() and os.kill(os.getpid(), signal.SIGKILL)
     assert [run.outcome for run in ticker.list_runs(db)] == ["succeeded"]
     assert contents(redis) == {b"rq:queues": {b"rq:queue:polling"}}
     assert FailedJobRegistry("polling", connection=redis).get_job_ids() == []
+
+
+def test_a_horse_imports_nothing(environ, db, store, queue):
+    """All that a run needs was there before the fork, once for all runs."""
+    ticker.register(db, "has.nothing", every="1d")
+    tick(store, queue)
+    told = """
+import sys
+from wrappers import ends
+from wrappers.worker import Worker
+work, said = Worker.main_work_horse, ends.leave_success
+def main_work_horse(self, job, queue):
+    before = set(sys.modules)
+    def leave_success():
+        print("imported:", sorted(set(sys.modules) - before), flush=True)
+        return said()
+    ends.leave_success = leave_success
+    work(self, job, queue)
+Worker.main_work_horse = main_work_horse
+"""
+    assert "imported: []" in work(patch=told).stdout

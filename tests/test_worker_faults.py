@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from rq import Queue
@@ -100,7 +100,9 @@ def test_a_connection_that_the_server_has_ended_costs_no_run(traced, db, store, 
     with working() as process:
         until(lambda: ended(db) == [("plain", "succeeded")], "the first run")
         db.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'ticker-run'")
-        ticker.run_now(db, ticker.register(db, "plain", name="by hand", every="1d", first=timedelta(hours=1)))
+        ticker.run_now(
+            db, ticker.register(db, "plain", name="by hand", every="1d", first=datetime.now(UTC) + timedelta(hours=1))
+        )
         ticker.register(db, "plain", name="next", every="1d")
         tick(store, queue)
         until(lambda: len(ended(db)) == 3, "both of them")

@@ -11,7 +11,6 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from types import FrameType
 from typing import Any
 from uuid import uuid4
 
@@ -26,6 +25,7 @@ from ticker.listener import Alarm, Listener
 from ticker.prune import Pruner
 from ticker.schedules import kinds
 from ticker.settings import Settings
+from ticker.signals import Noted, noted
 from ticker.store import PostgresStore
 from ticker.tick import Report, tick
 
@@ -154,8 +154,12 @@ def _counts(report: Report) -> dict[str, int]:
 
 def run(settings: Settings) -> None:
     """Ticks until SIGTERM or SIGINT, then returns: within 5 seconds, also when a server hangs."""
+    with noted((signal.SIGTERM, signal.SIGINT)) as asked:
+        _run(settings, asked)
+
+
+def _run(settings: Settings, asked: Noted) -> None:
     stopping = threading.Event()
-    _on_signals(stopping)
     store = PostgresStore(settings.require_database(), settings.schema)
     queue = RedisQueue.from_settings(settings)
     beat = Beat(store, queue, settings, stopping)
@@ -173,8 +177,9 @@ def run(settings: Settings) -> None:
         settings.look_ahead_ms / 1000,
     )
     scheduler.start()
-    while not stopping.wait(beat.patience()):
+    while not asked.wait(beat.patience()):
         watch(beat, settings.tick_ms / 1000, job)
+    stopping.set()
     telling.stop(tellers, LAST_NOTICE)
     stop(scheduler, beat)
 
@@ -214,11 +219,3 @@ def _scheduled(beat: Callable[[], None], settings: Settings) -> tuple[Any, Any]:
         coalesce=True, max_instances=1, misfire_grace_time=None,
     )  # fmt: skip
     return scheduler, job
-
-
-def _on_signals(stopping: threading.Event) -> None:
-    def stop(_signum: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)

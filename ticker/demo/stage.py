@@ -8,12 +8,11 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from threading import Event
-from types import FrameType
 
 from ticker import connections, enqueue, migrations, settings
 from ticker.demo import application
 from ticker.errors import ConfigurationError, Unavailable
+from ticker.signals import Noted, noted
 
 TICKERS_SCHEMA = "ticker_demo"
 SCHEMAS = (application.SCHEMA, TICKERS_SCHEMA)
@@ -29,11 +28,8 @@ class Interrupted(Exception):
 class Interruption:
     """Signals are noted, and obeyed in `pause`: never in the middle of starting or ending something."""
 
-    def __init__(self) -> None:
-        self._noted = Event()
-
-    def note(self, _number: int, _frame: FrameType | None) -> None:
-        self._noted.set()
+    def __init__(self, noted: Noted) -> None:
+        self._noted = noted
 
     def pause(self, seconds: float) -> None:
         """Sleeps; Interrupted as soon as there is, or was, a signal."""
@@ -44,13 +40,8 @@ class Interruption:
 @contextmanager
 def signals() -> Iterator[Interruption]:
     """Within the block, Ctrl-C and SIGTERM are noted, however often they come."""
-    interruption = Interruption()
-    before = {number: signal.signal(number, interruption.note) for number in SIGNALS}
-    try:
-        yield interruption
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with noted(SIGNALS) as found:
+        yield Interruption(found)
 
 
 @contextmanager

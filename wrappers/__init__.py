@@ -1,9 +1,8 @@
 """What runs around each job in the worker. The whole door:
 
-`task` registers a function, `Run` is what it is handed, `run` is what RQ calls (`run_batch` for several
-tasks), `Worker` is RQ's worker with our
-launcher's promises, `HoldLost` is what a run learns that has lost its task, and `NOTHING_TO_DO` is what a function
-returns that found no work.
+`task` registers a function, `Run` is what it is handed, `run` is what RQ calls (`run_batch` for several tasks), `Worker`
+is RQ's worker with our launcher's promises, `HoldLost` is what a run learns that has lost its task, and `NOTHING_TO_DO` is
+what a function returns that found no work.
 """
 
 from importlib import import_module

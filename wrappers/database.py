@@ -1,4 +1,4 @@
-"""The horse's own connection to PostgreSQL: opened when it is first needed, never the parent's."""
+"""A connection to PostgreSQL, opened when it is first needed: the worker's, or a horse's own, never shared by a fork."""
 
 import logging
 import select

@@ -56,11 +56,7 @@ def close_left(database: Database, patiently: bool = True) -> bool:
     if left is None:
         return True
     task_id, token, until, end = left
-    try:
-        wake = settings.from_environment().wake
-        write(database, task_id, token, end, until=until if patiently else 0, wake=wake)
-    except (TickerError, psycopg.Error) as error:  # whatever it is, the worker goes on
-        log.warning("%s task=%s: %s; not recorded yet: %s", end.outcome, task_id, end.reason, first_line(error))
+    if _tried(database, task_id, token, end, until if patiently else 0) is None:
         return False
     ends.clear()
     return True
@@ -86,10 +82,17 @@ def _close_open(database: Database, outcome: Outcome, reason: str) -> None:
         return
     task_id, token = open_run
     printed, complained = output.texts()
-    end = End(outcome, reason, output=printed, error_output=complained)
-    try:
-        if write(database, task_id, token, end, until=0, wake=settings.from_environment().wake):
-            log.warning("%s task=%s: %s", outcome, task_id, reason)
+    ended = _tried(database, task_id, token, End(outcome, reason, output=printed, error_output=complained), 0)
+    if ended:
+        log.warning("%s task=%s: %s", outcome, task_id, reason)
+    if ended is not None:
         page.clear()
+
+
+def _tried(database: Database, task_id: int, token: str, end: End, until: float) -> bool | None:
+    """`write`, for a worker, which goes on whatever error there is: None."""
+    try:
+        return write(database, task_id, token, end, until=until, wake=settings.from_environment().wake)
     except (TickerError, psycopg.Error) as error:
-        log.warning("%s task=%s: %s; not recorded yet: %s", outcome, task_id, reason, first_line(error))
+        log.warning("%s task=%s: %s; not recorded yet: %s", end.outcome, task_id, end.reason, first_line(error))
+        return None

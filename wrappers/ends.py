@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from ticker.task import Outcome
 from wrappers import page
 
-_SIZE = (
-    512 * 1024
-)  # bytes: nearly any result, reason, traceback and output together; a longer end is the horse's to write
+# Bytes: nearly any result, reason, traceback and output together; a longer end is the horse's to write.
+_SIZE = 512 * 1024
 _LENGTH = 8
 _LISTENS, _SUCCEEDED = 8, 9  # bytes behind the length
 _HEAD = 16
@@ -33,10 +32,10 @@ class End:
     reason: str = ""
     result: str | None = None
     traceback: str = ""
-    pieces: str | None = None
-    """A JSON array of pieces of work, for which the run waits."""
     output: str = ""
     error_output: str = ""
+    pieces: str | None = None
+    """A JSON array of pieces of work, for which the run waits."""
 
 
 Left = tuple[int, str, float, End]
@@ -85,19 +84,8 @@ def leave(task_id: int, token: str, until: float, end: End) -> bool:
     """
     if not _is_heard() or _memory is None or end.pieces is not None or any(_memory[:_LENGTH]):
         return False
-    fields = (
-        task_id,
-        token,
-        until,
-        end.outcome,
-        end.reason,
-        end.result,
-        end.traceback,
-        None,
-        end.output,
-        end.error_output,
-    )
-    text = json.dumps(fields).encode()
+    said = end.outcome, end.reason, end.result, end.traceback, end.output, end.error_output
+    text = json.dumps((task_id, token, until, *said)).encode()
     if len(text) > _SIZE - _HEAD:
         return False
     _memory[_HEAD : _HEAD + len(text)] = text

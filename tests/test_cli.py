@@ -40,7 +40,7 @@ RUN = {
 PUSHED = {"due", "enqueued", "held", "errors", "missed"}
 SWEPT = {"overdue", "expired", "repushed", "lost", "errors"}
 FOLLOWED = {"ended", "retries", "events"}
-HEALTH = {"healthy", "max_age_ms", "postgresql", "redis", "tickers"}
+HEALTH = {"healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers", "unattended"}
 TICKER = {"id", "host", "pid", "started_at", "last_tick_at", "last_report", "age_ms"}
 
 
@@ -399,11 +399,22 @@ def test_a_tick_far_in_the_future_is_not_healthy(db):
 def test_health_says_which_server_does_not_answer(db, monkeypatch):
     ticked(db, ago=3)
     monkeypatch.setenv("REDIS_URL", "unix:///nowhere")
-    assert "Redis (REDIS_URL) does not take jobs" in ticker("health")[0]
+    assert "Redis (REDIS_URL) does not take jobs" in ticker("health", code=1)[1]
     monkeypatch.setenv("DATABASE_URL", "postgresql://postgres@/nowhere?host=/nowhere")
     told = answer("health", code=1)
     assert (told["healthy"], told["postgresql"]["answers"], told["redis"]["answers"]) == (False, False, False)
     assert "PostgreSQL (DATABASE_URL) does not answer" in told["postgresql"]["error"]
+
+
+def test_a_queue_with_jobs_that_nobody_listens_to_is_not_healthy(db):
+    ticked(db, ago=3)
+    ticker("add", "mail.fetch", "--every", "1m", "--queue", "lonely")
+    ticker("tick")
+    told = answer("health", code=1)
+    assert told["unattended"] == {"lonely": 1}
+    assert told["problems"] == [
+        "1 job waits in the queue lonely, to which no worker listens; start one: python -m wrappers lonely"
+    ]
 
 
 # --------------------------------------------------------------------------------------------------------------- db

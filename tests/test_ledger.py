@@ -582,7 +582,14 @@ def test_a_real_run_by_hand_and_a_real_retry_are_told(frozen, store, queue, db, 
 # ---------------------------------------------------------------------------------------------------------- indexes
 
 
-OUTCOMES = {"outcomes": record.ENDED, "reasons": record.REASONS, "since": None, "limit": 100}
+OUTCOMES = {
+    "outcomes": record.ENDED,
+    "reasons": record.REASONS,
+    "since": None,
+    "limit": 100,
+    "before": None,
+    "before_run": 2**63 - 1,
+}
 
 
 @pytest.mark.parametrize(
@@ -594,7 +601,8 @@ OUTCOMES = {"outcomes": record.ENDED, "reasons": record.REASONS, "since": None, 
         ("journal", {**OUTCOMES, "owner_types": ["a"]}, {"runs_by_outcome", "runs_by_reason"}),
         ("journal_of_task", {**OUTCOMES, "task_id": 7}, {"runs_of_task"}),
         ("journal_of_owner", {**OUTCOMES, "owner_type": "a", "owner_id": "1"}, {"runs_by_owner"}),
-        ("journal_of_events", {"since": None, "task_id": None, "owner_type": None, "owner_id": None, "limit": 9}, {"events_at"}),
+        ("journal_of_events", {"since": None, "task_id": None, "owner_type": None, "owner_id": None, "limit": 9,
+          "before": NINE, "before_event": 5}, {"events_at"}),
         ("drops", {"by": "reason", "since": NINE, "limit": 20}, {"runs_by_reason"}),
     ],
 )  # fmt: skip

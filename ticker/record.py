@@ -26,6 +26,7 @@ from ticker.task import Outcome, Reason
 ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]
 REASONS = [str(reason) for reason in Reason]
 LATE = timedelta(seconds=30)  # behind its instant, a row may become visible
+LARGEST_ID = 2**63 - 1
 GROUPS = ("reason", "owner", "task", "function")
 
 
@@ -69,6 +70,22 @@ def journal(
     return lines(execute, keys(execute, wanted, since, status.limited(limit)))
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines, the newest first, and the key before which the next page begins; None: there is none."""
+
+    lines: tuple[Line, ...]
+    next: Key | None
+
+
+def page(db: Any, wanted: Wanted, *, since: datetime | None = None, before: Key | None = None, limit: int = 50) -> Page:
+    """What ended and happened, the newest first, page by page."""
+    execute = status.on(db)
+    found = keys(execute, wanted, since, status.limited(limit) + 1, before)[::-1]
+    shown = found[:limit]
+    return Page(tuple(lines(execute, shown)), shown[-1] if len(found) > limit else None)
+
+
 def select(
     db: Any, *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
     reason: Reason | None = None,
@@ -103,13 +120,16 @@ def member(field: str, kind: Any, value: object) -> Any:
         raise BadInput(field, value, f"is none of: {', '.join(kind)}") from None
 
 
-def keys(execute: sql.Execute, wanted: Wanted, since: datetime | None, limit: int) -> list[Key]:
-    """The last that fit, oldest first."""
-    found = [(row["at"], "run", row["id"]) for row in ended(execute, wanted, since, limit)]
+def keys(
+    execute: sql.Execute, wanted: Wanted, since: datetime | None, limit: int, before: Key | None = None
+) -> list[Key]:  # fmt: skip
+    """The last that fit, oldest first; those before a key."""
+    found = [(row["at"], "run", row["id"]) for row in ended(execute, wanted, since, limit, before)]
     if wanted.events:
         rows = execute(
             "journal_of_events", task_id=wanted.task_id, owner_type=wanted.owner_type, owner_id=wanted.owner_id,
-            since=since, limit=limit,
+            since=since, limit=limit, before=before and before[0],
+            before_event=before[2] if before and before[1] == "event" else LARGEST_ID,
         )  # fmt: skip
         found += [(row["at"], "event", row["id"]) for row in rows]
     return sorted(found)[-limit:]
@@ -123,8 +143,14 @@ def all_keys(execute: sql.Execute, wanted: Wanted, since: datetime | None) -> li
     return found
 
 
-def ended(execute: sql.Execute, wanted: Wanted, since: datetime | None, limit: int) -> list[sql.Row]:
-    common = {"outcomes": list(wanted.outcomes), "reasons": list(wanted.reasons), "since": since, "limit": limit}
+def ended(
+    execute: sql.Execute, wanted: Wanted, since: datetime | None, limit: int, before: Key | None
+) -> list[sql.Row]:  # fmt: skip
+    common = {
+        "outcomes": list(wanted.outcomes), "reasons": list(wanted.reasons), "since": since, "limit": limit,
+        "before": before and before[0],
+        "before_run": LARGEST_ID if before is None else before[2] if before[1] == "run" else 0,
+    }  # fmt: skip
     if wanted.task_id is not None:
         return execute("journal_of_task", task_id=wanted.task_id, **common)
     if wanted.owner_id:

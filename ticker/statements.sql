@@ -1223,16 +1223,94 @@ FROM page p LEFT JOIN counted c ON c.id = p.id
 -- -------------------------------------------------------------------------------------------------- read by people
 
 -- name: list_tasks
+-- Those that fit what is not null, by id. Where a state is asked for, indexes know who is in it; the sub-select of each
+-- other state is never run.
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+), late AS MATERIALIZED (
+    SELECT now - %(late_ms)s::bigint * interval '1 millisecond' AS before FROM instant
+), chosen AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
+    UNION ALL
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'late' AND enabled AND owner_active AND paused_by IS NULL
+        AND next_run < (SELECT before FROM late)
+    UNION ALL
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
+    UNION ALL
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND (NOT enabled OR NOT owner_active)
+    UNION ALL
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'waiting' AND waiting <> '{}'
+    UNION ALL
+    SELECT task_id FROM {schema}.runs WHERE %(state)s::text = 'running' AND state = 'running'
+)
 SELECT * FROM {schema}.tasks
 WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
   AND (%(name)s::text IS NULL OR name = %(name)s)
   AND (%(function)s::text IS NULL OR function = %(function)s)
+  AND (%(queue)s::text IS NULL OR queue = %(queue)s)
   AND (%(group)s::text IS NULL OR group_name = %(group)s)
   AND (%(submitter)s::text IS NULL OR submitter = %(submitter)s)
+  AND (%(search)s::text IS NULL
+       OR position(lower(%(search)s) IN lower(concat_ws(' ', name, function, owner_type || ':' || owner_id, subject))) > 0)
+  AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen)))
   AND id > %(after)s
 ORDER BY id
 LIMIT %(limit)s
+
+-- name: last_occurrences_of
+-- What became of the last occurrences of these tasks, the newest first.
+SELECT r.* FROM unnest(%(ids)s::bigint[]) AS t (id), LATERAL (
+    SELECT r.task_id, r.id, r.state, r.outcome, r.reason, coalesce(r.occurrence, r.started_at, r.created_at) AS due
+    FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled' ORDER BY r.id DESC LIMIT %(limit)s) r
+
+-- name: next_tasks
+-- What runs next, nearest first.
+SELECT * FROM {schema}.tasks
+WHERE enabled AND owner_active AND paused_by IS NULL AND next_run >= coalesce(%(now)s::timestamptz, clock_timestamp())
+ORDER BY next_run
+LIMIT %(limit)s
+
+-- name: late_tasks
+-- What should have been pushed by now, the oldest first.
+SELECT * FROM {schema}.tasks
+WHERE enabled AND owner_active AND paused_by IS NULL
+  AND next_run < (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) - %(late_ms)s::bigint * interval '1 millisecond')
+ORDER BY next_run
+LIMIT %(limit)s
+
+-- name: failing_tasks
+-- Those that fail, those that failed most often in a row first.
+SELECT * FROM {schema}.tasks WHERE failures > 0 ORDER BY failures DESC, id LIMIT %(limit)s
+
+-- name: running_runs
+-- What is at work, for the longest first.
+SELECT id FROM {schema}.runs WHERE state = 'running' ORDER BY started_at, id LIMIT %(limit)s
+
+-- name: counts
+-- How many there are, in all and of each state; nobody is counted beyond %(most)s, and a table above that is estimated.
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) - %(late_ms)s::bigint * interval '1 millisecond' AS late
+)
+SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
+            ELSE (SELECT count(*) FROM (SELECT FROM {schema}.tasks LIMIT %(most)s + 1) t) END
+        FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass) AS tasks,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE enabled AND owner_active AND paused_by IS NULL
+        AND next_run < (SELECT late FROM instant) LIMIT %(most)s) t) AS late,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE paused_by IS NOT NULL LIMIT %(most)s) t) AS paused,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE NOT enabled OR NOT owner_active LIMIT %(most)s) t) AS inactive,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE waiting <> '{}' LIMIT %(most)s) t) AS waiting,
+    (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'running' LIMIT %(most)s) r) AS running,
+    (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'planned' LIMIT %(most)s) r) AS planned
+
+-- name: functions
+-- What workers have announced.
+SELECT name, batch, announced_at FROM {schema}.functions ORDER BY name
+
+-- name: waiting_queues
+-- The queues in which jobs of tasks wait.
+SELECT DISTINCT queue FROM {schema}.tasks WHERE waiting <> '{}' ORDER BY queue
 
 -- name: read_task
 SELECT * FROM {schema}.tasks WHERE id = %(id)s
@@ -1394,21 +1472,25 @@ SELECT owner_type FROM ended WHERE owner_type IS NOT NULL UNION SELECT owner_typ
 
 -- name: journal
 -- The runs and drops that ended last, of owners of these types: the newest of each type and outcome, or reason of a drop;
--- of these, the newest.
+-- of these, the newest. `before` is where a page ends.
 SELECT f.id, f.ended_at AS at FROM (
     SELECT r.id, r.ended_at
     FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
         SELECT id, ended_at FROM {schema}.runs
         WHERE owner_type = t.owner_type AND outcome = o.outcome AND outcome <> 'dropped'
           AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
-        ORDER BY ended_at DESC LIMIT %(limit)s) r
+          AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+          AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+        ORDER BY ended_at DESC, id DESC LIMIT %(limit)s) r
     UNION ALL
     SELECT d.id, d.ended_at
     FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
         SELECT id, ended_at FROM {schema}.runs
         WHERE owner_type = t.owner_type AND reason = o.reason AND outcome = 'dropped'
           AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
-        ORDER BY ended_at DESC LIMIT %(limit)s) d
+          AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+          AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+        ORDER BY ended_at DESC, id DESC LIMIT %(limit)s) d
 ) f ORDER BY f.ended_at DESC, f.id DESC LIMIT %(limit)s
 
 -- name: journal_of_task
@@ -1418,6 +1500,8 @@ SELECT id, ended_at AS at FROM (
     WHERE task_id = %(task_id)s AND state = 'ended'
       AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
       AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+      AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+      AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
     ORDER BY id DESC LIMIT %(limit)s + 1000) r
 ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
@@ -1426,12 +1510,16 @@ ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 SELECT id, ended_at AS at FROM {schema}.runs
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND owner_type <> '' AND ended_at IS NOT NULL
   AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+  AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+  AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
   AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
-ORDER BY ended_at DESC LIMIT %(limit)s
+ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_events
 SELECT id, at FROM {schema}.events
 WHERE at >= coalesce(%(since)s::timestamptz, '-infinity')
+  AND at <= coalesce(%(before)s::timestamptz, 'infinity')
+  AND (at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_event)s::bigint)
   AND (%(task_id)s::bigint IS NULL OR task_id = %(task_id)s)
   AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)

@@ -13,6 +13,8 @@ from ticker.task import Outcome, RunKind, Task
 from ticker.taskrow import task_from
 
 AT_MOST = 10_000  # rows of one answer
+STATES = ("failing", "late", "paused", "inactive", "running", "waiting")
+"""What `list_tasks` can be asked for; a task may be in several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +100,21 @@ def get(db: Any, task: Ref, *, owner: Any = None) -> Task:
 
 def list_tasks(
     db: Any, *, owner: Any = None, owner_type: str | None = None, name: str | None = None, function: str | None = None,
-    group: str | None = None, submitter: str | None = None, after: int = 0, limit: int = AT_MOST,
+    queue: str | None = None, group: str | None = None, submitter: str | None = None, state: str | None = None,
+    search: str | None = None, after: int = 0, limit: int = AT_MOST,
 ) -> list[Task]:  # fmt: skip
-    """Tasks by id, those over `after`, at most `limit`."""
+    """Tasks by id, those over `after`, at most `limit`.
+
+    `state` is one of `STATES`; `late`: due for longer than two ticks. `search` is a part of the name, the function, the
+    owner (`type:id`) or the subject, in any case.
+    """
     who = None if owner is None else identity.identify(db, owner)
+    if state is not None and state not in STATES:
+        raise BadInput("state", state, f"is none of: {', '.join(STATES)}")
     rows = on(db)(
         "list_tasks", owner_type=who.type if who else owner_type, owner_id=who.id if who else None, name=name,
-        function=function, group=group, submitter=submitter, after=after, limit=limited(limit),
+        function=function, queue=queue, group=group, submitter=submitter, state=state, search=search, after=after,
+        limit=limited(limit), now=clock.now(), late_ms=late_ms(),
     )  # fmt: skip
     return [task_from(row) for row in rows]
 
@@ -171,6 +181,11 @@ def _run(row: sql.Row) -> RunRecord:
     values["kind"] = RunKind(row["kind"])
     values["outcome"] = Outcome(row["outcome"]) if row["outcome"] else None
     return RunRecord(**values)
+
+
+def late_ms() -> int:
+    """Milliseconds behind its time from which on a task is late: two ticks."""
+    return 2 * settings.from_environment().tick_ms
 
 
 def limited(limit: int) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json, found, ref
@@ -148,7 +149,7 @@ def looks(tail: "Tail") -> "Iterator[list[Line]]":
 def show(lines: "list[Line]", as_json: bool, *, quiet: bool = False) -> None:
     if as_json:
         for line in lines:
-            click.echo(json.dumps(render.line_data(line)))
+            click.echo(json.dumps(display.line_data(line)))
     elif lines:
         render.print_lines(lines, whose=True, head=not quiet)
     elif not quiet:
@@ -157,9 +158,9 @@ def show(lines: "list[Line]", as_json: bool, *, quiet: bool = False) -> None:
 
 def why_data(answer: "Why") -> dict[str, Any]:
     return {
-        **render.plain_data(answer),
-        "task": None if answer.task is None else render.task_data(answer.task),
-        "lines": [render.line_data(line) for line in answer.lines],
+        **display.plain_data(answer),
+        "task": None if answer.task is None else display.task_data(answer.task),
+        "lines": [display.line_data(line) for line in answer.lines],
     }
 
 
@@ -175,7 +176,7 @@ def print_why(answer: "Why") -> None:
 
 
 def drops_data(one: "Drops") -> dict[str, Any]:
-    return {**render.plain_data(one), "example": None if one.example is None else render.line_data(one.example)}
+    return {**display.plain_data(one), "example": None if one.example is None else display.line_data(one.example)}
 
 
 def print_drops(by: str, counted: "list[Drops]") -> None:
@@ -183,7 +184,7 @@ def print_drops(by: str, counted: "list[Drops]") -> None:
     for one in counted:
         example = one.example
         such = f"{example.task_id} {example.task_name}: {example.words}" if example else ""
-        render.add(table, one.count, one.key or "-", render.moment(one.newest), such)
+        render.add(table, one.count, one.key or "-", display.moment(one.newest), such)
     render.print_table(table)
 
 

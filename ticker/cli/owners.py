@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.options import as_json
@@ -47,7 +48,7 @@ def show(found: "list[OwnerStatus]") -> None:
     for one in found:
         render.add(
             table, one.owner, one.tasks, one.failing or "", one.late or "", one.paused or "", one.inactive or "",
-            render.moment(one.last_success), render.moment(one.next_run), style=colour(one),
+            display.moment(one.last_success), display.moment(one.next_run), style=colour(one),
         )  # fmt: skip
     render.print_table(table)
 
@@ -57,4 +58,4 @@ def colour(one: "OwnerStatus") -> str:
 
 
 def data(one: "OwnerStatus") -> dict[str, Any]:
-    return {"owner": one.owner, **render.plain_data(one)}
+    return {"owner": one.owner, **display.plain_data(one)}

@@ -1,20 +1,17 @@
 """`ticker run | tick | health`: the process, one pass of it by hand, and whether it lives."""
 
-from collections.abc import Sequence
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from ticker import display
 from ticker.cli import render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
-from ticker.errors import ConfigurationError, QueueUnavailable, Unavailable
-from ticker.schedules.duration import DAY, SECOND, milliseconds, words
+from ticker.schedules.duration import DAY, SECOND, milliseconds
 
 if TYPE_CHECKING:
     from ticker.settings import Settings
-    from ticker.status import TickerStatus
     from ticker.tick import Report
 
 
@@ -49,7 +46,7 @@ def tick(dry_run: bool, as_json: bool) -> None:
     report, took_ms = one_pass(configured())
     if as_json:
         totals = {"enqueued": report.enqueued, "errors": report.errors, "took_ms": took_ms}
-        render.print_json({**render.plain_data(report), **totals})
+        render.print_json({**display.plain_data(report), **totals})
     else:
         render.say(in_words(report, took_ms))
     if report.errors:
@@ -60,29 +57,24 @@ def tick(dry_run: bool, as_json: bool) -> None:
 @click.option("--max-age", metavar="DURATION", default="90s", show_default=True, help="How old the last tick may be.")
 @as_json
 def health(max_age: str, as_json: bool) -> None:
-    """Exit 0 if a ticker has ticked lately, else 1.
+    """Exit 0 if all is well, else 1.
 
-    Lately: by the database's clock. Says also which servers answer. For health checks of containers.
+    That is: both servers answer, a ticker has ticked lately (by the database's clock), and a worker listens to each queue
+    in which jobs wait. For health checks of containers.
     """
+    from ticker import health as looking
+
     most = milliseconds("--max-age", max_age, least=SECOND, most=366 * DAY)
-    found = configured()
-    tickers, database_error = heartbeats(found)
-    redis_error = ping(found)
-    ages = [age for age in map(render.age, tickers) if age is not None]
-    # an age under zero is a heartbeat from before the clock was set back: as old as it is far away
-    healthy = not database_error and any(abs(age) <= most for age in ages)
+    found = looking.look(configured(), max_age_ms=most)
     if as_json:
-        servers = {"postgresql": _answer(database_error), "redis": _answer(redis_error)}
-        render.print_json(
-            {"healthy": healthy, "max_age_ms": most, **servers, "tickers": [*map(render.ticker_data, tickers)]}
-        )
+        render.print_json(looking.data(found))
     else:
-        render.say(str(database_error or "PostgreSQL answers"))
-        render.say(str(redis_error or "Redis answers"))
-        for ticker in tickers:
-            render.say(f"ticker {ticker.host} pid {ticker.pid}: {last_tick(ticker)}")
-    if not healthy:
-        raise click.ClickException(database_error or unhealthy(tickers, most))
+        render.say(found.database_error or "PostgreSQL answers")
+        render.say(found.redis_error or "Redis answers")
+        for ticker in found.tickers:
+            render.say(f"ticker {ticker.host} pid {ticker.pid}: {looking.last_tick(ticker)}")
+    if not found.ok:
+        raise click.ClickException("; ".join(found.problems))
 
 
 def print_due(as_json: bool) -> None:
@@ -91,7 +83,7 @@ def print_due(as_json: bool) -> None:
     with database() as db:
         due = status.due_tasks(db)
     if as_json:
-        render.print_json([render.task_data(task) for task in due])
+        render.print_json([display.task_data(task) for task in due])
     elif due:
         render.print_tasks(due)
     else:
@@ -121,49 +113,8 @@ def in_words(report: "Report", took_ms: int) -> str:
     """The counts of the ticker's log line."""
     pushed, swept = report.due + report.planned, report.swept
     return (
-        f"tick {render.at(report.now)} due={pushed.due} enqueued={report.enqueued} held={pushed.held}"
+        f"tick {display.at(report.now)} due={pushed.due} enqueued={report.enqueued} held={pushed.held}"
         f" repushed={swept.repushed} expired={swept.expired} lost={swept.lost + swept.overdue}"
         f" retries={report.followed.retries}"
         f" errors={report.errors} took={took_ms / 1000:.3f}"
     )
-
-
-def heartbeats(found: "Settings") -> "tuple[Sequence[TickerStatus], str]":
-    """The tickers, or why PostgreSQL does not tell. An unset DATABASE_URL is no question of health (exit 78)."""
-    from ticker import connections, status
-
-    try:
-        with connections.translated(), closing(connections.connect(found.require_database())) as db:
-            return status.tickers(db), ""
-    except Unavailable as error:
-        return [], str(error)
-
-
-def ping(found: "Settings") -> str:
-    """What is wrong with Redis, or nothing."""
-    from ticker import startup
-
-    try:
-        startup.check_redis(found)
-    except (QueueUnavailable, ConfigurationError) as error:
-        return str(error)
-    return ""
-
-
-def unhealthy(tickers: "Sequence[TickerStatus]", most: int) -> str:
-    if not tickers:
-        return "no ticker has ever ticked here; start one: ticker run"
-    last = tickers[0]
-    return f"no ticker has ticked within {words(most)}: the last one, pid {last.pid} on {last.host}, {last_tick(last)}"
-
-
-def last_tick(ticker: "TickerStatus") -> str:
-    age = render.age(ticker)
-    if age is None:
-        return "has not ticked yet"
-    text = words(abs(age) // SECOND * SECOND)
-    return f"ticked {text} ago" if age >= 0 else f"ticked {text} ahead of the database's clock"
-
-
-def _answer(error: str) -> dict[str, Any]:
-    return {"answers": not error, "error": error or None}

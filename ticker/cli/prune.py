@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ticker import display
 from ticker.cli import render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
@@ -26,7 +27,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
     """
     total = at_once(configured(), dry_run)
     if as_json:
-        counts = {name: count for name, count in render.plain_data(total).items() if name != "seconds"}
+        counts = {name: count for name, count in display.plain_data(total).items() if name != "seconds"}
         render.print_json({"dry_run": dry_run, **counts, "took_ms": round(1000 * total.seconds)})
     else:
         render.say(f"{'would prune' if dry_run else 'pruned'} {total}")

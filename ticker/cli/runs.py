@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.options import as_json, found, ref
@@ -46,7 +47,7 @@ def runs(
         if task_id is not None and not records:
             status.get(db, task_id)  # neither a task nor a record of one: UnknownTask
     if as_json:
-        render.print_json([render.run_data(record) for record in records])
+        render.print_json([display.run_data(record) for record in records])
     elif records:
         render.print_runs(records)
     else:
@@ -61,9 +62,9 @@ def show(run_id: int, as_json: bool) -> None:
     if not as_json:
         print_full(found)
         return
-    data = render.run_data(found.run) | {"output": found.output, "error_output": found.error_output}
+    data = display.run_data(found.run) | {"output": found.output, "error_output": found.error_output}
     others = {"attempts": found.attempts, "made": found.pieces}
-    render.print_json(data | {name: [render.run_data(run) for run in runs] for name, runs in others.items()})
+    render.print_json(data | {name: [display.run_data(run) for run in runs] for name, runs in others.items()})
 
 
 def print_full(found: "FullRun") -> None:
@@ -96,14 +97,14 @@ def pieces(found: "FullRun") -> str:
 
 
 def run_details(run: "RunRecord") -> dict[str, Any]:
-    lasted = render.took(run)
+    lasted = display.took(run)
     return {
-        "id": run.id, "task": f"{run.task_id} {run.task_name}", "owner": render.owner_of(run), "function": run.function,
+        "id": run.id, "task": f"{run.task_id} {run.task_name}", "owner": display.owner_of(run), "function": run.function,
         "kind": run.kind, "attempt": run.attempt if run.attempt > 1 else "",
         "of run": run.parent_id, "piece": "" if run.item is None else json.dumps(run.item, ensure_ascii=False),
-        "occurrence": render.at(run.occurrence), "due": render.at(run.due_at), "pushed": render.at(run.pushed_at), "started": render.at(run.started_at),
-        "ended": render.at(run.ended_at), "took": "" if lasted is None else words(lasted), "state": run.state if run.outcome is None else "",
-        "outcome": run.outcome, "why": render.why(run), "attempted again": "yes" if run.retried else "", "pieces": "",
+        "occurrence": display.at(run.occurrence), "due": display.at(run.due_at), "pushed": display.at(run.pushed_at), "started": display.at(run.started_at),
+        "ended": display.at(run.ended_at), "took": "" if lasted is None else words(lasted), "state": run.state if run.outcome is None else "",
+        "outcome": run.outcome, "why": display.why(run), "attempted again": "yes" if run.retried else "", "pieces": "",
         "result": "" if run.result is None else json.dumps(run.result, ensure_ascii=False), "worker": run.worker,
         "host": run.host, "pid": run.pid, "job": run.job_id,
     }  # fmt: skip

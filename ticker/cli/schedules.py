@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.options import as_json, found, ref
@@ -103,7 +104,7 @@ def show(found: Preview, as_json: bool) -> None:
 
 
 def moments(instant: datetime, zone: str) -> list[str]:
-    utc = render.moment(instant)
+    utc = display.moment(instant)
     return [utc] if zone == "UTC" else [f"{instant.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M:%S %Z}", utc]
 
 

@@ -4,6 +4,7 @@ from contextlib import closing
 
 import click
 
+from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
@@ -32,7 +33,7 @@ def spread(owner_type: str | None, function: str | None, only_plan: bool, as_jso
         planned = plan(store, chosen, settings.tick_ms)
         done = 0 if only_plan else sum(place(store, chosen))
     if as_json:
-        render.print_json({"plan": only_plan, **render.plain_data(planned), "changed": done})
+        render.print_json({"plan": only_plan, **display.plain_data(planned), "changed": done})
         return
     render.say(
         f"{planned.tasks} interval tasks, {planned.placed} with a place; due within one tick at most: "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ticker import display
 from ticker.cli import render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
@@ -58,7 +59,7 @@ def modules() -> set[str]:
 
 def show(steps: "Sequence[Step]", plan: bool, as_json: bool) -> None:
     if as_json:
-        render.print_json([render.plain_data(step) for step in steps])
+        render.print_json([display.plain_data(step) for step in steps])
         return
     for step in steps:
         if step.what != "keep":

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json, found, ref
@@ -261,7 +262,7 @@ def user() -> str:
 
 def print_one(task: Task, as_json: bool) -> None:
     if as_json:
-        render.print_json(render.task_data(task))
+        render.print_json(display.task_data(task))
     else:
         render.print_task(task)
     render.warn(task.warnings)
@@ -269,7 +270,7 @@ def print_one(task: Task, as_json: bool) -> None:
 
 def print_some(tasks: Sequence[Task], as_json: bool) -> None:
     if as_json:
-        render.print_json([render.task_data(task) for task in tasks])
+        render.print_json([display.task_data(task) for task in tasks])
     elif tasks:
         render.print_tasks(tasks)
     else:
@@ -279,7 +280,7 @@ def print_some(tasks: Sequence[Task], as_json: bool) -> None:
 def print_done(verb: str, tasks: Sequence[Task], as_json: bool) -> None:
     """One line for each task that it happened to."""
     if as_json:
-        render.print_json([render.task_data(task) for task in tasks])
+        render.print_json([display.task_data(task) for task in tasks])
         return
     for task in tasks:
         render.say(f"{verb} {task.id} {task.name}" + (f" of {task.owner}" if task.owner else ""))

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
@@ -45,7 +46,7 @@ def notices(limit: int, as_json: bool) -> None:
     with database() as db:
         rows = telling.waiting(db, configured().schema, limit)
     if as_json:
-        render.print_json(render.plain_data(rows))
+        render.print_json(display.plain_data(rows))
     elif rows:
         print_notices(rows)
     else:
@@ -72,6 +73,6 @@ def print_notices(rows: list[dict[str, Any]]) -> None:
     )
     for row in rows:
         owner = f"{row['owner_type']}:{row['owner_id']}" if row["owner_type"] else ""
-        render.add(table, row["event_id"], row["what"], row["task_id"], row["task_name"], owner, render.moment(row["at"]),
-                   row["channel"], row["tries"], render.moment(row["due_at"]), row["error"])  # fmt: skip
+        render.add(table, row["event_id"], row["what"], row["task_id"], row["task_name"], owner, display.moment(row["at"]),
+                   row["channel"], row["tries"], display.moment(row["due_at"]), row["error"])  # fmt: skip
     render.print_table(table)

@@ -1,0 +1,119 @@
+"""Whether it all works: the servers answer, a ticker has ticked lately, and somebody listens to every queue with jobs.
+
+`ticker health`, `/readyz` and the page's list of processes say the same.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from ticker import clock, connections, display, lines, overview, status
+from ticker.enqueue import RedisQueue
+from ticker.errors import ConfigurationError, QueueUnavailable, Unavailable
+from ticker.schedules.duration import SECOND, words
+from ticker.settings import Settings
+from ticker.status import TickerStatus
+
+MAX_AGE = 90 * SECOND
+"""Milliseconds: three ticks of the default rhythm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`problems` are sentences; without any all is well. An error of a server is "" where it answers.
+
+    `unattended`: how many jobs wait in each queue of ours to which no worker listens. `ahead`: the database's clock minus
+    this host's.
+    """
+
+    database_error: str
+    redis_error: str
+    tickers: tuple[TickerStatus, ...] = ()
+    unattended: dict[str, int] = field(default_factory=dict)
+    ahead: timedelta | None = None
+    max_age_ms: int = MAX_AGE
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        if self.database_error:
+            return (self.database_error,)
+        silent = () if ticks(self.tickers, self.max_age_ms) else (silence(self.tickers, self.max_age_ms),)
+        down = (self.redis_error,) if self.redis_error else ()
+        return *silent, *down, *(_unattended(queue, count) for queue, count in self.unattended.items())
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def look(settings: Settings, *, max_age_ms: int = MAX_AGE) -> Health:
+    """Asks both servers. An unset DATABASE_URL or REDIS_URL is no question of health: ConfigurationError."""
+    settings.require_database(), settings.require_redis()
+    try:
+        with connections.translated(), closing(connections.connect(settings.require_database())) as db:
+            tickers, queues = tuple(status.tickers(db)), overview.waiting_queues(db)
+            ahead = _ahead(db)
+    except Unavailable as error:
+        return Health(str(error), _redis(settings, [])[0], max_age_ms=max_age_ms)
+    redis_error, unattended = _redis(settings, queues)
+    return Health("", redis_error, tickers, unattended, ahead, max_age_ms)
+
+
+def data(health: Health) -> dict[str, Any]:
+    """As JSON has it."""
+    return {
+        "healthy": health.ok, "problems": list(health.problems), "max_age_ms": health.max_age_ms,
+        "postgresql": _answer(health.database_error), "redis": _answer(health.redis_error),
+        "tickers": [display.ticker_data(ticker) for ticker in health.tickers], "unattended": health.unattended,
+    }  # fmt: skip
+
+
+def ticks(tickers: Sequence[TickerStatus], most: int) -> bool:
+    """Whether one of them has ticked within so many milliseconds.
+
+    An age under zero is a heartbeat from before the clock was set back: as old as it is far away.
+    """
+    ages = [age for age in map(display.age, tickers) if age is not None]
+    return any(abs(age) <= most for age in ages)
+
+
+def silence(tickers: Sequence[TickerStatus], most: int) -> str:
+    if not tickers:
+        return "no ticker has ever ticked here; start one: ticker run"
+    last = tickers[0]
+    return f"no ticker has ticked within {words(most)}: the last one, pid {last.pid} on {last.host}, {last_tick(last)}"
+
+
+def last_tick(ticker: TickerStatus) -> str:
+    age = display.age(ticker)
+    if age is None:
+        return "has not ticked yet"
+    text = words(abs(age) // SECOND * SECOND)
+    return f"ticked {text} ago" if age >= 0 else f"ticked {text} ahead of the database's clock"
+
+
+def _unattended(queue: str, count: int) -> str:
+    jobs = "1 job waits" if count == 1 else f"{count} jobs wait"
+    return f"{jobs} in the queue {queue}, to which no worker listens; start one: python -m wrappers {queue}"
+
+
+def _redis(settings: Settings, queues: Sequence[str]) -> tuple[str, dict[str, int]]:
+    """What is wrong with Redis, or nothing, and which of these queues have jobs and no worker."""
+    try:
+        with closing(RedisQueue.from_url(settings.require_redis())) as queue:
+            queue.check()
+            return "", {name: count for name, count in queue.unattended().items() if name in queues}
+    except (QueueUnavailable, ConfigurationError) as error:
+        return str(error), {}
+
+
+def _ahead(db: Any) -> timedelta:
+    before = clock.python_utc()
+    now = lines.instant(status.on(db))
+    return now - before - (clock.python_utc() - before) / 2
+
+
+def _answer(error: str) -> dict[str, Any]:
+    return {"answers": not error, "error": error or None}

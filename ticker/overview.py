@@ -1,0 +1,113 @@
+"""What is going on now, for whoever looks: what runs next, what is late, what fails, what was dropped and why.
+
+The page's first screen, `ticker top` and the statistics of the HTTP API show the same.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ticker import clock, record, sql, status
+from ticker.lines import instant
+from ticker.record import Drops
+from ticker.status import RunRecord, TickerStatus, late_ms
+from ticker.task import Outcome, Task
+from ticker.taskrow import task_from
+
+COUNTED_AT_MOST = 100_000
+HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many tasks there are, in all and of each state (one may be in several), and how many runs are at work or planned.
+
+    Nothing is counted beyond 100,000; more tasks than that are PostgreSQL's estimate. `late`: due for longer than two ticks.
+    """
+
+    tasks: int
+    late: int
+    failing: int
+    paused: int
+    inactive: int
+    waiting: int
+    running: int
+    planned: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """As it stood at `now`, by the database's clock. `drops` are those of the hour before, counted by their reason."""
+
+    now: datetime
+    counts: Counts
+    next: tuple[Task, ...]
+    late: tuple[Task, ...]
+    failing: tuple[Task, ...]
+    running: tuple[RunRecord, ...]
+    drops: tuple[Drops, ...]
+    tickers: tuple[TickerStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of an occurrence: its state (`pushed`, `running`, `ended`), and once it ended its outcome and reason."""
+
+    run_id: int
+    state: str
+    outcome: Outcome | None
+    reason: str
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """What a worker has announced: a function that it knows, and how many tasks of it one job may carry."""
+
+    name: str
+    batch: int
+    announced_at: datetime
+
+
+def overview(db: Any, *, limit: int = 10) -> Overview:
+    """At most `limit` of each list. Nothing is written or locked."""
+    execute = status.on(db)
+    now, most = instant(execute), status.limited(limit)
+    late = {"now": clock.now(), "late_ms": late_ms()}
+    return Overview(
+        now, counts(execute),
+        next=_tasks(execute("next_tasks", now=clock.now(), limit=most)),
+        late=_tasks(execute("late_tasks", **late, limit=most)),
+        failing=_tasks(execute("failing_tasks", limit=most)),
+        running=tuple(status.runs_by_id(execute, [row["id"] for row in execute("running_runs", limit=most)])),
+        drops=tuple(record.drops(db, since=now - HOUR, limit=most)), tickers=tuple(status.tickers(db)),
+    )  # fmt: skip
+
+
+def counts(execute: sql.Execute) -> Counts:
+    [row] = execute("counts", now=clock.now(), late_ms=late_ms(), most=COUNTED_AT_MOST)
+    return Counts(**row)
+
+
+def strips(db: Any, tasks: Iterable[Task], *, limit: int = 20) -> dict[int, list[Fate]]:
+    """Of each task's id, what became of its last occurrences, oldest first; those of which a record is kept."""
+    found: dict[int, list[Fate]] = {task.id: [] for task in tasks}
+    for row in status.on(db)("last_occurrences_of", ids=list(found), limit=limit):
+        outcome = Outcome(row["outcome"]) if row["outcome"] else None
+        found[row["task_id"]].insert(0, Fate(row["id"], row["state"], outcome, row["reason"], row["due"]))
+    return found
+
+
+def functions(db: Any) -> list[Function]:
+    """By name."""
+    return [Function(**row) for row in status.on(db)("functions")]
+
+
+def waiting_queues(db: Any) -> list[str]:
+    """The queues in which jobs of tasks wait, by name."""
+    return [row["queue"] for row in status.on(db)("waiting_queues")]
+
+
+def _tasks(rows: Iterable[sql.Row]) -> tuple[Task, ...]:
+    return tuple(map(task_from, rows))

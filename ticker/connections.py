@@ -98,8 +98,9 @@ def first_line(error: BaseException) -> str:
 class Pool:
     """Connections that are used again, each by one thread at a time. The first is opened when it is first asked for."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, name: str = "ticker") -> None:
         self._url = url
+        self._name = name
         self._spare: list[psycopg.Connection[Any]] = []
         self._since: dict[psycopg.Connection[Any], float] = {}
 
@@ -138,4 +139,4 @@ class Pool:
             connection = self._spare.pop()
             if not connection.closed:
                 return connection
-        return connect(self._url)
+        return connect(self._url, name=self._name)

@@ -62,6 +62,9 @@ class Settings:
     smtp_url: str = field(default="", repr=False)
     mail_from: str = ""
     mail_to: tuple[str, ...] = ()
+    web_tokens: tuple[str, ...] = field(default=(), repr=False)
+    web_read_only: bool = False
+    hide_args: bool = False
 
     def require_database(self) -> str:
         """The URL of PostgreSQL in the form that psycopg reads; ConfigurationError where it is unset or another's."""
@@ -119,6 +122,9 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             smtp_url=mail_server("TICKER_SMTP_URL", environ.get("TICKER_SMTP_URL", "")),
             mail_from="".join(mailboxes("TICKER_MAIL_FROM", environ.get("TICKER_MAIL_FROM", ""), most=1)),
             mail_to=mailboxes("TICKER_MAIL_TO", environ.get("TICKER_MAIL_TO", ""), most=100),
+            web_tokens=keys("TICKER_WEB_TOKEN", environ.get("TICKER_WEB_TOKEN", "")),
+            web_read_only=_one_of(environ, "TICKER_WEB_READ_ONLY", ("off", "on")) == "on",
+            hide_args=_one_of(environ, "TICKER_HIDE_ARGS", ("off", "on")) == "on",
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None

@@ -1,0 +1,14 @@
+"""The page and the HTTP API: `ticker web`, or mounted in an application of yours.
+
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+    from ticker.web import application
+
+    app = Starlette(routes=[Mount("/ticker", application())])
+
+Needs the extra `web`: pip install "rq-ticker[web]".
+"""
+
+from ticker.web.app import application
+
+__all__ = ["application"]

@@ -1,0 +1,71 @@
+"""The whole application: what is served where."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from ticker import health, settings
+from ticker.settings import Settings
+from ticker.web import api, pages
+from ticker.web.access import Access, Forms, Guard
+from ticker.web.database import Database
+from ticker.web.problems import answer
+from ticker.web.site import Site, site
+
+
+def application(
+    found: Settings | None = None, *, tokens: Sequence[str] | None = None, trusted: bool = False, read_only: bool = False
+) -> Starlette:  # fmt: skip
+    """An ASGI application: the page at its root, the HTTP API under `/api/v1`.
+
+    `found` None: the settings of the environment. `tokens` open it, TICKER_WEB_TOKEN by default; without any, requests to
+    this host under a name of the loopback are served alone. `trusted`: your application around it has decided who comes
+    in. ConfigurationError where DATABASE_URL is not set.
+    """
+    said = found or settings.from_environment()
+    access = Access(
+        tuple(said.web_tokens if tokens is None else tokens), trusted, read_only or said.web_read_only
+    )  # fmt: skip
+    forms, database = Forms(access.tokens), Database(said)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        database.close()
+
+    app = Starlette(
+        routes=[
+            Mount("/api/v1", routes=api.routes),
+            Route("/healthz", alive),
+            Route("/readyz", ready),
+            Mount("/static", StaticFiles(packages=[("ticker.web", "static")]), name="static"),
+            *pages.routes,
+        ],
+        middleware=[Middleware(Guard, access=access, forms=forms)],
+        exception_handlers={Exception: failed},
+        lifespan=lifespan,
+    )  # fmt: skip
+    app.state.site = Site(said, database, access, forms)
+    return app
+
+
+def alive(_: Request) -> Response:
+    """This process answers."""
+    return PlainTextResponse("ok\n")
+
+
+def ready(request: Request) -> Response:
+    """All is well: 200, else 503; with the details for who may come in."""
+    found = health.look(site(request).settings)
+    told = health.data(found) if request.scope["ticker.known"] else {"healthy": found.ok}
+    return JSONResponse(told, 200 if found.ok else 503)
+
+
+def failed(request: Request, error: Exception) -> Response:
+    return answer(error, request.scope, pages.error_page)

@@ -1,7 +1,7 @@
 """What a schedule means, before it is used: its kind, its text, words, its next times, and what is worth a warning."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 
@@ -12,7 +12,7 @@ from ticker.schedules.calendar import Calendar
 from ticker.schedules.cron import Cron
 from ticker.schedules.duration import words
 from ticker.schedules.kinds import Schedule
-from ticker.task import Kind
+from ticker.task import Kind, Task
 
 YEAR = timedelta(days=366)
 MOST_TIMES = 1000
@@ -53,6 +53,17 @@ def of(schedule: Schedule, start: datetime, count: int) -> Preview:
         schedule.kind, schedule.text, schedule.zone.key, schedule.words(),
         tuple(kinds.times(schedule, start, count)), tuple(_warnings(schedule, start)),
     )  # fmt: skip
+
+
+def of_task(task: Task, now: datetime, count: int) -> Preview:
+    """The next times of a task, from the one at which it is due; none of one that is done."""
+    if task.next_run is None:
+        return replace(of(kinds.of(task), now, 1), times=())
+    rest = of(kinds.of(task), max(task.next_run, now), count)
+    times = tuple(t for t in (task.next_run, *rest.times) if task.ends_at is None or t <= task.ends_at)[:count]
+    if task.max_runs is not None:
+        times = times[: max(task.max_runs - task.started, 0)]
+    return replace(rest, times=times)
 
 
 def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:

@@ -65,7 +65,6 @@ def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Previ
     """From the time at which it is due."""
     from ticker import preview, status
     from ticker.cli.tasks import now
-    from ticker.schedules import kinds
 
     if zone is not None:
         raise BadInput("zone", zone, "stands beside a task, which has a zone of its own")
@@ -75,11 +74,7 @@ def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Previ
         one, instant = status.get(db, named, owner=owner), now(db)
     if one.next_run is None:
         raise BadInput("task", task, "is done: it has no next time")
-    rest = preview.of(kinds.of(one), max(one.next_run, instant), count)
-    times = tuple(t for t in (one.next_run, *rest.times) if one.ends_at is None or t <= one.ends_at)[:count]
-    if one.max_runs is not None:
-        times = times[: max(one.max_runs - one.started, 0)]
-    return Preview(rest.kind, rest.normalized, rest.zone, rest.words, times, rest.warnings)
+    return preview.of_task(one, instant, count)
 
 
 def show(found: Preview, as_json: bool) -> None:

@@ -1,5 +1,6 @@
 """Each field of a task by its own rule: what a user may say of it, and what its column holds then."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -194,3 +195,16 @@ READ: Mapping[str, Callable[[Any, ZoneInfo | None], Schedule]] = {
     "at": lambda value, zone: once.parse(value, zone or UTC),
 }
 FIELDS = (*SCHEDULE, *CHECKS)
+
+
+def json_value(field: str, text: str) -> Any:
+    """The JSON in a text, which no error shows: it may hold a secret. `ticker.definition` checks what it must be."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise BadInput(field, None, "is nested too deeply") from None
+    except ValueError as error:
+        raise BadInput(field, None, f'is not JSON: {error}; write {{"name": value}}') from None
+    if value is None:  # which to `register` means: not said
+        raise BadInput(field, "null", 'is no JSON object; write {"name": value}')
+    return value

@@ -1,6 +1,5 @@
 """What several commands take, and how their texts become values; BadInput names the option, the text and the limit."""
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,19 +60,6 @@ def found(task: int | str | None, owner: str | None) -> Iterator[None]:
         if isinstance(task, str) and owner is None:
             raise UnknownTask(f"{error} without an owner; for an owner's task add --owner type:id") from None
         raise
-
-
-def json_value(field: str, text: str) -> Any:
-    """The JSON in a text, which no error shows: it may hold a secret. `ticker.definition` checks what it must be."""
-    try:
-        value = json.loads(text)
-    except RecursionError:
-        raise BadInput(field, None, "is nested too deeply") from None
-    except ValueError as error:
-        raise BadInput(field, None, f'is not JSON: {error}; write {{"name": value}}') from None
-    if value is None:  # which to `register` means: not said
-        raise BadInput(field, "null", 'is no JSON object; write {"name": value}')
-    return value
 
 
 def instant(field: str, text: str, now: Callable[[], datetime]) -> datetime:

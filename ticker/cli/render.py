@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ticker.display import at, in_words, moment, outcome, owner_of, schedule, state, state_in_words, took, why
+from ticker.display import details, moment, outcome, owner_of, schedule, state, state_in_words, took, why
 from ticker.schedules.duration import words
 from ticker.task import Outcome, Task
 
@@ -46,28 +46,6 @@ def print_task(task: Task) -> None:
     print_table(table)
 
 
-def details(task: Task) -> dict[str, Any]:
-    return {
-        "id": task.id, "name": task.name, "owner": task.owner, "function": task.function,
-        "arguments": json.dumps(task.kwargs, ensure_ascii=False) if task.kwargs else "",
-        "schedule": schedule(task), "in words": in_words(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
-        "starts": at(task.starts_at), "ends": at(task.ends_at),
-        "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
-        "catch up": task.catch_up if task.catch_up != "one" else "", "removed after success": "yes" if task.remove else "",
-        "place": f"{words(task.phase_ms)} into the interval" if task.phase_ms is not None else "",
-        "queue": task.queue, "state": state_in_words(task), "next run": at(task.next_run),
-        "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
-        "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
-        "last work": at(task.last_worked_at),
-        "cursor": "" if task.cursor is None else json.dumps(task.cursor, ensure_ascii=False),
-        **on_failure(task),
-        "submitter": task.submitter, "group": task.group_name, "priority": task.priority or "", "kept": task.keep if task.keep != "all" else "",
-        "subject": task.subject, "description": task.description,
-        "metadata": json.dumps(task.metadata, ensure_ascii=False) if task.metadata else "",
-        "created": at(task.created_at), "changed": at(task.updated_at),
-    }  # fmt: skip
-
-
 def print_lines(lines: "Iterable[Line]", *, whose: bool, head: bool = True) -> None:
     """Of the ledger: one line each, with its task where they are of several."""
     table = columns("when (UTC)", "what", *["task", "name", "owner"] * whose, "why", "run")
@@ -77,23 +55,6 @@ def print_lines(lines: "Iterable[Line]", *, whose: bool, head: bool = True) -> N
         name, run = [line.task_id, line.task_name, line.owner] * whose, line.run.id if line.run else ""
         add(table, moment(line.at), line.what, *name, line.words, run, style=colour(line.what))
     print_table(table)
-
-
-def on_failure(task: Task) -> dict[str, Any]:
-    """What was said of failures, and the totals."""
-    return {
-        "overlap": task.overlap if task.overlap != "queue" else "",
-        "retries": f"{task.retries}, {task.backoff} apart" if task.retries else "",
-        "stretches to": words(task.stretch_ms) if task.stretch_ms else "",
-        "stretched to now": words(task.stretched_ms) if task.stretched_ms else "",
-        "pauses itself": _pause(task), "told": f"after {task.dead_man} intervals without a success" if task.dead_man else "",
-        "in all": f"{task.succeeded} succeeded, {task.failed} failed, {task.dropped} dropped",
-    }  # fmt: skip
-
-
-def _pause(task: Task) -> str:
-    probe = f", tried again after {words(task.probe_ms)}" if task.probe_ms else ""
-    return f"after {task.pause_after} failures in a row{probe}" if task.pause_after else ""
 
 
 def print_runs(runs: "Iterable[RunRecord]", *, items: bool = False) -> None:

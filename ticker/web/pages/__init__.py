@@ -1,3 +1,6 @@
-from ticker.web.pages.routes import error_page, routes
+"""The screens, each a function from a request to what its template shows. No build step, no inline script or style."""
+
+from ticker.web.pages.routes import routes
+from ticker.web.pages.screen import error_page
 
 __all__ = ["error_page", "routes"]

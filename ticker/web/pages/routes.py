@@ -1,10 +1,23 @@
-from typing import Any
+"""Which address shows which screen, and which changes what."""
 
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
-routes: list[Any] = []
+from ticker.web.pages import actions, forms, now, owners, processes, runs, task, tasks
 
-
-def error_page(request: Request, problem: dict[str, Any]) -> Response:
-    return PlainTextResponse(problem["detail"], problem["status"])
+routes = [
+    Route("/", now.now, name="now"),
+    Route("/tasks", tasks.tasks, name="tasks"),
+    Route("/tasks/do", actions.do_with_many, methods=["POST"]),
+    Route("/tasks/new", forms.new, name="new"),
+    Route("/tasks/preview", forms.previewed),
+    Route("/tasks/create", forms.create, methods=["POST"]),
+    Route("/tasks/{id:int}", task.task, name="task"),
+    Route("/tasks/{id:int}/edit", forms.edit),
+    Route("/tasks/{id:int}/change", forms.change, methods=["POST"]),
+    Route("/tasks/{id:int}/do", actions.do, methods=["POST"]),
+    Route("/owners", owners.owners, name="owners"),
+    Route("/runs", runs.runs, name="runs"),
+    Route("/runs/{id:int}", runs.run, name="run"),
+    Route("/drops", runs.drops, name="drops"),
+    Route("/processes", processes.processes, name="processes"),
+]

@@ -1,0 +1,32 @@
+"""What is going on now: what runs next, what is late, what fails, what was dropped; each with its cause."""
+
+from typing import Any
+
+from starlette.requests import Request
+
+from ticker import health, outlook, status
+from ticker.overview import Overview, overview
+from ticker.task import Task
+from ticker.web.pages.screen import Shown, screen
+from ticker.web.site import Site
+
+
+@screen("now.html")
+def now(here: Site, _: Request) -> Shown:
+    with here.database.reading() as db:
+        found = overview(db)
+        ended = {run.id: run for run in last_runs(db, found.failing)}
+    late = [(task, " ".join(outlook.following(task, [], found.tickers, found.now))) for task in found.late]
+    failing = [(task, ended.get(task.last_run_id or 0)) for task in found.failing]
+    return {
+        "found": found, "now": found.now, "late": late, "failing": failing, "is_quiet": is_quiet(found),
+        "problems": health.look(here.settings).problems,
+    }  # fmt: skip
+
+
+def last_runs(db: Any, tasks: tuple[Task, ...]) -> list[status.RunRecord]:
+    return status.runs_by_id(status.on(db), [task.last_run_id for task in tasks if task.last_run_id])
+
+
+def is_quiet(found: Overview) -> bool:
+    return not (found.late or found.failing or found.drops)

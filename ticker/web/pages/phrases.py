@@ -1,0 +1,103 @@
+"""How the page says things: marks of outcomes, times beside now, what became of the last occurrences."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from ticker import display
+from ticker.arithmetic import span
+from ticker.overview import Fate
+from ticker.task import GOOD, Outcome, Task
+
+MARKS = {
+    Outcome.SUCCEEDED: "●", Outcome.PARTIAL: "◐", Outcome.NOTHING_TO_DO: "○", Outcome.FAILED: "✖", Outcome.TIMED_OUT: "⧖",
+    Outcome.KILLED: "✖", Outcome.LOST: "?", Outcome.DROPPED: "↷",
+}  # fmt: skip
+OPEN = {"planned": "·", "pushed": "…", "running": "▶", "processing": "▶"}
+UNITS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}  # seconds
+TONES = {"failing": "bad", "not_pushed": "bad", "paused": "warn", "disabled": "warn", "owner_inactive": "warn"}
+
+
+def mark(what: str) -> str:
+    """One character for an outcome or a state; an event has none of its own."""
+    return MARKS.get(what) or OPEN.get(what, "◆")  # type: ignore[call-overload]
+
+
+def tone(what: str | None) -> str:
+    """Which of the four colours goes with a word that says the same: good, bad, warn, or none."""
+    if what in GOOD:
+        return "good"
+    if what == Outcome.DROPPED:
+        return "warn"
+    return "bad" if what in MARKS else TONES.get(what or "", "")
+
+
+def plain(word: str | None) -> str:
+    return (word or "").replace("_", " ")
+
+
+def ago(instant: datetime | None, now: datetime) -> str:
+    """How far from now, in words."""
+    if instant is None:
+        return "never"
+    seconds = round((instant - now).total_seconds())
+    if not seconds:
+        return "now"
+    return f"in {roughly(seconds)}" if seconds > 0 else f"{roughly(-seconds)} ago"
+
+
+def roughly(seconds: int) -> str:
+    """The two largest units of it."""
+    parts = []
+    for unit, size in UNITS.items():
+        count, seconds = divmod(seconds, size)
+        parts += [f"{count} {unit}"] if count or parts else []
+    return " ".join(part for part in parts[:2] if not part.startswith("0 "))
+
+
+def lateness(task: Task) -> str:
+    """How long behind its time the last run began."""
+    if task.last_run is None or task.last_occurrence is None or task.last_run < task.last_occurrence:
+        return ""
+    return span(task.last_run - task.last_occurrence)
+
+
+def schedule(task: Task) -> str:
+    """In words, and its zone where it has one."""
+    words = display.in_words(task) or display.schedule(task)
+    return words if task.zone in ("UTC", "") or task.zone in words else f"{words}, {task.zone}"
+
+
+def strip(fates: Sequence[Fate]) -> str:
+    """What the marks say, for those who do not see them."""
+    counted = Counter(plain(fate.outcome or fate.state) for fate in fates)
+    said = ", ".join(f"{count} {word}" for word, count in counted.most_common())
+    return f"the last {len(fates)}: {said}" if fates else "none is recorded"
+
+
+def iso(instant: datetime | None) -> str:
+    return instant.astimezone(UTC).isoformat(timespec="seconds") if instant else ""
+
+
+def text(value: Any) -> str:
+    """A value of anybody's, as text."""
+    return value if isinstance(value, str) else as_json(value)
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1, default=str)
+
+
+def report(counts: Mapping[str, Any]) -> str:
+    """What a tick counted, without what it did not find."""
+    return " ".join(f"{name}={value}" for name, value in counts.items() if value) or "nothing to do"
+
+
+def apart(ahead: timedelta | None) -> str:
+    if ahead is None:
+        return "not known to differ from"
+    if abs(ahead) < timedelta(seconds=1):
+        return "within a second of"
+    return f"{span(abs(ahead))} {'ahead of' if ahead > timedelta() else 'behind'}"

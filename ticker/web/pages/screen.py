@@ -1,0 +1,127 @@
+"""How a function becomes a screen: it is handed the site and the request, and returns what its template shows."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+
+from ticker import display
+from ticker.errors import BadInput
+from ticker.schedules import duration
+from ticker.web.access import COOKIE, SAFE
+from ticker.web.pages import phrases
+from ticker.web.problems import MEDIA_TYPE, answer
+from ticker.web.site import Site, site
+
+Shown = dict[str, Any]
+Handler = Callable[[Site, Request], Shown]
+Form = Mapping[str, list[str]]
+Change = Callable[[Site, Request, Form], Response]
+LARGEST_ID = 2**63 - 1
+ROWS = 50  # of one page of a list
+FIELDS = 2000  # of a form: a thousand marked tasks, and more
+
+
+def screen(template: str) -> Callable[[Handler], Callable[[Request], Response]]:
+    """Of a function that reads: its errors become a page, too."""
+
+    def made(handler: Handler) -> Callable[[Request], Response]:
+        def served(request: Request) -> Response:
+            try:
+                return render(request, template, handler(site(request), request))
+            except Exception as error:
+                return answer(error, request.scope, error_page)
+
+        return served
+
+    return made
+
+
+def change(handler: Change) -> Callable[[Request], Any]:
+    """Of a function that is handed a form, and writes. Its errors are problem details, which the page's script shows."""
+
+    async def served(request: Request) -> Response:
+        try:
+            form = read(await request.body())
+            return await run_in_threadpool(handler, site(request), request, form)
+        except Exception as error:
+            return answer(error, request.scope)
+
+    return served
+
+
+def read(body: bytes) -> Form:
+    """What a form sends: texts, each name with all of its values."""
+    try:
+        return parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS)
+    except ValueError:  # UnicodeError is one, too
+        raise BadInput("form", None, f"cannot be read: up to {FIELDS} fields, URL-encoded as UTF-8") from None
+
+
+def render(request: Request, template: str, shown: Shown, status: int = 200) -> Response:
+    """The page, and the cookie that goes with its forms."""
+    here = site(request)
+    cookie, root = here.forms.cookie(request.headers), request.scope.get("root_path", "")
+    about = {
+        "root": root, "address": request.url.path.removeprefix(root), "query_text": request.url.query,
+        "form_token": here.forms.token(cookie), "read_only": here.access.read_only, "version": version("rq-ticker"),
+    }  # fmt: skip
+    response = HTMLResponse(templates().get_template(template).render(about | shown), status)
+    if request.cookies.get(COOKIE) != cookie:
+        secure = request.url.scheme == "https"
+        response.set_cookie(COOKIE, cookie, path=f"{root}/", secure=secure, httponly=True, samesite="strict")
+    return response
+
+
+def error_page(request: Request, problem: Mapping[str, Any]) -> Response:
+    """For people who look; what is sent to be changed is answered to a script."""
+    if request.method not in SAFE:
+        return JSONResponse(problem, problem["status"], media_type=MEDIA_TYPE)
+    return render(request, "error.html", {"problem": problem}, problem["status"])
+
+
+@cache
+def templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("ticker.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )  # fmt: skip
+    made.filters |= {
+        "moment": display.moment, "words": duration.words, "schedule": phrases.schedule, "state": display.state,
+        "state_in_words": display.state_in_words, "mark": phrases.mark, "plain": phrases.plain, "ago": phrases.ago,
+        "lateness": phrases.lateness, "took": display.took, "tone": phrases.tone, "iso": phrases.iso, "strip": phrases.strip,
+        "owner_of": display.owner_of, "text": phrases.text, "report": phrases.report, "apart": phrases.apart,
+    }  # fmt: skip
+    return made
+
+
+def asked(request: Request, name: str) -> str | None:
+    """A parameter of the address, nothing where it is empty, as a form sends what was not filled in."""
+    value = request.query_params.get(name, "").strip()
+    if "\0" in value:
+        raise BadInput(name, value, "holds a character that PostgreSQL cannot store")
+    return value or None
+
+
+def number(request: Request, name: str) -> int:
+    """A cursor in the address: an id, 0 by default."""
+    value = asked(request, name) or "0"
+    if not (value.isascii() and value.isdigit() and int(value[:20]) <= LARGEST_ID):
+        raise BadInput(name, value, "is no id of a row")
+    return int(value[:20])
+
+
+def id_of(request: Request) -> int:
+    """The id in the address. What no row can have is found nowhere, and so may be cut."""
+    return min(int(request.path_params["id"]), LARGEST_ID)
+
+
+def filtered(request: Request, **news: object) -> str:
+    """This address's parameters, some of them replaced; None and "" go."""
+    found = {**request.query_params, **news}
+    return urlencode({name: value for name, value in found.items() if value not in (None, "")})

@@ -1,0 +1,53 @@
+"""One task: its next times, why it ran or did not, its chart, and its last runs."""
+
+from datetime import timedelta
+from typing import Any
+
+from markupsafe import Markup
+from starlette.requests import Request
+
+from ticker import display, ledger, preview, status, timeline
+from ticker.errors import BadInput, UnknownTask
+from ticker.task import Task
+from ticker.web.pages.screen import Shown, id_of, screen
+from ticker.web.site import HIDDEN, Site
+
+TIMES = 10
+RUNS = 20
+LEAST, MOST = timedelta(minutes=5), timedelta(days=2)  # of the chart
+
+
+@screen("task.html")
+def task(here: Site, request: Request) -> Shown:
+    wanted = id_of(request)
+    with here.database.reading() as db:
+        why = ledger.why(db, wanted)
+        if why.task is None:
+            raise UnknownTask(f"there is no task {wanted} any more: {why.next[0]}")
+        runs = status.list_runs(db, task=wanted, limit=RUNS)
+        chart = timeline.of(db, wanted, since=stretch(why.task), now=why.now)
+    return {
+        "task": why.task, "why": why, "now": why.now, "runs": runs, "times": times(why.task, why.now),
+        "details": details(here, why.task), "chart": Markup(timeline.svg(chart)),
+    }  # fmt: skip
+
+
+def times(found: Task, now: Any) -> preview.Preview | None:
+    """None where a hand has spoilt the row."""
+    try:
+        return preview.of_task(found, now, TIMES)
+    except BadInput:
+        return None
+
+
+def stretch(found: Task) -> timedelta:
+    """How far back the chart looks: some twelve intervals."""
+    return min(max(12 * timedelta(milliseconds=found.every_ms), LEAST), MOST)
+
+
+def details(here: Site, found: Task) -> dict[str, Any]:
+    """What was said of the task, but for what is to be hidden."""
+    said = display.details(found)
+    if here.settings.hide_args:
+        said |= {name: HIDDEN for name in ("arguments", "cursor", "metadata") if said.get(name)}
+    return {name: value for name, value in said.items() if value not in ("", None)}

@@ -1,5 +1,6 @@
 """`ticker demo`: a small application and its mail, on real servers, polled for half a minute. Then it checks itself."""
 
+import re
 import shlex
 import tempfile
 import time
@@ -25,8 +26,10 @@ LINES_AT_MOST = 5
 LAST_ACT = 5.0  # seconds that the last polls, the end of the workers and the verdict usually take
 
 
-def demo(seconds: float = 30, keep: bool = False) -> int:
+def demo(seconds: float = 30, keep: bool = False, web: bool = False) -> int:
     """Plays for about `seconds`, start-up included, or until all was seen; with `keep`, goes on until Ctrl-C.
+
+    `web`: with the page beside it.
 
     0: everything was as promised. 1: something was not, and is named. 130: interrupted before that was known.
     """
@@ -34,13 +37,13 @@ def demo(seconds: float = 30, keep: bool = False) -> int:
     show = Show(Console())
     with signals() as interruption:
         try:
-            return play(ends_at, keep, show, interruption)
+            return play(ends_at, keep, web, show, interruption)
         except Interrupted:
             show.say("interrupted; everything is stopped and removed")
             return INTERRUPTED
 
 
-def play(ends_at: float, keep: bool, show: Show, interruption: Interruption) -> int:
+def play(ends_at: float, keep: bool, web: bool, show: Show, interruption: Interruption) -> int:
     """Sets the stage, and takes it down again, whatever happens in between."""
     with ExitStack() as stage:
         folder = Path(stage.enter_context(tempfile.TemporaryDirectory(prefix="ticker-demo-")))
@@ -50,6 +53,8 @@ def play(ends_at: float, keep: bool, show: Show, interruption: Interruption) -> 
         mail_server, processes = (stage.enter_context(Processes(folder)) for _ in range(2))
         try:
             start(mail_server, processes, post, interruption)
+            if web:
+                show.say(f"the page: {open_page(processes, interruption)}")
             database = stage.enter_context(connections.connect(settings.from_environment().require_database()))
             scene = Scene(database, post, processes, show, interruption)
             good = perform(scene, ends_at, None if keep else processes.stop, show)
@@ -88,6 +93,15 @@ def start(mail_server: Processes, processes: Processes, post: Post, interruption
         mail_server.check()
         processes.check()
         interruption.pause(0.05)
+
+
+def open_page(processes: Processes, interruption: Interruption) -> str:
+    """Its address, once it is served: on a port that was free."""
+    processes.start("web", "ticker web --port 0")
+    while not (address := re.search(r"http://\S+", processes.log("web"))):
+        processes.check()
+        interruption.pause(0.05)
+    return address[0]
 
 
 def report(scene: Scene, checks: Sequence[Check], show: Show) -> None:

@@ -73,6 +73,10 @@ class Processes:
             process.wait()
         self._running.clear()
 
+    def log(self, name: str) -> str:
+        """What it has said by now."""
+        return (self._logs / f"{name}.log").read_text(errors="replace")
+
     def tails(self) -> str:
         """The end of each log."""
         logs = sorted(self._logs.glob("*.log"))

@@ -75,5 +75,5 @@ def marked(form: Form) -> set[int]:
 
 def said(sentence: str, address: str = "") -> Response:
     """Nothing to show: the page's script says the sentence and looks anew, or goes to another address."""
-    headers = {"HX-Trigger": json.dumps({"said": sentence})}
-    return Response(status_code=204, headers=headers | ({"HX-Redirect": address} if address else {}))
+    headers = {"HX-Redirect": address} if address else {"HX-Trigger": json.dumps({"said": sentence})}
+    return Response(status_code=204, headers=headers)

@@ -1,0 +1,71 @@
+"""The page over many rows: `python -m tests.bench web [--tasks N] [--runs N] [--rounds N]`.
+
+Each screen, and each list of the HTTP API, asked for again and again over so many tasks and runs: the time from the request to
+the whole answer, without a network. One task in a hundred fails, one run in fifty was dropped.
+"""
+
+import os
+import time
+from statistics import median
+
+from tests.bench.figures import Figure, parser, show, stage
+
+SPREAD = """
+UPDATE ticker.tasks SET next_run = clock_timestamp() + id % 300 * interval '1 s', failures = CASE WHEN id % 100 = 0 THEN 3 ELSE 0 END,
+    owner_id = (id / 5)::text, name = 'poll ' || id % 5, last_run = clock_timestamp() - id % 300 * interval '1 s'"""
+RUNS = """
+INSERT INTO ticker.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, started_at,
+    ended_at, created_at, checked_at, checked_last_run, every_ms, tolerance_ms, worker, host, pid, job_id)
+SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', w.at, 'ended',
+    CASE WHEN n %% 50 = 0 THEN 'dropped' WHEN n %% 51 = 0 THEN 'failed' ELSE 'succeeded' END,
+    CASE WHEN n %% 50 = 0 THEN 'too_early' WHEN n %% 51 = 0 THEN 'OSError: no route to host' ELSE '' END,
+    CASE WHEN n %% 50 <> 0 THEN w.at + interval '2 s' END, w.at + interval '3 s', w.at, w.at, w.at - interval '1 minute', 300000, 15000,
+    'worker', 'host', 1, 'j' || n
+FROM generate_series(1, %(runs)s) n
+    JOIN ticker.tasks t ON t.id = n %% %(tasks)s + 1, LATERAL (
+    SELECT clock_timestamp() - (%(runs)s - n) * interval '3 milliseconds' - interval '10 s' AS at) w"""
+TICKER = """
+INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at, last_report)
+VALUES (gen_random_uuid(), 'host', 1, clock_timestamp(), clock_timestamp(), '{}')"""
+
+SCREENS = (
+    "/", "/tasks", "/tasks?after=50000", "/tasks?state=failing", "/tasks?state=late", "/tasks?search=poll+4",
+    "/tasks?search=found+nowhere", "/tasks?owner=mail_channels:77", "/tasks/77", "/tasks/77/edit", "/tasks/new",
+    "/tasks/preview?schedule=5m", "/owners", "/owners?state=failing", "/runs", "/runs?outcome=failed", "/runs?reason=too_early",
+    "/runs?owner=mail_channels:77", "/runs?task=77", "/runs/77", "/drops", "/drops?by=owner", "/processes",
+    "/api/v1/tasks", "/api/v1/tasks?search=found+nowhere", "/api/v1/runs", "/api/v1/runs?outcome=failed", "/api/v1/owners",
+    "/api/v1/stats", "/api/v1/tasks/77/why", "/metrics",
+)  # fmt: skip
+
+
+def main() -> None:
+    options = parser(__doc__, tasks=100_000, runs=1_000_000, rounds=7).parse_args()
+    with stage(options.tasks) as on:
+        on.db.execute(SPREAD)
+        on.db.execute(RUNS, {"tasks": options.tasks, "runs": options.runs})
+        on.db.execute(TICKER)
+        on.db.execute("VACUUM ANALYZE ticker.tasks, ticker.runs")
+        os.environ.update(DATABASE_URL=on.database_url, REDIS_URL=on.redis_url)
+        show(asked(options.rounds), options.json, {"tasks": options.tasks, "runs": options.runs})
+
+
+def asked(rounds: int) -> list[Figure]:
+    from starlette.testclient import TestClient
+
+    from ticker.web import application
+
+    figures = []
+    with TestClient(application(), base_url="http://localhost") as client:
+        for screen in SCREENS:
+            took = []
+            for _ in range(rounds):
+                began = time.perf_counter()
+                answer = client.get(screen)
+                took.append(1000 * (time.perf_counter() - began))
+            assert answer.status_code == 200, (screen, answer.status_code, answer.text[:300])
+            figures.append(Figure(screen, median(took), "ms", max(took)))
+    return figures
+
+
+if __name__ == "__main__":
+    main()

@@ -380,6 +380,13 @@ def test_runs_of_a_task_are_apart(second, wrong):
     assert found.detail == f"2 starts of 1 tasks{wrong}"
 
 
+def test_a_run_whose_end_is_recorded_late_was_over_with_its_box_and_grace():
+    killed = replace(A1, until=at("02:10"), ended_at=at("02:11"))
+    runs = [killed, a_run(2, occurrence=None, kind=RunKind.MANUAL, started_at="02:10", ended_at="02:20")]
+    assert verdict.kept_apart(replace(GOOD, runs=runs)).ok
+    assert not verdict.kept_apart(replace(GOOD, runs=[replace(killed, until=at("02:12")), *runs[1:]])).ok
+
+
 FAILED = a_run(4, "01:30", task_name="feeds.import", outcome=Outcome.FAILED)
 AGAIN = a_run(5, None, task_name="feeds.import", kind=RunKind.RETRY, attempt=2)
 PIECES = [

@@ -55,6 +55,8 @@ def look(db: psycopg.Connection[Any], schema: str) -> dict[str, set[Any]]:
     domains = """
         SELECT t.typname, format_type(t.typbasetype, t.typtypmod), pg_get_constraintdef(c.oid)
         FROM pg_type t JOIN pg_constraint c ON c.contypid = t.oid WHERE t.typnamespace = %s::regnamespace"""
+    options = "SELECT relname, reloptions FROM pg_class WHERE relnamespace = %s::regnamespace AND relname = ANY (%s)"
+    found["options"] = {(name, *(said or ())) for name, said in db.execute(options, [f'"{schema}"', list(TABLES)])}
     found["domains"] = set(db.execute(domains, [f'"{schema}"']).fetchall())
     found["indexes"] = {(*names, text.replace(f" ON {schema}.", " ON ")) for *names, text in found["indexes"]}
     return found
@@ -76,6 +78,7 @@ def test_the_migrated_tables_equal_those_that_the_code_defines(db, database_url)
     }
     assert {name for _, name, _ in migrated["indexes"]} >= {"tasks_due", "runs_started_once", "tasks_owner_name"}
     assert {name for name, *_ in migrated["domains"]} == {f"ticker_{name}" for name in tables.RULES}
+    assert ("tasks", "fillfactor=85") in migrated["options"]
     assert len(migrated["columns"]) == sum(len(table.columns) for table in tables.define().tables.values())
     assert migrated == defined
 

@@ -2,7 +2,9 @@
 
 Each peer that is installed has its own loop step called, as its own process would, with so many entries due at once; a
 figure is the time per job that then stands in its queue. `ticker` is the production tick over as many due of as many
-tasks. Peers: rq cron (part of RQ), rq-scheduler, celery beat, redbeat, APScheduler (its jobs enqueue into RQ), huey,
+tasks. "at work" is the other half of the truth: entries of five minutes, spread over them, as they are after a day; rq
+cron goes round its loop for a while (each wake looks at every entry and, where one was due, writes them all to Redis),
+the ticker ticks over what comes due in 30 seconds, and a figure is the busy time per job. Peers: rq cron (part of RQ), rq-scheduler, celery beat, redbeat, APScheduler (its jobs enqueue into RQ), huey,
 procrastinate:
 
     pip install rq-scheduler 'celery[redis]' celery-redbeat huey procrastinate
@@ -33,6 +35,8 @@ Peer = Callable[[Stage, int], float]
 """Seconds of its loop step over so many due entries."""
 
 EVERY = 300  # seconds
+TICK = 30  # seconds
+AT_WORK = 10  # seconds that rq cron goes round its loop
 
 
 def check(jobs: int, due: int) -> None:
@@ -44,11 +48,13 @@ def poll(number: int) -> None:
 
 
 def ours(on: Stage, due: int) -> float:
-    on.make_due(due)
+    """A process that has ticked before."""
     with closing(PostgresStore(on.database_url)) as store, closing(RedisQueue.from_url(on.redis_url)) as queue:
-        store.idle_at(None, 0), store.clamp(None, 1000)
-        queue.lengths(["polling"])
-        return timed(lambda: tick(store, queue, lanes=Lanes()))
+        lanes = Lanes()
+        on.make_due(1)
+        tick(store, queue, lanes=lanes)
+        on.make_due(due)
+        return timed(lambda: tick(store, queue, lanes=lanes))
 
 
 def rq_cron(on: Stage, due: int) -> float:
@@ -59,12 +65,35 @@ def rq_cron(on: Stage, due: int) -> float:
         job = scheduler.register(poll, "polling", args=(number,), interval=EVERY)
         job.set_enqueue_time(datetime.now(UTC) - timedelta(seconds=EVERY + 1))
 
-    def step() -> None:
-        scheduler.enqueue_jobs()
-        scheduler.heartbeat()
-        scheduler.calculate_sleep_interval()
+    return timed(lambda: go_round(scheduler))
 
-    return timed(step)
+
+def go_round(scheduler: Any) -> float:
+    """`CronScheduler.start`, once round its loop: seconds that it would sleep."""
+    if scheduler.enqueue_jobs():
+        scheduler.save()
+    scheduler.heartbeat()
+    return float(scheduler.calculate_sleep_interval())
+
+
+def rq_cron_at_work(on: Stage) -> float:
+    """Busy seconds per job, once the first are due."""
+    from rq.cron import CronScheduler
+
+    scheduler = CronScheduler(connection=on.redis)
+    begin = datetime.now(UTC) + timedelta(seconds=on.tasks / 20_000)  # time to register them
+    for number in range(on.tasks):
+        job = scheduler.register(poll, "polling", args=(number,), interval=EVERY)
+        job.set_enqueue_time(begin - timedelta(seconds=EVERY * number / on.tasks))
+    scheduler.register_birth()
+    time.sleep(max(0.0, (begin - datetime.now(UTC)).total_seconds()))
+    busy, end = 0.0, time.monotonic() + AT_WORK
+    while time.monotonic() < end:
+        began = time.perf_counter()
+        nap = go_round(scheduler)
+        busy += time.perf_counter() - began
+        time.sleep(nap)
+    return busy / int(on.redis.llen("rq:queue:polling"))
 
 
 def rq_scheduler(on: Stage, due: int) -> float:
@@ -236,6 +265,22 @@ def compare(on: Stage, due: int, rounds: int) -> list[Figure]:
     return figures
 
 
+def at_work(on: Stage, rounds: int) -> list[Figure]:
+    due = on.tasks * TICK // EVERY
+    theirs, mine = [], []
+    for _ in range(rounds):
+        on.redis.flushall()
+        theirs.append(1e6 * rq_cron_at_work(on))
+        mine.append(1e6 * ours(on, due) / due)
+        check(int(on.redis.llen("rq:queue:polling")), due)
+    share = median(a / b for a, b in zip(theirs, mine, strict=True))
+    entries = f"{on.tasks:,} entries at work"
+    return [
+        middle(f"ticker, {entries}", mine, "us/job"),
+        middle(f"rq cron, {entries}", theirs, "us/job", f"{share:.1f} times the ticker's"),
+    ]
+
+
 def main() -> None:
     options = parser(__doc__, due=10_000, most=100_000, rounds=3).parse_args()
     logging.disable(logging.CRITICAL)
@@ -243,6 +288,7 @@ def main() -> None:
     for due in sorted({options.due, options.most}):
         with stage(due) as on:
             figures += compare(on, due, options.rounds if due == options.due else 1)
+            figures += at_work(on, options.rounds)
     show(figures, options.json, {})
 
 

@@ -1,9 +1,10 @@
 """All mutants, in the order of a row's life."""
 
 from tests.mutants.applications import APPLICATIONS
+from tests.mutants.crowds import CROWDS
 from tests.mutants.pushes import PUSHES
 from tests.mutants.runs import RUNS
 from tests.mutants.starts import STARTS
 from tests.mutants.sweeps import SWEEPS
 
-CATALOGUE = (*APPLICATIONS, *PUSHES, *STARTS, *RUNS, *SWEEPS)
+CATALOGUE = (*APPLICATIONS, *PUSHES, *CROWDS, *STARTS, *RUNS, *SWEEPS)

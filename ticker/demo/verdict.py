@@ -6,7 +6,7 @@ hides a double: the server logs every retrieval, and the table of messages takes
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from ticker import timing
@@ -147,7 +147,7 @@ def kept_apart(evidence: Evidence) -> Check:
     for task in evidence.tasks:
         own = [run for run in started if run.task_id == task.id and run.kind != RunKind.PIECE]  # those run side by side
         scheduled = [_started(run) for run in own if run.kind == RunKind.SCHEDULED]
-        if any(a.ended_at is None or a.ended_at > _started(b) for a, b in pairwise(own)):
+        if any(_over(a) > _started(b) for a, b in pairwise(own)):
             wrong.append(f"{task.name} of {task.subject} at once")
         if any(b - a < _least_distance(task) for a, b in pairwise(scheduled)):
             wrong.append(f"{task.name} of {task.subject} too close")
@@ -171,6 +171,12 @@ def _lasted(run: RunRecord) -> timedelta:
 
 def _since_the_last_start(drop: RunRecord) -> timedelta:
     return drop.checked_at - drop.checked_last_run if drop.checked_at and drop.checked_last_run else timedelta()
+
+
+def _over(run: RunRecord) -> datetime:
+    """When it ended at the latest: dead at the end of its box and grace, it may have its end recorded later."""
+    ends = [end for end in (run.ended_at, run.until) if end]
+    return min(ends) if ends else datetime.max.replace(tzinfo=UTC)
 
 
 def _least_distance(task: Task) -> timedelta:

@@ -26,6 +26,7 @@ FUNCTIONS = """CREATE TABLE functions (
 def upgrade() -> None:
     for name, rule in DOMAINS.items():
         op.execute(f"CREATE DOMAIN {name} AS {rule}")
+    op.execute("ALTER TABLE tasks SET (fillfactor = 85)")  # before the column that has all rows written anew
     op.execute("ALTER TABLE tasks ADD COLUMN spread BOOLEAN DEFAULT false NOT NULL")
     op.execute(f"ALTER TABLE tasks ADD COLUMN phase_ms BIGINT GENERATED ALWAYS AS ({PHASE}) STORED")
     op.execute("ALTER TABLE tasks ADD COLUMN carrier ticker_short")
@@ -33,6 +34,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    op.execute("ALTER TABLE tasks RESET (fillfactor)")
     op.execute("ALTER TABLE tasks DROP COLUMN phase_ms, DROP COLUMN spread, DROP COLUMN carrier")
     op.execute("DROP TABLE functions")
     op.execute(f"DROP DOMAIN {', '.join(DOMAINS)}")

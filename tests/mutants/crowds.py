@@ -1,0 +1,75 @@
+"""Faults in what a million tasks need: places in the interval, bounded queues, and jobs that carry several tasks."""
+
+from tests.mutants.mutant import Mutant
+
+SQL = "ticker/statements.sql"
+PLACES = "ticker/schedules/places.py"
+
+CROWDS = (
+    Mutant(
+        "place-without-slack",
+        PLACES,
+        "return max(tolerance, tick) if tick and every % tick == 0 else tolerance",
+        "return tolerance",
+        "The next place may lie a whole tick before the end of the interval, as the place before was found up to that late.",
+        ("tests/test_places.py::test_wherever_its_place_and_the_ticks_are_a_task_runs_once_per_interval[30000-5000]",),
+    ),
+    Mutant(
+        "place-drifts",
+        PLACES,
+        "return EPOCH + (rounds * every + phase) * MILLISECOND",
+        "return now + every * MILLISECOND",
+        "The next time is the task's own place in the interval, so that an outage leaves no herd behind.",
+        ("tests/test_places.py::test_an_outage_leaves_no_herd_behind",),
+    ),
+    Mutant(
+        "depth-ignored",
+        SQL,
+        "  AND (push_after IS NULL OR push_after <= %(now)s) AND queue <> ALL (%(without)s::text[])",
+        "  AND (push_after IS NULL OR push_after <= %(now)s) AND (true OR queue <> ALL (%(without)s::text[]))",
+        "A queue with a limit gets no more than it has room for.",
+        ("tests/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
+    ),
+    Mutant(
+        "oldest-first-where-room-is-short",
+        SQL,
+        "SELECT * FROM due ORDER BY turn, next_run LIMIT %(limit)s",
+        "SELECT * FROM due ORDER BY next_run LIMIT %(limit)s",
+        "Where room is short, owners come in turn.",
+        ("tests/test_queue_limits.py::test_when_room_is_short_no_owner_takes_all_of_it",),
+    ),
+    Mutant(
+        "room-not-counted-down",
+        "ticker/tick.py",
+        "            room -= pushed.enqueued\n",
+        "",
+        "What a batch pushed takes room from the next one.",
+        ("tests/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
+    ),
+    Mutant(
+        "carrier-forgotten",
+        "ticker/tick.py",
+        "carriers = {task.id: parcel.carrier for parcel in parcels if parcel.carrier for task in parcel.tasks}",
+        "carriers: dict[int, str] = {}",
+        "The row names the job that carries its occurrence, so that one that waits is not pushed again.",
+        (
+            "tests/test_batches.py::test_a_job_that_waits_is_not_pushed_again_and_one_that_is_lost_is_with_a_job_for_each",
+        ),
+    ),
+    Mutant(
+        "batch-time-of-one",
+        "ticker/envelope.py",
+        "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks)",
+        "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks[:1])",
+        "A job of several tasks has the time of all of them.",
+        ("tests/test_batches.py::test_a_job_of_several_names_what_it_carries_and_has_the_time_of_all_of_them",),
+    ),
+    Mutant(
+        "batch-ends-with-a-failure",
+        "wrappers/entry.py",
+        '                log.exception("run failed task=%s job=%s", task_id, call.job_id)\n                answer = "failed"\n',
+        "                raise\n",
+        "A task of a batch that fails leaves the others alone.",
+        ("tests/test_batches.py::test_each_task_has_its_own_outcome",),
+    ),
+)

@@ -14,7 +14,7 @@ from ticker.web.site import HIDDEN, Site
 
 TIMES = 10
 RUNS = 20
-LEAST, MOST = timedelta(minutes=5), timedelta(days=2)  # of the chart
+LEAST, MOST = timedelta(minutes=1), timedelta(days=2)  # of the chart
 
 
 @screen("task.html")

@@ -1,0 +1,64 @@
+"""The pictures of the docs: `python -m tests.browser.shots [docs/pictures]`, of the page beside a running demo."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+
+from tests.browser.conftest import DESKTOP, PHONE
+
+PICTURES = {
+    "now": ("/", DESKTOP, "light"), "now-phone": ("/", PHONE, "light"), "tasks": ("/tasks", DESKTOP, "light"),
+    "task": ("/tasks/1", DESKTOP, "light"), "task-phone": ("/tasks/1", PHONE, "light"), "owners": ("/owners", DESKTOP, "light"),
+    "runs-dark": ("/runs", DESKTOP, "dark"), "drops": ("/drops", DESKTOP, "light"), "new": ("/tasks/new", DESKTOP, "light"),
+    "processes-dark": ("/processes", DESKTOP, "dark"),
+}  # fmt: skip
+PATIENCE, WORTH_SEEING = 60, 22.0  # seconds until the page is there, and until the demo has shown something
+
+
+@contextmanager
+def demo() -> Iterator[str]:
+    with TemporaryFile("w+") as said:
+        process = subprocess.Popen(["ticker", "demo", "--web"], stdout=said, stderr=said, start_new_session=True)
+        try:
+            yield address(said)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE)
+
+
+def address(said) -> str:  # type: ignore[no-untyped-def]
+    for _ in range(10 * PATIENCE):
+        said.seek(0)
+        if found := re.search(r"http://127\S+", said.read()):
+            return found[0].rstrip("/")
+        time.sleep(0.1)
+    raise TimeoutError("the demo shows no page")
+
+
+def main(folder: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with demo() as url, sync_playwright() as driver:
+        time.sleep(WORTH_SEEING)
+        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        for name, (path, size, scheme) in PICTURES.items():
+            page = browser.new_context(base_url=url, viewport=size, color_scheme=scheme).new_page()
+            page.goto(path)
+            if name == "new":
+                page.fill("#function", "mail.fetch")
+                page.fill("#schedule", "0 9 * * 1-5")
+                page.fill("#zone", "Europe/Berlin")
+                page.wait_for_selector("#preview b")
+            page.screenshot(path=folder / f"{name}.png", full_page=name in ("now-phone", "task", "task-phone", "new"))
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/pictures"))

@@ -1,0 +1,311 @@
+"""The screens: what they show, what they refuse, and that whatever users wrote stays text."""
+
+import json
+import re
+from datetime import timedelta
+from html.parser import HTMLParser
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+import ticker
+from tests.web.payloads import PAYLOADS
+from ticker.web import application
+from ticker.web.pages import phrases, runs
+
+SCREENS = ("/", "/tasks", "/tasks/1", "/tasks/1/edit", "/tasks/new", "/owners", "/runs", "/drops", "/processes")
+
+
+LINKS = ("href", "src", "action", "formaction", "hx-get", "hx-post")
+
+
+class Elements(HTMLParser):
+    """What a browser would make of a page: its elements, and attributes that could run something."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.scripts, self.handlers, self.styles = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "script":
+            self.scripts.append(dict(attrs).get("src"))
+        self.handlers += [name for name, _ in attrs if name.startswith(("on", "hx-on"))]
+        self.handlers += [
+            name for name, value in attrs if name in LINKS and (value or "").strip().lower().startswith("javascript:")
+        ]
+        self.styles += [tag for name, _ in attrs if name == "style"] + [tag] * (tag == "style")
+
+
+def text_of(page):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.text))
+
+
+@pytest.fixture
+def form(client):
+    """Sends a form as the page does, with its token."""
+    token = re.search(r'"X-CSRF-Token":"([0-9a-f]{64})"', client.get("/tasks").text)[1]
+    return lambda path, **fields: client.post(path, data=fields, headers={"X-CSRF-Token": token})
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_every_screen_is_a_whole_page_under_a_strict_policy(screen, client, task):
+    answer = client.get(screen)
+    assert answer.status_code == 200, answer.text
+    found = Elements(answer.text)
+    assert found.scripts == ["/static/htmx.min.js", "/static/ticker.js"]
+    assert found.handlers == found.styles == []
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_static_files_are_served(client):
+    for name in ("htmx.min.js", "ticker.js", "ticker.css", "icon.svg"):
+        assert client.get(f"/static/{name}").status_code == 200
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_what_users_wrote_is_shown_as_text_wherever_it_stands(payload, client, db):
+    plain = "".join(c for c in payload if c.isprintable())
+    task = ticker.register(
+        db, plain[:200], name=plain[:200], owner=("mail", plain[:200]), every="1m", subject=plain, description=plain,
+        kwargs={"said": payload.replace("\0", "")}, group=plain[:200], submitter=plain[:200],
+    )  # fmt: skip
+    ticker.pause(db, task, by=plain[:200], reason=plain)
+    ticker.run_now(db, task)
+    usual = Elements(client.get("/healthz").text)
+    for screen in (*SCREENS, f"/tasks/{task.id}", f"/tasks/{task.id}/edit", "/runs/1", f"/nowhere/{plain}"):
+        answer = client.get(screen)
+        found = Elements(answer.text)
+        assert answer.status_code < 500
+        assert set(found.scripts) <= {"/static/htmx.min.js", "/static/ticker.js"}
+        assert found.handlers == found.styles == usual.handlers
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_what_stands_in_an_address_is_a_filter_and_no_more(payload, client, task, db):
+    for name in ("search", "state", "owner", "function", "queue", "after", "before", "task", "by", "schedule", "zone"):
+        for screen in ("/tasks", "/runs", "/owners", "/drops", "/tasks/preview"):
+            answer = client.get(screen, params={name: payload})
+            assert answer.status_code in (200, 404, 422), (screen, name, answer.status_code)
+            assert Elements(answer.text).handlers == []
+    assert [found.id for found in ticker.list_tasks(db)] == [task.id]
+
+
+# ---------------------------------------------------------------------------------------------------------- screens
+
+
+def test_now_says_what_is_late_and_why(client, db, task):
+    db.execute("UPDATE ticker.tasks SET next_run = next_run - interval '10 minutes'")
+    said = text_of(client.get("/"))
+    assert "no ticker has ever ticked here; start one: ticker run" in said
+    assert "mail.fetch of mail_channels:5 was due 10 min ago : no ticker ticks here: nothing is pushed" in said
+
+
+def test_now_says_what_fails_and_what_was_dropped(client, play, db):
+    ticker.register(db, "poll", owner="mail_channels:5", every="1m")
+    play.at(-300)
+    db.execute("UPDATE ticker.tasks SET next_run = %s", [play.now])
+    play.run(-300, "failed", "OSError: no route to host")
+    db.execute("UPDATE ticker.tasks SET next_run = %s", [play.at(-290)])
+    play.tick()
+    play.take()
+    said = text_of(client.get("/"))
+    assert re.search(
+        r"poll of mail_channels:5 failed 1 time in a row, last .* ago : failed : OSError: no route to host", said
+    )
+    assert re.search(r"1 too early , such as poll of mail_channels:5 .* 45 s too early", said)
+
+
+def test_the_strip_tells_what_became_of_each_occurrence_its_last_attempt_counts(client, play, db):
+    ticker.register(db, "poll", every="10m", retries=1, backoff="10s")
+    play.at(0)
+    play.run(1, "failed")
+    play.run(20, "succeeded")
+    play.run(700, "failed")
+    play.run(720, "failed")
+    play.run(1400, "nothing_to_do")
+    page = client.get("/tasks").text
+    assert 'aria-label="the last 3: 1 succeeded, 1 failed, 1 nothing to do"' in page
+    assert re.findall(r"[●✖○]", re.search(r'<span class="strip".*?</td>', page, re.DOTALL)[0]) == ["●", "✖", "○"]
+
+
+def test_the_list_of_tasks_goes_on_behind_its_cursor(client, db):
+    for number in range(51):
+        ticker.register(db, "poll", name=f"p{number}", owner=f"mail:{number}", every="1m")
+    first = client.get("/tasks?search=mail")
+    following = re.search(r'href="(/tasks\?[^"]*)" rel="next"', first.text)[1].replace("&amp;", "&")
+    assert "search=mail" in following
+    second = text_of(client.get(following))
+    assert "p50" in second
+    assert "p49" not in second
+    assert "first page" in second
+
+
+def test_the_journal_goes_on_behind_its_cursor(client, play, db):
+    task = ticker.register(db, "poll", every="1m")
+    for number in range(60):
+        ticker.pause(db, task, reason=f"reason {number}.")
+        ticker.resume(db, task)
+    first = client.get("/runs")
+    following = re.search(r'href="(/runs\?[^"]*)" rel="next"', first.text)[1].replace("&amp;", "&")
+    seen = re.findall(r"reason \d+\.", text_of(first))
+    while following:
+        answer = client.get(following)
+        seen += re.findall(r"reason \d+\.", text_of(answer))
+        found = re.search(r'href="(/runs\?before[^"]*)" rel="next"', answer.text)
+        following = found and found[1].replace("&amp;", "&")
+    assert seen == [f"reason {number}." for number in reversed(range(60)) for _ in ("resumed", "paused")]
+
+
+@pytest.mark.parametrize("text", ["", "1", "x-run-1", "1-drop-1", "9" * 30 + "-run-1", "1-run-" + "9" * 30, "-1-run-1"])
+def test_a_place_that_is_none_of_ours_is_refused(text, client):
+    assert client.get("/runs", params={"before": text}).status_code == (200 if not text else 422)
+
+
+def test_a_place_is_read_back():
+    key = (phrases.datetime(2026, 3, 1, 12, 0, 0, 1, tzinfo=phrases.UTC), "event", 7)
+    assert runs.key_in(runs.key_text(key)) == key
+
+
+def test_arguments_are_hidden_where_they_are_to_be(serve, db, task):
+    db.execute(
+        """UPDATE ticker.tasks SET cursor = '"secret"', metadata = '{"key": "secret"}', kwargs = '{"key": "secret"}'"""
+    )
+    client = serve(TICKER_HIDE_ARGS="on")
+    for screen in ("/tasks/1", "/tasks/1/edit", "/tasks"):
+        assert "secret" not in client.get(screen).text
+    assert "hidden by TICKER_HIDE_ARGS" in client.get("/tasks/1").text
+
+
+def test_it_works_below_a_path_of_another_application(serve, task):
+    client = serve(Starlette(routes=[Mount("/ops/ticker", application(trusted=True))]))
+    page = client.get("/ops/ticker/tasks").text
+    assert set(re.findall(r'(?:href|src|action|hx-\w+)="(/[^"]*)"', page)) > {
+        "/ops/ticker/tasks/1",
+        "/ops/ticker/static/ticker.css",
+    }
+    assert all(path.startswith("/ops/ticker/") for path in re.findall(r'(?:href|src|action|hx-\w+)="(/[^"]*)"', page))
+    assert client.get("/ops/ticker/tasks/1").status_code == 200
+    assert client.get("/ops/ticker/static/ticker.css").status_code == 200
+
+
+def test_a_task_that_is_gone_is_told_with_what_is_known_of_it(client, db, task):
+    ticker.unregister(db, task)
+    answer = client.get("/tasks/1")
+    assert answer.status_code == 404
+    assert "the task is gone" in text_of(answer)
+
+
+# ---------------------------------------------------------------------------------------------------------- changes
+
+
+def test_a_form_registers_edits_and_deletes_a_task(form, db):
+    made = form(
+        "/tasks/create",
+        function="poll",
+        owner="mail:1",
+        schedule="0 9 * * 1-5",
+        zone="Europe/Berlin",
+        kwargs='{"a": 1}',
+    )
+    assert (made.status_code, made.headers["hx-redirect"]) == (204, "/tasks/1")
+    task = ticker.get(db, 1)
+    assert (task.expression, task.zone, task.kwargs) == ("0 9 * * 1-5", "Europe/Berlin", {"a": 1})
+    assert form("/tasks/1/change", schedule="5m", zone="", kwargs='{"a": 1}', queue="slow").status_code == 204
+    task = ticker.get(db, 1)
+    assert (task.every_ms, task.zone, task.queue, task.kwargs) == (300_000, "UTC", "slow", {"a": 1})
+    assert form("/tasks/1/do", action="delete").headers["hx-redirect"] == "/tasks"
+    assert form("/tasks/1/do", action="delete").status_code == 404
+
+
+def test_what_was_not_changed_in_a_form_is_not_written(form, db, task):
+    before = ticker.get(db, 1)
+    same = {
+        "schedule": "1m",
+        "zone": "",
+        "queue": "polling",
+        "tolerance": "5s",
+        "box": "30s",
+        "kwargs": '{\n "channel_id": 5\n}',
+    }
+    assert form("/tasks/1/change", **same).status_code == 204
+    assert ticker.get(db, 1) == before
+
+
+@pytest.mark.parametrize(
+    ("action", "column", "value"),
+    [("pause", "paused_by", "the page"), ("disable", "enabled", False), ("run", "name", "mail.fetch")],
+)
+def test_each_action_does_what_it_says(action, column, value, form, db, task):
+    answer = form("/tasks/1/do", action=action, reason="why not")
+    assert answer.status_code == 204
+    assert json.loads(answer.headers["hx-trigger"])["said"].startswith("task 1: ")
+    assert getattr(ticker.get(db, 1), column) == value
+
+
+def test_many_are_changed_together_and_those_that_are_gone_are_passed_over(form, db, task):
+    other = ticker.register(db, "poll", every="1m")
+    answer = form("/tasks/do", action="pause", id=[str(task.id), str(other.id), "999"])
+    assert json.loads(answer.headers["hx-trigger"]) == {"said": "2 tasks: paused"}
+    assert [found.paused_by for found in ticker.list_tasks(db)] == ["the page", "the page"]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "field"),
+    [
+        ("/tasks/create", {"function": "poll"}, "schedule"),
+        ("/tasks/create", {"schedule": "5m"}, "function"),
+        ("/tasks/create", {"function": "poll", "schedule": "0s"}, "schedule"),
+        ("/tasks/create", {"function": "poll", "schedule": "1m", "zone": "Mars"}, "zone"),
+        ("/tasks/create", {"function": "poll", "schedule": "1m", "kwargs": "[1"}, "kwargs"),
+        ("/tasks/create", {"function": "poll", "schedule": "1m", "retries": "-1"}, "retries"),
+        ("/tasks/create", {"function": "poll", "schedule": "1m", "box": "2m"}, "box"),
+        ("/tasks/1/change", {"schedule": "1m", "queue": "a\0b"}, "queue"),
+        ("/tasks/1/do", {"action": "explode"}, "action"),
+        ("/tasks/do", {"action": "pause"}, "id"),
+        ("/tasks/do", {"action": "pause", "id": "x"}, "id"),
+        ("/tasks/do", {"action": "pause", "id": ["1"] * 1001}, "id"),
+    ],
+)
+def test_what_cannot_be_taken_is_named_and_nothing_is_written(path, fields, field, form, db, task):
+    before = ticker.list_tasks(db)
+    answer = form(path, **fields)
+    assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+    assert ticker.list_tasks(db) == before
+
+
+@pytest.mark.parametrize("path", ["/tasks/create", "/tasks/1/do", "/tasks/do", "/tasks/1/change"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {}, {"X-CSRF-Token": "0" * 64}, {"Origin": "http://evil.example"}, {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"}, {"Host": "evil.example"},
+    ],
+)  # fmt: skip
+def test_a_form_of_somebody_else_changes_nothing(path, headers, client, db, task):
+    token = re.search(r'"X-CSRF-Token":"([0-9a-f]{64})"', client.get("/tasks").text)[1]
+    shown = {} if not headers or "X-CSRF-Token" in headers else {"X-CSRF-Token": token}
+    fields = {"action": "delete", "id": "1", "function": "poll", "schedule": "1m"}
+    assert client.post(path, data=fields, headers=shown | headers).status_code == 403
+    assert len(ticker.list_tasks(db)) == 1
+
+
+def test_nothing_is_changed_and_no_button_is_shown_where_it_is_read_only(serve, db, task):
+    client = serve(TICKER_WEB_READ_ONLY="on")
+    token = re.search(r'"X-CSRF-Token":"([0-9a-f]{64})"', client.get("/tasks").text)[1]
+    assert client.post("/tasks/1/do", data={"action": "delete"}, headers={"X-CSRF-Token": token}).status_code == 403
+    for screen in SCREENS:
+        assert '<button type="button" hx-post' not in client.get(screen).text
+    assert len(ticker.list_tasks(db)) == 1
+
+
+def test_times_are_told_in_their_two_largest_units():
+    now = phrases.datetime(2026, 3, 1, 12, tzinfo=phrases.UTC)
+    far = {0.4: "now", 3: "in 3 s", -61: "1 min 1 s ago", 3600: "in 1 h", -90_061: "1 d 1 h ago", 86_460: "in 1 d"}
+    for seconds, words in far.items():
+        assert phrases.ago(now + timedelta(seconds=seconds), now) == words
+    assert phrases.ago(None, now) == "never"

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.running import ROOT
-from ticker import embedded
+from ticker import drawing, embedded
 from ticker.cli import main
 from ticker.envelope import Envelope
 from ticker.errors import BadInput
@@ -478,7 +478,7 @@ def test_a_table_of_one_instant_and_one_of_a_year_can_be_drawn(there):
 def test_steps_are_round_and_few():
     for seconds in (1, 59, 60, 151, 3600, 86_400, 31_622_400):
         total = timedelta(seconds=seconds)
-        assert total / 10 <= chart.step(total, 10) <= total
+        assert total / 10 <= drawing.step(total, 10) <= total
 
 
 # ------------------------------------------------------------------------------------------------------- the queue

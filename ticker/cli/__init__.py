@@ -5,7 +5,24 @@ Each command imports what it needs in its own body, so that `ticker --help` is t
 
 import click
 
-from ticker.cli import db, demo, ledger, owners, processes, prune, replay, runs, schedules, spread, sync, tasks, telling
+from ticker.cli import (
+    db,
+    demo,
+    ledger,
+    owners,
+    processes,
+    prune,
+    replay,
+    runs,
+    schedules,
+    spread,
+    sync,
+    tasks,
+    telling,
+    timeline,
+    top,
+    web,
+)  # fmt: skip
 from ticker.cli.exits import Commands
 
 
@@ -25,7 +42,7 @@ for command in (
     processes.run, processes.tick, processes.health, db.db,
     tasks.add, tasks.edit, tasks.list_, tasks.show, tasks.pause, tasks.resume, tasks.run_now, tasks.remove,
     telling.tell, telling.notices, sync.sync, schedules.next_, schedules.validate, runs.runs,
-    ledger.why, ledger.journal, ledger.drops, owners.owners, prune.prune, spread.spread,
-    replay.replay, demo.demo,
+    top.top, timeline.timeline, ledger.why, ledger.journal, ledger.drops, owners.owners, prune.prune, spread.spread,
+    replay.replay, web.web, demo.demo,
 ):  # fmt: skip
     main.add_command(command)

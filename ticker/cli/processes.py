@@ -1,5 +1,7 @@
 """`ticker run | tick | health`: the process, one pass of it by hand, and whether it lives."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
@@ -8,28 +10,52 @@ from ticker import display
 from ticker.cli import render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
+from ticker.errors import BadInput
 from ticker.schedules.duration import DAY, SECOND, milliseconds
 
 if TYPE_CHECKING:
+    from ticker.loop import Observer
     from ticker.settings import Settings
     from ticker.tick import Report
+
+HERE = "127.0.0.1"
 
 
 @click.command()
 @click.option("--tick", metavar="DURATION", help="From one tick to the next; TICKER_TICK, or 30s.")
 @click.option("--look-ahead", metavar="DURATION", help="How early an interval is due; TICKER_LOOK_AHEAD, or 1s.")
 @click.option("--batch", metavar="N", help="Rows that are locked and pushed at a time; TICKER_BATCH, or 1000.")
-def run(tick: str | None, look_ahead: str | None, batch: str | None) -> None:
+@click.option("--metrics-port", metavar="PORT", type=click.IntRange(0, 65535),
+              help="Serve metrics for Prometheus there; 0: at any free port, which the log names.")  # fmt: skip
+@click.option("--metrics-host", metavar="ADDRESS", help="The address of that port; 127.0.0.1.")
+def run(
+    tick: str | None, look_ahead: str | None, batch: str | None, metrics_port: int | None, metrics_host: str | None
+) -> None:
     """Run the ticker, until SIGTERM or SIGINT.
 
-    Any number of them may run, on any hosts.
+    Any number of them may run, on any hosts. Under systemd it tells how it is (Type=notify, WatchdogSec=).
     """
     found = configured(tick=tick, look_ahead=look_ahead, batch=batch)
     from ticker import logs, loop, startup
 
     startup.check(found)
     logs.to_stdout()
-    loop.run(found)
+    with observed(found, metrics_host, metrics_port) as observer:
+        loop.run(found, observer)
+
+
+@contextmanager
+def observed(found: "Settings", host: str | None, port: int | None) -> "Iterator[Observer | None]":
+    """Within the block the metrics are served, where that is wanted: their library need not be there otherwise."""
+    if port is None:
+        if host is not None:
+            raise BadInput("--metrics-host", host, "stands without a port; add --metrics-port")
+        yield None
+        return
+    from ticker.metrics import server
+
+    with server.serving(found, host or HERE, port) as ticks:
+        yield ticks
 
 
 @click.command()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ticker.cli import render
+from ticker.cli import pictures, render
 from ticker.cli.connection import configured
 from ticker.errors import BadInput
 
@@ -26,8 +26,10 @@ def replay(file: str | None, svg: str | None, only_list: bool) -> None:
     Without FILE, those that come with the package; seed-003 names them, too. On a PostgreSQL of its own, or in a schema
     of its own of DATABASE_URL, which is removed at the end. Exit 0 if all lines agree, else 1. docs/replay.md has more.
     """
+    if svg is not None and only_list:
+        raise click.UsageError("--list plays nothing, so there is no chart; leave --svg out")
     if svg is not None:
-        check_place(svg, only_list)
+        pictures.check(svg)
     tables = {source: read(source) for source in sources(file)}
     if only_list:
         print_names(tables)
@@ -61,7 +63,7 @@ def content(path: str) -> str:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         raise BadInput(
-            "FILE", path, f"cannot be read: {reason(error)}; ticker replay --list has the ones that are there"
+            "FILE", path, f"cannot be read: {pictures.reason(error)}; ticker replay --list has the ones that are there"
         ) from None
     if len(data) > LARGEST:
         raise BadInput("FILE", path, f"is over the limit of {LARGEST} bytes; write the tables into smaller files")
@@ -113,21 +115,10 @@ def print_played(played: "Played") -> None:
     click.echo()
 
 
-def check_place(svg: str, only_list: bool) -> None:
-    """Before anything is played for nothing."""
-    if only_list:
-        raise click.UsageError("--list plays nothing, so there is no chart; leave --svg out")
-    if not Path(svg).absolute().parent.is_dir():
-        raise BadInput("--svg", svg, "is in no folder that exists; write another name")
-
-
 def write(path: str, played: "list[Played]") -> None:
     from ticker.replay.svg import svg
 
-    try:
-        Path(path).write_text(svg(played), encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise BadInput("--svg", path, f"cannot be written: {reason(error)}") from None
+    pictures.write(path, svg(played))
 
 
 def judge(played: "list[Played]") -> None:
@@ -146,7 +137,3 @@ def judge(played: "list[Played]") -> None:
 
 def count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
-
-
-def reason(error: Exception) -> str:
-    return (getattr(error, "strerror", None) or str(error)).lower()

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from ticker import display
-from ticker.cli import options, render
+from ticker.checks import json_value
+from ticker.cli import listing, options, render, watching
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json, found, ref
 from ticker.errors import UnknownTask
@@ -82,12 +83,12 @@ def add(function: str, name: str | None, owner: str | None, first: str | None, a
 
     With --every it is due at once, otherwise at its first time. Adding it again changes only what is given and differs from what was registered last.
     """
-    from ticker import registration
+    from ticker import overview, registration
 
     given = values(said)
     with database() as db:
         due = None if first is None else options.instant("first", first, lambda: now(db))
-        task = registration.register(db, function, name=name, owner=owner, first=due, **given)
+        task = overview.warned(db, registration.register(db, function, name=name, owner=owner, first=due, **given))
     print_one(task, as_json)
 
 
@@ -103,13 +104,13 @@ def edit(task: str, owner: str | None, as_json: bool, **said: Any) -> None:
 
     Adding it again, as it was added before, does not undo this.
     """
-    from ticker import registration
+    from ticker import overview, registration
 
     named, given = ref(task, owner), values(said)
     if not given:
         raise click.UsageError("nothing to change: give an option, such as --every 1m or --disable")
     with found(named, owner), database() as db:
-        changed = registration.edit(db, named, owner=owner, **given)
+        changed = overview.warned(db, registration.edit(db, named, owner=owner, **given))
     print_one(changed, as_json)
 
 
@@ -120,20 +121,20 @@ def edit(task: str, owner: str | None, as_json: bool, **said: Any) -> None:
 @click.option("--group", metavar="NAME", callback=options.printable, help="Tasks of this group.")
 @click.option("--submitter", metavar="NAME", callback=options.printable, help="Tasks with this submitter.")
 @options.limit(100)
+@click.option("--watch", is_flag=True, help="Draw it again and again, until q or Ctrl-C.")
+@watching.interval
 @as_json
-def list_(
-    owner: str | None, owner_type: str | None, function: str | None, group: str | None, submitter: str | None,
-    limit: int, as_json: bool,
-) -> None:  # fmt: skip
+def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) -> None:
     """List tasks."""
     from ticker import status
 
-    if owner is not None and owner_type is not None:
+    if chosen["owner"] is not None and chosen["owner_type"] is not None:
         raise click.UsageError("--owner and --owner-type exclude each other; give one")
+    if watch:
+        listing.watch({**chosen, "limit": limit}, interval, as_json)
+        return
     with database() as db:
-        tasks = status.list_tasks(
-            db, owner=owner, owner_type=owner_type, function=function, group=group, submitter=submitter, limit=limit + 1
-        )
+        tasks = status.list_tasks(db, **chosen, limit=limit + 1)
     print_some(tasks[:limit], as_json)
     if len(tasks) > limit:
         render.warn([f"there are more than {limit} tasks; see --limit, --owner, --owner-type and --function"])
@@ -239,8 +240,7 @@ def values(said: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, the JSON of some of them read."""
     given = {field: value for field, value in said.items() if value is not None}
     return {
-        field: options.json_value(field, value) if field in ("kwargs", "metadata") else value
-        for field, value in given.items()
+        field: json_value(field, value) if field in ("kwargs", "metadata") else value for field, value in given.items()
     }
 
 

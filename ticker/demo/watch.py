@@ -37,7 +37,8 @@ class Watch:
         """Looks once; the runs and drops that have ended since the last look, in the order of their ends."""
         ended_before = {run.id for run in self.runs if run.ended_at}
         self._look_at_tasks({task.id: task for task in ticker.list_tasks(self._db)})
-        newest = {run.id: run for run in ticker.list_runs(self._db, limit=NEWEST)[::-1]}
+        found = ticker.list_runs(self._db, limit=NEWEST)[::-1]
+        newest = {run.id: run for run in found if run.task_id in self.tasks}  # spectators may have tasks of their own
         self.runs = [run for run in self.runs if run.id not in newest] + list(newest.values())
         news = [run for run in self.runs if run.ended_at and run.id not in ended_before]
         return sorted(news, key=lambda run: (run.ended_at, run.id))

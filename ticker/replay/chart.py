@@ -1,24 +1,19 @@
 """A played table as three lanes below a time axis: ticks, the queue, and what the worker ran and dropped."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
 
 from rich.table import Table as Grid
 from rich.text import Text
 
+from ticker.drawing import SECOND, packed, step
 from ticker.replay.play import Played
 from ticker.replay.world import Job
 
 CELLS_AT_MOST = 72
 CELLS_PER_LABEL = 10
 LEGEND = "' tick   ^ tick enqueues   - waits   = runs   ! is forced to end   x is dropped   > goes on"
-STEPS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 6, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600)  # seconds
-LONGER = 2  # above them, twice as much each time
-SECOND = timedelta(seconds=1)
-
-P = TypeVar("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +55,6 @@ def _fate(job: Job, end: timedelta, wrong: set[tuple[timedelta, str]]) -> Piece:
         return Piece(job.taken, job.taken, "drop", f"{job.name} {job.dropped}", (job.taken, job.name) in wrong)
     until, kind = (end, "open") if job.ended is None else (job.ended, "forced" if job.forced else "run")
     return Piece(job.taken, until, kind, job.name, bool({(job.taken, job.name), (until, job.name)} & wrong))
-
-
-def packed(pieces: Iterable[tuple[float, float, P]]) -> list[tuple[int, P]]:
-    """Each with the first row in which the place from its begin to its end is free; in the order of their begins."""
-    free: list[float] = []
-    found = []
-    for begin, end, piece in sorted(pieces, key=lambda piece: piece[0]):
-        row = next((number for number, since in enumerate(free) if since <= begin), len(free))
-        free[row : row + 1] = [end]
-        found.append((row, piece))
-    return found
-
-
-def step(total: timedelta, most: int) -> timedelta:
-    """A round span, of which at most `most` make up the total."""
-    seconds = next((seconds for seconds in STEPS if total <= most * seconds * SECOND), float(STEPS[-1]))
-    while total > most * seconds * SECOND:
-        seconds *= LONGER
-    return seconds * SECOND
 
 
 def span(played: Played) -> tuple[timedelta, timedelta]:

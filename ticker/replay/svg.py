@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from xml.sax.saxutils import escape
 
-from ticker.replay.chart import Piece, lanes, packed, span, step
+from ticker.drawing import packed, safe, step
+from ticker.replay.chart import Piece, lanes, span
 from ticker.replay.event import What
 from ticker.replay.play import Line, Played
 
@@ -116,8 +116,3 @@ class _Drawing:
     def _told(self, line: Line, what: object) -> str:
         clock = self._played.table.clock(line.at)
         return f"{clock}: {what}" if line.number is None else f"line {line.number}, {clock}: {what}"
-
-
-def safe(text: str) -> str:
-    """As XML may hold it: no control characters, whatever the file's headings have."""
-    return escape("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))

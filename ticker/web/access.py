@@ -4,32 +4,35 @@ Without a token only this host is served: the name it is called by must be one o
 another site can reach it through a name of its own (DNS rebinding). With one, each request shows it: `Authorization:
 Bearer`, or as the password of HTTP Basic, which browsers ask for; user names are not looked at.
 
-What changes something needs more where the browser might have been sent by another page, that is, where no bearer token
-stands in the request: an Origin, if it names one, that is our own, and JSON (which a form of another site cannot send) or
-the token of a form that we made.
+What changes something needs more where a browser may have been sent by another page, that is, where no bearer token
+stands in the request: the browser must not say that another site sent it, and it needs JSON (which a form of another
+site cannot send) or the token of a form that we made.
 """
 
 import base64
 import binascii
 import hashlib
 import hmac
+import ipaddress
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from typing import Final
-from urllib.parse import urlsplit
+from typing import Any, Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ticker.web.problems import Refused, answer
+from ticker.web.problems import API, Refused, answer, below
 
 BODY_AT_MOST = 256 * 1024  # bytes: kwargs and metadata of 64 kB each, and what stands around them
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN = frozenset({"/healthz", "/readyz"})
 """What a load balancer asks; without a token these say yes or no, and nothing else."""
-HERE = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+HARMLESS = frozenset({f"{API}v1/schedules/validate"})
+"""Changes nothing, though it is a POST."""
 COOKIE: Final = "ticker_form"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -54,65 +57,80 @@ class Access:
 
     def knows(self, headers: Headers) -> bool:
         """Whether the request shows a token; all are compared, in constant time."""
-        shown = _shown(headers.get("authorization", "")).encode()
-        return any([hmac.compare_digest(shown, token.encode()) for token in self.tokens])
+        shown = _shown(headers.get("authorization", ""))
+        return any([hmac.compare_digest(shown, token.encode()) for token in self.tokens])  # noqa: C419 - none is skipped
 
 
 class Guard:
-    """Asks before the application is asked, and adds the headers that keep browsers in bounds."""
+    """Asks before the application is asked, and adds the headers that keep browsers in bounds.
 
-    def __init__(self, app: ASGIApp, access: Access, forms: "Forms") -> None:
+    Whatever goes wrong behind it is answered here, with `page` for people.
+    """
+
+    def __init__(
+        self, app: ASGIApp, access: Access, forms: "Forms", page: Callable[[Request, Mapping[str, Any]], Response] | None = None
+    ) -> None:  # fmt: skip
         self._app = app
         self._access = access
         self._forms = forms
+        self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
+        scope["ticker.root"], began = scope.get("root_path", ""), False
 
         async def send_with_headers(message: Message) -> None:
+            nonlocal began
             if message["type"] == "http.response.start":
-                found = MutableHeaders(scope=message)
+                began, found = True, MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     found.setdefault(name, value)
             await send(message)
 
         try:
+            headers = Headers(scope=scope)
             scope["ticker.known"] = self._come_in(scope, headers)
             self._change(scope, headers)
             await self._app(scope, _bounded(receive, headers), send_with_headers)
-        except Refused as refusal:
-            await answer(refusal, scope)(scope, receive, send_with_headers)
+        except ClientDisconnect:
+            return
+        except Exception as error:
+            if began:
+                raise
+            await answer(error, scope, self._page)(scope, receive, send_with_headers)
 
     def _come_in(self, scope: Scope, headers: Headers) -> bool:
         """Whether the request may be told details; Refused where it may not be served at all."""
-        access, path = self._access, _path(scope)
+        access = self._access
         if access.trusted or (access.tokens and access.knows(headers)):
             return True
-        if not access.tokens and _name(headers.get("host", "")) in HERE:
+        if not access.tokens and loopback(_name(headers.get("host", ""))):
             return True
-        if path in OPEN:
+        if below(scope) in OPEN:
             return False
         if access.tokens:
-            raise Refused(401, "a token is wanted: as a bearer token, or as the password of HTTP Basic (TICKER_WEB_TOKEN)")
+            raise Refused(401, "a token is wanted, as bearer or as the password of HTTP Basic (TICKER_WEB_TOKEN)")
         raise Refused(
             403, "without TICKER_WEB_TOKEN only this host is served, under the names localhost, 127.0.0.1 and [::1]"
         )
 
     def _change(self, scope: Scope, headers: Headers) -> None:
+        """Refused where the request may not change anything."""
         if scope["method"] in SAFE:
             return
-        if self._access.read_only:
-            raise Refused(403, "this page is read-only (TICKER_WEB_READ_ONLY)")
+        if self._access.read_only and below(scope) not in HARMLESS:
+            raise Refused(403, "nothing can be changed here: it is read-only (TICKER_WEB_READ_ONLY, --read-only)")
         if self._access.tokens and headers.get("authorization", "").lower().startswith("bearer "):
             return
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-        if (origin is not None and urlsplit(origin).netloc != headers.get("host")) or site not in ("same-origin", "none"):
+        if not _is_of_ours(headers):
             raise Refused(403, "the request comes from a page of another site (Origin)")
-        if not _is_json(headers) and not self._forms.fits(headers):
-            raise Refused(403, "the request has neither a JSON body nor the token of one of our forms; load the page again")
+        if scope["method"] != "POST" or is_json(headers) or self._forms.fits(headers):
+            return  # before any other method a browser asks us whether another site's page may, and is not answered
+        if below(scope).startswith(API):
+            raise Refused(415, "the request is no application/json; say so in Content-Type, also where it has no body")
+        raise Refused(403, "the request has neither a JSON body nor the token of one of our forms; load the page again")
 
 
 class Forms:
@@ -133,11 +151,23 @@ class Forms:
         return bool(cookie) and hmac.compare_digest(self.token(cookie).encode(), shown.encode())
 
 
+def is_json(headers: Headers) -> bool:
+    return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+
+def loopback(host: str) -> bool:
+    """Whether this is a name or an address of this host alone."""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
 def _bounded(receive: Receive, headers: Headers) -> Receive:
     """The request's body, up to 256 kB; Refused beyond, before more of it is read."""
     told = headers.get("content-length", "0")
-    if not told.isascii() or not told.isdigit() or len(told) > 15 or int(told) > BODY_AT_MOST:
-        raise Refused(413, f"the body has over {BODY_AT_MOST} bytes")
+    if not (told.isascii() and told.isdigit() and len(told) <= 15 and int(told) <= BODY_AT_MOST):
+        raise _too_long()
     came = 0
 
     async def bounded() -> Message:
@@ -145,23 +175,36 @@ def _bounded(receive: Receive, headers: Headers) -> Receive:
         message = await receive()
         came += len(message.get("body", b""))
         if came > BODY_AT_MOST:
-            raise Refused(413, f"the body has over {BODY_AT_MOST} bytes")
+            raise _too_long()
         return message
 
     return bounded
 
 
-def _shown(authorization: str) -> str:
-    """The token in the header, of either scheme."""
+def _too_long() -> Refused:
+    return Refused(413, f"the body has over {BODY_AT_MOST:,} bytes")
+
+
+def _shown(authorization: str) -> bytes:
+    """The token in the header, of either scheme; headers come as latin-1, whatever was sent."""
     scheme, _, rest = authorization.partition(" ")
+    sent = rest.strip().encode("latin-1")
     if scheme.lower() == "bearer":
-        return rest.strip()
+        return sent
     if scheme.lower() != "basic":
-        return ""
+        return b""
     try:
-        return base64.b64decode(rest, validate=True).decode().partition(":")[2]
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
+        return base64.b64decode(sent, validate=True).partition(b":")[2]
+    except binascii.Error:
+        return b""
+
+
+def _is_of_ours(headers: Headers) -> bool:
+    """Browsers say whether another site's page sent them; older ones, and those without TLS, name that page's origin."""
+    if (site := headers.get("sec-fetch-site")) is not None:
+        return site in ("same-origin", "none") and headers.get("origin") != "null"
+    origin, host = headers.get("origin"), headers.get("host", "")
+    return origin is None or (host != "" and origin.partition("://")[2].lower() == host.lower())
 
 
 def _cookie(headers: Headers) -> str:
@@ -172,21 +215,7 @@ def _cookie(headers: Headers) -> str:
     return found.value if found and 20 <= len(found.value) <= 100 else ""
 
 
-def _is_json(headers: Headers) -> bool:
-    return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-
-
 def _name(host: str) -> str:
     """The name in a Host header, without its port."""
-    return host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
-
-
-def _path(scope: Scope) -> str:
-    """Below where we are mounted."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
-
-
-def loopback(hosts: Iterable[str]) -> bool:
-    """Whether all of these are addresses of this host alone."""
-    return all(host in HERE for host in hosts)
+    name, _, port = host.rpartition(":")
+    return name if name and port.isdigit() and not host.endswith("]") else host

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -11,6 +12,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ticker import health, settings
+from ticker.errors import TickerError
+from ticker.metrics import Page
 from ticker.settings import Settings
 from ticker.web import api, pages
 from ticker.web.access import Access, Forms, Guard
@@ -41,17 +44,19 @@ def application(
 
     app = Starlette(
         routes=[
-            Mount("/api/v1", routes=api.routes),
+            Mount("/api/v1", api.router),
             Route("/healthz", alive),
             Route("/readyz", ready),
+            Route("/metrics", scraped),
             Mount("/static", StaticFiles(packages=[("ticker.web", "static")]), name="static"),
             *pages.routes,
         ],
-        middleware=[Middleware(Guard, access=access, forms=forms)],
-        exception_handlers={Exception: failed},
+        middleware=[Middleware(Guard, access=access, forms=forms, page=pages.error_page)],
+        exception_handlers={HTTPException: failed, TickerError: failed},  # of all others the guard knows
         lifespan=lifespan,
     )  # fmt: skip
     app.state.site = Site(said, database, access, forms)
+    app.state.scrape = Page(said)
     return app
 
 
@@ -65,6 +70,12 @@ def ready(request: Request) -> Response:
     found = health.look(site(request).settings)
     told = health.data(found) if request.scope["ticker.known"] else {"healthy": found.ok}
     return JSONResponse(told, 200 if found.ok else 503)
+
+
+def scraped(request: Request) -> Response:
+    """For Prometheus: what the servers tell. What its ticks did, each ticker tells by itself."""
+    text, media_type = request.app.state.scrape(request.headers.get("accept", ""))
+    return Response(text, media_type=media_type)
 
 
 def failed(request: Request, error: Exception) -> Response:

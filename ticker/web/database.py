@@ -1,7 +1,8 @@
 """What a request works with: one connection of a pool, whose every wait is bounded."""
 
+import select
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psycopg
@@ -19,15 +20,30 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[psycopg.Connection[Any]]:
         """Every statement is planned for its own parameters: most of a list's filters are not given."""
-        with self._pool.connection() as connection:
+        with self._alive() as connection:
             connection.prepare_threshold = None
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[psycopg.Connection[Any]]:
         """One transaction: all of it, or nothing."""
-        with self._pool.connection() as connection, connection.transaction():
+        with self._alive() as connection, connection.transaction():
             yield connection
 
     def close(self) -> None:
         self._pool.close()
+
+    @contextmanager
+    def _alive(self) -> Iterator[psycopg.Connection[Any]]:
+        """One that the server has not ended meanwhile: after its restart, no request shall fail for each spare one."""
+        with ExitStack() as stack:
+            while has_news(connection := stack.enter_context(self._pool.connection())):
+                connection.close()
+            yield connection
+
+
+def has_news(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the server has sent something that nobody asked for: to a connection that waits, its end."""
+    looked = select.poll()
+    looked.register(connection.fileno(), select.POLLIN)
+    return bool(looked.poll(0))

@@ -1,7 +1,7 @@
 """Errors as answers: RFC 9457 problem details for programs, a page for people. None shows more than its one sentence."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
-from ticker.errors import BadInput, ConfigurationError, RowLocked, TickerError, Unavailable
+from ticker.errors import BadInput, ConfigurationError, RowLocked, TickerError, Unavailable, UnknownOwner, quoted
 
 log = logging.getLogger("ticker.web")
 
@@ -33,7 +33,7 @@ def status_of(error: Exception) -> int:
             return error.status
         case HTTPException():
             return error.status_code
-        case BadInput():
+        case BadInput() | UnknownOwner():
             return HTTPStatus.UNPROCESSABLE_ENTITY
         case LookupError() if isinstance(error, TickerError):
             return HTTPStatus.NOT_FOUND
@@ -45,10 +45,15 @@ def status_of(error: Exception) -> int:
 
 
 def sentence_of(error: Exception) -> str:
-    if isinstance(error, HTTPException):
-        return str(error.detail)
-    if isinstance(error, TickerError):
-        return str(error)
+    match error:
+        case HTTPException(status_code=HTTPStatus.NOT_FOUND):
+            return "there is nothing at this address"
+        case HTTPException(status_code=HTTPStatus.METHOD_NOT_ALLOWED):
+            return f"this address does not take that method; it takes {(error.headers or {}).get('Allow', 'others')}"
+        case HTTPException():
+            return str(error.detail)
+        case TickerError():
+            return str(error)
     return "something went wrong here; the log of this process says what"
 
 
@@ -56,19 +61,28 @@ def details(error: Exception) -> dict[str, Any]:
     """The problem as an object; `field` names what of the input it is about."""
     status = status_of(error)
     found = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": sentence_of(error)}
-    return found | ({"field": error.field} if isinstance(error, BadInput) else {})
+    field = error.field if isinstance(error, BadInput) else "owner" if isinstance(error, UnknownOwner) else None
+    return found if field is None else found | {"field": field}
 
 
-def answer(error: Exception, scope: Scope, page: Callable[[Request, dict[str, Any]], Response] | None = None) -> Response:
+def answer(
+    error: Exception, scope: Scope, page: Callable[[Request, Mapping[str, Any]], Response] | None = None
+) -> Response:
     """What the requester is told; an error that nobody expected is logged with its traceback, and told without."""
     found = details(error)
     if found["status"] == HTTPStatus.INTERNAL_SERVER_ERROR:
-        log.error("%s %s: %s", scope["method"], scope["path"], type(error).__name__, exc_info=error)
+        log.error("%s %s: %s", quoted(scope["method"]), quoted(below(scope)), type(error).__name__, exc_info=error)
     headers = dict(getattr(error, "headers", None) or {})
     if found["status"] == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Basic realm="ticker", charset="UTF-8"'
-    if page is not None and API not in scope["path"]:
-        response = page(Request(scope), found)
-        response.headers.update(headers)
-        return response
-    return JSONResponse(found, found["status"], headers, MEDIA_TYPE)
+    if page is None or below(scope).startswith(API):
+        return JSONResponse(found, found["status"], headers, MEDIA_TYPE)
+    response = page(Request({**scope, "root_path": scope["ticker.root"]}), found)
+    response.headers.update(headers)
+    return response
+
+
+def below(scope: Scope) -> str:
+    """The address below where the application is mounted; what is inside it may be mounted further."""
+    path: str = scope["path"]
+    return path.removeprefix(scope["ticker.root"])

@@ -1,22 +1,30 @@
 """What every handler works with: the settings, the database, and what may be shown."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
 from starlette.requests import Request
 
-from ticker import display
+from ticker import arithmetic, display
+from ticker.ledger import Why
+from ticker.lines import Line
+from ticker.record import Drops
 from ticker.settings import Settings
+from ticker.status import FullRun, RunRecord
 from ticker.task import Task
 from ticker.web.access import Access, Forms
 from ticker.web.database import Database
 
 HIDDEN = "hidden by TICKER_HIDE_ARGS"
+OF_TASKS = ("kwargs", "cursor", "metadata")
+OF_RUNS = ("item", "result", "output", "error_output", "traceback")
+"""What TICKER_HIDE_ARGS hides: what functions are handed, and what they give back, print and raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One application: made once, at its start."""
+    """One application: made once, at its start. `..._data` is as JSON has it; what is to be hidden is null."""
 
     settings: Settings
     database: Database
@@ -24,9 +32,45 @@ class Site:
     forms: Forms
 
     def task_data(self, task: Task) -> dict[str, Any]:
-        """As JSON has it. Arguments, cursors and metadata of users' own are left out where they are to be hidden."""
-        data = display.task_data(task)
-        return data | dict.fromkeys(("kwargs", "cursor", "metadata"), HIDDEN) if self.settings.hide_args else data
+        said = {"schedule": display.schedule(task), "in_words": display.in_words(task)}
+        return self._shown({**display.task_data(task), **said}, OF_TASKS)
+
+    def run_data(self, run: RunRecord) -> dict[str, Any]:
+        return self._shown(display.run_data(run), OF_RUNS)
+
+    def full_run_data(self, found: FullRun) -> dict[str, Any]:
+        texts = {"output": found.output, "error_output": found.error_output}
+        others = {"attempts": found.attempts, "made": found.pieces}
+        return self._shown(display.run_data(found.run) | texts, OF_RUNS) | {
+            name: [self.run_data(run) for run in runs] for name, runs in others.items()
+        }
+
+    def line_data(self, line: Line) -> dict[str, Any]:
+        data = display.line_data(line)
+        if self.settings.hide_args and line.run is not None:
+            data |= {"run": self.run_data(line.run), "words": without_piece(line.words, line.run)}
+        return data
+
+    def drops_data(self, counted: Iterable[Drops]) -> list[dict[str, Any]]:
+        return [
+            {**display.plain_data(drops), "example": drops.example and self.line_data(drops.example)}
+            for drops in counted
+        ]
+
+    def why_data(self, why: Why) -> dict[str, Any]:
+        return {
+            "task_id": why.task_id, "task": None if why.task is None else self.task_data(why.task),
+            "now": display.plain_data(why.now), "at": display.plain_data(why.at),
+            "lines": [self.line_data(line) for line in why.lines], "then": list(why.then), "next": list(why.next),
+        }  # fmt: skip
+
+    def _shown(self, data: dict[str, Any], hidden: Iterable[str]) -> dict[str, Any]:
+        return data | {name: None for name in hidden if name in data} if self.settings.hide_args else data
+
+
+def without_piece(words: str, run: RunRecord) -> str:
+    """A line's words, which name the piece of work that a run was for."""
+    return words.replace(f"piece {arithmetic.item(run)} of run", "a piece of run", 1)
 
 
 def site(request: Request) -> Site:

@@ -1,9 +1,5 @@
 """The HTTP API, version 1: JSON in, JSON out; errors are RFC 9457 problem details that name the field."""
 
-from ticker.web.api.openapi import described
-from ticker.web.api.routes import routes as resources
-from starlette.routing import Route
+from ticker.web.api.routes import router
 
-routes = [*resources, Route("/openapi.json", described(resources), methods=["GET"])]
-
-__all__ = ["routes"]
+__all__ = ["router"]

@@ -50,7 +50,7 @@ def ago(instant: datetime | None, now: datetime) -> str:
 
 def roughly(seconds: int) -> str:
     """The two largest units of it."""
-    parts = []
+    parts: list[str] = []
     for unit, size in UNITS.items():
         count, seconds = divmod(seconds, size)
         parts += [f"{count} {unit}"] if count or parts else []

@@ -1,0 +1,71 @@
+"""`ticker list --watch`: the list again and again, as much of it as fits the screen."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ticker import display
+from ticker.cli import watching
+from ticker.cli.connection import database
+from ticker.cli.render import colour
+from ticker.task import Task
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from ticker.cli.fit import Row
+
+HEAD = (
+    "id",
+    "name",
+    "owner",
+    "function",
+    "schedule",
+    "queue",
+    "next run (UTC)",
+    "last run (UTC)",
+    "last outcome",
+    "state",
+)
+SPARE = tuple(map(HEAD.index, ("function", "queue", "last run (UTC)", "schedule", "owner", "last outcome")))
+MORE = "and more; --owner, --owner-type, --function, --group and --submitter choose among them"
+
+
+def watch(chosen: Mapping[str, Any], interval: str, as_json: bool) -> None:
+    """Until q or Ctrl-C. Refused in a pipe: what happens between two lists is in none of them, and nothing parts them."""
+    every_ms = watching.interval_ms(interval)
+    if as_json or not watching.is_screen():
+        raise click.UsageError(
+            "--watch draws on a terminal, not into a pipe and not as JSON; ticker journal --follow goes on there"
+        )
+    from ticker import status
+
+    def look(db: Any) -> list[Task]:
+        return status.list_tasks(db, **chosen)
+
+    with database() as db:
+        first = look(db)
+    watching.watch(first, look, lines, every_ms)
+
+
+def lines(found: Sequence[Task], width: int, height: int) -> "list[Text]":
+    """The table of `ticker list`, without the columns for which there is no room; at most `height` lines."""
+    from ticker.cli import fit
+
+    if not found:
+        return [fit.line("no tasks", width)][:height]
+    table = fit.lines([fit.Row(HEAD, "bold"), *map(listed, found)][:height], width, SPARE)
+    if len(found) >= height > 1:
+        table[-1] = fit.line(MORE, width)
+    return table
+
+
+def listed(task: Task) -> "Row":
+    from ticker.cli import fit
+
+    return fit.row(
+        task.id, task.name, task.owner, task.function, display.schedule(task), task.queue, display.moment(task.next_run),
+        display.moment(task.last_run), display.outcome(task), display.state_in_words(task),
+        style=colour(display.state(task)),
+    )  # fmt: skip

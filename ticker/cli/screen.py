@@ -1,0 +1,172 @@
+"""What `ticker top` shows, as lines that fit. Nothing is asked and no clock is read here."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from itertools import chain, islice
+
+from rich.text import Text
+
+from ticker import arithmetic, display, health
+from ticker.cli import fit
+from ticker.cli.fit import Row, row
+from ticker.cli.render import colour
+from ticker.health import MAX_AGE
+from ticker.lines import Line
+from ticker.overview import COUNTED_AT_MOST, Counts, Overview
+from ticker.record import Drops
+from ticker.status import RunRecord
+from ticker.task import Task
+
+TENTH = timedelta(milliseconds=100)
+SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One look: the overview, the last runs of the tasks that fail, by their ids, and what `ticker health` finds wrong."""
+
+    overview: Overview
+    ended: Mapping[int, RunRecord]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """`count` says how many there are, or nothing; with all of them it would have `most` rows."""
+
+    title: str
+    count: str
+    most: int
+    rows: Sequence[Row]
+
+
+# ------------------------------------------------------------------------------------------------------ the screen
+
+
+def top(view: View, width: int, height: int) -> list[Text]:
+    """At most `height` lines: the head, then each section with as many rows as there is room for."""
+    above = [fit.line(sentence, width, style) for sentence, style in head(view)]
+    found = sections(view)
+    given = fit.shares([len(section.rows) for section in found], height - len(above) - len(found))
+    titles = [fit.line(titled(section, count), width, "bold") for section, count in zip(found, given, strict=True)]
+    chosen = [section.rows[:count] for section, count in zip(found, given, strict=True)]
+    bodies = [*aligned(chosen[:-1], width), fit.lines(chosen[-1], width)]
+    return [*above, *chain.from_iterable([title, *body] for title, body in zip(titles, bodies, strict=True))][:height]
+
+
+def aligned(groups: Sequence[Sequence[Row]], width: int) -> Iterator[list[Text]]:
+    """The lines of each, with columns that stand below each other in all of them."""
+    lines = iter(fit.lines([*chain.from_iterable(groups)], width))
+    for group in groups:
+        yield [*islice(lines, len(group))]
+
+
+def head(view: View) -> Iterator[tuple[str, str]]:
+    """Sentences, each with its style: the counts, who ticks, and all that is wrong."""
+    found = view.overview
+    yield f"{display.moment(found.now)} UTC  {counted(found.counts)}", "bold"
+    alive = [ticker for ticker in found.tickers if health.ticks([ticker], MAX_AGE)]
+    if alive:
+        who = "1 ticker" if len(alive) == 1 else f"{len(alive)} tickers; the last one"
+        yield f"{who}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}", ""
+    for problem in view.problems:
+        yield f"problem: {problem}", "bold red"
+
+
+def counted(counts: Counts) -> str:
+    """The states that tasks or runs are in; those that none is in are left out."""
+    words = ("late", "failing", "paused", "inactive", "waiting", "running", "planned")
+    parts = [f"{_many(getattr(counts, word))} {word}" for word in words if getattr(counts, word)]
+    tasks = f"about {counts.tasks}" if counts.tasks > COUNTED_AT_MOST else str(counts.tasks)
+    return f"{tasks} task{'' if counts.tasks == 1 else 's'}" + (f": {', '.join(parts)}" if parts else "")
+
+
+def sections(view: View) -> list[Section]:
+    found, counts = view.overview, view.overview.counts
+    dropped_jobs = sum(drop.count for drop in found.drops)
+    return [
+        _section("Late", counts.late, [late(task, view) for task in found.late]),
+        _section("Failing", counts.failing, [failing(task, view) for task in found.failing]),
+        _section("Running", counts.running, [running(run, view) for run in found.running]),
+        Section("Next", "", 0, [ahead(task, view) for task in found.next]),
+        Section("Dropped in the last hour", str(dropped_jobs), len(found.drops), [*map(dropped, found.drops)]),
+    ]
+
+
+def _section(title: str, count: int, rows: Sequence[Row]) -> Section:
+    """They are counted a moment before they are read."""
+    most = max(count, len(rows))
+    return Section(title, _many(most), most, rows)
+
+
+def titled(section: Section, shown: int) -> str:
+    if not section.rows:
+        return f"{section.title}: none"
+    count = f": {section.count}" if section.count else ""
+    return section.title + count + (f", the first {shown}" if 0 < shown < section.most else "")
+
+
+# -------------------------------------------------------------------------------------------------------- the rows
+
+
+def late(task: Task, view: View) -> Row:
+    assert task.next_run is not None
+    found = view.overview
+    if task.push_errors:
+        cause = display.state_in_words(task)
+    elif health.ticks(found.tickers, MAX_AGE):
+        cause = "the next tick pushes it"
+    else:
+        cause = "no ticker ticks"
+    said = f"for {_short(found.now - task.next_run)}: {cause}"
+    return row(task.id, task.name, task.owner, said, style="yellow")
+
+
+def failing(task: Task, view: View) -> Row:
+    """How often, by its last run; and what else there is to say of its state."""
+    last = view.ended.get(task.last_run_id or 0)
+    parts = [f"{task.failures} in a row"]
+    if last is not None:
+        parts.append(f"{arithmetic.what(last)}: {last.reason}" if last.reason else arithmetic.what(last))
+    said = ", ".join(parts)
+    state = "" if display.state(task) == "failing" else f"; {display.state_in_words(task).partition(', failing')[0]}"
+    return row(task.id, task.name, task.owner, said + state, style="red")
+
+
+def running(run: RunRecord, view: View) -> Row:
+    assert run.started_at is not None
+    age = max(view.overview.now - run.started_at, timedelta(0))  # it may have started after that was read
+    lasted = f"for {_short(age)}{arithmetic.of_its_box(run, None)}"
+    began = f"started {arithmetic.lateness(run.started_at, arithmetic.planned_for(run))}"
+    which = arithmetic.identity(run, run.attempt)
+    said = "; ".join(part for part in (lasted, which, began) if part)
+    return row(run.task_id, run.task_name, display.owner_of(run), said)
+
+
+def ahead(task: Task, view: View) -> Row:
+    assert task.next_run is not None
+    now, state = view.overview.now, display.state(task)
+    at = arithmetic.time_of_day(task.next_run.replace(microsecond=0), now)
+    said = f"in {_short(task.next_run - now)}, at {at}, {display.in_words(task) or display.schedule(task)}"
+    return row(task.id, task.name, task.owner, said + ("" if state == "ok" else f"; {display.state_in_words(task)}"))
+
+
+def dropped(drop: Drops) -> Row:
+    """With the newest as an example, whose task may be gone."""
+    said = "" if drop.example is None else f"{_whose(drop.example)}: {drop.example.words.removeprefix(f'{drop.key}: ')}"
+    return row(drop.count, drop.key, f"{drop.newest.astimezone(UTC):%H:%M:%S}", said, style=colour("dropped"))
+
+
+def _whose(line: Line) -> str:
+    return (line.task_name or f"task {line.task_id}") + (f" of {line.owner}" if line.owner else "")
+
+
+def _short(span: timedelta) -> str:
+    """Finer than a second only where there are few of them."""
+    unit = TENTH if abs(span) < 10 * SECOND else SECOND
+    return arithmetic.span(span // unit * unit)
+
+
+def _many(count: int) -> str:
+    return f"{count} or more" if count == COUNTED_AT_MOST else str(count)

@@ -1,0 +1,189 @@
+"""A screen that is drawn again and again, until `q` or Ctrl-C: who looks, which keys are pressed, and what is shown."""
+
+import os
+import select
+import signal
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+import click
+
+from ticker import clock
+from ticker.arithmetic import span
+from ticker.cli.connection import configured
+from ticker.errors import TickerError
+from ticker.schedules.duration import HOUR, SECOND, milliseconds
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+T = TypeVar("T")
+
+BLINK = 0.2  # seconds from one glance at the keyboard and the size of the terminal to the next
+PATIENCE = 10.0  # seconds without an answer, until the screen says so
+DUMB = ("", "dumb", "unknown")
+
+interval = click.option(
+    "--interval", metavar="DURATION", default="2s", show_default=True, help="From one look to the next."
+)
+
+
+def interval_ms(text: str) -> int:
+    return milliseconds("--interval", text, least=SECOND // 2, most=HOUR)
+
+
+def is_screen() -> bool:
+    """Whether standard output is a terminal that can be drawn on."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in DUMB
+
+
+def watch(first: T, look: Callable[[Any], T], draw: Callable[[T, int, int], "list[Text]"], every_ms: int) -> None:
+    """Shows `first`, and what `look(db)` finds every so often; `draw(found, width, height)` makes lines of it.
+
+    Returns at `q` and at Ctrl-C. A server that goes away is told on the screen, and asked again.
+    """
+    from rich.console import Group
+    from rich.live import Live
+
+    console, drawn = screen_console(), None
+    live = Live(console=console, screen=True, auto_refresh=False)
+    with suppress(KeyboardInterrupt), terminated(), keys() as pressed, Looker(first, look, every_ms) as looker, live:
+        while "q" not in pressed(BLINK):
+            lines = screen(looker.state(), draw, console.width, console.height)
+            if lines != drawn:
+                live.update(Group(*lines), refresh=True)
+                drawn = lines
+
+
+def screen_console() -> "Console":
+    from rich.console import Console
+
+    return Console(
+        color_system=None if os.environ.get("NO_COLOR") else "auto", markup=False, emoji=False, highlight=False
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ who looks
+
+
+@dataclass(frozen=True, slots=True)
+class State(Generic[T]):
+    """What was found last; `trouble`: why there is nothing newer, or nothing."""
+
+    found: T
+    trouble: str
+    every_ms: int
+
+
+class Looker(Generic[T]):
+    """Looks in a thread of its own, so that a server that hangs keeps no key waiting."""
+
+    def __init__(self, first: T, look: Callable[[Any], T], every_ms: int) -> None:
+        self._found, self._look, self._every_ms = first, look, every_ms
+        self._trouble = ""
+        self._bug: BaseException | None = None
+        self._answered = clock.monotonic()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, name="ticker-looker", daemon=True)
+
+    def __enter__(self) -> "Looker[T]":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(1)  # one that hangs at a server ends with the process
+
+    def state(self) -> State[T]:
+        """Raises what a look raised, unless it is trouble that may pass."""
+        if self._bug is not None:
+            raise self._bug
+        silent = clock.monotonic() - self._answered - self._every_ms / SECOND
+        hangs = f"no answer for {int(silent)} s" if silent > PATIENCE else ""
+        return State(self._found, self._trouble or hangs, self._every_ms)
+
+    def _go_on(self) -> None:
+        from ticker.connections import Pool
+
+        pool = Pool(configured().require_database(), name="ticker-cli")
+        try:
+            while not self._stop.wait(self._every_ms / SECOND):
+                self._once(pool)
+        except BaseException as error:
+            self._bug = error
+        finally:
+            pool.close()
+
+    def _once(self, pool: Any) -> None:
+        try:
+            with pool.connection() as db:
+                self._found = self._look(db)
+            self._trouble = ""
+        except TickerError as error:
+            self._trouble = str(error)
+        self._answered = clock.monotonic()
+
+
+# ------------------------------------------------------------------------------------------------- what is shown
+
+
+def screen(state: State[T], draw: Callable[[T, int, int], "list[Text]"], width: int, height: int) -> "list[Text]":
+    """Exactly `height` lines: trouble, if there is any, what was found, and how it ends."""
+    from ticker.cli import fit
+
+    every = span(state.every_ms)
+    trouble = f"problem: {state.trouble}; what follows is the last answer"
+    above = [fit.line(trouble, width, "bold red")] * bool(state.trouble)
+    room = max(height - len(above) - 1, 0)
+    body = draw(state.found, width, room)
+    blank = [fit.line("", width)] * (room - len(body))
+    return [*above, *body, *blank, fit.line(f"q ends; looks again every {every}", width, "dim")][:height]
+
+
+# ------------------------------------------------------------------------------------------------------- the keys
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[float], str]]:
+    """Waits so many seconds for keys and returns them, unseen; none where nobody can press any.
+
+    The terminal is as it was before at the end, also after an error.
+    """
+    if not sys.stdin.isatty():
+        pause = threading.Event()
+        yield lambda seconds: "q" * pause.wait(seconds)
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        yield lambda seconds: _pressed(terminal, seconds)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _pressed(terminal: int, seconds: float) -> str:
+    if not select.select([terminal], [], [], seconds)[0]:
+        return ""
+    return os.read(terminal, 1024).decode("utf-8", "replace") or "q"  # a terminal that hung up presses no key any more
+
+
+@contextmanager
+def terminated() -> Iterator[None]:
+    """SIGTERM ends the block as an error does, so that the terminal is put in order."""
+
+    def end(number: int, _frame: object) -> NoReturn:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

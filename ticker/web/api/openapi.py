@@ -1,0 +1,82 @@
+"""The description of the API in OpenAPI 3.1, made of the table that is served."""
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+from ticker.web.api.fields import Field, Schema
+from ticker.web.api.operation import Operation
+from ticker.web.api.schemas import PROBLEM_ANSWER, components
+from ticker.web.site import OF_RUNS, OF_TASKS
+
+JSON = "application/json"
+TAKES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
+SAYS = """\
+Tasks, their runs, and what is to be done with them. Errors are problem details (RFC 9457), each in one sentence that names
+the field. Times are ISO 8601 in UTC, durations whole milliseconds under `..._ms`; what is handed in is as `register` takes it.
+What TICKER_HIDE_ARGS hides is null."""
+SUCCESSES = {200: "Here it is.", 201: "It was made.", 202: "It is planned.", 204: "It is done."}
+PROBLEMS = {
+    401: "A token is wanted.", 403: "Not from here, or nothing can be changed here.", 404: "There is no such thing.",
+    409: "The row is locked by somebody else; nothing was written.", 413: "The body is too long.",
+    415: "The body is no application/json.", 422: "A value cannot be taken; nothing was written.",
+    503: "A server does not answer now.",
+}  # fmt: skip
+
+
+def document(operations: Iterable[Operation], root: str, *, needs_token: bool) -> dict[str, Any]:
+    """`root` is the address at which the API is served."""
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in operations:
+        paths.setdefault(operation.template, {})[operation.method.lower()] = described(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "rq-ticker", "version": version("rq-ticker"), "description": SAYS},
+        "servers": [{"url": root}],
+        "security": [{name: []} for name in TAKES] + ([] if needs_token else [{}]),
+        "paths": paths,
+        "components": {"schemas": components(OF_TASKS, OF_RUNS), "securitySchemes": TAKES},
+    }
+
+
+def described(operation: Operation) -> dict[str, Any]:
+    of = [] if operation.of is None else [parameter(operation.of, "path")]
+    found = {
+        "operationId": operation.name, "summary": operation.says,
+        "parameters": of + [parameter(field, "query") for field in operation.query],
+        "responses": {str(status): succeeds(status, schema) for status, schema in operation.answers.items()}
+        | {str(status): {"description": PROBLEMS[status], "content": PROBLEM_ANSWER} for status in failures(operation)},
+    }  # fmt: skip
+    if operation.body:
+        found["requestBody"] = body(operation.body, operation.example)
+    return found
+
+
+def parameter(field: Field, where: str) -> dict[str, Any]:
+    return {
+        "name": field.name, "in": where, "required": where == "path", "description": field.says, "schema": field.schema
+    }  # fmt: skip
+
+
+def body(fields: Iterable[Field], example: Mapping[str, Any] | None) -> dict[str, Any]:
+    listed = list(fields)
+    schema = {
+        "type": "object", "additionalProperties": False, "required": [field.name for field in listed if field.required],
+        "properties": {field.name: {**field.schema, "description": field.says} for field in listed},
+    }  # fmt: skip
+    media = {"schema": schema} | ({} if example is None else {"example": example})
+    return {"required": bool(schema["required"]), "content": {JSON: media}}
+
+
+def succeeds(status: int, schema: Schema | None) -> dict[str, Any]:
+    said: dict[str, Any] = {"description": SUCCESSES[status]}
+    if status == 201:
+        said["headers"] = {"Location": {"description": "Its address.", "schema": {"type": "string"}}}
+    return said if schema is None else said | {"content": {JSON: {"schema": schema}}}
+
+
+def failures(operation: Operation) -> list[int]:
+    """Which of the problems it can answer with."""
+    writes = operation.method != "GET"
+    named = [404] * (operation.of is not None) + [409] * writes + [415] * (operation.body is not None)
+    return sorted([401, 403, 413, 422, 503, *named])

@@ -1,0 +1,33 @@
+"""The table of all operations: what is served, and what is described."""
+
+from itertools import groupby
+
+from starlette.routing import Route, Router
+
+from ticker.web.api import openapi, owners, runs, schedules, state, tasks
+from ticker.web.api.endpoint import endpoint
+from ticker.web.api.operation import Answer, Asked, Operation
+from ticker.web.site import Site
+
+
+def description(site: Site, asked: Asked) -> Answer:
+    """This description."""
+    return Answer(openapi.document(OPERATIONS, asked.root, needs_token=bool(site.access.tokens)))
+
+
+OPERATIONS = (
+    *tasks.OPERATIONS, *runs.OPERATIONS, *schedules.OPERATIONS, *owners.OPERATIONS, *state.OPERATIONS,
+    Operation("GET", "/openapi.json", description, {200: {"type": "object"}}),
+)  # fmt: skip
+
+
+def routes() -> list[Route]:
+    """One for each path, so that a refused method is told all that the path takes."""
+    found = []
+    for path, group in groupby(OPERATIONS, key=lambda operation: operation.path):
+        by_method = {operation.method: operation for operation in group}
+        found.append(Route(path, endpoint(by_method), methods=list(by_method)))
+    return found
+
+
+router = Router(routes(), redirect_slashes=False)

@@ -1,0 +1,50 @@
+"""What a schedule means, before it is used."""
+
+from typing import Any
+
+from ticker import checks, clock, definition, display, preview
+from ticker.errors import BadInput
+from ticker.preview import MOST_TIMES, Preview
+from ticker.schedules import kinds
+from ticker.task import Kind
+from ticker.web.api import schemas, task_fields
+from ticker.web.api.fields import Field, number
+from ticker.web.api.operation import Answer, Asked, Operation
+from ticker.web.site import Site
+
+TIMES = 5
+NAMES = tuple(checks.NAMES.values())
+
+
+def validate_schedule(_: Site, asked: Asked) -> Answer:
+    """What a schedule means: its kind, how it is stored, words, its next times, and what is worth a warning."""
+    said = {"count": TIMES, **asked.body}
+    return Answer(display.plain_data(looked_at(said, said.pop("count"))))
+
+
+def looked_at(said: dict[str, Any], count: int) -> Preview:
+    """Of a text of any kind, or of one of the fields that `register` takes."""
+    named = [name for name in ("expression", *NAMES) if name in said]
+    if not named:
+        raise BadInput("expression", None, "is missing; write 15m, 0 9 * * 1-5, Mon..Fri 09:00 or 2027-01-01T00:00:00Z")
+    if named[0] == "expression":
+        if named[1:]:
+            raise BadInput(named[1], said[named[1]], "stands beside expression; give one of them")
+        return preview.validate(said["expression"], zone=said.get("zone"), count=count, now=clock.now())
+    values = {"zone": "UTC", **checks.check(said)}
+    schedule, now = definition.schedule_of(values), clock.now() or clock.python_utc()
+    kinds.never_fires(schedule, now, checks.NAMES[Kind(values["kind"])], said[named[0]])
+    return preview.of(schedule, now, count)
+
+
+OPERATIONS = (
+    Operation(
+        "POST", "/schedules/validate", validate_schedule, {200: schemas.ref("Preview")},
+        body=(
+            Field("expression", "Of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", task_fields.TEXT),
+            *task_fields.SCHEDULES,
+            number("count", "How many times.", 1, MOST_TIMES, TIMES),
+        ),
+        example={"expression": "0 9 * * 1-5", "zone": "Europe/Berlin"},
+    ),
+)  # fmt: skip

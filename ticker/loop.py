@@ -11,7 +11,7 @@ import socket
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -27,6 +27,7 @@ from ticker.schedules import kinds
 from ticker.settings import Settings
 from ticker.signals import Noted, noted
 from ticker.store import PostgresStore
+from ticker.systemd import Systemd
 from ticker.tick import Report, tick
 
 log = logging.getLogger("ticker")
@@ -36,6 +37,8 @@ LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is told 
 HANGS = 20.0  # seconds of one batch; the server's own time-outs end a statement after 5
 LAST_NOTICE = 0.8  # seconds that notices under way get then
 GLANCE = 0.5  # seconds between two looks of the main thread
+STUCK = 120.0  # seconds in which nothing of a tick moves: six times what a batch gets, so no server is the cause
+HANGING = f"a tick hangs: nothing has moved for {STUCK:g} s, and the watchdog is told no more"
 
 
 class EveryTick(BaseTrigger):  # type: ignore[misc]
@@ -53,34 +56,52 @@ class EveryTick(BaseTrigger):  # type: ignore[misc]
         return following + self.period * ((now - following) // self.period + 1)
 
 
+class Observer(Protocol):
+    """Looks on. Whatever it raises is logged, and harms no tick."""
+
+    queue: RedisQueue
+    """What the ticks push to."""
+
+    def ticked(self, report: Report | None, seconds: float) -> None:
+        """A tick has ended after so many seconds; None: it failed."""
+
+
 class Beat:
     """One tick after another: what a beat does, and what is known of the last one."""
 
-    def __init__(self, store: PostgresStore, queue: RedisQueue, settings: Settings, stopping: threading.Event) -> None:
+    def __init__(
+        self, store: PostgresStore, queue: RedisQueue, settings: Settings, stopping: threading.Event,
+        observer: Observer | None = None,
+    ) -> None:  # fmt: skip
         self._store, self._queue, self._settings, self._stopping = store, queue, settings, stopping
+        self._observer = observer
         self._id, self._host = str(uuid4()), socket.gethostname()
         self._lanes = Lanes()
         self._unattended: dict[str, int] = {}
         self.alarm: Alarm | None = None
         self.failures = 0
-        self.began = clock.monotonic()
+        self.began = self._moved = clock.monotonic()
         self.busy = False
+        self.said = "no tick yet"
 
     def __call__(self) -> None:
         """One pass and its log line. Nothing that it raises leaves here."""
-        self.began, self.busy = clock.monotonic(), True
+        self.began = self._moved = clock.monotonic()
+        self.busy, done = True, None
         try:
             report = self._pass()
             self._warn_of_unattended_queues()
             self._log(report)
-            self.failures = 0
+            self.failures, done = 0, report
         except TickerError as error:
-            self._failed("%s", error)
+            self._failed(error)
         except Exception:
-            log.exception("tick failed on an error of its own; the next one goes on")
+            self.said = "tick failed on an error of its own; the next one goes on"
+            log.exception(self.said)
             self.failures += 1
         finally:
-            self.busy = False
+            self._observe(done)
+            self._moved, self.busy = clock.monotonic(), False
 
     def pause(self) -> float:
         """Seconds until the next attempt after a failure."""
@@ -98,6 +119,17 @@ class Beat:
             log.error("PostgreSQL (DATABASE_URL) has not answered for %.0f s: its connection is given up", HANGS)
             self._store.pool.interrupt()
 
+    def moves(self) -> bool:
+        """Whether a pass gets on, or the next one is not long overdue. A server that is away ends a pass; it holds up none.
+
+        A pass may take minutes, and takes connections all the while: the one in use for longest says since when it stands.
+        """
+        waited = self._store.pool.waited()
+        if self.busy and waited:
+            self._moved = max(self._moved, clock.monotonic() - waited)
+        idle = 0.0 if self.busy else 2 * self._settings.tick_ms / 1000
+        return clock.monotonic() - self._moved < idle + STUCK
+
     def _pass(self) -> Report:
         settings = self._settings
         report = tick(
@@ -106,20 +138,30 @@ class Beat:
             late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), beat=settings.tick_ms,
             depths=settings.queue_depth, lanes=self._lanes,
         )  # fmt: skip
-        self._store.heartbeat(self._id, self._host, os.getpid(), report.now, {**_counts(report), "left": report.left})
+        self._store.heartbeat(self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left})
         if self.alarm is not None:
             self.alarm.served(self._store.next_due(report.now))
         return report
 
     def _log(self, report: Report) -> None:
-        counts = " ".join(f"{name}={count}" for name, count in _counts(report).items() if count or name in _ALWAYS)
+        found = " ".join(f"{name}={count}" for name, count in counts(report).items() if count or name in _ALWAYS)
         if report.left:  # their queues are full
-            counts += " left=" + ",".join(f"{queue}:{count}" for queue, count in report.left.items())
-        log.info("tick %s took=%.3f", counts, clock.monotonic() - self.began)
+            found += " left=" + ",".join(f"{queue}:{count}" for queue, count in report.left.items())
+        self.said = f"tick {found} took={clock.monotonic() - self.began:.3f}"
+        log.info(self.said)
 
-    def _failed(self, text: str, error: Exception) -> None:
+    def _failed(self, error: Exception) -> None:
         self.failures += 1
-        log.error("tick failed: " + text + "; next attempt in %.0f s", error, self.pause())
+        sentence = "tick failed: %s; next attempt in %.0f s"
+        self.said = sentence % (error, self.pause())
+        log.error(sentence, error, self.pause())
+
+    def _observe(self, done: Report | None) -> None:
+        try:
+            if self._observer is not None:
+                self._observer.ticked(done, clock.monotonic() - self.began)
+        except Exception:
+            log.exception("the metrics have missed a tick")
 
     def _warn_of_unattended_queues(self) -> None:
         """Once for each queue, at the second tick that finds it so: a worker may have started just beside us."""
@@ -139,7 +181,8 @@ class Beat:
 _ALWAYS = ("due", "enqueued", "errors")
 
 
-def _counts(report: Report) -> dict[str, int]:
+def counts(report: Report) -> dict[str, int]:
+    """What a pass did, by the names that the log, the heartbeat and the metrics have for it."""
     return {
         "due": report.due.due + report.planned.due,
         "enqueued": report.enqueued,
@@ -152,17 +195,17 @@ def _counts(report: Report) -> dict[str, int]:
     }
 
 
-def run(settings: Settings) -> None:
+def run(settings: Settings, observer: Observer | None = None) -> None:
     """Ticks until SIGTERM or SIGINT, then returns: within 5 seconds, also when a server hangs."""
     with noted((signal.SIGTERM, signal.SIGINT)) as asked:
-        _run(settings, asked)
+        _run(settings, observer, asked)
 
 
-def _run(settings: Settings, asked: Noted) -> None:
-    stopping = threading.Event()
+def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
+    stopping, systemd = threading.Event(), Systemd()
     store = PostgresStore(settings.require_database(), settings.schema)
-    queue = RedisQueue.from_settings(settings)
-    beat = Beat(store, queue, settings, stopping)
+    queue = observer.queue if observer else RedisQueue.from_settings(settings)
+    beat = Beat(store, queue, settings, stopping, observer)
     tellers = telling.start(settings, stopping)
     if settings.wake:
         listener = Listener(settings.require_database(), settings.schema, stopping)
@@ -177,11 +220,19 @@ def _run(settings: Settings, asked: Noted) -> None:
         settings.look_ahead_ms / 1000,
     )
     scheduler.start()
-    while not asked.wait(beat.patience()):
+    systemd.begun()
+    while not asked.wait(min(beat.patience(), look(systemd, beat))):
         watch(beat, settings.tick_ms / 1000, job)
+    systemd.ends()
     stopping.set()
     telling.stop(tellers, LAST_NOTICE)
     stop(scheduler, beat)
+
+
+def look(systemd: Systemd, beat: Beat) -> float:
+    """Tells systemd how it goes. Seconds until it wants to be told again, at most."""
+    moves = beat.moves()
+    return systemd.look(moves, beat.said if moves else HANGING)
 
 
 def watch(beat: Beat, period: float, job: Any) -> None:

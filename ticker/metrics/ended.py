@@ -1,0 +1,89 @@
+"""What ended, counted from the records of runs: in small steps, each of which reads what ended since the one before."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from ticker import clock, sql
+from ticker.lines import instant
+from ticker.metrics.families import BY_NAME, DELAYS, DURATIONS, SHARES, WORDS, Figures, Histogram
+from ticker.record import ENDED, LATE, REASONS
+
+STEP = timedelta(minutes=1)  # of records that one statement reads; half of it after one that failed
+LEAST_STEP = timedelta(seconds=1)
+BUDGET = 2.0  # seconds of one look, behind a gap: the next one goes on
+FAR = timedelta(hours=1)  # further back nobody counts: the records of some tasks go after two hours
+FUNCTIONS_AT_MOST = 200
+OTHER = "(other)"
+"""Stands for all functions beyond the first 200: names may be anybody's."""
+
+
+class Ended:
+    """Counts that begin at 0 when they are first asked for.
+
+    A row becomes visible with its commit, a little after the instant that it carries (`record.Tail`). So what ended within
+    the last half minute is left to the next look: nothing is counted twice, and no id has to be kept in mind.
+    """
+
+    def __init__(self) -> None:
+        self._since: datetime | None = None
+        self._step = STEP
+        self._functions: set[str] = set()
+        self._counts: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in WORDS}
+        self._spans: dict[str, dict[tuple[str, ...], Histogram]] = {name: {} for name in SPANS}
+
+    def look(self, execute: sql.Execute) -> None:
+        """Counts what has ended by now. What an error of the database, or a lack of time, leaves out is left to the next."""
+        until, give_up_at = instant(execute) - LATE, clock.monotonic() + BUDGET
+        self._since = max(min(self._since or until, until), until - FAR)
+        while self._since < until and clock.monotonic() < give_up_at:
+            step, self._step = self._step, max(self._step / 2, LEAST_STEP)
+            upto = min(self._since + step, until)
+            rows = self._ended(execute, self._since, upto)
+            for row in rows:
+                self._count(row)
+            self._since, self._step = upto, min(2 * step, STEP)
+
+    def know(self, functions: Iterable[str]) -> None:
+        """Their counts are there from the beginning, at 0: of a series that begins at 1 nobody sees that it grew."""
+        for function in functions:
+            self._known(function)
+
+    def figures(self) -> Figures:
+        spans = {name: {labels: span.copy() for labels, span in found.items()} for name, found in self._spans.items()}
+        return {**{name: {**found} for name, found in self._counts.items()}, **spans}
+
+    def _ended(self, execute: sql.Execute, since: datetime, until: datetime) -> list[sql.Row]:
+        types = [row["owner_type"] for row in execute("owner_types")]
+        return execute(
+            "count_ended", owner_types=types, outcomes=ENDED, reasons=REASONS, since=since, until=until,
+            delays=negated(DELAYS), durations=negated(DURATIONS), shares=negated(SHARES),
+        )  # fmt: skip
+
+    def _count(self, row: sql.Row) -> None:
+        function = self._known(row["function"])
+        if row["family"] in WORDS:
+            self._counts[row["family"]][function, row["word"]] += row["count"]
+        else:
+            self._spans[row["family"]][function,].put(row["bound"], row["count"], row["sum"])
+
+    def _known(self, function: str) -> str:
+        """The function as a label, with a place in every count."""
+        if function in self._functions:
+            return function
+        label = function if len(self._functions) < FUNCTIONS_AT_MOST else OTHER
+        if label not in self._functions:
+            self._functions.add(label)
+            for name, words in WORDS.items():
+                self._counts[name] |= {(label, word): 0 for word in words}
+            for name, found in self._spans.items():
+                found[label,] = Histogram(BY_NAME[name].bounds)
+        return label
+
+
+SPANS = ("ticker_start_delay_seconds", "ticker_queue_delay_seconds", "ticker_run_duration_seconds",
+         "ticker_run_quota_used_ratio")  # fmt: skip
+
+
+def negated(bounds: Iterable[float]) -> list[float]:
+    """As PostgreSQL's width_bucket wants them: rising."""
+    return sorted(-float(bound) for bound in bounds)

@@ -1,0 +1,91 @@
+"""`/metrics` of a ticker, over HTTP, in threads that end with the process."""
+
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+from ticker.errors import ConfigurationError
+from ticker.metrics import exposition
+from ticker.metrics.servers import Servers
+from ticker.metrics.ticks import Ticks
+from ticker.settings import Settings
+
+log = logging.getLogger("ticker")
+
+PATH = "/metrics"
+POLL = 0.1  # seconds until the server sees that it should stop: the ticker has 5 for all that it does then
+
+Scrape = Callable[[str], tuple[bytes, str]]
+"""From the header Accept to a page and its media type."""
+
+
+class Server(ThreadingHTTPServer):
+    """One page, in a thread for each request."""
+
+    def __init__(self, host: str, port: int, scrape: Scrape) -> None:
+        self.scrape = scrape
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), Handler)
+
+    @property
+    def url(self) -> str:
+        host, port = str(self.server_address[0]), self.server_address[1]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Who leaves before the answer is no error of ours."""
+        if not isinstance(sys.exception(), OSError):
+            log.exception("metrics: a scrape failed on an error of our own")
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers GET of the one page."""
+
+    server: Server
+    timeout = 5.0  # seconds for the request: who connects and says nothing holds no thread for ever
+
+    def do_GET(self) -> None:
+        if urlsplit(self.path).path != PATH:
+            self.send_error(404, f"only {PATH} is here")
+            return
+        text, media_type = self.server.scrape(self.headers.get("Accept", ""))
+        self.send_response(200)
+        self.send_header("Content-Type", media_type)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+        log.debug(format, *args)
+
+
+@contextmanager
+def serving(settings: Settings, host: str, port: int) -> Iterator[Ticks]:
+    """Within the block, what the ticks do that this observer is told of, and all else, is served. Port 0: any that is free.
+
+    ConfigurationError where the library is not installed, or the port cannot be had.
+    """
+    exposition.check()
+    ticks, servers = Ticks(settings), Servers(settings)
+    server = opened(host, port, lambda accept: exposition.text({**ticks.figures(), **servers.figures()}, accept))
+    threading.Thread(target=server.serve_forever, args=(POLL,), name="ticker-metrics-server", daemon=True).start()
+    log.info("metrics at %s", server.url)
+    try:
+        yield ticks
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def opened(host: str, port: int, scrape: Scrape) -> Server:
+    try:
+        return Server(host, port, scrape)
+    except OSError as error:
+        raise ConfigurationError(
+            f"--metrics-port: {port} of {host} cannot be opened ({error.strerror or error}); choose another"
+        ) from None

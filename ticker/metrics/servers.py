@@ -1,0 +1,105 @@
+"""PostgreSQL and Redis, asked for their figures when somebody scrapes.
+
+In a thread beside the ticks, on a connection of its own, at most every five seconds: a tick never waits for a scrape, a
+ticker that nobody scrapes reads nothing, and several scrapers cost no more than one.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from contextvars import copy_context
+
+from ticker import clock, connections, sql
+from ticker.enqueue import RedisQueue
+from ticker.errors import TickerError
+from ticker.metrics import standing
+from ticker.metrics.ended import Ended
+from ticker.metrics.families import Figures
+from ticker.settings import Settings
+
+log = logging.getLogger("ticker")
+
+FRESH = 5.0  # seconds for which figures are shown again
+PATIENCE = 6.0  # seconds that a scrape waits: Redis is given up after 4, and Prometheus gives us up after 10
+DATABASE, REDIS = "ticker_database_up", "ticker_redis_up"
+
+
+class Round(threading.Thread):
+    """One round of questions."""
+
+    def __init__(self, ask: Callable[[], Figures]) -> None:
+        super().__init__(name="ticker-metrics", daemon=True)
+        self._ask, self._context = ask, copy_context()  # in which a test may have put a clock
+        self._ended = threading.Event()
+        self._found: Figures = {}
+        self.began = clock.monotonic()
+
+    def run(self) -> None:
+        try:
+            self._found = self._context.run(self._ask)
+        finally:
+            self._ended.set()
+
+    def is_over(self) -> bool:
+        return self._ended.is_set()
+
+    def wait(self, seconds: float) -> Figures | None:
+        """What was found; None if there is no answer yet."""
+        return self._found if self._ended.wait(seconds) else None
+
+
+class Servers:
+    """Both of them. Nothing is raised: a server that is away has an `..._up` of 0, and no other figures."""
+
+    def __init__(self, settings: Settings, *, fresh: float = FRESH) -> None:
+        self._settings, self._fresh = settings, fresh
+        self._lock = threading.Lock()
+        self._round: Round | None = None
+        self._ended, self._waiting = Ended(), standing.Waiting()
+        self._queue: RedisQueue | None = None
+        self._away: set[str] = set()
+
+    def figures(self) -> Figures:
+        """At most five seconds old, and there within six; from any thread."""
+        with self._lock:
+            if self._round is None or (self._round.is_over() and clock.monotonic() - self._round.began >= self._fresh):
+                self._round = Round(self._ask)
+                self._round.start()
+            last = self._round
+        found = last.wait(PATIENCE)
+        return {DATABASE: {(): 0}} if found is None else found
+
+    def _ask(self) -> Figures:
+        return {**self._asked(DATABASE, self._of_database), **self._asked(REDIS, self._of_redis)}
+
+    def _asked(self, name: str, ask: Callable[[], Figures]) -> Figures:
+        try:
+            found = ask()
+            self._away.discard(name)
+            return {name: {(): 1}, **found}
+        except TickerError as error:
+            self._say_once(name, str(error))
+        except Exception:
+            log.exception("metrics: no %s, on an error of our own", name)
+        return {name: {(): 0}}
+
+    def _say_once(self, name: str, sentence: str) -> None:
+        if name not in self._away:
+            log.warning("metrics: %s", sentence)
+        self._away.add(name)
+
+    def _of_database(self) -> Figures:
+        url = self._settings.require_database()
+        with connections.translated(), closing(connections.connect(url, name="ticker-metrics")) as db:
+            db.prepare_threshold = None  # each statement is planned for its own instants
+            execute = sql.on(db, self._settings.schema)
+            now = {**standing.tasks(execute), **standing.tickers(execute, self._settings.tick_ms)}
+            now |= self._waiting.look(execute)
+            self._ended.know(row["name"] for row in execute("functions"))
+            self._ended.look(execute)
+        return {**now, **self._ended.figures()}
+
+    def _of_redis(self) -> Figures:
+        self._queue = self._queue or RedisQueue.from_url(self._settings.require_redis())
+        return standing.queues(self._queue, self._waiting.seconds)

@@ -1,0 +1,108 @@
+"""What this process's own ticks did: the loop tells it, and nothing is asked."""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from ticker import clock
+from ticker.enqueue import RedisQueue
+from ticker.envelope import ENTRY, EPOCH, Envelope, micros
+from ticker.loop import counts
+from ticker.metrics.ended import FUNCTIONS_AT_MOST, OTHER
+from ticker.metrics.families import DELAYS, TICKS, Figures, Histogram
+from ticker.ports import Receipt
+from ticker.settings import Settings
+from ticker.tick import Report
+
+
+class Ticks:
+    """An observer of `loop.run`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._delays = Delays()
+        self.queue: RedisQueue = WatchedQueue.of(settings, self._delays)
+        self._lock = threading.Lock()
+        self._durations = Histogram(TICKS)
+        self._counts = counts(Report(EPOCH))
+        self._failures = 0
+        self._last: datetime | None = None
+
+    def ticked(self, report: Report | None, seconds: float) -> None:
+        with self._lock:
+            if report is None:
+                self._failures += 1
+                return
+            self._last = report.now
+            self._durations.add(seconds)
+            for name, count in counts(report).items():
+                self._counts[name] += count
+        self._delays.set_clock(report.now, seconds)
+
+    def figures(self) -> Figures:
+        with self._lock:
+            return {
+                "ticker_tick_last_timestamp_seconds": {(): self._last.timestamp()} if self._last else {},
+                "ticker_tick_duration_seconds": {(): self._durations.copy()},
+                "ticker_tick_failures_total": {(): self._failures},
+                **{f"ticker_tick_{name}_total": {(): count} for name, count in self._counts.items()},
+                "ticker_push_delay_seconds": self._delays.figures(),
+            }
+
+
+class WatchedQueue(RedisQueue):
+    """RQ's queues; how late each push is, is noted."""
+
+    delays: "Delays"
+
+    @classmethod
+    def of(cls, settings: Settings, delays: "Delays") -> "WatchedQueue":
+        found = cls.from_settings(settings)
+        assert isinstance(found, WatchedQueue)
+        found.delays = delays
+        return found
+
+    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
+        receipts = super().push(envelopes)
+        self.delays.note([sent for sent, receipt in zip(envelopes, receipts, strict=True) if receipt.stored])
+        return receipts
+
+
+class Delays:
+    """From occurrences to their pushes, by functions. Lanes push side by side."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, Histogram] = {}
+        self._ahead: deque[timedelta] = deque(maxlen=10)
+
+    def set_clock(self, began: datetime, seconds: float) -> None:
+        """A tick that has ended now began, by the database's clock, then: so far is that ahead of this host's.
+
+        A tick reads the clock a little after it begins, and some ticks much later: the least of the last ten is right.
+        """
+        self._ahead.append(began - clock.python_utc() + timedelta(seconds=seconds))
+
+    def note(self, envelopes: Sequence[Envelope]) -> None:
+        now = micros(clock.now() or clock.python_utc() + min(self._ahead, default=timedelta()))
+        with self._lock:
+            for sent in envelopes:
+                for occurrence in occurrences(sent):
+                    self._of(function(sent)).add(max(now - occurrence, 0) / 1e6)
+
+    def figures(self) -> dict[tuple[str, ...], Histogram]:
+        with self._lock:
+            return {(name,): delays.copy() for name, delays in self._found.items()}
+
+    def _of(self, name: str) -> Histogram:
+        label = name if name in self._found or len(self._found) < FUNCTIONS_AT_MOST else OTHER
+        return self._found.setdefault(label, Histogram(DELAYS))
+
+
+def occurrences(sent: Envelope) -> Sequence[int]:
+    """In microseconds since 1970; a planned run has none."""
+    return () if sent.entry == ENTRY and len(sent.args) == 3 else sent.args[1::2]
+
+
+def function(sent: Envelope) -> str:
+    return sent.description if sent.entry == ENTRY else sent.description.rpartition(" x ")[0]

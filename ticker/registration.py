@@ -1,6 +1,6 @@
 """What applications call. Everything joins the caller's transaction: it commits, or goes, with the caller's own rows.
 
-`db` is a SQLAlchemy Session (a scoped_session, too) or Connection, or a psycopg connection. A task is named by its
+`db` is a SQLAlchemy Session (a scoped_session, too) or Connection, Django's or a psycopg connection. A task is named by its
 `Task`, its id, or its name together with `owner`; `owner` alone means all of its tasks.
 """
 

@@ -17,6 +17,8 @@ Row = Mapping[str, Any]
 Execute = Callable[..., list[Row]]
 """`execute(name, **parameters) -> rows`: one named statement on one connection."""
 
+JSONB = 3802  # the number of that type in every PostgreSQL
+
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
@@ -32,7 +34,7 @@ def statements(schema: str) -> Mapping[str, str]:
 
 
 def on(db: Any, schema: str) -> Execute:
-    """Runs statements on a SQLAlchemy Session or Connection or a psycopg connection, inside its transaction."""
+    """Runs statements on a SQLAlchemy Session or Connection, Django's or a psycopg connection, inside its transaction."""
     texts = statements(schema)
     run = _runner(db)
 
@@ -57,6 +59,9 @@ def _runner(db: Any) -> Callable[[str, dict[str, Any]], list[Row]]:
         return lambda sql, parameters: _sqlalchemy(db.connection(), sql, parameters)
     if hasattr(db, "pgconn"):
         return lambda sql, parameters: _psycopg(db, sql, parameters)
+    if hasattr(db, "ensure_connection"):  # Django's
+        db.ensure_connection()
+        return _runner(db.connection)
     raise BadInput("db", db, "is neither a SQLAlchemy Session or Connection nor a psycopg connection")
 
 
@@ -73,12 +78,22 @@ def _psycopg(connection: Any, sql: str, parameters: dict[str, Any]) -> list[Row]
 
     text, names = _numbered(sql)
     with RawCursor(connection, row_factory=dict_row) as cursor:
+        _read_json(connection, cursor)
         cursor.execute(text, [parameters[name] for name in names])
         answered = (
             cursor.pgresult is not None and cursor.pgresult.nfields > 0
         )  # `description` would describe each column
         rows: list[Row] = cursor.fetchall() if answered else []  # type: ignore[assignment]
         return rows
+
+
+def _read_json(connection: Any, cursor: Any) -> None:
+    """Django has its connections hand out jsonb as text."""
+    from psycopg.pq import Format
+    from psycopg.types.json import JsonbLoader
+
+    if not issubclass(connection.adapters.get_loader(JSONB, Format.TEXT), JsonbLoader):
+        cursor.adapters.register_loader("jsonb", JsonbLoader)
 
 
 @cache

@@ -91,8 +91,8 @@ class Run:
     def checkpoint(self, value: Any, session: Any = None) -> None:
         """From here the next run goes on: its `run.cursor` is `value` (JSON, up to 64 kB).
 
-        Stored at once; with `session` (a SQLAlchemy Session or Connection, or a psycopg connection, to the same
-        database) inside its transaction, so that work and cursor commit together. HoldLost when this run does not
+        Stored at once; with `session` (a SQLAlchemy Session or Connection, Django's or a psycopg connection, to the
+        same database) inside its transaction, so that work and cursor commit together. HoldLost when this run does not
         hold its task any more; BadInput where `value` is no JSON. `run.cursor` is set at once: after a rollback of
         `session`, set it back before you go on in the same run. A piece of work has none: it is done, or attempted
         again as a whole.
@@ -129,7 +129,7 @@ class Call:
     database: Database
     began: float = 0.0
     since: float = 0.0
-    start: Start | None = None
-    run: Run | None = None
+    start: Start | None = field(default=None, repr=False)  # Sentry shows the variables of frames
+    run: Run | None = field(default=None, repr=False)
     limits: Limits | None = None
     answer: Answer = field(default_factory=Answer)

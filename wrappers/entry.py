@@ -23,6 +23,7 @@ from wrappers.chain import chain
 from wrappers.context import Call
 from wrappers.database import Database
 from wrappers.layers import LAYERS
+from wrappers.layers.sentry import apart
 from wrappers.limits import SoftLimit
 from wrappers.registry import Step
 
@@ -70,18 +71,23 @@ def run_batch(*numbers: int) -> str:
                 new_call((task_id, occurrence), job, os.environ.get("RQ_WORKER_ID", ""), database, found),
                 rq_timeout=None,
             )
-            try:
-                answer = chain(LAYERS, call_function)(call)
-            except (JobTimeoutException, DatabaseUnavailable):  # of the whole; nobody can be asked any more
-                raise
-            except BaseException:
-                log.exception("run failed task=%s job=%s", task_id, call.job_id)
-                answer = "failed"
-            answers[answer.partition(":")[0]] += 1
+            answers[run_one_of_several(call).partition(":")[0]] += 1
             page.write_deadline(whole)  # that of the task is over
     finally:
         database.close()
     return ", ".join(f"{count} {answer}" for answer, count in answers.items())
+
+
+def run_one_of_several(call: Call) -> str:
+    """What became of it, in a short text; its error goes no further than into the log, and from there to Sentry."""
+    with apart():
+        try:
+            return chain(LAYERS, call_function)(call)
+        except (JobTimeoutException, DatabaseUnavailable):  # of the whole; nobody can be asked any more
+            raise
+        except BaseException:
+            log.exception("run failed task=%s job=%s", call.task_id, call.job_id)
+            return "failed"
 
 
 def refuse_without_a_horse(found: Settings) -> None:

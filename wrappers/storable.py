@@ -53,6 +53,15 @@ def _text(error: BaseException) -> str:
         return "(its text could not be had)"
 
 
+def shorten(error: BaseException) -> None:
+    """Takes the layers' frames before the function's out of an error's traceback; not where there are none but ours."""
+    frames = error.__traceback__
+    while frames is not None and Path(frames.tb_frame.f_code.co_filename).is_relative_to(OURS):
+        frames = frames.tb_next
+    if frames is not None:
+        error.__traceback__ = frames
+
+
 def trace(error: BaseException) -> str:
     """An error's traceback from the function on, its last 64 k characters."""
     told = traceback.TracebackException.from_exception(error)

@@ -2,6 +2,7 @@
 
 report   speaks to RQ and the log; turns a limit into an ordinary error, a drop into a short text
 guard    asks the database whether this job may run, before any code of the task does
+sentry   says whose run it is, where Sentry is loaded
 box      arms the soft and the hard limit, and cancels them last of all
 record   calls the function, and writes its one outcome
 """
@@ -10,5 +11,6 @@ from wrappers.layers.box import box
 from wrappers.layers.guard import guard
 from wrappers.layers.record import record
 from wrappers.layers.report import report
+from wrappers.layers.sentry import sentry
 
-LAYERS = (report, guard, box, record)
+LAYERS = (report, guard, sentry, box, record)

@@ -2,6 +2,7 @@
 
 import logging
 
+from wrappers import storable
 from wrappers.chain import Proceed
 from wrappers.context import Call
 from wrappers.limits import SoftLimit
@@ -14,12 +15,19 @@ class TimedOut(Exception):
 
 
 def report(call: Call, proceed: Proceed) -> str:
-    """Hands RQ a short text; errors of the function pass through, so that RQ's failed registry and Sentry see them."""
+    """Hands RQ a short text; errors of the function pass through, so that RQ's failed registry and Sentry see them.
+
+    They are read there in full: what the layers did before is left out.
+    """
     try:
         answer = proceed(call)
     except SoftLimit as limit:
         log.warning("run timed_out task=%s job=%s", call.task_id, call.job_id)
+        storable.shorten(limit)
         raise TimedOut(str(limit)) from limit
+    except Exception as error:
+        storable.shorten(error)
+        raise
     if ":" not in answer:  # a drop has had its own line
         log.info("run %s task=%s job=%s", answer, call.task_id, call.job_id)
     return answer

@@ -196,3 +196,14 @@ def test_a_connection_that_asks_for_runs_again_and_again_keeps_to_that_index(cro
     counts = "SELECT custom_plans, generic_plans FROM pg_prepared_statements WHERE name = 'runs_of'"
     assert crowd.execute(counts).fetchone() == (12, 0)
     crowd.execute("DEALLOCATE runs_of")
+
+
+def test_behind_a_clock_step_each_row_is_found_by_its_own_id(db):
+    """A list of ids is gone through once: once per row, 5,000 rows took 20 s."""
+    found = plan(db, "clamp", now=None, limit=5000, after=0, boot="boot", uptime=1, stepped=True)
+    on_tasks = [
+        node.get("Index Cond", "") for node in found if node.get("Relation Name") == "tasks" and "Index Name" in node
+    ]
+    assert len(on_tasks) == 4
+    assert sum("ANY" in condition for condition in on_tasks) == 1
+    assert "tasks" not in read_whole(found)

@@ -135,8 +135,8 @@ class Pool:
             self._spare.pop().close()
 
     def _taken(self) -> psycopg.Connection[Any]:
-        while self._spare:
-            connection = self._spare.pop()
-            if not connection.closed:
-                return connection
+        with suppress(IndexError):  # another thread may have taken the last one
+            while True:
+                if not (connection := self._spare.pop()).closed:
+                    return connection
         return connect(self._url, name=self._name)

@@ -4,11 +4,13 @@ The page's first screen, `ticker top` and the statistics of the HTTP API show th
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Any
 
 from ticker import clock, record, sql, status
+from ticker.errors import quoted
 from ticker.lines import instant
 from ticker.record import Drops
 from ticker.status import RunRecord, TickerStatus, late_ms
@@ -17,6 +19,7 @@ from ticker.taskrow import task_from
 
 COUNTED_AT_MOST = 100_000
 HOUR = timedelta(hours=1)
+NAMED = 10  # functions in a warning, the most similar first
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,17 @@ def strips(db: Any, tasks: Iterable[Task], *, limit: int = 20) -> dict[int, list
 def functions(db: Any) -> list[Function]:
     """By name."""
     return [Function(**row) for row in status.on(db)("functions")]
+
+
+def warned(db: Any, task: Task) -> Task:
+    """The task, with one warning more where workers have announced functions, and the one that it runs is none of them."""
+    known = [one.name for one in functions(db)]
+    if not known or task.function in known:
+        return task
+    nearest = get_close_matches(task.function, known, NAMED, cutoff=0.0)
+    more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
+    sentence = f"no worker has announced a function {quoted(task.function)}; they know {', '.join(nearest)}{more}"
+    return replace(task, warnings=(*task.warnings, sentence))
 
 
 def waiting_queues(db: Any) -> list[str]:

@@ -67,8 +67,8 @@ CROWDS = (
     Mutant(
         "batch-ends-with-a-failure",
         "wrappers/entry.py",
-        '                log.exception("run failed task=%s job=%s", task_id, call.job_id)\n                answer = "failed"\n',
-        "                raise\n",
+        'call.task_id, call.job_id)\n            return "failed"\n',
+        "call.task_id, call.job_id)\n            raise\n",
         "A task of a batch that fails leaves the others alone.",
         ("tests/test_batches.py::test_each_task_has_its_own_outcome",),
     ),

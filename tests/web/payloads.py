@@ -12,5 +12,5 @@ PAYLOADS = (
     "%(owner)s", "%s %d %n", "\\'; DROP TABLE ticker.tasks; --", "a' AND 1=CAST((SELECT current_user) AS int) --",
     "E'\\x27'; COMMIT; DROP TABLE ticker.tasks; --", "*/ DROP TABLE ticker.tasks /*",
     # shells, paths, headers, logs
-    "$(touch /tmp/ticker-was-here)", "`reboot`", "../../../../etc/passwd", "x\r\nSet-Cookie: a=b", "\x1b[2J\x1b[31m", "mail\u202egpj.exe\x00",
+    "$(touch ticker-was-here)", "`reboot`", "../../../../etc/passwd", "x\r\nSet-Cookie: a=b", "\x1b[2J\x1b[31m", "mail\u202egpj.exe\x00",
 )  # fmt: skip

@@ -25,6 +25,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ticker.errors import ConfigurationError
+from ticker.settings import LEAST_KEY
 from ticker.web.problems import API, Refused, answer, below
 
 BODY_AT_MOST = 256 * 1024  # bytes: kwargs and metadata of 64 kB each, and what stands around them
@@ -44,6 +46,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }  # fmt: skip
+ASSETS, OF_ASSETS = "/static/", HEADERS | {"Cache-Control": "no-cache"}
+"""Scripts and styles may be kept, and asked for again by their ETag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,10 @@ class Access:
     tokens: Sequence[str] = ()
     trusted: bool = False
     read_only: bool = False
+
+    def __post_init__(self) -> None:
+        if any(len(token) < LEAST_KEY for token in self.tokens):
+            raise ConfigurationError(f"tokens: one has fewer than {LEAST_KEY} characters, and can be guessed")
 
     def knows(self, headers: Headers) -> bool:
         """Whether the request shows a token; all are compared, in constant time."""
@@ -80,12 +88,13 @@ class Guard:
             await self._app(scope, receive, send)
             return
         scope["ticker.root"], began = scope.get("root_path", ""), False
+        added = OF_ASSETS if below(scope).startswith(ASSETS) else HEADERS
 
         async def send_with_headers(message: Message) -> None:
             nonlocal began
             if message["type"] == "http.response.start":
                 began, found = True, MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in added.items():
                     found.setdefault(name, value)
             await send(message)
 

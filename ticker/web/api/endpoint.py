@@ -87,7 +87,7 @@ def read(sent: bytes, request: Request) -> Mapping[str, Any]:
     if not is_json(request.headers):
         raise Refused(415, "the body is no application/json; say so in Content-Type")
     try:
-        found = json.loads(sent, parse_constant=_no_number)
+        found = json.loads(sent.decode(), parse_constant=_no_number)
     except RecursionError:
         raise BadInput("body", None, "is nested too deeply") from None
     except ValueError as error:  # of the standard library's words only those that name a place are for readers

@@ -1,0 +1,65 @@
+"""How the tests ask: every operation of the table with something that it takes, and what is in the tables."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from starlette.testclient import TestClient
+
+from ticker.web.api.operation import Operation
+from ticker.web.api.routes import OPERATIONS
+
+HERE = "http://localhost:8765"
+API = "/api/v1"
+TOKEN = "a token of 24 characters"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+JSON = {"Content-Type": "application/json"}
+FOREIGN = {"Origin": "https://evil.example"}
+TABLES = ("tasks", "runs", "events", "tickers", "functions", "templates", "notices")
+
+
+@dataclass(frozen=True)
+class Asking:
+    """An operation, and a request that it takes where there is a task 1 of mail_channels:5 with a run 1."""
+
+    operation: Operation
+
+    @property
+    def method(self) -> str:
+        return self.operation.method
+
+    @property
+    def path(self) -> str:
+        return API + self.operation.path.replace("{id}", "1").replace("{owner:path}", "mail_channels:5")
+
+    @property
+    def body(self) -> dict[str, Any] | None:
+        return None if self.operation.body is None else dict(self.operation.example or {})
+
+    def ask(self, client: TestClient, **more: Any) -> Any:
+        return client.request(self.method, self.path, **({"json": self.body} | more))
+
+
+ALL = [Asking(operation) for operation in OPERATIONS]
+WRITES = [one for one in ALL if one.method != "GET" and one.operation.name != "validate_schedule"]
+WITH_BODY = [one for one in ALL if one.body is not None]
+
+
+def named(one: Asking) -> str:
+    return one.operation.name
+
+
+def rows(db: psycopg.Connection[Any]) -> list[Any]:
+    """All that the tables hold."""
+    return [db.execute(f"SELECT t::text FROM ticker.{name} t ORDER BY 1").fetchall() for name in TABLES]  # type: ignore[arg-type]
+
+
+def problem(answer: Any, status: int) -> dict[str, Any]:
+    """The problem details of an answer, which are what they should be."""
+    assert answer.status_code == status, (answer.status_code, answer.text)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    found: dict[str, Any] = answer.json()
+    assert found["status"] == status and found["type"] == "about:blank" and found["title"]
+    assert found["detail"].isprintable() and 5 < len(found["detail"]) < 500, found
+    return found

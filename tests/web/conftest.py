@@ -1,0 +1,50 @@
+"""Fixtures of all tests of the page and the HTTP API: the real application, on the servers of `environ`."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+import pytest
+from starlette.testclient import TestClient
+
+import ticker
+from tests.web.asking import HERE, TOKEN
+from ticker.task import Task
+from ticker.web import application
+
+Db = psycopg.Connection[Any]
+Serve = Callable[..., TestClient]
+
+
+@pytest.fixture
+def serve(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    """Makes an application with these settings, and what asks it: `serve(TICKER_HIDE_ARGS="on")`."""
+    with ExitStack() as stack:
+
+        def made(app: Any = None, **variables: str) -> TestClient:
+            for name, value in variables.items():
+                monkeypatch.setenv(name, value)
+            return stack.enter_context(TestClient(app or application(), base_url=HERE))
+
+        yield made
+
+
+@pytest.fixture
+def client(serve: Serve) -> TestClient:
+    """On this host, without a token."""
+    return serve()
+
+
+@pytest.fixture
+def with_token(serve: Serve) -> TestClient:
+    """Opened by TOKEN, which each test shows itself."""
+    return serve(TICKER_WEB_TOKEN=TOKEN)
+
+
+@pytest.fixture
+def task(environ: dict[str, str], db: Db) -> Task:
+    """`mail.fetch` of mail_channels:5, each minute, with one run planned: both have the id 1."""
+    found = ticker.register(db, "mail.fetch", owner="mail_channels:5", every="1m", kwargs={"channel_id": 5})
+    ticker.run_now(db, found)
+    return found

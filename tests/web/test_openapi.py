@@ -1,0 +1,197 @@
+"""The description of the API against what is served, what is stored, and what is answered."""
+
+import inspect
+import re
+from dataclasses import fields
+from typing import Any
+
+import jsonschema_rs
+import psycopg
+import pytest
+from starlette.testclient import TestClient
+
+import ticker
+from tests.played import Played
+from tests.web.asking import ALL, API, BEARER, Asking, named
+from tests.web.conftest import Serve
+from ticker import checks, display
+from ticker.definition import Wanted
+from ticker.errors import BadInput
+from ticker.task import Task
+from ticker.web.api import router, schemas, task_fields
+
+Db = psycopg.Connection[Any]
+Document = dict[str, Any]
+
+
+@pytest.fixture
+def document(client: TestClient) -> Document:
+    found: Document = client.get(f"{API}/openapi.json").json()
+    return found
+
+
+def validator(document: Document, schema: dict[str, Any]) -> Any:
+    """Of a schema that names the components."""
+    return jsonschema_rs.validator_for({**schema, "components": document["components"]}, validate_formats=True)
+
+
+def described(document: Document, one: Asking) -> Document:
+    found: Document = document["paths"][one.operation.template][one.method.lower()]
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------- the routes
+
+
+def test_what_is_served_and_what_is_described_are_the_same(document: Document) -> None:
+    served = {
+        (re.sub(r":\w+}", "}", route.path), method)
+        for route in router.routes
+        for method in route.methods - {"HEAD"}  # type: ignore[attr-defined]
+    }
+    told = {(path, method.upper()) for path, found in document["paths"].items() for method in found}
+    assert served == told and len(served) == len(ALL)
+
+
+def test_each_operation_has_a_name_and_words_of_its_own(document: Document) -> None:
+    found = [operation for path in document["paths"].values() for operation in path.values()]
+    assert (
+        len({operation["operationId"] for operation in found})
+        == len({operation["summary"] for operation in found})
+        == len(found)
+    )
+    assert all(operation["summary"].endswith(".") for operation in found)
+
+
+@pytest.mark.parametrize("one", ALL, ids=named)
+def test_each_piece_of_a_path_is_described(one: Asking, document: Document) -> None:
+    told = described(document, one)
+    assert [p["name"] for p in told["parameters"] if p["in"] == "path"] == re.findall(
+        r"{(\w+)}", one.operation.template
+    )
+    assert all(p["description"].endswith(".") for p in told["parameters"])
+    assert all(content["description"] for content in told["responses"].values())
+
+
+def test_every_schema_is_one_and_every_reference_leads_somewhere(document: Document) -> None:
+    names = set(re.findall(r"'#/components/schemas/(\w+)'", repr(document)))
+    assert names <= document["components"]["schemas"].keys()
+    for schema in document["components"]["schemas"].values():
+        jsonschema_rs.meta.validate(schema)
+
+
+def test_a_token_is_described_as_needed_where_it_is(serve: Serve, document: Document) -> None:
+    assert {} in document["security"]
+    with_token = serve(TICKER_WEB_TOKEN=BEARER["Authorization"].removeprefix("Bearer "))
+    assert {} not in with_token.get(f"{API}/openapi.json", headers=BEARER).json()["security"]
+
+
+# ------------------------------------------------------------------------------------------------- what can be said
+
+
+def test_a_new_task_takes_the_arguments_of_register() -> None:
+    names = {field.name for field in task_fields.NEW}
+    arguments = set(inspect.signature(ticker.register).parameters) - {"db"}
+    assert names == arguments == {field.name for field in fields(Wanted)} | {"owner", "first"}
+
+
+def test_a_change_takes_the_arguments_of_edit() -> None:
+    assert [field.name for field in task_fields.CHANGES if field.name not in checks.FIELDS] == []
+    assert len(task_fields.CHANGES) == len(checks.FIELDS)
+
+
+@pytest.mark.parametrize("field", task_fields.CHANGES, ids=lambda field: field.name)
+def test_the_limits_that_are_described_are_those_that_are_checked(field: Any) -> None:
+    for value in (*field.schema.get("enum", ()), *limits(field.schema)):
+        checks.check({field.name: value})
+    for value in beyond(field.schema):
+        with pytest.raises(BadInput):
+            checks.check({field.name: value})
+
+
+def limits(schema: Any) -> list[Any]:
+    texts = ["x" * schema[name] for name in ("minLength", "maxLength") if name in schema]
+    return texts + [schema[name] for name in ("minimum", "maximum") if name in schema]
+
+
+def beyond(schema: Any) -> list[Any]:
+    least, most = schema.get("minimum"), schema.get("maximum")
+    found: list[Any] = ["x" * (schema["maxLength"] + 1)] if "maxLength" in schema else []
+    found += [""] if "minLength" in schema else ["no such word"] if "enum" in schema else []
+    return found + ([] if least is None else [least - 1]) + ([] if most is None else [most + 1])
+
+
+def test_the_states_that_are_described_are_those_that_are_shown() -> None:
+    shown = re.findall(r'^ +"(\w+)": ', inspect.getsource(display.state), flags=re.MULTILINE)
+    assert (*shown, "ok") == schemas.STATES
+
+
+@pytest.mark.parametrize("one", [one for one in ALL if one.operation.example], ids=named)
+def test_an_example_fits_its_description_and_is_taken(one: Asking, document: Document, client: TestClient, task: Task) -> None:  # fmt: skip
+    media = described(document, one)["requestBody"]["content"]["application/json"]
+    assert validator(document, media["schema"]).is_valid(media["example"])
+    assert one.ask(client).status_code in one.operation.answers
+
+
+# ---------------------------------------------------------------------------------------------------- what is told
+
+
+@pytest.fixture
+def full(play: Played) -> Played:
+    """Something of everything: a run that ended, a drop, an event, a ticker, a function."""
+    ticker.register(play.db, "poll", owner="mail_channels:5", every="1m", kwargs={"a": 1})
+    play.run(0, "failed", "no route to host")
+    play.at(60)
+    play.tick()
+    ticker.pause(play.db, 1)
+    play.take()
+    ticker.resume(play.db, 1)
+    play.store.heartbeat("0f0e0d0c-0b0a-4908-8706-050403020100", "host", 1, play.now, {"enqueued": 1})
+    play.db.execute("INSERT INTO ticker.functions VALUES ('poll', 1, clock_timestamp())")
+    return play
+
+
+@pytest.mark.parametrize("hide", ["off", "on"])
+@pytest.mark.parametrize("one", ALL, ids=named)
+def test_every_answer_is_as_it_is_described(one: Asking, hide: str, serve: Serve, full: Played) -> None:
+    client = serve(TICKER_HIDE_ARGS=hide)
+    document = client.get(f"{API}/openapi.json").json()
+    told = described(document, one)["responses"]
+    answer = one.ask(client)
+    assert str(answer.status_code) in told, answer.text
+    if answer.status_code == 204:
+        assert "content" not in told["204"]
+        return
+    schema = told[str(answer.status_code)]["content"]["application/json"]["schema"]
+    problems = [error.message for error in validator(document, schema).iter_errors(answer.json())]
+    assert not problems, problems
+    assert undescribed(document, schema, answer.json()) == []
+
+
+@pytest.mark.parametrize(("path", "status"), [("/tasks/99", 404), ("/tasks?limit=0", 422)])
+def test_every_problem_is_as_it_is_described(path: str, status: int, client: TestClient, document: Document) -> None:
+    found = client.get(API + path).json()
+    problem = document["components"]["schemas"]["Problem"]
+    assert validator(document, problem).is_valid(found) and found["status"] == status
+    assert found.keys() <= problem["properties"].keys()
+
+
+def undescribed(document: Document, schema: Document, value: Any) -> list[str]:
+    """The names in an answer that its description does not have."""
+    schemas_ = resolved(document, schema)
+    if isinstance(value, list):
+        return [name for s in schemas_ if "items" in s for item in value for name in undescribed(document, s["items"], item)]  # fmt: skip
+    known = {name: part for s in schemas_ for name, part in s.get("properties", {}).items()}
+    if not isinstance(value, dict) or not known:
+        return []
+    return [name for name in value if name not in known] + [
+        name for key, item in value.items() if key in known for name in undescribed(document, known[key], item)
+    ]
+
+
+def resolved(document: Document, schema: Document) -> list[Document]:
+    """A schema as all those that it stands for."""
+    if "$ref" in schema:
+        return resolved(document, document["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
+    parts = [*schema.get("allOf", ()), *schema.get("anyOf", ())]
+    return [schema, *(found for part in parts for found in resolved(document, part))]

@@ -1,0 +1,149 @@
+"""What ended and what happened, over HTTP: runs, the journal, drops; and what is hidden of them."""
+
+from typing import Any
+
+import psycopg
+import pytest
+from starlette.testclient import TestClient
+
+import ticker
+from tests.played import Played
+from tests.web.asking import API, problem
+from tests.web.conftest import Serve
+
+Db = psycopg.Connection[Any]
+
+PIECE = "UPDATE ticker.runs SET kind = 'piece', parent_id = 7, item = '\"s3cr3t\"' WHERE id = 2"
+FULL = """UPDATE ticker.runs SET result = '{"a": 1}', output = 'printed s3cr3t', error_output = 'logged s3cr3t', traceback = 'raised s3cr3t'
+WHERE id = 2"""
+
+
+@pytest.fixture
+def played(play: Played) -> Played:
+    """Task 1 of a:1 succeeded, failed and was dropped, in this order; task 2 of nobody succeeded behind that."""
+    ticker.register(play.db, "poll", owner="a:1", every="1m")
+    play.run(0, "succeeded")
+    play.run(60, "failed", "no route to host")
+    play.at(120)
+    play.tick()
+    ticker.pause(play.db, 1, reason="moved", by="ann")
+    [dropped] = play.take()
+    assert dropped.refusal == "paused"
+    play.at(130)
+    ticker.register(play.db, "poll", name="other", every="1m")
+    play.run(131, "succeeded")
+    return play
+
+
+def outcomes(client: TestClient, **query: Any) -> list[tuple[int, str]]:
+    """Of the runs that fit: whose they are, and how they ended."""
+    answer = client.get(f"{API}/runs", params=query)
+    assert answer.status_code == 200, answer.text
+    return [(run["task_id"], run["outcome"]) for run in answer.json()["runs"]]
+
+
+def test_runs_and_drops_are_listed_as_they_ended_the_newest_first(client: TestClient, played: Played) -> None:
+    assert outcomes(client) == [(2, "succeeded"), (1, "dropped"), (1, "failed"), (1, "succeeded")]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [({"task": 2}, ["succeeded"]), ({"owner": "a:1"}, ["dropped", "failed", "succeeded"]), ({"owner": "a:2"}, []),
+     ({"owner_type": "a"}, ["dropped", "failed", "succeeded"]), ({"outcome": "failed"}, ["failed"]),
+     ({"outcome": "dropped"}, ["dropped"]), ({"reason": "paused"}, ["dropped"]), ({"reason": "too_early"}, []),
+     ({"since": "2100-01-01T00:00:00Z"}, []), ({"task": 1, "outcome": "succeeded"}, ["succeeded"]), ({"task": 99}, [])],
+)  # fmt: skip
+def test_a_filter_leaves_those_runs_that_fit(
+    query: dict[str, Any], expected: list[str], client: TestClient, played: Played
+) -> None:  # fmt: skip
+    assert [outcome for _, outcome in outcomes(client, **query)] == expected
+
+
+def test_since_counts_from_its_instant(client: TestClient, played: Played) -> None:
+    ended = client.get(f"{API}/runs", params={"outcome": "failed"}).json()["runs"][0]["ended_at"]
+    assert outcomes(client, since=ended, task=1) == [(1, "dropped"), (1, "failed")]
+
+
+@pytest.mark.parametrize("what", ["runs", "journal"])
+def test_pages_of_one_row_are_the_same_as_one_page(what: str, client: TestClient, played: Played) -> None:
+    name = {"runs": "runs", "journal": "lines"}[what]
+    whole = client.get(f"{API}/{what}").json()
+    assert whole["next"] is None
+    found, query = [], {"limit": 1}
+    while True:
+        page = client.get(f"{API}/{what}", params=query).json()
+        found += page[name]
+        if page["next"] is None:
+            break
+        query["before"] = page["next"]
+    assert found == whole[name]
+
+
+def test_the_journal_has_what_happened_beside_the_runs(client: TestClient, played: Played) -> None:
+    lines = client.get(f"{API}/journal").json()["lines"]
+    happened = {line["what"]: line for line in lines if line["event"]}
+    assert sorted(happened) == ["failed", "paused"] and len(lines) == 6
+    paused = happened["paused"]
+    assert (paused["event"]["by"], paused["run"], paused["words"]) == ("ann", None, "by ann: moved")
+    assert [line["run"]["reason"] for line in lines if line["what"] == "dropped"] == ["paused"]
+    only = client.get(f"{API}/journal", params={"outcome": "failed"}).json()["lines"]
+    assert [line["event"] for line in only] == [None]
+
+
+def test_an_outcome_and_a_reason_that_exclude_each_other_are_refused(client: TestClient) -> None:
+    refused = client.get(f"{API}/runs", params={"outcome": "failed", "reason": "paused"})
+    assert problem(refused, 422)["field"] == "reason"
+    refused = client.get(f"{API}/runs", params={"owner": "a:1", "owner_type": "a"})
+    assert problem(refused, 422)["field"] == "owner_type"
+
+
+def test_one_run_is_told_with_what_it_printed_and_its_attempts(client: TestClient, played: Played) -> None:
+    played.db.execute(FULL)
+    found = client.get(f"{API}/runs/2").json()
+    assert (found["outcome"], found["reason"], found["took_ms"]) == ("failed", "no route to host", 1000)
+    assert (found["result"], found["output"], found["error_output"]) == ({"a": 1}, "printed s3cr3t", "logged s3cr3t")
+    assert [run["id"] for run in found["attempts"]] == [2] and found["made"] == []
+
+
+@pytest.mark.parametrize("id_", ["99", "0", "x", "9" * 30, "-1"])
+def test_a_run_that_is_not_there_is_not_found(id_: str, client: TestClient) -> None:
+    assert problem(client.get(f"{API}/runs/{id_}"), 404)["detail"].startswith("there is no run ")
+
+
+@pytest.mark.parametrize(
+    ("by", "keys"), [("reason", ["paused"]), ("owner", ["a:1"]), ("task", ["1"]), ("function", ["poll"])]
+)
+def test_drops_are_counted_by_what_they_have_in_common(by: str, keys: list[str], client: TestClient, played: Played) -> None:  # fmt: skip
+    found = client.get(f"{API}/drops", params={"by": by}).json()["drops"]
+    assert [(drops["key"], drops["count"], drops["example"]["what"]) for drops in found] == [(keys[0], 1, "dropped")]
+
+
+def test_drops_are_counted_by_reason_and_since_a_time_that_has_passed(client: TestClient, played: Played) -> None:
+    assert client.get(f"{API}/drops").json()["drops"][0]["key"] == "paused"
+    now = played.now.isoformat()
+    assert client.get(f"{API}/drops", params={"since": now}).json() == {"drops": []}
+    assert problem(client.get(f"{API}/drops", params={"since": "2100-01-01T00:00:00Z"}), 422)["field"] == "since"
+
+
+# ---------------------------------------------------------------------------------------------------------- hidden
+
+
+def test_what_is_to_be_hidden_is_in_no_answer(serve: Serve, played: Played) -> None:
+    db, secret = played.db, '{"password": "s3cr3t"}'
+    db.execute("UPDATE ticker.tasks SET kwargs = %s, metadata = %s, cursor = %s", [secret, secret, '"s3cr3t"'])
+    db.execute(FULL)
+    db.execute(PIECE)
+    open_, closed = serve(), serve(TICKER_HIDE_ARGS="on")
+    for path in ("/tasks", "/tasks/1", "/tasks/1/why", "/runs", "/runs/2", "/journal", "/drops"):
+        assert "s3cr3t" not in closed.get(API + path).text, path
+        assert "s3cr3t" in open_.get(API + path).text or path in ("/drops",), path
+
+
+def test_what_is_hidden_is_null_and_the_statistics_say_so(serve: Serve, played: Played) -> None:
+    played.db.execute(FULL)
+    client = serve(TICKER_HIDE_ARGS="on")
+    task, run = client.get(f"{API}/tasks/1").json(), client.get(f"{API}/runs/2").json()
+    assert [task[name] for name in ("kwargs", "metadata", "cursor")] == [None] * 3
+    assert [run[name] for name in ("item", "result", "output", "error_output", "traceback")] == [None] * 5
+    assert run["reason"] == "no route to host"
+    assert client.get(f"{API}/stats").json()["hides_args"] is True

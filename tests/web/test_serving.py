@@ -1,0 +1,118 @@
+"""`ticker web`, a process of its own: where it listens, whom it refuses to serve, and how it ends."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.web.asking import BEARER, TOKEN
+from tests.web.serving import refused, serving
+from ticker.cli import main
+from ticker.settings import EXIT_CONFIGURATION
+
+SECRET = "s3cr3t-word"
+
+
+def asked(address: str, headers: Mapping[str, str] = {}, *, data: bytes | None = None) -> tuple[int, Any]:
+    request = urllib.request.Request(address, data, headers=dict(headers))
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_it_says_its_address_and_serves_until_sigterm(environ: dict[str, str]) -> None:
+    with serving() as served:
+        assert served.address.startswith("http://127.0.0.1:")
+        assert asked(f"{served.address}api/v1/tasks") == (200, {"tasks": [], "next": None})
+    assert served.code == 0
+    assert served.said == f"the page and the HTTP API: {served.address}\n"
+
+
+def test_an_interruption_ends_it_as_well(environ: dict[str, str]) -> None:
+    with serving() as served:
+        served.process.send_signal(signal.SIGINT)
+        served.process.wait(60)
+    assert served.code == 0
+
+
+def test_read_only_nothing_can_be_changed(environ: dict[str, str]) -> None:
+    with serving("--read-only") as served:
+        said = b'{"function": "poll", "every": "1m"}'
+        code, found = asked(f"{served.address}api/v1/tasks", {"Content-Type": "application/json"}, data=said)
+    assert code == 403 and "--read-only" in found["detail"]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.org", "10.1.2.3", ""])
+def test_it_does_not_listen_elsewhere_without_a_token(host: str, environ: dict[str, str]) -> None:
+    result = CliRunner().invoke(main, ["web", "--host", host, "--port", "0"])
+    assert (result.exit_code, result.stdout) == (EXIT_CONFIGURATION, "")
+    assert result.stderr.startswith("error: --host ") and result.stderr.count("\n") == 1
+    assert "TICKER_WEB_TOKEN" in result.stderr
+
+
+def test_with_a_token_it_listens_anywhere_and_asks_for_it(environ: dict[str, str]) -> None:
+    with serving("--host", "0.0.0.0", TICKER_WEB_TOKEN=TOKEN) as served:
+        address = served.address.replace("0.0.0.0", "127.0.0.1")
+        assert asked(f"{address}api/v1/tasks")[0] == 401
+        assert asked(f"{address}api/v1/tasks", BEARER)[0] == 200
+    assert TOKEN not in served.said
+
+
+def test_a_body_of_a_megabyte_is_refused_on_the_wire(environ: dict[str, str]) -> None:
+    with serving() as served:
+        host, port = served.address.removeprefix("http://").rstrip("/").split(":")
+        with socket.create_connection((host, int(port)), timeout=60) as wire:
+            wire.sendall(
+                b"POST /api/v1/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: 1048576\r\n\r\n"
+            )
+            assert wire.recv(65_536).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_port_that_is_taken_is_told_in_one_sentence(environ: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, said = refused("--port", str(taken.getsockname()[1]))
+    assert code == EXIT_CONFIGURATION
+    assert said.startswith("error: nothing can listen on --host 127.0.0.1 --port ") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [({"DATABASE_URL": ""}, "DATABASE_URL is not set"), ({"REDIS_URL": ""}, "REDIS_URL is not set"),
+     ({"TICKER_WEB_TOKEN": "short"}, "TICKER_WEB_TOKEN: a key has fewer than 16 characters")],
+)  # fmt: skip
+def test_a_setting_that_does_not_fit_ends_it_at_once(
+    variables: dict[str, str], words: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    result = CliRunner().invoke(main, ["web", "--port", "0"])
+    assert result.exit_code == EXIT_CONFIGURATION and words in result.stderr
+    assert "short;" not in result.stderr
+
+
+@pytest.mark.parametrize("missing", ["starlette", "jinja2", "uvicorn"])
+def test_without_the_extra_it_says_what_to_install(missing: str, environ: dict[str, str]) -> None:
+    hide = f"import sys; sys.modules[{missing!r}] = None; from ticker.cli import main; main(['web', '--port', '0'])"
+    ended = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == EXIT_CONFIGURATION
+    assert ended.stderr == f'error: ticker web needs {missing}: pip install "rq-ticker[web]"\n'
+
+
+def test_nothing_that_it_says_holds_a_secret(environ: dict[str, str]) -> None:
+    url = f"postgresql://somebody:{SECRET}@127.0.0.1:1/nothing"
+    with serving(DATABASE_URL=url, TICKER_WEB_TOKEN=TOKEN) as served:
+        for path in ("api/v1/tasks", "api/v1/stats", "readyz", "api/v1/nothing", f"api/v1/tasks?search={TOKEN[:1]}"):
+            code, found = asked(served.address + path, BEARER)
+            assert code in (404, 503) and SECRET not in str(found) and TOKEN not in str(found)
+    assert SECRET not in served.said and TOKEN not in served.said

@@ -1,7 +1,7 @@
 """What every handler works with: the settings, the database, and what may be shown."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -45,10 +45,24 @@ class Site:
             name: [self.run_data(run) for run in runs] for name, runs in others.items()
         }
 
+    def shown(self, found: FullRun) -> FullRun:
+        """For a screen: what is to be hidden is empty."""
+        if not self.settings.hide_args:
+            return found
+        bare = [
+            replace(run, item=None, result=None, traceback="") for run in (found.run, *found.attempts, *found.pieces)
+        ]
+        attempts = len(found.attempts) + 1
+        return FullRun(bare[0], "", "", tuple(bare[1:attempts]), tuple(bare[attempts:]))
+
+    def words(self, line: Line) -> str:
+        """Of a line, for a screen."""
+        return without_piece(line.words, line.run) if self.settings.hide_args and line.run else line.words
+
     def line_data(self, line: Line) -> dict[str, Any]:
         data = display.line_data(line)
-        if self.settings.hide_args and line.run is not None:
-            data |= {"run": self.run_data(line.run), "words": without_piece(line.words, line.run)}
+        if line.run is not None:
+            data |= {"run": self.run_data(line.run), "words": self.words(line)}
         return data
 
     def drops_data(self, counted: Iterable[Drops]) -> list[dict[str, Any]]:

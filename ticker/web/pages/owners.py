@@ -5,6 +5,7 @@ from starlette.requests import Request
 from ticker import lines, status
 from ticker.errors import BadInput
 from ticker.owner_status import OwnerStatus, list_owners
+from ticker.web.api import bookmarks
 from ticker.web.pages.screen import ROWS, Shown, asked, filtered, screen
 from ticker.web.site import Site
 
@@ -24,16 +25,12 @@ def owners(here: Site, request: Request) -> Shown:
     last = shown[-1] if len(found) > ROWS else None
     return {
         "owners": shown, "now": now, "states": STATES, "wanted": {"state": state, "owner_type": owner_type},
-        "following": filtered(request, after=last.owner, rest="" if last.in_trouble else "1") if last else "",
-        "first": filtered(request, after=None, rest=None) if asked(request, "after") else "",
+        "following": filtered(request, after=bookmarks.of_owner(last)) if last else "",
+        "first": filtered(request, after=None) if asked(request, "after") else "",
     }  # fmt: skip
 
 
 def behind(request: Request) -> OwnerStatus | None:
-    """The last owner of the page before; `rest`: it was one of those who are well."""
+    """The last owner of the page before."""
     after = asked(request, "after")
-    if after is None:
-        return None
-    owner_type, _, owner_id = after.partition(":")
-    trouble = 0 if asked(request, "rest") else 1
-    return OwnerStatus(owner_type, owner_id, 1, trouble, 0, 0, 0, None, None)
+    return None if after is None else bookmarks.owner_before("after", after)

@@ -1,7 +1,6 @@
 """Runs and drops as they ended, one with all that is kept of it, and the drops counted by what they have in common."""
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from starlette.requests import Request
 
@@ -9,8 +8,9 @@ from ticker import ledger, lines, record, status
 from ticker.errors import BadInput
 from ticker.record import Key
 from ticker.task import Outcome, Reason
-from ticker.web.pages.screen import LARGEST_ID, ROWS, Shown, asked, filtered, id_of, screen
-from ticker.web.site import HIDDEN, Site
+from ticker.web.api import bookmarks
+from ticker.web.pages.screen import ROWS, Shown, asked, filtered, id_of, screen
+from ticker.web.site import Site
 
 DROPS = 50
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
@@ -22,9 +22,9 @@ def runs(here: Site, request: Request) -> Shown:
     task = asked(request, "task")
     with here.database.reading() as db:
         chosen = record.select(db, task=int(task) if task and task.isdigit() else task, **wanted)  # type: ignore[arg-type]
-        page = record.page(db, chosen, before=key_in(asked(request, "before")), limit=ROWS)
+        page = record.page(db, chosen, before=before(request), limit=ROWS)
         now = lines.instant(status.on(db))
-    following = filtered(request, before=key_text(page.next)) if page.next else ""
+    following = filtered(request, before=bookmarks.of_key(page.next)) if page.next else ""
     return {
         "lines": page.lines, "now": now, "following": following, "wanted": wanted | {"task": task},
         "outcomes": list(Outcome), "reasons": list(Reason), "first": filtered(request, before=None) if asked(request, "before") else "",
@@ -34,11 +34,16 @@ def runs(here: Site, request: Request) -> Shown:
 @screen("run.html")
 def run(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
-        found = status.get_run(db, id_of(request))
+        found = here.shown(status.get_run(db, id_of(request)))
         now = lines.instant(status.on(db))
         words = ledger.told(status.on(db), None, [found.run], [], now)[0].words
-    result = HIDDEN if here.settings.hide_args and found.run.result is not None else found.run.result
-    return {"full": found, "run": found.run, "words": words, "now": now, "result": result}
+    return {"full": found, "run": found.run, "words": words, "now": now, "hidden": here.settings.hide_args}
+
+
+def before(request: Request) -> Key | None:
+    """Where the page before ended."""
+    text = asked(request, "before")
+    return None if text is None else bookmarks.key_in("before", text)
 
 
 @screen("drops.html")
@@ -50,21 +55,3 @@ def drops(here: Site, request: Request) -> Shown:
         now = lines.instant(status.on(db))
         counted = record.drops(db, by=by, since=now - timedelta(hours=int(hours)), limit=DROPS)
     return {"counted": counted, "now": now, "by": by, "groups": record.GROUPS, "hours": hours, "spans": HOURS}
-
-
-def key_text(key: Key) -> str:
-    """A cursor as it stands in an address: microseconds since 1970, what it was, and its id."""
-    at, sort, id_ = key
-    return f"{(at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)}-{sort}-{id_}"
-
-
-def key_in(text: str | None) -> Key | None:
-    """BadInput for what is no cursor of ours."""
-    if text is None:
-        return None
-    parts: list[Any] = text.split("-")
-    if len(parts) == 3 and parts[1] in ("run", "event") and all(p.isascii() and p.isdigit() for p in parts[::2]):
-        microseconds, id_ = int(parts[0][:20]), int(parts[2][:20])
-        if microseconds < 250_000_000_000_000_000 and id_ <= LARGEST_ID:
-            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds), parts[1], id_
-    raise BadInput("before", text, "is no place in this list; begin at its first page")

@@ -70,7 +70,7 @@ def render(request: Request, template: str, shown: Shown, status: int = 200) -> 
     cookie, root = here.forms.cookie(request.headers), request.scope.get("root_path", "")
     about = {
         "root": root, "address": request.url.path.removeprefix(root), "query_text": request.url.query,
-        "form_token": here.forms.token(cookie), "read_only": here.access.read_only, "version": version("rq-ticker"),
+        "form_token": here.forms.token(cookie), "read_only": here.access.read_only, "words_of": here.words, "version": version("rq-ticker"),
     }  # fmt: skip
     response = HTMLResponse(templates().get_template(template).render(about | shown), status)
     if request.cookies.get(COOKIE) != cookie:
@@ -106,14 +106,6 @@ def asked(request: Request, name: str) -> str | None:
     if "\0" in value:
         raise BadInput(name, value, "holds a character that PostgreSQL cannot store")
     return value or None
-
-
-def number(request: Request, name: str) -> int:
-    """A cursor in the address: an id, 0 by default."""
-    value = asked(request, name) or "0"
-    if not (value.isascii() and value.isdigit() and int(value[:20]) <= LARGEST_ID):
-        raise BadInput(name, value, "is no id of a row")
-    return int(value[:20])
 
 
 def id_of(request: Request) -> int:

@@ -1,5 +1,6 @@
 """One task: its next times, why it ran or did not, its chart, and its last runs."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +26,8 @@ def task(here: Site, request: Request) -> Shown:
         if why.task is None:
             raise UnknownTask(f"there is no task {wanted} any more: {why.next[0]}")
         runs = status.list_runs(db, task=wanted, limit=RUNS)
-        chart = timeline.of(db, wanted, since=stretch(why.task), now=why.now)
+        drawn = timeline.of(db, wanted, since=stretch(why.task), now=why.now)
+    chart = replace(drawn, lines=tuple(replace(line, words=here.words(line)) for line in drawn.lines))
     return {
         "task": why.task, "why": why, "now": why.now, "runs": runs, "times": times(why.task, why.now),
         "details": details(here, why.task), "chart": Markup(timeline.svg(chart)),

@@ -279,8 +279,13 @@ class Terminal:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ticker", *words], cwd=ROOT, stdin=self.inner, stdout=self.inner, stderr=self.inner,
             start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-            env={**os.environ, "TERM": "xterm-256color", **environ},
+            env={**self.environ(), "TERM": "xterm-256color", **environ},
         )  # fmt: skip
+
+    @staticmethod
+    def environ():
+        """Ours, but for a size that would outlast the terminal's own: xdist sets one."""
+        return {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
 
     def read(self):
         while select.select([self.outer], [], [], 0)[0]:

@@ -9,6 +9,7 @@ from rq import Queue, Worker
 from rq.worker import BaseWorker
 
 from ticker import enqueue
+from ticker.errors import ConfigurationError
 
 WORKERS_AT_MOST = 500
 
@@ -37,10 +38,14 @@ class WorkerStatus:
 
 
 def look(url: str) -> tuple[list[QueueStatus], list[WorkerStatus]]:
-    """Both by name, at most 500 workers. QueueUnavailable where Redis does not answer."""
+    """Both by name, at most 500 workers. QueueUnavailable where Redis does not answer, ConfigurationError where what is
+    there is none of RQ's."""
     with enqueue.translated(), closing(enqueue.connect(url)) as connection:
-        workers = [_worker(worker) for worker in Worker.all(connection=connection)[:WORKERS_AT_MOST]]
-        return _queues(connection, workers), sorted(workers, key=lambda worker: worker.name)
+        try:
+            workers = [_worker(worker) for worker in Worker.all(connection=connection)[:WORKERS_AT_MOST]]
+            return _queues(connection, workers), sorted(workers, key=lambda worker: worker.name)
+        except (ValueError, TypeError, KeyError) as error:  # UnicodeError is a ValueError
+            raise ConfigurationError(f"REDIS_URL: what is there is none of RQ's: {type(error).__name__}") from error
 
 
 def _queues(connection: Redis, workers: list[WorkerStatus]) -> list[QueueStatus]:

@@ -49,8 +49,9 @@ class Health:
 
 
 def look(settings: Settings, *, max_age_ms: int = MAX_AGE) -> Health:
-    """Asks both servers. An unset DATABASE_URL or REDIS_URL is no question of health: ConfigurationError."""
-    settings.require_database(), settings.require_redis()
+    """Asks both servers. `max_age_ms`: three ticks, and 90 s at the least. An unset DATABASE_URL: ConfigurationError."""
+    settings.require_database()
+    max_age_ms = max(max_age_ms, 3 * settings.tick_ms) if max_age_ms == MAX_AGE else max_age_ms
     try:
         with connections.translated(), closing(connections.connect(settings.require_database())) as db:
             tickers, queues = tuple(status.tickers(db)), overview.waiting_queues(db)

@@ -80,7 +80,7 @@ def overview(db: Any, *, limit: int = 10) -> Overview:
     late = {"now": clock.now(), "late_ms": late_ms()}
     return Overview(
         now, counts(execute),
-        next=_tasks(execute("next_tasks", now=clock.now(), limit=most)),
+        next=_tasks(execute("next_tasks", **late, limit=most)),
         late=_tasks(execute("late_tasks", **late, limit=most)),
         failing=_tasks(execute("failing_tasks", limit=most)),
         running=tuple(status.runs_by_id(execute, [row["id"] for row in execute("running_runs", limit=most)])),

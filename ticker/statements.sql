@@ -1272,9 +1272,10 @@ SELECT l.* FROM unnest(%(ids)s::bigint[]) AS t (id), LATERAL (
     ORDER BY r.id DESC) l
 
 -- name: next_tasks
--- What runs next, nearest first.
+-- What runs next, nearest first; also what is due, and not late yet.
 SELECT * FROM {schema}.tasks
-WHERE enabled AND owner_active AND paused_by IS NULL AND next_run >= coalesce(%(now)s::timestamptz, clock_timestamp())
+WHERE enabled AND owner_active AND paused_by IS NULL
+  AND next_run >= (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) - %(late_ms)s::bigint * interval '1 millisecond')
 ORDER BY next_run
 LIMIT %(limit)s
 

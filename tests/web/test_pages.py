@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import timedelta
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -102,7 +103,7 @@ def test_now_says_what_is_late_and_why(client, db, task):
     db.execute("UPDATE ticker.tasks SET next_run = next_run - interval '10 minutes'")
     said = text_of(client.get("/"))
     assert "no ticker has ever ticked here; start one: ticker run" in said
-    assert "mail.fetch of mail_channels:5 was due 10 min ago : no ticker ticks here: nothing is pushed" in said
+    assert "mail.fetch of mail_channels:5 was due 10 min ago : no ticker ticks." in said
 
 
 def test_now_says_what_fails_and_what_was_dropped(client, play, db):
@@ -222,18 +223,53 @@ def test_a_form_registers_edits_and_deletes_a_task(form, db):
     assert form("/tasks/1/do", action="delete").status_code == 404
 
 
-def test_what_was_not_changed_in_a_form_is_not_written(form, db, task):
+def shown(client, task_id):
+    """What an edit form is filled with, as a browser sends it back."""
+    was = re.search(r'name="was" value="([^"]*)"', client.get(f"/tasks/{task_id}/edit").text)[1]
+    return json.loads(unescape(was)) | {"was": unescape(was)}
+
+
+def test_a_form_writes_what_was_changed_in_it_and_not_what_somebody_else_changed(client, form, db, task):
+    fields = shown(client, 1)
+    ticker.edit(db, task, every="5m", kwargs={"channel_id": 6})
     before = ticker.get(db, 1)
-    same = {
-        "schedule": "1m",
-        "zone": "",
-        "queue": "polling",
-        "tolerance": "5s",
-        "box": "30s",
-        "kwargs": '{\n "channel_id": 5\n}',
-    }
-    assert form("/tasks/1/change", **same).status_code == 204
+    assert form("/tasks/1/change", **fields).status_code == 204
     assert ticker.get(db, 1) == before
+    assert form("/tasks/1/change", **fields | {"subject": "mine"}).status_code == 204
+    found = ticker.get(db, 1)
+    assert (found.every_ms, found.kwargs, found.subject) == (300_000, {"channel_id": 6}, "mine")
+
+
+def test_a_field_can_be_emptied_where_empty_means_something(client, form, db):
+    ticker.register(db, "poll", cron="0 9 * * *", zone="Europe/Berlin", subject="mine")
+    fields = shown(client, 1)
+    assert form("/tasks/1/change", **fields | {"subject": "", "zone": ""}).status_code == 204
+    found = ticker.get(db, 1)
+    assert (found.subject, found.zone) == ("", "UTC")
+    answer = form("/tasks/1/change", **fields | {"queue": ""})
+    assert (answer.status_code, answer.json()["field"]) == (422, "queue")
+
+
+def test_a_new_task_does_not_replace_one_that_is_there(form, db, task):
+    answer = form("/tasks/create", function="other", name="mail.fetch", owner="mail_channels:5", schedule="9m")
+    assert (answer.status_code, answer.json()["field"]) == (422, "name")
+    assert "is there already, as task 1; edit that one" in answer.json()["detail"]
+    assert ticker.get(db, 1).function == "mail.fetch"
+
+
+@pytest.mark.parametrize(
+    "address", ["/tasks/" + "9" * 5000, "/runs/" + "9" * 5000, "/runs?task=" + "9" * 5000, "/tasks/\u00b2", "/tasks/-1"]
+)
+def test_an_address_of_nothing_is_no_error_of_ours(address, client):
+    assert client.get(address).status_code in (404, 422)
+
+
+def test_each_screen_says_so_where_redis_does_not_answer(serve, task):
+    client = serve(REDIS_URL="unix:///nowhere")
+    for screen in SCREENS:
+        assert client.get(screen).status_code == 200
+    assert "Not known: Redis (REDIS_URL) does not take jobs" in text_of(client.get("/processes"))
+    assert "Redis (REDIS_URL) does not take jobs" in text_of(client.get("/"))
 
 
 @pytest.mark.parametrize(
@@ -249,6 +285,8 @@ def test_each_action_does_what_it_says(action, column, value, form, db, task):
 
 def test_many_are_changed_together_and_those_that_are_gone_are_passed_over(form, db, task):
     other = ticker.register(db, "poll", every="1m")
+    answer = form("/tasks/do", action="resume", id=[str(task.id), str(other.id)])
+    assert json.loads(answer.headers["hx-trigger"]) == {"said": "0 tasks: resumed"}
     answer = form("/tasks/do", action="pause", id=[str(task.id), str(other.id), "999"])
     assert json.loads(answer.headers["hx-trigger"]) == {"said": "2 tasks: paused"}
     assert [found.paused_by for found in ticker.list_tasks(db)] == ["the page", "the page"]
@@ -259,6 +297,9 @@ def test_many_are_changed_together_and_those_that_are_gone_are_passed_over(form,
     [
         ("/tasks/create", {"function": "poll"}, "schedule"),
         ("/tasks/create", {"schedule": "5m"}, "function"),
+        ("/tasks/create", {"function": "poll", "schedule": "2020-01-01T00:00:00Z"}, "schedule"),
+        ("/tasks/create", {"function": "poll", "schedule": "5m", "zone": "Europe/Berlin"}, "zone"),
+        ("/tasks/create", {"function": "poll", "schedule": "5m", "owner": "a:"}, "owner"),
         ("/tasks/create", {"function": "poll", "schedule": "0s"}, "schedule"),
         ("/tasks/create", {"function": "poll", "schedule": "1m", "zone": "Mars"}, "zone"),
         ("/tasks/create", {"function": "poll", "schedule": "1m", "kwargs": "[1"}, "kwargs"),

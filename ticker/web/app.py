@@ -35,7 +35,7 @@ def application(
     access = Access(
         tuple(said.web_tokens if tokens is None else tokens), trusted, read_only or said.web_read_only
     )  # fmt: skip
-    forms, database = Forms(access.tokens), Database(said)
+    forms, database = Forms(access.tokens or (said.database_url,)), Database(said)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

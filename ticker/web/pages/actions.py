@@ -42,14 +42,18 @@ def do(here: Site, request: Request, form: Form) -> Response:
 def do_with_many(here: Site, request: Request, form: Form) -> Response:
     """With the tasks that were marked, in one transaction; those that are gone meanwhile are passed over."""
     told, work = action(form)
-    ids = marked(form)
     with here.database.writing() as db:
-        for task in sorted(ids):
-            try:
-                work(db, task, reason(form))
-            except UnknownTask:
-                ids.discard(task)
-    return said(f"{len(ids)} task{'' if len(ids) == 1 else 's'}: {told}")
+        count = sum(done(work, db, task, reason(form)) for task in sorted(marked(form)))
+    return said(f"{count} task{'' if count == 1 else 's'}: {told}")
+
+
+def done(work: Done, db: Any, task: int, why: str) -> int:
+    """Of how many tasks it was done: not of one that is gone, nor of one that was so already."""
+    try:
+        found = work(db, task, why)
+    except UnknownTask:
+        return 0
+    return len(found) if isinstance(found, list) else 1
 
 
 def action(form: Form) -> tuple[str, Done]:

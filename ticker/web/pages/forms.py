@@ -1,5 +1,7 @@
 """New and changed tasks: a form, with what the schedule means while it is typed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from starlette.requests import Request
@@ -8,6 +10,7 @@ from starlette.responses import Response
 from ticker import lines, overview, preview, registration, status
 from ticker.checks import json_value
 from ticker.errors import BadInput
+from ticker.identity import NOBODY
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
 from ticker.task import Kind, Task
@@ -21,6 +24,11 @@ TIMES = 5
 SCHEDULES = {Kind.INTERVAL: "every", Kind.CRON: "cron", Kind.CALENDAR: "calendar", Kind.ONCE: "at"}
 TEXTS = ("queue", "tolerance", "box", "overlap", "backoff", "keep", "subject", "description")
 NUMBERS = ("retries",)
+MAY_BE_EMPTY = {"subject", "description"}
+FIELDS = dict.fromkeys(("expression", *SCHEDULES.values()), "schedule") | dict.fromkeys(
+    ("owner_type", "owner_id"), "owner"
+)
+"""Where the form shows an error of these."""
 
 
 @screen("form.html")
@@ -33,7 +41,9 @@ def new(here: Site, _: Request) -> Shown:
 def edit(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
         task, functions = status.get(db, id_of(request)), overview.functions(db)
-    return {"task": task, "functions": functions, "filled": filled(task), "hidden": here.settings.hide_args}
+    hidden = here.settings.hide_args
+    fields = {name: text for name, text in filled(task).items() if not (hidden and name == "kwargs")}
+    return {"task": task, "functions": functions, "filled": fields, "hidden": hidden}
 
 
 @screen("preview.html")
@@ -59,32 +69,48 @@ def previewed(here: Site, request: Request) -> Shown:
 
 @changing
 def create(here: Site, request: Request, form: Form) -> Response:
-    """Registers it: one of that owner and name that is there is changed, as `register` does."""
-    given = typed(form, None)
-    function, owner = one(form, "function"), one(form, "owner")
-    if not function:
+    """Registers a task that is new."""
+    function, owner, name = (one(form, field) or None for field in ("function", "owner", "name"))
+    if function is None:
         raise BadInput("function", None, "is missing; write the name that @task has, such as mail.fetch")
-    with here.database.writing() as db:
-        task = registration.register(db, function, name=one(form, "name") or None, owner=owner or None, **given)
+    with beside_fields(), here.database.writing() as db:
+        given = typed({field: values for field, values in form.items() if any(values)}, None)
+        for there in status.list_tasks(db, name=name or function, owner=owner or NOBODY, limit=1):
+            raise BadInput("name", there.name, f"is there already, as task {there.id}; edit that one")
+        task = registration.register(db, function, name=name, owner=owner, **given)
     return gone_to(request, task, "registered")
 
 
 @changing
 def change(here: Site, request: Request, form: Form) -> Response:
     """Writes what differs from what the form was filled with."""
-    with here.database.writing() as db:
+    with beside_fields(), here.database.writing() as db:
         task = status.get(db, id_of(request))
         given = typed(form, task)
         task = registration.edit(db, task.id, **given) if given else task
     return gone_to(request, task, "changed")
 
 
+@contextmanager
+def beside_fields() -> Iterator[None]:
+    """Errors under the names of the form's fields."""
+    try:
+        yield
+    except BadInput as error:
+        if error.field not in FIELDS:
+            raise
+        raise BadInput(FIELDS[error.field], error.value, error.problem) from None
+
+
 def typed(form: Form, task: Task | None) -> dict[str, Any]:
-    """The arguments of `register`: what was filled in, and of a task that is there, what was changed."""
-    before = filled(task) if task else {}
+    """The arguments of `register`: what was filled in; of a task that is there, what differs from what the form showed."""
+    before = shown(form) if task else {}
     news = {name: one(form, name) for name in form if one(form, name) != before.get(name, "")}
-    given: dict[str, Any] = {name: news[name] for name in TEXTS if news.get(name)}
-    given |= {name: whole(name, news[name]) for name in NUMBERS if news.get(name)}
+    for name in news.keys() & {*TEXTS, *NUMBERS} - MAY_BE_EMPTY:
+        if not news[name]:
+            raise BadInput(name, None, "is empty; write what it shall be")
+    given: dict[str, Any] = {name: news[name] for name in TEXTS if name in news}
+    given |= {name: whole(name, news[name]) for name in NUMBERS if name in news}
     if "kwargs" in news:
         given["kwargs"] = json_value("kwargs", news["kwargs"] or "{}")
     if "schedule" in news or "zone" in news or task is None:
@@ -92,14 +118,23 @@ def typed(form: Form, task: Task | None) -> dict[str, Any]:
     return given
 
 
+def shown(form: Form) -> dict[str, str]:
+    """What the form was filled with: somebody else may have changed the task since."""
+    before = json_value("was", one(form, "was") or "{}")
+    if not isinstance(before, dict):
+        raise BadInput("was", None, "is not what the form was filled with; load it again")
+    return before
+
+
 def scheduled(text: str, zone: str) -> dict[str, Any]:
     if not text:
         raise BadInput("schedule", None, "is missing; write 5m, 0 9 * * 1-5, Mon..Fri 09:00, or 2027-01-01T00:00:00Z")
-    try:
-        found = kinds.detect(text, zone or None)
-    except BadInput as error:
-        raise BadInput("schedule" if error.field == "expression" else error.field, error.value, error.problem) from None
-    return {SCHEDULES[found.kind]: text} | ({"zone": zone} if zone and found.kind in (Kind.CRON, Kind.CALENDAR) else {})
+    found = kinds.detect(text, zone or None)
+    if found.kind in (Kind.CRON, Kind.CALENDAR):
+        return {SCHEDULES[found.kind]: text, "zone": zone or "UTC"}
+    if zone:
+        raise BadInput("zone", zone, "has no meaning beside an interval or a single time; leave it empty")
+    return {SCHEDULES[found.kind]: text}
 
 
 def filled(task: Task) -> dict[str, str]:

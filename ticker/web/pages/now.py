@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from ticker import health, outlook, status
+from ticker import health, status
 from ticker.overview import Overview, overview
 from ticker.task import Task
 from ticker.web.pages.screen import Shown, screen
@@ -16,12 +16,25 @@ def now(here: Site, _: Request) -> Shown:
     with here.database.reading() as db:
         found = overview(db)
         ended = {run.id: run for run in last_runs(db, found.failing)}
-    late = [(task, " ".join(outlook.following(task, [], found.tickers, found.now))) for task in found.late]
+    look = health.look(here.settings)
+    late = [(task, cause(task, look)) for task in found.late]
     failing = [(task, ended.get(task.last_run_id or 0)) for task in found.failing]
     return {
         "found": found, "now": found.now, "late": late, "failing": failing, "is_quiet": is_quiet(found),
-        "problems": health.look(here.settings).problems,
+        "problems": look.problems,
     }  # fmt: skip
+
+
+def cause(task: Task, look: health.Health) -> str:
+    """Why a late task was not pushed yet."""
+    if task.push_errors:
+        return f"not pushed: {task.push_error}"
+    if not health.ticks(look.tickers, look.max_age_ms):
+        return "no ticker ticks"
+    left = look.tickers[0].last_report.get("left") or {}
+    if task.queue in left:
+        return f"the queue {task.queue} is full (TICKER_QUEUE_DEPTH), and {left[task.queue]} tasks wait for room"
+    return "the tickers are behind"
 
 
 def last_runs(db: Any, tasks: tuple[Task, ...]) -> list[status.RunRecord]:

@@ -26,7 +26,7 @@ def owners(here: Site, request: Request) -> Shown:
     return {
         "owners": shown, "now": now, "states": STATES, "wanted": {"state": state, "owner_type": owner_type},
         "following": filtered(request, after=bookmarks.of_owner(last)) if last else "",
-        "first": filtered(request, after=None) if asked(request, "after") else "",
+        "first": filtered(request, after=None) if asked(request, "after") else None,
     }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from starlette.requests import Request
 
 from ticker import attendance, health, lines, overview, status
-from ticker.errors import QueueUnavailable
+from ticker.errors import ConfigurationError, QueueUnavailable
 from ticker.web.pages.screen import Shown, screen
 from ticker.web.site import Site
 
@@ -20,9 +20,9 @@ def processes(here: Site, _: Request) -> Shown:
 
 
 def attending(here: Site) -> dict[str, Any]:
-    """Queues and workers as RQ knows them; none where Redis does not answer."""
+    """Queues and workers as RQ knows them; `unknown`: why they are not known."""
     try:
         queues, workers = attendance.look(here.settings.require_redis())
-    except QueueUnavailable:
-        return {"queues": [], "workers": []}
-    return {"queues": queues, "workers": workers}
+    except (QueueUnavailable, ConfigurationError) as error:
+        return {"queues": [], "workers": [], "unknown": str(error)}
+    return {"queues": queues, "workers": workers, "unknown": ""}

@@ -21,22 +21,24 @@ def runs(here: Site, request: Request) -> Shown:
     wanted = {name: asked(request, name) for name in ("owner", "owner_type", "outcome", "reason")}
     task = asked(request, "task")
     with here.database.reading() as db:
-        chosen = record.select(db, task=int(task) if task and task.isdigit() else task, **wanted)  # type: ignore[arg-type]
+        named = bookmarks.of_task("task", task) if task and task.isdecimal() else task
+        chosen = record.select(db, task=named, **wanted)  # type: ignore[arg-type]  # select checks what they are
         page = record.page(db, chosen, before=before(request), limit=ROWS)
         now = lines.instant(status.on(db))
     following = filtered(request, before=bookmarks.of_key(page.next)) if page.next else ""
     return {
         "lines": page.lines, "now": now, "following": following, "wanted": wanted | {"task": task},
-        "outcomes": list(Outcome), "reasons": list(Reason), "first": filtered(request, before=None) if asked(request, "before") else "",
+        "outcomes": list(Outcome), "reasons": list(Reason), "first": filtered(request, before=None) if asked(request, "before") else None,
     }  # fmt: skip
 
 
 @screen("run.html")
 def run(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
-        found = here.shown(status.get_run(db, id_of(request)))
+        full = status.get_run(db, id_of(request))
         now = lines.instant(status.on(db))
-        words = ledger.told(status.on(db), None, [found.run], [], now)[0].words
+        words = here.words(ledger.told(status.on(db), None, [full.run], [], now)[0])
+    found = here.shown(full)
     return {"full": found, "run": found.run, "words": words, "now": now, "hidden": here.settings.hide_args}
 
 

@@ -1,5 +1,6 @@
 """How a function becomes a screen: it is handed the site and the request, and returns what its template shows."""
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
@@ -12,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from ticker import display
-from ticker.errors import BadInput
+from ticker.errors import BadInput, UnknownTask, quoted
 from ticker.schedules import duration
 from ticker.web.access import COOKIE, SAFE
 from ticker.web.pages import phrases
@@ -109,8 +110,11 @@ def asked(request: Request, name: str) -> str | None:
 
 
 def id_of(request: Request) -> int:
-    """The id in the address. What no row can have is found nowhere, and so may be cut."""
-    return min(int(request.path_params["id"]), LARGEST_ID)
+    """The id in the address; UnknownTask where no row can have it."""
+    text = request.path_params["id"]
+    if not re.fullmatch("[1-9][0-9]{0,17}", text):
+        raise UnknownTask(f"there is nothing with the id {quoted(text)}")
+    return int(text)
 
 
 def filtered(request: Request, **news: object) -> str:

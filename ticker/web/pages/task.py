@@ -15,7 +15,7 @@ from ticker.web.site import HIDDEN, Site
 
 TIMES = 10
 RUNS = 20
-LEAST, MOST = timedelta(minutes=1), timedelta(days=2)  # of the chart
+LEAST, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart
 
 
 @screen("task.html")
@@ -37,14 +37,17 @@ def task(here: Site, request: Request) -> Shown:
 def times(found: Task, now: Any) -> preview.Preview | None:
     """None where a hand has spoilt the row."""
     try:
-        return preview.of_task(found, now, TIMES)
+        return preview.of_task(replace(found, every_ms=found.stretched_ms or found.every_ms), now, TIMES)
     except BadInput:
         return None
 
 
 def stretch(found: Task) -> timedelta:
-    """How far back the chart looks: some twelve intervals."""
-    return min(max(12 * timedelta(milliseconds=found.every_ms), LEAST), MOST)
+    """How far back the chart looks: some twelve intervals, or twelve times as far as the next time lies behind the last."""
+    every = timedelta(milliseconds=found.stretched_ms or found.every_ms)
+    if not every and found.next_run and found.last_run:
+        every = found.next_run - found.last_run
+    return min(max(12 * every, LEAST), MOST)
 
 
 def details(here: Site, found: Task) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def tasks(here: Site, request: Request) -> Shown:
     following = filtered(request, after=shown[-1].id) if len(found) > ROWS else ""
     return {
         "tasks": shown, "strips": strips, "now": now, "wanted": wanted, "states": status.STATES, "following": following,
-        "first": filtered(request, after=None) if asked(request, "after") else "",
+        "first": filtered(request, after=None) if asked(request, "after") else None,
     }  # fmt: skip
 
 

@@ -4,19 +4,29 @@
   const root = document.body.dataset.root;
   const said = document.getElementById("said");
   const live = () => document.getElementById("live");
-  const busy = () => live().contains(document.activeElement) && document.activeElement.matches("input, select, textarea");
+  const busy = () => changing > 0 || (live() !== document.activeElement && live().contains(document.activeElement));
+  let changing = 0; // changes on their way
+  let silence = 0;
   const marked = () => document.querySelector("#many input[name=id]:checked") !== null;
   const say = (text, bad) => {
     said.textContent = text;
     said.classList.toggle("bad", Boolean(bad));
+    clearTimeout(silence);
+    silence = setTimeout(() => { said.textContent = ""; }, 8000);
   };
   const look = () => htmx.trigger(live(), "look");
 
-  // Nothing is asked for in a hidden tab, while somebody types, or while tasks are marked for something.
+  // Nothing is asked for in a hidden tab, while something on the screen has the focus, or while tasks are marked.
   const every = Number(live().dataset.every || 0);
   if (every) {
-    setInterval(() => document.hidden || busy() || marked() || look(), every * 1000);
-    document.addEventListener("visibilitychange", () => document.hidden || marked() || look());
+    const pace = document.getElementById("pace");
+    const usual = pace.textContent;
+    const waits = () => document.hidden || busy() || marked();
+    setInterval(() => {
+      pace.textContent = waits() ? "waits, as you are at work here; r looks again" : usual;
+      if (!waits()) look();
+    }, every * 1000);
+    document.addEventListener("visibilitychange", () => waits() || look());
   } else {
     document.getElementById("pace").textContent = "stands still";
   }
@@ -27,9 +37,19 @@
     if (every) look();
   });
   document.body.addEventListener("htmx:beforeRequest", (event) => {
-    if (event.detail.requestConfig.verb === "post") document.querySelectorAll(".error").forEach((p) => { p.textContent = ""; });
+    if (event.detail.requestConfig.verb !== "post") return;
+    changing += 1;
+    document.querySelectorAll(".error").forEach((p) => { p.textContent = ""; });
+  });
+  document.body.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.requestConfig.verb === "post") changing -= 1;
+  });
+  // A screen that is gone, or cannot be had now, says so in its place.
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.requestConfig.verb === "get" && event.detail.xhr.status >= 400) event.detail.shouldSwap = true;
   });
   document.body.addEventListener("htmx:responseError", (event) => {
+    if (event.detail.requestConfig.verb === "get") return;
     let problem = {};
     try { problem = JSON.parse(event.detail.xhr.responseText); } catch { /* a page, or a proxy's own words */ }
     const text = problem.detail || `the server answered ${event.detail.xhr.status}`;
@@ -56,7 +76,7 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea") || keys.open) return;
     if (event.key === "?") keys.showModal();
-    else if (event.key === "r") look();
+    else if (event.key === "r" && every) look();
     else if (event.key === "/") {
       const search = document.getElementById("search");
       if (search) { search.focus(); search.select(); } else { location.assign(`${root}/tasks#search`); }

@@ -106,6 +106,17 @@ def test_now_says_what_is_late_and_why(client, db, task):
     assert "mail.fetch of mail_channels:5 was due 10 min ago : no ticker ticks." in said
 
 
+def test_a_late_task_is_called_late_in_the_list(client, db, task):
+    assert ", late" not in text_of(client.get("/tasks"))
+    db.execute("UPDATE ticker.tasks SET next_run = next_run - interval '10 minutes'")
+    assert "ok, late" in text_of(client.get("/tasks"))
+
+
+def test_a_task_that_is_due_and_not_late_stands_with_what_comes_next(client, db, task):
+    said = text_of(client.get("/"))
+    assert "mail.fetch of mail_channels:5 , every 1m." in said
+
+
 def test_now_says_what_fails_and_what_was_dropped(client, play, db):
     ticker.register(db, "poll", owner="mail_channels:5", every="1m")
     play.at(-300)
@@ -333,6 +344,14 @@ def test_a_form_of_somebody_else_changes_nothing(path, headers, client, db, task
     fields = {"action": "delete", "id": "1", "function": "poll", "schedule": "1m"}
     assert client.post(path, data=fields, headers=shown | headers).status_code == 403
     assert len(ticker.list_tasks(db)) == 1
+
+
+def test_a_form_of_one_process_is_taken_by_another_that_serves_the_same(serve, db, task):
+    one, other = serve(), serve(application())
+    token = re.search(r'"X-CSRF-Token":"([0-9a-f]{64})"', one.get("/tasks").text)[1]
+    other.cookies.update(one.cookies)
+    answer = other.post("/tasks/1/do", data={"action": "pause"}, headers={"X-CSRF-Token": token})
+    assert (answer.status_code, ticker.get(db, 1).paused_by) == (204, "the page")
 
 
 def test_nothing_is_changed_and_no_button_is_shown_where_it_is_read_only(serve, db, task):

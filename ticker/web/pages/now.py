@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from ticker import health, status
 from ticker.overview import Overview, overview
-from ticker.task import Task
+from ticker.task import GOOD, Task
 from ticker.web.pages.screen import Shown, screen
 from ticker.web.site import Site
 
@@ -15,7 +15,7 @@ from ticker.web.site import Site
 def now(here: Site, _: Request) -> Shown:
     with here.database.reading() as db:
         found = overview(db)
-        ended = {run.id: run for run in last_runs(db, found.failing)}
+        ended = {run.id: run for run in last_runs(db, found.failing) if run.outcome not in GOOD}
     look = health.look(here.settings)
     late = [(task, cause(task, look)) for task in found.late]
     failing = [(task, ended.get(task.last_run_id or 0)) for task in found.failing]

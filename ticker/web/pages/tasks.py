@@ -1,8 +1,11 @@
 """The list of tasks: filters that stay in the address, pages by cursor, and what became of each one's last occurrences."""
 
+from datetime import datetime
+
 from starlette.requests import Request
 
-from ticker import lines, overview, status
+from ticker import lines, overview, status, timing
+from ticker.task import Task
 from ticker.web.api import bookmarks
 from ticker.web.pages.screen import ROWS, Shown, asked, filtered, screen
 from ticker.web.site import Site
@@ -20,9 +23,15 @@ def tasks(here: Site, request: Request) -> Shown:
         now = lines.instant(status.on(db))
     following = filtered(request, after=shown[-1].id) if len(found) > ROWS else ""
     return {
-        "tasks": shown, "strips": strips, "now": now, "wanted": wanted, "states": status.STATES, "following": following,
+        "tasks": shown, "strips": strips, "now": now, "late": {task.id for task in shown if is_late(task, now)}, "wanted": wanted, "states": status.STATES, "following": following,
         "first": filtered(request, after=None) if asked(request, "after") else None,
     }  # fmt: skip
+
+
+def is_late(task: Task, now: datetime) -> bool:
+    """Whether it should have been pushed two ticks ago."""
+    may_run = task.enabled and task.owner_active and task.paused_by is None and task.next_run is not None
+    return may_run and task.next_run < now - timing.span(status.late_ms())  # type: ignore[operator]
 
 
 def behind(request: Request) -> int:

@@ -12,7 +12,7 @@ from ticker.overview import Fate
 from ticker.task import GOOD, Outcome, Task
 
 MARKS = {
-    Outcome.SUCCEEDED: "●", Outcome.PARTIAL: "◐", Outcome.NOTHING_TO_DO: "○", Outcome.FAILED: "✖", Outcome.TIMED_OUT: "⧖",
+    Outcome.SUCCEEDED: "●", Outcome.PARTIAL: "◐", Outcome.NOTHING_TO_DO: "○", Outcome.FAILED: "✖", Outcome.TIMED_OUT: "■",
     Outcome.KILLED: "✖", Outcome.LOST: "?", Outcome.DROPPED: "↷",
 }  # fmt: skip
 OPEN = {"planned": "·", "pushed": "…", "running": "▶", "processing": "▶"}

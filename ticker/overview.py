@@ -24,7 +24,7 @@ NAMED = 10  # functions in a warning, the most similar first
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tasks there are, in all and of each state (one may be in several), and how many runs are planned.
+    """How many tasks there are, in all and of each state (one may be in several), and how many runs are at work or planned.
 
     Nothing is counted beyond 100,000; more tasks than that are PostgreSQL's estimate. `late`: due for longer than two ticks.
     """

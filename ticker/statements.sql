@@ -1309,7 +1309,7 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE paused_by IS NOT NULL LIMIT %(most)s) t) AS paused,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE NOT enabled OR NOT owner_active LIMIT %(most)s) t) AS inactive,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE waiting <> '{}' LIMIT %(most)s) t) AS waiting,
-    (SELECT count(DISTINCT task_id) FROM (SELECT task_id FROM {schema}.runs WHERE state = 'running' LIMIT %(most)s) r) AS running,
+    (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'running' LIMIT %(most)s) r) AS running,
     (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'planned' LIMIT %(most)s) r) AS planned
 
 -- name: functions

@@ -48,10 +48,16 @@ class Health:
         return not self.problems
 
 
-def look(settings: Settings, *, max_age_ms: int = MAX_AGE) -> Health:
-    """Asks both servers. `max_age_ms`: three ticks, and 90 s at the least. An unset DATABASE_URL: ConfigurationError."""
+def longest_silence(tick_ms: int) -> int:
+    """Milliseconds from one tick to the next of a ticker that lives: three ticks, and 90 s at the least."""
+    return max(MAX_AGE, 3 * tick_ms)
+
+
+def look(settings: Settings, *, max_age_ms: int | None = None) -> Health:
+    """Asks both servers. `max_age_ms`: how old the last tick may be, `longest_silence` by default. ConfigurationError
+    where DATABASE_URL is not set."""
     settings.require_database()
-    max_age_ms = max(max_age_ms, 3 * settings.tick_ms) if max_age_ms == MAX_AGE else max_age_ms
+    max_age_ms = longest_silence(settings.tick_ms) if max_age_ms is None else max_age_ms
     try:
         with connections.translated(), closing(connections.connect(settings.require_database())) as db:
             tickers, queues = tuple(status.tickers(db)), overview.waiting_queues(db)

@@ -80,9 +80,9 @@ def tick(dry_run: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--max-age", metavar="DURATION", default="90s", show_default=True, help="How old the last tick may be.")
+@click.option("--max-age", metavar="DURATION", help="How old the last tick may be; three ticks, or 90s.")
 @as_json
-def health(max_age: str, as_json: bool) -> None:
+def health(max_age: str | None, as_json: bool) -> None:
     """Exit 0 if all is well, else 1.
 
     That is: both servers answer, a ticker has ticked lately (by the database's clock), and a worker listens to each queue
@@ -90,7 +90,7 @@ def health(max_age: str, as_json: bool) -> None:
     """
     from ticker import health as looking
 
-    most = milliseconds("--max-age", max_age, least=SECOND, most=366 * DAY)
+    most = None if max_age is None else milliseconds("--max-age", max_age, least=SECOND, most=366 * DAY)
     found = looking.look(configured(), max_age_ms=most)
     if as_json:
         render.print_json(looking.data(found))

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from ticker import clock, overview, sql
 from ticker.enqueue import RedisQueue
-from ticker.health import MAX_AGE
+from ticker.health import longest_silence
 from ticker.metrics.families import Figures
 from ticker.schedules.duration import SECOND
 
@@ -31,7 +31,7 @@ def tasks(execute: sql.Execute) -> Figures:
 def tickers(execute: sql.Execute, tick_ms: int) -> Figures:
     """A heartbeat from before the clock was set back is as old as it is far ahead."""
     beats = [row for row in execute("tickers") if row["last_tick_at"] is not None]
-    most = max(MAX_AGE, 3 * tick_ms) / SECOND
+    most = longest_silence(tick_ms) / SECOND
     newest: list[datetime] = [row["last_tick_at"] for row in beats]
     return {
         "ticker_tickers_alive": {(): sum(abs(row["age"]) <= most for row in beats)},

@@ -9,8 +9,7 @@ from starlette.responses import Response
 
 from ticker import registration
 from ticker.errors import BadInput, UnknownTask
-from ticker.task import NAME_AT_MOST
-from ticker.web.pages.screen import LARGEST_ID, Form, change, id_of
+from ticker.web.pages.screen import Form, as_id, change, id_of
 from ticker.web.site import Site
 
 BY = "the page"
@@ -71,10 +70,7 @@ def marked(form: Form) -> set[int]:
     texts = form.get("id", [])
     if not texts or len(texts) > MANY:
         raise BadInput("id", len(texts), f"tasks are marked; mark 1 to {MANY}")
-    for text in texts:
-        if not (text.isascii() and text.isdigit() and len(text) < NAME_AT_MOST and 0 < int(text) <= LARGEST_ID):
-            raise BadInput("id", text, "is no id of a task")
-    return {int(text) for text in texts}
+    return {as_id("id", text) for text in texts}
 
 
 def said(sentence: str, address: str = "") -> Response:

@@ -53,18 +53,12 @@ def previewed(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
         now, known = lines.instant(status.on(db)), [function.name for function in overview.functions(db)]
     unknown = bool(function and known and function not in known)
+    found, problem = None, ""
     try:
         found = preview.validate(text, zone=asked(request, "zone"), count=TIMES, now=now) if text else None
     except BadInput as error:
-        return {
-            "found": None,
-            "problem": str(error),
-            "unknown": unknown,
-            "known": known,
-            "function": function,
-            "now": now,
-        }
-    return {"found": found, "problem": "", "unknown": unknown, "known": known, "function": function, "now": now}
+        problem = str(error)
+    return {"found": found, "problem": problem, "unknown": unknown, "known": known, "function": function, "now": now}
 
 
 @changing

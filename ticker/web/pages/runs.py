@@ -9,7 +9,7 @@ from ticker.errors import BadInput
 from ticker.record import Key
 from ticker.task import Outcome, Reason
 from ticker.web.api import bookmarks
-from ticker.web.pages.screen import ROWS, Shown, asked, filtered, id_of, screen
+from ticker.web.pages.screen import ROWS, Shown, as_id, asked, filtered, id_of, screen
 from ticker.web.site import Site
 
 DROPS = 50
@@ -21,7 +21,7 @@ def runs(here: Site, request: Request) -> Shown:
     wanted = {name: asked(request, name) for name in ("owner", "owner_type", "outcome", "reason")}
     task = asked(request, "task")
     with here.database.reading() as db:
-        named = bookmarks.of_task("task", task) if task and task.isdecimal() else task
+        named = as_id("task", task) if task and task.isdecimal() else task
         chosen = record.select(db, task=named, **wanted)  # type: ignore[arg-type]  # select checks what they are
         page = record.page(db, chosen, before=before(request), limit=ROWS)
         now = lines.instant(status.on(db))

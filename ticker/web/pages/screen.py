@@ -112,8 +112,16 @@ def asked(request: Request, name: str) -> str | None:
 def id_of(request: Request) -> int:
     """The id in the address; UnknownTask where no row can have it."""
     text = request.path_params["id"]
-    if not re.fullmatch("[1-9][0-9]{0,17}", text):
-        raise UnknownTask(f"there is nothing with the id {quoted(text)}")
+    try:
+        return as_id("id", text)
+    except BadInput:
+        raise UnknownTask(f"there is nothing with the id {quoted(text)}") from None
+
+
+def as_id(field: str, text: str) -> int:
+    """Digits as an id that a row can have."""
+    if not re.fullmatch("[1-9][0-9]{0,18}", text) or int(text) > LARGEST_ID:
+        raise BadInput(field, text, "is no id of a task")
     return int(text)
 
 

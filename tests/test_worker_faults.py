@@ -1,5 +1,6 @@
 """What befalls a worker between a job's start and its horse, and while its horse leaves an end."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -117,6 +118,58 @@ def test_a_dead_connection_is_seen_before_it_is_used(environ, db):
     db.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'ticker-run'")
     assert database.execute("instant", now=None)
     database.close()
+
+
+LENT = """
+import os
+from wrappers.database import Database
+
+database = Database.from_environment()
+database.open()
+lent, (hears, tells) = database._connection, os.pipe()
+child = os.fork()
+if not child:
+    os.read(hears, 1)
+    database.execute("instant", now=None)
+    os._exit(database._connection is not lent)
+database.leave_to_child()
+assert database.execute("instant", now=None)
+assert database._connection is not lent
+os.write(tells, b".")
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_connection_that_is_left_to_a_child_goes_on_there(environ):
+    subprocess.run([sys.executable, "-c", LENT], cwd=ROOT, check=True, timeout=60)
+
+
+BACKENDS = """
+from wrappers import entry, task
+from wrappers.database import Database
+
+@task("many", batch=2)
+def many(run):
+    return entry._offered._connection.info.backend_pid
+
+finish = Database.finish
+def finish_aloud(self, *end, **texts):
+    self.open()
+    print("written over", self._connection.info.backend_pid, flush=True)
+    return finish(self, *end, **texts)
+Database.finish = finish_aloud
+"""
+
+
+def test_the_horse_of_a_batch_takes_over_its_workers_connection(environ, db, store, queue):
+    db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('many', 2, clock_timestamp())")
+    for number in range(4):
+        ticker.register(db, "many", name=f"{number}", every="1d")
+    tick(store, queue)
+    written = set(re.findall(r"written over (\d+)", work(patch=BACKENDS).stdout))
+    first, _, second, _ = (pid for (pid,) in db.execute("SELECT result::text FROM ticker.runs ORDER BY started_at"))
+    assert first not in written
+    assert second in written
 
 
 ALONE = "import os; from wrappers import ends; ends.os.getppid = lambda: 1\n"  # as if the worker had died

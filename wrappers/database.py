@@ -1,6 +1,7 @@
 """A connection to PostgreSQL, opened when it is first needed: the worker's, or a horse's own, never shared by a fork."""
 
 import logging
+import os
 import select
 from typing import Any
 
@@ -69,6 +70,14 @@ class Database:
             now=clock.now(),
         )  # fmt: skip
         return bool(handed_out)
+
+    def leave_to_child(self) -> None:
+        """Behind a fork: the connection is the child's alone, and the server hears nothing of this process letting go."""
+        if self._connection is not None and not self._connection.closed:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, self._connection.fileno(), inheritable=False)
+            os.close(nothing)
+        self.close()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

@@ -51,21 +51,19 @@ def write(database: Database, task_id: int, token: str, end: End, *, until: floa
 
 
 def close_left(database: Database, patiently: bool = True) -> bool:
-    """Writes the end that a horse left, if there is one; False where that could not be done, and the sweep does it later."""
-    left = ends.left()
-    if left is None:
-        return True
-    task_id, token, until, end = left
-    if _tried(database, task_id, token, end, until if patiently else 0) is None:
-        return False
-    ends.clear()
+    """Writes the ends that a horse left; False where one could not be written, and the sweep does it later."""
+    while left := ends.left():
+        for task_id, token, until, end in left:
+            if _tried(database, task_id, token, end, until if patiently else 0) is None:
+                return False
+            ends.clear()
     return True
 
 
 def close_record(database: Database, patiently: bool = True) -> None:
-    """Behind a dead horse: writes the end that it left, and one for a run that it left open."""
+    """Behind a dead horse: writes the ends that it left, and one for a run that it left open."""
     left, open_run = ends.left(), page.read()
-    if not close_left(database, patiently) or open_run is None or (left and left[:2] == open_run):
+    if not close_left(database, patiently) or open_run is None or any(run[:2] == open_run for run in left):
         return
     outcome, reason = (Outcome.KILLED, DIED) if page.is_answered() else (Outcome.LOST, UNANSWERED)
     _close_open(database, outcome, reason)
@@ -92,7 +90,8 @@ def _close_open(database: Database, outcome: Outcome, reason: str) -> None:
 def _tried(database: Database, task_id: int, token: str, end: End, until: float) -> bool | None:
     """`write`, for a worker, which goes on whatever error there is: None."""
     try:
-        return write(database, task_id, token, end, until=until, wake=settings.from_environment().wake)
+        wake = end.outcome not in GOOD and settings.from_environment().wake
+        return write(database, task_id, token, end, until=until, wake=wake)
     except (TickerError, psycopg.Error) as error:
         log.warning("%s task=%s: %s; not recorded yet: %s", end.outcome, task_id, end.reason, first_line(error))
         return None

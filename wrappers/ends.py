@@ -1,7 +1,7 @@
 """How a run ended, and who writes it down.
 
 Under our Worker a horse leaves its end in memory that both share, and the worker writes it at once, on a connection that
-it has open anyway. So an end is also there when its horse was killed right behind it; in a batch the next task begins
+it has open anyway. So an end is also there when its horse was killed right behind it; in a batch the next tasks begin
 meanwhile. A horse whose job has succeeded leaves that to the worker, too, and talks to Redis not at all. Under a stock
 worker there is no such memory, and the horse does both itself.
 """
@@ -10,6 +10,7 @@ import json
 import mmap
 import os
 import select
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,10 +19,12 @@ from ticker.task import Outcome
 from wrappers import page
 
 # Bytes: nearly any result, reason, traceback and output together; a longer end is the horse's to write.
-_SIZE = 512 * 1024
+_ROOM = 512 * 1024
+_ROOMS = 8  # ends that may wait for a worker that is busy; what nobody has used yet takes no memory
 _LENGTH = 8
-_LISTENS, _SUCCEEDED = 8, 9  # bytes behind the length
-_HEAD = 16
+_COUNTS = struct.Struct("QQ")  # ends that the horse has left, and those of them that are written
+_LISTENS, _SUCCEEDED = _COUNTS.size, _COUNTS.size + 1
+_HEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ def share() -> None:
     """Makes the memory, unless there is some already, and the pipe that tells of an end; for this process and its forks."""
     global _memory, _bell
     if _memory is None:
-        _memory, _bell = mmap.mmap(-1, _SIZE), os.pipe()
+        _memory, _bell = mmap.mmap(-1, _HEAD + _ROOMS * _ROOM), os.pipe()
         os.set_blocking(_bell[0], False)
 
 
@@ -80,16 +83,18 @@ def listening() -> Iterator[None]:
 def leave(task_id: int, token: str, until: float, end: End) -> bool:
     """A run's end, for the worker; False where nobody would read it.
 
-    So it is where it hands out pieces of work, and where the end before it still lies there.
+    So it is where it hands out pieces of work, and where there is no room behind those that are not written yet.
     """
-    if not _is_heard() or _memory is None or end.pieces is not None or any(_memory[:_LENGTH]):
+    if not _is_heard() or _memory is None or end.pieces is not None:
         return False
+    count, written = _COUNTS.unpack_from(_memory)
     said = end.outcome, end.reason, end.result, end.traceback, end.output, end.error_output
     text = json.dumps((task_id, token, until, *said)).encode()
-    if len(text) > _SIZE - _HEAD:
+    if count - written == _ROOMS or len(text) > _ROOM - _LENGTH:
         return False
-    _memory[_HEAD : _HEAD + len(text)] = text
-    _memory[:_LENGTH] = len(text).to_bytes(_LENGTH, "little")  # last: a killed writer leaves all of it or nothing
+    at = _room(count)
+    _memory[at : at + _LENGTH + len(text)] = len(text).to_bytes(_LENGTH, "little") + text
+    _memory[:_LENGTH] = (count + 1).to_bytes(_LENGTH, "little")  # last: a killed writer leaves all of it or nothing
     os.write(_bell[1], b".")
     return True
 
@@ -107,13 +112,24 @@ def _is_heard() -> bool:
     return _memory is not None and page.horse() == os.getpid() and _memory[_LISTENS] == 1 and os.getppid() == _worker
 
 
-def left() -> Left | None:
-    """What the horse left, dead or alive; None when there is nothing."""
-    length = int.from_bytes(_memory[:_LENGTH], "little") if _memory is not None else 0
-    if not length or _memory is None:
-        return None
-    task_id, token, until, outcome, *rest = json.loads(_memory[_HEAD : _HEAD + length])
+def left() -> list[Left]:
+    """What the horse, dead or alive, left and nobody has written yet, in its order."""
+    if _memory is None:
+        return []
+    count, written = _COUNTS.unpack_from(_memory)
+    return [_read(_memory, _room(number)) for number in range(written, count)]
+
+
+def _read(memory: mmap.mmap, at: int) -> Left:
+    begin = at + _LENGTH
+    length = int.from_bytes(memory[at:begin], "little")
+    task_id, token, until, outcome, *rest = json.loads(memory[begin : begin + length])
     return task_id, token, until, End(Outcome(outcome), *rest)
+
+
+def _room(number: int) -> int:
+    """Where the end of this number begins."""
+    return _HEAD + number % _ROOMS * _ROOM
 
 
 def has_succeeded() -> bool:
@@ -121,9 +137,10 @@ def has_succeeded() -> bool:
 
 
 def clear() -> None:
-    """It is written: there is room for the next one."""
+    """The oldest one is written: there is room for another."""
     if _memory is not None:
-        _memory[:_LENGTH] = bytes(_LENGTH)
+        _, written = _COUNTS.unpack_from(_memory)
+        _memory[_LENGTH : _COUNTS.size] = (written + 1).to_bytes(_LENGTH, "little")
 
 
 def wait(horse: int) -> bool:

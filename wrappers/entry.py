@@ -63,7 +63,7 @@ def run_batch(*numbers: int) -> str:
     found = settings.from_environment()
     refuse_without_a_horse(found)
     job, whole = get_current_job(), page.deadline()
-    database = Database(found.require_database(), found.schema)
+    database = _offered or Database(found.require_database(), found.schema)
     answers: Counter[str] = Counter()
     try:
         for task_id, occurrence in zip(numbers[::2], numbers[1::2], strict=True):
@@ -97,6 +97,15 @@ def refuse_without_a_horse(found: Settings) -> None:
             "this worker does not fork its jobs, so a hard limit would kill the worker: "
             "use rq.Worker or wrappers.Worker, or set TICKER_HARD_LIMIT=off"
         )
+
+
+_offered: Database | None = None
+
+
+def offer(database: Database | None) -> None:
+    """Before the fork: what the horse of a batch talks to the database with, as it is open; None: something of its own."""
+    global _offered
+    _offered = database
 
 
 Asked = Call | str | Exception

@@ -43,6 +43,7 @@ class Worker(SurvivingWorker):
         self._database: Database | None = None
         self._is_prepared = False  # the job at hand is one of ours, and has started
         self._is_over = False  # it is one of ours, and had no start
+        self._is_batch = False  # it is one of ours, and each of its tasks is asked for in the horse
         self._is_waiting = False  # for its horse
         self._forget: Any = None
         self._beat = -math.inf
@@ -50,7 +51,7 @@ class Worker(SurvivingWorker):
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         self._before = orphans.children()
-        self._is_prepared = self._is_over = False
+        self._is_prepared = self._is_over = self._is_batch = False
         excerpt.begin()
         ends.begin()
         page.begin(limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf))
@@ -63,6 +64,7 @@ class Worker(SurvivingWorker):
             return super().prepare_execution(job)
         self._state = WorkerStatus.BUSY  # or RQ takes this for a moment in which a signal may end the worker at once
         function, args = call
+        self._is_batch = function != envelope.ENTRY
         with self._abandoning():
             if function == envelope.ENTRY:  # in a batch each task is asked for right before its own start
                 may_run = entry.ask(args, job, self.name, self._connected(), when_it_waits=lambda: self._begin(job))
@@ -107,10 +109,24 @@ class Worker(SurvivingWorker):
             endings.abandon(self._connected())
             self.handle_job_failure(job, queue=queue, exc_string="Job stopped by user before it began.")
             return
-        with self._abandoning():
+        with self._abandoning(), self._lending():
             super().fork_work_horse(job, queue)
         if self._stopped_job_id == job.id:
             self.kill_horse()
+
+    @contextmanager
+    def _lending(self) -> Iterator[None]:
+        """The horse of a batch goes on with this worker's connection, which is warm; the worker opens another one."""
+        if not self._is_batch:
+            yield
+            return
+        lent, self._database = self._connected(), None
+        entry.offer(lent)
+        try:
+            yield
+        finally:
+            entry.offer(None)
+            lent.leave_to_child()
 
     def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
         """RQ's, which without a horse would kill this worker's own group."""

@@ -112,6 +112,14 @@ RUNS = (
         ("tests/test_worker_faults.py::test_a_dead_connection_is_seen_before_it_is_used",),
     ),
     Mutant(
+        "lent-connection-closed",
+        "wrappers/worker.py",
+        "lent.leave_to_child()",
+        "lent.close()",
+        "The worker lets go of a connection that its horse goes on with, without a word to the server.",
+        ("tests/test_worker_faults.py::test_the_horse_of_a_batch_takes_over_its_workers_connection",),
+    ),
+    Mutant(
         "older-job-of-a-batch-expired",
         "ticker/sweep.py",
         "return Fate.WAITS if task.carrier else Fate.EXPIRED",
@@ -122,9 +130,9 @@ RUNS = (
     Mutant(
         "one-place-for-two-ends",
         "wrappers/ends.py",
-        " or any(_memory[:_LENGTH])",
+        "count - written == _ROOMS or ",
         "",
-        "In a batch an end that the worker has not written yet is not written over: the next one is the horse's to write.",
+        "In a batch an end that the worker has not written yet is not written over: one without room is the horse's to write.",
         ("tests/test_batches.py::test_each_end_is_written_with_what_its_own_run_printed",),
     ),
     Mutant(

@@ -380,7 +380,7 @@ def test_health_is_told_by_the_age_of_the_last_tick(db):
     ticked(db, ago=100)
     out, err = ticker("health", code=1)
     assert err.startswith("error: no ticker has ticked within 1m30s: the last one, pid 7 on here, ticked 1m40")
-    assert out.splitlines()[:2] == ["PostgreSQL answers", "Redis answers"]
+    assert out.splitlines()[:2] == ["PostgreSQL answers", "Redis answers"] and out.endswith("s ago (silent)\n")
     ticker("health", "--max-age", "5m")
     ticked(db, ago=3)
     healthy = answer("health")

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
@@ -18,9 +19,10 @@ from redis.exceptions import NoPermissionError, ResponseError
 import ticker
 from tests.conftest import admin
 from tests.running import ROOT
-from ticker import prune
+from ticker import attendance, health, prune
 from ticker.connections import connect
-from ticker.settings import Settings
+from ticker.errors import QueueUnavailable
+from ticker.settings import Settings, from_environment
 from ticker.store import PostgresStore
 
 SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
@@ -41,7 +43,7 @@ def with_user(url: str, user: str) -> str:
 @pytest.fixture
 def redis_users(redis: Redis) -> Iterator[dict[str, str]]:
     """Users of Redis as the document makes them, by their names there."""
-    users = {name: f"test-{name}-{uuid4().hex[:8]}" for name in ("ticker", "worker")}
+    users = {name: f"test-{name}-{uuid4().hex[:8]}" for name in ("ticker", "worker", "page")}
     for line in block("redis").splitlines():
         command = line.replace("PASSWORD", PASSWORD).split()
         redis.execute_command("ACL", "SETUSER", users[command[2]], *command[3:])
@@ -105,11 +107,36 @@ def test_the_commands_of_redis_suffice_for_the_ticker_and_the_worker(hardened, e
     assert [what for _, what in refused(redis, redis_users) if what != "client|setinfo"] == []
 
 
+def test_the_commands_of_redis_suffice_for_the_page_and_one_that_is_missing_is_told(environ, redis, redis_users):
+    redis.acl_log_reset()
+    redis.sadd("rq:workers", "rq:worker:w")
+    redis.hset("rq:worker:w", mapping={"state": "idle", "queues": "polling"})
+    redis.sadd("rq:queues", "rq:queue:lonely")
+    redis.rpush("rq:queue:lonely", "x")
+    url = with_user(os.environ["REDIS_URL"], redis_users["page"])
+    assert [queue.name for queue in attendance.look(url).queues] == ["lonely", "polling"]
+    assert health.look(replace(from_environment(), redis_url=url)).redis_error == ""
+    assert [what for _, what in refused(redis, redis_users) if what != "client|setinfo"] == []
+    with pytest.raises(QueueUnavailable, match="permission"):
+        attendance.look(with_user(os.environ["REDIS_URL"], redis_users["ticker"]))
+
+
 def test_the_commands_of_redis_allow_no_more(environ, redis_users):
     with Redis.from_url(with_user(os.environ["REDIS_URL"], redis_users["ticker"])) as as_ticker:
         for command in ("FLUSHALL", "KEYS *", "GET rq:x", "CONFIG GET *", "HGETALL rq:job:x", "RPUSH elsewhere x"):
             with pytest.raises(NoPermissionError):
                 as_ticker.execute_command(*command.split())
+    with Redis.from_url(with_user(os.environ["REDIS_URL"], redis_users["page"])) as as_page:
+        for command in (
+            "KEYS *",
+            "RPUSH rq:queue:x y",
+            "HSET rq:job:x a b",
+            "SREM rq:workers x",
+            "DEL rq:x",
+            "HGETALL x",
+        ):
+            with pytest.raises(NoPermissionError):
+                as_page.execute_command(*command.split())
     with Redis.from_url(with_user(os.environ["REDIS_URL"], redis_users["worker"])) as as_worker:
         for command in ("FLUSHALL", "RPUSH rq:queue:x y", "LPUSH rq:queue:x y", "GET elsewhere"):
             with pytest.raises(NoPermissionError):

@@ -53,7 +53,8 @@ def fail(db, name, failures=3, reason="OSError: no route to host", **columns):
     """A task that fails, with the last of its runs."""
     made = make(db, name, failures=failures, **columns)
     last = a_run(db, made, outcome="failed", reason=reason, occurrence=NINE - MINUTE)
-    db.execute("UPDATE ticker.tasks SET last_run_id = %s, last_outcome = 'failed' WHERE id = %s", [last, made.id])
+    db.execute("UPDATE ticker.tasks t SET last_run_id = r.id, last_outcome = r.outcome, last_ended_at = r.ended_at"
+               " FROM ticker.runs r WHERE r.id = %s AND t.id = r.task_id", [last])  # fmt: skip
     return made
 
 
@@ -136,6 +137,23 @@ def test_of_several_tickers_it_names_the_one_that_was_heard_of_last(db):
     assert re.match(r"2 tickers; the last one, pid 7 on here, ticked [1-9]s ago", drawn(db)[1])
 
 
+def test_silent_tickers_are_named_beside_the_living_ones(db):
+    ticked(db, SECOND)
+    ticked(db, 5 * MINUTE)
+    assert re.fullmatch(r"1 ticker, .*, ticked [1-9]s ago; 1 is silent, pid 7 on here, for 5m[0-9]?s?", drawn(db)[1])
+    ticked(db, 10 * MINUTE)
+    assert re.search(r"; 2 are silent, the last one, pid 7 on here, for 5m", drawn(db)[1])
+
+
+def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db, monkeypatch):
+    monkeypatch.setenv("TICKER_TICK", "5m")
+    ticked(db, 10 * MINUTE)
+    make(db, "late", next_run=NINE - 15 * MINUTE)
+    lines = drawn(db)
+    assert lines[1].startswith("1 ticker, pid 7 on here, ticked 10m")
+    assert "for 15m: the next tick pushes it" in lines[3]
+
+
 def test_a_queue_that_nobody_listens_to_is_a_problem_of_the_head(db, queue):
     ticked(db, SECOND)
     make(db, "late", next_run=NINE)
@@ -164,7 +182,8 @@ def test_a_run_that_began_while_it_looked_is_counted_and_has_no_age_below_zero(d
 
 def test_a_state_with_very_many_tasks_is_not_counted_to_its_end():
     counts = screen.Counts(2_000_000, 100_000, 0, 0, 0, 0, 7, 0)
-    assert screen.counted(counts) == "about 2000000 tasks: 100000 or more late, 7 running"
+    assert screen.counted(counts) == "about 2,000,000 tasks: over 100,000 late, 7 running"
+    assert replace(counts, tasks=100_001).said("tasks") == "over 100,000"
 
 
 def test_no_text_of_a_user_drives_the_terminal(db):

@@ -31,11 +31,12 @@ _STATES: dict[str, JobState] = {
 }
 
 
-def connect(url: str) -> Redis:
-    """A client whose every wait is bounded, and which tries once more by itself: a repeated push changes nothing."""
+def connect(url: str, *, retries: int = 1) -> Redis:
+    """A client whose every wait is bounded, and which tries once more by itself: a repeated push changes nothing. Who only
+    looks wants no `retries`: at a Redis that hangs each costs its two seconds again."""
     try:
         client = Redis.from_url(
-            url, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=SOCKET_TIMEOUT, retry=Retry(NoBackoff(), 1)
+            url, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=SOCKET_TIMEOUT, retry=Retry(NoBackoff(), retries)
         )
         pool = client.connection_pool
         pool.connection_class(**pool.connection_kwargs)  # not connected; an unknown ?option shows here at the earliest
@@ -147,14 +148,8 @@ class RedisQueue:
     def unattended(self) -> dict[str, int]:
         """Queues with waiting jobs that no worker listens to, and how many jobs wait."""
         with translated():
-            waiting = {queue.name: self._length(queue) for queue in self._queues()}
+            waiting = {queue.name: self._length(queue) for queue in queues(self._connection)}
             return {name: count for name, count in waiting.items() if count and not self._is_attended(name)}
-
-    def _queues(self) -> Iterator[Queue]:
-        """RQ's set of queues, but for what in it is no queue's name."""
-        for key in cast(set[bytes], self._connection.smembers(Queue.redis_queues_keys)):
-            with suppress(ValueError):  # another prefix, or no UTF-8
-                yield Queue.from_queue_key(key.decode(), connection=self._connection)
 
     def _length(self, queue: Queue) -> int:
         try:
@@ -174,6 +169,13 @@ class RedisQueue:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def queues(connection: Redis) -> Iterator[Queue]:
+    """RQ's set of queues, but for what in it is no queue's name."""
+    for key in cast(set[bytes], connection.smembers(Queue.redis_queues_keys)):
+        with suppress(ValueError):  # another prefix, or no UTF-8
+            yield Queue.from_queue_key(key.decode(), connection=connection)
 
 
 def check_server(info: Mapping[str, Any]) -> None:

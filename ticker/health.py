@@ -3,21 +3,49 @@
 `ticker health`, `/readyz` and the page's list of processes say the same.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
-from ticker import clock, connections, display, lines, overview, status
+from ticker import clock, connections, display, enqueue, lines, overview, status
+from ticker.arithmetic import span
 from ticker.enqueue import RedisQueue
-from ticker.errors import ConfigurationError, QueueUnavailable, Unavailable
+from ticker.errors import ConfigurationError, Unavailable
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
 from ticker.status import TickerStatus
 
+T = TypeVar("T")
+
 MAX_AGE = 90 * SECOND
 """Milliseconds: three ticks of the default rhythm."""
+LONG = 1.0  # seconds that nobody shall wait for a server twice
+KEPT = 10.0  # seconds: two looks of a page
+REDIS, POSTGRESQL = "Redis", "PostgreSQL"
+
+
+class Silences:
+    """Servers that kept somebody waiting: for ten seconds nobody else waits, but is told its error and when it was asked."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[float, float, str]] = {}
+
+    def ask(self, server: str, question: Callable[[], T]) -> T:
+        """Its answer. Unavailable: there was none, now or lately."""
+        began = clock.monotonic()
+        asked, until, error = self._kept.get(server, (0.0, -math.inf, ""))
+        if began < until:
+            raise Unavailable(f"{error} (asked {span(round(began - asked) * SECOND)} ago)")
+        try:
+            return question()
+        except Unavailable as silence:
+            ended = clock.monotonic()
+            if ended - began >= LONG:
+                self._kept[server] = began, ended + KEPT, str(silence)
+            raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +65,10 @@ class Health:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        if self.database_error:
-            return (self.database_error,)
-        silent = () if ticks(self.tickers, self.max_age_ms) else (silence(self.tickers, self.max_age_ms),)
         down = (self.redis_error,) if self.redis_error else ()
+        if self.database_error:
+            return self.database_error, *down
+        silent = () if ticks(self.tickers, self.max_age_ms) else (silence(self.tickers, self.max_age_ms),)
         return *silent, *down, *(_unattended(queue, count) for queue, count in self.unattended.items())
 
     @property
@@ -53,18 +81,17 @@ def longest_silence(tick_ms: int) -> int:
     return max(MAX_AGE, 3 * tick_ms)
 
 
-def look(settings: Settings, *, max_age_ms: int | None = None) -> Health:
-    """Asks both servers. `max_age_ms`: how old the last tick may be, `longest_silence` by default. ConfigurationError
-    where DATABASE_URL is not set."""
+def look(settings: Settings, *, max_age_ms: int | None = None, silences: Silences | None = None) -> Health:
+    """Asks both servers. `max_age_ms`: how old the last tick may be, `longest_silence` by default; `silences`: of who looks
+    again and again. ConfigurationError where DATABASE_URL is not set."""
     settings.require_database()
     max_age_ms = longest_silence(settings.tick_ms) if max_age_ms is None else max_age_ms
+    silences = silences or Silences()
     try:
-        with connections.translated(), closing(connections.connect(settings.require_database())) as db:
-            tickers, queues = tuple(status.tickers(db)), overview.waiting_queues(db)
-            ahead = _ahead(db)
+        tickers, queues, ahead = silences.ask(POSTGRESQL, lambda: _database(settings))
     except Unavailable as error:
-        return Health(str(error), _redis(settings, [])[0], max_age_ms=max_age_ms)
-    redis_error, unattended = _redis(settings, queues)
+        return Health(str(error), _redis(settings, [], silences)[0], max_age_ms=max_age_ms)
+    redis_error, unattended = _redis(settings, queues, silences)
     return Health("", redis_error, tickers, unattended, ahead, max_age_ms)
 
 
@@ -93,6 +120,12 @@ def silence(tickers: Sequence[TickerStatus], most: int) -> str:
     return f"no ticker has ticked within {words(most)}: the last one, pid {last.pid} on {last.host}, {last_tick(last)}"
 
 
+def silent_ms(ticker: TickerStatus, most: int) -> int:
+    """For how many milliseconds it has not ticked, where that is longer than it may be; else 0."""
+    age = abs(display.age(ticker) or 0)
+    return age if age > most else 0
+
+
 def last_tick(ticker: TickerStatus) -> str:
     age = display.age(ticker)
     if age is None:
@@ -106,14 +139,24 @@ def _unattended(queue: str, count: int) -> str:
     return f"{jobs} in the queue {queue}, to which no worker listens; start one: python -m wrappers {queue}"
 
 
-def _redis(settings: Settings, queues: Sequence[str]) -> tuple[str, dict[str, int]]:
+def _database(settings: Settings) -> tuple[tuple[TickerStatus, ...], list[str], timedelta]:
+    with connections.translated(), closing(connections.connect(settings.require_database())) as db:
+        return tuple(status.tickers(db)), overview.waiting_queues(db), _ahead(db)
+
+
+def _redis(settings: Settings, queues: Sequence[str], silences: Silences) -> tuple[str, dict[str, int]]:
     """What is wrong with Redis, or nothing, and which of these queues have jobs and no worker."""
     try:
-        with closing(RedisQueue.from_url(settings.require_redis())) as queue:
-            queue.check()
-            return "", {name: count for name, count in queue.unattended().items() if name in queues}
-    except (QueueUnavailable, ConfigurationError) as error:
+        unattended = silences.ask(REDIS, lambda: _unattended_queues(settings.require_redis()))
+        return "", {name: count for name, count in unattended.items() if name in queues}
+    except (Unavailable, ConfigurationError) as error:
         return str(error), {}
+
+
+def _unattended_queues(url: str) -> dict[str, int]:
+    with closing(RedisQueue(enqueue.connect(url, retries=0))) as queue:
+        queue.check()
+        return queue.unattended()
 
 
 def _ahead(db: Any) -> timedelta:

@@ -14,7 +14,7 @@ from ticker.errors import quoted
 from ticker.lines import instant
 from ticker.record import Drops
 from ticker.status import RunRecord, TickerStatus, late_ms
-from ticker.task import Outcome, Task
+from ticker.task import GOOD, Outcome, Task
 from ticker.taskrow import task_from
 
 COUNTED_AT_MOST = 100_000
@@ -37,6 +37,14 @@ class Counts:
     waiting: int
     running: int
     planned: int
+
+    def said(self, name: str) -> str:
+        """One of them for people: "over 100,000" where the counting stopped, an estimate as "about 2,000,000"."""
+        count: int = getattr(self, name)
+        if name == "tasks" and count > COUNTED_AT_MOST + 1:
+            return f"about {count:,}"
+        has_stopped = count >= COUNTED_AT_MOST + (name == "tasks")
+        return f"over {COUNTED_AT_MOST:,}" if has_stopped else f"{count:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,15 @@ def strips(db: Any, tasks: Iterable[Task], *, limit: int = 20) -> dict[int, list
         outcome = Outcome(row["outcome"]) if row["outcome"] else None
         found[row["task_id"]].insert(0, Fate(row["id"], row["state"], outcome, row["reason"], row["due"]))
     return found
+
+
+def last_failures(db: Any, tasks: Iterable[Task]) -> dict[int, RunRecord]:
+    """Of each task's id, the run that failed last, or the occurrence that was lost before its start; only where its last
+    end was a failure, and the record is kept."""
+    execute = status.on(db)
+    ids = [task.id for task in tasks if task.last_outcome not in GOOD]
+    found = {row["run_id"]: row["task_id"] for row in execute("last_ends", ids=ids) if row["run_id"]}
+    return {found[run.id]: run for run in status.runs_by_id(execute, found)}
 
 
 def functions(db: Any) -> list[Function]:

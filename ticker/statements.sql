@@ -1541,6 +1541,20 @@ FROM {schema}.runs, LATERAL (SELECT CASE %(by)s WHEN 'reason' THEN reason WHEN '
 WHERE outcome = 'dropped' AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
 GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC LIMIT %(limit)s
 
+-- name: last_ends
+-- Of each of these tasks the record of its last end, where it is kept: of its last run, or of an occurrence that was lost
+-- later, before it began, and so is none. OFFSET 0 keeps that question to the index of what was given up.
+SELECT t.id AS task_id, coalesce(
+    (SELECT r.id FROM {schema}.runs r WHERE r.id = t.last_run_id AND r.ended_at = t.last_ended_at),
+    (SELECT max(l.id) FROM (
+        SELECT r.id FROM {schema}.runs r
+        WHERE r.task_id = t.id AND r.started_at IS NULL AND r.outcome = 'lost' AND r.ended_at = t.last_ended_at OFFSET 0) l)
+    ) AS run_id
+FROM {schema}.tasks t WHERE t.id = ANY (%(ids)s::bigint[])
+
+-- name: server_version
+SELECT current_setting('server_version') AS version
+
 
 -- ------------------------------------------------------------------------------------------------ counted for metrics
 --

@@ -8,13 +8,17 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from contextlib import closing
+from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from click.testing import CliRunner
 
 from tests.web.asking import BEARER, TOKEN
 from tests.web.serving import refused, serving
+from ticker import clock
 from ticker.cli import main
 from ticker.settings import EXIT_CONFIGURATION
 
@@ -77,6 +81,18 @@ def test_a_body_of_a_megabyte_is_refused_on_the_wire(environ: dict[str, str]) ->
                 b"Content-Length: 1048576\r\n\r\n"
             )
             assert wire.recv(65_536).startswith(b"HTTP/1.1 413 ")
+
+
+def test_an_answer_on_a_connection_that_stays_does_not_wait_for_the_other_side(environ: dict[str, str]) -> None:
+    """Nagle's algorithm and a delayed acknowledgement would take 40 ms of each."""
+    took = []
+    with serving() as served, closing(HTTPConnection(urlsplit(served.address).netloc)) as connection:
+        for _ in range(10):
+            began = clock.monotonic()
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+            took.append(clock.monotonic() - began)
+    assert min(took[1:]) < 0.03
 
 
 def test_a_port_that_is_taken_is_told_in_one_sentence(environ: dict[str, str]) -> None:

@@ -98,7 +98,8 @@ def health(max_age: str | None, as_json: bool) -> None:
         render.say(found.database_error or "PostgreSQL answers")
         render.say(found.redis_error or "Redis answers")
         for ticker in found.tickers:
-            render.say(f"ticker {ticker.host} pid {ticker.pid}: {looking.last_tick(ticker)}")
+            silent = " (silent)" if looking.silent_ms(ticker, found.max_age_ms) else ""
+            render.say(f"ticker {ticker.host} pid {ticker.pid}: {looking.last_tick(ticker)}{silent}")
     if not found.ok:
         raise click.ClickException("; ".join(found.problems))
 

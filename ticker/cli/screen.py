@@ -1,6 +1,6 @@
 """What `ticker top` shows, as lines that fit. Nothing is asked and no clock is read here."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from itertools import chain, islice
@@ -11,12 +11,13 @@ from ticker import arithmetic, display, health
 from ticker.cli import fit
 from ticker.cli.fit import Row, row
 from ticker.cli.render import colour
-from ticker.health import MAX_AGE
+from ticker.health import Health
 from ticker.lines import Line
-from ticker.overview import COUNTED_AT_MOST, Counts, Overview
+from ticker.overview import Counts, Overview
 from ticker.record import Drops
-from ticker.status import RunRecord
-from ticker.task import Task
+from ticker.schedules.duration import words
+from ticker.status import RunRecord, TickerStatus
+from ticker.task import GOOD, Task
 
 TENTH = timedelta(milliseconds=100)
 SECOND = timedelta(seconds=1)
@@ -24,11 +25,11 @@ SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One look: the overview, the last runs of the tasks that fail, by their ids, and what `ticker health` finds wrong."""
+    """One look: the overview, how the tasks that fail did so last, by their ids, and what `ticker health` finds."""
 
     overview: Overview
-    ended: Mapping[int, RunRecord]
-    problems: tuple[str, ...]
+    failures: Mapping[int, RunRecord]
+    health: Health
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,40 +65,51 @@ def aligned(groups: Sequence[Sequence[Row]], width: int) -> Iterator[list[Text]]
 
 def head(view: View) -> Iterator[tuple[str, str]]:
     """Sentences, each with its style: the counts, who ticks, and all that is wrong."""
-    found = view.overview
+    found, most = view.overview, view.health.max_age_ms
     yield f"{display.moment(found.now)} UTC  {counted(found.counts)}", "bold"
-    alive = [ticker for ticker in found.tickers if health.ticks([ticker], MAX_AGE)]
+    alive = [ticker for ticker in found.tickers if health.ticks([ticker], most)]
     if alive:
         who = "1 ticker" if len(alive) == 1 else f"{len(alive)} tickers; the last one"
-        yield f"{who}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}", ""
-    for problem in view.problems:
+        said = f"{who}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}"
+        yield said + silent(found.tickers, most), ""
+    for problem in view.health.problems:
         yield f"problem: {problem}", "bold red"
+
+
+def silent(tickers: Iterable[TickerStatus], most: int) -> str:
+    """Those beside the living ones, with the one that was heard of last."""
+    found = [ticker for ticker in tickers if health.silent_ms(ticker, most)]
+    if not found:
+        return ""
+    who = "1 is silent" if len(found) == 1 else f"{len(found)} are silent, the last one"
+    lasts = words(health.silent_ms(found[0], most) // 1000 * 1000)
+    return f"; {who}, pid {found[0].pid} on {found[0].host}, for {lasts}"
 
 
 def counted(counts: Counts) -> str:
     """The states that tasks or runs are in; those that none is in are left out."""
-    words = ("late", "failing", "paused", "inactive", "waiting", "running", "planned")
-    parts = [f"{_many(getattr(counts, word))} {word}" for word in words if getattr(counts, word)]
-    tasks = f"about {counts.tasks}" if counts.tasks > COUNTED_AT_MOST else str(counts.tasks)
-    return f"{tasks} task{'' if counts.tasks == 1 else 's'}" + (f": {', '.join(parts)}" if parts else "")
+    states = ("late", "failing", "paused", "inactive", "waiting", "running", "planned")
+    parts = [f"{counts.said(state)} {state}" for state in states if getattr(counts, state)]
+    return f"{counts.said('tasks')} task{'' if counts.tasks == 1 else 's'}" + (f": {', '.join(parts)}" if parts else "")
 
 
 def sections(view: View) -> list[Section]:
     found, counts = view.overview, view.overview.counts
     dropped_jobs = sum(drop.count for drop in found.drops)
     return [
-        _section("Late", counts.late, [late(task, view) for task in found.late]),
-        _section("Failing", counts.failing, [failing(task, view) for task in found.failing]),
-        _section("Running", counts.running, [running(run, view) for run in found.running]),
+        _section("late", counts, [late(task, view) for task in found.late]),
+        _section("failing", counts, [failing(task, view) for task in found.failing]),
+        _section("running", counts, [running(run, view) for run in found.running]),
         Section("Next", "", 0, [ahead(task, view) for task in found.next]),
         Section("Dropped in the last hour", str(dropped_jobs), len(found.drops), [*map(dropped, found.drops)]),
     ]
 
 
-def _section(title: str, count: int, rows: Sequence[Row]) -> Section:
+def _section(state: str, counts: Counts, rows: Sequence[Row]) -> Section:
     """They are counted a moment before they are read."""
-    most = max(count, len(rows))
-    return Section(title, _many(most), most, rows)
+    count: int = getattr(counts, state)
+    said = counts.said(state) if count >= len(rows) else str(len(rows))
+    return Section(state.capitalize(), said, max(count, len(rows)), rows)
 
 
 def titled(section: Section, shown: int) -> str:
@@ -115,7 +127,7 @@ def late(task: Task, view: View) -> Row:
     found = view.overview
     if task.push_errors:
         cause = display.state_in_words(task)
-    elif health.ticks(found.tickers, MAX_AGE):
+    elif health.ticks(found.tickers, view.health.max_age_ms):
         cause = "the next tick pushes it"
     else:
         cause = "no ticker ticks"
@@ -124,11 +136,13 @@ def late(task: Task, view: View) -> Row:
 
 
 def failing(task: Task, view: View) -> Row:
-    """How often, by its last run; and what else there is to say of its state."""
-    last = view.ended.get(task.last_run_id or 0)
+    """How often, and how last; and what else there is to say of its state."""
+    last = view.failures.get(task.id)
     parts = [f"{task.failures} in a row"]
     if last is not None:
         parts.append(f"{arithmetic.what(last)}: {last.reason}" if last.reason else arithmetic.what(last))
+    elif task.last_outcome and task.last_outcome not in GOOD:
+        parts.append(task.last_outcome)
     said = ", ".join(parts)
     state = "" if display.state(task) == "failing" else f"; {display.state_in_words(task).partition(', failing')[0]}"
     return row(task.id, task.name, task.owner, said + state, style="red")
@@ -166,7 +180,3 @@ def _short(span: timedelta) -> str:
     """Finer than a second only where there are few of them."""
     unit = TENTH if abs(span) < 10 * SECOND else SECOND
     return arithmetic.span(span // unit * unit)
-
-
-def _many(count: int) -> str:
-    return f"{count} or more" if count == COUNTED_AT_MOST else str(count)

@@ -37,13 +37,11 @@ def top(interval: str, once: bool) -> None:
 
 def look(db: Any, limit: int) -> "View":
     """Asks both servers."""
-    from ticker import health, overview, status
+    from ticker import health, overview
     from ticker.cli.screen import View
 
     found = overview.overview(db, limit=limit)
-    last = [task.last_run_id for task in found.failing if task.last_run_id]
-    ended = {run.id: run for run in status.runs_by_id(status.on(db), last)}
-    return View(found, ended, health.look(configured()).problems)
+    return View(found, overview.last_failures(db, found.failing), health.look(configured()))
 
 
 def print_once(view: "View") -> None:

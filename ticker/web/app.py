@@ -67,7 +67,7 @@ def alive(_: Request) -> Response:
 
 def ready(request: Request) -> Response:
     """All is well: 200, else 503; with the details for who may come in."""
-    found = health.look(site(request).settings)
+    found = site(request).look()
     told = health.data(found) if request.scope["ticker.known"] else {"healthy": found.ok}
     return JSONResponse(told, 200 if found.ok else 503)
 

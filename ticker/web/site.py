@@ -1,12 +1,12 @@
 """What every handler works with: the settings, the database, and what may be shown."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from starlette.requests import Request
 
-from ticker import arithmetic, display
+from ticker import arithmetic, display, health
 from ticker.ledger import Why
 from ticker.lines import Line
 from ticker.record import Drops
@@ -30,6 +30,11 @@ class Site:
     database: Database
     access: Access
     forms: Forms
+    silences: health.Silences = field(default_factory=health.Silences)
+
+    def look(self) -> health.Health:
+        """Nobody waits for a server that has just kept another waiting."""
+        return health.look(self.settings, silences=self.silences)
 
     def task_data(self, task: Task) -> dict[str, Any]:
         said = {"schedule": display.schedule(task), "in_words": display.in_words(task)}

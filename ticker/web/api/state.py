@@ -11,7 +11,7 @@ def stats(site: Site, _: Asked) -> Answer:
     with site.database.reading() as db:
         counts = overview.counts(status.on(db))
     return Answer({
-        "counts": display.plain_data(counts), "health": health.data(health.look(site.settings)),
+        "counts": display.plain_data(counts), "health": health.data(site.look()),
         "read_only": site.access.read_only, "hides_args": site.settings.hide_args,
     })  # fmt: skip
 

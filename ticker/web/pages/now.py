@@ -1,12 +1,10 @@
 """What is going on now: what runs next, what is late, what fails, what was dropped; each with its cause."""
 
-from typing import Any
-
 from starlette.requests import Request
 
-from ticker import health, status
-from ticker.overview import Overview, overview
-from ticker.task import GOOD, Task
+from ticker import health
+from ticker.overview import Overview, last_failures, overview
+from ticker.task import Task
 from ticker.web.pages.screen import Shown, screen
 from ticker.web.site import Site
 
@@ -15,10 +13,10 @@ from ticker.web.site import Site
 def now(here: Site, _: Request) -> Shown:
     with here.database.reading() as db:
         found = overview(db)
-        ended = {run.id: run for run in last_runs(db, found.failing) if run.outcome not in GOOD}
-    look = health.look(here.settings)
+        failures = last_failures(db, found.failing)
+    look = here.look()
     late = [(task, cause(task, look)) for task in found.late]
-    failing = [(task, ended.get(task.last_run_id or 0)) for task in found.failing]
+    failing = [(task, failures.get(task.id)) for task in found.failing]
     return {
         "found": found, "now": found.now, "late": late, "failing": failing, "is_quiet": is_quiet(found),
         "problems": look.problems,
@@ -35,10 +33,6 @@ def cause(task: Task, look: health.Health) -> str:
     if task.queue in left:
         return f"the queue {task.queue} is full (TICKER_QUEUE_DEPTH), and {left[task.queue]} tasks wait for room"
     return "the tickers are behind"
-
-
-def last_runs(db: Any, tasks: tuple[Task, ...]) -> list[status.RunRecord]:
-    return status.runs_by_id(status.on(db), [task.last_run_id for task in tasks if task.last_run_id])
 
 
 def is_quiet(found: Overview) -> bool:

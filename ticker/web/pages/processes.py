@@ -1,28 +1,44 @@
-"""Tickers, queues, workers and servers, and whether all is well."""
+"""Tickers, queues, workers and servers, and whether all is well; also where a server does not answer."""
 
 from typing import Any
+from uuid import UUID
 
 from starlette.requests import Request
 
-from ticker import attendance, health, lines, overview, status
-from ticker.errors import ConfigurationError, QueueUnavailable
+from ticker import attendance, clock, health, lines, overview, status
+from ticker.attendance import Attendance
+from ticker.errors import ConfigurationError, Unavailable
+from ticker.schedules.duration import SECOND
+from ticker.web.pages.phrases import roughly
 from ticker.web.pages.screen import Shown, screen
 from ticker.web.site import Site
 
 
 @screen("processes.html")
 def processes(here: Site, _: Request) -> Shown:
-    found = health.look(here.settings)
+    found = here.look()
+    tables = {"now": clock.python_utc()} if found.database_error else of_tables(here)
+    return {"health": found, "silent": silent(found), **tables, **attending(here)}
+
+
+def of_tables(here: Site) -> dict[str, Any]:
     with here.database.reading() as db:
-        functions, now = overview.functions(db), lines.instant(status.on(db))
-        [(version,)] = db.execute("SHOW server_version").fetchall()
-    return {"health": found, "functions": functions, "now": now, "version_of_postgresql": version, **attending(here)}
+        execute = status.on(db)
+        [server] = execute("server_version")
+        version = {"version_of_postgresql": server["version"]}
+        return {"functions": overview.functions(db), "now": lines.instant(execute), **version}
+
+
+def silent(found: health.Health) -> dict[UUID, str]:
+    """For how long, of the tickers that are."""
+    silences = {ticker.id: health.silent_ms(ticker, found.max_age_ms) for ticker in found.tickers}
+    return {id_: roughly(ms // SECOND) for id_, ms in silences.items() if ms}
 
 
 def attending(here: Site) -> dict[str, Any]:
     """Queues and workers as RQ knows them; `unknown`: why they are not known."""
     try:
-        queues, workers = attendance.look(here.settings.require_redis())
-    except (QueueUnavailable, ConfigurationError) as error:
-        return {"queues": [], "workers": [], "unknown": str(error)}
-    return {"queues": queues, "workers": workers, "unknown": ""}
+        url = here.settings.require_redis()
+        return {"attendance": here.silences.ask(health.REDIS, lambda: attendance.look(url)), "unknown": ""}
+    except (Unavailable, ConfigurationError) as error:
+        return {"attendance": Attendance(), "unknown": str(error)}

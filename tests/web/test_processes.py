@@ -1,0 +1,204 @@
+"""The screens that ask Redis: what they say where a server hangs or is away, who is silent, and who is one of many."""
+
+import re
+import socket
+import threading
+from contextlib import contextmanager
+from html import unescape
+
+import psycopg
+import pytest
+
+import ticker
+from tests.test_cli import ticker as command
+from tests.test_ledger import MINUTE, SECOND, ticked
+from tests.web.test_pages import text_of
+from ticker import attendance, enqueue, health
+from ticker.errors import Unavailable
+from ticker.health import Silences
+
+
+class Silent:
+    """A server that takes each connection and never says a word; it counts them."""
+
+    def __init__(self, listening):
+        self.url = f"redis://127.0.0.1:{listening.getsockname()[1]}"
+        self.asked = 0
+        self._listening, self._taken = listening, []
+        threading.Thread(target=self._take, daemon=True).start()
+
+    def _take(self):
+        try:
+            while True:
+                self._taken.append(self._listening.accept()[0])
+                self.asked += 1
+        except OSError:
+            for connection in self._taken:
+                connection.close()
+
+
+@contextmanager
+def silent_server():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield Silent(listening)
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def hung(monkeypatch):
+    monkeypatch.setattr(enqueue, "SOCKET_TIMEOUT", 0.2)
+    monkeypatch.setattr(health, "LONG", 0.1)
+    with silent_server() as found:
+        yield found
+
+
+def a_worker(redis, name="w", queues="polling", left=400, **fields):
+    """As RQ writes it."""
+    key = f"rq:worker:{name}"
+    given = {
+        "state": "idle",
+        "hostname": "here",
+        "pid": "7",
+        "queues": queues,
+        "last_heartbeat": "2026-03-01T09:00:00.0Z",
+    }
+    redis.hset(key, mapping=given | fields)
+    redis.expire(key, left)
+    redis.sadd("rq:workers", key)
+    for queue in queues.split(","):
+        redis.sadd(f"rq:workers:{queue}", key)
+
+
+# ------------------------------------------------------------------------------------------------ servers that hang
+
+
+@pytest.mark.parametrize("path", ["/", "/processes", "/readyz", "/api/v1/stats"])
+def test_a_redis_that_hangs_is_asked_once_and_not_again_for_the_next_request(path, serve, db, hung):
+    client = serve(REDIS_URL=hung.url)
+    assert "Redis (REDIS_URL) does not take jobs: Timeout reading from socket" in client.get(path).text
+    assert re.search(r"Timeout reading from socket \(asked [\d.]+ s ago\)", client.get(path).text)
+    client.get("/processes"), client.get("/")
+    assert hung.asked == 1
+
+
+def test_a_silence_is_kept_by_its_application_alone_and_not_for_long(serve, db, hung, monkeypatch):
+    serve(REDIS_URL=hung.url).get("/")
+    monkeypatch.setattr(health, "KEPT", -1.0)
+    other = serve()
+    other.get("/"), other.get("/")
+    assert hung.asked == 3
+
+
+def test_a_server_that_refuses_at_once_is_asked_each_time():
+    silences, asked = Silences(), []
+
+    def refused():
+        asked.append(1)
+        raise Unavailable("no")
+
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"^no$"):
+            silences.ask("one", refused)
+    assert len(asked) == 2 and silences.ask("one", lambda: "yes") == "yes"
+
+
+@pytest.mark.parametrize("path", ["/processes", "/readyz"])
+def test_without_postgresql_it_shows_what_redis_says(path, serve, redis, monkeypatch):
+    a_worker(redis)
+    client = serve(DATABASE_URL="postgresql://postgres@/x?host=/nowhere")
+    answer = client.get(path)
+    assert "PostgreSQL (DATABASE_URL) does not answer" in answer.text
+    if path == "/processes":
+        assert answer.status_code == 200
+        assert re.search(r"Last heard of Job w polling idle here 7", text_of(answer))
+        assert "None has ticked" not in answer.text and "Redis answers." in answer.text
+    else:
+        assert answer.json()["redis"] == {"answers": True, "error": None}
+
+
+def test_both_servers_are_named_where_both_are_away(serve, environ):
+    client = serve(DATABASE_URL="postgresql://postgres@/x?host=/nowhere", REDIS_URL="unix:///nowhere")
+    postgresql, redis = client.get("/readyz").json()["problems"]
+    assert postgresql.startswith("PostgreSQL") and redis.startswith("Redis")
+
+
+# -------------------------------------------------------------------------------------------------- silent, and many
+
+
+def test_silent_tickers_and_workers_are_called_so(client, db, redis):
+    ticked(db, SECOND)
+    ticked(db, 5 * MINUTE)
+    a_worker(redis, "lives")
+    a_worker(redis, "stopped", left=30)
+    said = text_of(client.get("/processes"))
+    assert re.search(r"here 7 [^✖]* 5 min ago ✖ silent for 5 min ", said)
+    assert said.count("silent for") == 1
+    assert re.search(r"stopped polling idle here 7 [^✖]* ago ✖ silent: its heartbeat is overdue", said)
+    assert said.count("overdue") == 1
+
+
+def test_of_many_it_shows_five_hundred_and_says_how_many_there_are(client, redis, monkeypatch):
+    monkeypatch.setattr(attendance, "AT_MOST", 2)
+    for number in range(3):
+        a_worker(redis, f"w{number}", queues=f"q{number},all")
+    redis.sadd("rq:workers", "rq:worker:killed")
+    said = text_of(client.get("/processes"))
+    assert "Workers There are 3; the first 2 by name are shown." in said and "w2" not in said
+    assert re.search(r"all 0 0 3 q0 0 0 1", said)
+
+
+def test_what_is_none_of_rqs_in_redis_is_passed_over(client, redis, environ):
+    a_worker(redis, pid="x", last_heartbeat="yesterday", hostname=b"\xff")
+    redis.sadd("rq:workers", b"rq:worker:\xff", "elsewhere", "rq:worker:text")
+    redis.set("rq:worker:text", "x")
+    redis.set(b"rq:worker:\xff", "x")
+    redis.sadd("rq:queues", b"rq:queue:\xff", "elsewhere", "rq:queue:text", "rq:queue:polling")
+    for key in ("rq:queue:text", "rq:failed:text", "rq:workers:text"):
+        redis.set(key, "x")
+    found = attendance.look(environ["REDIS_URL"])
+    assert [(queue.name, queue.jobs, queue.failed, queue.workers) for queue in found.queues] == [
+        ("polling", 0, 0, 1), ("text", 0, 0, 0),
+    ]  # fmt: skip
+    assert [(worker.name, worker.pid, worker.last_heard) for worker in found.workers] == [("w", None, None)]
+    assert client.get("/processes").status_code == 200
+
+
+# ------------------------------------------------------------------------------------------------------------- counts
+
+
+@pytest.mark.parametrize(("estimate", "words"), [(2_000_000, "about 2,000,000 tasks"), (-1, "1 tasks")])
+def test_an_estimate_is_called_so(estimate, words, client, task, database_url):
+    with psycopg.connect(database_url, autocommit=True) as owner:
+        owner.execute("UPDATE pg_class SET reltuples = %s WHERE oid = 'ticker.tasks'::regclass", [estimate])
+        try:
+            assert words in text_of(client.get("/"))
+        finally:
+            owner.execute("UPDATE pg_class SET reltuples = -1 WHERE oid = 'ticker.tasks'::regclass")
+
+
+# ---------------------------------------------------------------------------------------------------------- what is lost
+
+
+def test_a_lost_job_is_the_cause_of_its_failure_on_the_page_and_on_the_terminal(client, play, db, redis):
+    task = ticker.register(db, "poll", owner="mail_channels:5", every="10m")
+    play.at(0)
+    play.run(1, "succeeded")
+    play.at(601)
+    play.tick()
+    for key in redis.keys("rq:job:*"):
+        redis.hset(key, "status", "failed")
+    play.at(1300)
+    play.tick()
+    lost = ticker.get(db, task)
+    assert (lost.failures, lost.last_outcome) == (1, "lost")
+    reason = "its job ended before its start; RQ's failed registry may say why"
+    page = client.get("/")
+    [record] = [run for run in ticker.list_runs(db, task=task) if run.outcome == "lost"]
+    failed = "poll of mail_channels:5 failed 1 time in a row, last now : lost"
+    assert f"{failed} : {reason}." in unescape(text_of(page))
+    assert f'/runs/{record.id}">lost</a>' in page.text
+    assert f"1 in a row, lost: {reason}" in command("top", "--once")[0]
+    assert "lost" in command("list")[0]
+    db.execute("DELETE FROM ticker.runs")
+    assert f"{failed}." in text_of(client.get("/"))
+    assert "1 in a row, lost" in command("top", "--once")[0]

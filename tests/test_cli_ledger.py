@@ -200,6 +200,22 @@ def test_drops_are_counted_with_an_example(db, drop):
     assert lines("drops", "--since", "1h") == ["no drops"] and answer("drops", "--since", "1h") == []
 
 
+def test_a_count_that_is_cut_says_so(db, drop):
+    dropped(db, 1, "gone", ended_at=NOON)
+    out, err = ticker("drops", "--limit", "1")
+    assert (len(out.splitlines()), err) == (2, "warning: there are more than 1; see --limit and --since\n")
+    assert len(answer("drops", "--limit", "1")) == 1
+    assert ticker("drops", "--limit", "10000")[1] == ""
+
+
+def test_a_task_and_an_owner_that_exclude_each_other_are_refused(drop):
+    assert refused("journal", "--task", "1", "--owner-type", "feeds") == (
+        "owner_type: 'feeds' does not go with task 1, which belongs to mail_channels:5; leave one of them out"
+    )
+    assert "which needs no owner" in refused("runs", "1", "--owner", "mail_channels:6")
+    assert "for an owner's task add --owner type:id" in refused("runs", "mail.fetch", code=1)
+
+
 # --------------------------------------------------------------------------------------------------- one run in full
 
 

@@ -603,7 +603,8 @@ OUTCOMES = {
         ("journal_of_owner", {**OUTCOMES, "owner_type": "a", "owner_id": "1"}, {"runs_by_owner"}),
         ("journal_of_events", {"since": None, "task_id": None, "owner_type": None, "owner_id": None, "limit": 9,
           "before": NINE, "before_event": 5}, {"events_at"}),
-        ("drops", {"by": "reason", "since": NINE, "limit": 20}, {"runs_by_reason"}),
+        ("drops", {"by": "reason", "since": NINE, "limit": 20, "after": 0}, {"runs_by_reason"}),
+        ("deleted_tasks", {"ids": [7]}, {"runs_of_task", "tasks_pkey"}),
     ],
 )  # fmt: skip
 def test_what_people_ask_can_be_found_by_an_index(statement, parameters, wanted, db):

@@ -50,7 +50,7 @@ def list_owners(
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
         raise BadInput("limit", limit, f"is no whole number from 1 to {AT_MOST}")
-    said = settings.from_environment()
+    said = settings.current()
     rows = sql.on(db, said.schema)(
         "list_owners", now=clock.now(), owner_type=None if owner_type is None else checks.plain("owner_type", owner_type),
         failing=failing, late=late, paused=paused, late_ms=2 * said.tick_ms, limit=limit,

@@ -1,6 +1,6 @@
 """The journal of all that ended or happened, and the drops, counted. Nothing is written or locked."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -21,13 +21,14 @@ from ticker.lines import (
 )
 from ticker.registration import Ref
 from ticker.status import AT_MOST
-from ticker.task import Outcome, Reason
+from ticker.task import Outcome, Reason, Task
 
 ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]
 REASONS = [str(reason) for reason in Reason]
 LATE = timedelta(seconds=30)  # behind its instant, a row may become visible
 LARGEST_ID = 2**63 - 1
 GROUPS = ("reason", "owner", "task", "function")
+TOLD_AT_MOST = 1_000_000  # groups of drops before a page of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +91,33 @@ def select(
     db: Any, *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
     reason: Reason | None = None,
 ) -> Wanted:  # fmt: skip
-    """The filter of a journal, checked. A name stands for the task that the owner has now."""
-    who = identity.identify(db, owner)
+    """The filter of a journal, checked. A name stands for the task that the owner has now.
+
+    BadInput where the task is another owner's: nothing could fit both.
+    """
     if owner_type is not None and owner is not None:
         raise BadInput("owner_type", owner_type, "stands beside an owner, which has a type; leave one out")
+    who = None if owner is None else identity.identify(db, owner)
     outcomes, reasons = chosen(outcome, reason)
-    return Wanted(
-        None if task is None else look_up(db, task, owner)[0], owner_type if owner is None else who.type,
-        None if owner is None else who.id, outcomes, reasons, outcome is None and reason is None,
+    task_id, found = (None, None) if task is None else look_up(db, task, owner)
+    wanted = Wanted(
+        task_id, who.type if who else owner_type, who.id if who else None, outcomes, reasons, outcome is None and reason is None
     )  # fmt: skip
+    if task_id is not None and wanted.owner_type is not None:
+        check_owner(wanted, found or deleted(db, [task_id]).get(task_id))
+    return wanted
+
+
+def check_owner(wanted: Wanted, task: "Task | Deleted | None") -> None:
+    """BadInput where the task is another owner's; of a deleted one that nothing names, nobody knows."""
+    if task is None or (isinstance(task, Deleted) and not task.task_name):
+        return
+    if task.owner_type == wanted.owner_type and wanted.owner_id in (None, task.owner_id):
+        return
+    whole = wanted.owner_id is not None
+    field, said = ("owner", f"{wanted.owner_type}:{wanted.owner_id}") if whole else ("owner_type", wanted.owner_type)
+    whose = f"belongs to {task.owner_type}:{task.owner_id}" if task.owner_type else "has no owner"
+    raise BadInput(field, said, f"does not go with task {wanted.task_id}, which {whose}; leave one of them out")
 
 
 def chosen(outcome: Outcome | None, reason: Reason | None) -> tuple[list[str], list[str]]:
@@ -176,17 +195,40 @@ def lines(execute: sql.Execute, found: Sequence[Key]) -> list[Line]:
 # ------------------------------------------------------------------------------------------------------------ drops
 
 
-def drops(db: Any, *, by: str = "reason", since: datetime | None = None, limit: int = 100) -> list[Drops]:
-    """How many jobs were dropped since then, by `reason`, `owner`, `task` (its id) or `function`; the most first."""
+def drops(
+    db: Any, *, by: str = "reason", since: datetime | None = None, limit: int = 100, after: int = 0
+) -> list[Drops]:
+    """How many jobs were dropped since then, by `reason`, `owner`, `task` (its id) or `function`; the most first.
+
+    `after`: how many of them were told before, at most 1,000,000.
+    """
     if by not in GROUPS:
         raise BadInput("by", by, f"is none of: {', '.join(GROUPS)}")
+    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= TOLD_AT_MOST:
+        raise BadInput("after", after, f"is no whole number from 0 to {TOLD_AT_MOST}")
     execute = status.on(db)
     check_past("since", since, instant(execute))
-    rows = execute("drops", by=by, since=since, limit=status.limited(limit))
+    rows = execute("drops", by=by, since=since, limit=status.limited(limit), after=after)
     beside = Beside(instant(execute))
     newest = status.runs_by_id(execute, [row["run_id"] for row in rows])
     examples = {run.id: line_of_run(run, beside) for run in newest}
     return [Drops(row["key"], row["count"], row["newest"], examples.get(row["run_id"])) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A task that is gone, as its newest record names it; all texts are empty where none does."""
+
+    id: int
+    task_name: str
+    owner_type: str
+    owner_id: str
+
+
+def deleted(db: Any, task_ids: Iterable[int]) -> dict[int, Deleted]:
+    """Those of the tasks that were deleted, by their ids."""
+    rows = status.on(db)("deleted_tasks", ids=list(set(task_ids)))
+    return {row["id"]: Deleted(**row) for row in rows}
 
 
 # -------------------------------------------------------------------------------------------------------- going on

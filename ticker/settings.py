@@ -2,7 +2,9 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
@@ -81,6 +83,24 @@ class Settings:
         if "#" in rest or not _ADDRESS.fullmatch(rest):
             raise _unreadable("REDIS_URL")
         return f"{scheme.replace('valkey', 'redis')}://{rest}"
+
+
+_given: ContextVar[Settings | None] = ContextVar("ticker_settings", default=None)
+
+
+@contextmanager
+def use(found: Settings) -> Iterator[None]:
+    """Within the block, and in threads that carry its context, these are the settings, whatever the environment says."""
+    token = _given.set(found)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def current() -> Settings:
+    """Those of `use`, else those of the environment."""
+    return _given.get() or from_environment()
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:

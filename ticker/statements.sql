@@ -1539,7 +1539,15 @@ SELECT key, count(*) AS count, max(ended_at) AS newest, max(id) AS run_id
 FROM {schema}.runs, LATERAL (SELECT CASE %(by)s WHEN 'reason' THEN reason WHEN 'function' THEN function
     WHEN 'task' THEN task_id::text ELSE concat_ws(':', nullif(owner_type, ''), nullif(owner_id, '')) END AS key) k
 WHERE outcome = 'dropped' AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
-GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC LIMIT %(limit)s
+GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s OFFSET %(after)s
+
+-- name: deleted_tasks
+-- Which of these were deleted, as their newest record names them: what was dropped as `gone` does not.
+SELECT i.id, coalesce(r.task_name, '') AS task_name, coalesce(r.owner_type, '') AS owner_type, coalesce(r.owner_id, '') AS owner_id
+FROM unnest(%(ids)s::bigint[]) AS i (id) LEFT JOIN LATERAL (
+    SELECT task_name, owner_type, owner_id FROM {schema}.runs
+    WHERE task_id = i.id AND task_name <> '' ORDER BY id DESC LIMIT 1) r ON true
+WHERE NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = i.id)
 
 -- name: last_ends
 -- Of each of these tasks the record of its last end, where it is kept: of its last run, or of an occurrence that was lost

@@ -185,7 +185,7 @@ def _run(row: sql.Row) -> RunRecord:
 
 def late_ms() -> int:
     """Milliseconds behind its time from which on a task is late: two ticks."""
-    return 2 * settings.from_environment().tick_ms
+    return 2 * settings.current().tick_ms
 
 
 def limited(limit: int) -> int:
@@ -195,4 +195,4 @@ def limited(limit: int) -> int:
 
 
 def on(db: Any) -> sql.Execute:
-    return sql.on(db, settings.from_environment().schema)
+    return sql.on(db, settings.current().schema)

@@ -18,12 +18,12 @@ _COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
 
 def wake_up(execute: sql.Execute) -> None:
     """Lets the tickers know at the commit, where TICKER_WAKE is on."""
-    if (said := settings.from_environment()).wake:
+    if (said := settings.current()).wake:
         execute("wake_up", schema=said.schema)
 
 
 def on(db: Any) -> sql.Execute:
-    return sql.on(db, settings.from_environment().schema)
+    return sql.on(db, settings.current().schema)
 
 
 def insert(

@@ -33,7 +33,7 @@ def defaults(
 
     Idempotent; joins the caller's transaction. BadInput names the task and what is wrong; nothing is written then.
     """
-    owner_type, schema, execute = owners.type_of(table), settings.from_environment().schema, taskrow.on(db)
+    owner_type, schema, execute = owners.type_of(table), settings.current().schema, taskrow.on(db)
     rows = {item.task_name(): _row(execute, item) for item in _checked(wanted)}
     if len(rows) < len(wanted):
         raise BadInput("wanted", sorted(item.task_name() for item in wanted), "has a name twice")

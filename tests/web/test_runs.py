@@ -97,6 +97,32 @@ def test_an_outcome_and_a_reason_that_exclude_each_other_are_refused(client: Tes
     assert problem(refused, 422)["field"] == "owner_type"
 
 
+@pytest.mark.parametrize(
+    ("query", "field", "said"),
+    [({"task": 2, "owner": "a:1"}, "owner", "'a:1' does not go with task 2, which has no owner; leave one of them out"),
+     ({"task": 1, "owner": "a:2"}, "owner", "'a:2' does not go with task 1, which belongs to a:1;"),
+     ({"task": 1, "owner_type": "b"}, "owner_type", "'b' does not go with task 1, which belongs to a:1;"),
+     ({"task": "poll"}, "task", "'poll' is no id of a task: ids are whole numbers from 1; /tasks?name= finds those of a name")],
+)  # fmt: skip
+@pytest.mark.parametrize("deleted", [False, True])
+@pytest.mark.parametrize("what", ["runs", "journal"])
+def test_a_task_and_an_owner_that_exclude_each_other_are_refused(
+    query: dict[str, Any], field: str, said: str, deleted: bool, what: str, client: TestClient, played: Played
+) -> None:  # fmt: skip
+    if deleted:
+        for task in (1, 2):
+            ticker.unregister(played.db, task)
+        played.db.execute("INSERT INTO ticker.runs (task_id, task_name, function, kind, occurrence, state, outcome, reason, ended_at)"
+                          " VALUES (1, '', '', 'scheduled', now(), 'ended', 'dropped', 'gone', now())")  # fmt: skip
+    refused = problem(client.get(f"{API}/{what}", params=query), 422)
+    assert refused["field"] == field and said in refused["detail"]
+
+
+def test_a_task_and_its_own_owner_go_together(client: TestClient, played: Played) -> None:
+    for query in ({"task": 1, "owner": "a:1"}, {"task": 1, "owner_type": "a"}, {"task": 99, "owner": "a:1"}):
+        assert len(outcomes(client, **query)) == (0 if query["task"] == 99 else 3)
+
+
 def test_one_run_is_told_with_what_it_printed_and_its_attempts(client: TestClient, played: Played) -> None:
     played.db.execute(FULL)
     found = client.get(f"{API}/runs/2").json()

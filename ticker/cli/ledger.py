@@ -104,13 +104,16 @@ def drops(by: str, since: str | None, limit: int, as_json: bool) -> None:
 
     with database() as db:
         begin = None if since is None else past("since", since, lambda: now(db))
-        counted = record.drops(db, by=by, since=begin, limit=limit)
+        found = record.drops(db, by=by, since=begin, limit=min(limit + 1, options.MOST_ROWS))
+    counted = found[:limit]
     if as_json:
         render.print_json([drops_data(one) for one in counted])
     elif counted:
         print_drops(by, counted)
     else:
         render.say("no drops")
+    if len(found) > limit:
+        render.warn([f"there are more than {limit}; see --limit and --since"])
 
 
 # --------------------------------------------------------------------------------------------------------- going on

@@ -53,15 +53,16 @@ def play(ends_at: float, keep: bool, web: bool, show: Show, interruption: Interr
         mail_server, processes = (stage.enter_context(Processes(folder)) for _ in range(2))
         try:
             start(mail_server, processes, post, interruption)
-            if web:
-                show.say(f"the page: {open_page(processes, interruption)}")
+            page = open_page(processes, interruption) if web else ""
+            if page:
+                show.say(f"the page: {page}")
             database = stage.enter_context(connections.connect(settings.from_environment().require_database()))
             scene = Scene(database, post, processes, show, interruption)
             good = perform(scene, ends_at, None if keep else processes.stop, show)
             if not good:
                 show.say(processes.tails())
             if keep:
-                invite(environ, show)
+                invite(environ, show, page)
                 with suppress(Interrupted), show:
                     scene.go_on()
         except ProcessFailed as failure:
@@ -120,7 +121,8 @@ def report(scene: Scene, checks: Sequence[Check], show: Show) -> None:
     show.say("\n".join(["", *verdict.summary(watch.runs), "", *map(str, checks)]))
 
 
-def invite(environ: Mapping[str, str], show: Show) -> None:
+def invite(environ: Mapping[str, str], show: Show, page: str) -> None:
     """How to look in from another terminal; what the user has set, passwords and all, is not repeated."""
     names = " ".join(f"{name}={shlex.quote(value)}" for name, value in environ.items())
-    show.say(f"\neverything goes on until Ctrl-C; in another terminal:\n\nexport {names}\nticker list\n")
+    where = f"the page is at {page}\n" if page else ""
+    show.say(f"\n{where}everything goes on until Ctrl-C; in another terminal:\n\nexport {names}\nticker list\n")

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ticker import health, settings
 from ticker.errors import TickerError
@@ -27,9 +28,9 @@ def application(
 ) -> Starlette:  # fmt: skip
     """An ASGI application: the page at its root, the HTTP API under `/api/v1`.
 
-    `found` None: the settings of the environment. `tokens` open it, TICKER_WEB_TOKEN by default; without any, requests to
-    this host under a name of the loopback are served alone. `trusted`: your application around it has decided who comes
-    in. ConfigurationError where DATABASE_URL is not set.
+    `found` None: the settings of the environment, as they are now; whatever it reads and writes goes by them. `tokens` open
+    it, TICKER_WEB_TOKEN by default; without any, requests to this host under a name of the loopback are served alone.
+    `trusted`: your application around it has decided who comes in. ConfigurationError where DATABASE_URL is not set.
     """
     said = found or settings.from_environment()
     access = Access(
@@ -51,13 +52,25 @@ def application(
             Mount("/static", StaticFiles(packages=[("ticker.web", "static")]), name="static"),
             *pages.routes,
         ],
-        middleware=[Middleware(Guard, access=access, forms=forms, page=pages.error_page)],
+        middleware=[Middleware(Under, found=said), Middleware(Guard, access=access, forms=forms, page=pages.error_page)],
         exception_handlers={HTTPException: failed, TickerError: failed},  # of all others the guard knows
         lifespan=lifespan,
     )  # fmt: skip
     app.state.site = Site(said, database, access, forms)
     app.state.scrape = Page(said)
     return app
+
+
+class Under:
+    """Has every request answered under these settings, whatever the environment says by then."""
+
+    def __init__(self, app: ASGIApp, found: Settings) -> None:
+        self._app = app
+        self._found = found
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with settings.use(self._found):
+            await self._app(scope, receive, send)
 
 
 def alive(_: Request) -> Response:

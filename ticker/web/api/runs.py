@@ -64,7 +64,9 @@ def run_in(_: str, text: str) -> int:
 
 def task_in(field: str, text: str) -> int:
     if (found := id_in(text)) is None:
-        raise BadInput(field, text, "is no id of a task: ids are whole numbers from 1")
+        raise BadInput(
+            field, text, "is no id of a task: ids are whole numbers from 1; /tasks?name= finds those of a name"
+        )
     return found
 
 

@@ -1,35 +1,49 @@
 """Runs and drops as they ended, one with all that is kept of it, and the drops counted by what they have in common."""
 
 from datetime import timedelta
+from typing import Any
 
 from starlette.requests import Request
 
 from ticker import ledger, lines, record, status
-from ticker.errors import BadInput
-from ticker.record import Key
+from ticker.errors import BadInput, UnknownTask
+from ticker.record import Key, Wanted
 from ticker.task import Outcome, Reason
 from ticker.web.api import bookmarks
+from ticker.web.api.fields import number, owner_in
 from ticker.web.pages.screen import ROWS, Shown, as_id, asked, filtered, id_of, screen
 from ticker.web.site import Site
 
 DROPS = 50
+AFTER = number("after", "How many were told before.", 0, record.TOLD_AT_MOST, 0)
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
 
 @screen("runs.html")
 def runs(here: Site, request: Request) -> Shown:
-    wanted = {name: asked(request, name) for name in ("owner", "owner_type", "outcome", "reason")}
-    task = asked(request, "task")
+    wanted = {name: asked(request, name) for name in ("task", "owner", "owner_type", "outcome", "reason")}
     with here.database.reading() as db:
-        named = as_id("task", task) if task and task.isdecimal() else task
-        chosen = record.select(db, task=named, **wanted)  # type: ignore[arg-type]  # select checks what they are
+        chosen = select(db, **wanted)
         page = record.page(db, chosen, before=before(request), limit=ROWS)
-        now = lines.instant(status.on(db))
+        now, deleted = lines.instant(status.on(db)), record.deleted(db, [line.task_id for line in page.lines])
     following = filtered(request, before=bookmarks.of_key(page.next)) if page.next else ""
     return {
-        "lines": page.lines, "now": now, "following": following, "wanted": wanted | {"task": task},
+        "lines": page.lines, "now": now, "deleted": deleted, "following": following, "wanted": wanted,
+        "task_id": chosen.task_id, "is_nobodys": bool(wanted["task"]) and not wanted["owner"] and wanted["task"] != str(chosen.task_id),
         "outcomes": list(Outcome), "reasons": list(Reason), "first": filtered(request, before=None) if asked(request, "before") else None,
     }  # fmt: skip
+
+
+def select(db: Any, *, task: str | None, owner: str | None, **others: Any) -> Wanted:
+    """What the filter's fields ask for; a name that nobody's task has is most often one of an owner's."""
+    who = None if owner is None else owner_in("owner", owner)
+    named = as_id("task", task) if task and task.isdecimal() else task
+    try:
+        return record.select(db, task=named, owner=who, **others)
+    except UnknownTask as error:
+        if owner is not None:
+            raise UnknownTask(f"{error} now; one that was deleted is found by its id, or by its owner alone") from None
+        raise UnknownTask(f"{error} without an owner; for an owner's task give its owner, too, or its id") from None
 
 
 @screen("run.html")
@@ -38,8 +52,12 @@ def run(here: Site, request: Request) -> Shown:
         full = status.get_run(db, id_of(request))
         now = lines.instant(status.on(db))
         words = here.words(ledger.told(status.on(db), None, [full.run], [], now)[0])
+        deleted = record.deleted(db, [full.run.task_id])
     found = here.shown(full)
-    return {"full": found, "run": found.run, "words": words, "now": now, "hidden": here.settings.hide_args}
+    return {
+        "full": found, "run": found.run, "words": words, "now": now, "deleted": deleted, "hidden": here.settings.hide_args,
+        "goes_on": any(one.state != "ended" for one in (full.run, *full.attempts, *full.pieces)),
+    }  # fmt: skip
 
 
 def before(request: Request) -> Key | None:
@@ -50,10 +68,16 @@ def before(request: Request) -> Key | None:
 
 @screen("drops.html")
 def drops(here: Site, request: Request) -> Shown:
-    by, hours = asked(request, "by") or "reason", asked(request, "hours") or "24"
+    by, hours, after = asked(request, "by") or "reason", asked(request, "hours") or "24", asked(request, "after") or "0"
     if hours not in HOURS:
         raise BadInput("hours", hours, f"is none of: {', '.join(HOURS)}")
+    told = AFTER.read("after", after)
     with here.database.reading() as db:
         now = lines.instant(status.on(db))
-        counted = record.drops(db, by=by, since=now - timedelta(hours=int(hours)), limit=DROPS)
-    return {"counted": counted, "now": now, "by": by, "groups": record.GROUPS, "hours": hours, "spans": HOURS}
+        found = record.drops(db, by=by, since=now - timedelta(hours=int(hours)), limit=DROPS + 1, after=told)
+        deleted = record.deleted(db, [one.example.task_id for one in found if one.example])
+    return {
+        "counted": found[:DROPS], "now": now, "deleted": deleted, "by": by, "groups": record.GROUPS, "hours": hours, "spans": HOURS,
+        "told": told, "following": filtered(request, after=told + DROPS) if len(found) > DROPS else "",
+        "first": filtered(request, after=None) if told else None,
+    }  # fmt: skip

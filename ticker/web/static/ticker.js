@@ -22,7 +22,12 @@
     const pace = document.getElementById("pace");
     const usual = pace.textContent;
     const waits = () => document.hidden || busy() || marked();
-    setInterval(() => {
+    const looking = setInterval(() => {
+      if (!live().dataset.every) { // what was shown has come to its end meanwhile
+        clearInterval(looking);
+        pace.textContent = "stands still";
+        return;
+      }
       pace.textContent = waits() ? "waits, as you are at work here; r looks again" : usual;
       if (!waits()) look();
     }, every * 1000);

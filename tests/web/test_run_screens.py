@@ -1,0 +1,94 @@
+"""The screens of runs, of one run and of drops: what their filters refuse, where they go on, and when they stand still."""
+
+import re
+
+import pytest
+
+import ticker
+
+DROP = """INSERT INTO ticker.runs (task_id, task_name, function, kind, occurrence, state, outcome, reason, owner_type, owner_id, ended_at,
+checked_at) SELECT %(task)s + n, 'poll', 'poll', 'scheduled', now() - n * interval '1 s', 'ended', 'dropped', 'too_early', 'mail',
+%(task)s + n, now(), now() FROM generate_series(0, %(more)s) n, generate_series(1, %(times)s) m"""
+
+
+def text_of(page):
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", page.text))
+
+
+@pytest.fixture
+def tasks(db, environ):
+    """Of mail:5 and of nobody, both of the same name."""
+    return [ticker.register(db, "poll", owner="mail:5", every="1m"), ticker.register(db, "poll", every="1m")]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "sentence"),
+    [
+        ("task=1&owner=mail:6", 422, "owner: 'mail:6' does not go with task 1, which belongs to mail:5; leave one of them out"),
+        ("task=2&owner=mail:5", 422, "owner: 'mail:5' does not go with task 2, which has no owner; leave one of them out"),
+        ("task=1&owner_type=feeds", 422, "owner_type: 'feeds' does not go with task 1, which belongs to mail:5;"),
+        ("task=other", 404, "there is no task 'other' without an owner; for an owner's task give its owner, too, or its id"),
+        ("task=other&owner=mail:5", 404, "there is no task 'other' of owner mail:5 now; one that was deleted is found by its id"),
+        ("owner=mail", 422, "owner: 'mail' names no owner; write type:id, such as mail_channels:5"),
+        ("task=poll&owner=mail:5", 200, "Nothing fits that was recorded."),
+    ],
+)  # fmt: skip
+def test_a_filter_that_fits_nothing_says_what_to_write(query, status, sentence, client, tasks):
+    answer = client.get(f"/runs?{query}")
+    assert (answer.status_code, sentence in text_of(answer).replace("&#39;", "'")) == (status, True), text_of(answer)
+
+
+def test_a_name_without_an_owner_is_that_of_the_task_of_nobody_and_says_so(client, tasks):
+    said = "poll stands for task 2, which has no owner; give an owner, too, for one of theirs."
+    assert said in text_of(client.get("/runs?task=poll"))
+    assert said not in text_of(client.get("/runs?task=2"))
+
+
+def test_the_filter_by_a_type_of_owners_can_be_seen_and_taken_back(client, tasks):
+    assert 'name="owner_type" value="mail"' in client.get("/runs?owner_type=mail").text
+    assert 'name="owner_type"' not in client.get("/runs").text
+
+
+def test_a_task_that_was_deleted_is_named_and_not_linked(client, db, tasks):
+    for task in (2, 1):
+        db.execute(DROP, {"task": task, "more": 0, "times": 1})
+    ticker.unregister(db, 1)
+    db.execute(  # as the start of a job that was left over records it
+        "INSERT INTO ticker.runs (task_id, kind, occurrence, state, outcome, reason, ended_at, checked_at)"
+        " VALUES (1, 'scheduled', now(), 'ended', 'dropped', 'gone', now(), now())"
+    )
+    for screen in ("/drops", "/drops?by=task", "/runs", "/runs?task=1&owner=mail:1", "/runs/2", "/runs/3"):
+        page = client.get(screen)
+        assert "poll, deleted of mail:1" in text_of(page), screen
+        assert 'href="/tasks/1"' not in page.text, screen
+    assert 'href="/tasks/2"' in client.get("/drops?by=task").text
+    assert ">3</a>" in client.get("/runs?outcome=dropped&task=1").text
+
+
+def test_drops_go_on_behind_the_first_fifty(client, db, environ):
+    db.execute(DROP, {"task": 1, "more": 59, "times": 1})
+    db.execute(DROP, {"task": 1, "more": 0, "times": 5})
+    first = client.get("/drops?by=owner&hours=1")
+    assert "Numbers 1 to 50, the most dropped first; the next page goes on." in text_of(first)
+    following = re.search(r'href="(/drops\?[^"]*)" rel="next"', first.text)[1].replace("&amp;", "&")
+    second = client.get(following)
+    assert "Numbers 51 to 60, the most dropped first." in text_of(second)
+    assert 'rel="next"' not in second.text
+    listed = [re.findall(r"<td>\s*<a [^>]*>(mail:\d+)</a>", page.text) for page in (first, second)]
+    assert listed[0][0] == "mail:1"
+    assert sorted(listed[0] + listed[1]) == sorted(f"mail:{number}" for number in range(1, 61))
+    assert client.get("/drops?by=owner&after=-1").status_code == 422
+    assert "Numbers" not in text_of(client.get("/drops"))
+
+
+def test_the_screen_of_a_run_looks_again_until_all_of_it_has_ended(client, play, db):
+    ticker.register(db, "poll", every="10m", retries=1, backoff="1m")
+    play.at(0)
+    play.tick()
+    [taken] = play.take()
+    assert 'data-every="5"' in client.get("/runs/1").text
+    play.at(1)
+    play.end(taken, "failed")
+    assert "data-every" not in client.get("/runs/1").text
+    play.tick()
+    assert 'data-every="5"' in client.get("/runs/1").text  # its further attempt is planned

@@ -21,12 +21,11 @@ from ticker.lines import (
 )
 from ticker.registration import Ref
 from ticker.status import AT_MOST
-from ticker.task import Outcome, Reason
+from ticker.task import LARGEST_ID, Outcome, Reason
 
 ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]
 REASONS = [str(reason) for reason in Reason]
 LATE = timedelta(seconds=30)  # behind its instant, a row may become visible
-LARGEST_ID = 2**63 - 1
 GROUPS = ("reason", "owner", "task", "function")
 
 

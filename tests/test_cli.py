@@ -308,6 +308,18 @@ def test_run_now_plans_a_run_which_the_next_tick_pushes():
     assert (run["id"], run["kind"], run["state"], run["outcome"]) == (2, "manual", "pushed", None)
 
 
+def test_what_is_disabled_cannot_run_now_and_is_passed_over_beside_others(db):
+    for name in "fg":
+        ticker("add", name, "--owner", "a:1", "--every", "1m")
+    ticker("edit", "1", "--disable")
+    assert refused("run-now", "1") == "task: 'f' cannot run now: it is disabled; enable it first"
+    assert ticker("run-now", "--owner", "a:1") == (
+        "planned run 1; the next tick pushes it\n", "warning: 1 of the tasks of a:1 is disabled: passed over\n",
+    )  # fmt: skip
+    db.execute("UPDATE ticker.tasks SET owner_active = false")
+    assert refused("run-now", "2") == "task: 'g' cannot run now: its owner is inactive"
+
+
 def test_runs_show_the_arithmetic_of_a_drop(db):
     judged = {"checked_last_run": "2026-03-01T12:01:35Z", "checked_at": "2026-03-01T12:02:03.25Z", "every_ms": 60_000,
               "tolerance_ms": 5_000}  # fmt: skip

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -49,6 +50,15 @@ def test_next_takes_an_expression_an_id_and_a_name():
         assert times[0] == re.sub(r"\.\d+", "", added["next_run"])
     ticker("add", "poll", "--owner", "channels:5", "--cron", "0 0 1 1 *")
     assert answer("next", "poll", "--owner", "channels:5", "-n", "1")["times"][0].endswith("-01-01T00:00:00Z")
+
+
+def test_next_of_a_task_that_failures_have_slowed_is_as_far_apart_as_it_runs(db):
+    answer("add", "poll", "--every", "1m", "--stretch", "1h", "--first", "1h")
+    db.execute("UPDATE ticker.tasks SET stretched_ms = 240000")
+    found = answer("next", "1", "-n", "3")
+    first, second, third = map(datetime.fromisoformat, found["times"])
+    assert (second - first, third - second) == (timedelta(minutes=4), timedelta(minutes=4))
+    assert (found["words"], found["warnings"]) == ("Every 1m", ["its interval is 4m while it fails, else 1m"])
 
 
 def test_what_falls_on_a_change_of_clocks_is_warned_of():

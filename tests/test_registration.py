@@ -367,6 +367,17 @@ def test_run_now_plans_a_run_and_leaves_the_schedule_alone(caller):
     assert ticker.get(caller, task) == task
 
 
+def test_run_now_plans_a_run_of_what_is_paused_and_refuses_what_is_disabled(caller):
+    poll(caller, "a", owner="t:1"), poll(caller, "b", owner="t:1")
+    ticker.pause(caller, "a", owner="t:1")
+    ticker.edit(caller, "b", owner="t:1", enabled=False)
+    with pytest.raises(BadInput, match="task: 'b' cannot run now: it is disabled; enable it first"):
+        ticker.run_now(caller, "b", owner="t:1")
+    assert ticker.list_runs(caller) == []
+    ticker.run_now(caller, owner="t:1")
+    assert [run.task_name for run in ticker.list_runs(caller)] == ["a"]
+
+
 def test_unregister_returns_what_it_deleted_and_may_be_repeated(caller):
     task = poll(caller)
     assert ticker.unregister(caller, "poll") == [task]

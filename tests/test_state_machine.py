@@ -146,7 +146,9 @@ class Twins(RuleBasedStateMachine):
     def run_now(self, which: int) -> None:
         task = self.task(which)
         ours, theirs = self.both(lambda tables: tables.run_now(self.now, self.ours(tables, task)))
-        self.plans[ours] = theirs
+        assert isinstance(ours, int) == isinstance(theirs, int), (ours, theirs)
+        if isinstance(ours, int):
+            self.plans[ours] = theirs
 
     # --------------------------------------------------------------------------------------------------- tickers
 

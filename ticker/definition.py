@@ -138,7 +138,7 @@ def moment(value: str | datetime | None) -> datetime | None:
 def _fit_interval(values: dict[str, Any], given: Given, said: Collection[str], before: Task | None) -> None:
     every, retries = values["every_ms"], values["retries"]
     follow = before is None or before.every_ms != every
-    if "tolerance_ms" not in said and follow and _is_default_tolerance(before):
+    if "tolerance_ms" not in said and follow and has_usual_tolerance(before):
         values["tolerance_ms"] = timing.tolerance_by_default(every)
     if "box_ms" not in said and (follow or _are_new(retries, before)) and _has_default_box(before):
         values["box_ms"] = timing.box_by_default(every, retries)
@@ -168,7 +168,7 @@ def _fit_times(
     if changed:
         gap = kinds.shortest_gap(schedule_of(values), now())
         values["grace_ms"] = timing.grace(gap or LONG_BOX)
-        if "box_ms" not in said and (before is None or _is_default_box(before, now())):
+        if "box_ms" not in said and (before is None or has_usual_box(before, now())):
             values["box_ms"] = timing.box_between(gap, values["retries"])
     elif before is not None:
         values["grace_ms"] = before.grace_ms
@@ -179,7 +179,7 @@ def _are_new(retries: int, before: Task | None) -> bool:
     return before is None or bool(retries) != bool(before.retries)
 
 
-def _is_default_box(before: Task, now: datetime) -> bool:
+def has_usual_box(before: Task, now: datetime) -> bool:
     """Whether nobody has changed it: not an operator either."""
     if before.kind is Kind.INTERVAL:
         return _has_default_box(before)
@@ -211,7 +211,8 @@ def rounded_up(every: int) -> str:
     return f"every {every / 1000:g} s is no multiple of the usual tick of 30 s: with it, it runs every {real} s"
 
 
-def _is_default_tolerance(before: Task | None) -> bool:
+def has_usual_tolerance(before: Task | None) -> bool:
+    """Whether it is what it would be if nobody had said one."""
     if before is None or before.kind is not Kind.INTERVAL:
         return True
     return before.tolerance_ms == timing.tolerance_by_default(before.every_ms)

@@ -13,6 +13,7 @@ from uuid import UUID
 from ticker import timing
 from ticker.arithmetic import time_of_day
 from ticker.errors import BadInput
+from ticker.retries import Backoff
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
 from ticker.task import Kind, Reason, Task
@@ -169,7 +170,7 @@ def details(task: Task) -> dict[str, Any]:
         "starts": at(task.starts_at), "ends": at(task.ends_at),
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
         "catch up": task.catch_up if task.catch_up != "one" else "", "removed after success": "yes" if task.remove else "",
-        "place": f"{words(task.phase_ms)} into the interval" if task.phase_ms is not None else "",
+        "place": f"{words(task.phase_ms)} into the interval" if task.phase_ms is not None else "spread" if task.spread else "",
         "queue": task.queue, "state": state_in_words(task), "next run": at(task.next_run),
         "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
         "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
@@ -188,6 +189,7 @@ def on_failure(task: Task) -> dict[str, Any]:
     return {
         "overlap": task.overlap if task.overlap != "queue" else "",
         "retries": f"{task.retries}, {task.backoff} apart" if task.retries else "",
+        "back-off": task.backoff if not task.retries and task.backoff != Backoff().text else "",
         "stretches to": words(task.stretch_ms) if task.stretch_ms else "",
         "stretched to now": words(task.stretched_ms) if task.stretched_ms else "",
         "pauses itself": _pause(task), "told": f"after {task.dead_man} intervals without a success" if task.dead_man else "",
@@ -197,4 +199,6 @@ def on_failure(task: Task) -> dict[str, Any]:
 
 def _pause(task: Task) -> str:
     probe = f", tried again after {words(task.probe_ms)}" if task.probe_ms else ""
-    return f"after {task.pause_after} failures in a row{probe}" if task.pause_after else ""
+    if not task.pause_after:
+        return f"never{probe}" if probe else ""
+    return f"after {task.pause_after} failures in a row{probe}"

@@ -126,13 +126,18 @@ def functions(db: Any) -> list[Function]:
 
 def warned(db: Any, task: Task) -> Task:
     """The task, with one warning more where workers have announced functions, and the one that it runs is none of them."""
-    known = [one.name for one in functions(db)]
-    if not known or task.function in known:
-        return task
-    nearest = get_close_matches(task.function, known, NAMED, cutoff=0.0)
+    sentence = unknown(task.function, functions(db))
+    return replace(task, warnings=(*task.warnings, sentence)) if sentence else task
+
+
+def unknown(function: str, announced: Iterable[Function]) -> str:
+    """A sentence where workers have announced functions, and this is none of them."""
+    known = [one.name for one in announced]
+    if not known or function in known:
+        return ""
+    nearest = get_close_matches(function, known, NAMED, cutoff=0.0)
     more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
-    sentence = f"no worker has announced a function {quoted(task.function)}; they know {', '.join(nearest)}{more}"
-    return replace(task, warnings=(*task.warnings, sentence))
+    return f"no worker has announced a function {quoted(function)}; they know {', '.join(nearest)}{more}"
 
 
 def waiting_queues(db: Any) -> list[str]:

@@ -11,6 +11,7 @@ from ticker.schedules import kinds, zones
 from ticker.schedules.calendar import Calendar
 from ticker.schedules.cron import Cron
 from ticker.schedules.duration import words
+from ticker.schedules.interval import Interval
 from ticker.schedules.kinds import Schedule
 from ticker.task import Kind, Task
 
@@ -56,14 +57,19 @@ def of(schedule: Schedule, start: datetime, count: int) -> Preview:
 
 
 def of_task(task: Task, now: datetime, count: int) -> Preview:
-    """The next times of a task, from the one at which it is due; none of one that is done."""
+    """The next times of a task, from the one at which it is due, as far apart as it runs now; none of one that is done."""
     if task.next_run is None:
         return replace(of(kinds.of(task), now, 1), times=())
-    rest = of(kinds.of(task), max(task.next_run, now), count)
-    times = tuple(t for t in (task.next_run, *rest.times) if task.ends_at is None or t <= task.ends_at)[:count]
+    start = max(task.next_run, now)
+    found = of(kinds.of(task), start, count)
+    if task.stretched_ms:
+        slowed = f"its interval is {words(task.stretched_ms)} while it fails, else {words(task.every_ms)}"
+        later = tuple(kinds.times(Interval(task.stretched_ms), start, count))
+        found = replace(found, times=later, warnings=(*found.warnings, slowed))
+    times = tuple(t for t in (task.next_run, *found.times) if task.ends_at is None or t <= task.ends_at)[:count]
     if task.max_runs is not None:
         times = times[: max(task.max_runs - task.started, 0)]
-    return replace(rest, times=times)
+    return replace(found, times=times)
 
 
 def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:

@@ -21,12 +21,11 @@ from ticker.lines import (
 )
 from ticker.registration import Ref
 from ticker.status import AT_MOST
-from ticker.task import Outcome, Reason, Task
+from ticker.task import LARGEST_ID, Outcome, Reason, Task
 
 ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]
 REASONS = [str(reason) for reason in Reason]
 LATE = timedelta(seconds=30)  # behind its instant, a row may become visible
-LARGEST_ID = 2**63 - 1
 GROUPS = ("reason", "owner", "task", "function")
 TOLD_AT_MOST = 1_000_000  # groups of drops before a page of them
 

@@ -14,7 +14,7 @@ from ticker.definition import Given, Wanted
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
 from ticker.identity import Owner
 from ticker.schedules.duration import Duration
-from ticker.task import Task
+from ticker.task import LARGEST_ID, Task
 
 Ref = Task | int | str | None
 
@@ -167,9 +167,12 @@ def resume(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
 
 
 def run_now(db: Any, task: Ref = None, *, owner: Any = None) -> list[int]:
-    """Plans one manual run, which the next tick pushes; the schedule is not touched. The ids of the runs."""
+    """Plans one manual run, which the next tick pushes, also of a paused task; the schedule is not touched. The runs' ids.
+
+    A task that is disabled, or whose owner is inactive, would only drop it: BadInput, or passed over beside others that run.
+    """
     execute = taskrow.on(db)
-    ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
+    ids = _ids(_switched_on(_known(_select(execute, db, task, owner), db, task, owner)))
     planned = execute("plan_runs", ids=ids, now=clock.now())
     taskrow.wake_up(execute)
     return _ids(planned)
@@ -201,7 +204,7 @@ def id_or_name(task: Ref) -> int | str | None:
         return checks.plain("task", task)
     if isinstance(task, bool) or not isinstance(task, int | None):
         raise BadInput("task", task, "is no task, no id and no name")
-    if task is not None and not 0 < task < 2**63:
+    if task is not None and not 0 < task <= LARGEST_ID:
         raise BadInput("task", task, "is no id: ids are whole numbers from 1")
     return task
 
@@ -233,6 +236,14 @@ def _known(rows: list[sql.Row], db: Any, task: Ref, owner: Any) -> list[sql.Row]
         whose = "" if owner is None else f" of owner {described(db, owner)}"
         raise UnknownTask(f"there is no task{named}{whose}")
     return rows
+
+
+def _switched_on(rows: list[sql.Row]) -> list[sql.Row]:
+    found = [row for row in rows if row["enabled"] and row["owner_active"]]
+    if not found:
+        why = "its owner is inactive" if rows[0]["enabled"] else "it is disabled; enable it first"
+        raise BadInput("task", rows[0]["name"], f"cannot run now: {why}")
+    return found
 
 
 def described(db: Any, owner: Any) -> str:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 from uuid import UUID
 
+LARGEST_ID = 2**63 - 1  # of a row: a bigint, which PostgreSQL counts up from 1
 NAME_AT_MOST = 200  # characters of a name, a queue, an owner; the tables' CHECKs hold it too
 TEXT_AT_MOST = 2000  # characters of a text for people
 JSON_AT_MOST = 64 * 1024  # bytes of JSON text of kwargs, metadata or a cursor

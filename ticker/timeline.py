@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -117,8 +117,7 @@ def _ahead(task: Task | None, now: datetime, end: datetime) -> list[datetime]:
     if task is None or task.next_run is None or any(outlook.stops_now(task, now)):
         return []
     try:
-        slowed = replace(task, every_ms=task.stretched_ms or task.every_ms)
-        times = preview.of_task(slowed, now, NEXT_AT_MOST).times
+        times = preview.of_task(task, now, NEXT_AT_MOST).times
     except BadInput:  # a row that a hand has spoilt: the push says so
         times = (task.next_run,)
     return [at for at in times if at <= end]

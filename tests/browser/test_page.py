@@ -71,8 +71,16 @@ def test_a_task_lives_from_its_form_to_its_end(page, db, filled):
     task = ticker.get(db, "nine", owner="mail_channels:9")
     assert (task.every_ms, task.kwargs) == (60_000, {"channel_id": 9})
 
-    page.click("text=Pause")
-    page.wait_for_selector("text=paused by the page")
+    page.wait_for_selector("#said:has-text('nine: registered')")
+
+    page.click("summary:has-text('Pause')")
+    page.fill("#reason", "their server is moved")
+    page.fill("#until", "soon")
+    page.click("button:text-is('Pause')")
+    page.wait_for_selector("#until-error:not(:empty)")
+    page.fill("#until", "2h")
+    page.click("button:text-is('Pause')")
+    page.wait_for_selector("text=/paused by the page until .*: their server is moved/")
     page.click("text=Resume")
     page.wait_for_selector(".state:not(:has-text('paused'))")
 
@@ -93,6 +101,11 @@ def test_a_task_lives_from_its_form_to_its_end(page, db, filled):
     page.on("dialog", lambda dialog: dialog.accept())
     page.click("text=Delete")
     page.wait_for_url("**/tasks")
+    page.wait_for_selector(f"#said:has-text('task {task.id}: deleted')")
+    page.reload()
+    assert page.locator("#said").inner_text() == ""
+    assert [text for text in page.complaints if "422" not in text] == []
+    page.complaints.clear()
     assert [found.name for found in ticker.list_tasks(db, owner="mail_channels:9")] == []
 
 
@@ -111,7 +124,7 @@ def test_a_field_that_is_wrong_says_so_beside_itself_and_nothing_is_stored(page,
     before = len(ticker.list_tasks(db))
     page.goto("/tasks/new")
     page.fill("#function", "nobody.knows")
-    page.wait_for_selector("text=No worker has announced a function nobody.knows; known are mail.fetch, poll")
+    page.wait_for_selector("text=no worker has announced a function 'nobody.knows'; they know")
     page.fill("#schedule", "every tuesday")
     page.wait_for_selector("#preview .error")
     page.click("text=Register")
@@ -126,9 +139,11 @@ def test_marked_tasks_are_paused_together_and_the_list_stays_filtered(page, db):
     page.goto("/tasks?owner=&search=mail_channels")
     page.check("#all")
     assert page.locator("input[name=id]:checked").count() == 2
-    page.click("button:has-text('Pause')")
+    page.click("summary:has-text('Pause')")
+    page.fill("#reason", "holiday")
+    page.click("button:text-is('Pause')")
     page.wait_for_selector("#said:has-text('2 tasks: paused')")
-    page.wait_for_selector("text=paused by the page >> nth=1")
+    page.wait_for_selector("text=paused by the page: holiday >> nth=1")
     assert "search=mail_channels" in page.url
     assert {task.name for task in ticker.list_tasks(db, state="paused")} == {"support", "archive", "quiet"}
 
@@ -136,10 +151,56 @@ def test_marked_tasks_are_paused_together_and_the_list_stays_filtered(page, db):
 def test_filters_stay_in_the_address(page):
     page.goto("/tasks")
     page.select_option("select[name=state]", "failing")
-    page.click("text=Filter")
+    page.click("button:has-text('Filter')")
     page.wait_for_url("**state=failing**")
     assert page.locator("tbody tr").count() == 1
     assert "archive of mail_channels:2" in page.locator("tbody").inner_text()
+
+
+def test_a_mark_leads_to_its_run_and_the_arrows_lead_to_the_marks(page):
+    page.goto("/tasks?search=support")
+    marks = page.locator(".strip a")
+    assert re.fullmatch(r"([\d-]+ )?\d\d:\d\d:\d\d dropped: too early", marks.last.get_attribute("aria-label"))
+    marks.last.focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/runs/*")
+    assert "succeeded" in page.locator(".state").inner_text()
+
+
+def test_what_a_run_left_is_shown_in_its_row_and_stays_while_it_is_read(page, db):
+    db.execute("UPDATE ticker.runs SET output = %s WHERE task_id = 2 AND outcome = 'failed'", ["x<b>y"])
+    page.goto("/tasks/2")
+    page.locator("td summary").first.click()
+    page.wait_for_selector("td pre:text-is('x<b>y')")
+    page.locator("h1").click()
+    page.wait_for_selector("#pace:has-text('waits')")
+    assert page.locator("td pre:text-is('x<b>y')").is_visible()
+
+
+def test_the_fields_under_more_are_open_where_one_is_set_or_wrong(page, db):
+    page.goto("/tasks/new")
+    more = page.locator("form details")
+    assert more.get_attribute("open") is None
+    page.fill("#function", "poll")
+    page.fill("#schedule", "1m")
+    more.locator("summary").click()
+    page.fill("#ends", "2000-01-01T00:00:00Z")
+    more.locator("summary").click()
+    page.click("text=Register")
+    page.wait_for_selector("#ends-error:not(:empty)")
+    page.fill("#ends", "")
+    page.select_option("#overlap", "skip")
+    page.fill("#metadata", '{"team": "mail"}')
+    page.click("text=Register")
+    page.wait_for_url(re.compile(r"/tasks/\d+$"))
+    task = ticker.get(db, "poll")
+    assert (task.overlap, task.metadata) == ("skip", {"team": "mail"})
+    page.goto(f"/tasks/{task.id}/edit")
+    assert more.get_attribute("open") is not None
+    page.goto("/tasks/2/edit")
+    assert more.get_attribute("open") is None
+    page.complaints.clear()
 
 
 def test_keys_work(page):

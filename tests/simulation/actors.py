@@ -166,6 +166,8 @@ class People:
         spec.paused, spec.paused_until = False, None
 
     def run_now(self, spec: Spec) -> None:
+        if not spec.enabled:
+            return
         self._world.tables.run_now(self._world.now(), spec.id)
 
     def delete(self, spec: Spec) -> None:

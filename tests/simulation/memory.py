@@ -39,7 +39,7 @@ from tests.simulation.rows import (
 from tests.simulation.verdict import Job, Verdict
 from ticker import checks, definition, envelope, timing
 from ticker.definition import Wanted
-from ticker.errors import RowLocked
+from ticker.errors import BadInput, RowLocked
 from ticker.task import Kind, Outcome, Reason, RunKind, Task
 
 FUNCTIONS = ("poll", "fetch")  # what the workers know
@@ -94,7 +94,8 @@ class MemoryTables:
         self._names = {name: id_ for name, id_ in self._names.items() if id_ != task_id}
 
     def run_now(self, now: datetime, task_id: int) -> int:
-        self._unlocked(task_id)
+        if not self._unlocked(task_id).enabled:
+            raise BadInput("task", task_id, "is disabled")
         return self.rows.add_run(task_id=task_id, due_at=now, created_at=now)
 
     def _insert(self, name: str, given: Mapping[str, Any], first: datetime, now: datetime) -> int:

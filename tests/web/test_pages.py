@@ -12,8 +12,9 @@ from starlette.routing import Mount
 
 import ticker
 from tests.web.payloads import PAYLOADS
+from ticker import display
 from ticker.web import application
-from ticker.web.pages import phrases
+from ticker.web.pages import fields, phrases
 
 SCREENS = ("/", "/tasks", "/tasks/1", "/tasks/1/edit", "/tasks/new", "/owners", "/runs", "/drops", "/processes")
 
@@ -145,6 +146,25 @@ def test_the_strip_tells_what_became_of_each_occurrence_its_last_attempt_counts(
     assert re.findall(r"[●✖○]", re.search(r'<span class="strip".*?</td>', page, re.DOTALL)[0]) == ["●", "✖", "○"]
 
 
+def test_each_mark_leads_to_its_run(client, play, db):
+    ticker.register(db, "poll", every="10m")
+    play.run(1, "failed", "OSError: no route\nto host")
+    page = client.get("/tasks").text
+    assert re.search(
+        r'<a href="/runs/1" class="bad" title="[^"]*failed[^"]*" aria-label="[^"]*\d failed: OSError: no route">✖</a>',
+        page,
+    )
+
+
+def test_filters_that_are_seldom_used_are_seen_where_they_are_set(client, db):
+    ticker.register(db, "poll", every="1m", group="g", submitter="ada", owner="mail:1")
+    assert "<details><summary>More filters" in client.get("/tasks").text
+    for name, value in (("group", "g"), ("submitter", "ada"), ("owner_type", "mail")):
+        page = client.get("/tasks", params={name: value}).text
+        assert "<details open><summary>More filters" in page
+        assert f'name="{name}" value="{value}"' in page
+
+
 def test_the_list_of_tasks_goes_on_behind_its_cursor(client, db):
     for number in range(51):
         ticker.register(db, "poll", name=f"p{number}", owner=f"mail:{number}", every="1m")
@@ -178,6 +198,26 @@ def test_a_place_that_is_none_of_ours_is_refused(text, client):
     assert client.get("/runs", params={"before": text}).status_code == (200 if not text else 422)
 
 
+def test_a_task_shows_its_warnings_once(client, db):
+    ticker.register(db, "poll", every="45s")
+    db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('mail.fetch', 1, now())")
+    page = unescape(client.get("/tasks/1").text)
+    assert page.count("no worker has announced a function 'poll'; they know mail.fetch") == 1
+    assert page.count("every 45 s is no multiple of the usual tick") == 1
+
+
+def test_a_run_says_in_its_row_why_and_what_it_left(client, play, db):
+    ticker.register(db, "poll", every="10m")
+    play.run(1, "failed", "OSError: no route\nto host")
+    db.execute("UPDATE ticker.runs SET output = 'tried <b>', error_output = 'twice', traceback = 'Traceback: far'")
+    page = client.get("/tasks/1").text
+    assert re.search(r"<td>OSError: no route\s*<details", page)
+    assert 'hx-get="/runs/1/texts"' in page
+    left = client.get("/runs/1/texts").text
+    assert all(text in left for text in ("to host", "tried &lt;b&gt;", "twice", "Traceback: far"))
+    assert client.get("/runs/9/texts").status_code == 404
+
+
 def test_arguments_are_hidden_where_they_are_to_be(serve, db, task):
     db.execute(
         """UPDATE ticker.tasks SET cursor = '"secret"', metadata = '{"key": "secret"}', kwargs = '{"key": "secret"}'"""
@@ -188,7 +228,7 @@ def test_arguments_are_hidden_where_they_are_to_be(serve, db, task):
         'secret', 'secret')"""
     )
     client = serve(TICKER_HIDE_ARGS="on")
-    for screen in (*SCREENS, "/runs/2"):
+    for screen in (*SCREENS, "/runs/2", "/runs/2/texts"):
         assert "secret" not in client.get(screen).text, screen
     assert "hidden by TICKER_HIDE_ARGS" in client.get("/tasks/1").text
 
@@ -261,6 +301,63 @@ def test_a_field_can_be_emptied_where_empty_means_something(client, form, db):
     assert (answer.status_code, answer.json()["field"]) == (422, "queue")
 
 
+FAR = "2100-01-01T09:00:00Z"
+TYPED = {
+    "starts": (FAR, "starts_at", ""), "ends": (FAR, "ends_at", ""), "max_runs": ("7", "max_runs", ""),
+    "catch_up": ("none", "catch_up", None), "remove": ("yes", "remove", ""), "spread": ("yes", "spread", ""),
+    "queue": ("slow", "queue", None), "tolerance": ("9s", "tolerance_ms", None), "box": ("2m", "box_ms", None),
+    "overlap": ("skip", "overlap", None), "retries": ("3", "retries", ""), "backoff": ("20s", "backoff", None),
+    "stretch": ("1h", "stretch_ms", ""), "pause_after": ("4", "pause_after", ""), "probe": ("30m", "probe_ms", ""),
+    "dead_man": ("5", "dead_man", ""), "keep": ("problems", "keep", None), "subject": ("mine", "subject", ""),
+    "description": ("of mine", "description", ""), "group": ("g", "group_name", ""), "submitter": ("ada", "submitter", ""),
+    "priority": ("-9", "priority", ""), "metadata": ('{"a": 1}', "metadata", ""),
+}  # fmt: skip
+"""Fields under More: what is typed, its column, and what empties it; None: it cannot be empty."""
+
+
+def test_each_field_of_the_form_is_tried():
+    assert {one.name for group in fields.MORE.values() for one in group} == {*TYPED, "first"}
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_each_field_is_stored_shown_filled_in_again_and_emptied(name, client, form, db):
+    text, column, empty = TYPED[name]
+    usual = ticker.register(db, "usual", every="5m")
+    assert form("/tasks/create", function="poll", schedule="5m", **{name: text}).status_code == 204
+    task = ticker.get(db, 2)
+    assert getattr(task, column) != getattr(usual, column)
+    said = {"next run", "id", "name", "function", "created", "changed"}
+    kept = [{key: one for key, one in display.details(each).items() if key not in said} for each in (task, usual)]
+    assert kept[0] != kept[1] or name == "starts"  # which the next run says, too
+    was = shown(client, 2)
+    assert was[name] == text if name != "metadata" else json.loads(was[name]) == {"a": 1}
+    assert "<details open><summary>More" in client.get("/tasks/2/edit").text
+    assert form("/tasks/2/change", **was).status_code == 204
+    assert ticker.get(db, 2) == task
+    answer = form("/tasks/2/change", **was | {name: empty or ""})
+    if empty is None:
+        assert (answer.status_code, answer.json()["field"]) == (422, name)
+    else:
+        assert answer.status_code == 204, answer.text
+        assert getattr(ticker.get(db, 2), column) == getattr(usual, column)
+
+
+def test_more_is_closed_where_nothing_under_it_is_set(client, db):
+    ticker.register(db, "poll", every="5m")
+    ticker.register(db, "poll", name="other", cron="0 9 * * *")
+    for screen in ("/tasks/new", "/tasks/1/edit", "/tasks/2/edit"):
+        assert "<details><summary>More" in client.get(screen).text
+
+
+def test_the_function_can_be_edited_and_the_first_time_be_said(client, form, db):
+    form("/tasks/create", function="poll", schedule="5m", first=FAR)
+    assert display.at(ticker.get(db, 1).next_run) == "2100-01-01 09:00:00Z"
+    was = shown(client, 1)
+    assert "first" not in was and 'name="first"' not in client.get("/tasks/1/edit").text
+    assert form("/tasks/1/change", **was | {"function": "fetch"}).status_code == 204
+    assert ticker.get(db, 1).function == "fetch"
+
+
 def test_a_new_task_does_not_replace_one_that_is_there(form, db, task):
     answer = form("/tasks/create", function="other", name="mail.fetch", owner="mail_channels:5", schedule="9m")
     assert (answer.status_code, answer.json()["field"]) == (422, "name")
@@ -294,6 +391,42 @@ def test_each_action_does_what_it_says(action, column, value, form, db, task):
     assert getattr(ticker.get(db, 1), column) == value
 
 
+def test_a_pause_has_a_reason_and_an_end(form, db, task):
+    assert form("/tasks/1/do", action="pause", reason="holiday", until="2h").status_code == 204
+    found = ticker.get(db, 1)
+    assert found.paused_reason == "holiday"
+    assert timedelta(0) <= found.paused_until - found.updated_at - timedelta(hours=2) < timedelta(minutes=1)
+    form("/tasks/do", action="pause", id="1", reason="longer", until=FAR)
+    found = ticker.get(db, 1)
+    assert (found.paused_reason, display.at(found.paused_until)) == ("longer", "2100-01-01 09:00:00Z")
+
+
+def test_what_was_done_is_said_on_the_screen_to_which_it_leads(client, form, db):
+    told = form("/tasks/create", function="poll", schedule="1m").headers
+    assert (told["hx-redirect"], json.loads(told["hx-trigger"])) == ("/tasks/1", {"said_there": "poll: registered"})
+    was = shown(client, 1)
+    told = form("/tasks/1/change", **was).headers
+    assert json.loads(told["hx-trigger"]) == {"said_there": "poll: nothing was changed"}
+    told = form("/tasks/1/do", action="delete").headers
+    assert (told["hx-redirect"], json.loads(told["hx-trigger"])) == ("/tasks", {"said_there": "task 1: deleted"})
+
+
+def test_a_task_that_would_drop_its_run_cannot_be_run_now(client, form, db, task):
+    other = ticker.register(db, "poll", every="1m")
+    assert "Run now" in client.get("/tasks/1").text
+    ticker.edit(db, task, enabled=False)
+    ticker.pause(db, other)
+    assert "Run now" not in client.get("/tasks/1").text
+    answer = form("/tasks/1/do", action="run")
+    assert (answer.status_code, answer.json()["detail"]) == (
+        422, "task: 'mail.fetch' cannot run now: it is disabled; enable it first",
+    )  # fmt: skip
+    answer = form("/tasks/do", action="run", id=["1", str(other.id)])
+    assert json.loads(answer.headers["hx-trigger"])["said"] == (
+        "1 task: planned to run at the next tick; 1 passed over, such as mail.fetch: cannot run now: it is disabled; enable it first"
+    )
+
+
 def test_many_are_changed_together_and_those_that_are_gone_are_passed_over(form, db, task):
     other = ticker.register(db, "poll", every="1m")
     answer = form("/tasks/do", action="resume", id=[str(task.id), str(other.id)])
@@ -316,6 +449,14 @@ def test_many_are_changed_together_and_those_that_are_gone_are_passed_over(form,
         ("/tasks/create", {"function": "poll", "schedule": "1m", "kwargs": "[1"}, "kwargs"),
         ("/tasks/create", {"function": "poll", "schedule": "1m", "retries": "-1"}, "retries"),
         ("/tasks/create", {"function": "poll", "schedule": "1m", "box": "2m"}, "box"),
+        ("/tasks/create", {"function": "poll", "schedule": "1m", "first": "soon"}, "first"),
+        ("/tasks/create", {"function": "poll", "schedule": "1m", "remove": "perhaps"}, "remove"),
+        ("/tasks/create", {"function": "poll", "schedule": "1m", "priority": "many"}, "priority"),
+        ("/tasks/create", {"function": "poll", "schedule": "1m", "metadata": "[1]"}, "metadata"),
+        ("/tasks/create", {"function": "poll", "schedule": "1m", "ends": "2000-01-01T00:00:00Z"}, "ends"),
+        ("/tasks/1/change", {"function": "", "was": '{"function": "mail.fetch"}'}, "function"),
+        ("/tasks/1/do", {"action": "pause", "until": "soon"}, "until"),
+        ("/tasks/do", {"action": "pause", "until": "soon", "id": "1"}, "until"),
         ("/tasks/1/change", {"schedule": "1m", "queue": "a\0b"}, "queue"),
         ("/tasks/1/do", {"action": "explode"}, "action"),
         ("/tasks/do", {"action": "pause"}, "id"),

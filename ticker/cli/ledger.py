@@ -15,6 +15,7 @@ from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json, found, ref
 from ticker.errors import BadInput, DatabaseUnavailable
+from ticker.schedules import once
 from ticker.schedules.duration import milliseconds
 from ticker.task import Outcome, Reason
 
@@ -202,7 +203,7 @@ def past(field: str, text: str, now: Callable[[], datetime]) -> datetime:
         return today if today <= now() else today - timedelta(days=1)
     bare = _AGO.sub("", text.strip())
     if _DATE.match(bare):
-        return options.instant(field, bare, now)
+        return once.instant(field, bare, now)
     try:
         return now() - timedelta(milliseconds=milliseconds(field, bare))
     except BadInput:

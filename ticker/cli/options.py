@@ -1,21 +1,16 @@
 """What several commands take, and how their texts become values; BadInput names the option, the text and the limit."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import click
 
 from ticker.checks import plain
 from ticker.errors import BadInput, UnknownTask
-from ticker.schedules.duration import milliseconds
+from ticker.task import LARGEST_ID
 
 MOST_ROWS = 10_000
-LARGEST_ID = 2**63 - 1
-
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def _owner(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
@@ -60,19 +55,3 @@ def found(task: int | str | None, owner: str | None) -> Iterator[None]:
         if isinstance(task, str) and owner is None:
             raise UnknownTask(f"{error} without an owner; for an owner's task add --owner type:id") from None
         raise
-
-
-def instant(field: str, text: str, now: Callable[[], datetime]) -> datetime:
-    """ISO 8601 with a zone, or a duration from now."""
-    if not _DATE.match(text):
-        return now() + timedelta(milliseconds=milliseconds(field, text))
-    try:
-        read = datetime.fromisoformat(text)
-    except ValueError:
-        raise BadInput(field, text, "is no time; write 2026-07-01T12:00:00Z, or a duration such as 2h") from None
-    if read.tzinfo is None:
-        raise BadInput(field, text, "has no zone; append Z for UTC, as in 2026-07-01T12:00:00Z")
-    try:
-        return read.astimezone(UTC)
-    except OverflowError:
-        raise BadInput(field, text, "is no time between the years 1 and 9999") from None

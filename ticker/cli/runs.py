@@ -10,7 +10,7 @@ from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.options import as_json, found, ref
 from ticker.schedules.duration import words
-from ticker.task import GOOD, Outcome
+from ticker.task import GOOD, LARGEST_ID, Outcome
 
 if TYPE_CHECKING:
     from ticker.status import FullRun, RunRecord
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("task", required=False)
 @options.owner
 @click.option("--outcome", type=click.Choice([str(outcome) for outcome in Outcome]), help="Only those that ended so.")
-@click.option("--id", "run_id", type=click.IntRange(1, options.LARGEST_ID), metavar="RUN", help="This one, in full.")
+@click.option("--id", "run_id", type=click.IntRange(1, LARGEST_ID), metavar="RUN", help="This one, in full.")
 @options.limit(20)
 @as_json
 def runs(

@@ -14,6 +14,7 @@ from ticker.cli import listing, options, render, watching
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json, found, ref
 from ticker.errors import UnknownTask
+from ticker.schedules import once
 from ticker.task import Task
 
 
@@ -87,7 +88,7 @@ def add(function: str, name: str | None, owner: str | None, first: str | None, a
 
     given = values(said)
     with database() as db:
-        due = None if first is None else options.instant("first", first, lambda: now(db))
+        due = None if first is None else once.instant("first", first, lambda: now(db))
         task = overview.warned(db, registration.register(db, function, name=name, owner=owner, first=due, **given))
     print_one(task, as_json)
 
@@ -173,7 +174,7 @@ def pause(
 
     named = ref(task, owner)
     with found(named, owner), database() as db:
-        end = None if until is None else options.instant("until", until, lambda: now(db))
+        end = None if until is None else once.instant("until", until, lambda: now(db))
         paused = registration.pause(db, named, owner=owner, by=user() if by is None else by, reason=reason, until=end)
     print_done("paused", paused, as_json)
 
@@ -202,18 +203,20 @@ def resume(task: str | None, owner: str | None, as_json: bool) -> None:
 def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
     """Run TASK, or all tasks of --owner, once.
 
-    The next tick pushes the run; the schedule is not touched.
+    The next tick pushes the run, also while TASK is paused; the schedule is not touched. What is disabled cannot run.
     """
-    from ticker import registration
+    from ticker import registration, status
 
     named = ref(task, owner)
     with found(named, owner), database() as db:
         planned = registration.run_now(db, named, owner=owner)
+        left = 0 if named is not None else len(status.list_tasks(db, owner=owner)) - len(planned)
     if as_json:
         render.print_json({"run_ids": planned})
-        return
-    for run in planned:
-        render.say(f"planned run {run}; the next tick pushes it")
+    else:
+        for run in planned:
+            render.say(f"planned run {run}; the next tick pushes it")
+    render.warn([f"{left} of the tasks of {owner} {'is' if left == 1 else 'are'} disabled: passed over"] * (left > 0))
 
 
 @click.command()

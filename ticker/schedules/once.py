@@ -1,16 +1,20 @@
 """A single time: ISO 8601 with an offset, or the seconds or milliseconds since 1970."""
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
+from ticker.schedules.duration import milliseconds
 from ticker.task import Kind
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST = datetime(2199, 12, 31, 23, 59, 59, tzinfo=UTC)
 MILLISECONDS_FROM = 10**11  # as seconds that is the year 5138; as milliseconds it is March 1973
 _HOW = "is no time; write 2026-05-01T09:00:00+02:00, or seconds or milliseconds since 1970"
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,22 @@ def parse(value: object, zone: ZoneInfo, field: str = "at") -> Once:
     if not EPOCH <= at <= LAST:
         raise BadInput(field, value, "is not between the years 1970 and 2199")
     return Once(at.astimezone(UTC), zone)
+
+
+def instant(field: str, text: str, now: Callable[[], datetime]) -> datetime:
+    """ISO 8601 with a zone, or a duration from now."""
+    if not _DATE.match(text):
+        return now() + timedelta(milliseconds=milliseconds(field, text))
+    try:
+        read = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadInput(field, text, "is no time; write 2026-07-01T12:00:00Z, or a duration such as 2h") from None
+    if read.tzinfo is None:
+        raise BadInput(field, text, "has no zone; append Z for UTC, as in 2026-07-01T12:00:00Z")
+    try:
+        return read.astimezone(UTC)
+    except OverflowError:
+        raise BadInput(field, text, "is no time between the years 1 and 9999") from None
 
 
 def _read(field: str, value: object) -> datetime:

@@ -10,13 +10,12 @@ from zoneinfo import ZoneInfo
 from ticker import checks, identity
 from ticker.errors import BadInput
 from ticker.schedules import once
-from ticker.task import NAME_AT_MOST
+from ticker.task import LARGEST_ID, NAME_AT_MOST
 
 Schema = Mapping[str, Any]
 Read = Callable[[str, Any], Any]
 """A piece's name and what was sent to its value: of an address that is text, of a body whatever JSON has."""
 
-LARGEST_ID = 2**63 - 1
 INSTANT: Schema = {"type": "string", "format": "date-time"}
 
 OWNER = f"^[^:]{{1,{NAME_AT_MOST}}}:.{{1,{NAME_AT_MOST}}}$"

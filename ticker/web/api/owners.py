@@ -38,7 +38,7 @@ def resume_owner(site: Site, asked: Asked) -> Answer:
 
 
 def run_owner(site: Site, asked: Asked) -> Answer:
-    """Plans one run of each of the owner's tasks, which the next tick pushes."""
+    """Plans one run of each of the owner's tasks, which the next tick pushes; those that are disabled are passed over."""
     with site.database.writing() as db:
         return Answer({"run_ids": registration.run_now(db, owner=asked.of)}, HTTPStatus.ACCEPTED)
 

@@ -7,9 +7,9 @@ from typing import Any
 from ticker import record, status
 from ticker.errors import BadInput, UnknownRun, quoted
 from ticker.record import GROUPS, Page
-from ticker.task import Outcome, Reason
+from ticker.task import LARGEST_ID, Outcome, Reason
 from ticker.web.api import bookmarks, schemas
-from ticker.web.api.fields import LARGEST_ID, Field, bookmark, id_in, instant, label, number, one_of, owner
+from ticker.web.api.fields import Field, bookmark, id_in, instant, label, number, one_of, owner
 from ticker.web.api.operation import Answer, Asked, Operation
 from ticker.web.site import Site
 

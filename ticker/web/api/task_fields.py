@@ -59,7 +59,7 @@ FIELDS = (
     Field("backoff", "Between attempts: 10s, or 10s..5m, which doubles.", DURATION),
     Field("stretch", "After failures the interval doubles, up to this; 0: it stays.", DURATION),
     Field("pause_after", "Pause after so many failures in a row; 0: never.", count(COUNT_AT_MOST)),
-    Field("probe", "How long pause_after pauses; 0: until somebody resumes it.", DURATION),
+    Field("probe", "How long pause_after pauses, until a single run decides; 0: an hour.", DURATION),
     Field("dead_man", "Tell after so many intervals without a success; 0: never.", count(INTERVALS_AT_MOST)),
     Field("keep", "Of which runs the record is kept.", one_of("all", "problems", "none")),
     Field("submitter", "Kept and shown.", LABEL),

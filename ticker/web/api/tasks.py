@@ -79,7 +79,7 @@ def resume_task(site: Site, asked: Asked) -> Answer:
 
 
 def run_task(site: Site, asked: Asked) -> Answer:
-    """Plans one run, which the next tick pushes; the schedule is not touched."""
+    """Plans one run, which the next tick pushes, also of a paused task; the schedule is not touched. 422 where it is disabled."""
     with site.database.writing() as db:
         return Answer({"run_ids": registration.run_now(db, asked.of)}, HTTPStatus.ACCEPTED)
 

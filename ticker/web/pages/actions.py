@@ -1,69 +1,93 @@
 """What can be done with tasks that are there: pause, resume, run, enable, disable, delete; with one, or with many."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ticker import registration
+from ticker import lines, registration, status
 from ticker.errors import BadInput, UnknownTask
+from ticker.schedules import once
 from ticker.web.pages.screen import Form, as_id, change, id_of
 from ticker.web.site import Site
 
 BY = "the page"
 MANY = 1000  # tasks of one request
 
-Done = Callable[[Any, int, str], Any]
-ACTIONS: dict[str, tuple[str, Done]] = {
-    "pause": ("paused", lambda db, task, reason: registration.pause(db, task, by=BY, reason=reason)),
-    "resume": ("resumed", lambda db, task, _: registration.resume(db, task)),
-    "run": ("planned to run at the next tick", lambda db, task, _: registration.run_now(db, task)),
-    "enable": ("enabled", lambda db, task, _: registration.edit(db, task, enabled=True)),
-    "disable": ("disabled", lambda db, task, _: registration.edit(db, task, enabled=False)),
-    "delete": ("deleted", lambda db, task, _: registration.unregister(db, task)),
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """`work` does it with a task; `told` is what is said of that. `leaves`: the task's own screen is gone then."""
+
+    told: str
+    work: Callable[[Any, int, Form], Any]
+    leaves: bool = False
+
+
+def pause(db: Any, task: int, form: Form) -> Any:
+    """With a reason, and until a time or for a duration, where the form says so."""
+    reason, until = (form.get(name, [""])[0].strip() for name in ("reason", "until"))
+    end = once.instant("until", until, lambda: lines.instant(status.on(db))) if until else None
+    return registration.pause(db, task, by=BY, reason=reason, until=end)
+
+
+def delete(db: Any, task: int, _: Form) -> Any:
+    if not (deleted := registration.unregister(db, task)):
+        raise UnknownTask(f"there is no task {task}")
+    return deleted
+
+
+ACTIONS: Mapping[str, Action] = {
+    "pause": Action("paused", pause),
+    "resume": Action("resumed", lambda db, task, _: registration.resume(db, task)),
+    "run": Action("planned to run at the next tick", lambda db, task, _: registration.run_now(db, task)),
+    "enable": Action("enabled", lambda db, task, _: registration.edit(db, task, enabled=True)),
+    "disable": Action("disabled", lambda db, task, _: registration.edit(db, task, enabled=False)),
+    "delete": Action("deleted", delete, leaves=True),
 }
 
 
 @change
 def do(here: Site, request: Request, form: Form) -> Response:
     """With the task of this address."""
-    told, work = action(form)
+    wanted, task = action(form), id_of(request)
     with here.database.writing() as db:
-        if not work(db, id_of(request), reason(form)) and told == "deleted":
-            raise UnknownTask(f"there is no task {id_of(request)}")
-    root = request.scope.get("root_path", "")
-    return said(f"task {id_of(request)}: {told}", f"{root}/tasks" if told == "deleted" else "")
+        wanted.work(db, task, form)
+    return said(f"task {task}: {wanted.told}", f"{request.scope.get('root_path', '')}/tasks" if wanted.leaves else "")
 
 
 @change
 def do_with_many(here: Site, request: Request, form: Form) -> Response:
-    """With the tasks that were marked, in one transaction; those that are gone meanwhile are passed over."""
-    told, work = action(form)
+    """With the tasks that were marked, in one transaction; those that are gone meanwhile, or cannot run, are passed over."""
+    wanted, refused = action(form), list[str]()
     with here.database.writing() as db:
-        count = sum(done(work, db, task, reason(form)) for task in sorted(marked(form)))
-    return said(f"{count} task{'' if count == 1 else 's'}: {told}")
+        count = sum(done(wanted, db, task, form, refused) for task in sorted(marked(form)))
+    passed = f"; {len(refused)} passed over, such as {refused[0]}" if refused else ""
+    return said(f"{count} task{'' if count == 1 else 's'}: {wanted.told}{passed}")
 
 
-def done(work: Done, db: Any, task: int, why: str) -> int:
-    """Of how many tasks it was done: not of one that is gone, nor of one that was so already."""
+def done(wanted: Action, db: Any, task: int, form: Form, refused: list[str]) -> int:
+    """Of how many tasks it was done: not of one that is gone, was so already, or refuses it, whose sentence is kept."""
     try:
-        found = work(db, task, why)
+        found = wanted.work(db, task, form)
     except UnknownTask:
+        return 0
+    except BadInput as error:
+        if error.field != "task":
+            raise
+        refused.append(f"{error.value}: {error.problem}")
         return 0
     return len(found) if isinstance(found, list) else 1
 
 
-def action(form: Form) -> tuple[str, Done]:
+def action(form: Form) -> Action:
     name = form.get("action", [""])[0]
     if name not in ACTIONS:
         raise BadInput("action", name, f"is none of: {', '.join(ACTIONS)}")
     return ACTIONS[name]
-
-
-def reason(form: Form) -> str:
-    return form.get("reason", [""])[0]
 
 
 def marked(form: Form) -> set[int]:
@@ -74,6 +98,6 @@ def marked(form: Form) -> set[int]:
 
 
 def said(sentence: str, address: str = "") -> Response:
-    """Nothing to show: the page's script says the sentence and looks anew, or goes to another address."""
-    headers = {"HX-Redirect": address} if address else {"HX-Trigger": json.dumps({"said": sentence})}
-    return Response(status_code=204, headers=headers)
+    """Nothing to show: the page's script says the sentence and looks anew, or goes to another address, and says it there."""
+    told = {"HX-Trigger": json.dumps({"said_there" if address else "said": sentence})}
+    return Response(status_code=204, headers=told | ({"HX-Redirect": address} if address else {}))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ticker import display
-from ticker.arithmetic import span
+from ticker.arithmetic import span, time_of_day
 from ticker.overview import Fate
 from ticker.task import GOOD, Outcome, Task
 
@@ -75,6 +75,16 @@ def strip(fates: Sequence[Fate]) -> str:
     counted = Counter(plain(fate.outcome or fate.state) for fate in fates)
     said = ", ".join(f"{count} {word}" for word, count in counted.most_common())
     return f"the last {len(fates)}: {said}" if fates else "none is recorded"
+
+
+def fate(one: Fate, now: datetime) -> str:
+    """When it was due, and what became of it: a mark's name."""
+    said = f"{time_of_day(one.due.replace(microsecond=0), now)} {plain(one.outcome or one.state)}"
+    return f"{said}: {first_line(plain(one.reason))}" if one.reason else said
+
+
+def first_line(text: str) -> str:
+    return next(iter(text.splitlines()), "")
 
 
 def iso(instant: datetime | None) -> str:

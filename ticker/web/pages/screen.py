@@ -1,6 +1,5 @@
 """How a function becomes a screen: it is handed the site and the request, and returns what its template shows."""
 
-import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
@@ -16,6 +15,7 @@ from ticker import display
 from ticker.errors import BadInput, UnknownTask, quoted
 from ticker.schedules import duration
 from ticker.web.access import COOKIE, SAFE
+from ticker.web.api.fields import id_in
 from ticker.web.pages import phrases
 from ticker.web.problems import MEDIA_TYPE, answer
 from ticker.web.site import Site, site
@@ -24,7 +24,6 @@ Shown = dict[str, Any]
 Handler = Callable[[Site, Request], Shown]
 Form = Mapping[str, list[str]]
 Change = Callable[[Site, Request, Form], Response]
-LARGEST_ID = 2**63 - 1
 ROWS = 50  # of one page of a list
 FIELDS = 2000  # of a form: a thousand marked tasks, and more
 
@@ -96,6 +95,7 @@ def templates() -> Environment:
         "moment": display.moment, "words": duration.words, "schedule": phrases.schedule, "state": display.state,
         "state_in_words": display.state_in_words, "mark": phrases.mark, "plain": phrases.plain, "ago": phrases.ago,
         "lateness": phrases.lateness, "took": display.took, "tone": phrases.tone, "iso": phrases.iso, "strip": phrases.strip,
+        "fate": phrases.fate, "first_line": phrases.first_line,
         "owner_of": display.owner_of, "text": phrases.text, "report": phrases.report, "apart": phrases.apart,
     }  # fmt: skip
     return made
@@ -120,9 +120,9 @@ def id_of(request: Request) -> int:
 
 def as_id(field: str, text: str) -> int:
     """Digits as an id that a row can have."""
-    if not re.fullmatch("[1-9][0-9]{0,18}", text) or int(text) > LARGEST_ID:
+    if (found := id_in(text)) is None:
         raise BadInput(field, text, "is no id of a task")
-    return int(text)
+    return found
 
 
 def filtered(request: Request, **news: object) -> str:

@@ -1,13 +1,13 @@
 """One task: its next times, why it ran or did not, its chart, and its last runs."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from markupsafe import Markup
 from starlette.requests import Request
 
-from ticker import display, ledger, preview, status, timeline
+from ticker import display, ledger, overview, preview, status, timeline
 from ticker.errors import BadInput, UnknownTask
 from ticker.task import Task
 from ticker.web.pages.screen import Shown, id_of, screen
@@ -27,17 +27,26 @@ def task(here: Site, request: Request) -> Shown:
             raise UnknownTask(f"there is no task {wanted} any more: {why.next[0]}")
         runs = status.list_runs(db, task=wanted, limit=RUNS)
         drawn = timeline.of(db, wanted, since=stretch(why.task), now=why.now)
+        warnings = overview.warned(db, why.task).warnings
     chart = replace(drawn, lines=tuple(replace(line, words=here.words(line)) for line in drawn.lines))
     return {
-        "task": why.task, "why": why, "now": why.now, "runs": runs, "times": times(why.task, why.now),
+        "task": why.task, "why": why, "now": why.now, "runs": runs, "times": times(why.task, why.now), "warnings": warnings,
         "details": details(here, why.task), "chart": Markup(timeline.svg(chart)),
     }  # fmt: skip
 
 
-def times(found: Task, now: Any) -> preview.Preview | None:
+@screen("texts.html")
+def texts(here: Site, request: Request) -> Shown:
+    """What a run left in words, for the table of a task's runs: asked for once somebody opens it, as it may be long."""
+    with here.database.reading() as db:
+        found = here.shown(status.get_run(db, id_of(request)))
+    return {"run": found.run, "full": found, "hidden": here.settings.hide_args}
+
+
+def times(found: Task, now: datetime) -> preview.Preview | None:
     """None where a hand has spoilt the row."""
     try:
-        return preview.of_task(replace(found, every_ms=found.stretched_ms or found.every_ms), now, TIMES)
+        return preview.of_task(found, now, TIMES)
     except BadInput:
         return None
 

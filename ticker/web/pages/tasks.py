@@ -23,7 +23,8 @@ def tasks(here: Site, request: Request) -> Shown:
         now = lines.instant(status.on(db))
     following = filtered(request, after=shown[-1].id) if len(found) > ROWS else ""
     return {
-        "tasks": shown, "strips": strips, "now": now, "late": {task.id for task in shown if is_late(task, now)}, "wanted": wanted, "states": status.STATES, "following": following,
+        "tasks": shown, "strips": strips, "now": now, "late": {task.id for task in shown if is_late(task, now)},
+        "wanted": wanted, "states": status.STATES, "following": following,
         "first": filtered(request, after=None) if asked(request, "after") else None,
     }  # fmt: skip
 

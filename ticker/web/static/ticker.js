@@ -7,6 +7,7 @@
   const busy = () => changing > 0 || (live() !== document.activeElement && live().contains(document.activeElement));
   let changing = 0; // changes on their way
   let silence = 0;
+  const opened = () => document.querySelector("details.still[open]") !== null;
   const marked = () => document.querySelector("#many input[name=id]:checked") !== null;
   const say = (text, bad) => {
     said.textContent = text;
@@ -14,14 +15,15 @@
     clearTimeout(silence);
     silence = setTimeout(() => { said.textContent = ""; }, 8000);
   };
+  const keep = (work) => { try { work(sessionStorage); } catch { /* a browser that keeps nothing */ } };
   const look = () => htmx.trigger(live(), "look");
 
-  // Nothing is asked for in a hidden tab, while something on the screen has the focus, or while tasks are marked.
+  // Nothing is asked for in a hidden tab, while something on the screen has the focus or was opened, or while tasks are marked.
   const every = Number(live().dataset.every || 0);
   if (every) {
     const pace = document.getElementById("pace");
     const usual = pace.textContent;
-    const waits = () => document.hidden || busy() || marked();
+    const waits = () => document.hidden || busy() || marked() || opened();
     const looking = setInterval(() => {
       if (!live().dataset.every) { // what was shown has come to its end meanwhile
         clearInterval(looking);
@@ -40,6 +42,12 @@
     say(event.detail.value);
     document.querySelectorAll("#many input:checked").forEach((box) => { box.checked = false; });
     if (every) look();
+  });
+  // What was done is said on the screen to which it leads.
+  document.body.addEventListener("said_there", (event) => keep((kept) => kept.setItem("said", event.detail.value)));
+  keep((kept) => {
+    if (kept.getItem("said")) say(kept.getItem("said"));
+    kept.removeItem("said");
   });
   document.body.addEventListener("htmx:beforeRequest", (event) => {
     if (event.detail.requestConfig.verb !== "post") return;
@@ -80,7 +88,9 @@
   document.getElementById("help").addEventListener("click", () => keys.showModal());
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea") || keys.open) return;
+    const along = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" }[event.key];
     if (event.key === "?") keys.showModal();
+    else if (along && event.target.matches(".strip a")) event.target[along]?.focus();
     else if (event.key === "r" && every) look();
     else if (event.key === "/") {
       const search = document.getElementById("search");

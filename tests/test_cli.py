@@ -206,6 +206,7 @@ def test_list_finds_by_owner_its_type_and_function():
     assert listed("--function", "f") == ["f a:1", "f b:1", "f"]
     assert listed("--limit", "2") == ["f a:1", "g a:2"]
     assert "there are more than 2 tasks" in ticker("list", "--limit", "2")[1]
+    assert "more than" not in ticker("list", "--limit", "10000")[1]
     assert "exclude each other" in refused("list", "--owner", "a:1", "--owner-type", "a")
     assert "--limit" in refused("list", "--limit", "-5")
 

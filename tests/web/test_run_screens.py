@@ -57,7 +57,7 @@ def test_a_task_that_was_deleted_is_named_and_not_linked(client, db, tasks):
         "INSERT INTO ticker.runs (task_id, kind, occurrence, state, outcome, reason, ended_at, checked_at)"
         " VALUES (1, 'scheduled', now(), 'ended', 'dropped', 'gone', now(), now())"
     )
-    for screen in ("/drops", "/drops?by=task", "/runs", "/runs?task=1&owner=mail:1", "/runs/2", "/runs/3"):
+    for screen in ("/", "/drops", "/drops?by=task", "/runs", "/runs?task=1&owner=mail:1", "/runs/2", "/runs/3"):
         page = client.get(screen)
         assert "poll, deleted of mail:1" in text_of(page), screen
         assert 'href="/tasks/1"' not in page.text, screen

@@ -135,7 +135,7 @@ def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) 
         listing.watch({**chosen, "limit": limit}, interval, as_json)
         return
     with database() as db:
-        tasks = status.list_tasks(db, **chosen, limit=limit + 1)
+        tasks = status.list_tasks(db, **chosen, limit=min(limit + 1, options.MOST_ROWS))
     print_some(tasks[:limit], as_json)
     if len(tasks) > limit:
         render.warn([f"there are more than {limit} tasks; see --limit, --owner, --owner-type and --function"])

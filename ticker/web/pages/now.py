@@ -2,7 +2,7 @@
 
 from starlette.requests import Request
 
-from ticker import health
+from ticker import health, record
 from ticker.overview import Overview, last_failures, overview
 from ticker.task import Task
 from ticker.web.pages.screen import Shown, screen
@@ -14,12 +14,13 @@ def now(here: Site, _: Request) -> Shown:
     with here.database.reading() as db:
         found = overview(db)
         failures = last_failures(db, found.failing)
+        deleted = record.deleted(db, [one.example.task_id for one in found.drops if one.example])
     look = here.look()
     late = [(task, cause(task, look)) for task in found.late]
     failing = [(task, failures.get(task.id)) for task in found.failing]
     return {
         "found": found, "now": found.now, "late": late, "failing": failing, "is_quiet": is_quiet(found),
-        "problems": look.problems,
+        "problems": look.problems, "deleted": deleted,
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 import ticker
 from tests.conftest import admin, of_database
 from tests.doubles import NOW
-from ticker import BadInput, UnknownOwner, UnknownTask, Wanted, clock, owners
+from ticker import BadInput, UnknownOwner, UnknownTask, Wanted, clock, owners, preview
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -488,6 +488,14 @@ def test_an_async_connection_of_psycopg_is_refused_with_a_sentence(database_url)
 def test_what_was_rarely_meant_is_warned_of(options, warning, db):
     warnings = poll(db, **options).warnings
     assert [found.startswith(warning) for found in warnings] == ([True] if warning else [])
+
+
+def test_the_tick_that_is_set_is_the_one_that_warnings_go_by(db, monkeypatch):
+    monkeypatch.setenv("TICKER_TICK", "2s")
+    assert poll(db, every=6).warnings == ()
+    said = "every 5 s is no multiple of the tick of 2 s: with it, it runs every 6 s"
+    assert poll(db, every=5).warnings == (said,)
+    assert preview.validate("5s").warnings == (said,)
 
 
 def nested(depth):

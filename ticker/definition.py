@@ -190,10 +190,10 @@ def has_usual_box(before: Task, now: datetime) -> bool:
     return before.box_ms in (timing.box_between(gap, before.retries), timing.LONGEST_BOX_BY_DEFAULT)
 
 
-def warnings(task: Task) -> tuple[str, ...]:
-    """What is allowed, and rarely what was meant."""
+def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
+    """What is allowed, and rarely what was meant, with a tick of so many milliseconds."""
     found = []
-    if task.kind is Kind.INTERVAL and (rounded := rounded_up(task.every_ms)):
+    if task.kind is Kind.INTERVAL and (rounded := rounded_up(task.every_ms, tick)):
         found.append(rounded)
     if task.box_ms > LONG_BOX:
         found.append(
@@ -203,12 +203,16 @@ def warnings(task: Task) -> tuple[str, ...]:
     return tuple(found)
 
 
-def rounded_up(every: int) -> str:
-    """A sentence where an interval is no multiple of the usual tick, and so is longer in truth."""
-    if every % USUAL_TICK == 0:
+def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
+    """A sentence where an interval is no multiple of the tick, and so is longer in truth."""
+    if every % tick == 0:
         return ""
-    real = -(-every // USUAL_TICK) * USUAL_TICK // 1000
-    return f"every {every / 1000:g} s is no multiple of the usual tick of 30 s: with it, it runs every {real} s"
+    real = -(-every // tick) * tick / 1000
+    return f"every {every / 1000:g} s is no multiple of {tick_in_words(tick)}: with it, it runs every {real:g} s"
+
+
+def tick_in_words(tick: int) -> str:
+    return f"the {'usual tick' if tick == USUAL_TICK else 'tick'} of {tick / 1000:g} s"
 
 
 def has_usual_tolerance(before: Task | None) -> bool:

@@ -15,7 +15,7 @@ from ticker.lines import instant
 from ticker.record import Drops
 from ticker.status import RunRecord, TickerStatus, late_ms
 from ticker.task import GOOD, Outcome, Task
-from ticker.taskrow import task_from
+from ticker.taskrow import tasks_from
 
 COUNTED_AT_MOST = 100_000
 HOUR = timedelta(hours=1)
@@ -146,4 +146,4 @@ def waiting_queues(db: Any) -> list[str]:
 
 
 def _tasks(rows: Iterable[sql.Row]) -> tuple[Task, ...]:
-    return tuple(map(task_from, rows))
+    return tuple(tasks_from(rows))

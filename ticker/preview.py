@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 
-from ticker import clock, definition, timing
+from ticker import clock, definition, settings, timing
 from ticker.errors import BadInput
 from ticker.schedules import kinds, zones
 from ticker.schedules.calendar import Calendar
@@ -73,14 +73,14 @@ def of_task(task: Task, now: datetime, count: int) -> Preview:
 
 
 def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:
-    gap = kinds.shortest_gap(schedule, start)
+    gap, tick = kinds.shortest_gap(schedule, start), settings.current().tick_ms
     if schedule.kind is Kind.INTERVAL:
-        if rounded := definition.rounded_up(gap or 0):
+        if rounded := definition.rounded_up(gap or 0, tick):
             yield rounded
         return
-    if gap is not None and gap < definition.USUAL_TICK:
+    if gap is not None and gap < tick:
         yield (
-            f"two of its times are {words(gap)} apart, finer than the usual tick of {words(definition.USUAL_TICK)}: "
+            f"two of its times are {words(gap)} apart, finer than {definition.tick_in_words(tick)}: "
             "what falls between two ticks is one run"
         )
     box = timing.box_between(gap)

@@ -227,7 +227,7 @@ def _ids(rows: Sequence[sql.Row]) -> list[int]:
 
 def _tasks(rows: Sequence[sql.Row]) -> list[Task]:
     """In the order of their ids."""
-    return [taskrow.task_from(row) for row in sorted(rows, key=lambda row: row["id"])]
+    return taskrow.tasks_from(sorted(rows, key=lambda row: row["id"]))
 
 
 def _known(rows: list[sql.Row], db: Any, task: Ref, owner: Any) -> list[sql.Row]:

@@ -10,7 +10,7 @@ from ticker import clock, identity, settings, sql
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.registration import Ref, described, id_or_name
 from ticker.task import Outcome, RunKind, Task
-from ticker.taskrow import task_from
+from ticker.taskrow import tasks_from
 
 AT_MOST = 10_000  # rows of one answer
 STATES = ("failing", "late", "paused", "inactive", "running", "waiting")
@@ -88,7 +88,7 @@ def get(db: Any, task: Ref, *, owner: Any = None) -> Task:
     """One task, by its id or by name and owner; UnknownTask where there is none."""
     ref = id_or_name(task)
     if isinstance(ref, int):
-        found = [task_from(row) for row in on(db)("read_task", id=ref)]
+        found = tasks_from(on(db)("read_task", id=ref))
     elif isinstance(ref, str):
         found = list_tasks(db, name=ref, owner=identity.NOBODY if owner is None else owner)
     else:
@@ -116,12 +116,12 @@ def list_tasks(
         function=function, queue=queue, group=group, submitter=submitter, state=state, search=search, after=after,
         limit=limited(limit), now=clock.now(), late_ms=late_ms(),
     )  # fmt: skip
-    return [task_from(row) for row in rows]
+    return tasks_from(rows)
 
 
 def due_tasks(db: Any, *, limit: int = AT_MOST) -> list[Task]:
     """What a tick would push now, oldest first; nothing is locked or changed."""
-    return [task_from(row) for row in on(db)("due_tasks", now=clock.now(), limit=limited(limit))]
+    return tasks_from(on(db)("due_tasks", now=clock.now(), limit=limited(limit)))
 
 
 def list_runs(

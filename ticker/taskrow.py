@@ -4,7 +4,7 @@ Everything here runs in the caller's transaction; `execute` comes from `on`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, cast
@@ -157,8 +157,17 @@ def news(given: definition.Given, row: sql.Row) -> dict[str, Any]:
 
 def task_from(row: sql.Row) -> Task:
     """A row of `tasks` as a value, with what is worth a warning."""
+    return tasks_from([row])[0]
+
+
+def tasks_from(rows: Iterable[sql.Row]) -> list[Task]:
+    """Rows of `tasks` as values, each with what is worth a warning."""
+    tick = settings.current().tick_ms
+    return [replace(task, warnings=definition.warnings(task, tick)) for task in map(_value, rows)]
+
+
+def _value(row: sql.Row) -> Task:
     values = {column: row[column] for column in _COLUMNS}
     values |= {"kind": Kind(row["kind"]), "waiting": tuple(row["waiting"])}
     values["last_outcome"] = Outcome(row["last_outcome"]) if row["last_outcome"] else None
-    task = Task(**values)
-    return replace(task, warnings=definition.warnings(task))
+    return Task(**values)

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import ticker
 from tests.test_due_index import indexes, plan, read_whole
+from ticker import owner_status
 from ticker.cli import main
 from ticker.errors import BadInput
 from ticker.tick import tick
@@ -102,14 +103,35 @@ def test_two_ticks_of_this_process_are_late(crowd, db, monkeypatch):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("filters", [{}, {"failing": True, "paused": True}], ids=["all", "filtered"])
-def test_pages_go_on_behind_the_last_one(crowd, db, size, filters):
+@pytest.mark.parametrize("many", [1, 20_000], ids=["in a crowd", "of few"])
+def test_pages_go_on_behind_the_last_one(crowd, db, size, filters, many, monkeypatch):
+    monkeypatch.setattr(owner_status, "CROWD", many)
     change(db, "e", FAILING)
     change(db, "c", LATE)
     change(db, "a", PAUSED)
-    whole, found, after = listed(db, **filters), "", None
+    whole, found, after = ("ae" if filters else "ceabdf"), "", None
     while page := ticker.list_owners(db, after=after, limit=size, **filters):
         found, after = found + ids(page), page[-1]
     assert found == whole
+
+
+@pytest.mark.parametrize("many", [1, 20_000], ids=["in a crowd", "of few"])
+@pytest.mark.parametrize(
+    ("filters", "wanted"),
+    [({"failing": True}, "e"), ({"late": True}, "c"), ({"paused": True}, "abd"), ({"failing": True, "late": True}, "ce"),
+     ({"owner_type": "phones"}, ""), ({"owner_type": TYPE, "late": True}, "c")],
+)  # fmt: skip
+def test_a_crowd_in_trouble_is_listed_as_a_few_are(crowd, db, filters, wanted, many, monkeypatch):
+    monkeypatch.setattr(owner_status, "CROWD", many)
+    for id_, what in [
+        ("e", FAILING),
+        ("c", LATE),
+        ("a", PAUSED),
+        ("b", "enabled = false"),
+        ("d", "owner_active = false"),
+    ]:
+        change(db, id_, what)
+    assert listed(db, **filters) == wanted
 
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, "5"])
@@ -141,13 +163,13 @@ FROM generate_series(1, 20000) n"""
 
 @pytest.mark.parametrize(
     ("asked", "index"),
-    [("", "tasks_owner_name"), ("failing", "tasks_troubled"), ("paused", "tasks_troubled"), ("late", "tasks_due")],
+    [("", "tasks_owner_name"), ("failing", "tasks_failing"), ("paused", "tasks_paused"), ("late", "tasks_due")],
 )
 def test_owners_are_found_by_an_index(db, asked, index):
     db.execute(MANY)
     db.execute("VACUUM ANALYZE ticker.tasks")
     values = {"now": None, "owner_type": None, "failing": False, "late": False, "paused": False, "late_ms": 60_000,
-              "after_rank": 0, "after_type": "", "after_id": "", "limit": 100}  # fmt: skip
+              "after_rank": 0, "after_type": "", "after_id": "", "limit": 100, "crowd": 20_000}  # fmt: skip
     found = plan(db, "list_owners", **values | ({asked: True} if asked else {}))
     assert index in indexes(found)
     assert read_whole(found) == set()

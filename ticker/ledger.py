@@ -51,7 +51,9 @@ def why(db: Any, task: Ref, *, owner: Any = None, at: datetime | None = None, li
     check_past("at", at, now)
     task_id, found = look_up(db, task, owner)
     events = [event_from(row) for row in execute("last_events", task_id=task_id, limit=EVENTS_AT_MOST)][::-1]
-    runs = with_retries(execute, occurrences(execute, task_id, found, at, status.limited(limit)))
+    newest = last_occurrences(execute, task_id, max(status.limited(limit), LOOKED_AT))
+    first = newest[-limit:] if at is None else occurrences_around(execute, task_id, found, at, limit)
+    runs = with_retries(execute, first)
     if found is None and not runs and not events:
         raise UnknownTask(f"there is no task {task_id}, and no record of one")
     lines = told(execute, found, runs, events, now)
@@ -61,18 +63,20 @@ def why(db: Any, task: Ref, *, owner: Any = None, at: datetime | None = None, li
     return Why(
         task_id, found, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
         tuple(then(found, events, runs, tickers, at)) if at else (),
-        tuple(following(found, open_runs(execute, found), tickers, now)) if found else (gone(runs, events, now),),
+        tuple(following(found, open_runs(execute, newest), tickers, now)) if found else (gone(runs, events, now),),
     )  # fmt: skip
 
 
-def occurrences(
-    execute: sql.Execute, task_id: int, task: Task | None, at: datetime | None, limit: int
+def last_occurrences(execute: sql.Execute, task_id: int, limit: int) -> list[RunRecord]:
+    rows = execute("last_occurrences", task_id=task_id, limit=limit)
+    return status.runs_by_id(execute, [row["id"] for row in rows])
+
+
+def occurrences_around(
+    execute: sql.Execute, task_id: int, task: Task | None, at: datetime, limit: int
 ) -> list[RunRecord]:  # fmt: skip
-    if at is None:
-        rows = execute("last_occurrences", task_id=task_id, limit=limit)
-    else:
-        late = timing.expiry(task.every_ms if task else 0) + HOUR
-        rows = execute("occurrences_around", task_id=task_id, at=at, late=late, limit=limit)
+    late = timing.expiry(task.every_ms if task else 0) + HOUR
+    rows = execute("occurrences_around", task_id=task_id, at=at, late=late, limit=limit)
     return status.runs_by_id(execute, [row["id"] for row in rows])
 
 
@@ -81,14 +85,13 @@ def with_retries(execute: sql.Execute, runs: Sequence[RunRecord]) -> list[RunRec
     failed = [run.id for run in runs if run.retried]
     if not failed:
         return list(runs)
-    rows = execute("runs_of_parents", parents=failed, kind=RunKind.RETRY, limit=AT_MOST)
+    rows = execute("runs_of_parents", parents=failed, kind=RunKind.RETRY, after=0, limit=AT_MOST)
     return [*runs, *status.runs_by_id(execute, [row["id"] for row in rows])]
 
 
-def open_runs(execute: sql.Execute, task: Task) -> list[RunRecord]:
-    """What is planned, in the queue or at work."""
-    newest = with_retries(execute, occurrences(execute, task.id, task, None, LOOKED_AT))
-    return [run for run in newest if run.state != "ended"]
+def open_runs(execute: sql.Execute, newest: Sequence[RunRecord]) -> list[RunRecord]:
+    """Of a task's newest occurrences: what is planned, in the queue or at work."""
+    return [run for run in with_retries(execute, newest[-LOOKED_AT:]) if run.state != "ended"]
 
 
 def told(

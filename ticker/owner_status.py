@@ -8,6 +8,7 @@ from ticker import checks, clock, settings, sql
 from ticker.errors import BadInput
 
 AT_MOST = 10_000  # rows of one answer
+CROWD = 50_000  # tasks in trouble: the owners of more are met by a walk through all, in their order
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def list_owners(
     said = settings.current()
     rows = sql.on(db, said.schema)(
         "list_owners", now=clock.now(), owner_type=None if owner_type is None else checks.plain("owner_type", owner_type),
-        failing=failing, late=late, paused=paused, late_ms=2 * said.tick_ms, limit=limit,
+        failing=failing, late=late, paused=paused, late_ms=2 * said.tick_ms, crowd=CROWD, limit=limit,
         **_behind(after, failing or late or paused),
     )  # fmt: skip
     return [OwnerStatus(**{name: row[name] for name in OwnerStatus.__slots__}) for row in rows]

@@ -1122,8 +1122,7 @@ SELECT set_config('statement_timeout', '1s', true)
 -- at once; of one that keeps none, everything. Pieces and retries go with the `head` of their family, the scheduled or manual
 -- run that led to them: with it, by its outcome and age, or behind it, when they find it gone (`dry` has to judge it again).
 -- The last 20 heads stay (of problems: the last 20 problems) while there is the task; of a task they are looked for once for
--- a page, among its newest 300,000 records (20 runs of 10,000 pieces, many in several attempts), and where these have fewer,
--- nothing goes by its age.
+-- a page, among its newest 300,000 heads, and where these have fewer, nothing goes by its age.
 -- OFFSET 0 keeps each question to its own row and index: as a join it might read a whole table for each page.
 WITH instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
@@ -1161,10 +1160,9 @@ WITH instant AS MATERIALIZED (
     SELECT t.task_id, l.id
     FROM (SELECT DISTINCT task_id, keep FROM heads WHERE NOT is_free) t, LATERAL (
         SELECT n.id FROM (
-            SELECT r.id, r.kind, r.outcome, r.reason FROM {schema}.runs r
-            WHERE r.task_id = t.task_id ORDER BY r.id DESC LIMIT 300000) n
-        WHERE n.kind IN ('scheduled', 'manual')
-            AND (t.keep <> 'problems' OR n.outcome IN ('failed', 'timed_out', 'killed', 'lost') OR (n.outcome = 'dropped'
+            SELECT r.id, r.outcome, r.reason FROM {schema}.runs r
+            WHERE r.task_id = t.task_id AND r.kind IN ('scheduled', 'manual') ORDER BY r.id DESC LIMIT 300000) n
+        WHERE (t.keep <> 'problems' OR n.outcome IN ('failed', 'timed_out', 'killed', 'lost') OR (n.outcome = 'dropped'
                 AND n.reason IN ('unknown_function', 'expired', 'missed', 'no_time')))
         ORDER BY n.id DESC OFFSET 19 LIMIT 1) l
 ), doomed AS MATERIALIZED (
@@ -1224,8 +1222,11 @@ FROM page p LEFT JOIN counted c ON c.id = p.id
 -- -------------------------------------------------------------------------------------------------- read by people
 
 -- name: list_tasks
--- Those that fit what is not null, by id. Where a state is asked for, indexes know who is in it; the sub-select of each
--- other state is never run.
+-- Those that fit what is not null, by id. Where a state is asked for, indexes know who is in it (the sub-select of each other
+-- state is never run): the `first` of them, as many as are asked for where nothing else is. A state with a crowd in it is
+-- `crowded` instead: the walk by id meets them soon enough. What no index knows is asked for in sub-selects, too: the planner,
+-- which shall walk from `after` to `before`, would read the whole table for a value that it takes to be rare. Late ones in
+-- order, since it expects a third of all to be late.
 WITH instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 ), late AS MATERIALIZED (
@@ -1233,8 +1234,8 @@ WITH instant AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
-    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'late' AND enabled AND owner_active AND paused_by IS NULL
-        AND next_run < (SELECT before FROM late)
+    (SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'late' AND enabled AND owner_active AND paused_by IS NULL
+        AND next_run < (SELECT before FROM late) ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
     UNION ALL
@@ -1247,17 +1248,42 @@ WITH instant AS MATERIALIZED (
 SELECT * FROM {schema}.tasks
 WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
-  AND (%(name)s::text IS NULL OR name = %(name)s)
-  AND (%(function)s::text IS NULL OR function = %(function)s)
-  AND (%(queue)s::text IS NULL OR queue = %(queue)s)
-  AND (%(group)s::text IS NULL OR group_name = %(group)s)
-  AND (%(submitter)s::text IS NULL OR submitter = %(submitter)s)
+  AND (%(name)s::text IS NULL OR name = (SELECT %(name)s::text))
+  AND (%(function)s::text IS NULL OR function = (SELECT %(function)s::text))
+  AND (%(queue)s::text IS NULL OR queue = (SELECT %(queue)s::text))
+  AND (%(group)s::text IS NULL OR group_name = (SELECT %(group)s::text))
+  AND (%(submitter)s::text IS NULL OR submitter = (SELECT %(submitter)s::text))
   AND (%(search)s::text IS NULL
        OR position(lower(%(search)s) IN lower(concat_ws(' ', name, function, owner_type || ':' || owner_id, subject))) > 0)
-  AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen)))
-  AND id > %(after)s
+  AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen WHERE id > %(after)s ORDER BY id LIMIT %(first)s::bigint)))
+  AND (%(crowded)s::text IS NULL OR CASE (SELECT %(crowded)s::text) WHEN 'failing' THEN failures > 0
+       WHEN 'late' THEN enabled AND owner_active AND paused_by IS NULL AND next_run < (SELECT before FROM late)
+       WHEN 'paused' THEN paused_by IS NOT NULL WHEN 'inactive' THEN NOT enabled OR NOT owner_active ELSE waiting <> '{}' END)
+  AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id
 LIMIT %(limit)s
+
+-- name: is_crowded
+-- Whether more than so many tasks are in a state.
+WITH late AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) - %(late_ms)s::bigint * interval '1 millisecond' AS before
+)
+SELECT count(*) > %(most)s AS is_crowded FROM (
+    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
+    UNION ALL
+    (SELECT FROM {schema}.tasks WHERE %(state)s::text = 'late' AND enabled AND owner_active AND paused_by IS NULL
+        AND next_run < (SELECT before FROM late) ORDER BY next_run LIMIT %(most)s + 1)
+    UNION ALL
+    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
+    UNION ALL
+    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND (NOT enabled OR NOT owner_active)
+    UNION ALL
+    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'waiting' AND waiting <> '{}'
+    LIMIT %(most)s + 1) t
+
+-- name: task_behind
+-- The first task that a look through so many does not reach any more.
+SELECT id FROM {schema}.tasks WHERE id > %(after)s ORDER BY id OFFSET %(count)s LIMIT 1
 
 -- name: last_occurrences_of
 -- What became of the last occurrences of these tasks, the newest first: of one that was attempted again, its last attempt.
@@ -1304,7 +1330,7 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
             ELSE (SELECT count(*) FROM (SELECT FROM {schema}.tasks LIMIT %(most)s + 1) t) END
         FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass) AS tasks,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE enabled AND owner_active AND paused_by IS NULL
-        AND next_run < (SELECT late FROM instant) LIMIT %(most)s) t) AS late,
+        AND next_run < (SELECT late FROM instant) ORDER BY next_run LIMIT %(most)s) t) AS late,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE paused_by IS NOT NULL LIMIT %(most)s) t) AS paused,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE NOT enabled OR NOT owner_active LIMIT %(most)s) t) AS inactive,
@@ -1325,25 +1351,48 @@ SELECT * FROM {schema}.tasks WHERE id = %(id)s
 
 -- name: list_owners
 -- Owners and their tasks, counted: those in trouble (failing, or late) first, then the others, each by type and id. With
--- `failing`, `late` or `paused` those with such tasks only. What is looked for is found by the indexes of such tasks, the
--- others by the tasks' key, which is in that order; they are not looked for where the first half fills the page.
+-- `failing`, `late` or `paused` those with such tasks only. What is looked for is found by the indexes of such tasks; where
+-- these have a `crowd` in them, and the others, by the tasks' key, which is in that order. The others are not looked for where
+-- the first half fills the page. A walk asks of whole owners (HAVING), so that the planner does not sort what it can walk.
 WITH instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) - %(late_ms)s::bigint * interval '1 millisecond' AS late
+), asked AS MATERIALIZED (
+    SELECT %(failing)s OR NOT (%(late)s OR %(paused)s) AS failing, %(late)s OR NOT (%(failing)s OR %(paused)s) AS late,
+        %(paused)s::boolean AS paused
 ), suspects AS MATERIALIZED (
-    SELECT owner_type, owner_id FROM {schema}.tasks
-    WHERE failures > 0 AND (%(failing)s OR NOT (%(late)s OR %(paused)s))
-    UNION
-    SELECT owner_type, owner_id FROM {schema}.tasks
-    WHERE enabled AND owner_active AND paused_by IS NULL AND next_run < (SELECT late FROM instant)
-      AND (%(late)s OR NOT (%(failing)s OR %(paused)s))
-    UNION
-    SELECT owner_type, owner_id FROM {schema}.tasks
-    WHERE (paused_by IS NOT NULL OR NOT owner_active OR NOT enabled) AND %(paused)s
-), first AS MATERIALIZED (
-    SELECT 0 AS rank, owner_type, owner_id FROM suspects
-    WHERE owner_type <> '' AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
+    (SELECT owner_type, owner_id FROM {schema}.tasks
+     WHERE failures > 0 AND (SELECT failing FROM asked) ORDER BY failures DESC, id LIMIT %(crowd)s)
+    UNION ALL
+    (SELECT owner_type, owner_id FROM {schema}.tasks
+     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run < (SELECT late FROM instant)
+       AND (SELECT late FROM asked) ORDER BY next_run LIMIT %(crowd)s)
+    UNION ALL
+    (SELECT owner_type, owner_id FROM {schema}.tasks
+     WHERE paused_by IS NOT NULL AND (SELECT paused FROM asked) ORDER BY id LIMIT %(crowd)s)
+    UNION ALL
+    (SELECT owner_type, owner_id FROM {schema}.tasks
+     WHERE (NOT enabled OR NOT owner_active) AND (SELECT paused FROM asked) ORDER BY id LIMIT %(crowd)s)
+), crowded AS MATERIALIZED (
+    SELECT count(*) >= %(crowd)s AS yes FROM suspects
+), few AS MATERIALIZED (
+    SELECT DISTINCT owner_type, owner_id FROM suspects
+    WHERE NOT (SELECT yes FROM crowded) AND owner_type <> ''
+      AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
       AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
     ORDER BY owner_type, owner_id LIMIT %(limit)s
+), many AS MATERIALIZED (
+    SELECT owner_type, owner_id FROM {schema}.tasks
+    WHERE (SELECT yes FROM crowded) AND owner_type <> ''
+      AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
+      AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
+    GROUP BY owner_type, owner_id
+    HAVING bool_or((failures > 0 AND (SELECT failing FROM asked))
+        OR (enabled AND owner_active AND paused_by IS NULL AND coalesce(next_run < (SELECT late FROM instant), false)
+            AND (SELECT late FROM asked))
+        OR ((paused_by IS NOT NULL OR NOT enabled OR NOT owner_active) AND (SELECT paused FROM asked)))
+    ORDER BY owner_type, owner_id LIMIT %(limit)s
+), first AS MATERIALIZED (
+    SELECT 0 AS rank, * FROM few UNION ALL SELECT 0 AS rank, * FROM many
 ), others AS MATERIALIZED (
     SELECT 1 AS rank, owner_type, owner_id FROM {schema}.tasks
     WHERE NOT (%(failing)s OR %(late)s OR %(paused)s) AND (SELECT count(*) FROM first) < %(limit)s
@@ -1387,11 +1436,22 @@ SELECT id, task_id, task_name, function, owner_type, owner_id, kind, parent_id, 
     state, outcome, reason, due_at, pushed_at, started_at, until, ended_at, created_at, checked_last_run, checked_at,
     every_ms, tolerance_ms, result, traceback, worker, host, pid, job_id
 FROM {schema}.runs
-WHERE (%(task_id)s::bigint IS NULL OR task_id = %(task_id)s)
-  AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s)
-  AND (%(before)s::bigint IS NULL OR id < %(before)s)
+WHERE (%(outcome)s::text IS NULL OR outcome = %(outcome)s) AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id DESC
 LIMIT %(limit)s
+
+-- name: runs_of_task
+-- The same of one task, by their ids alone: its scheduled and manual runs, and its retries and pieces, as two indexes have
+-- them. (Which task it is, the planner shall not see: see `last_occurrences`.)
+SELECT id FROM (
+    (SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
+        AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s) AND (%(before)s::bigint IS NULL OR id < %(before)s)
+     ORDER BY id DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('retry', 'piece')
+        AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s) AND (%(before)s::bigint IS NULL OR id < %(before)s)
+     ORDER BY id DESC LIMIT %(limit)s)) r
+ORDER BY id DESC LIMIT %(limit)s
 
 -- name: runs_by_id
 SELECT id, task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, attempt, retried, pieces,
@@ -1403,9 +1463,14 @@ FROM {schema}.runs WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
 SELECT * FROM {schema}.runs WHERE id = %(id)s
 
 -- name: runs_of_parents
--- The retries of these runs, or their pieces, as they were made.
+-- The retries of these runs, or their pieces, as they were made, behind an id.
 SELECT id FROM {schema}.runs
-WHERE parent_id = ANY (%(parents)s::bigint[]) AND kind = %(kind)s ORDER BY id LIMIT %(limit)s
+WHERE parent_id = ANY (%(parents)s::bigint[]) AND kind = %(kind)s AND id > %(after)s ORDER BY id LIMIT %(limit)s
+
+-- name: attempts_of_piece
+-- Of a piece: all attempts, itself included, as they were made.
+SELECT a.id FROM {schema}.runs p JOIN {schema}.runs a ON a.parent_id = p.parent_id AND a.kind = 'piece'
+WHERE p.id = %(id)s AND a.item IS NOT DISTINCT FROM p.item ORDER BY a.id LIMIT %(limit)s
 
 -- name: waiting_notices
 -- What has not arrived yet, the oldest first.
@@ -1428,9 +1493,10 @@ FROM {schema}.runs WHERE parent_id = ANY (%(parents)s::bigint[]) AND kind = 'pie
 GROUP BY parent_id
 
 -- name: last_occurrences
--- Of a task: the newest runs and drops that are no retries and no pieces.
+-- Of a task: the newest runs and drops that are no retries and no pieces. Here and below, a sub-select keeps to itself which
+-- task it is: of one that has many runs, the planner would go through those of all tasks to find its newest.
 SELECT id FROM {schema}.runs
-WHERE task_id = %(task_id)s AND kind IN ('scheduled', 'manual')
+WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
 ORDER BY id DESC LIMIT %(limit)s
 
 -- name: occurrences_around
@@ -1438,20 +1504,20 @@ ORDER BY id DESC LIMIT %(limit)s
 -- after it bound the walk through the task's runs: what was due at the time got its record in between.
 WITH bounds AS MATERIALIZED (
     SELECT coalesce((
-        SELECT id FROM {schema}.runs WHERE task_id = %(task_id)s AND kind = 'scheduled' AND started_at IS NOT NULL
+        SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND started_at IS NOT NULL
             AND occurrence < %(at)s::timestamptz - %(late)s * interval '1 millisecond'
         ORDER BY occurrence DESC LIMIT 1), 0) AS first, coalesce((
-        SELECT id FROM {schema}.runs WHERE task_id = %(task_id)s AND kind = 'scheduled' AND started_at IS NOT NULL
+        SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND started_at IS NOT NULL
             AND occurrence > %(at)s::timestamptz + %(late)s * interval '1 millisecond'
         ORDER BY occurrence LIMIT 1), 9223372036854775807) AS last
 ), before AS MATERIALIZED (
     SELECT id FROM {schema}.runs
-    WHERE task_id = %(task_id)s AND kind IN ('scheduled', 'manual') AND id <= (SELECT last FROM bounds)
+    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual') AND id <= (SELECT last FROM bounds)
       AND coalesce(occurrence, due_at, created_at) <= %(at)s::timestamptz
     ORDER BY id DESC LIMIT %(limit)s
 ), after AS MATERIALIZED (
     SELECT id, coalesce(occurrence, due_at, created_at) AS due FROM {schema}.runs
-    WHERE task_id = %(task_id)s AND kind IN ('scheduled', 'manual')
+    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
       AND id BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
       AND coalesce(occurrence, due_at, created_at) > %(at)s::timestamptz
 )
@@ -1502,15 +1568,31 @@ SELECT f.id, f.ended_at AS at FROM (
 ) f ORDER BY f.ended_at DESC, f.id DESC LIMIT %(limit)s
 
 -- name: journal_of_task
--- The same of one task: of those of its runs that were made last, as an end comes soon after.
-SELECT id, ended_at AS at FROM (
-    SELECT id, ended_at FROM {schema}.runs
-    WHERE task_id = %(task_id)s AND state = 'ended'
+-- The same of one task: of those of its runs that were made last, as an end comes soon after; and so of its retries and
+-- pieces. A run ends behind its pieces, however many there are: so what these belong to is among them, too.
+WITH heads AS MATERIALIZED (
+    SELECT id FROM {schema}.runs
+    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual') AND state = 'ended'
       AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
       AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
       AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
       AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
-    ORDER BY id DESC LIMIT %(limit)s + 1000) r
+    ORDER BY id DESC LIMIT %(limit)s + 1000
+), further AS MATERIALIZED (
+    SELECT id, parent_id FROM {schema}.runs
+    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('retry', 'piece') AND state = 'ended'
+      AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
+      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+      AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+      AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+    ORDER BY id DESC LIMIT %(limit)s + 1000
+)
+SELECT id, ended_at AS at FROM {schema}.runs
+WHERE id = ANY (ARRAY(SELECT id FROM heads UNION SELECT id FROM further UNION SELECT parent_id FROM further))
+  AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
+  AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+  AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+  AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
 ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_owner
@@ -1534,11 +1616,23 @@ WHERE at >= coalesce(%(since)s::timestamptz, '-infinity')
 ORDER BY at DESC, id DESC LIMIT %(limit)s
 
 -- name: drops
--- How many since then, by what they have in common; the newest of each as an example.
+-- How many since then, by what they have in common; the newest of each as an example. The types of owners and the reasons
+-- that there are come first, each pair found behind the one before: so the index is read from `since` on for each.
+WITH RECURSIVE pairs AS (
+    (SELECT owner_type, reason FROM {schema}.runs WHERE outcome = 'dropped' ORDER BY owner_type, reason LIMIT 1)
+    UNION ALL
+    SELECT n.owner_type, n.reason FROM pairs p, LATERAL (
+        SELECT owner_type, reason FROM {schema}.runs
+        WHERE outcome = 'dropped' AND (owner_type, reason) > (p.owner_type, p.reason)
+        ORDER BY owner_type, reason LIMIT 1) n
+)
 SELECT key, count(*) AS count, max(ended_at) AS newest, max(id) AS run_id
-FROM {schema}.runs, LATERAL (SELECT CASE %(by)s WHEN 'reason' THEN reason WHEN 'function' THEN function
-    WHEN 'task' THEN task_id::text ELSE concat_ws(':', nullif(owner_type, ''), nullif(owner_id, '')) END AS key) k
-WHERE outcome = 'dropped' AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+FROM pairs p, LATERAL (
+    SELECT id, task_id, function, owner_id, ended_at FROM {schema}.runs
+    WHERE outcome = 'dropped' AND owner_type = p.owner_type AND reason = p.reason
+      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity') OFFSET 0) r, LATERAL (
+    SELECT CASE %(by)s WHEN 'reason' THEN p.reason WHEN 'function' THEN r.function WHEN 'task' THEN r.task_id::text
+        ELSE concat_ws(':', nullif(p.owner_type, ''), nullif(r.owner_id, '')) END AS key) k
 GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s OFFSET %(after)s
 
 -- name: deleted_tasks
@@ -1546,7 +1640,7 @@ GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s OFF
 SELECT i.id, coalesce(r.task_name, '') AS task_name, coalesce(r.owner_type, '') AS owner_type, coalesce(r.owner_id, '') AS owner_id
 FROM unnest(%(ids)s::bigint[]) AS i (id) LEFT JOIN LATERAL (
     SELECT task_name, owner_type, owner_id FROM {schema}.runs
-    WHERE task_id = i.id AND task_name <> '' ORDER BY id DESC LIMIT 1) r ON true
+    WHERE task_id = i.id AND kind IN ('scheduled', 'manual') AND task_name <> '' ORDER BY id DESC LIMIT 1) r ON true
 WHERE NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = i.id)
 
 -- name: last_ends

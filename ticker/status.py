@@ -15,6 +15,10 @@ from ticker.taskrow import tasks_from
 AT_MOST = 10_000  # rows of one answer
 STATES = ("failing", "late", "paused", "inactive", "running", "waiting")
 """What `list_tasks` can be asked for; a task may be in several."""
+READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
+"""Its filters that no index serves without an owner."""
+CROWD = 50_000  # tasks in a state: those of more are met by a walk through all, instead of by their ids
+SEARCHED = 100_000  # tasks that one page of a list looks through for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +64,31 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskPage:
+    """Tasks by id, and the id behind which the next page begins; None: there is none.
+
+    `looked_through`: this page ended behind so many tasks, before it was full: more may fit behind them.
+    """
+
+    tasks: tuple[Task, ...]
+    next: int | None
+    looked_through: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class FullRun:
     """One run with all that is kept of it: what it printed, all attempts of its occurrence (or of its piece, itself
-    included), and the pieces that it made, at most 10,000 of them."""
+    included), and the pieces that it made, in each of their attempts: at most as many as were asked for.
+
+    `next` is the id behind which further ones follow; None: there are none.
+    """
 
     run: RunRecord
     output: str
     error_output: str
     attempts: tuple[RunRecord, ...]
     pieces: tuple[RunRecord, ...]
+    next: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +126,58 @@ def list_tasks(
     """Tasks by id, those over `after`, at most `limit`.
 
     `state` is one of `STATES`; `late`: due for longer than two ticks. `search` is a part of the name, the function, the
-    owner (`type:id`) or the subject, in any case.
+    owner (`type:id`) or the subject, in any case. Of a large table `page_of_tasks` answers sooner.
     """
+    wanted = _wanted(
+        db, owner=owner, owner_type=owner_type, name=name, function=function, queue=queue, group=group, submitter=submitter,
+        state=state, search=search,
+    )  # fmt: skip
+    return _listed(on(db), wanted, after=after, before=None, limit=limited(limit))
+
+
+def page_of_tasks(db: Any, *, after: int = 0, limit: int = 50, **filters: Any) -> TaskPage:
+    """The same, page by page, each in a bounded time: what no index knows (`name`, `function`, `queue`, `group`, `submitter`,
+    `search` without an owner, a state that over 50,000 are in) is looked for in the next 100,000 tasks, and the page ends there."""
+    execute, wanted = on(db), _wanted(db, **filters)
+    beyond = execute("task_behind", after=after, count=SEARCHED) if _is_search(wanted) else []
+    before = beyond[0]["id"] if beyond else None
+    found = _listed(execute, wanted, after=after, before=before, limit=limited(limit) + 1)
+    if len(found) > limit:
+        return TaskPage(tuple(found[:limit]), found[limit - 1].id, None)
+    return TaskPage(tuple(found), before and before - 1, before and SEARCHED)
+
+
+def _wanted(db: Any, *, owner: Any = None, state: str | None = None, **said: str | None) -> dict[str, Any]:
+    """The filters of `list_tasks`; a state that many are in is `crowded`, and each is among the few tasks of an owner."""
     who = None if owner is None else identity.identify(db, owner)
     if state is not None and state not in STATES:
         raise BadInput("state", state, f"is none of: {', '.join(STATES)}")
-    rows = on(db)(
-        "list_tasks", owner_type=who.type if who else owner_type, owner_id=who.id if who else None, name=name,
-        function=function, queue=queue, group=group, submitter=submitter, state=state, search=search, after=after,
-        limit=limited(limit), now=clock.now(), late_ms=late_ms(),
+    found: dict[str, Any] = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | said
+    if who is not None:
+        found |= {"owner_type": who.type, "owner_id": who.id}
+    is_walk = state not in (None, "running") and (who is not None or _is_crowded(on(db), state))
+    return found | {"crowded" if is_walk else "state": state}
+
+
+def _is_crowded(execute: sql.Execute, state: str | None) -> bool:
+    [row] = execute("is_crowded", state=state, most=CROWD, now=clock.now(), late_ms=late_ms())
+    return bool(row["is_crowded"])
+
+
+def _is_search(wanted: dict[str, Any]) -> bool:
+    """Whether no index finds what is wanted."""
+    if wanted["owner_id"] is not None or wanted["state"] is not None:
+        return False
+    return any(wanted[name] is not None for name in ("crowded", *READ_THROUGH))
+
+
+def _listed(
+    execute: sql.Execute, wanted: dict[str, Any], *, after: int, before: int | None, limit: int
+) -> list[Task]:  # fmt: skip
+    is_state_alone = not any(wanted[name] is not None for name in ("owner_type", "owner_id", *READ_THROUGH))
+    rows = execute(
+        "list_tasks", **wanted, after=after, before=before, limit=limit, most=CROWD, first=limit if is_state_alone else None,
+        now=clock.now(), late_ms=late_ms(),
     )  # fmt: skip
     return tasks_from(rows)
 
@@ -136,12 +199,15 @@ def list_runs(
     ref = id_or_name(task)
     if isinstance(ref, str):
         raise BadInput("task", ref, "is a name; give the task or its id")
-    rows = on(db)("list_runs", task_id=ref, outcome=outcome, before=before, limit=limited(limit))
-    return [_run(row) for row in rows]
+    execute, wanted = on(db), {"outcome": outcome, "before": before, "limit": limited(limit)}
+    if ref is None:
+        return [_run(row) for row in execute("list_runs", **wanted)]
+    return runs_by_id(execute, [row["id"] for row in execute("runs_of_task", task_id=ref, **wanted)])[::-1]
 
 
-def get_run(db: Any, run_id: int) -> FullRun:
-    """One run or drop with all that is kept of it. UnknownRun where there is none: it may have been pruned."""
+def get_run(db: Any, run_id: int, *, pieces: int = AT_MOST, after: int = 0) -> FullRun:
+    """One run or drop with all that is kept of it, and so many of its pieces, those with an id over `after`. UnknownRun where
+    there is none: it may have been pruned."""
     ref = id_or_name(run_id)
     if not isinstance(ref, int):
         raise BadInput("run", run_id, "is no id of a run; list_runs has them")
@@ -150,7 +216,12 @@ def get_run(db: Any, run_id: int) -> FullRun:
     if not found:
         raise UnknownRun(f"there is no run {ref}; it may have been pruned")
     run, texts = _run(found[0]), found[0]
-    return FullRun(run, texts["output"], texts["error_output"], _attempts(execute, run), _pieces(execute, run.id))
+    made = execute("runs_of_parents", parents=[run.id], kind=RunKind.PIECE, after=after, limit=limited(pieces) + 1)
+    ids = [row["id"] for row in made[:pieces]]
+    return FullRun(
+        run, texts["output"], texts["error_output"], _attempts(execute, run), tuple(runs_by_id(execute, ids)),
+        ids[-1] if len(made) > pieces else None,
+    )  # fmt: skip
 
 
 def runs_by_id(execute: sql.Execute, ids: Iterable[int]) -> list[RunRecord]:
@@ -160,15 +231,11 @@ def runs_by_id(execute: sql.Execute, ids: Iterable[int]) -> list[RunRecord]:
 
 def _attempts(execute: sql.Execute, run: RunRecord) -> tuple[RunRecord, ...]:
     if run.kind == RunKind.PIECE and run.parent_id is not None:
-        return tuple(piece for piece in _pieces(execute, run.parent_id) if piece.item == run.item)
+        same = execute("attempts_of_piece", id=run.id, limit=AT_MOST)
+        return tuple(runs_by_id(execute, [row["id"] for row in same]))
     first = run.parent_id if run.kind == RunKind.RETRY and run.parent_id is not None else run.id
-    again = execute("runs_of_parents", parents=[first], kind=RunKind.RETRY, limit=AT_MOST)
+    again = execute("runs_of_parents", parents=[first], kind=RunKind.RETRY, after=0, limit=AT_MOST)
     return tuple(runs_by_id(execute, [first, *(row["id"] for row in again)]))
-
-
-def _pieces(execute: sql.Execute, run_id: int) -> tuple[RunRecord, ...]:
-    made = execute("runs_of_parents", parents=[run_id], kind=RunKind.PIECE, limit=AT_MOST)
-    return tuple(runs_by_id(execute, [row["id"] for row in made]))
 
 
 def tickers(db: Any) -> list[TickerStatus]:

@@ -260,9 +260,11 @@ def _tasks(metadata: MetaData, types: Types) -> Table:
         Index("tasks_done_once", "id", postgresql_where=text("kind = 'once' AND remove AND next_run IS NULL")),
         # When to look whether a task had its success.
         Index("tasks_alarm_at", "alarm_at", postgresql_where=text("alarm_at IS NOT NULL")),
-        # What people look for among a million: tasks that fail, or rest. Small where all is well.
-        Index("tasks_troubled", "owner_type", "owner_id", postgresql_where=text(
-            "failures > 0 OR paused_by IS NOT NULL OR NOT owner_active OR NOT enabled")),
+        # What people look for among a million: tasks that fail, most often first, and those that rest. Small where all is
+        # well, and no run touches them: `failures` changes with a failure, or with the success behind it.
+        Index("tasks_failing", text("failures DESC"), "id", postgresql_where=text("failures > 0")),
+        Index("tasks_paused", "id", postgresql_where=text("paused_by IS NOT NULL")),
+        Index("tasks_inactive", "id", postgresql_where=text("NOT enabled OR NOT owner_active")),
         # Pauses that end by themselves. Nearly always empty.
         Index("tasks_paused_until", "paused_until", postgresql_where=text("paused_until IS NOT NULL")),
         # The end of a run touches no index: where its page has room, PostgreSQL writes the row beside its old self (HOT),
@@ -330,8 +332,10 @@ def _runs(metadata: MetaData, types: Types) -> Table:
         # what the sweep gave up may still be in a worker's hands: the start looks here
         Index("runs_given_up", "task_id", "occurrence",
               postgresql_where=text("started_at IS NULL AND (reason = 'expired' OR outcome = 'lost')")),
-        # what people ask: the last runs of a task
-        Index("runs_of_task", "task_id", "id"),
+        # what people ask: the last runs of a task; apart from them its retries and pieces, of which one run may have 10,000.
+        # Each row is in one of the two
+        Index("runs_of_task", "task_id", "id", postgresql_where=text("kind IN ('scheduled', 'manual')")),
+        Index("runs_further", "task_id", "id", postgresql_where=text("kind IN ('retry', 'piece')")),
         # the ticker's planned runs, those it pushed, and the sweep's overdue ones; a dead horse's record by its token
         Index("runs_planned", "due_at", postgresql_where=text("state = 'planned'")),
         Index("runs_pushed", "id", postgresql_where=text("state = 'pushed'")),

@@ -65,16 +65,17 @@ class Timeline:
 # ---------------------------------------------------------------------------------------------------- what is drawn
 
 
-def of(db: Any, task_id: int, *, since: timedelta, now: datetime | None = None) -> Timeline:
+def of(db: Any, task_id: int, *, since: timedelta, now: datetime | None = None, why: Why | None = None) -> Timeline:
     """What became of the task's occurrences in the last `since`, and when it is due next. `now` None: the database's.
+    `why`: what `ledger.why` has said of it in this moment, so that it is not asked again.
 
     A task that is gone is found as long as anything of it is kept; UnknownTask where nothing is.
     """
     if not SECOND <= since <= timing.span(LONGEST):
         raise BadInput("since", str(since), "is no span from 1 s to 366 days")
-    why = ledger.why(db, task_id, limit=1)
+    why = why or ledger.why(db, task_id, limit=1)
     now = now or why.now
-    runs, is_cut = _runs(status.on(db), why.task, task_id, now - since)
+    runs, is_cut = _runs(status.on(db), why, now - since)
     lines = _lines(status.on(db), why.task, runs, now)
     begin, end = _begin(lines, now - since) if is_cut else now - since, now + since / AHEAD
     last = why.lines[-1] if why.task is None else why.task
@@ -92,14 +93,12 @@ def lanes(found: Timeline) -> dict[str, list[tuple[int, Mark]]]:
     return {"due": [(0, mark) for mark in due], "queue": _rows(waits), "worker": _rows(runs)}
 
 
-def _runs(
-    execute: sql.Execute, task: Task | None, task_id: int, since: datetime
-) -> tuple[list[RunRecord], bool]:  # fmt: skip
+def _runs(execute: sql.Execute, why: Why, since: datetime) -> tuple[list[RunRecord], bool]:
     """Those that ended since then or have not ended, in their order; and whether there were more."""
-    keys = record.keys(execute, record.Wanted(task_id=task_id, events=False), since, RUNS_AT_MOST + 1)
+    keys = record.keys(execute, record.Wanted(task_id=why.task_id, events=False), since, RUNS_AT_MOST + 1)
     ended = status.runs_by_id(execute, [id_ for _, _, id_ in keys[-RUNS_AT_MOST:]])
-    going_on = ledger.open_runs(execute, task) if task else []
-    by_id = {run.id: run for run in [*ended, *going_on]}
+    newest = ledger.last_occurrences(execute, why.task_id, ledger.LOOKED_AT) if why.task else []
+    by_id = {run.id: run for run in [*ended, *ledger.open_runs(execute, newest)]}
     return [by_id[id_] for id_ in sorted(by_id)], len(keys) > RUNS_AT_MOST
 
 

@@ -1,14 +1,17 @@
-"""The page over many rows: `python -m tests.bench web [--tasks N] [--runs N] [--rounds N]`.
+"""The page over many rows: `python -m tests.bench web [--tasks N] [--runs N] [--rounds N] [--crowds 1]`.
 
 Each screen, and each list of the HTTP API, asked for again and again over so many tasks and runs: the time from the request to
-the whole answer, without a network. One task in a hundred fails, one run in fifty was dropped.
+the whole answer, without a network. One task in a hundred fails, one run in fifty was dropped. With `--crowds 1` once more with
+all tasks late, then failing, waiting, paused, disabled; and with a task of 20 runs that made 10,000 pieces each.
 """
 
 import os
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
-from tests.bench.figures import Figure, parser, show, stage
+from tests.bench.figures import Figure, Stage, parser, show, stage
 
 SPREAD = """
 UPDATE ticker.tasks SET next_run = clock_timestamp() + id % 300 * interval '1 s', failures = CASE WHEN id % 100 = 0 THEN 3 ELSE 0 END,
@@ -28,6 +31,23 @@ TICKER = """
 INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at, last_report)
 VALUES (gen_random_uuid(), 'host', 1, clock_timestamp(), clock_timestamp(), '{}')"""
 
+CROWDS = {
+    "all late": "next_run = clock_timestamp() - interval '1 hour' - id %% 300 * interval '1 s'",
+    "all failing": "failures = 1 + id %% 100", "all waiting": "waiting = ARRAY[clock_timestamp()]",
+    "all paused": "paused_by = 'ann'", "all disabled": "enabled = false",
+    "a tenth late, the newest": "next_run = clock_timestamp() - interval '1 hour' * CASE WHEN id > %(tasks)s * 0.9 THEN 1 ELSE -1 END",
+}  # fmt: skip
+WELL = """
+UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '1 hour', failures = 0, waiting = '{}', paused_by = NULL, enabled = true"""
+PIECES = """
+WITH parent AS (
+    INSERT INTO ticker.runs (task_id, kind, occurrence, state, outcome, started_at, ended_at, pieces)
+    SELECT 5, 'scheduled', at, 'ended', 'succeeded', at, at + interval '30 s', 10000
+    FROM generate_series(1, 20) n, LATERAL (SELECT clock_timestamp() - (21 - n) * interval '1 minute' AS at) w RETURNING id, occurrence)
+INSERT INTO ticker.runs (task_id, kind, parent_id, item, state, outcome, due_at, started_at, ended_at)
+SELECT 5, 'piece', id, to_jsonb(n), 'ended', 'succeeded', occurrence, occurrence, occurrence + n * interval '1 ms'
+FROM parent, generate_series(1, 10000) n ORDER BY id, n"""
+
 SCREENS = (
     "/", "/tasks", "/tasks?after=50000", "/tasks?state=failing", "/tasks?state=late", "/tasks?search=poll+4",
     "/tasks?search=found+nowhere", "/tasks?owner=mail_channels:77", "/tasks/77", "/tasks/77/edit", "/tasks/new",
@@ -36,27 +56,53 @@ SCREENS = (
     "/api/v1/tasks", "/api/v1/tasks?search=found+nowhere", "/api/v1/runs", "/api/v1/runs?outcome=failed", "/api/v1/owners",
     "/api/v1/stats", "/api/v1/tasks/77/why", "/metrics",
 )  # fmt: skip
+CROWDED = (
+    "/", "/tasks", *(f"/tasks?state={state}" for state in ("late", "failing", "paused", "inactive", "waiting")),
+    "/tasks?state=late&search=nowhere", "/api/v1/tasks?search=found+nowhere", "/api/v1/tasks?function=nowhere",
+    "/api/v1/tasks?queue=nowhere", "/owners", "/owners?state=failing", "/owners?state=late", "/owners?state=paused",
+    "/api/v1/stats",
+)  # fmt: skip
+OF_PIECES = (
+    "/tasks/5", "/runs?task=5", "/api/v1/tasks/5/why", "/runs/{parent}", "/api/v1/runs/{parent}", "/runs/{piece}",
+)  # fmt: skip
 
 
 def main() -> None:
-    options = parser(__doc__, tasks=100_000, runs=1_000_000, rounds=7).parse_args()
+    options = parser(__doc__, tasks=100_000, runs=1_000_000, rounds=7, crowds=0).parse_args()
     with stage(options.tasks) as on:
         on.db.execute(SPREAD)
         on.db.execute(RUNS, {"tasks": options.tasks, "runs": options.runs})
         on.db.execute(TICKER)
         on.db.execute("VACUUM ANALYZE ticker.tasks, ticker.runs")
         os.environ.update(DATABASE_URL=on.database_url, REDIS_URL=on.redis_url)
-        show(asked(options.rounds), options.json, {"tasks": options.tasks, "runs": options.runs})
+        figures = asked(options.rounds, SCREENS)
+        if options.crowds:
+            figures += crowded(on, options.rounds)
+        show(figures, options.json, {"tasks": options.tasks, "runs": options.runs})
 
 
-def asked(rounds: int) -> list[Figure]:
+def crowded(on: Stage, rounds: int) -> list[Figure]:
+    figures = []
+    for name, crowd in CROWDS.items():
+        on.db.execute(WELL)
+        on.db.execute(f"UPDATE ticker.tasks SET {crowd}", {"tasks": on.tasks})
+        on.db.execute("VACUUM ANALYZE ticker.tasks")
+        figures += [replace(one, what=f"{name}: {one.what}") for one in asked(rounds, CROWDED)]
+    on.db.execute(PIECES)
+    on.db.execute("VACUUM ANALYZE ticker.runs")
+    [(parent, piece)] = on.db.execute("SELECT max(parent_id), max(id) FROM ticker.runs WHERE kind = 'piece'").fetchall()
+    screens = [screen.format(parent=parent, piece=piece) for screen in OF_PIECES]
+    return figures + [replace(one, what=f"10,000 pieces: {one.what}") for one in asked(rounds, screens)]
+
+
+def asked(rounds: int, screens: Sequence[str]) -> list[Figure]:
     from starlette.testclient import TestClient
 
     from ticker.web import application
 
     figures = []
     with TestClient(application(), base_url="http://localhost") as client:
-        for screen in SCREENS:
+        for screen in screens:
             took = []
             for _ in range(rounds):
                 began = time.perf_counter()

@@ -128,7 +128,15 @@ def test_one_run_is_told_with_what_it_printed_and_its_attempts(client: TestClien
     found = client.get(f"{API}/runs/2").json()
     assert (found["outcome"], found["reason"], found["took_ms"]) == ("failed", "no route to host", 1000)
     assert (found["result"], found["output"], found["error_output"]) == ({"a": 1}, "printed s3cr3t", "logged s3cr3t")
-    assert [run["id"] for run in found["attempts"]] == [2] and found["made"] == []
+    assert [run["id"] for run in found["attempts"]] == [2] and (found["made"], found["next"]) == ([], None)
+
+
+def test_the_pieces_of_a_run_are_told_page_by_page(client: TestClient, played: Played) -> None:
+    played.db.execute("UPDATE ticker.runs SET kind = 'piece', parent_id = 1 WHERE id > 1")
+    found = client.get(f"{API}/runs/1", params={"limit": 2}).json()
+    assert ([run["id"] for run in found["made"]], found["next"]) == ([2, 3], "3")
+    rest = client.get(f"{API}/runs/1", params={"limit": 2, "after": found["next"]}).json()
+    assert ([run["id"] for run in rest["made"]], rest["next"]) == ([4], None)
 
 
 @pytest.mark.parametrize("id_", ["99", "0", "x", "9" * 30, "-1"])

@@ -37,7 +37,7 @@ def asked(address: str, headers: Mapping[str, str] = {}, *, data: bytes | None =
 def test_it_says_its_address_and_serves_until_sigterm(environ: dict[str, str]) -> None:
     with serving() as served:
         assert served.address.startswith("http://127.0.0.1:")
-        assert asked(f"{served.address}api/v1/tasks") == (200, {"tasks": [], "next": None})
+        assert asked(f"{served.address}api/v1/tasks") == (200, {"tasks": [], "next": None, "looked_through": None})
     assert served.code == 0
     assert served.said == f"the page and the HTTP API: {served.address}\n"
 

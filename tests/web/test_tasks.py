@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 import ticker
 from tests.played import Played
 from tests.web.asking import API, problem
-from ticker import connections, display
+from ticker import connections, display, status
 from ticker.cli import main
 from ticker.task import Task
 
@@ -51,6 +51,18 @@ def test_a_list_goes_on_where_its_page_ended(client: TestClient, db: Db) -> None
         query["after"] = found["next"]
     assert pages == [["poll 0", "poll 1"], ["poll 2", "poll 3"], ["poll 4"]]
     assert client.get(f"{API}/tasks", params={"limit": 5}).json()["next"] is None
+
+
+def test_a_search_says_how_far_it_looked_where_it_ended_before_its_page_was_full(
+    client: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "SEARCHED", 2)
+    for name in ("one", "two", "three"):
+        ticker.register(db, "poll", name=name, every="1m")
+    found = client.get(f"{API}/tasks", params={"search": "three"}).json()
+    assert (found["tasks"], found["looked_through"], found["next"]) == ([], 2, "2")
+    found = client.get(f"{API}/tasks", params={"search": "three", "after": found["next"]}).json()
+    assert (len(found["tasks"]), found["looked_through"], found["next"]) == (1, None, None)
 
 
 def test_a_list_is_of_fifty_unless_more_are_asked_for(client: TestClient, db: Db) -> None:

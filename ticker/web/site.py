@@ -58,7 +58,7 @@ class Site:
             replace(run, item=None, result=None, traceback="") for run in (found.run, *found.attempts, *found.pieces)
         ]
         attempts = len(found.attempts) + 1
-        return FullRun(bare[0], "", "", tuple(bare[1:attempts]), tuple(bare[attempts:]))
+        return FullRun(bare[0], "", "", tuple(bare[1:attempts]), tuple(bare[attempts:]), found.next)
 
     def words(self, line: Line) -> str:
         """Of a line, for a screen."""

@@ -14,6 +14,7 @@ from ticker.web.api.operation import Answer, Asked, Operation
 from ticker.web.site import Site
 
 PAGE, MOST = 50, 1000  # rows of one answer
+MADE = 100  # pieces
 GROUPED = 20
 
 
@@ -31,9 +32,11 @@ def journal(site: Site, asked: Asked) -> Answer:
 
 
 def read_run(site: Site, asked: Asked) -> Answer:
-    """One run or drop with all that is kept of it: what it printed, its attempts, the pieces that it made."""
+    """One run or drop with all that is kept of it: what it printed, its attempts, the pieces that it made, page by page."""
+    wanted = {"limit": MADE, "after": 0, **asked.query}
     with site.database.reading() as db:
-        return Answer(site.full_run_data(status.get_run(db, asked.of)))
+        found = status.get_run(db, asked.of, pieces=wanted["limit"], after=wanted["after"])
+    return Answer({**site.full_run_data(found), "next": None if found.next is None else str(found.next)})
 
 
 def count_drops(site: Site, asked: Asked) -> Answer:
@@ -90,7 +93,8 @@ DROPS = schemas.thing(drops=schemas.array(schemas.ref("Drops")))
 
 OPERATIONS = (
     Operation("GET", "/runs", list_runs, {200: schemas.page("runs", schemas.ref("Run"))}, query=FILTERS),
-    Operation("GET", "/runs/{id}", read_run, {200: schemas.ref("FullRun")}, RUN),
+    Operation("GET", "/runs/{id}", read_run, {200: schemas.ref("FullRun")}, RUN, query=(
+        bookmark("after", bookmarks.TASK, bookmarks.of_task), number("limit", "How many pieces at most.", 1, MOST, MADE))),
     Operation("GET", "/journal", journal, {200: schemas.page("lines", schemas.ref("Line"))}, query=FILTERS),
     Operation("GET", "/drops", count_drops, {200: DROPS},
               query=(one_of("by", "What they have in common.", GROUPS), SINCE, number("limit", "How many at most.", 1, MOST, GROUPED))),

@@ -52,9 +52,9 @@ def thing(**properties: Schema) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def page(name: str, items: Schema) -> Schema:
+def page(name: str, items: Schema, **beside: Schema) -> Schema:
     """A list, and where it goes on."""
-    return thing(**{name: array(items), "next": perhaps(TEXT)})
+    return thing(**{name: array(items), "next": perhaps(TEXT)}, **beside)
 
 
 def of(kind: Any) -> Schema:
@@ -84,7 +84,13 @@ def shown(kind: Any, hidden: Iterable[str] = (), without: Iterable[str] = (), **
 def components(of_tasks: Iterable[str], of_runs: Iterable[str]) -> dict[str, Any]:
     """All that are named; the arguments are the fields that may be hidden."""
     run = shown(RunRecord, of_runs, owner=TEXT, took_ms=perhaps(WHOLE), early_ms=perhaps(WHOLE))
-    more = thing(output=perhaps(TEXT), error_output=perhaps(TEXT), attempts=array(ref("Run")), made=array(ref("Run")))
+    more = thing(
+        output=perhaps(TEXT),
+        error_output=perhaps(TEXT),
+        attempts=array(ref("Run")),
+        made=array(ref("Run")),
+        next=perhaps(TEXT),
+    )
     task = {"owner": TEXT, "state": {"type": "string", "enum": list(STATES)}, "schedule": TEXT, "in_words": TEXT}
     return {
         "Task": shown(Task, of_tasks, **task), "Run": run, "FullRun": {"allOf": [ref("Run"), more]},

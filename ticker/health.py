@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -87,12 +87,12 @@ def look(settings: Settings, *, max_age_ms: int | None = None, silences: Silence
     settings.require_database()
     max_age_ms = longest_silence(settings.tick_ms) if max_age_ms is None else max_age_ms
     silences = silences or Silences()
+    redis_error, unattended = _redis(settings, silences)
     try:
-        tickers, queues, ahead = silences.ask(POSTGRESQL, lambda: _database(settings))
+        tickers, ours, ahead = silences.ask(POSTGRESQL, lambda: _database(settings, unattended))
     except Unavailable as error:
-        return Health(str(error), _redis(settings, [], silences)[0], max_age_ms=max_age_ms)
-    redis_error, unattended = _redis(settings, queues, silences)
-    return Health("", redis_error, tickers, unattended, ahead, max_age_ms)
+        return Health(str(error), redis_error, max_age_ms=max_age_ms)
+    return Health("", redis_error, tickers, {name: unattended[name] for name in ours}, ahead, max_age_ms)
 
 
 def data(health: Health) -> dict[str, Any]:
@@ -139,16 +139,15 @@ def _unattended(queue: str, count: int) -> str:
     return f"{jobs} in the queue {queue}, to which no worker listens; start one: python -m wrappers {queue}"
 
 
-def _database(settings: Settings) -> tuple[tuple[TickerStatus, ...], list[str], timedelta]:
+def _database(settings: Settings, unattended: Iterable[str]) -> tuple[tuple[TickerStatus, ...], list[str], timedelta]:
     with connections.translated(), closing(connections.connect(settings.require_database())) as db:
-        return tuple(status.tickers(db)), overview.waiting_queues(db), _ahead(db)
+        return tuple(status.tickers(db)), overview.waiting_queues(db, unattended), _ahead(db)
 
 
-def _redis(settings: Settings, queues: Sequence[str], silences: Silences) -> tuple[str, dict[str, int]]:
-    """What is wrong with Redis, or nothing, and which of these queues have jobs and no worker."""
+def _redis(settings: Settings, silences: Silences) -> tuple[str, dict[str, int]]:
+    """What is wrong with Redis, or nothing, and which queues, of whomever, have jobs and no worker."""
     try:
-        unattended = silences.ask(REDIS, lambda: _unattended_queues(settings.require_redis()))
-        return "", {name: count for name, count in unattended.items() if name in queues}
+        return "", silences.ask(REDIS, lambda: _unattended_queues(settings.require_redis()))
     except (Unavailable, ConfigurationError) as error:
         return str(error), {}
 

@@ -140,9 +140,10 @@ def unknown(function: str, announced: Iterable[Function]) -> str:
     return f"no worker has announced a function {quoted(function)}; they know {', '.join(nearest)}{more}"
 
 
-def waiting_queues(db: Any) -> list[str]:
-    """The queues in which jobs of tasks wait, by name."""
-    return [row["queue"] for row in status.on(db)("waiting_queues")]
+def waiting_queues(db: Any, queues: Iterable[str]) -> list[str]:
+    """Those of these queues in which jobs of tasks wait, by name."""
+    names = [*queues]
+    return [row["queue"] for row in status.on(db)("waiting_queues", queues=names)] if names else []
 
 
 def _tasks(rows: Iterable[sql.Row]) -> tuple[Task, ...]:

@@ -1343,8 +1343,10 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
 SELECT name, batch, announced_at FROM {schema}.functions ORDER BY name
 
 -- name: waiting_queues
--- The queues in which jobs of tasks wait.
-SELECT DISTINCT queue FROM {schema}.tasks WHERE waiting <> '{}' ORDER BY queue
+-- In which of these queues jobs of tasks wait. Where a million wait, one of them is found at once; OFFSET 0 keeps each question
+-- to the index of those that wait.
+SELECT q.queue FROM unnest(%(queues)s::text[]) AS q (queue)
+WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.queue = q.queue OFFSET 0) ORDER BY q.queue
 
 -- name: read_task
 SELECT * FROM {schema}.tasks WHERE id = %(id)s

@@ -12,9 +12,9 @@ from starlette.routing import Mount
 
 import ticker
 from tests.web.payloads import PAYLOADS
-from ticker import display
+from ticker import display, status
 from ticker.web import application
-from ticker.web.pages import fields, phrases
+from ticker.web.pages import fields, phrases, runs
 
 SCREENS = ("/", "/tasks", "/tasks/1", "/tasks/1/edit", "/tasks/new", "/owners", "/runs", "/drops", "/processes")
 
@@ -510,3 +510,26 @@ def test_times_are_told_in_their_two_largest_units():
     for seconds, words in far.items():
         assert phrases.ago(now + timedelta(seconds=seconds), now) == words
     assert phrases.ago(None, now) == "never"
+
+
+def test_a_search_says_how_far_it_looked_and_goes_on(client, db, task, monkeypatch):
+    monkeypatch.setattr(status, "SEARCHED", 1)
+    ticker.register(db, "poll", name="found late", every="1m")
+    page = client.get("/tasks", params={"search": "found late"})
+    assert "No task fits among the 1 that were looked through." in text_of(page)
+    following = unescape(re.search(r'href="([^"]+)" rel="next"', page.text)[1])
+    assert "found late" in client.get(following).text
+
+
+def test_the_pieces_of_a_run_come_page_by_page(client, db, task, monkeypatch):
+    monkeypatch.setattr(runs, "PIECES", 2)
+    rows = """INSERT INTO ticker.runs (task_id, kind, parent_id, item, state, outcome, pieces, started_at, ended_at, occurrence, due_at)
+        SELECT 1, kind, parent, item::jsonb, 'ended', 'succeeded', pieces, at, at, at, at FROM clock_timestamp() AS at, (VALUES
+            ('scheduled', NULL, NULL, 3), ('piece', %(parent)s, '"one"', NULL), ('piece', %(parent)s, '"two"', NULL),
+            ('piece', %(parent)s, '"three"', NULL)) AS v (kind, parent, item, pieces)"""
+    [(parent,)] = db.execute("SELECT coalesce(max(id), 0) + 1 FROM ticker.runs").fetchall()
+    db.execute(rows, {"parent": parent})
+    page = client.get(f"/runs/{parent}")
+    assert "Pieces of 3" in text_of(page) and "two" in page.text and "three" not in page.text
+    following = unescape(re.search(r'href="([^"]+)" rel="next"', page.text)[1])
+    assert "three" in client.get(following).text

@@ -15,6 +15,7 @@ from ticker.web.pages.screen import ROWS, Shown, as_id, asked, filtered, id_of, 
 from ticker.web.site import Site
 
 DROPS = 50
+PIECES = 100
 AFTER = number("after", "How many were told before.", 0, record.TOLD_AT_MOST, 0)
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
@@ -49,7 +50,7 @@ def select(db: Any, *, task: str | None, owner: str | None, **others: Any) -> Wa
 @screen("run.html")
 def run(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
-        full = status.get_run(db, id_of(request))
+        full = status.get_run(db, id_of(request), pieces=PIECES, after=behind(request))
         now = lines.instant(status.on(db))
         words = here.words(ledger.told(status.on(db), None, [full.run], [], now)[0])
         deleted = record.deleted(db, [full.run.task_id])
@@ -57,7 +58,15 @@ def run(here: Site, request: Request) -> Shown:
     return {
         "full": found, "run": found.run, "words": words, "now": now, "deleted": deleted, "hidden": here.settings.hide_args,
         "goes_on": any(one.state != "ended" for one in (full.run, *full.attempts, *full.pieces)),
+        "following": "" if full.next is None else filtered(request, after=full.next),
+        "first": filtered(request, after=None) if asked(request, "after") else None,
     }  # fmt: skip
+
+
+def behind(request: Request) -> int:
+    """The id of the last piece of the page before."""
+    after = asked(request, "after")
+    return 0 if after is None else bookmarks.of_task("after", after)
 
 
 def before(request: Request) -> Key | None:

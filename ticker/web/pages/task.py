@@ -26,7 +26,7 @@ def task(here: Site, request: Request) -> Shown:
         if why.task is None:
             raise UnknownTask(f"there is no task {wanted} any more: {why.next[0]}")
         runs = status.list_runs(db, task=wanted, limit=RUNS)
-        drawn = timeline.of(db, wanted, since=stretch(why.task), now=why.now)
+        drawn = timeline.of(db, wanted, since=stretch(why.task), now=why.now, why=why)
         warnings = overview.warned(db, why.task).warnings
     chart = replace(drawn, lines=tuple(replace(line, words=here.words(line)) for line in drawn.lines))
     return {
@@ -39,7 +39,7 @@ def task(here: Site, request: Request) -> Shown:
 def texts(here: Site, request: Request) -> Shown:
     """What a run left in words, for the table of a task's runs: asked for once somebody opens it, as it may be long."""
     with here.database.reading() as db:
-        found = here.shown(status.get_run(db, id_of(request)))
+        found = here.shown(status.get_run(db, id_of(request), pieces=1))
     return {"run": found.run, "full": found, "hidden": here.settings.hide_args}
 
 

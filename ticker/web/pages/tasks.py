@@ -17,14 +17,13 @@ FILTERS = ("search", "state", "owner", "owner_type", "function", "queue", "group
 def tasks(here: Site, request: Request) -> Shown:
     wanted = {name: asked(request, name) for name in FILTERS}
     with here.database.reading() as db:
-        found = status.list_tasks(db, **wanted, after=behind(request), limit=ROWS + 1)
-        shown = found[:ROWS]
-        strips = overview.strips(db, shown)
+        page = status.page_of_tasks(db, **wanted, after=behind(request), limit=ROWS)
+        strips = overview.strips(db, page.tasks)
         now = lines.instant(status.on(db))
-    following = filtered(request, after=shown[-1].id) if len(found) > ROWS else ""
+    following = "" if page.next is None else filtered(request, after=page.next)
     return {
-        "tasks": shown, "strips": strips, "now": now, "late": {task.id for task in shown if is_late(task, now)},
-        "wanted": wanted, "states": status.STATES, "following": following,
+        "tasks": page.tasks, "strips": strips, "now": now, "late": {task.id for task in page.tasks if is_late(task, now)},
+        "looked_through": page.looked_through, "wanted": wanted, "states": status.STATES, "following": following,
         "first": filtered(request, after=None) if asked(request, "after") else None,
     }  # fmt: skip
 

@@ -23,7 +23,7 @@ SHOWN = 60  # violations; all are in what `python -m tests.faults.checker FOLDER
 @click.option("--seed", default=1, show_default=True, help="What the faults, and the client's edits, are drawn from.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the history is written and kept.")
 @click.option(
-    "--load", "amount", default=1.0, show_default=True, help="1.0 is 19 runs a second: what two quiet cores carry."
+    "--load", "amount", default=1.0, show_default=True, help="1.0 is 21 runs a second: what two quiet cores carry."
 )
 @click.option("--own-hosts", is_flag=True, help="Each host in a network namespace of its own (root, iproute2).")
 def main(minutes: float, seed: int, folder: Path | None, amount: float, own_hosts: bool) -> None:

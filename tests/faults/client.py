@@ -32,6 +32,7 @@ STEADY: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
     ("poll.plain", "10s", 8, {}),
     ("poll.plain", "1d", 4, {}),
     ("poll.fails", "6s", 3, {}),
+    ("poll.several", "4s", 8, {}),
 )
 NASTY = ("swallows", "computes", "deaf", "leaves", "vanishes", "crashes", "exits", "shouts", "stops")
 RESTLESS = 12  # tasks and owners that the client changes all the time
@@ -53,7 +54,7 @@ def create_owners(db: psycopg.Connection[Any]) -> None:
 
 
 def register_cast(db: psycopg.Connection[Any], load: float) -> Cast:
-    """`load` 1.0 is some 19 runs a second, which two quiet cores carry."""
+    """`load` 1.0 is some 21 runs a second, which two quiet cores carry."""
     cast = Cast()
     for function, every, count, more in STEADY:
         for number in range(max(1, round(load * count))):
@@ -62,6 +63,9 @@ def register_cast(db: psycopg.Connection[Any], load: float) -> Cast:
             cast.steady.append(ticker.register(db, function, name=name, every=every, kwargs=kwargs, **more).id)
     for name in NASTY:
         cast.nasty.append(ticker.register(db, f"poll.{name}", every="12s", box="1s", queue="slow").id)
+    for number in range(4):
+        falls = {"name": f"falls {number}", "kwargs": {"number": number}}
+        cast.nasty.append(ticker.register(db, "poll.falls", every="12s", box="1s", queue="slow", **falls).id)
     cast.poison.append(ticker.register(db, "poll.nowhere", every="4s").id)
     cast.poison.append(ticker.register(db, "poll.plain", name="blocked", every="4s", queue="blocked").id)
     return cast

@@ -48,7 +48,7 @@ def folder() -> Path:
     return Path(os.environ["FAULTS_WITNESS"])
 
 
-def witnessed(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def witnessed(name: str, *, batch: int = 1) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers a function that is handed its witness; begin and end are said for it."""
 
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -63,7 +63,7 @@ def witnessed(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             finally:
                 witness.says("end")
 
-        return task(name)(function)
+        return task(name, batch=batch)(function)
 
     return register
 
@@ -93,6 +93,12 @@ def steps(run: Run, witness: Witness, **_: Any) -> None:
 def fails(run: Run, witness: Witness, **_: Any) -> None:
     witness.works(0.02)
     raise RuntimeError("the mailbox is locked")
+
+
+@witnessed("poll.several", batch=4)
+def several(run: Run, witness: Witness, **_: Any) -> None:
+    """One of several in a job."""
+    witness.works(0.03)
 
 
 # ------------------------------------------------------------------------------------------------- badly behaved
@@ -154,6 +160,14 @@ def crashes(run: Run, witness: Witness, **_: Any) -> None:
 def exits(run: Run, witness: Witness, **_: Any) -> None:
     witness.works(0.02)
     sys.exit(3)
+
+
+@witnessed("poll.falls", batch=4)
+def falls(run: Run, witness: Witness, number: int = 0, **_: Any) -> None:
+    """One of several in a job: the second takes the process with it, the fourth never returns by itself."""
+    witness.works(LEAVES_AT_LAST if number == 3 else 0.02)
+    if number == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 @witnessed("poll.shouts")

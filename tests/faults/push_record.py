@@ -12,6 +12,7 @@ from rq import Queue
 from rq.job import Job
 
 from tests.faults import wire
+from wrappers import payload
 
 FLUSH_EVERY = 0.2  # seconds: what a killed proxy loses at most
 KEY = Job.redis_job_namespace_prefix.encode()
@@ -20,7 +21,9 @@ QUEUES = Queue.redis_queues_keys.encode()
 
 @dataclass(frozen=True, slots=True)
 class PushedJob:
-    job: str
+    """`occurrences`: what a batch carries, each by the id that a job of its own would have; of another job its id alone."""
+
+    occurrences: tuple[str, ...]
     description: str
 
 
@@ -28,7 +31,7 @@ def pushed_jobs(words: Sequence[bytes]) -> list[PushedJob]:
     """The jobs of an EVAL or EVALSHA if its arguments are laid out as `ticker.rq_layout.arguments` does.
 
     Behind the fields that all jobs share come the labels, five words each, the third of which is a description, then the
-    jobs, four words each: the number of a label, from 1 on, and an id come first.
+    jobs, four words each: the number of a label, from 1 on, an id, and the packed call come first.
     """
     if words[2:5] != [b"0", QUEUES, KEY] or len(words) < 6:
         return []
@@ -36,10 +39,18 @@ def pushed_jobs(words: Sequence[bytes]) -> list[PushedJob]:
     first = labels + 1 + 5 * int(words[labels])
     return [
         PushedJob(
-            words[at + 1].decode("utf-8", "replace"), words[labels + 5 * int(words[at]) - 2].decode("utf-8", "replace")
+            carried(words[at + 1].decode("utf-8", "replace"), words[at + 2]),
+            words[labels + 5 * int(words[at]) - 2].decode("utf-8", "replace"),
         )
         for at in range(first, len(words), 4)
     ]
+
+
+def carried(job: str, data: bytes) -> tuple[str, ...]:
+    if not job.startswith("b"):
+        return (job,)
+    _, numbers = payload.call(job, payload.unpacked(data, payload.AT_MOST))
+    return tuple(f"t{task}-{occurrence}" for task, occurrence in zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def answers_to(jobs: Sequence[PushedJob], message: bytes) -> list[str | None]:
@@ -65,11 +76,12 @@ class PushRecord:
     def write(self, jobs: Sequence[PushedJob], answers: Sequence[str | None], at: float, delivered: bool) -> None:
         """`at` is the monotonic second at which the answer was read, not the one of this call."""
         for job, answer in zip(jobs, answers, strict=True):
-            event = {
-                "at": at, "event": "push", "job": job.job, "answer": answer, "delivered": delivered,
-                "description": job.description,
-            }  # fmt: skip
-            self._lines.append(json.dumps(event).encode() + b"\n")
+            for occurrence in job.occurrences:
+                event = {
+                    "at": at, "event": "push", "job": occurrence, "answer": answer, "delivered": delivered,
+                    "description": job.description,
+                }  # fmt: skip
+                self._lines.append(json.dumps(event).encode() + b"\n")
 
     def write_unanswered(self, jobs: Sequence[PushedJob]) -> None:
         """The connection ended, and the server had said nothing: it may have taken them or not."""

@@ -1,6 +1,7 @@
 """One RQ job carries several due tasks of a function; each has its own start, box, record and outcome."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 from rq import Queue
 
 import ticker
-from tests.running import stock_worker, work
+from tests.running import stock_worker, until, work
 from ticker import envelope
+from ticker.connections import connect
 from ticker.errors import BadInput
 from ticker.task import DueTask
 from ticker.tick import tick
@@ -32,9 +34,21 @@ def many(run, deed="returns"):
         raise SystemExit(4)
     if deed == "hangs":
         time.sleep(1000)
+    if deed == "waits":
+        waits()
     if deed == "stays":
         subprocess.Popen(["sleep", "60"])
     return deed
+"""
+
+
+WAITS = """
+from pathlib import Path
+
+def waits(folder=Path("{folder}")):
+    (folder / "began").touch()
+    while not (folder / "locked").exists():
+        time.sleep(0.01)
 """
 
 
@@ -140,7 +154,7 @@ def test_each_task_has_its_own_outcome(worker, announced, db, store, queue):
     assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
 
 
-UNHEARD = "from wrappers.worker import Worker; Worker._heed = lambda self, word: None"
+UNHEARD = "from wrappers import ends; ends.wait = lambda horse: False"
 
 
 @pytest.mark.parametrize(
@@ -165,6 +179,24 @@ def test_an_end_that_is_not_written_yet_when_the_next_one_dies_is_kept(announced
     tick(store, queue)
     work(patch=FUNCTIONS + UNHEARD)
     assert outcomes(db) == {"0 returns": ["succeeded"], "1 dies": ["killed"]}
+
+
+def test_a_locked_row_keeps_no_other_end_waiting_and_has_its_own_behind_them(
+    announced, environ, db, store, queue, tmp_path
+):
+    first, *_ = register(db, "waits", "returns", "raises", every="1h")
+    tick(store, queue)
+    others_ended = "SELECT count(*) = 2 FROM ticker.runs WHERE task_id <> %s AND state = 'ended'"
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(work, patch=WAITS.format(folder=tmp_path) + FUNCTIONS)
+        until((tmp_path / "began").exists, "the first one runs")
+        with connect(environ["DATABASE_URL"]) as holder, holder.transaction():
+            holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            holder.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [first.id])
+            (tmp_path / "locked").touch()
+            until(lambda: db.execute(others_ended, [first.id]).fetchone()[0], "the others have ended")
+        done.result()
+    assert outcomes(db) == {"0 waits": ["succeeded"], "1 returns": ["succeeded"], "2 raises": ["failed"]}
 
 
 def test_one_that_overruns_its_box_is_interrupted_and_those_behind_it_run_on(announced, db, store, queue):

@@ -127,12 +127,12 @@ from wrappers.database import Database
 database = Database.from_environment()
 database.open()
 lent, (hears, tells) = database._connection, os.pipe()
-child = os.fork()
-if not child:
-    os.read(hears, 1)
-    database.execute("instant", now=None)
-    os._exit(database._connection is not lent)
-database.leave_to_child()
+with database.lent():
+    child = os.fork()
+    if not child:
+        os.read(hears, 1)
+        database.execute("instant", now=None)
+        os._exit(database._connection is not lent)
 assert database.execute("instant", now=None)
 assert database._connection is not lent
 os.write(tells, b".")
@@ -140,7 +140,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_connection_that_is_left_to_a_child_goes_on_there(environ):
+def test_a_connection_that_is_lent_goes_on_in_the_child(environ):
     subprocess.run([sys.executable, "-c", LENT], cwd=ROOT, check=True, timeout=60)
 
 

@@ -3,6 +3,8 @@
 import logging
 import os
 import select
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -71,13 +73,18 @@ class Database:
         )  # fmt: skip
         return bool(handed_out)
 
-    def leave_to_child(self) -> None:
-        """Behind a fork: the connection is the child's alone, and the server hears nothing of this process letting go."""
-        if self._connection is not None and not self._connection.closed:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            os.dup2(nothing, self._connection.fileno(), inheritable=False)
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """A fork in the block takes the connection with it: behind the block it is the child's alone, and the server hears
+        nothing of this process letting go. Where there is no child, it is lost."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        try:
+            yield
+        finally:
+            if self._connection is not None and not self._connection.closed:
+                os.dup2(nothing, self._connection.fileno(), inheritable=False)
             os.close(nothing)
-        self.close()
+            self.close()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

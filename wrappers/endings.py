@@ -8,11 +8,11 @@ import psycopg
 
 from ticker import settings
 from ticker.connections import first_line
-from ticker.errors import DatabaseUnavailable, TickerError
+from ticker.errors import DatabaseUnavailable, RowLocked, TickerError
 from ticker.task import GOOD, Outcome
 from wrappers import ends, limits, output, page
 from wrappers.database import Database
-from wrappers.ends import End
+from wrappers.ends import End, Left
 
 log = logging.getLogger("ticker.run")
 
@@ -22,11 +22,17 @@ NO_HORSE = "its function did not begin: the worker was stopped, or could not mak
 UNANSWERED = "the answer to its start never came, so its function did not run"
 
 
-def write(database: Database, task_id: int, token: str, end: End, *, until: float, wake: bool) -> bool:
+_locked: list[Left] = []
+"""Ends of runs whose tasks somebody else held: they come behind the others."""
+
+
+def write(
+    database: Database, task_id: int, token: str, end: End, *, until: float, wake: bool, waits_for_row: bool = True
+) -> bool:
     """Ends the run of this token; False where it does not hold its task any more, and nothing was written.
 
-    A database that is away is asked again `until` then, an instant of `limits.now`; after that DatabaseUnavailable. With
-    `wake` the tickers hear at once of an end that is more than an end.
+    A database that is away is asked again `until` then, an instant of `limits.now`; after that DatabaseUnavailable. So is a
+    locked row, or else RowLocked comes at once. With `wake` the tickers hear at once of an end that is more than an end.
     """
     texts = {"output": end.output, "error_output": end.error_output}
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
@@ -40,30 +46,51 @@ def write(database: Database, task_id: int, token: str, end: End, *, until: floa
             break
         except DatabaseUnavailable as error:
             log.warning("the end of task=%s could not be written yet: %s", task_id, error)
-            if limits.now() > until:
+            if limits.now() > until or (isinstance(error, RowLocked) and not waits_for_row):
                 raise
             time.sleep(pause)
     if not ended:
         log.warning("hold lost task=%s: its end (%s) changed nothing", task_id, end.outcome)
-    elif wake and (end.pieces is not None or end.outcome not in GOOD):
-        database.execute("wake_up", schema=database.schema)  # there is more for a tick to do
+    elif wake and _is_news(end):
+        database.execute("wake_up", schema=database.schema)
     return ended
 
 
 def close_left(database: Database, patiently: bool = True) -> bool:
-    """Writes the ends that a horse left; False where one could not be written, and the sweep does it later."""
+    """Writes the ends that a horse left, those of locked tasks behind the others; False where the database is away, and the
+    sweep does it later."""
     while left := ends.left():
-        for task_id, token, until, end in left:
-            if _tried(database, task_id, token, end, until if patiently else 0) is None:
+        for run in left:
+            if not _passed(database, run, patiently):
                 return False
             ends.clear()
+    late, _locked[:] = [*_locked], []
+    return all(_passed(database, run, patiently) for run in late)
+
+
+def _passed(database: Database, run: Left, patiently: bool) -> bool:
+    """Writes one end, and puts it off where its row is locked while the run might live; False where the database is away."""
+    task_id, token, until, end = run
+    try:
+        write(database, task_id, token, end, until=until if patiently else 0, wake=_wakes(end), waits_for_row=False)
+    except RowLocked:
+        if patiently and limits.now() < until:
+            _locked.append(run)
+    except DatabaseUnavailable as error:
+        _warn(task_id, end, error)
+        return False
+    except (TickerError, psycopg.Error) as error:
+        _warn(task_id, end, error)
     return True
 
 
 def close_record(database: Database, patiently: bool = True) -> None:
     """Behind a dead horse: writes the ends that it left, and one for a run that it left open."""
-    left, open_run = ends.left(), page.read()
-    if not close_left(database, patiently) or open_run is None or any(run[:2] == open_run for run in left):
+    left, open_run = [*_locked, *ends.left()], page.read()
+    is_closed = close_left(database, patiently)
+    while _locked and is_closed:
+        is_closed = close_left(database, patiently)
+    if not is_closed or open_run is None or any(run[:2] == open_run for run in left):
         return
     outcome, reason = (Outcome.KILLED, DIED) if page.is_answered() else (Outcome.LOST, UNANSWERED)
     _close_open(database, outcome, reason)
@@ -80,18 +107,24 @@ def _close_open(database: Database, outcome: Outcome, reason: str) -> None:
         return
     task_id, token = open_run
     printed, complained = output.texts()
-    ended = _tried(database, task_id, token, End(outcome, reason, output=printed, error_output=complained), 0)
-    if ended:
-        log.warning("%s task=%s: %s", outcome, task_id, reason)
-    if ended is not None:
+    end = End(outcome, reason, output=printed, error_output=complained)
+    try:
+        if write(database, task_id, token, end, until=0, wake=_wakes(end)):
+            log.warning("%s task=%s: %s", outcome, task_id, reason)
+    except (TickerError, psycopg.Error) as error:
+        _warn(task_id, end, error)
+    else:
         page.clear()
 
 
-def _tried(database: Database, task_id: int, token: str, end: End, until: float) -> bool | None:
-    """`write`, for a worker, which goes on whatever error there is: None."""
-    try:
-        wake = end.outcome not in GOOD and settings.from_environment().wake
-        return write(database, task_id, token, end, until=until, wake=wake)
-    except (TickerError, psycopg.Error) as error:
-        log.warning("%s task=%s: %s; not recorded yet: %s", end.outcome, task_id, end.reason, first_line(error))
-        return None
+def _warn(task_id: int, end: End, error: Exception) -> None:
+    log.warning("%s task=%s: %s; not recorded yet: %s", end.outcome, task_id, end.reason, first_line(error))
+
+
+def _is_news(end: End) -> bool:
+    """Whether it gives a tick more to do."""
+    return end.pieces is not None or end.outcome not in GOOD
+
+
+def _wakes(end: End) -> bool:
+    return _is_news(end) and settings.from_environment().wake

@@ -22,7 +22,7 @@ from wrappers import page
 _ROOM = 512 * 1024
 _ROOMS = 8  # ends that may wait for a worker that is busy; what nobody has used yet takes no memory
 _LENGTH = 8
-_COUNTS = struct.Struct("QQ")  # ends that the horse has left, and those of them that are written
+_COUNTS = struct.Struct("<QQ")  # ends that the horse has left, and those of them that are written
 _LISTENS, _SUCCEEDED = _COUNTS.size, _COUNTS.size + 1
 _HEAD = 32
 

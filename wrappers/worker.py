@@ -120,13 +120,14 @@ class Worker(SurvivingWorker):
         if not self._is_batch:
             yield
             return
-        lent, self._database = self._connected(), None
-        entry.offer(lent)
-        try:
-            yield
-        finally:
-            entry.offer(None)
-            lent.leave_to_child()
+        own = self._connected()
+        with own.lent():
+            self._database = None
+            entry.offer(own)
+            try:
+                yield
+            finally:
+                entry.offer(None)
 
     def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
         """RQ's, which without a horse would kill this worker's own group."""

@@ -113,9 +113,9 @@ RUNS = (
     ),
     Mutant(
         "lent-connection-closed",
-        "wrappers/worker.py",
-        "lent.leave_to_child()",
-        "lent.close()",
+        "wrappers/database.py",
+        "            if self._connection is not None and not self._connection.closed:\n                os.dup2(",
+        "            if False:\n                os.dup2(",
         "The worker lets go of a connection that its horse goes on with, without a word to the server.",
         ("tests/test_worker_faults.py::test_the_horse_of_a_batch_takes_over_its_workers_connection",),
     ),

@@ -284,6 +284,7 @@ def test_pause_says_who_it_was_and_takes_a_time(monkeypatch):
     [paused] = answer("pause", "f", "--until", "2030-01-01T00:00:00Z")
     assert (paused["paused_by"], paused["paused_until"]) == ("bob", "2030-01-01T00:00:00.000000Z")
     assert "until: 'soon' is no duration" in refused("pause", "f", "--until", "soon")
+    assert "is over already" in refused("pause", "f", "--until", "0")
     assert "by: '' has 0 characters" in refused("pause", "f", "--by", "")
 
 

@@ -58,7 +58,7 @@ def test_next_of_a_task_that_failures_have_slowed_is_as_far_apart_as_it_runs(db)
     found = answer("next", "1", "-n", "3")
     first, second, third = map(datetime.fromisoformat, found["times"])
     assert (second - first, third - second) == (timedelta(minutes=4), timedelta(minutes=4))
-    assert (found["words"], found["warnings"]) == ("Every 1m", ["its interval is 4m while it fails, else 1m"])
+    assert (found["words"], found["warnings"]) == ("Every 1m", ["its interval is 4m while it fails, else 60 s"])
 
 
 def test_what_falls_on_a_change_of_clocks_is_warned_of():

@@ -350,6 +350,14 @@ def test_a_paused_task_says_by_whom_why_and_until_when_and_is_due_when_resumed(c
     assert ticker.resume(caller, "poll") == []
 
 
+def test_a_pause_that_would_be_over_at_once_is_refused(caller):
+    poll(caller)
+    for until in (NOW - MINUTE, NOW):
+        with pytest.raises(BadInput, match=r"^until: .* is over already: it is 20"):
+            ticker.pause(caller, "poll", until=until)
+    assert ticker.get(caller, "poll").paused_by is None
+
+
 def test_resuming_does_not_enable_what_was_disabled(db):
     poll(db)
     ticker.edit(db, "poll", enabled=False)
@@ -365,6 +373,16 @@ def test_run_now_plans_a_run_and_leaves_the_schedule_alone(caller):
     assert (run.id, run.task_id, run.kind, run.state, run.due_at) == (run_id, task.id, "manual", "planned", NOW)
     assert (run.task_name, run.function, run.owner_type, run.owner_id) == ("poll", "poll", "t", "1")
     assert ticker.get(caller, task) == task
+
+
+def test_run_now_of_an_owner_says_of_all_its_tasks_that_none_can_run(caller):
+    for name in "abc":
+        ticker.edit(caller, poll(caller, name, owner="t:1"), enabled=False)
+    said = "^owner: 't:1' has 3 tasks, none of which can run now: they are disabled; enable one first$"
+    with pytest.raises(BadInput, match=said):
+        ticker.run_now(caller, owner="t:1")
+    ticker.edit(caller, "b", owner="t:1", enabled=True)
+    assert len(ticker.run_now(caller, owner="t:1")) == 1
 
 
 def test_run_now_plans_a_run_of_what_is_paused_and_refuses_what_is_disabled(caller):
@@ -480,6 +498,11 @@ def test_an_async_connection_of_psycopg_is_refused_with_a_sentence(database_url)
     [
         ({"every": 45}, "every 45 s is no multiple of the usual tick of 30 s: with it, it runs every 60 s"),
         ({"every": 1}, "every 1 s is no multiple of the usual tick of 30 s: with it, it runs every 30 s"),
+        ({"every": "150.5s"}, "every 2m30s500ms is no multiple of the usual tick of 30 s: with it, it runs every 3m"),
+        (
+            {"every": "1000001s", "box": "5m"},
+            "every 11d13h46m41s is no multiple of the usual tick of 30 s: with it, it runs every 11d13h47m",
+        ),
         ({"every": "1h"}, "a box of 30 min can keep the other tasks of queue 'polling' waiting"),
         ({"every": "1h", "box": "10m"}, None),
         ({"every": 60}, None),

@@ -126,7 +126,7 @@ class Twins(RuleBasedStateMachine):
     @rule(which=WHICH, wait=st.none() | SPANS)
     def pause(self, which: int, wait: float | None) -> None:
         task, until = self.task(which), None if wait is None else self.now + timedelta(seconds=wait)
-        self.both(lambda tables: tables.pause(self.ours(tables, task), until))
+        self.both(lambda tables: tables.pause(self.now, self.ours(tables, task), until))
 
     @precondition(known)
     @rule(which=WHICH)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ticker import retries, timing
-from ticker.schedules.duration import MINUTE, SECOND, words
+from ticker.schedules.duration import MINUTE, SECOND, figure, words
 from ticker.task import Outcome, Reason, RunKind
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def span(duration: timedelta | int) -> str:
     """A duration, in milliseconds or as a difference, as people say it."""
     ms = duration if isinstance(duration, int) else round(duration / timedelta(milliseconds=1))
     if abs(ms) < 2 * MINUTE:
-        return f"{ms / SECOND:.3f}".rstrip("0").rstrip(".") + " s"
+        return figure(ms)
     return ("-" if ms < 0 else "") + words(abs(ms) // SECOND * SECOND)
 
 

@@ -90,6 +90,11 @@ def translated() -> Iterator[None]:
         raise DatabaseUnavailable(f"PostgreSQL (DATABASE_URL) does not answer: {first_line(error)}") from error
 
 
+def is_answer(error: Exception) -> bool:
+    """Whether PostgreSQL itself said so: of a lock, or of a statement that took too long."""
+    return getattr(error.__cause__, "sqlstate", None) is not None
+
+
 def first_line(error: BaseException) -> str:
     """An error's own words, on one line and without the hints that follow."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].strip().rstrip(".")

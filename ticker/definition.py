@@ -9,7 +9,7 @@ from ticker import checks, timing
 from ticker.errors import BadInput, quoted
 from ticker.retries import Backoff
 from ticker.schedules import kinds
-from ticker.schedules.duration import Duration, words
+from ticker.schedules.duration import Duration, figure, words
 from ticker.schedules.interval import Interval
 from ticker.schedules.kinds import Schedule
 from ticker.task import Kind, Task
@@ -207,8 +207,13 @@ def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
     """A sentence where an interval is no multiple of the tick, and so is longer in truth."""
     if every % tick == 0:
         return ""
-    real = -(-every // tick) * tick / 1000
-    return f"every {every / 1000:g} s is no multiple of {tick_in_words(tick)}: with it, it runs every {real:g} s"
+    real = -(-every // tick) * tick
+    return f"every {figure(every)} is no multiple of {tick_in_words(tick)}: with it, it runs every {figure(real)}"
+
+
+def slowed(task: Task) -> str:
+    """A sentence about a task that failures have slowed."""
+    return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, else {figure(task.every_ms)}"
 
 
 def tick_in_words(tick: int) -> str:

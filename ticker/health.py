@@ -4,8 +4,8 @@
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -35,15 +35,21 @@ class Silences:
 
     def ask(self, server: str, question: Callable[[], T]) -> T:
         """Its answer. Unavailable: there was none, now or lately."""
+        with self.asking(server):
+            return question()
+
+    @contextmanager
+    def asking(self, server: str) -> Iterator[None]:
+        """The same of a block; what the server itself refused is no silence."""
         began = clock.monotonic()
         asked, until, error = self._kept.get(server, (0.0, -math.inf, ""))
         if began < until:
             raise Unavailable(f"{error} (asked {span(round(began - asked) * SECOND)} ago)")
         try:
-            return question()
+            yield
         except Unavailable as silence:
             ended = clock.monotonic()
-            if ended - began >= LONG:
+            if ended - began >= LONG and not connections.is_answer(silence):
                 self._kept[server] = began, ended + KEPT, str(silence)
             raise
 

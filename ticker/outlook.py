@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ticker import timing
+from ticker import definition, timing
 from ticker.arithmetic import span, time_of_day
 from ticker.schedules.duration import SECOND
 from ticker.task import Kind, RunKind, Task, What
@@ -180,7 +180,7 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
         yield done(task)
         return
     if task.stretched_ms:
-        yield f"its interval is {span(task.stretched_ms)} while it fails, else {span(task.every_ms)}"
+        yield definition.slowed(task)
     if task.push_errors:
         when = f"at {time_of_day(task.push_after, now)}" if task.push_after else "at the next tick"
         yield f"it could not be pushed {task.push_errors} times in a row, and is tried again {when}: {task.push_error}"

@@ -63,9 +63,8 @@ def of_task(task: Task, now: datetime, count: int) -> Preview:
     start = max(task.next_run, now)
     found = of(kinds.of(task), start, count)
     if task.stretched_ms:
-        slowed = f"its interval is {words(task.stretched_ms)} while it fails, else {words(task.every_ms)}"
         later = tuple(kinds.times(Interval(task.stretched_ms), start, count))
-        found = replace(found, times=later, warnings=(*found.warnings, slowed))
+        found = replace(found, times=later, warnings=(*found.warnings, definition.slowed(task)))
     times = tuple(t for t in (task.next_run, *found.times) if task.ends_at is None or t <= task.ends_at)[:count]
     if task.max_runs is not None:
         times = times[: max(task.max_runs - task.started, 0)]

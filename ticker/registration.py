@@ -146,12 +146,12 @@ def pause(
     reason: str = "",
     until: datetime | None = None,
 ) -> list[Task]:
-    """Nothing is pushed and nothing starts until `resume`, or until that time. `by` and `reason` are shown."""
+    """Nothing is pushed and nothing starts until `resume`, or until that time, which is ahead. `by` and `reason` are shown."""
     execute = taskrow.on(db)
     checked = {
         "by": checks.plain("by", by),
         "reason": checks.prose("reason", reason),
-        "until": _aware("until", until),
+        "until": _ahead(execute, "until", until),
     }
     ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
     return _tasks(execute("pause_tasks", ids=ids, **checked))
@@ -239,11 +239,15 @@ def _known(rows: list[sql.Row], db: Any, task: Ref, owner: Any) -> list[sql.Row]
 
 
 def _switched_on(rows: list[sql.Row]) -> list[sql.Row]:
-    found = [row for row in rows if row["enabled"] and row["owner_active"]]
-    if not found:
-        why = "its owner is inactive" if rows[0]["enabled"] else "it is disabled; enable it first"
+    if found := [row for row in rows if row["enabled"] and row["owner_active"]]:
+        return found
+    is_inactive = any(row["enabled"] for row in rows)
+    if len(rows) == 1:
+        why = "its owner is inactive" if is_inactive else "it is disabled; enable it first"
         raise BadInput("task", rows[0]["name"], f"cannot run now: {why}")
-    return found
+    whose, why = rows[0], "it is inactive" if is_inactive else "they are disabled; enable one first"
+    named = f"{whose['owner_type']}:{whose['owner_id']}"
+    raise BadInput("owner", named, f"has {len(rows)} tasks, none of which can run now: {why}")
 
 
 def described(db: Any, owner: Any) -> str:
@@ -268,6 +272,13 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
     if "function" not in item:
         raise BadInput("wanted", dict(item), "has no function")
     return Wanted(**item)
+
+
+def _ahead(execute: sql.Execute, field: str, value: datetime | None) -> datetime | None:
+    """By the clock that decides."""
+    if (end := _aware(field, value)) is not None and end <= (now := taskrow.instant(execute)):
+        raise BadInput(field, end.isoformat(), f"is over already: it is {now.isoformat()}; name a later time, or none")
+    return end
 
 
 def _aware(field: str, value: datetime | None) -> datetime | None:

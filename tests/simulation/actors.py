@@ -158,7 +158,7 @@ class People:
     def pause(self, spec: Spec) -> None:
         for_ = self._world.random.choice([None, 3.0, 60.0])
         until = None if for_ is None else self._world.now() + timedelta(seconds=for_)
-        self._world.tables.pause(spec.id, until)
+        self._world.tables.pause(self._world.now(), spec.id, until)
         spec.paused, spec.paused_until, spec.paused_at = True, until, self._world.t
 
     def resume(self, spec: Spec) -> None:

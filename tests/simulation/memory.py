@@ -78,7 +78,7 @@ class MemoryTables:
     def edit(self, now: datetime, task_id: int, **changes: Any) -> None:
         self._change(task_id, checks.check(changes), now)
 
-    def pause(self, task_id: int, until: datetime | None) -> None:
+    def pause(self, now: datetime, task_id: int, until: datetime | None) -> None:
         self._put(task_id, paused_by="someone", paused_until=until)
 
     def resume(self, now: datetime, task_id: int) -> None:

@@ -75,8 +75,8 @@ class PostgresTables:
         with translated(), clock.use(lambda: now):
             ticker.edit(self._db, task_id, **changes)
 
-    def pause(self, task_id: int, until: datetime | None) -> None:
-        with translated():
+    def pause(self, now: datetime, task_id: int, until: datetime | None) -> None:
+        with translated(), clock.use(lambda: now):
             ticker.pause(self._db, task_id, until=until)
 
     def resume(self, now: datetime, task_id: int) -> None:

@@ -4,12 +4,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
+import pytest
 from starlette.testclient import TestClient
 
 import ticker
 from tests.bad_input.rows import nested
 from tests.web.asking import API
+from ticker import connections, health
 from ticker.connections import Pool
+from ticker.errors import DatabaseUnavailable, Unavailable
+from ticker.health import Silences
 from ticker.settings import Settings
 from ticker.task import Task
 from ticker.web.database import Database
@@ -27,7 +31,7 @@ def test_of_many_who_make_the_same_task_at_once_all_get_the_one_that_there_is(cl
 
 
 def test_many_threads_share_a_few_connections(database_url: str) -> None:
-    database = Database(Settings(database_url=database_url))
+    database = Database(Settings(database_url=database_url), Silences())
 
     def ask(number: int) -> Any:
         with database.reading() as db:
@@ -54,7 +58,7 @@ def test_a_spare_connection_that_another_thread_has_just_taken_costs_a_new_one(d
 
 
 def test_what_fails_within_a_change_leaves_nothing_of_it(database_url: str, db: Db) -> None:
-    database = Database(Settings(database_url=database_url))
+    database = Database(Settings(database_url=database_url), Silences())
     for _ in range(2):  # nor a connection that is of no use
         try:
             with database.writing() as connection:
@@ -63,6 +67,32 @@ def test_what_fails_within_a_change_leaves_nothing_of_it(database_url: str, db: 
         except ZeroDivisionError:
             pass
     assert db.execute("SELECT count(*) FROM ticker.functions").fetchone() == (0,)
+    database.close()
+
+
+def test_a_server_that_leaves_a_statement_without_an_answer_is_not_asked_again_at_once(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "ANSWER_TIMEOUT", 0.2)
+    monkeypatch.setattr(health, "LONG", 0.1)
+    database = Database(Settings(database_url=database_url), Silences())
+    with pytest.raises(DatabaseUnavailable, match="no answer to a statement"), database.reading() as db:
+        db.execute("SELECT pg_sleep(5)")
+    with pytest.raises(Unavailable, match=r"no answer to a statement .* \(asked [\d.]+ s ago\)"), database.reading():
+        pass
+    database.close()
+
+
+def test_a_server_that_ends_a_statement_itself_is_asked_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "LONG", 0.1)
+    database = Database(Settings(database_url=database_url), Silences())
+    with pytest.raises(DatabaseUnavailable, match="statement timeout"), database.reading() as db:
+        db.execute("SET statement_timeout = 200")
+        db.execute("SELECT pg_sleep(5)")
+    with database.reading() as db:
+        assert db.execute("SELECT 1").fetchone() == (1,)
     database.close()
 
 

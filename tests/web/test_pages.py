@@ -40,6 +40,31 @@ class Elements(HTMLParser):
         self.styles += [tag for name, _ in attrs if name == "style"] + [tag] * (tag == "style")
 
 
+class Filled(HTMLParser):
+    """The fields of a form, and what they hold."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.values, self._name, self._area = {}, None, False
+        self.feed(text.partition('<form id="task"')[2])
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if tag == "option" and self._name and ("selected" in found or self._name not in self.values):
+            self.values[self._name] = found["value"]
+        elif tag in ("input", "select", "textarea"):
+            self._name, self._area = found["name"], tag == "textarea"
+            if tag != "select":
+                self.values[self._name] = found.get("value", "")
+
+    def handle_data(self, data):
+        if self._area:
+            self.values[self._name] += data.replace("\n", "\r\n")
+
+    def handle_endtag(self, tag):
+        self._name, self._area = None if tag == "select" else self._name, False
+
+
 def text_of(page):
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.text))
 
@@ -276,8 +301,7 @@ def test_a_form_registers_edits_and_deletes_a_task(form, db):
 
 def shown(client, task_id):
     """What an edit form is filled with, as a browser sends it back."""
-    was = re.search(r'name="was" value="([^"]*)"', client.get(f"/tasks/{task_id}/edit").text)[1]
-    return json.loads(unescape(was)) | {"was": unescape(was)}
+    return Filled(client.get(f"/tasks/{task_id}/edit").text).values
 
 
 def test_a_form_writes_what_was_changed_in_it_and_not_what_somebody_else_changed(client, form, db, task):
@@ -289,6 +313,42 @@ def test_a_form_writes_what_was_changed_in_it_and_not_what_somebody_else_changed
     assert form("/tasks/1/change", **fields | {"subject": "mine"}).status_code == 204
     found = ticker.get(db, 1)
     assert (found.every_ms, found.kwargs, found.subject) == (300_000, {"channel_id": 6}, "mine")
+
+
+def said_of(answer):
+    return next(iter(json.loads(answer.headers["hx-trigger"]).values()))
+
+
+def test_what_stands_around_a_text_is_no_change(client, form, db):
+    ticker.register(db, "poll", every="1m", queue=" q ", subject=" s", group="g ", kwargs={"a": 1, "b": [2]})
+    before = ticker.get(db, 1)
+    assert said_of(form("/tasks/1/change", **shown(client, 1))) == "poll: nothing was changed"
+    assert ticker.get(db, 1) == before
+
+
+def test_a_zone_or_a_schedule_alone_leaves_the_other_as_it_is_by_now(client, form, db):
+    ticker.register(db, "poll", cron="0 9 * * *")
+    fields = shown(client, 1)
+    ticker.edit(db, "poll", cron="0 10 * * *")
+    assert form("/tasks/1/change", **fields | {"zone": "Europe/Berlin"}).status_code == 204
+    assert (ticker.get(db, 1).expression, ticker.get(db, 1).zone) == ("0 10 * * *", "Europe/Berlin")
+    assert form("/tasks/1/change", **fields | {"schedule": "0 11 * * *"}).status_code == 204
+    assert (ticker.get(db, 1).expression, ticker.get(db, 1).zone) == ("0 11 * * *", "Europe/Berlin")
+    assert form("/tasks/1/change", **fields | {"schedule": "5m"}).status_code == 204
+    assert (ticker.get(db, 1).kind, ticker.get(db, 1).zone) == ("interval", "UTC")
+    answer = form("/tasks/1/change", **shown(client, 1) | {"zone": "Europe/Berlin"})
+    assert (answer.status_code, answer.json()["field"]) == (422, "zone")
+
+
+@pytest.mark.parametrize(
+    "value", ["{" * 60_000, "é" * 30_000, [1] * 20_000, [[[[1] * 10]] * 1000]], ids=["signs", "wide", "list", "deep"]
+)
+def test_arguments_and_metadata_as_large_as_they_may_be_can_be_edited(value, client, form, db):
+    ticker.register(db, "poll", every="1m", kwargs={"a": value}, metadata={"a": value}, description="é" * 2000)
+    answer = form("/tasks/1/change", **shown(client, 1) | {"subject": "mine"})
+    assert said_of(answer) == "poll: changed"
+    found = ticker.get(db, 1)
+    assert (found.subject, found.kwargs, found.metadata) == ("mine", {"a": value}, {"a": value})
 
 
 def test_a_field_can_be_emptied_where_empty_means_something(client, form, db):
@@ -399,6 +459,21 @@ def test_a_pause_has_a_reason_and_an_end(form, db, task):
     form("/tasks/do", action="pause", id="1", reason="longer", until=FAR)
     found = ticker.get(db, 1)
     assert (found.paused_reason, display.at(found.paused_until)) == ("longer", "2100-01-01 09:00:00Z")
+
+
+@pytest.mark.parametrize("until", ["0", "2020-01-01T00:00:00Z"])
+def test_a_pause_that_is_over_already_is_refused(until, form, db, task):
+    for path in ("/tasks/1/do", "/tasks/do"):
+        answer = form(path, action="pause", until=until, id="1")
+        assert (answer.status_code, answer.json()["field"]) == (422, "until")
+        assert "is over already: it is 20" in answer.json()["detail"]
+    assert ticker.get(db, task).paused_by is None
+
+
+def test_a_number_beyond_its_limit_is_told_the_limit(form, db, task):
+    for text in ("99999999999", "-1", "1e3", "9" * 5000):
+        answer = form("/tasks/1/change", max_runs=text)
+        assert answer.json()["detail"].endswith(" is no whole number from 0 to 1,000,000,000")
 
 
 def test_what_was_done_is_said_on_the_screen_to_which_it_leads(client, form, db):

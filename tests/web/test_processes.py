@@ -13,7 +13,7 @@ import ticker
 from tests.test_cli import ticker as command
 from tests.test_ledger import MINUTE, SECOND, ticked
 from tests.web.test_pages import text_of
-from ticker import attendance, enqueue, health
+from ticker import attendance, connections, enqueue, health
 from ticker.errors import Unavailable
 from ticker.health import Silences
 
@@ -79,6 +79,16 @@ def test_a_redis_that_hangs_is_asked_once_and_not_again_for_the_next_request(pat
     assert re.search(r"Timeout reading from socket \(asked [\d.]+ s ago\)", client.get(path).text)
     client.get("/processes"), client.get("/")
     assert hung.asked == 1
+
+
+def test_a_postgresql_that_hangs_is_waited_for_once_and_not_again_by_another_screen(serve, db, hung, monkeypatch):
+    monkeypatch.setattr(connections, "CONNECT_TIMEOUT", 1)
+    client = serve(DATABASE_URL=hung.url.replace("redis://", "postgresql://u:p@") + "/d")
+    assert client.get("/tasks").status_code == 503
+    asked = hung.asked
+    for path in ("/", "/tasks", "/runs", "/processes", "/readyz", "/api/v1/tasks", "/api/v1/stats"):
+        assert re.search(r"does not answer: .* \(asked [\d.]+ s ago\)", client.get(path).text), path
+    assert hung.asked == asked
 
 
 def test_a_silence_is_kept_by_its_application_alone_and_not_for_long(serve, db, hung, monkeypatch):

@@ -235,6 +235,8 @@ def test_a_row_that_somebody_holds_is_a_conflict_and_nothing_is_written(
 
 
 def test_a_pause_says_who_why_and_how_long(client: TestClient, task: Task) -> None:
+    past = client.post(f"{API}/tasks/1/pause", json={"until": "2020-01-01T00:00:00Z"})
+    assert problem(past, 422)["field"] == "until"
     found = done(client, "pause", reason="moved", until="2100-01-01T00:00:00Z", by="ann")
     assert (found["state"], found["paused_by"], found["paused_reason"]) == ("paused", "ann", "moved")
     assert found["paused_until"] == "2100-01-01T00:00:00.000000Z"

@@ -49,6 +49,11 @@ def words(duration: int) -> str:
     return "".join(parts)
 
 
+def figure(duration: int) -> str:
+    """As people say it, to the millisecond: `45 s`, and from two minutes on as `words`."""
+    return f"{duration / SECOND:.3f}".rstrip("0").rstrip(".") + " s" if abs(duration) < 2 * MINUTE else words(duration)
+
+
 def _read(field: str, value: object) -> int:
     if isinstance(value, str):
         return _read_text(field, value)

@@ -29,7 +29,9 @@ from ticker.errors import ConfigurationError
 from ticker.settings import LEAST_KEY
 from ticker.web.problems import API, Refused, answer, below
 
-BODY_AT_MOST = 256 * 1024  # bytes: kwargs and metadata of 64 kB each, and what stands around them
+BODY_AT_MOST = (
+    512 * 1024
+)  # bytes: kwargs and metadata of 64 kB each, thrice as long in a form, and what stands around them
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN = frozenset({"/healthz", "/readyz"})
 """What a load balancer asks; without a token these say yes or no, and nothing else."""
@@ -173,7 +175,7 @@ def loopback(host: str) -> bool:
 
 
 def _bounded(receive: Receive, headers: Headers) -> Receive:
-    """The request's body, up to 256 kB; Refused beyond, before more of it is read."""
+    """The request's body, up to 512 kB; Refused beyond, before more of it is read."""
     told = headers.get("content-length", "0")
     if not (told.isascii() and told.isdigit() and len(told) <= 15 and int(told) <= BODY_AT_MOST):
         raise _too_long()

@@ -36,7 +36,8 @@ def application(
     access = Access(
         tuple(said.web_tokens if tokens is None else tokens), trusted, read_only or said.web_read_only
     )  # fmt: skip
-    forms, database = Forms(access.tokens or (said.database_url,)), Database(said)
+    forms, silences = Forms(access.tokens or (said.database_url,)), health.Silences()
+    database = Database(said, silences)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -56,7 +57,7 @@ def application(
         exception_handlers={HTTPException: failed, TickerError: failed},  # of all others the guard knows
         lifespan=lifespan,
     )  # fmt: skip
-    app.state.site = Site(said, database, access, forms)
+    app.state.site = Site(said, database, access, forms, silences)
     app.state.scrape = Page(said)
     return app
 

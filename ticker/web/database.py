@@ -8,14 +8,17 @@ from typing import Any
 import psycopg
 
 from ticker.connections import Pool
+from ticker.health import POSTGRESQL, Silences
 from ticker.settings import Settings
 
 
 class Database:
-    """The database that DATABASE_URL names; nothing is connected before the first request."""
+    """The database that DATABASE_URL names; nothing is connected before the first request, nor while `silences` know that
+    it hangs."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, silences: Silences) -> None:
         self._pool = Pool(settings.require_database(), name="ticker-web")
+        self._silences = silences
 
     @contextmanager
     def reading(self) -> Iterator[psycopg.Connection[Any]]:
@@ -36,7 +39,7 @@ class Database:
     @contextmanager
     def _alive(self) -> Iterator[psycopg.Connection[Any]]:
         """One that the server has not ended meanwhile: after its restart, no request shall fail for each spare one."""
-        with ExitStack() as stack:
+        with self._silences.asking(POSTGRESQL), ExitStack() as stack:
             while has_news(connection := stack.enter_context(self._pool.connection())):
                 connection.close()
             yield connection

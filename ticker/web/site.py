@@ -1,7 +1,7 @@
 """What every handler works with: the settings, the database, and what may be shown."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -30,7 +30,7 @@ class Site:
     database: Database
     access: Access
     forms: Forms
-    silences: health.Silences = field(default_factory=health.Silences)
+    silences: health.Silences
 
     def look(self) -> health.Health:
         """Nobody waits for a server that has just kept another waiting."""

@@ -1,5 +1,6 @@
 """The fields of a task's form: what the API takes, with a label, and how each is filled from a task and read again."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from ticker.checks import COLUMNS, json_value
 from ticker.definition import DEFAULTS, has_usual_box, has_usual_tolerance
 from ticker.errors import BadInput
 from ticker.schedules.duration import words
-from ticker.task import Kind, Task
+from ticker.task import JSON_AT_MOST, Kind, Task
 from ticker.web.api.fields import Schema, instant_in
 from ticker.web.api.task_fields import DURATION, NEW
 from ticker.web.pages.phrases import as_json
@@ -20,8 +21,8 @@ YES = "yes"
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """One field. `first`, owner and name are of new tasks alone: they have no column to be filled from."""
+class Control:
+    """One field of the form. `first`, owner and name are of new tasks alone: they have no column to be filled from."""
 
     name: str
     label: str
@@ -63,7 +64,7 @@ class Field:
             case "json":
                 return json_value(self.name, text or "{}")
             case "number":
-                return whole(self.name, text or "0")
+                return whole(self.name, text or "0", self.schema)
             case "flag" if text not in ("", YES):
                 raise BadInput(self.name, text, f"is neither {YES} nor empty")
             case "flag":
@@ -71,54 +72,54 @@ class Field:
         return text or ("0" if self.schema is DURATION and self.default is None else "")
 
 
-def field(name: str, label: str, hint: str = "", placeholder: str = "") -> Field:
+def control(name: str, label: str, hint: str = "", placeholder: str = "") -> Control:
     """Of what the API takes, which describes it unless the form has a hint of its own."""
-    return Field(name, label, hint or SAID[name].says, SAID[name].schema, placeholder)
+    return Control(name, label, hint or SAID[name].says, SAID[name].schema, placeholder)
 
 
-FUNCTION = field("function", "Function", "The name that @task has.", "mail.fetch")
+FUNCTION = control("function", "Function", "The name that @task has.", "mail.fetch")
 WHOSE = (
-    field("owner", "Owner", "type:id; empty for a task of nobody's.", "mail_channels:5"),
-    field("name", "Name"),
+    control("owner", "Owner", "type:id; empty for a task of nobody's.", "mail_channels:5"),
+    control("name", "Name"),
 )
 WHEN = (
-    Field("schedule", "Schedule", "5m, cron, a calendar event of systemd, or a time.", {}, "5m   0 9 * * 1-5   Mon..Fri 09:00"),
-    field("zone", "Zone", placeholder="Europe/Berlin"),
+    Control("schedule", "Schedule", "5m, cron, a calendar event of systemd, or a time.", {}, "5m   0 9 * * 1-5   Mon..Fri 09:00"),
+    control("zone", "Zone", placeholder="Europe/Berlin"),
 )  # fmt: skip
-KWARGS = field("kwargs", "Arguments", "A JSON object of up to 64 kB.", '{"channel_id": 5}')
-FIRST = field("first", "First time", placeholder="2027-01-01T09:00:00Z")
-MORE: Mapping[str, tuple[Field, ...]] = {
+KWARGS = control("kwargs", "Arguments", "A JSON object of up to 64 kB.", '{"channel_id": 5}')
+FIRST = control("first", "First time", placeholder="2027-01-01T09:00:00Z")
+MORE: Mapping[str, tuple[Control, ...]] = {
     "When": (
         FIRST,
-        field("starts", "Starts", "No time before it; empty: no bound.", "2027-01-01T09:00:00Z"),
-        field("ends", "Ends", "No time behind it; empty: no bound.", "2027-12-31T18:00:00+01:00"),
-        field("max_runs", "Runs at most"),
-        field("catch_up", "Catch up"),
-        field("remove", "Remove", "With a single time: whether the task is deleted after its success."),
-        field("spread", "Spread"),
+        control("starts", "Starts", "No time before it; empty: no bound.", "2027-01-01T09:00:00Z"),
+        control("ends", "Ends", "No time behind it; empty: no bound.", "2027-12-31T18:00:00+01:00"),
+        control("max_runs", "Runs at most"),
+        control("catch_up", "Catch up"),
+        control("remove", "Remove", "With a single time: whether the task is deleted after its success."),
+        control("spread", "Spread"),
     ),
     "How it runs": (
-        field("queue", "Queue"),
-        field("tolerance", "Tolerance"),
-        field("box", "Time box", "How long a run may last; half the interval by default."),
-        field("overlap", "Overlap"),
+        control("queue", "Queue"),
+        control("tolerance", "Tolerance"),
+        control("box", "Time box", "How long a run may last; half the interval by default."),
+        control("overlap", "Overlap"),
     ),
     "After failures": (
-        field("retries", "Retries"),
-        field("backoff", "Back-off"),
-        field("stretch", "Stretch"),
-        field("pause_after", "Pause after"),
-        field("probe", "Probe", "How long that pauses, until a single run decides; an hour by default."),
-        field("dead_man", "Missing success"),
+        control("retries", "Retries"),
+        control("backoff", "Back-off"),
+        control("stretch", "Stretch"),
+        control("pause_after", "Pause after"),
+        control("probe", "Probe", "How long that pauses, until a single run decides; an hour by default."),
+        control("dead_man", "Missing success"),
     ),
     "For people": (
-        field("keep", "Records"),
-        field("subject", "Subject", "For those who read the list."),
-        field("description", "Description"),
-        field("group", "Group"),
-        field("submitter", "Submitter"),
-        field("priority", "Priority", "From -1000 to 1000; kept and shown."),
-        field("metadata", "Metadata"),
+        control("keep", "Records"),
+        control("subject", "Subject", "For those who read the list."),
+        control("description", "Description"),
+        control("group", "Group"),
+        control("submitter", "Submitter"),
+        control("priority", "Priority", "From -1000 to 1000; kept and shown."),
+        control("metadata", "Metadata"),
     ),
 }
 ARGUMENTS = (FUNCTION, KWARGS, *(one for fields in MORE.values() for one in fields))
@@ -142,13 +143,20 @@ def as_text(column: str, value: Any) -> str:
         case datetime():
             return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case Mapping():
-            return as_json(value) if value else ""
+            return as_object(value) if value else ""
         case int() if column.endswith("_ms"):
             return words(value)
     return str(value)
 
 
-def whole(name: str, text: str) -> int:
-    if not re.fullmatch("-?[0-9]{1,10}", text):
-        raise BadInput(name, text, "is no whole number")
+def as_object(value: Any) -> str:
+    """Spread over lines, unless these would take more room than the object may have."""
+    text = as_json(value)
+    return text if len(text.encode()) <= JSON_AT_MOST else json.dumps(value, ensure_ascii=False)
+
+
+def whole(name: str, text: str, schema: Schema) -> int:
+    least, most = schema["minimum"], schema["maximum"]
+    if not re.fullmatch("-?[0-9]{1,10}", text) or not least <= int(text) <= most:
+        raise BadInput(name, text, f"is no whole number from {least:,} to {most:,}")
     return int(text)

@@ -1,5 +1,6 @@
 """New and changed tasks: a form, with what the schedule means while it is typed."""
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,15 +26,16 @@ BESIDE = dict.fromkeys(("expression", *SCHEDULES.values()), "schedule") | dict.f
     ("owner_type", "owner_id"), "owner"
 )
 """Where the form shows an error of these."""
-TABLE = {
+CONTROLS = {
     "function": fields.FUNCTION, "whose": fields.WHOSE, "when": fields.WHEN, "kwargs": fields.KWARGS, "groups": fields.MORE,
 }  # fmt: skip
+"""What `form.html` draws, group by group, whether it is of a new task or of one that is there."""
 
 
 @screen("form.html")
 def new(here: Site, _: Request) -> Shown:
     with here.database.reading() as db:
-        return {"task": None, "functions": overview.functions(db), "filled": {}, "hidden": (), "more": False} | TABLE
+        return {"task": None, "functions": overview.functions(db), "filled": {}, "hidden": (), "more": False} | CONTROLS
 
 
 @screen("form.html")
@@ -42,11 +44,12 @@ def edit(here: Site, request: Request) -> Shown:
         task, functions = status.get(db, id_of(request)), overview.functions(db)
         now = lines.instant(status.on(db))
     hidden = (*(OF_TASKS if here.settings.hide_args else ()), fields.FIRST.name)
+    filled = {name: text for name, text in fields.filled(task).items() if name not in hidden}
     return {
         "task": task, "functions": functions, "hidden": hidden,
-        "filled": {name: text for name, text in fields.filled(task).items() if name not in hidden},
+        "filled": filled, "was": {name: digest(text) for name, text in filled.items()},
         "more": any(one.is_set(task, now) for group in fields.MORE.values() for one in group if one.name not in hidden),
-    } | TABLE  # fmt: skip
+    } | CONTROLS  # fmt: skip
 
 
 @screen("preview.html")
@@ -107,15 +110,24 @@ def beside_fields() -> Iterator[None]:
 def typed(form: Form, task: Task | None) -> dict[str, Any]:
     """The arguments of `register`: what was filled in; of a task that is there, what differs from what the form showed."""
     before = shown(form) if task else {}
-    news = {name: one(form, name) for name in form if one(form, name) != before.get(name, "")}
+    news = {name: one(form, name) for name in form if digest(one(form, name)) != before.get(name, digest(""))}
     given = {field.name: field.read(news[field.name]) for field in fields.ARGUMENTS if field.name in news}
-    if "schedule" in news or "zone" in news or task is None:
+    if "schedule" in news or task is None:
         given |= scheduled(one(form, "schedule"), one(form, "zone"))
+    elif "zone" in news:
+        given |= zoned(task.kind, news["zone"])
+    if task and "zone" not in news:
+        given.pop("zone", None)  # somebody else may have said another
     return given
 
 
+def digest(text: str) -> str:
+    """Of a field's text as it comes back: without what stands around it, its lines ended in one way."""
+    return hashlib.sha256("\n".join(text.strip().splitlines()).encode()).hexdigest()
+
+
 def shown(form: Form) -> dict[str, str]:
-    """What the form was filled with: somebody else may have changed the task since."""
+    """The digests of what the form was filled with: somebody else may have changed the task since."""
     before = json_value("was", one(form, "was") or "{}")
     if not isinstance(before, dict):
         raise BadInput("was", None, "is not what the form was filled with; load it again")
@@ -125,12 +137,16 @@ def shown(form: Form) -> dict[str, str]:
 def scheduled(text: str, zone: str) -> dict[str, Any]:
     if not text:
         raise BadInput("schedule", None, "is missing; write 5m, 0 9 * * 1-5, Mon..Fri 09:00, or 2027-01-01T00:00:00Z")
-    found = kinds.detect(text, zone or None)
-    if found.kind in (Kind.CRON, Kind.CALENDAR):
-        return {SCHEDULES[found.kind]: text, "zone": zone or "UTC"}
+    kind = kinds.detect(text, zone or None).kind
+    return {SCHEDULES[kind]: text} | zoned(kind, zone)
+
+
+def zoned(kind: Kind, zone: str) -> dict[str, Any]:
+    if kind in (Kind.CRON, Kind.CALENDAR):
+        return {"zone": zone or "UTC"}
     if zone:
         raise BadInput("zone", zone, "has no meaning beside an interval or a single time; leave it empty")
-    return {SCHEDULES[found.kind]: text}
+    return {}
 
 
 def one(form: Form, name: str) -> str:

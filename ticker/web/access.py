@@ -29,9 +29,8 @@ from ticker.errors import ConfigurationError
 from ticker.settings import LEAST_KEY
 from ticker.web.problems import API, Refused, answer, below
 
-BODY_AT_MOST = (
-    512 * 1024
-)  # bytes: kwargs and metadata of 64 kB each, thrice as long in a form, and what stands around them
+# Bytes: kwargs and metadata of 64 kB each, thrice as long in a form, and what stands around them.
+BODY_AT_MOST = 512 * 1024
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN = frozenset({"/healthz", "/readyz"})
 """What a load balancer asks; without a token these say yes or no, and nothing else."""

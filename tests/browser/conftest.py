@@ -65,14 +65,14 @@ def page(chromium: Any, address: str) -> Iterator[Any]:
 
 @pytest.fixture
 def phone(chromium: Any, address: str) -> Iterator[Any]:
-    with opened(chromium, address, PHONE) as found:
+    with opened(chromium, address, PHONE, has_touch=True, is_mobile=True) as found:
         yield found
 
 
 @contextmanager
-def opened(chromium: Any, address: str, size: dict[str, int]) -> Iterator[Any]:
+def opened(chromium: Any, address: str, size: dict[str, int], **more: Any) -> Iterator[Any]:
     """A page of a fresh browser; what its console says fails the test."""
-    context = chromium.new_context(base_url=address, viewport=size)
+    context = chromium.new_context(base_url=address, viewport=size, **more)
     found, complaints = context.new_page(), list[str]()
     found.on("console", lambda message: message.type in ("error", "warning") and complaints.append(message.text))
     found.on("pageerror", lambda error: complaints.append(str(error)))

@@ -42,6 +42,7 @@ def test_a_name_without_an_owner_is_that_of_the_task_of_nobody_and_says_so(clien
     said = "poll stands for task 2, which has no owner; give an owner, too, for one of theirs."
     assert said in text_of(client.get("/runs?task=poll"))
     assert said not in text_of(client.get("/runs?task=2"))
+    assert "stands for" not in text_of(client.get("/runs?task=01"))
 
 
 def test_the_filter_by_a_type_of_owners_can_be_seen_and_taken_back(client, tasks):

@@ -18,7 +18,7 @@ routes = [
     Route("/owners", owners.owners, name="owners"),
     Route("/runs", runs.runs, name="runs"),
     Route("/runs/{id}", runs.run, name="run"),
-    Route("/runs/{id}/texts", task.texts),
+    Route("/runs/{id}/texts", runs.texts),
     Route("/drops", runs.drops, name="drops"),
     Route("/processes", processes.processes, name="processes"),
 ]

@@ -28,9 +28,10 @@ def runs(here: Site, request: Request) -> Shown:
         page = record.page(db, chosen, before=before(request), limit=ROWS)
         now, deleted = lines.instant(status.on(db)), record.deleted(db, [line.task_id for line in page.lines])
     following = filtered(request, before=bookmarks.of_key(page.next)) if page.next else ""
+    is_nobodys = is_name(wanted["task"]) and wanted["owner"] is None
     return {
         "lines": page.lines, "now": now, "deleted": deleted, "following": following, "wanted": wanted,
-        "task_id": chosen.task_id, "is_nobodys": bool(wanted["task"]) and not wanted["owner"] and wanted["task"] != str(chosen.task_id),
+        "task_id": chosen.task_id, "is_nobodys": is_nobodys,
         "outcomes": list(Outcome), "reasons": list(Reason), "first": filtered(request, before=None) if asked(request, "before") else None,
     }  # fmt: skip
 
@@ -38,13 +39,18 @@ def runs(here: Site, request: Request) -> Shown:
 def select(db: Any, *, task: str | None, owner: str | None, **others: Any) -> Wanted:
     """What the filter's fields ask for; a name that nobody's task has is most often one of an owner's."""
     who = None if owner is None else owner_in("owner", owner)
-    named = as_id("task", task) if task and task.isdecimal() else task
+    named = as_id("task", task) if task and not is_name(task) else task
     try:
         return record.select(db, task=named, owner=who, **others)
     except UnknownTask as error:
         if owner is not None:
             raise UnknownTask(f"{error} now; one that was deleted is found by its id, or by its owner alone") from None
         raise UnknownTask(f"{error} without an owner; for an owner's task give its owner, too, or its id") from None
+
+
+def is_name(task: str | None) -> bool:
+    """Whether it names a task; digits are an id."""
+    return task is not None and not task.isdecimal()
 
 
 @screen("run.html")
@@ -61,6 +67,14 @@ def run(here: Site, request: Request) -> Shown:
         "following": "" if full.next is None else filtered(request, after=full.next),
         "first": filtered(request, after=None) if asked(request, "after") else None,
     }  # fmt: skip
+
+
+@screen("texts.html")
+def texts(here: Site, request: Request) -> Shown:
+    """What a run left in words, for the table of a task's runs: asked for once somebody opens it, as it may be long."""
+    with here.database.reading() as db:
+        found = here.shown(status.get_run(db, id_of(request), pieces=1))
+    return {"run": found.run, "full": found, "hidden": here.settings.hide_args}
 
 
 def behind(request: Request) -> int:

@@ -35,14 +35,6 @@ def task(here: Site, request: Request) -> Shown:
     }  # fmt: skip
 
 
-@screen("texts.html")
-def texts(here: Site, request: Request) -> Shown:
-    """What a run left in words, for the table of a task's runs: asked for once somebody opens it, as it may be long."""
-    with here.database.reading() as db:
-        found = here.shown(status.get_run(db, id_of(request), pieces=1))
-    return {"run": found.run, "full": found, "hidden": here.settings.hide_args}
-
-
 def times(found: Task, now: datetime) -> preview.Preview | None:
     """None where a hand has spoilt the row."""
     try:

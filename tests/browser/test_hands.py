@@ -1,0 +1,99 @@
+"""The page by keyboard and by finger: where the focus goes on, what the Enter key does, what the Tab key and a finger hit."""
+
+import pytest
+
+import ticker
+from tests.browser.conftest import DESKTOP, opened
+
+pytestmark = pytest.mark.browser
+
+
+def pause_by_key(page):
+    page.focus("summary:has-text('Pause')")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type("holiday")
+    page.keyboard.press("Enter")
+
+
+def test_a_pause_by_key_leaves_the_focus_before_the_first_control_as_its_own_is_gone(page):
+    page.goto("/tasks/2")
+    pause_by_key(page)
+    page.wait_for_selector("text=paused by the page: holiday")
+    page.wait_for_selector("#main:focus")
+
+
+def test_the_enter_key_pauses_the_marked_tasks_and_the_focus_goes_back_to_what_opened_the_form(page, db):
+    page.goto("/tasks?search=mail_channels")
+    page.check("#all")
+    pause_by_key(page)
+    page.wait_for_selector("#said:has-text('2 tasks: paused')")
+    page.wait_for_selector("summary:focus:has-text('Pause')")
+    assert {task.name for task in ticker.list_tasks(db, state="paused")} == {"support", "archive", "quiet"}
+    assert page.locator("#all:checked, #many input:checked").count() == 0
+
+
+def test_the_enter_key_on_a_mark_of_a_task_changes_nothing(page, db):
+    page.goto("/tasks?search=mail_channels")
+    page.check("#mark-1")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.press("#mark-1", "Enter")
+    page.evaluate("new Promise(done => setTimeout(done, 500))")
+    assert asked == []
+    assert page.is_checked("#mark-1")
+    assert [task.name for task in ticker.list_tasks(db, state="paused")] == ["quiet"]
+
+
+def test_a_button_that_was_pressed_by_key_keeps_the_focus(page):
+    page.goto("/tasks/2")
+    page.focus("button:text-is('Run now')")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=asked for by hand")
+    page.wait_for_selector("button:focus:text-is('Run now')")
+
+
+def test_a_button_that_was_clicked_takes_no_focus_and_the_page_goes_on_looking(page):
+    page.goto("/tasks/2")
+    page.click("button:text-is('Run now')")
+    page.wait_for_selector("text=asked for by hand")
+    assert page.evaluate("document.activeElement === document.body")
+
+
+def test_the_tab_key_stops_once_in_a_strip_where_the_arrows_led_to(page):
+    page.goto("/tasks?search=mail_channels")
+    stops = page.locator(".strip a[tabindex='0']")
+    assert stops.count() == page.locator(".strip").count() == 2
+    page.evaluate("document.getElementById('live').classList.add('before')")
+    page.keyboard.press("r")
+    page.wait_for_selector("#live:not(.before)")
+    assert stops.count() == 2
+    stops.first.focus()
+    mark = page.evaluate("document.activeElement.previousElementSibling.href")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate("document.activeElement.href") == mark
+
+
+def test_without_a_script_the_tab_key_reaches_each_mark(chromium, address):
+    with opened(chromium, address, DESKTOP, java_script_enabled=False) as page:
+        page.goto("/tasks")
+        assert page.locator(".strip a").count() > 2
+        assert page.locator(".strip a[tabindex]").count() == 0
+
+
+def test_a_finger_hits_a_mark(phone):
+    phone.goto("/tasks?search=mail_channels")
+    sizes = [mark.bounding_box() for mark in phone.locator(".strip a").all()]
+    assert len(sizes) > 2
+    assert all(size["width"] >= 24 and size["height"] >= 24 for size in sizes), sizes
+
+
+@pytest.mark.parametrize("screen", ["/", "/tasks", "/tasks/2", "/owners", "/runs", "/runs/1", "/drops"])
+def test_no_two_regions_of_a_screen_have_the_same_name(screen, page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.goto(screen)
+    found = Axe().run(page, options={"runOnly": ["landmark-unique"]}).response["violations"]
+    assert [node["html"] for one in found for node in one["nodes"]] == []

@@ -1,0 +1,111 @@
+"""What a page that is open does while answers fail, and afterwards."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from ticker.errors import DatabaseUnavailable, RowLocked, UnknownTask
+from ticker.web.database import Database
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def quick(page):
+    """A page that looks again twenty times as often."""
+    page.add_init_script("const real = setInterval; window.setInterval = (work, ms) => real(work, ms / 20)")
+    return page
+
+
+@contextmanager
+def failing(error):
+    """While it lasts, whatever reads ends in the error."""
+
+    def read(*_):
+        raise error
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Database, "reading", read)
+        yield
+
+
+def forgive(page, *statuses):
+    """The browser's own words for these answers."""
+    assert [text for text in page.complaints if not any(str(status) in text for status in statuses)] == []
+    page.complaints.clear()
+
+
+def asked(page, milliseconds=1500):
+    """The addresses that are asked for meanwhile."""
+    found = []
+    page.on("request", lambda request: found.append(request.url))
+    page.evaluate(f"new Promise(done => setTimeout(done, {milliseconds}))")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(DatabaseUnavailable("it is away"), 503), (RowLocked("it is locked"), 409)]
+)
+def test_what_failed_for_a_while_is_looked_at_again_until_it_is_there(error, status, quick):
+    quick.goto("/")
+    with failing(error):
+        quick.wait_for_selector(f"#live >> text={error}")
+        assert quick.inner_text("#pace").startswith("looks again")
+    quick.wait_for_selector("#live h1:has-text('Now')")
+    assert quick.title() == "Now · ticker"
+    forgive(quick, status)
+
+
+def test_a_screen_that_could_not_be_had_at_first_comes_by_itself(quick):
+    with failing(DatabaseUnavailable("it is away")):
+        quick.goto("/")
+        assert "it is away" in quick.inner_text("#live")
+    quick.wait_for_selector("#live h1:has-text('Now')")
+    forgive(quick, 503)
+
+
+def test_a_screen_that_is_gone_stands_still(quick):
+    quick.goto("/")
+    with failing(UnknownTask("it is gone")):
+        quick.wait_for_selector("#live >> text=it is gone")
+        quick.wait_for_selector("#pace >> text=stands still")
+        assert asked(quick) == []
+    forgive(quick, 404)
+
+
+def test_the_page_of_a_proxy_does_not_take_the_place_of_ours(quick):
+    quick.goto("/")
+    quick.route("**/", lambda route: route.fulfill(status=502, content_type="text/html", body="<h1>Bad Gateway</h1>"))
+    quick.wait_for_selector("#said:has-text('the server answered 502')")
+    assert quick.inner_text("h1").startswith("Now")
+    quick.unroute("**/")
+    with quick.expect_response(lambda answer: answer.status == 200):
+        pass
+    forgive(quick, 502)
+
+
+def test_what_a_run_left_is_asked_for_again_after_an_error_and_once_otherwise(page, db):
+    db.execute("UPDATE ticker.runs SET output = %s WHERE task_id = 2 AND outcome = 'failed'", ["x<b>y"])
+    page.goto("/tasks/2")
+    summary = page.locator("td summary").first
+    with failing(DatabaseUnavailable("it is away")):
+        summary.click()
+        page.wait_for_selector("td details >> text=it is away")
+    assert page.title() == "archive · ticker"
+    summary.click()
+    summary.click()
+    page.wait_for_selector("td pre:text-is('x<b>y')")
+    summary.click()
+    summary.click()
+    assert [url for url in asked(page, 300) if url.endswith("/texts")] == []
+    forgive(page, 503)
+
+
+def test_a_preview_that_fails_says_so_in_its_place(page):
+    page.goto("/tasks/new")
+    page.route("**/preview?*", lambda route: route.continue_(url=route.request.url.replace("/preview", "/999")))
+    page.fill("#schedule", "1m")
+    page.wait_for_selector("#preview .problem")
+    assert page.locator("h1").count() == 1
+    assert page.title() == "New task · ticker"
+    forgive(page, 404)

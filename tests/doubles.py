@@ -470,7 +470,7 @@ class MemoryBatch:
         for task in sorted(over, key=lambda t: t.paused_until or now)[:limit]:
             next_run = task.next_run
             if task.kind is Kind.INTERVAL and next_run is not None:
-                spaced = task.last_run and timing.earliest_start(task.last_run, task.every_ms, task.tolerance_ms)
+                spaced = task.last_run and timing.soonest_due(task.last_run, task.every_ms, task.tolerance_ms)
                 soonest = max(now, spaced or now)
                 next_run = min(next_run, soonest) if next_run > now else soonest
             elif task.kind in (Kind.CRON, Kind.CALENDAR) and next_run is not None and next_run <= now:

@@ -5,11 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import ticker
-from ticker import clock
+from ticker import clock, timing
 from ticker.errors import BadInput
 from ticker.task import Kind
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)  # a Sunday
+MILLISECOND = timedelta(milliseconds=1)
+SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -167,6 +169,24 @@ def test_a_pause_that_a_time_has_passed_in_makes_no_late_run(db, store):
         [resumed] = ticker.resume(db, "poll")
         store.wake(NOW + DAY + MINUTE, 10)
         assert resumed.next_run == ticker.get(db, "by itself").next_run == NOW + DAY + HOUR
+
+
+@pytest.mark.parametrize(("every", "tolerance"), [("1d", "72m"), ("60s", "5s"), ("4s", "1s")])
+def test_no_ticker_that_looks_ahead_pushes_a_resumed_task_before_it_may_run(db, store, every, tolerance):
+    for name in ("by hand", "by itself"):
+        ticker.register(db, "poll", name=name, every=every, tolerance=tolerance)
+    db.execute("UPDATE ticker.tasks SET last_run = %s, next_run = %s + every_ms * interval '1 ms'", [NOW, NOW])
+    with clock.use(lambda: NOW + SECOND):
+        ticker.pause(db, "by hand")
+        [resumed] = ticker.resume(db, "by hand")
+        ticker.pause(db, "by itself", until=NOW + 2 * SECOND)
+    store.wake(NOW + 2 * SECOND, 10)
+    assert ticker.get(db, "by itself").next_run == resumed.next_run
+    may_start = timing.earliest_start(NOW, resumed.every_ms, resumed.tolerance_ms)
+    with store.batch() as rows:
+        assert rows.claim_due(may_start - MILLISECOND, timing.LONGEST_LOOK_AHEAD, 10) == []
+        claimed = rows.claim_due(may_start, timing.LONGEST_LOOK_AHEAD, 10)
+    assert len(claimed) == 2
 
 
 def test_a_task_by_cron_that_is_enabled_again_waits_for_its_time(db):

@@ -18,7 +18,7 @@ SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_t
 # Last, what was registered before, or under another condition; PostgreSQL refuses here what is no condition.
 # A task that becomes active again is due as soon as it may run, as in `resume_tasks`.
 SOONEST = """greatest(starts_at, least(CASE WHEN next_run > clock_timestamp() THEN next_run END,
-                greatest(clock_timestamp(), last_run + (every_ms - tolerance_ms) * interval '1 millisecond')))"""
+                greatest(clock_timestamp(), last_run + (every_ms - tolerance_ms + least(tolerance_ms / 5, 10000)) * interval '1 millisecond')))"""
 
 # The default tasks of some owners `o`; who has one of that name already keeps his.
 MADE = """INSERT INTO {tasks} (owner_type, owner_id, name, function, kwargs, registered, kind, expression, zone, every_ms,

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from ticker.errors import BadInput, ConfigurationError, quoted
 from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
+from ticker.timing import LONGEST_LOOK_AHEAD
 
 EXIT_CONFIGURATION = 78
 """The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
@@ -118,7 +119,9 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             redis_url=environ.get("REDIS_URL", ""),
             schema=schema_name("TICKER_SCHEMA", environ.get("TICKER_SCHEMA", "ticker")),
             tick_ms=milliseconds("TICKER_TICK", environ.get("TICKER_TICK", "30s"), least=SECOND // 10, most=HOUR),
-            look_ahead_ms=milliseconds("TICKER_LOOK_AHEAD", environ.get("TICKER_LOOK_AHEAD", "1s"), most=10 * SECOND),
+            look_ahead_ms=milliseconds(
+                "TICKER_LOOK_AHEAD", environ.get("TICKER_LOOK_AHEAD", "1s"), most=LONGEST_LOOK_AHEAD
+            ),
             batch=_whole(environ, "TICKER_BATCH", 1000, 1, 10_000),
             queue_depth=queue_depth("TICKER_QUEUE_DEPTH", environ.get("TICKER_QUEUE_DEPTH", "")),
             result_ttl=_whole(environ, "TICKER_RESULT_TTL", 0, 0, LONGEST // SECOND),

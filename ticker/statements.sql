@@ -77,7 +77,7 @@ RETURNING *
 -- Brings spread tasks to their places: the first from which on they may start.
 UPDATE {schema}.tasks t SET next_run = timestamptz 'epoch' + (p.rounds * every_ms + phase_ms)::float8 * interval '1 millisecond'
 FROM (SELECT id, ceil((1000 * extract(epoch FROM greatest(starts_at, coalesce(%(now)s::timestamptz, clock_timestamp()),
-    last_run + (every_ms - tolerance_ms) * interval '1 millisecond')) - phase_ms) / every_ms) AS rounds
+    last_run + (every_ms - tolerance_ms + least(tolerance_ms / 5, 10000)) * interval '1 millisecond')) - phase_ms) / every_ms) AS rounds
     FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) AND next_run IS NOT NULL AND phase_ms IS NOT NULL
     FOR NO KEY UPDATE) p
 WHERE t.id = p.id
@@ -157,13 +157,14 @@ RETURNING *
 
 -- name: resume_tasks
 -- An interval task is due as soon as it may run: at once, or when its spacing allows, and never later than it was. (Due
--- at once whatever its spacing, a daily task would be dropped as too early, and wait another day.) No time behind what
--- the tables' CHECK takes, after a `last_run` that a hand has set far ahead.
+-- at once whatever its spacing, a daily task would be dropped as too early, and wait another day. So it would where a ticker
+-- looked ahead beyond the spacing: `timing.soonest_due`.) No time behind what the tables'
+-- CHECK takes, after a `last_run` that a hand has set far ahead.
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
     next_run = CASE WHEN kind <> 'interval' OR next_run IS NULL THEN next_run WHEN i.now > ends_at THEN NULL ELSE
         greatest(starts_at, least(CASE WHEN next_run > i.now THEN next_run END, '9999-12-31T00:00:00Z',
-            greatest(i.now, last_run + (every_ms - tolerance_ms) * interval '1 millisecond'))) END
+            greatest(i.now, last_run + (every_ms - tolerance_ms + least(tolerance_ms / 5, 10000)) * interval '1 millisecond'))) END
 FROM (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
 WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
 RETURNING t.*
@@ -196,7 +197,7 @@ UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
     next_run = CASE WHEN kind <> 'interval' OR next_run IS NULL THEN next_run WHEN %(now)s > ends_at THEN NULL ELSE
         greatest(starts_at, least(CASE WHEN next_run > %(now)s THEN next_run END, '9999-12-31T00:00:00Z',
-            greatest(%(now)s, last_run + (every_ms - tolerance_ms) * interval '1 millisecond'))) END
+            greatest(%(now)s, last_run + (every_ms - tolerance_ms + least(tolerance_ms / 5, 10000)) * interval '1 millisecond'))) END
 FROM over WHERE t.id = over.id
 RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at
 

@@ -42,6 +42,14 @@ def test_each_change_by_raw_sql_leaves_one_event(task, db, stop, go_on, stopped,
     assert (name, function, owner_type, owner_id) == ("poll", "poll", "mail_channels", "5")
 
 
+@pytest.mark.parametrize("column", ["enabled", "owner_active"])
+def test_what_somebody_else_does_to_a_paused_task_is_not_told_as_done_by_who_paused_it(task, db, column):
+    db.execute("UPDATE ticker.tasks SET paused_by = 'anna', paused_reason = 'moving'")
+    db.execute(f"UPDATE ticker.tasks SET {column} = false")
+    db.execute(f"UPDATE ticker.tasks SET {column} = true")
+    assert [(by, words) for _, by, words, _ in events(db)] == [("anna", "moving"), ("", ""), ("", "")]
+
+
 @pytest.mark.parametrize(
     "unrelated",
     ["next_run = now(), failures = 3", "paused_reason = paused_reason", "enabled = true", "paused_by = paused_by",

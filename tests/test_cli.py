@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.running import ROOT, until
-from ticker import status
+from ticker import owners, status
 from ticker.cli import main, render
 from ticker.connections import connect
 from ticker.settings import psycopg_url
@@ -284,6 +284,7 @@ def test_pause_says_who_it_was_and_takes_a_time(monkeypatch):
     [paused] = answer("pause", "f", "--until", "2030-01-01T00:00:00Z")
     assert (paused["paused_by"], paused["paused_until"]) == ("bob", "2030-01-01T00:00:00.000000Z")
     assert "until: 'soon' is no duration" in refused("pause", "f", "--until", "soon")
+    assert refused("pause", "f", "--until", "yesterday").endswith("; or write a time such as 2026-07-01T12:00:00Z")
     assert "is over already" in refused("pause", "f", "--until", "0")
     assert "by: '' has 0 characters" in refused("pause", "f", "--by", "")
 
@@ -449,6 +450,26 @@ def test_db_check_sees_what_a_hand_has_changed(db):
     db.execute("ALTER TABLE ticker.tasks DROP COLUMN subject CASCADE")
     out, err = ticker("db", "check", code=1)
     assert "subject" in out and err.startswith("error: schema ticker does not fit")
+
+
+def test_db_check_names_the_tables_of_owners_whose_tasks_would_outlive_them(db):
+    db.execute(
+        'CREATE TABLE feeds (id int PRIMARY KEY); CREATE SCHEMA crm; CREATE TABLE crm."Big feeds" (id int PRIMARY KEY)'
+    )
+    db.execute('INSERT INTO feeds VALUES (1); INSERT INTO crm."Big feeds" VALUES (1)')
+    assert answer("db", "check")["fits"] is True
+    for owner in ("feeds:1", "crm.Big feeds:1", "no_table:1", "Feeds:1", "crm.feeds:1"):
+        ticker("add", "poll", "--every", "1m", "--owner", owner)
+    ticker("add", "poll", "--every", "1m")
+    told = answer("db", "check", code=1)["problems"]
+    assert [sentence.partition(":")[0] for sentence in told] == [
+        "table crm.Big feeds has no trigger of ours", "table feeds has no trigger of ours",
+    ]  # fmt: skip
+    assert 'owners.install(op, "feeds")' in told[1]
+    db.execute("\n".join([*owners.triggers("feeds"), *owners.triggers("crm.Big feeds")]))
+    assert answer("db", "check") == {"fits": True, "problems": []}
+    db.execute("DROP TABLE feeds; CREATE TABLE feeds (id int PRIMARY KEY)")
+    assert "table feeds has no trigger" in ticker("db", "check", code=1)[0]
 
 
 def test_db_sql_prints_the_statements_and_asks_no_server(monkeypatch):

@@ -82,6 +82,12 @@ def test_why_of_what_was_never_there_or_ahead_is_a_sentence(drop):
     assert "has no zone" in refused("why", "1", "--at", "2026-01-01T00:00:00")
 
 
+def test_why_of_a_deleted_owners_task_leads_to_what_is_kept_of_it(drop):
+    said = refused("why", "mail.fetch", "--owner", "mail_channels:6", code=1)
+    assert said.startswith("there is no task 'mail.fetch' of owner mail_channels:6")
+    assert said.endswith("ticker journal --owner mail_channels:6")
+
+
 def test_what_a_function_has_said_cannot_drive_the_terminal(db, drop):
     db.execute("UPDATE ticker.runs SET outcome = 'failed', reason = %s, output = %s, traceback = %s",
                ["\x1b]0;owned\x07\nA", "\x1b[31mred\x1b[0m\nsecond", "\x9b2J"])  # fmt: skip

@@ -22,6 +22,8 @@ class Mailbox:
 @contextmanager
 def open_mailbox(channel_id): yield Mailbox()
 def store(message): STORED.append(message)
+def feeds(): return ["https://example.org/feed"]
+def fetch(feed): return 1
 """
 
 USE = """
@@ -56,7 +58,9 @@ def run(command, folder):
 
 
 def test_what_the_example_declares_is_brought_into_step_and_what_it_registers_is_there(environ, db, application):
-    run([sys.executable, "-m", "ticker", "sync", "--tasks", "myapp.reports"], application)
+    sync = re.search(r"`ticker (sync --tasks [\w.,]+)`", README)
+    assert sync
+    run([sys.executable, "-m", "ticker", *sync[1].split()], application)
     begin = (
         "import os, sqlalchemy as sa; from sqlalchemy.orm import Session; from myapp.trials import begin_trial\n"
         "with Session(sa.create_engine(os.environ['DATABASE_URL'])) as session, session.begin():\n"
@@ -66,13 +70,14 @@ def test_what_the_example_declares_is_brought_into_step_and_what_it_registers_is
     kinds = {task.name: str(task.kind) for task in ticker.list_tasks(db)}
     assert kinds == {
         "reports.daily": "cron", "reports.weekly": "cron", "billing.close": "calendar", "trial.ends": "once",
+        "feeds.refresh": "interval",
     }  # fmt: skip
 
 
 def test_the_example_polls_a_mailbox_and_its_task_goes_with_the_channel(environ, db, application):
     run([sys.executable, "-c", USE], application)
     run([sys.executable, "-m", "ticker", "tick"], application)
-    run([sys.executable, "-m", "wrappers", "--tasks", "myapp.polls", "--burst", "polling"], application)
+    run([sys.executable, *procfile()["worker"].split()[1:], "--burst"], application)
     [task] = ticker.list_tasks(db)
     assert (task.owner, task.cursor, task.last_outcome) == ("mail_channels:1", 3, "succeeded")
     assert ticker.list_runs(db)[0].result == 3
@@ -80,9 +85,19 @@ def test_the_example_polls_a_mailbox_and_its_task_goes_with_the_channel(environ,
     assert ticker.list_tasks(db) == []
 
 
-def test_the_procfile_names_commands_that_exist():
-    lines = dict(re.findall(r"^(ticker|worker): (.+)$", README, flags=re.MULTILINE))
-    assert lines == {"ticker": "ticker run", "worker": "python -m wrappers --tasks myapp.polls polling"}
+def procfile():
+    return dict(re.findall(r"^(ticker|worker): (.+)$", README, flags=re.MULTILINE))
+
+
+def test_the_procfile_names_commands_that_exist_and_every_module_with_a_function():
+    blocks = re.findall(r"```python\n# myapp/(\w+)\.py(.*?)```", README, flags=re.DOTALL)
+    modules = ",".join(f"myapp.{name}" for name, text in blocks if "@task(" in text)
+    assert procfile() == {"ticker": "ticker run", "worker": f"python -m wrappers --tasks {modules} polling"}
+
+
+def test_the_sample_of_why_is_that_of_its_own_page():
+    [sample] = re.findall(r"```\n\$ ticker why.*?```", README, flags=re.DOTALL)
+    assert sample in (ROOT / "docs/why.md").read_text(encoding="utf-8")
 
 
 def test_every_command_of_the_table_is_there():

@@ -44,7 +44,7 @@ def test_a_text_is_of_one_kind_and_has_one_normal_form(text, kind, normal, first
 
 REFUSED = [
     ("", "is no calendar event"),
-    ("foo", "'foo' is no weekday"),
+    ("foo", "'foo' is no schedule"),
     ("* * * *", "has 4 fields; cron has 5, 6 (seconds first) or 7 (year last)"),
     ("* * * * * * * *", "has 8 fields"),
     ("/5 * * * *", "write */5"),
@@ -83,6 +83,10 @@ REFUSED = [
     ("*-02-30", "never fires again"),
     ("2020-01-01 00:00:00", "never fires again"),
     ("12:00:00.5", "has a fraction of a second"),
+    ("foo bar", "'foo bar' is no schedule; write an interval such as 15m, cron"),
+    ("at noon", "is no schedule"),
+    ("Monday Europe/Nowhere", "is no zone of the IANA database"),
+    ("daily Europe/Nowhere", "is no zone of the IANA database"),
     ("12:00 Europe/Nowhere", "is no zone of the IANA database"),
     ("2026-01-01T00:00:00Z", "lies in the past"),
     ("2027-13-01T00:00:00Z", "is no time"),

@@ -23,12 +23,13 @@ from ticker.identity import NOBODY, Owner, check_text, identify
 from ticker.mapped import base_table
 from ticker.owner_sql import EVENTS, MADE, SETTINGS, SOONEST, SQL, WHICH
 from ticker.settings import schema_name
+from ticker.sql import Execute
 
 NAME_BYTES = 63  # where PostgreSQL cuts a name
 
 __all__ = [
     "NOBODY", "Owner", "Options", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow",
-    "type_of", "adding_trigger", "tasks_of_existing",
+    "type_of", "adding_trigger", "tasks_of_existing", "unfollowed",
 ]  # fmt: skip
 
 
@@ -107,6 +108,14 @@ def type_of(table: object) -> str:
 def adding_trigger(table: object, schema: str) -> str:
     """The name of the trigger that gives new owners their default tasks."""
     return _short(f"{schema}_added_{type_of(table)}")
+
+
+def unfollowed(execute: Execute, schema: str) -> list[str]:
+    """The types of owners that are tables of this database, have tasks, and no trigger by which these go with their rows."""
+    types = [row["type"] for row in execute("owner_tables")]
+    return [
+        type_ for type_ in types if not execute("has_trigger", name=_short(f"{schema}_deleted_{type_}"))[0]["found"]
+    ]
 
 
 def tasks_of_existing(

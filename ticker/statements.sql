@@ -119,6 +119,18 @@ RETURNING t.id
 SELECT EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
     WHERE t.tgname = %(name)s AND p.pronamespace = '{schema}'::regnamespace) AS found
 
+-- name: owner_tables
+-- The types of owners with tasks that are names of tables here: one look at the index for each type, however many tasks.
+WITH RECURSIVE types AS (
+    SELECT min(owner_type) AS type FROM {schema}.tasks WHERE owner_type > ''
+    UNION ALL
+    SELECT (SELECT min(owner_type) FROM {schema}.tasks WHERE owner_type > types.type) FROM types WHERE type IS NOT NULL)
+SELECT type FROM types WHERE EXISTS (
+    SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND (n.nspname || '.' || c.relname = type
+        OR c.relname = type AND (n.nspname = 'public' OR pg_table_is_visible(c.oid))))
+ORDER BY type
+
 -- name: write_templates
 -- The default tasks of a type of owner: these, and no others.
 WITH gone AS (

@@ -1,5 +1,7 @@
 """`ticker db upgrade | sql | check`: the tables."""
 
+import json
+
 import click
 
 from ticker.cli import render
@@ -42,7 +44,7 @@ def sql() -> None:
 @db.command()
 @as_json
 def check(as_json: bool) -> None:
-    """Exit 0 if the tables fit this version, else 1.
+    """Exit 0 if the tables fit this version, and owners' tables have their triggers; else 1.
 
     What does not fit is listed.
     """
@@ -51,7 +53,7 @@ def check(as_json: bool) -> None:
 
     with database():
         pass
-    problems = migrations.problems(found.database_url, found.schema)
+    problems = migrations.problems(found.database_url, found.schema) or orphans_to_be(found.schema)
     if as_json:
         render.print_json({"fits": not problems, "problems": problems})
     elif not problems:
@@ -61,3 +63,16 @@ def check(as_json: bool) -> None:
             render.say(problem)
     if problems:
         raise click.ClickException(f"schema {found.schema} does not fit: {len(problems)} problem(s)")
+
+
+def orphans_to_be(schema: str) -> list[str]:
+    """A sentence for each table of owners whose tasks no trigger takes along."""
+    from ticker import owners, sql
+
+    with database() as db:
+        tables = owners.unfollowed(sql.on(db, schema), schema)
+    return [
+        f"table {table} has no trigger of ours: tasks outlive the owners that are deleted from it; install it in a "
+        f"migration: owners.install(op, {json.dumps(table)}), or by psql: owners.triggers (docs/owners.md)"
+        for table in tables
+    ]

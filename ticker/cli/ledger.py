@@ -14,7 +14,7 @@ from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json, found, ref
-from ticker.errors import BadInput, DatabaseUnavailable
+from ticker.errors import BadInput, DatabaseUnavailable, UnknownTask
 from ticker.schedules import once
 from ticker.schedules.duration import milliseconds
 from ticker.task import Outcome, Reason
@@ -50,7 +50,12 @@ def why(task: str, owner: str | None, at: str | None, limit: int, as_json: bool)
     assert named is not None
     with found(named, owner), database() as db:
         when = None if at is None else past("at", at, lambda: now(db))
-        answer = ledger.why(db, named, owner=owner, at=when, limit=limit)
+        try:
+            answer = ledger.why(db, named, owner=owner, at=when, limit=limit)
+        except UnknownTask as error:
+            if owner is None:
+                raise
+            raise UnknownTask(f"{error} now; what there was: ticker journal --owner {owner}") from None
     if as_json:
         render.print_json(why_data(answer))
     else:

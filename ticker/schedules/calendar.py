@@ -72,6 +72,11 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
     return Calendar(normal, named or zone or ZoneInfo("UTC"))
 
 
+def may_begin(word: str) -> bool:
+    """Whether an event can begin with that word, which begins with a letter."""
+    return word.lower() in SPECIALS or word[:3].title() in DAYS
+
+
 def names_zone(text: str) -> bool:
     """Whether a calendar event that was read already has a zone behind it."""
     return _without_zone("calendar", text.split())[1] is not None

@@ -23,6 +23,10 @@ UTC = "UTC"
 MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = timedelta(milliseconds=1)
 LATE = timedelta(minutes=1)
+_HOW = (
+    "is no schedule; write an interval such as 15m, cron such as 0 9 * * 1-5, a calendar event such as "
+    "Mon..Fri 09:00, or a time such as 2027-01-31T09:00:00Z"
+)
 
 
 class Schedule(Protocol):
@@ -80,6 +84,8 @@ def detect(text: str, zone: str | None = None) -> Schedule:
         return cron.parse(text, utc, field)
     if len(parts) == 1 and re.match(r"-?[0-9.]+[A-Za-z]*$|P|-?([0-9.]+[a-z]+)+$", parts[0]):
         return Interval(duration.milliseconds(field, text, least=duration.SECOND), utc)
+    if parts and parts[0][0].isalpha() and not calendar.may_begin(parts[0]):
+        raise BadInput(field, text, _HOW)
     return calendar.parse(text, place, field)
 
 

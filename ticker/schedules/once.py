@@ -47,7 +47,10 @@ def parse(value: object, zone: ZoneInfo, field: str = "at") -> Once:
 def instant(field: str, text: str, now: Callable[[], datetime]) -> datetime:
     """ISO 8601 with a zone, or a duration from now."""
     if not _DATE.match(text):
-        return now() + timedelta(milliseconds=milliseconds(field, text))
+        try:
+            return now() + timedelta(milliseconds=milliseconds(field, text))
+        except BadInput as error:
+            raise BadInput(field, text, f"{error.problem}; or write a time such as 2026-07-01T12:00:00Z") from None
     try:
         read = datetime.fromisoformat(text)
     except ValueError:

@@ -315,12 +315,17 @@ def test_what_is_disabled_cannot_run_now_and_is_passed_over_beside_others(db):
     for name in "fg":
         ticker("add", name, "--owner", "a:1", "--every", "1m")
     ticker("edit", "1", "--disable")
-    assert refused("run-now", "1") == "task: 'f' cannot run now: it is disabled; enable it first"
+    assert (
+        refused("run-now", "1") == "task: 'f' cannot run now: it is disabled; enable it first (ticker edit 1 --enable)"
+    )
     assert ticker("run-now", "--owner", "a:1") == (
         "planned run 1; the next tick pushes it\n", "warning: 1 of the tasks of a:1 is disabled: passed over\n",
     )  # fmt: skip
     db.execute("UPDATE ticker.tasks SET owner_active = false")
-    assert refused("run-now", "2") == "task: 'g' cannot run now: its owner is inactive"
+    assert (
+        refused("run-now", "2")
+        == "task: 'g' cannot run now: its owner is inactive; it runs when the owner is active again"
+    )
 
 
 def test_runs_show_the_arithmetic_of_a_drop(db):
@@ -391,7 +396,7 @@ def test_a_tick_that_cannot_push_all_says_so(redis):
 
 
 def test_health_is_told_by_the_age_of_the_last_tick(db):
-    assert "no ticker has ever ticked" in ticker("health", code=1)[1]
+    assert "no ticker ticks here" in ticker("health", code=1)[1]
     ticked(db, ago=100)
     out, err = ticker("health", code=1)
     assert err.startswith("error: no ticker has ticked within 1m30s: the last one, pid 7 on here, ticked 1m40")
@@ -570,11 +575,12 @@ def test_run_ticks_until_sigterm(database_url):
             lines.append(line)
             if " tick due=0 enqueued=0 errors=0 took=" in line:
                 break
+        assert answer("health")["tickers"][0]["pid"] == process.pid
         process.send_signal(signal.SIGTERM)
         lines += process.stdout.readlines()
         assert process.wait(timeout=5) == 0
     assert "ticker started" in lines[0] and "tick=1s" in lines[0] and "ticker stopped" in lines[-1]
-    assert answer("health")["tickers"][0]["pid"] == process.pid
+    assert "no ticker ticks here" in ticker("health", code=1)[1]
 
 
 def test_a_closed_pipe_is_quiet_and_an_old_encoding_shows_everything(database_url):

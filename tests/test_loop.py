@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,12 +19,13 @@ from redis import Redis
 
 import ticker
 from tests.running import ROOT, in_fork, until
-from ticker import embedded, loop, migrations, startup
+from ticker import embedded, health, loop, migrations, startup, status
 from ticker.connections import connect
 from ticker.embedded import Postgres, Valkey
 from ticker.enqueue import RedisQueue
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.loop import Beat, EveryTick
+from ticker.metrics import standing
 from ticker.store import PostgresStore
 
 MINUTE = timedelta(minutes=1)
@@ -95,10 +97,23 @@ def test_one_line_per_tick_and_a_heartbeat(environ, db):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_cleanly(environ, number):
+def test_a_signal_ends_it_cleanly_and_it_counts_as_a_ticker_no_more(environ, db, settings, number):
     with running(environ) as process:
         process.says("tick due=0")
+        assert [found.pid for found in status.tickers(db)] == [process.process.pid]
         assert process.stop(number) == 0
+    assert status.tickers(db) == []
+    assert "no ticker ticks here; start one: ticker run" in health.look(settings).problems
+    with PostgresStore(settings.database_url).transaction() as execute:
+        assert standing.tickers(execute, 30_000)["ticker_tickers_alive"] == {(): 0}
+
+
+def test_the_row_of_a_ticker_that_ended_still_tells_that_the_clock_was_set_back(beat, db, store):
+    beat()
+    beat.farewell()
+    db.execute("UPDATE ticker.tickers SET last_tick_at = last_tick_at + interval '1 hour'")
+    assert store.clamp(None, 100)
+    assert [found.last_report["ended"] for found in status.tickers(db, ended=True)] == [True]
 
 
 def test_it_survives_postgresql_and_redis_being_away_and_goes_on_by_itself(own_servers):
@@ -141,7 +156,9 @@ def test_it_stops_although_the_database_hangs(own_servers):
         [backend] = until(lambda: db.execute(find).fetchone(), "the ticker's backend")
         os.kill(backend, signal.SIGSTOP)
         try:
+            began = time.monotonic()
             assert process.stop() == 0
+            assert time.monotonic() - began < 6
         finally:
             os.kill(backend, signal.SIGCONT)
 

@@ -135,6 +135,17 @@ def test_the_name_of_a_task_that_was_registered_at_run_time_is_refused(module, d
     assert "was registered at run time; rename one of them" in sync(code=2)
 
 
+def test_tasks_may_be_named_more_than_once(module, db, monkeypatch):
+    monkeypatch.setitem(sys.modules, "other_polls", ModuleType("other_polls"))
+    module(mail_clean={"every": "1h"})
+    sync()
+    module()
+    assert "- remove mail.clean" in sync("--tasks", "other_polls")
+    assert "there is no module 'no_such'" in sync("--tasks", "other_polls,no_such", code=78)
+    result = CliRunner().invoke(main, ["sync", "--tasks", "no_such", "--tasks", "other_polls"])
+    assert (result.exit_code, "there is no module 'no_such'" in result.output) == (78, True)
+
+
 def test_a_module_that_is_not_there_is_one_sentence(environ):
     result = CliRunner().invoke(main, ["sync", "--tasks", "no.such.module"])
     assert (result.exit_code, "there is no module 'no.such.module'" in result.output) == (78, True)

@@ -121,6 +121,14 @@ def test_where_nothing_is_to_be_told_it_says_so(db):
     ]
 
 
+def test_what_is_due_and_not_yet_late_is_pushed_by_the_next_tick(db):
+    ticked(db, SECOND)
+    make(db, "due", next_run=NINE - 2.6 * SECOND)
+    lines = [*map(spaced, drawn(db))]
+    assert lines[2] == "Late: none"
+    assert lines[6].startswith("1  due  mail_channels:5  due since 08:59:57: the next tick pushes it, every 1m")
+
+
 def test_a_late_task_where_no_ticker_ticks_says_that(db):
     make(db, "late", next_run=NINE - 2 * MINUTE)
     ticked(db, 10 * MINUTE)

@@ -1,5 +1,7 @@
 """What `python -m wrappers` is told wrongly is one sentence, never a traceback."""
 
+import os
+import re
 import subprocess
 import sys
 
@@ -53,3 +55,26 @@ def test_the_command_ends_with_that_sentence_and_exit_code_78(environ, words):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (78, "", 1)
     assert done.stderr.startswith("error: --")
+
+
+BROKEN = {
+    "1 / 0": r"ZeroDivisionError: division by zero, in \S*/broken\.py, line 2",
+    "import nothere": r"ModuleNotFoundError: No module named 'nothere', in \S*/broken\.py, line 2",
+    "def": r"SyntaxError: invalid syntax, in \S*/broken\.py, line 2",
+}
+
+
+@pytest.mark.parametrize("command", [["wrappers", "--burst"], ["ticker", "sync"]])
+@pytest.mark.parametrize("line", BROKEN)
+def test_a_module_whose_import_fails_is_one_sentence_with_the_place_and_exit_code_78(environ, tmp_path, line, command):
+    (tmp_path / "broken.py").write_text(f"#\n{line}\n")
+    env = os.environ | environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    command = [sys.executable, "-m", *command, "--tasks", "broken"]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    said = rf"error: --tasks \(TICKER_TASKS\): the import of 'broken' fails: {BROKEN[line]}; TICKER_DEBUG=1 shows the traceback\n"
+    assert (done.returncode, done.stdout) == (78, "")
+    assert re.fullmatch(said, done.stderr), done.stderr
+    done = subprocess.run(
+        command, cwd=ROOT, env=env | {"TICKER_DEBUG": "1"}, capture_output=True, text=True, timeout=60
+    )
+    assert "Traceback" in done.stderr and done.stderr.count("error: --tasks") == 1

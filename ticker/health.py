@@ -121,7 +121,7 @@ def ticks(tickers: Sequence[TickerStatus], most: int) -> bool:
 
 def silence(tickers: Sequence[TickerStatus], most: int) -> str:
     if not tickers:
-        return "no ticker has ever ticked here; start one: ticker run"
+        return "no ticker ticks here; start one: ticker run"
     last = tickers[0]
     return f"no ticker has ticked within {words(most)}: the last one, pid {last.pid} on {last.host}, {last_tick(last)}"
 

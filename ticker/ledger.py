@@ -59,11 +59,12 @@ def why(db: Any, task: Ref, *, owner: Any = None, at: datetime | None = None, li
     lines = told(execute, found, runs, events, now)
     shown = around(sorted([*lines, *waiting(found, now)], key=due_of), at, limit)
     between = [line_of_event(event) for event in events if is_between(event, shown, limit, at)]
-    tickers = status.tickers(db)
+    tickers = status.tickers(db, ended=True)
+    living = [ticker for ticker in tickers if "ended" not in ticker.last_report]
     return Why(
         task_id, found, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
         tuple(then(found, events, runs, tickers, at)) if at else (),
-        tuple(following(found, open_runs(execute, newest), tickers, now)) if found else (gone(runs, events, now),),
+        tuple(following(found, open_runs(execute, newest), living, now)) if found else (gone(runs, events, now),),
     )  # fmt: skip
 
 

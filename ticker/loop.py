@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import uuid4
@@ -34,6 +35,7 @@ log = logging.getLogger("ticker")
 
 FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the tick itself
 LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is told to stop
+FAREWELL = 0.5  # seconds of these, at most, for PostgreSQL to take down that the ticker has ended
 HANGS = 20.0  # seconds of one batch; the server's own time-outs end a statement after 5
 LAST_NOTICE = 0.8  # seconds that notices under way get then
 GLANCE = 0.5  # seconds between two looks of the main thread
@@ -102,6 +104,11 @@ class Beat:
         finally:
             self._observe(done)
             self._moved, self.busy = clock.monotonic(), False
+
+    def farewell(self) -> None:
+        """Takes down that this ticker has ended; where that fails, it is called silent in time."""
+        with suppress(TickerError):
+            self._store.farewell(self._id)
 
     def pause(self) -> float:
         """Seconds until the next attempt after a failure."""
@@ -253,12 +260,16 @@ def watch(beat: Beat, period: float, job: Any) -> None:
 def stop(scheduler: Any, beat: Beat) -> None:
     """Waits for a tick in progress, which looks at the request between batches; leaves one that hangs."""
     ended = threading.Thread(target=scheduler.shutdown, kwargs={"wait": True}, daemon=True)
+    until = clock.monotonic() + LAST_WORD
     ended.start()
     ended.join(LAST_WORD)
     if ended.is_alive():
         log.warning("a tick hangs and is left behind; what it did not commit is pushed again by the next one")
         logging.shutdown()
         os._exit(0)
+    farewell = threading.Thread(target=beat.farewell, daemon=True)
+    farewell.start()
+    farewell.join(max(0.0, min(FAREWELL, until - clock.monotonic())))
     log.info("ticker stopped")
 
 

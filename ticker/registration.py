@@ -243,9 +243,11 @@ def _switched_on(rows: list[sql.Row]) -> list[sql.Row]:
         return found
     is_inactive = any(row["enabled"] for row in rows)
     if len(rows) == 1:
-        why = "its owner is inactive" if is_inactive else "it is disabled; enable it first"
+        enable = f"it is disabled; enable it first (ticker edit {rows[0]['id']} --enable)"
+        why = "its owner is inactive; it runs when the owner is active again" if is_inactive else enable
         raise BadInput("task", rows[0]["name"], f"cannot run now: {why}")
-    whose, why = rows[0], "it is inactive" if is_inactive else "they are disabled; enable one first"
+    enable = "they are disabled; enable one first (ticker edit TASK --enable)"
+    whose, why = rows[0], "it is inactive; they run when it is active again" if is_inactive else enable
     named = f"{whose['owner_type']}:{whose['owner_id']}"
     raise BadInput("owner", named, f"has {len(rows)} tasks, none of which can run now: {why}")
 

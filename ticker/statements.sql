@@ -1039,6 +1039,10 @@ INSERT INTO {schema}.tickers (id, host, pid, started_at, last_tick_at, last_repo
 VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s::jsonb)
 ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report
 
+-- name: farewell
+-- A ticker ends cleanly. Its row stays for the day: a heartbeat ahead of the clock says that the clock was set back.
+UPDATE {schema}.tickers SET last_report = last_report || '{"ended": true}' WHERE id = %(id)s::uuid
+
 
 -- ----------------------------------------------------------------------------------------------------------- told
 --

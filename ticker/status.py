@@ -238,9 +238,12 @@ def _attempts(execute: sql.Execute, run: RunRecord) -> tuple[RunRecord, ...]:
     return tuple(runs_by_id(execute, [first, *(row["id"] for row in again)]))
 
 
-def tickers(db: Any) -> list[TickerStatus]:
-    """The tickers, the one that was heard of last first; a living one removes those that were silent for a day."""
-    return [TickerStatus(**row) for row in on(db)("tickers")]
+def tickers(db: Any, *, ended: bool = False) -> list[TickerStatus]:
+    """The tickers, the one that was heard of last first; a living one removes those that were silent for a day.
+
+    `ended`: also those that ended cleanly.
+    """
+    return [TickerStatus(**row) for row in on(db)("tickers") if ended or "ended" not in row["last_report"]]
 
 
 def _run(row: sql.Row) -> RunRecord:

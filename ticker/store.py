@@ -138,6 +138,10 @@ class PostgresStore:
         """Writes the ticker's own row: it lives, and what its last tick did."""
         self.execute("heartbeat", id=ticker_id, host=host, pid=pid, now=now, report=json.dumps(report))
 
+    def farewell(self, ticker_id: str) -> None:
+        """The ticker ends cleanly, and counts for none from now on."""
+        self.execute("farewell", id=ticker_id)
+
     def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
         """One named statement, a transaction of its own."""
         with self.pool.connection() as connection:

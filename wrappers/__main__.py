@@ -7,6 +7,7 @@ if __name__ == "__main__":
 
 import os
 import sys
+import traceback
 from contextlib import closing
 from pathlib import Path
 
@@ -43,6 +44,8 @@ def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tup
         options.check(as_rq_reads(arguments).params)
         url = prepare()
     except (ConfigurationError, BadInput) as error:
+        if os.environ.get("TICKER_DEBUG"):
+            traceback.print_exception(error)
         click.echo(f"error: {error}", err=True)
         sys.exit(settings.EXIT_CONFIGURATION)
     logs.to_stdout()

@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -114,21 +116,38 @@ def functions() -> Mapping[str, Function]:
 
 
 def load(modules: Iterable[str]) -> None:
-    """Imports the modules that hold the functions; ConfigurationError in one sentence where one is not there."""
+    """Imports the modules that hold the functions; ConfigurationError in one sentence where one is not there, or fails."""
     for module in modules:
         import_named("--tasks (TICKER_TASKS)", module)
 
 
 def import_named(option: str, module: str) -> None:
-    """Imports the module that an option names; ConfigurationError in one sentence where it is none, or not there."""
+    """Imports the module that an option names; ConfigurationError in one sentence where it is none, not there, or fails."""
     if "" in module.split("."):
         raise ConfigurationError(f"{option}: {quoted(module)} is no module's full name; write it as in myapp.polls")
+    if sys.modules.get(module) is not None:
+        return  # a worker asks before every run; a signal that stops it there is no error of the module
     try:
         importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, and something that it imports is not: its author needs the traceback
-        raise ConfigurationError(f"{option}: there is no module {quoted(module)} on the import path") from None
+    except (BadInput, ConfigurationError):
+        raise  # a sentence of ours: a name that @task cannot take
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            raise ConfigurationError(f"{option}: there is no module {quoted(module)} on the import path") from None
+        raise ConfigurationError(
+            f"{option}: the import of {quoted(module)} fails: {_told(error)}; TICKER_DEBUG=1 shows the traceback"
+        ) from error
+
+
+def _told(error: Exception) -> str:
+    """Its type, the first line of its text, and the file and line that raised it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        text, file, line = error.msg, error.filename, error.lineno
+    else:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen ")]
+        text, file, line = (str(error).strip() or "no text").splitlines()[0], frames[-1].filename, frames[-1].lineno
+    return f"{type(error).__name__}: {text.strip().rstrip('.')}, in {file}, line {line}"
 
 
 def _identity(call: Callable[..., Any]) -> tuple[str, str]:

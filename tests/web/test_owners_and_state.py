@@ -116,7 +116,7 @@ def test_the_statistics_count_tasks_and_say_what_is_wrong(client: TestClient, ta
     found = client.get(f"{API}/stats").json()
     assert (found["counts"]["tasks"], found["counts"]["planned"]) == (1, 1)
     assert found["health"]["healthy"] is False
-    assert found["health"]["problems"] == ["no ticker has ever ticked here; start one: ticker run"]
+    assert found["health"]["problems"] == ["no ticker ticks here; start one: ticker run"]
     assert (found["read_only"], found["hides_args"]) == (False, False)
 
 

@@ -128,7 +128,7 @@ def test_what_stands_in_an_address_is_a_filter_and_no_more(payload, client, task
 def test_now_says_what_is_late_and_why(client, db, task):
     db.execute("UPDATE ticker.tasks SET next_run = next_run - interval '10 minutes'")
     said = text_of(client.get("/"))
-    assert "no ticker has ever ticked here; start one: ticker run" in said
+    assert "no ticker ticks here; start one: ticker run" in said
     assert "mail.fetch of mail_channels:5 was due 10 min ago : no ticker ticks." in said
 
 
@@ -494,11 +494,12 @@ def test_a_task_that_would_drop_its_run_cannot_be_run_now(client, form, db, task
     assert "Run now" not in client.get("/tasks/1").text
     answer = form("/tasks/1/do", action="run")
     assert (answer.status_code, answer.json()["detail"]) == (
-        422, "task: 'mail.fetch' cannot run now: it is disabled; enable it first",
+        422, "task: 'mail.fetch' cannot run now: it is disabled; enable it first (ticker edit 1 --enable)",
     )  # fmt: skip
     answer = form("/tasks/do", action="run", id=["1", str(other.id)])
     assert json.loads(answer.headers["hx-trigger"])["said"] == (
-        "1 task: planned to run at the next tick; 1 passed over, such as mail.fetch: cannot run now: it is disabled; enable it first"
+        "1 task: planned to run at the next tick; 1 passed over, such as mail.fetch: cannot run now: it is disabled;"
+        " enable it first (ticker edit 1 --enable)"
     )
 
 

@@ -124,15 +124,15 @@ def titled(section: Section, shown: int) -> str:
 
 def late(task: Task, view: View) -> Row:
     assert task.next_run is not None
-    found = view.overview
-    if task.push_errors:
-        cause = display.state_in_words(task)
-    elif health.ticks(found.tickers, view.health.max_age_ms):
-        cause = "the next tick pushes it"
-    else:
-        cause = "no ticker ticks"
-    said = f"for {_short(found.now - task.next_run)}: {cause}"
+    cause = display.state_in_words(task) if task.push_errors else pushed(view)
+    said = f"for {_short(view.overview.now - task.next_run)}: {cause}"
     return row(task.id, task.name, task.owner, said, style="yellow")
+
+
+def pushed(view: View) -> str:
+    """Who pushes what is due."""
+    ticks = health.ticks(view.overview.tickers, view.health.max_age_ms)
+    return "the next tick pushes it" if ticks else "no ticker ticks"
 
 
 def failing(task: Task, view: View) -> Row:
@@ -162,7 +162,11 @@ def ahead(task: Task, view: View) -> Row:
     assert task.next_run is not None
     now, state = view.overview.now, display.state(task)
     at = arithmetic.time_of_day(task.next_run.replace(microsecond=0), now)
-    said = f"in {_short(task.next_run - now)}, at {at}, {display.in_words(task) or display.schedule(task)}"
+    if task.next_run > now:
+        when = f"in {_short(task.next_run - now)}, at {at}"
+    else:
+        when = f"due since {at}" + ("" if task.push_errors else f": {pushed(view)}")
+    said = f"{when}, {display.in_words(task) or display.schedule(task)}"
     return row(task.id, task.name, task.owner, said + ("" if state == "ok" else f"; {display.state_in_words(task)}"))
 
 

@@ -20,10 +20,13 @@ SIGNS = {"add": "+", "change": "~", "remove": "-", "keep": " "}
 
 
 @click.command()
-@click.option("--tasks", "text", metavar="MODULE,...", help="The modules with the functions; TICKER_TASKS by default.")
+@click.option(
+    "--tasks", "texts", multiple=True, metavar="MODULE,...",
+    help="The modules with the functions; TICKER_TASKS by default. Repeatable.",
+)  # fmt: skip
 @click.option("--plan", is_flag=True, help="Show what would be done, and do nothing.")
 @as_json
-def sync(text: str | None, plan: bool, as_json: bool) -> None:
+def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
     """Bring tasks into step with what is declared beside the functions: @task("reports.daily", cron="0 6 * * *").
 
     Adds, changes and removes what was declared; touches nothing that was registered at run time.
@@ -32,7 +35,7 @@ def sync(text: str | None, plan: bool, as_json: bool) -> None:
     from ticker import sync as declared_tasks
     from wrappers import registry
 
-    named = configured().tasks if text is None else settings.modules(text)
+    named = settings.modules(",".join(texts)) if texts else configured().tasks
     if not named:
         raise ConfigurationError("--tasks (TICKER_TASKS) names no module; write --tasks myapp.polls")
     sys.path.insert(0, str(Path.cwd()))  # as `python -m wrappers` has it

@@ -72,7 +72,7 @@ OF_THE_DATABASE = (
     Family("ticker_database_up", "Whether PostgreSQL answered this scrape: 1 or 0. At 0 nothing that it tells is there."),
     Family("ticker_redis_up", "Whether Redis answered this scrape: 1 or 0. At 0 nothing that it tells is there."),
     Family("ticker_last_tick_timestamp_seconds", "When the newest tick of any ticker began, by the database's clock."),
-    Family("ticker_tickers_alive", "Tickers that have ticked within 90 s, or within three ticks if that is longer."),
+    Family("ticker_tickers_alive", "Tickers that have ticked within 90 s (three ticks if that is longer) and were not stopped."),
     Family("ticker_tasks", "Tasks; an estimate where there are over 100,000."),
     Family("ticker_tasks_late", "Tasks that are due for longer than two ticks."),
     Family("ticker_tasks_failing", "Tasks whose last run failed."),

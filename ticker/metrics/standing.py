@@ -32,9 +32,10 @@ def tickers(execute: sql.Execute, tick_ms: int) -> Figures:
     """A heartbeat from before the clock was set back is as old as it is far ahead."""
     beats = [row for row in execute("tickers") if row["last_tick_at"] is not None]
     most = longest_silence(tick_ms) / SECOND
+    ages = [abs(row["age"]) for row in beats if "ended" not in row["last_report"]]
     newest: list[datetime] = [row["last_tick_at"] for row in beats]
     return {
-        "ticker_tickers_alive": {(): sum(abs(row["age"]) <= most for row in beats)},
+        "ticker_tickers_alive": {(): sum(age <= most for age in ages)},
         "ticker_last_tick_timestamp_seconds": {(): max(newest).timestamp()} if newest else {},
     }
 

@@ -14,7 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import ticker
 from tests.running import until
-from ticker import owners
+from ticker import owners, timing
 from ticker.connections import connect
 from ticker.errors import BadInput, UnknownOwner
 from ticker.owners import NOBODY, Owner, identify
@@ -250,6 +250,17 @@ def test_tasks_rest_while_the_condition_does_not_hold_and_are_due_when_it_does_a
 def test_a_new_task_is_as_active_as_its_owner(channels, db):
     db.execute("INSERT INTO mail_channels (id, paused) VALUES (4, true), (5, false), (6, NULL)")
     assert [add(db, "mail_channels", id_) for id_ in "456"] == [[(False,)], [(True,)], [(False,)]]
+
+
+def test_a_task_whose_owner_becomes_active_again_is_due_as_one_that_is_resumed(channels, db):
+    [(last_run,)] = db.execute(
+        "UPDATE ticker.tasks SET last_run = clock_timestamp(), tolerance_ms = 5000, next_run = clock_timestamp() + interval '1 day'"
+        " WHERE owner_type = 'mail_channels' AND owner_id = '1' RETURNING last_run"
+    ).fetchall()
+    for enabled in (False, True):
+        db.execute("UPDATE mail_channels SET enabled = %s WHERE id = 1", [enabled])
+    [task] = ticker.list_tasks(db, owner="mail_channels:1")
+    assert task.next_run == timing.soonest_due(last_run, task.every_ms, task.tolerance_ms)
 
 
 def test_unrelated_updates_touch_no_task(channels, db):

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL, opened when it is first needed: the worker's, or a horse's own, never shared by a fork."""
+"""A connection to PostgreSQL, opened when it is first needed: the worker's, a horse's own, or lent to it; never of two at once."""
 
 import logging
 import os

@@ -11,7 +11,7 @@ from ticker.record import Key, Wanted
 from ticker.task import Outcome, Reason
 from ticker.web.api import bookmarks
 from ticker.web.api.fields import number, owner_in
-from ticker.web.pages.screen import ROWS, Shown, as_id, asked, filtered, id_of, screen
+from ticker.web.pages.screen import ROWS, Shown, as_id, asked, behind, filtered, id_of, screen
 from ticker.web.site import Site
 
 DROPS = 50
@@ -75,12 +75,6 @@ def texts(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
         found = here.shown(status.get_run(db, id_of(request), pieces=1))
     return {"run": found.run, "full": found, "hidden": here.settings.hide_args}
-
-
-def behind(request: Request) -> int:
-    """The id of the last piece of the page before."""
-    after = asked(request, "after")
-    return 0 if after is None else bookmarks.of_task("after", after)
 
 
 def before(request: Request) -> Key | None:

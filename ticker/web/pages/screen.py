@@ -15,6 +15,7 @@ from ticker import display
 from ticker.errors import BadInput, UnknownTask, quoted
 from ticker.schedules import duration
 from ticker.web.access import COOKIE, SAFE
+from ticker.web.api import bookmarks
 from ticker.web.api.fields import id_in
 from ticker.web.pages import phrases
 from ticker.web.problems import MEDIA_TYPE, answer
@@ -107,6 +108,12 @@ def asked(request: Request, name: str) -> str | None:
     if "\0" in value:
         raise BadInput(name, value, "holds a character that PostgreSQL cannot store")
     return value or None
+
+
+def behind(request: Request) -> int:
+    """The id of the last row of the page before."""
+    after = asked(request, "after")
+    return 0 if after is None else bookmarks.of_task("after", after)
 
 
 def id_of(request: Request) -> int:

@@ -6,8 +6,7 @@ from starlette.requests import Request
 
 from ticker import lines, overview, status, timing
 from ticker.task import Task
-from ticker.web.api import bookmarks
-from ticker.web.pages.screen import ROWS, Shown, asked, filtered, screen
+from ticker.web.pages.screen import ROWS, Shown, asked, behind, filtered, screen
 from ticker.web.site import Site
 
 FILTERS = ("search", "state", "owner", "owner_type", "function", "queue", "group", "submitter")
@@ -32,9 +31,3 @@ def is_late(task: Task, now: datetime) -> bool:
     """Whether it should have been pushed two ticks ago."""
     may_run = task.enabled and task.owner_active and task.paused_by is None and task.next_run is not None
     return may_run and task.next_run < now - timing.span(status.late_ms())  # type: ignore[operator]
-
-
-def behind(request: Request) -> int:
-    """The id of the last task of the page before."""
-    after = asked(request, "after")
-    return 0 if after is None else bookmarks.of_task("after", after)

@@ -180,7 +180,7 @@ def test_what_somebody_added_is_no_problem(db, database_url):
 def test_a_revision_of_a_newer_ticker_is_named_and_left_alone(db, database_url):
     db.execute("UPDATE ticker.ticker_version SET version_num = '9999'")
     assert migrations.problems(database_url) == [
-        "schema ticker is at revision 9999, and 0005 is needed; run: ticker db upgrade"
+        f"schema ticker is at revision 9999, and {migrations.newest()} is needed; run: ticker db upgrade"
     ]
     with pytest.raises(ConfigurationError, match=r"^schema ticker cannot be upgraded by this ticker: .*9999"):
         migrations.upgrade(database_url)

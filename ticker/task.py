@@ -71,7 +71,10 @@ class Reason(StrEnum):
 
 
 class What(StrEnum):
-    """What happens to a task beside its runs. The trigger of the tables writes the first seven, the ticker the rest."""
+    """What happens to a task, apart from its runs. Triggers of the tables write the first nine.
+
+    `stale` and `adopted` happen to the installation: their `task_id` is 0.
+    """
 
     PAUSED = "paused"
     AUTO_PAUSED = "auto_paused"
@@ -80,11 +83,17 @@ class What(StrEnum):
     ENABLED = "enabled"
     OWNER_INACTIVE = "owner_inactive"
     OWNER_ACTIVE = "owner_active"
+    EDITED = "edited"
+    DELETED = "deleted"
     SLOWED = "slowed"
     RESTORED = "restored"
     FAILED = "failed"
     RECOVERED = "recovered"
     DEAD_MAN = "dead_man"
+    REDELIVERED = "redelivered"
+    END_RECORDED_LATE = "end_recorded_late"
+    STALE = "stale"
+    ADOPTED = "adopted"
 
 
 class DueTask(NamedTuple):

@@ -116,16 +116,16 @@ class Table(dict[int, R]):
     def __init__(self) -> None:
         super().__init__()
         self.open: dict[int, R] = {}
-        self.given_up: set[tuple[int, datetime | None]] = set()  # (task id, occurrence)
+        self.recorded: dict[tuple[int, datetime], int] = {}  # the record of each occurrence, by (task id, occurrence)
         self.held: set[int] = set()
         self.ids = 0
 
     def __setitem__(self, id_: int, row: R) -> None:
         super().__setitem__(id_, row)
+        if isinstance(row, RunRow) and row.kind is RunKind.SCHEDULED and row.occurrence is not None:
+            self.recorded[row.task_id, row.occurrence] = id_
         if isinstance(row, RunRow) and row.state == "ended":
             self.open.pop(id_, None)
-            if row.started_at is None and (row.reason == Reason.EXPIRED or row.outcome is Outcome.LOST):
-                self.given_up.add((row.task_id, row.occurrence))
         else:
             self.open[id_] = row
 
@@ -158,6 +158,9 @@ class View(Generic[R]):
 
     def exists(self, id_: int) -> bool:
         return id_ in self._table
+
+    def is_recorded(self, task_id: int, occurrence: datetime) -> bool:
+        return (task_id, occurrence) in self._table.recorded
 
     def claim(self, rows: Iterable[R]) -> list[R]:
         claimed = list(rows)
@@ -334,7 +337,7 @@ class MemoryBatch:
         chosen = [task for *_, task in sorted(in_turn)[:limit]]
         return [due_task(task, now) for task in self._tasks.claim(chosen)]
 
-    def uncarry(self, task_ids: Sequence[int]) -> None:
+    def detach(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
         """Here each occurrence has its own job."""
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
@@ -352,6 +355,8 @@ class MemoryBatch:
         for due, next_run, reason in passed_over:
             task = self._tasks[due.id]
             self._tasks.change(due.id, next_run=next_run, push_errors=0, push_error="", push_after=None)
+            if self._runs.is_recorded(due.id, due.occurrence):
+                continue
             self._runs.add(
                 RunRow(
                     task_id=due.id,
@@ -436,6 +441,8 @@ class MemoryBatch:
             task = self._tasks[s.task_id]
             waiting = tuple(sorted(due for due in task.waiting if due != s.occurrence))
             self._tasks.change(s.task_id, waiting=waiting)
+            if self._runs.is_recorded(s.task_id, s.occurrence):
+                continue
             if s.outcome is Outcome.LOST:
                 failures = self._tasks[s.task_id].failures + 1
                 self._tasks.change(s.task_id, last_outcome=s.outcome, last_ended_at=now, failures=failures)

@@ -2,7 +2,7 @@
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from tests.running import stock_worker, until, work
 from ticker import envelope
 from ticker.connections import connect
 from ticker.errors import BadInput
+from ticker.sweep import Swept
 from ticker.task import DueTask
 from ticker.tick import tick
 from wrappers import payload, registry
@@ -88,7 +89,7 @@ def test_tasks_of_a_function_share_jobs_and_others_have_their_own():
     ]
     parcels = envelope.parcels(tasks)
     assert [[task.id for task in parcel.tasks] for parcel in parcels] == [[1], [2, 3], [4], [5], [6]]
-    assert [bool(parcel.carrier) for parcel in parcels] == [False, True, False, False, False]
+    assert [bool(parcel.batch_job_id) for parcel in parcels] == [False, True, False, False, False]
     assert parcels[2].envelope == envelope.for_occurrence(due(4, batch=2, function="b"))  # alone, it is an ordinary job
 
 
@@ -102,14 +103,17 @@ def test_a_job_of_several_names_what_it_carries_and_has_the_time_of_all_of_them(
     assert (job.timeout, job.description) == (2 * 31 + 30, "mail.fetch x 2")
 
 
-def test_a_tick_pushes_due_tasks_in_batches_and_notes_who_carries_them(announced, db, store, queue, redis):
+def test_a_tick_pushes_due_tasks_in_batches_and_notes_the_job_of_each(announced, db, store, queue, redis):
     tasks = register(db, *["returns"] * 6)
     report = tick(store, queue)
     assert (report.due.due, report.due.enqueued) == (6, 6)
     jobs = Queue("polling", connection=redis).get_jobs()
     assert [len(job.args) for job in jobs] == [8, 4]
-    carriers = db.execute("SELECT carrier FROM ticker.tasks ORDER BY id").fetchall()
-    assert [carrier for (carrier,) in carriers] == [jobs[0].id] * 4 + [jobs[1].id] * 2
+    batch_jobs = db.execute("SELECT batch_jobs, waiting[1] FROM ticker.tasks ORDER BY id").fetchall()
+    ids = [jobs[0].id] * 4 + [jobs[1].id] * 2
+    assert [found for found, _ in batch_jobs] == [
+        {str(envelope.micros(due)): id_} for (_, due), id_ in zip(batch_jobs, ids, strict=True)
+    ]
     assert all(ticker.get(db, task).waiting for task in tasks)
 
 
@@ -122,8 +126,37 @@ def test_a_job_that_waits_is_not_pushed_again_and_one_that_is_lost_is_with_a_job
     redis.flushdb()
     assert tick(store, queue).swept.repushed == 2
     assert sorted(job.id[0] for job in Queue("polling", connection=redis).get_jobs()) == ["t", "t"]
-    assert db.execute("SELECT count(*) FROM ticker.tasks WHERE carrier IS NOT NULL").fetchone() == (0,)
+    assert db.execute("SELECT count(*) FROM ticker.tasks WHERE batch_jobs IS NOT NULL").fetchone() == (0,)
     assert tick(store, queue).swept.repushed == 0
+
+
+@pytest.fixture
+def mixed_backlog(announced: None, db: Any, store: Any, queue: Any) -> datetime:
+    """A, every 5 s, and B, every hour, in one job; 5 s later A again, in a job of its own. No worker. The last tick's time."""
+    [(now,)] = db.execute("SELECT clock_timestamp()").fetchall()
+    register(db, "returns", every="5s", first=now)
+    ticker.register(db, "many", name="B", kwargs={"deed": "returns"}, every="1h", first=now)
+    assert tick(store, queue, now).due.enqueued == 2
+    later = now + timedelta(seconds=5)
+    assert tick(store, queue, later).due.enqueued == 1
+    return later
+
+
+def test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits(mixed_backlog, db, store, queue):
+    """Each waiting occurrence knows its own job, and not the newest one alone."""
+    assert tick(store, queue, mixed_backlog).swept == Swept()
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 returns": ["succeeded", "dropped"], "B": ["succeeded"]}
+    assert [run.reason for run in ticker.list_runs(db) if run.reason] == ["too_early"]
+    assert db.execute("SELECT count(*) FROM ticker.events").fetchone() == (0,)
+
+
+def test_after_a_wipe_what_shared_a_job_is_pushed_again_or_given_up_at_once(mixed_backlog, db, store, queue, redis):
+    redis.flushdb()
+    swept = tick(store, queue, mixed_backlog).swept
+    assert (swept.repushed, swept.expired) == (2, 1)
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 returns": ["dropped", "succeeded"], "B": ["succeeded"]}
 
 
 def test_a_queue_that_refuses_a_batch_sets_all_its_tasks_back(announced, db, store, queue, redis):
@@ -259,7 +292,7 @@ def test_a_launcher_announces_its_functions_and_their_batches(environ, db, store
     assert found["many"] == 4 and found["plain"] == 1
     register(db, "returns", "returns")
     tick(store, queue)
-    assert db.execute("SELECT count(DISTINCT carrier) FROM ticker.tasks").fetchone() == (1,)
+    assert db.execute("SELECT count(DISTINCT value) FROM ticker.tasks, jsonb_each_text(batch_jobs)").fetchone() == (1,)
 
 
 @pytest.mark.parametrize("batch", [0, -1, 101, "50", True, 1.5, None])

@@ -167,13 +167,13 @@ def test_the_glance_at_the_begin_of_a_tick_reads_no_table_but_that_of_the_ticker
     assert {"tasks_due", "tasks_waiting_oldest", "runs_planned", "runs_pushed", "runs_follow_up"} <= indexes(found)
 
 
-def test_whether_an_occurrence_is_over_is_found_by_two_indexes(db):
+def test_the_record_of_an_occurrence_is_found_by_its_index(db):
     """What the start asks of a function, so that it sees what was committed while it waited."""
-    [(text,)] = db.execute("SELECT pg_get_function_sqlbody('ticker.is_over'::regproc)")
-    question = re.sub(r"is_over\.task\b", "7", re.sub(r"is_over\.at\b", "now()", text))
+    [(text,)] = db.execute("SELECT pg_get_function_sqlbody('ticker.record_of'::regproc)")
+    question = re.sub(r"record_of\.task\b", "7", re.sub(r"record_of\.at\b", "now()", text))
     [query] = re.findall(r"SELECT .*;", question, re.DOTALL)
     [[[found]]] = db.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchall()
-    assert indexes(list(nodes(found["Plan"]))) == {"runs_started_once", "runs_given_up"}
+    assert indexes(list(nodes(found["Plan"]))) == {"runs_one_record"}
 
 
 @pytest.mark.parametrize("outcome", [None, "failed"])

@@ -76,7 +76,7 @@ def test_the_migrated_tables_equal_those_that_the_code_defines(db, database_url)
         "runs_ended",
         "tasks_pkey",
     }
-    assert {name for _, name, _ in migrated["indexes"]} >= {"tasks_due", "runs_started_once", "tasks_owner_name"}
+    assert {name for _, name, _ in migrated["indexes"]} >= {"tasks_due", "runs_one_record", "tasks_owner_name"}
     assert {name for name, *_ in migrated["domains"]} == {f"ticker_{name}" for name in tables.RULES}
     assert ("tasks", "fillfactor=85") in migrated["options"]
     assert len(migrated["columns"]) == sum(len(table.columns) for table in tables.define().tables.values())

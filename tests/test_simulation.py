@@ -66,7 +66,7 @@ def test_a_job_in_a_workers_hands_has_one_record_though_redis_was_wiped(postgres
     tables.wipe()
     tick(store, tables.queue, now + 11 * SECOND)
     tables.start(now + 12 * SECOND, job, str(UUID(int=1)))
-    assert [run.reason for run in tables.run_rows() if run.occurrence == job.occurrence] == ["expired", "duplicate"]
+    assert [run.reason for run in tables.run_rows() if run.occurrence == job.occurrence] == ["expired"]
 
 
 @pytest.mark.long

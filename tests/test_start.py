@@ -23,7 +23,15 @@ MINUTE = timedelta(minutes=1)
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
-def start(db, task, occurrence, now=NOW, functions=("poll",), boot=None, uptime=None):
+PUSHED = """UPDATE ticker.tasks t SET waiting = waiting || %(occurrence)s::timestamptz
+    WHERE id = %(id)s AND NOT %(occurrence)s = ANY (waiting) AND next_run IS DISTINCT FROM %(occurrence)s
+    AND NOT EXISTS (SELECT FROM ticker.runs r WHERE r.task_id = t.id AND r.occurrence = %(occurrence)s)"""
+
+
+def start(db, task, occurrence, now=NOW, functions=("poll",), boot=None, uptime=None, pushed=True):
+    """`pushed`: the row waits for it, as after every push."""
+    if pushed:
+        db.execute(PUSHED, {"id": task.id, "occurrence": occurrence})
     return sql.on(db, "ticker")(
         "start", task_id=task.id, occurrence=occurrence, functions=list(functions), token=str(uuid4()), now=now,
         worker="w", host="h", pid=1, job_id="j", boot=boot, uptime=uptime,
@@ -115,18 +123,60 @@ def test_the_reasons_are_judged_in_the_documented_order(db, task):
         {"running_until": NOW},
         {"last_run": None},
     ]:
-        seen.append(start(db, task, NOW)["refusal"])
+        seen.append(start(db, task, NOW - len(seen) * SECOND)["refusal"])
         put(db, task, **columns)
-    assert [*seen, start(db, task, NOW)["refusal"]] == [
+    assert [*seen, start(db, task, NOW - MINUTE)["refusal"]] == [
         "unknown_function", "paused", "duplicate", "still_running", "too_early", None,
     ]  # fmt: skip
 
 
-def test_the_job_of_a_task_that_is_gone_is_recorded(db, task):
+def events(db):
+    return db.execute("SELECT task_id, what, run_id, words FROM ticker.events ORDER BY id").fetchall()
+
+
+def test_a_job_whose_task_is_not_there_is_an_event_of_the_installation_and_no_record(db, task):
+    """Its deletion has recorded what waited; an id that was never given must not write a later task's history."""
     ticker.unregister(db, task)
+    db.execute("DELETE FROM ticker.events")
     assert start(db, task, NOW)["refusal"] == "gone"
-    [run] = ticker.list_runs(db)
-    assert (run.task_id, run.outcome, run.reason) == (task.id, "dropped", "gone")
+    assert ticker.list_runs(db) == []
+    assert events(db) == [(0, "stale", None, f"job j reached worker w, and task {task.id} does not wait for it")]
+
+
+@pytest.mark.parametrize("last_occurrence", [None, NOW - SECOND])
+def test_an_occurrence_that_the_task_does_not_wait_for_is_stale_and_changes_nothing(last_occurrence, db, task):
+    """As after the restore of an older dump, where Redis still has later jobs, and ids are given anew."""
+    put(db, task, last_occurrence=last_occurrence, waiting=[NOW - MINUTE])
+    before = ticker.get(db, task)
+    assert start(db, task, NOW, pushed=False)["refusal"] == "stale"
+    assert (ticker.get(db, task), ticker.list_runs(db)) == (before, [])
+    assert [event[:2] for event in events(db)] == [(0, "stale")]
+
+
+def test_a_tick_that_was_killed_before_its_commit_leaves_a_job_that_runs(db, task):
+    """The row does not wait for it yet: it is its next run."""
+    put(db, task, next_run=NOW)
+    assert start(db, task, NOW, pushed=False)["refusal"] is None
+
+
+@pytest.mark.parametrize("refused", [None, "paused"])
+def test_a_job_that_is_delivered_again_is_an_event_on_the_record_whatever_came_of_the_first(refused, db, task):
+    put(db, task, enabled=refused is None)
+    assert start(db, task, NOW)["refusal"] == refused
+    put(db, task, waiting=[NOW], enabled=True)  # the tick that pushed it had died, and the next one pushed it again
+    db.execute("DELETE FROM ticker.events")
+    assert start(db, task, NOW)["refusal"] == "redelivered"
+    [record] = ticker.list_runs(db)
+    assert [event[:3] for event in events(db)] == [(task.id, "redelivered", record.id)]
+    after = ticker.get(db, task)
+    assert (after.waiting, after.dropped) == ((), 0 if refused is None else 1)
+
+
+def test_a_job_that_is_delivered_again_after_its_record_was_pruned_starts_nothing(db, task):
+    start(db, task, NOW)
+    db.execute("DELETE FROM ticker.runs")
+    assert start(db, task, NOW, pushed=False)["refusal"] == "redelivered"
+    assert (ticker.list_runs(db), events(db)) == ([], [])
 
 
 def test_after_the_clock_was_set_back_one_job_is_dropped_and_spacing_is_kept(db, task):
@@ -174,10 +224,11 @@ def test_registering_the_same_again_blocks_no_start(environ, db, task, database_
 
 def test_last_run_is_read_after_a_wait_for_the_row(db, task, database_url):
     """Two seconds behind a row lock must not make last_run two seconds old."""
+    put(db, task, waiting=[NOW])
     with connect(database_url) as other, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
         with other.transaction():
             other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
-            waiting = pool.submit(start, db, task, NOW, None)
+            waiting = pool.submit(start, db, task, NOW, None, pushed=False)
             until(lambda: watcher.execute(WAITING).fetchone(), "the start waits for the row")
             released = other.execute("SELECT clock_timestamp()").fetchone()[0]
         assert waiting.result()["now"] >= released
@@ -185,10 +236,11 @@ def test_last_run_is_read_after_a_wait_for_the_row(db, task, database_url):
 
 def test_a_wait_for_the_row_is_no_step_of_the_clock(db, task, database_url):
     """The uptime is read before the wait, the clock after it: the wait itself is added to the uptime."""
+    put(db, task, waiting=[NOW])
     with connect(database_url) as other, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
         with other.transaction():
             other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
-            waiting = pool.submit(start, db, task, NOW, None, boot="this", uptime=1_000_000)
+            waiting = pool.submit(start, db, task, NOW, None, boot="this", uptime=1_000_000, pushed=False)
             until(lambda: watcher.execute(WAITING).fetchone(), "the start waits for the row")
             waited = other.execute(
                 "SELECT clock_timestamp() - query_start FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
@@ -230,16 +282,19 @@ def race(database_url, task, db, rounds, racers=16):
             moment = NOW + number * 2 * MINUTE
             spread = SECOND if number % 2 else timedelta(0)  # every other round: one occurrence each
             occurrences = [moment + index * spread for index in range(racers)]
+            put(db, task, waiting=sorted(set(occurrences)))
 
             def one(index):
                 barrier.wait()  # noqa: B023  used up within the round
-                return start(connections[index], task, occurrences[index], moment + MINUTE)["refusal"]  # noqa: B023
+                verdict = start(connections[index], task, occurrences[index], moment + MINUTE, pushed=False)  # noqa: B023
+                return verdict["refusal"]
 
             refusals = list(pool.map(one, range(racers)))
             assert refusals.count(None) == 1, (number, refusals)
             won = occurrences[refusals.index(None)]
             for occurrence, refusal in zip(occurrences, refusals, strict=True):
-                assert refusal in (None, "duplicate" if occurrence <= won else "still_running"), (number, refusals)
+                same = "redelivered" if occurrence == won else "duplicate"
+                assert refusal in (None, same if occurrence <= won else "still_running"), (number, refusals)
             reasons.update(refusals)
             put(db, task, run_token=None, running_until=None)
     for connection in connections:
@@ -287,13 +342,23 @@ def test_a_manual_run_obeys_enabled_and_the_hold(db, task, columns, reason):
     assert (run.id, run.reason) == (run_id, reason or "")
 
 
-def test_a_copy_of_a_manual_run_is_a_duplicate_with_a_record_of_its_own(db, task):
+def test_a_copy_of_a_manual_run_is_an_event_on_its_record(db, task):
     [run_id] = ticker.run_now(db, task)
     assert planned_start(db, task, run_id) is None
-    assert planned_start(db, task, run_id) == "duplicate"
-    copy, original = ticker.list_runs(db)
+    assert planned_start(db, task, run_id) == "redelivered"
+    [original] = ticker.list_runs(db)
     assert (original.id, original.state) == (run_id, "running")
-    assert (copy.outcome, copy.reason) == ("dropped", "duplicate")
+    assert [event[:3] for event in events(db)] == [(task.id, "redelivered", run_id)]
+
+
+def test_a_planned_job_never_runs_another_tasks_function_under_the_row_of_a_planned_run(environ, db, task):
+    """Tables that were made anew give the same ids to other runs."""
+    other = ticker.register(db, "poll", name="other", every="1m")
+    [run_id] = ticker.run_now(db, other)
+    assert planned_start(db, task, run_id) == "stale"
+    [planned] = ticker.list_runs(db)
+    assert (planned.task_id, planned.state) == (other.id, "planned")
+    assert events(db) == [(0, "stale", None, f"job j reached worker w, and task {task.id} has no run {run_id}")]
 
 
 def planned_start(db, task, run_id):
@@ -303,22 +368,20 @@ def planned_start(db, task, run_id):
     )[0]["refusal"]  # fmt: skip
 
 
-def test_an_occurrence_that_has_started_is_a_duplicate_although_the_clock_was_set_back_over_it(db, task):
+def test_an_occurrence_that_has_started_does_not_start_again_although_the_clock_was_set_back_over_it(db, task):
     """What the task keeps of its last occurrence was pulled back with the clock; the record of the start was not."""
     start(db, task, NOW)
     put(db, task, last_run=NOW - 60 * MINUTE, last_occurrence=NOW - 60 * MINUTE, run_token=None, running_until=None)
-    assert start(db, task, NOW)["refusal"] == "duplicate"
+    assert start(db, task, NOW)["refusal"] == "redelivered"
 
 
 @pytest.mark.parametrize(("outcome", "reason"), [("dropped", "expired"), ("lost", "it died")])
-def test_an_occurrence_that_the_sweep_gave_up_is_a_duplicate_and_one_that_still_waits_is_none(
-    outcome, reason, db, task
-):
+def test_an_occurrence_that_the_sweep_gave_up_does_not_start_and_one_that_still_waits_does(outcome, reason, db, task):
     """A worker may have the job of either in hand, when Redis was wiped or it was stopped; the records tell."""
     put(db, task, waiting=[NOW - 2 * MINUTE, NOW - MINUTE, NOW])
     settled = {"ids": [task.id], "occurrences": [NOW - MINUTE], "outcomes": [outcome], "reasons": [reason]}
     sql.on(db, "ticker")("settle_waiting", **settled, now=NOW)
-    assert start(db, task, NOW - MINUTE)["refusal"] == "duplicate"
+    assert start(db, task, NOW - MINUTE)["refusal"] == "redelivered"
     assert start(db, task, NOW - 2 * MINUTE)["refusal"] is None
 
 
@@ -330,10 +393,10 @@ def test_a_start_that_waited_for_the_sweep_sees_what_it_recorded(outcome, reason
     with connect(database_url) as sweep, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
         with sweep.transaction():
             sql.on(sweep, "ticker")("claim_waiting", after=0, limit=10)
-            waiting = pool.submit(start, db, task, NOW - 2 * MINUTE)
+            waiting = pool.submit(start, db, task, NOW - 2 * MINUTE, pushed=False)
             until(lambda: watcher.execute(WAITING).fetchone(), "the start waits for the row")
             sql.on(sweep, "ticker")("settle_waiting", **given_up, now=NOW)
-        assert waiting.result()["refusal"] == "duplicate"
+        assert waiting.result()["refusal"] == "redelivered"
 
 
 @pytest.mark.parametrize(
@@ -360,7 +423,8 @@ def test_a_start_that_the_server_read_late_keeps_the_last_run_and_moves_no_next_
     assert late["refusal"] == "too_early"
     after = ticker.get(db, task)
     assert (after.last_run, after.next_run) == (NOW, NOW + MINUTE + 5 * SECOND)
-    assert start(db, task, NOW + MINUTE, now=NOW + MINUTE, boot="b", uptime=60_000_000)["refusal"] is None
+    next_one = NOW + MINUTE + SECOND
+    assert start(db, task, next_one, now=next_one, boot="b", uptime=61_000_000)["refusal"] is None
     assert ticker.get(db, task).next_run == after.next_run
 
 

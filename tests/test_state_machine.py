@@ -25,6 +25,7 @@ from tests.doubles import NOW, NOWHERE, RunRow, TaskRow, Uptime
 from tests.simulation.memory import MemoryTables
 from tests.simulation.postgres import PostgresTables
 from tests.simulation.verdict import Job, Tables
+from ticker import envelope
 from ticker.errors import BadInput
 from ticker.followup import Followed
 from ticker.task import Outcome, Reason
@@ -212,6 +213,15 @@ class Twins(RuleBasedStateMachine):
         self.begin(self.started[which % len(self.started)][0])
 
     @precondition(lambda self: self.started)
+    @rule(which=WHICH, span=SPANS)
+    def start_what_no_row_waits_for(self, which: int, span: float) -> None:
+        """As a job that outlived the tables for which it was pushed."""
+        job = self.started[which % len(self.started)][0]
+        if job.occurrence is not None:
+            due = job.occurrence + timedelta(seconds=span)
+            self.begin(replace(job, id=envelope.job_id(job.task_id, due), occurrence=due))
+
+    @precondition(lambda self: self.started)
     @rule(which=WHICH, outcome=ENDS)
     def finish(self, which: int, outcome: Outcome) -> None:
         job, token = self.started[which % len(self.started)]
@@ -335,6 +345,7 @@ WALK = (
     (3, lambda t, d: t.finish(d.randrange(30), d.choice(ENDED)) if t.started else None),
     (2, lambda t, d: t.end_job(d.randrange(30), d.random() < 0.5) if t.started else None),
     (2, lambda t, d: t.start_a_copy(d.randrange(30)) if t.started else None),
+    (2, lambda t, d: t.start_what_no_row_waits_for(d.randrange(30), d.choice(SECONDS)) if t.started else None),
     (2, lambda t, d: t.edit(d.randrange(9), d.choice([{"every": 10}, {"every": 100}]))),
     (4, lambda t, d: t.edit(d.randrange(9), d.choice([{"enabled": True}, {"function": "fetch"}, {"queue": "polling"}]))),
     (1, lambda t, d: t.edit(d.randrange(9), d.choice([{"function": "unheard_of"}, {"enabled": False}, {"queue": "bad"}]))),

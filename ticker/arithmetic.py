@@ -185,7 +185,7 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.PAUSED:
             return because or "the task was paused or disabled, or its owner was inactive"
         case Reason.DUPLICATE:
-            return "this occurrence, or a newer one, had its start before" + last_start(run)
+            return "a newer occurrence had started before" + last_start(run)
         case Reason.OVERLAP:
             return "a job of the task waited or ran (overlap skip)" + last_start(run)
         case Reason.GONE:

@@ -31,12 +31,11 @@ class PostgresBatch:
                 "advance",
                 ids=_array(task.id for task, _, _ in tasks),
                 next_runs=_array(_text(next_run) for _, next_run, _ in tasks),
-                carriers=_array(carrier or "NULL" for _, _, carrier in tasks),
+                batch_jobs=_array(batch_job_id or "NULL" for _, _, batch_job_id in tasks),
             )
 
-    def uncarry(self, task_ids: Sequence[int]) -> None:
-        if task_ids:
-            self._execute("uncarry", ids=list(task_ids))
+    def detach(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
+        self._columns("detach", ("ids", "occurrences"), occurrences)
 
     def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
         rows = [(task.id, task.occurrence, next_run, reason) for task, next_run, reason in passed_over]

@@ -62,7 +62,7 @@ class Parcel(NamedTuple):
     tasks: Sequence[DueTask]
 
     @property
-    def carrier(self) -> str | None:
+    def batch_job_id(self) -> str | None:
         """The job's id, where it is not that of its only task."""
         return self.envelope.job_id if len(self.tasks) > 1 else None
 

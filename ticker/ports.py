@@ -71,10 +71,10 @@ class Batch(Protocol):
         """The same of one queue: the oldest of each owner, then the second of each, and so on."""
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
-        """(task, next_run, carrier): its occurrence becomes a waiting one; earlier push errors are cleared."""
+        """(task, next_run, batch job id): its occurrence becomes a waiting one; earlier push errors are cleared."""
 
-    def uncarry(self, task_ids: Sequence[int]) -> None:
-        """Their newest waiting occurrences have jobs of their own from now on."""
+    def detach(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
+        """(task id, occurrence): each has a job of its own from now on, and no longer one with other tasks."""
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
         """Tasks by cron and calendar that were pushed before and wait for a time ahead, locked; one batch after another."""
@@ -121,7 +121,7 @@ class Batch(Protocol):
         """Tasks with waiting occurrences; none of them can start meanwhile. The next call goes on behind them."""
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
-        """Ends waiting occurrences without a start, each with a record."""
+        """Ends waiting occurrences without a start, each with a record, unless it has one."""
 
     def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
         """Planned runs that were pushed and have not started. The next call goes on behind them."""

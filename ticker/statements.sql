@@ -267,21 +267,28 @@ WHERE enabled AND owner_active AND paused_by IS NULL
   AND queue = %(queue)s
 
 -- name: advance
--- Redis took the jobs of these locked rows: note what they were due for as waiting (unless it has started meanwhile), and
--- move on. The newest 10,000 are kept: a row that a hand has filled would otherwise fail the tables' CHECK, and with it
--- all others here.
+-- Redis took the jobs of these locked rows: notes what they were due for as waiting (unless it has started meanwhile), each
+-- with its job where that carries other tasks, too, and moves on. The newest 10,000 are kept: a row that was filled by hand
+-- would otherwise fail the tables' CHECK, and with it all others here.
 UPDATE {schema}.tasks t SET
     next_run = a.next_run,
     waiting = CASE WHEN t.next_run = ANY (t.waiting) OR (t.next_run <= t.last_occurrence AND EXISTS (
                        SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.occurrence = t.next_run
                        AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)) THEN t.waiting
                    ELSE t.waiting[greatest(cardinality(t.waiting) - 9998, 1):] || t.next_run END,
-    carrier = a.carrier, push_errors = 0, push_error = '', push_after = NULL
-FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(carriers)s::text[]) AS a (id, next_run, carrier)
+    batch_jobs = CASE WHEN a.batch_job IS NULL THEN t.batch_jobs
+                      ELSE coalesce(CASE WHEN t.waiting <> '{}' THEN t.batch_jobs END, '{}')
+                          || jsonb_build_object({schema}.micros(t.next_run), a.batch_job) END,
+    push_errors = 0, push_error = '', push_after = NULL
+FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, next_run, batch_job)
 WHERE t.id = a.id
 
--- name: uncarry
-UPDATE {schema}.tasks SET carrier = NULL WHERE id = ANY (%(ids)s::bigint[])
+-- name: detach
+-- These occurrences were pushed again, each in a job of its own.
+UPDATE {schema}.tasks t SET batch_jobs = nullif(t.batch_jobs - d.keys, '{}')
+FROM (SELECT id, array_agg({schema}.micros(occurrence)) AS keys
+      FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[]) AS a (id, occurrence) GROUP BY id) d
+WHERE t.id = d.id AND t.batch_jobs IS NOT NULL
 
 -- name: skip
 -- Occurrences that get no job: an outage made these tasks miss them, or a job of the task waits or runs, and that is
@@ -295,9 +302,11 @@ WITH skipped AS MATERIALIZED (
     SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', 'dropped',
         s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms
     FROM skipped s JOIN {schema}.tasks t ON t.id = s.id
+    ON CONFLICT (task_id, occurrence) WHERE kind = 'scheduled' DO NOTHING
+    RETURNING task_id
 )
 UPDATE {schema}.tasks t SET next_run = s.next_run, push_errors = 0, push_error = '', push_after = NULL,
-    dropped = t.dropped + 1
+    dropped = t.dropped + (t.id IN (SELECT task_id FROM recorded))::int
 FROM skipped s WHERE t.id = s.id
 
 -- name: set_back
@@ -353,7 +362,12 @@ WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pushed)
 -- says over 20 s more: up to that the server may have been stopped before it read the statement, and a clock that was set
 -- forward is left to the ticker, which sees it by its own uptime; the row is only due the sooner. The first job that comes
 -- too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock.
--- `is_over` (a volatile function) sees what was committed while this waited for the lock; the statement itself does not.
+-- `record_of` (a volatile function) sees what was committed while this waited for the lock; the statement itself does not.
+-- Three refusals are no drops, and leave no record. A job whose task is gone: its deletion has recorded what waited. A job
+-- that is delivered again (`redelivered`): an event of the record that its occurrence has. A job for an occurrence that the
+-- row neither waits for nor has as its next run (`stale`), as after the restore of an older dump: an event of the
+-- installation, as such a job may have been meant for another task. A tick that was killed before it could commit leaves jobs
+-- for the next run.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
@@ -380,9 +394,15 @@ WITH locked AS MATERIALIZED (
         SELECT CASE WHEN m.true_last_run IS NULL THEN m.last_run > m.now
             ELSE m.true_last_run NOT BETWEEN m.last_run - interval '3 seconds' AND m.last_run + interval '20 seconds'
             END AS clock_was_set) c
+), identified AS MATERIALIZED (
+    SELECT s.*, {schema}.record_of(%(task_id)s, %(occurrence)s) AS record,
+        %(occurrence)s = ANY (s.waiting) OR %(occurrence)s IS NOT DISTINCT FROM s.next_run AS is_expected
+    FROM spaced s
 ), judged AS MATERIALIZED (
     SELECT l.*, CASE
         WHEN l.id IS NULL THEN 'gone'
+        WHEN l.record IS NOT NULL OR (NOT l.is_expected AND %(occurrence)s <= l.last_occurrence) THEN 'redelivered'
+        WHEN NOT l.is_expected THEN 'stale'
         WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
         WHEN NOT l.enabled OR NOT l.owner_active
              OR (l.paused_by IS NOT NULL AND (l.paused_until IS NULL OR l.now < l.paused_until)) THEN 'paused'
@@ -391,19 +411,21 @@ WITH locked AS MATERIALIZED (
              AND l.now < l.spaced_from + (l.every_ms - l.tolerance_ms) * interval '1 millisecond')) THEN 'clock'
         WHEN %(occurrence)s < l.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
              AND %(occurrence)s < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'
-        WHEN %(occurrence)s <= least(l.last_occurrence, CASE WHEN l.clock_was_set THEN l.spaced_from END)
-             OR {schema}.is_over(l.id, %(occurrence)s) THEN 'duplicate'
+        WHEN %(occurrence)s <= least(l.last_occurrence, CASE WHEN l.clock_was_set THEN l.spaced_from END) THEN 'duplicate'
         WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
              THEN 'still_running'
         WHEN l.kind = 'interval'
              AND l.now < l.spaced_from + (l.every_ms - l.tolerance_ms) * interval '1 millisecond' THEN 'too_early'
         END AS refusal
-    FROM spaced l
+    FROM identified l
+), ruled AS MATERIALIZED (
+    SELECT *, refusal IS NULL OR refusal NOT IN ('gone', 'redelivered', 'stale') AS is_recorded FROM judged
 ), changed AS (
     UPDATE {schema}.tasks t SET
         waiting = array_remove(j.waiting, %(occurrence)s),
+        batch_jobs = nullif(j.batch_jobs - {schema}.micros(%(occurrence)s), '{}'),
         started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
-        dropped = j.dropped + CASE WHEN j.refusal IS NULL THEN 0 ELSE 1 END,
+        dropped = j.dropped + (j.is_recorded AND j.refusal IS NOT NULL)::int,
         next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
         last_run = CASE WHEN j.refusal IS NULL THEN j.now WHEN j.refusal = 'clock' THEN j.spaced_from
                         ELSE j.last_run END,
@@ -418,7 +440,7 @@ WITH locked AS MATERIALIZED (
                              WHEN j.refusal = 'clock'
                                   AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
                              THEN j.now + j.hold_left ELSE j.running_until END
-    FROM judged j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
+    FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
         WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
         WHEN (CASE j.refusal WHEN 'clock' THEN j.true_last_run IS NOT NULL
                              WHEN 'too_early' THEN j.true_last_run > j.last_run + interval '3 seconds' END)
@@ -426,14 +448,13 @@ WITH locked AS MATERIALIZED (
         THEN greatest(j.starts_at, j.spaced_from + j.every_ms * interval '1 millisecond')
         WHEN j.refusal IS NULL AND (j.clock_was_set OR %(occurrence)s > j.now + interval '1 second')
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
-    WHERE t.id = j.id
+    WHERE t.id = j.id AND j.refusal IS DISTINCT FROM 'stale'
 ), recorded AS (
     INSERT INTO {schema}.runs (
         task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
         started_at, until, boot, uptime_us, ended_at, created_at, checked_last_run, checked_at, every_ms,
         tolerance_ms, worker, host, pid, job_id)
-    SELECT %(task_id)s, coalesce(j.name, ''), coalesce(j.function, ''), coalesce(j.owner_type, ''),
-        coalesce(j.owner_id, ''), 'scheduled', %(occurrence)s,
+    SELECT j.id, j.name, j.function, j.owner_type, j.owner_id, 'scheduled', %(occurrence)s,
         CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
         CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, coalesce(j.refusal, ''),
         CASE WHEN j.refusal IS NULL THEN %(token)s::uuid END,
@@ -441,20 +462,29 @@ WITH locked AS MATERIALIZED (
         CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN j.uptime END,
         CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
         j.spaced_from, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, %(job_id)s
-    FROM judged j
+    FROM ruled j WHERE j.is_recorded
     RETURNING id
+), noted AS (
+    INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
+    SELECT j.now, j.id, j.name, j.function, j.owner_type, j.owner_id, 'redelivered',
+        format('job %%s reached worker %%s, and its occurrence had a record', %(job_id)s::text, %(worker)s::text), j.record
+    FROM ruled j WHERE j.refusal = 'redelivered' AND j.record IS NOT NULL
+    UNION ALL
+    SELECT j.now, 0, '', '', '', '', 'stale', format('job %%s reached worker %%s, and task %%s does not wait for it',
+        %(job_id)s::text, %(worker)s::text, %(task_id)s::bigint), NULL
+    FROM ruled j WHERE j.refusal = 'stale' OR (j.refusal = 'gone' AND j.record IS NULL)
 )
-SELECT j.refusal, j.now, recorded.id AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
+SELECT j.refusal, j.now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
     j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.spaced_from AS last_run, j.last_occurrence,
     CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
     j.spaced_from - j.last_run AS set_by, 'scheduled' AS run_kind, %(occurrence)s::timestamptz AS occurrence, 1 AS attempt,
     NULL::jsonb AS item
-FROM judged j, recorded
+FROM ruled j LEFT JOIN recorded ON true
 
 -- name: start_planned
 -- The same for a planned run: it obeys enabled and the hold (a manual run also starts while the task is paused; a piece
--- runs beside the others), skips the too-early and duplicate checks, and never touches last_run or last_occurrence. A
--- copy of its job is a duplicate. A retry or a piece has to be dead before the next start may come, so its box shrinks to
+-- runs next to the others), skips the too-early and duplicate checks, and never touches last_run or last_occurrence. A run
+-- that is not there, or is another task's, is `stale`. A retry or a piece has to be dead before the next start may come, so its box shrinks to
 -- what is left until then; under a second, or behind a newer occurrence (of a task by times: one that waits may start at
 -- any moment), there is no time for it. What a manual run made or left is bounded by the next occurrence, as nobody knows
 -- its next start.
@@ -462,7 +492,7 @@ WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), plan AS MATERIALIZED (
     SELECT r.* FROM {schema}.runs r, (SELECT count(id) FROM locked) AS after_the_task
-    WHERE r.id = %(run_id)s FOR NO KEY UPDATE OF r
+    WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM plan
 ), bounded AS MATERIALIZED (
@@ -479,8 +509,9 @@ WITH locked AS MATERIALIZED (
     SELECT b.*, (b.box + b.grace_ms) * interval '1 millisecond' AS hold,
         coalesce(b.now + h.hold_left, b.running_until) AS held_until,
         coalesce(b.state IN ('planned', 'pushed'), false) AS fresh, CASE
-        WHEN b.id IS NULL OR b.run_id IS NULL THEN 'gone'
-        WHEN b.state NOT IN ('planned', 'pushed') THEN 'duplicate'
+        WHEN b.id IS NULL THEN 'gone'
+        WHEN b.run_id IS NULL THEN 'stale'
+        WHEN b.state NOT IN ('planned', 'pushed') THEN 'redelivered'
         WHEN b.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
         WHEN NOT b.enabled OR NOT b.owner_active OR (b.run_kind <> 'manual' AND b.paused_by IS NOT NULL
              AND (b.paused_until IS NULL OR b.now < b.paused_until)) THEN 'paused'
@@ -495,8 +526,8 @@ WITH locked AS MATERIALIZED (
     UPDATE {schema}.tasks t SET
         run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,
         running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN j.now + j.hold ELSE t.running_until END,
-        dropped = t.dropped + CASE WHEN j.refusal IS NULL THEN 0 ELSE 1 END
-    FROM judged j WHERE t.id = j.id AND (j.run_kind IS DISTINCT FROM 'piece' OR NOT j.fresh)
+        dropped = t.dropped + (j.refusal IS NOT NULL)::int
+    FROM judged j WHERE t.id = j.id AND j.fresh AND j.run_kind <> 'piece'
 ), taken AS (
     UPDATE {schema}.runs r SET
         task_name = coalesce(j.name, r.task_name), function = coalesce(j.function, r.function),
@@ -513,20 +544,21 @@ WITH locked AS MATERIALIZED (
         worker = %(worker)s, host = %(host)s, pid = %(pid)s, job_id = %(job_id)s
     FROM judged j WHERE r.id = j.run_id AND j.fresh
     RETURNING r.id
-), refused AS (
-    INSERT INTO {schema}.runs (
-        task_id, task_name, function, owner_type, owner_id, kind, parent_id, state, outcome, reason, ended_at,
-        created_at, checked_at, worker, host, pid, job_id)
-    SELECT %(task_id)s, coalesce(j.name, ''), coalesce(j.function, ''), coalesce(j.owner_type, ''),
-        coalesce(j.owner_id, ''), 'manual', %(run_id)s, 'ended', 'dropped', j.refusal, j.now,
-        j.now, j.now, %(worker)s, %(host)s, %(pid)s, %(job_id)s
-    FROM judged j WHERE NOT j.fresh
-    RETURNING id
+), noted AS (
+    INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
+    SELECT j.now, j.id, j.name, j.function, j.owner_type, j.owner_id, 'redelivered',
+        format('job %%s reached worker %%s, and its run had %%s', %(job_id)s::text, %(worker)s::text,
+            CASE j.state WHEN 'ended' THEN 'ended' ELSE 'started' END), j.run_id
+    FROM judged j WHERE j.refusal = 'redelivered'
+    UNION ALL
+    SELECT j.now, 0, '', '', '', '', 'stale', format('job %%s reached worker %%s, and task %%s has no run %%s',
+        %(job_id)s::text, %(worker)s::text, %(task_id)s::bigint, %(run_id)s::bigint), NULL
+    FROM judged j WHERE j.run_id IS NULL
 )
-SELECT j.refusal, j.now, coalesce(taken.id, refused.id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
+SELECT j.refusal, j.now, coalesce(taken.id, j.run_id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
     j.held_until AS running_until, j.run_kind, j.occurrence, j.attempt, j.item
-FROM judged j LEFT JOIN taken ON true LEFT JOIN refused ON true
+FROM judged j LEFT JOIN taken ON true
 
 
 -- ----------------------------------------------------------------------------------------------- running, and ended
@@ -951,7 +983,7 @@ WITH looked_at AS MATERIALIZED (
         CASE WHEN count(*) = %(limit)s OR NOT bool_and(fits) THEN max(id) FILTER (WHERE fits) END AS upto
     FROM counted
 )
-SELECT id, queue, function, every_ms, box_ms, grace_ms, carrier, CASE WHEN cardinality(waiting) <= 100 THEN waiting
+SELECT id, queue, function, every_ms, box_ms, grace_ms, batch_jobs, CASE WHEN cardinality(waiting) <= 100 THEN waiting
     ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting, (SELECT upto FROM chosen) AS upto
 FROM {schema}.tasks
 WHERE waiting <> '{}' AND id = ANY (ARRAY(SELECT unnest(ids) FROM chosen))
@@ -970,16 +1002,21 @@ WITH settled AS MATERIALIZED (
     SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', s.outcome,
         s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, s.outcome = 'lost'
     FROM settled s JOIN {schema}.tasks t ON t.id = s.id
+    ON CONFLICT (task_id, occurrence) WHERE kind = 'scheduled' DO NOTHING
+    RETURNING task_id, outcome
 )
 UPDATE {schema}.tasks t SET
     waiting = ARRAY(
         SELECT w FROM unnest(t.waiting) w
         WHERE NOT EXISTS (SELECT FROM settled s WHERE s.id = t.id AND s.occurrence = w) ORDER BY w),
+    batch_jobs = nullif(t.batch_jobs - f.keys, '{}'),
     last_outcome = CASE WHEN f.lost > 0 THEN 'lost' ELSE t.last_outcome END,
     last_ended_at = CASE WHEN f.lost > 0 THEN %(now)s ELSE t.last_ended_at END,
     failures = least(t.failures + f.lost, 1000000), failed = t.failed + f.lost, dropped = t.dropped + f.dropped
-FROM (SELECT id, count(*) FILTER (WHERE outcome = 'lost')::int AS lost,
-          count(*) FILTER (WHERE outcome = 'dropped')::int AS dropped FROM settled GROUP BY id) f
+FROM (SELECT s.id, array_agg({schema}.micros(s.occurrence)) AS keys,
+          (SELECT count(*) FROM recorded r WHERE r.task_id = s.id AND r.outcome = 'lost')::int AS lost,
+          (SELECT count(*) FROM recorded r WHERE r.task_id = s.id AND r.outcome = 'dropped')::int AS dropped
+      FROM settled s GROUP BY s.id) f
 WHERE t.id = f.id
 
 -- name: claim_pushed

@@ -41,19 +41,17 @@ def sweep(store: Store, queue: Queue, now: datetime, limit: int) -> Swept:
 def sweep_waiting(store: Store, queue: Queue, now: datetime, limit: int) -> Swept:
     """Expires old occurrences of one batch of tasks, and pushes again what the queue does not hold any more."""
     with store.batch() as rows:
-        tasks = rows.claim_waiting(limit)
-        asked = [(task, due, job_of(task, due)) for task in tasks for due in task.occurrences()]
-        carried = {task.id for task in tasks if task.carrier}
-        states = queue.states([id_ for _, _, id_ in asked])
-        verdicts = [(verdict(task, due, state, now), due) for (task, due, _), state in zip(asked, states, strict=True)]
+        waiting = [(task, due) for task in rows.claim_waiting(limit) for due in task.occurrences()]
+        states = queue.states([job_of(task, due) for task, due in waiting])
+        verdicts = [(verdict(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)]
         expired, again, lost = (
             [due for found, due in verdicts if found is wanted] for wanted in (Fate.EXPIRED, Fate.AGAIN, Fate.LOST)
         )
-        queue.forget([job_id(due) for due in (*expired, *again)])
+        queue.forget([job_id(due) for due in (*expired, *again)])  # a job of several tasks brings the others still
         receipts = queue.push(
             [envelope.for_occurrence(due) for due in again]
         )  # each by itself: a batch may have died of one
-        rows.uncarry([due.id for due in again if due.id in carried])
+        rows.detach([(due.id, due.occurrence) for due in again])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
         rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
     refused = sum(1 for receipt in receipts if receipt.error)
@@ -72,8 +70,8 @@ class Fate(Enum):
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> Fate:
     """A job that a worker has is left alone; one that is gone is pushed again; one that died is, for ten minutes.
 
-    Only the newest one: after a wipe, the older ones would all come back, just to be dropped, before what is due now. Where
-    jobs carry several tasks, nobody knows the older one's job: it waits until it has expired.
+    Only the newest occurrence is pushed again: after a wipe, the older ones would all come back, just to be dropped, before
+    what is due now.
     """
     newest = task.waiting[-1]
     if state is JobState.TAKEN:
@@ -81,9 +79,7 @@ def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> 
     if timing.has_expired(due.occurrence, newest, now, task.every_ms):
         return Fate.EXPIRED
     if state is JobState.MISSING:
-        if due.occurrence == newest:
-            return Fate.AGAIN
-        return Fate.WAITS if task.carrier else Fate.EXPIRED
+        return Fate.AGAIN if due.occurrence == newest else Fate.EXPIRED
     if state is JobState.DEAD:
         again = due.occurrence == newest and now < due.occurrence + timing.span(timing.LEAST_EXPIRY)
         return Fate.AGAIN if again else Fate.LOST
@@ -92,7 +88,8 @@ def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> 
 
 def job_of(task: WaitingTask, due: DueTask) -> str:
     """The id of the job that brings this occurrence to a worker."""
-    return task.carrier if task.carrier and due.occurrence == task.waiting[-1] else job_id(due)
+    batch_job_id = task.batch_jobs and task.batch_jobs.get(str(envelope.micros(due.occurrence)))
+    return batch_job_id or job_id(due)
 
 
 def job_id(due: DueTask) -> str:

@@ -120,6 +120,7 @@ RULES: Mapping[str, tuple[TypeEngine[Any], str]] = {
     "registered": (JSONB(), _object(4 * JSON_AT_MOST)),
     "template": (JSONB(), f"jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= {8 * JSON_AT_MOST}"),
     "cursor": (JSONB(), _readable(JSON_AT_MOST)),
+    "batch_jobs": (JSONB(), "jsonb_typeof(VALUE) = 'object'"),
     "readable": (JSONB(), _readable()),
 }
 """The domains, each with its base type and its rule. In the database their names begin with `ticker_`."""
@@ -233,8 +234,9 @@ def _tasks(metadata: MetaData, types: Types) -> Table:
         # whether it has a place of its own in the interval, and which, from 1970 on
         Column("spread", Boolean, nullable=False, server_default=text("false")),
         Column("phase_ms", BigInteger, Computed(PHASE, persisted=True)),
-        # the job that carries its newest waiting occurrence beside those of other tasks
-        Column("carrier", types["short"]),
+        # the jobs that carry waiting occurrences together with those of other tasks: a job's id for each occurrence, which
+        # stands in microseconds since 1970
+        Column("batch_jobs", types["batch_jobs"]),
         UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
         _check("tasks_owner", "(owner_type = '') = (owner_id = '')"),
         _check("tasks_schedule", "CASE kind WHEN 'interval' THEN every_ms >= 1000 ELSE every_ms = 0 AND expression <> '' END"),
@@ -326,12 +328,8 @@ def _runs(metadata: MetaData, types: Types) -> Table:
         _check("runs_uptime", "(boot IS NULL) = (uptime_us IS NULL)"),
         _check("runs_piece", "kind <> 'piece' OR parent_id IS NOT NULL"),
         _check("runs_occurrence", "kind <> 'scheduled' OR occurrence IS NOT NULL"),
-        # at most one scheduled start per occurrence
-        Index("runs_started_once", "task_id", "occurrence", unique=True,
-              postgresql_where=text("kind = 'scheduled' AND started_at IS NOT NULL")),
-        # what the sweep gave up may still be in a worker's hands: the start looks here
-        Index("runs_given_up", "task_id", "occurrence",
-              postgresql_where=text("started_at IS NULL AND (reason = 'expired' OR outcome = 'lost')")),
+        # one record for each occurrence, whatever became of it: a job that is delivered again finds it
+        Index("runs_one_record", "task_id", "occurrence", unique=True, postgresql_where=text("kind = 'scheduled'")),
         # what people ask: the last runs of a task; apart from them its retries and pieces, of which one run may have 10,000.
         # Each row is in one of the two
         Index("runs_of_task", "task_id", "id", postgresql_where=text("kind IN ('scheduled', 'manual')")),

@@ -54,9 +54,14 @@ GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
 
 
 class Reason(StrEnum):
-    """Why a job was dropped, in the order in which the start statement judges."""
+    """Why a job was not run, in the order in which the start statement judges.
+
+    Two are no drops: `redelivered` and `stale` leave an event, and no record.
+    """
 
     GONE = "gone"
+    REDELIVERED = "redelivered"  # its occurrence, or its planned run, has a record
+    STALE = "stale"  # the task does not wait for it: it stems from another state of the tables
     UNKNOWN_FUNCTION = "unknown_function"
     PAUSED = "paused"
     DONE = "done"
@@ -211,7 +216,7 @@ class Alarm:
 class WaitingTask:
     """A locked row with occurrences that were pushed and have neither started nor been dropped, oldest first.
 
-    `carrier` is the id of the job that carries the newest of them beside those of other tasks; None: it has its own.
+    `batch_jobs` has the ids of the jobs that carry one of them together with other tasks, by the occurrence in microseconds.
     """
 
     id: int
@@ -221,7 +226,7 @@ class WaitingTask:
     every_ms: int
     box_ms: int
     grace_ms: int
-    carrier: str | None = None
+    batch_jobs: Mapping[str, str] | None = None
 
     def occurrences(self) -> list[DueTask]:
         """Its waiting occurrences in the form in which they were pushed."""

@@ -77,9 +77,12 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:
-    """A drop is a warning and a record, and for RQ an ordinary end."""
+    """A drop is a warning and a record, and for RQ an ordinary end. A job that is no drop leaves an event instead."""
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
+    if reason in (Reason.REDELIVERED, Reason.STALE):
+        log.warning("%s task=%s job=%s: %s", reason, call.task_id, call.job_id, detail)
+        return f"{reason}: {detail}"
     log.warning(
         "dropped reason=%s task=%s name=%s last_run=%s interval=%s tolerance=%s: %s",
         reason, call.task_id, verdict["name"] or "?", verdict["last_run"],
@@ -104,6 +107,11 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return f"this worker knows no function {verdict['function']!r}; see --tasks"
         case Reason.GONE:
             return "the task was deleted"
+        case Reason.REDELIVERED:
+            record = verdict["run_id"]
+            return f"run {record} is its record" if record else "its record was pruned"
+        case Reason.STALE:
+            return "the task does not wait for this job"
         case Reason.PAUSED:
             return "the task is paused or disabled, or its owner is inactive"
         case Reason.DONE:
@@ -117,7 +125,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.EXPIRED:
             return "it waited too long, and a newer one waits"
         case Reason.DUPLICATE:
-            return "this occurrence has already had its start"
+            return "a newer occurrence of the task has started"
 
 
 def give_up(call: Call, token: str, waited: float) -> str:

@@ -60,6 +60,7 @@ def row_of(row: Row, state: State, number: int, bounds: Bounds, back: int) -> Ro
         begun=tuple(begun),
         closed=tuple([o for o in row.closed if o in named]) if row.closed else row.closed,
         expired=tuple([o for o in row.expired if o in named]) if row.expired else row.expired,
+        dropped=tuple([o for o in row.dropped if o in named]) if row.dropped else row.dropped,
         since=since,
         opens=opens_of(row, back + bounds.staleness * 4 + 8),
     )  # fmt: skip
@@ -157,6 +158,7 @@ def compressed(rows, slots, tickers, horizon):  # type: ignore[no-untyped-def]
 def row_compressed(row, of):  # type: ignore[no-untyped-def]
     return row._replace(
         next_run=of(row.next_run), last_occurrence=of(row.last_occurrence), waiting=tuple(map(of, row.waiting)),
-        begun=tuple(map(of, row.begun)), closed=tuple(map(of, row.closed)), expired=tuple(map(of, row.expired)), owed=tuple(map(of, row.owed)),
+        begun=tuple(map(of, row.begun)), closed=tuple(map(of, row.closed)), expired=tuple(map(of, row.expired)), dropped=tuple(map(of, row.dropped)),
+        owed=tuple(map(of, row.owed)),
         jobs=tuple((of(o), s, p) for o, s, p in row.jobs),
     )  # fmt: skip

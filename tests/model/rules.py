@@ -53,6 +53,8 @@ class Rules:
 
     start_asks_for_expired: bool = True  # the records of occurrences that the sweep gave up
     start_asks_for_lost: bool = True
+    start_asks_for_dropped: bool = True
+    start_asks_what_waits: bool = True  # an occurrence that the row neither waits for nor has as its next run is stale
     expired_counts_as_started: bool = False  # by last_occurrence
     future_counts_as_now: bool = True  # a start of an occurrence from ahead of the clock notes now as the last one
     tickers_see_steps: bool = True  # by their uptime; False: a heartbeat ahead of the clock is the only sign

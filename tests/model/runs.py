@@ -127,6 +127,10 @@ class Runs:
         rules, (every, tolerance, _) = self.rules, self.bounds.timings[row.timing]
         if not row.alive:
             return "gone"
+        if self.is_recorded(row, occurrence):
+            return "redelivered"
+        if rules.start_asks_what_waits and occurrence not in row.waiting and occurrence != row.next_run:
+            return "stale"
         if not row.enabled and rules.guard_checks_enabled:
             return "paused"
         was_set, spaced_from, true = self.spacing(row, now)
@@ -138,23 +142,33 @@ class Runs:
         last = row.last_occurrence
         if was_set and last is not None:
             last = min(last, spaced_from or 0)
-        if rules.guard_checks_duplicates and ((last is not None and occurrence <= last) or occurrence in row.begun):
-            return "duplicate"
-        asks = rules.start_asks_for_expired if occurrence in row.expired else rules.start_asks_for_lost
-        if occurrence in row.closed and asks:
+        if rules.guard_checks_duplicates and last is not None and occurrence <= last:
             return "duplicate"
         if row.hold is not None and now < row.hold:
             return "still_running"
         return "too_early" if rules.guard_checks_spacing and too_early else ""
 
+    def is_recorded(self, row: Row, occurrence: int) -> bool:
+        """Whether the start finds the record of an occurrence."""
+        rules = self.rules
+        if occurrence in row.begun:
+            return rules.guard_checks_duplicates
+        if occurrence in row.expired:
+            return rules.start_asks_for_expired
+        if occurrence in row.dropped:
+            return rules.start_asks_for_dropped
+        return occurrence in row.closed and rules.start_asks_for_lost
+
     def dropped(self, state: State, number: int, refusal: str) -> Step:
-        """Recorded with its reason; `clock` pulls back what lies ahead."""
+        """Recorded with its reason, unless it has a record; `clock` pulls back what lies ahead."""
         slot = state.slots[number]
         row = state.rows[slot.task]
         occurrence = slot.occurrence
-        row = row._replace(
-            waiting=without(row.waiting, occurrence), owed=without(row.owed, occurrence), recorded=True
-        )  # fmt: skip
+        row = row._replace(waiting=without(row.waiting, occurrence), owed=without(row.owed, occurrence))
+        if refusal not in ("gone", "redelivered", "stale"):
+            row = row._replace(
+                closed=holding(row.closed, occurrence), dropped=holding(row.dropped, occurrence), recorded=True
+            )
         if refusal == "clock":
             row = self.pulled_back(row)
         return f"{named(occurrence)} dropped: {refusal}", self.freed(put(state, slot.task, row), number), ""

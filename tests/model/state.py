@@ -37,8 +37,8 @@ class Open(NamedTuple):
 class Row(NamedTuple):
     """A task, with its jobs in Redis and its records; `since`, `begun`, `closed` and `owed` are what the checks need.
 
-    `begun` are occurrences that have started, `closed` those that were recorded without a start (`expired`, or lost), `owed` those that
-    Redis took and nothing was recorded of. `since` is the time since the last scheduled start, by the monotonic clock.
+    `begun` are occurrences that have started, `closed` those that were recorded without a start (`expired`, `dropped` by a
+    start, or lost), `owed` those that Redis took and nothing was recorded of. `since` is the time since the last scheduled start, by the monotonic clock.
     `recorded`: a scheduled run or drop was.
     """
 
@@ -59,6 +59,7 @@ class Row(NamedTuple):
     begun: tuple[int, ...] = ()
     closed: tuple[int, ...] = ()
     expired: tuple[int, ...] = ()
+    dropped: tuple[int, ...] = ()
     owed: tuple[int, ...] = ()
     since: int | None = None
     referred: bool = False
@@ -188,7 +189,8 @@ def moved(state: State, by: int, *, holds: bool = True) -> State:
             jobs=tuple((o if o == PLANNED else o - by, s, p) for o, s, p in row.jobs),
             opens=tuple(Open(o.token, o.until - held_by, o.span) for o in row.opens),
             plan=(row.plan[0], row.plan[1] - by) if row.plan[0] else row.plan,
-            begun=times(row.begun), closed=times(row.closed), expired=times(row.expired), owed=times(row.owed),
+            begun=times(row.begun), closed=times(row.closed), expired=times(row.expired), dropped=times(row.dropped),
+            owed=times(row.owed),
         )  # fmt: skip
 
     def slot_moved(slot: Slot) -> Slot:

@@ -227,13 +227,13 @@ class Ticks:
         return state, ""
 
     def settle(self, state: State, number: int, ticker: Ticker) -> Step:
-        """Records occurrences that will not start any more."""
+        """Records occurrences that will not start any more; one that was dropped has its record."""
         broken = ""
         for task, occurrence, expired in ticker.settle:
             row = state.rows[task]
             if not row.alive:
                 continue
-            if occurrence in row.begun or occurrence in row.closed:
+            if occurrence in row.begun:
                 broken = "S9"
             if expired and self.rules.expired_counts_as_started:
                 last = row.last_occurrence

@@ -39,7 +39,10 @@ WRONG = (
     Variant("guard reads now before it has the lock", {"now_after_the_lock": False}, "S1", bounds(slowest_answer=1)),
     Variant("guard does not ask for the spacing", {"guard_checks_spacing": False}, "S1", bounds(timings=LONG)),
     Variant("guard does not ask whether enabled", {"guard_checks_enabled": False}, "S6", bounds(Faults(edit=1))),
-    Variant("no duplicate check", {"guard_checks_duplicates": False}, "S4", bounds(Faults(lost=1), workers=2)),
+    Variant(
+        "no duplicate check", {"guard_checks_duplicates": False, "start_asks_what_waits": False}, "S4",
+        bounds(Faults(lost=1), workers=2),
+    ),
     Variant(
         "interval from the job, not the row", {"guard_reads_the_row": False}, "S7",
         bounds(Faults(edit=1), timings=EDITED),
@@ -91,11 +94,11 @@ WRONG = (
     ),
     Variant(
         "a job that a worker has just taken is recorded as expired, and then starts",
-        {"start_asks_for_expired": False}, "S9", bounds(Faults(wipe=1), backlog=2),
+        {"start_asks_for_expired": False, "start_asks_what_waits": False}, "S9", bounds(Faults(wipe=1), backlog=2),
     ),
     Variant(
         "what has expired is known by last_occurrence alone, which a clamp lowers",
-        {"start_asks_for_expired": False, "expired_counts_as_started": True}, "S9",
+        {"start_asks_for_expired": False, "start_asks_what_waits": False, "expired_counts_as_started": True}, "S9",
         bounds(Faults(back=1, wipe=1), backlog=2),
     ),
     Variant(
@@ -105,7 +108,12 @@ WRONG = (
     ),
     Variant(
         "what a frozen worker holds is recorded as lost, and then starts",
-        {"start_asks_for_lost": False}, "S9", bounds(Faults(freeze=1), workers=2, at_most=30_000),
+        {"start_asks_for_lost": False, "start_asks_what_waits": False}, "S9",
+        bounds(Faults(freeze=1), workers=2, at_most=30_000),
+    ),
+    Variant(
+        "an occurrence that was dropped is pushed again by the next tick, and starts",
+        {"start_asks_for_dropped": False}, "S9", bounds(Faults(crash=1, edit=2)),
     ),
     Variant(
         "the spacing by the database's clock alone, which is set forward",

@@ -53,7 +53,6 @@ class MemoryTables:
         self.rows = MemoryStore()
         self._names: dict[str, int] = {}
         self._registered: dict[int, dict[str, Any]] = {}
-        self._started: set[tuple[int, datetime]] = set()
 
     def another_store(self) -> MemoryStore:
         return self.rows.another()
@@ -125,20 +124,29 @@ class MemoryTables:
         self, now: datetime, row: TaskRow | None, job: Job, due: datetime, token: UUID, here: Uptime
     ) -> Verdict:
         reason = self._refusal(row, due, now, here) if row else Reason.GONE
+        if row is None or reason is Reason.STALE:
+            return verdict(row, reason, self.rows.plans.recorded.get((job.task_id, due)))
         judged = judged_by(row, now) | {"checked_last_run": row and spaced_from(row, now, here)}
         record = RunRow(
             task_id=job.task_id, kind=RunKind.SCHEDULED, occurrence=due, due_at=None, created_at=now, **judged
         )
-        if row is not None:
-            waiting = tuple(waits for waits in row.waiting if waits != due)
-            self._put(row.id, waiting=waiting, **self._changes(row, reason, due, now, token, here))
-        if reason is not None or row is None:
+        waiting = tuple(waits for waits in row.waiting if waits != due)
+        self._put(row.id, waiting=waiting, **self._changes(row, reason, due, now, token, here))
+        if reason is Reason.REDELIVERED:
+            return verdict(row, reason, self.rows.plans.recorded.get((row.id, due)))
+        if reason is not None:
             ended = replace(record, state="ended", outcome=Outcome.DROPPED, reason=str(reason), ended_at=now)
             return verdict(row, reason, self.rows.plans.add(ended))
-        self._started.add((row.id, due))
         return verdict(row, None, self.rows.plans.add(running(record, row, now, token, here)))
 
     def _refusal(self, row: TaskRow, due: datetime, now: datetime, here: Uptime) -> Reason | None:
+        is_expected = due in row.waiting or due == row.next_run
+        if (row.id, due) in self.rows.plans.recorded or (
+            not is_expected and row.last_occurrence is not None and due <= row.last_occurrence
+        ):
+            return Reason.REDELIVERED
+        if not is_expected:
+            return Reason.STALE
         if row.function not in FUNCTIONS:
             return Reason.UNKNOWN_FUNCTION
         if not row.enabled or not row.owner_active or is_paused(row, now):
@@ -151,11 +159,7 @@ class MemoryTables:
         if row.waiting and timing.has_expired(due, max(row.waiting), now, row.every_ms):
             return Reason.EXPIRED
         last = earlier(row.last_occurrence, last_run) if was_set and last_run else row.last_occurrence
-        if (
-            (last is not None and due <= last)
-            or (row.id, due) in self._started
-            or (row.id, due) in self.rows.plans.given_up
-        ):
+        if last is not None and due <= last:
             return Reason.DUPLICATE
         if self._is_held(row, now, here):
             return Reason.STILL_RUNNING
@@ -201,12 +205,14 @@ class MemoryTables:
         self, now: datetime, row: TaskRow | None, job: Job, run_id: int, token: UUID, here: Uptime
     ) -> Verdict:
         plan = self.rows.plans.get(run_id)
+        if plan is not None and plan.task_id != job.task_id:
+            plan = None
         if run_id in self.rows.plans.held:
             raise RowLocked(f"run {run_id}")
         fresh = plan is not None and plan.state in ("planned", "pushed")
         reason = self._planned_refusal(row, plan, fresh, now, here)
         if plan is None or not fresh:
-            return verdict(row, reason, self._refuse_copy(plan, job, reason, now))
+            return verdict(row, reason, plan and plan.id)
         judged = replace(plan, **judged_by(row, now), reason=str(reason or ""))
         if reason is not None or row is None:
             self.rows.plans[run_id] = replace(judged, state="ended", outcome=Outcome.DROPPED, ended_at=now)
@@ -218,21 +224,17 @@ class MemoryTables:
     def _planned_refusal(
         self, row: TaskRow | None, plan: RunRow | None, fresh: bool, now: datetime, here: Uptime
     ) -> Reason | None:
-        if row is None or plan is None:
+        if row is None:
             return Reason.GONE
+        if plan is None:
+            return Reason.STALE
         if not fresh:
-            return Reason.DUPLICATE
+            return Reason.REDELIVERED
         if row.function not in FUNCTIONS:
             return Reason.UNKNOWN_FUNCTION
         if not row.enabled or not row.owner_active or (plan.kind is not RunKind.MANUAL and is_paused(row, now)):
             return Reason.PAUSED
         return Reason.STILL_RUNNING if self._is_held(row, now, here) else None
-
-    def _refuse_copy(self, plan: RunRow | None, job: Job, reason: Reason | None, now: datetime) -> int:
-        return self.rows.add_run(
-            task_id=job.task_id, kind=plan.kind if plan else RunKind.MANUAL, parent_id=job.run_id, due_at=None,
-            state="ended", outcome=Outcome.DROPPED, reason=str(reason), ended_at=now, created_at=now, checked_at=now,
-        )  # fmt: skip
 
     def checkpoint(self, task_id: int, token: str, value: Any) -> bool:
         row = self._unlocked(task_id)

@@ -73,7 +73,7 @@ def freed(row: TaskRow, run_id: int, outcome: Outcome, now: datetime) -> dict[st
     return values
 
 
-def verdict(row: TaskRow | None, reason: Reason | None, run_id: int) -> Verdict:
+def verdict(row: TaskRow | None, reason: Reason | None, run_id: int | None) -> Verdict:
     refusal = None if reason is None else str(reason)
     if row is None:
         return Verdict(refusal, run_id)

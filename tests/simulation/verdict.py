@@ -24,7 +24,7 @@ class Verdict:
     """What the start statement answered. No `refusal`: the run began. Durations in milliseconds."""
 
     refusal: str | None
-    run_id: int
+    run_id: int | None
     function: str | None = None
     every_ms: int | None = None
     tolerance_ms: int | None = None

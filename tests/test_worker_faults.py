@@ -19,9 +19,8 @@ import ticker
 from tests.running import ROOT, until, work
 from ticker import envelope
 from ticker.connections import connect
-from ticker.ports import JobState
-from ticker.sweep import Fate, job_of, verdict
-from ticker.task import DueTask, WaitingTask
+from ticker.sweep import job_of
+from ticker.task import WaitingTask
 from ticker.tick import tick
 from wrappers import payload, worker
 from wrappers.database import Database
@@ -239,11 +238,7 @@ def test_a_foreign_job_of_any_size_is_not_taken_apart(monkeypatch):
     assert worker.call_of(Foreign()) is None
 
 
-def test_a_task_of_a_batch_whose_queue_lags_waits_for_its_older_job():
-    """Only the newest job is known by its id: the other may wait in the queue still."""
-    seconds = 3
-    older, newer = (envelope.instant(1_000_000_000_000_000 + n * seconds * 1_000_000) for n in (0, 1))
-    task = WaitingTask(1, (older, newer), "polling", "f", 3000, 1000, 500, carrier="b1")
-    due = DueTask(1, older, "polling", "f", 3000, 1000, 500)
-    assert job_of(task, due) != "b1"
-    assert verdict(task, due, JobState.MISSING, newer) is Fate.WAITS
+def test_each_waiting_occurrence_is_asked_for_by_its_own_job():
+    older, newer = (envelope.instant(1_000_000_000_000_000 + n * 3_000_000) for n in (0, 1))
+    task = WaitingTask(1, (older, newer), "polling", "f", 3000, 1000, 500, {str(envelope.micros(older)): "b1"})
+    assert [job_of(task, due) for due in task.occurrences()] == ["b1", envelope.job_id(1, newer)]

@@ -182,9 +182,7 @@ def push_due(
         receipts = queue.push([parcel.envelope for parcel in parcels])
         sent = list(zip(parcels, receipts, strict=True))
         refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
-        batch_jobs = {
-            task.id: parcel.batch_job_id for parcel in parcels if parcel.batch_job_id for task in parcel.tasks
-        }
+        batch_jobs = {task.id: parcel.batch_job_id for parcel in parcels for task in parcel.tasks}
         failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
         rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans if task.id not in refused])
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])

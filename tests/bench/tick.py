@@ -62,7 +62,7 @@ class Rivals:
                 found = db.execute(statements["claim_due"], parameters).pgresult
                 ids = [found.get_value(row, 0).decode() for row in range(found.ntuples)]
                 if ids:
-                    arrays = {"ids": ids, "next_runs": [TOMORROW] * len(ids), "carriers": ["NULL"] * len(ids)}
+                    arrays = {"ids": ids, "next_runs": [TOMORROW] * len(ids), "batch_jobs": ["NULL"] * len(ids)}
                     db.execute(
                         statements["advance"], {name: "{" + ",".join(all_) + "}" for name, all_ in arrays.items()}
                     )

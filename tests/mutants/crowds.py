@@ -47,10 +47,10 @@ CROWDS = (
         ("tests/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
     ),
     Mutant(
-        "carrier-forgotten",
+        "batch-job-forgotten",
         "ticker/tick.py",
-        "carriers = {task.id: parcel.carrier for parcel in parcels if parcel.carrier for task in parcel.tasks}",
-        "carriers: dict[int, str] = {}",
+        "batch_jobs = {task.id: parcel.batch_job_id for parcel in parcels for task in parcel.tasks}",
+        "batch_jobs: dict[int, str | None] = {}",
         "The row names the job that carries its occurrence, so that one that waits is not pushed again.",
         (
             "tests/test_batches.py::test_a_job_that_waits_is_not_pushed_again_and_one_that_is_lost_is_with_a_job_for_each",

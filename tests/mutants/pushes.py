@@ -9,9 +9,9 @@ PUSH_THEN_ADVANCE = """\
         receipts = queue.push([parcel.envelope for parcel in parcels])
         sent = list(zip(parcels, receipts, strict=True))
         refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
-        carriers = {task.id: parcel.carrier for parcel in parcels if parcel.carrier for task in parcel.tasks}
+        batch_jobs = {task.id: parcel.batch_job_id for parcel in parcels for task in parcel.tasks}
         failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
-        rows.advance([(task, next_run, carriers.get(task.id)) for task, next_run in plans if task.id not in refused])
+        rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans if task.id not in refused])
         rows.set_back("""
 
 ADVANCE_THEN_PUSH = """\
@@ -35,8 +35,8 @@ PUSHES = (
     Mutant(
         "advance-on-push-error",
         TICK,
-        "rows.advance([(task, next_run, carriers.get(task.id)) for task, next_run in plans if task.id not in refused])",
-        "rows.advance([(task, next_run, carriers.get(task.id)) for task, next_run in plans])",
+        "rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans if task.id not in refused])",
+        "rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans])",
         "A row whose push Redis refused does not advance; it stays due.",
         ("tests/test_tick.py::test_a_task_that_cannot_be_enqueued_costs_only_itself_backs_off_and_is_shown",),
     ),

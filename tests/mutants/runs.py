@@ -120,12 +120,12 @@ RUNS = (
         ("tests/test_worker_faults.py::test_the_horse_of_a_batch_takes_over_its_workers_connection",),
     ),
     Mutant(
-        "older-job-of-a-batch-expired",
+        "batch-job-of-the-newest-alone",
         "ticker/sweep.py",
-        "return Fate.WAITS if task.carrier else Fate.EXPIRED",
-        "return Fate.EXPIRED",
-        "Where jobs carry several tasks, an older occurrence waits for a job whose id nobody knows any more.",
-        ("tests/test_worker_faults.py::test_a_task_of_a_batch_whose_queue_lags_waits_for_its_older_job",),
+        "batch_job_id = task.batch_jobs and task.batch_jobs.get(str(envelope.micros(due.occurrence)))",
+        "batch_job_id = due.occurrence == task.waiting[-1] and (task.batch_jobs or {}).get(str(envelope.micros(due.occurrence)))",
+        "Each waiting occurrence knows its own job: no older one is recorded as lost by Redis while its job waits there.",
+        ("tests/test_batches.py::test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits",),
     ),
     Mutant(
         "one-place-for-two-ends",

@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 SQL = "ticker/statements.sql"
-MIGRATION = "ticker/migrations/versions/0003_record.py"
+MIGRATION = "ticker/migrations/versions/0006_records.py"
 
 STARTS = (
     Mutant(
@@ -55,33 +55,37 @@ STARTS = (
         ("tests/test_start.py::test_each_reason_is_found_and_changes_nothing_else",),
     ),
     Mutant(
-        "no-duplicate-check-in-the-records",
-        MIGRATION,
-        "kind = 'scheduled' AND started_at IS NOT NULL)",
-        "kind = 'none' AND started_at IS NOT NULL)",
-        "Per (task, occurrence) there is at most one scheduled start, also after the clock was set back over `last_occurrence`.",
+        "record-not-asked-for",
+        SQL,
+        "WHEN l.record IS NOT NULL OR (NOT l.is_expected",
+        "WHEN (NOT l.is_expected",
+        "Each occurrence has one record, whatever came of it: a job that is delivered again starts nothing and drops nothing.",
         (
-            "tests/test_start.py::test_an_occurrence_that_has_started_is_a_duplicate_although_the_clock_was_set_back_over_it",
+            "tests/test_start.py::test_a_job_that_is_delivered_again_is_an_event_on_the_record_whatever_came_of_the_first",
+            "tests/test_start.py::test_an_occurrence_that_has_started_does_not_start_again_although_the_clock_was_set_back_over_it",
         ),
     ),
     Mutant(
-        "given-up-and-then-run",
-        MIGRATION,
-        "AND started_at IS NULL\n",
-        "AND started_at IS NULL AND false\n",
-        "What the sweep gave up, as expired or lost, does not start any more, though a worker had its job in hand.",
-        (
-            (
-                "tests/test_start.py::"
-                "test_an_occurrence_that_the_sweep_gave_up_is_a_duplicate_and_one_that_still_waits_is_none"
-            ),
-        ),
+        "stale-job-starts",
+        SQL,
+        "WHEN NOT l.is_expected THEN 'stale'",
+        "WHEN false THEN 'stale'",
+        "Nothing starts for an occurrence that its row neither waits for nor has as its next run.",
+        ("tests/test_start.py::test_an_occurrence_that_the_task_does_not_wait_for_is_stale_and_changes_nothing",),
+    ),
+    Mutant(
+        "planned-run-of-another-task",
+        SQL,
+        "WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r",
+        "WHERE r.id = %(run_id)s FOR NO KEY UPDATE OF r",
+        "A planned job runs the task that its run belongs to, and no other.",
+        (("tests/test_start.py::test_a_planned_job_never_runs_another_tasks_function_under_the_row_of_a_planned_run"),),
     ),
     Mutant(
         "start-with-a-view-from-before-its-wait",
         MIGRATION,
-        "RETURNS boolean LANGUAGE sql VOLATILE",
-        "RETURNS boolean LANGUAGE sql STABLE",
+        "RETURNS bigint LANGUAGE sql VOLATILE",
+        "RETURNS bigint LANGUAGE sql STABLE",
         "A start that waited for the sweep sees what the sweep has recorded meanwhile.",
         ("tests/test_start.py::test_a_start_that_waited_for_the_sweep_sees_what_it_recorded",),
     ),
@@ -160,8 +164,8 @@ STARTS = (
     Mutant(
         "arguments-of-the-registration",
         SQL,
-        "recorded.id AS run_id, j.name, j.function, j.kwargs,",
-        "recorded.id AS run_id, j.name, j.function, coalesce(j.registered -> 'kwargs', '{}') AS kwargs,",
+        "coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs,",
+        "coalesce(recorded.id, j.record) AS run_id, j.name, j.function, coalesce(j.registered -> 'kwargs', '{}') AS kwargs,",
         "A run has the arguments of the task's row at its start, not older ones.",
         ("tests/test_start.py::test_a_start_is_handed_the_arguments_of_the_row_and_not_those_of_the_registration",),
     ),

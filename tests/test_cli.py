@@ -75,9 +75,10 @@ def rows(db):
 
 
 def dropped(db, task_id, reason, **columns):
-    """The record of a drop."""
+    """The record of a drop. Each has an occurrence of its own, a microsecond after the last one's."""
+    [[count]] = db.execute("SELECT count(*) FROM ticker.runs WHERE task_id = %s", [task_id]).fetchall()
     values = {"task_id": task_id, "task_name": "mail.fetch", "reason": reason, "kind": "scheduled", "state": "ended",
-              "outcome": "dropped", "occurrence": "2026-03-01T12:02:00Z", "ended_at": "2026-03-01T12:02:03Z"} | columns  # fmt: skip
+              "outcome": "dropped", "occurrence": f"2026-03-01T12:02:00.{count:06}Z", "ended_at": "2026-03-01T12:02:03Z"} | columns  # fmt: skip
     db.execute(
         f"INSERT INTO ticker.runs ({', '.join(values)}) VALUES ({', '.join(['%s'] * len(values))})", [*values.values()]
     )

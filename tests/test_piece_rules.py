@@ -38,6 +38,7 @@ def handed_out(db, task, *items, occurrence=NOW, now=NOW):
 
 
 def begun(db, task, occurrence, now, token):
+    db.execute("UPDATE ticker.tasks SET waiting = %s WHERE id = %s", [[occurrence], task.id])
     verdict = sql.on(db, "ticker")(
         "start", task_id=task.id, occurrence=occurrence, functions=["poll"], token=token, now=now, worker="w", host="h",
         pid=1, job_id="j", boot=None, uptime=None,

@@ -7,7 +7,7 @@ import pytest
 import ticker
 
 DROP = """INSERT INTO ticker.runs (task_id, task_name, function, kind, occurrence, state, outcome, reason, owner_type, owner_id, ended_at,
-checked_at) SELECT %(task)s + n, 'poll', 'poll', 'scheduled', now() - n * interval '1 s', 'ended', 'dropped', 'too_early', 'mail',
+checked_at) SELECT %(task)s + n, 'poll', 'poll', 'scheduled', now() - n * interval '1 s' - m * interval '1 us', 'ended', 'dropped', 'too_early', 'mail',
 %(task)s + n, now(), now() FROM generate_series(0, %(more)s) n, generate_series(1, %(times)s) m"""
 
 

@@ -144,13 +144,13 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         ),
         (
             "generated",
-            {"task_id": 7, "token": uuid4(), "items": "[1]", "output": "", "error_output": "", "now": None},
+            {"task_id": 7, "token": uuid4(), "items": "[1]", "output": "", "error_output": "", "pid": None, "now": None},
             "runs_running_token",
         ),
         (
             "finish",
             {"task_id": 7, "token": uuid4(), "outcome": "succeeded", "reason": "", "result": None, "traceback": "",
-             "output": "", "error_output": "", "now": None},
+             "output": "", "error_output": "", "pid": None, "now": None},
             "runs_running_token",
         ),
     ],

@@ -252,7 +252,11 @@ def test_what_the_ticker_does_by_itself_is_the_tickers(play):
     ticker.pause(play.db, "once", until=play.now + timedelta(seconds=0.5), by="anna")
     play.run(2, "succeeded")
     assert ticker.list_tasks(play.db) == []
-    assert [event[:2] for event in events(play.db)] == [("paused", "anna"), ("resumed", "ticker"), ("deleted", "ticker")]
+    assert [event[:2] for event in events(play.db)] == [
+        ("paused", "anna"),
+        ("resumed", "ticker"),
+        ("deleted", "ticker"),
+    ]
 
 
 # -------------------------------------------------------------------------------------------------------------- late
@@ -273,7 +277,11 @@ def test_the_time_in_which_a_task_could_not_be_pushed_makes_it_not_late(task, db
     db.execute(f"UPDATE ticker.tasks SET {off}")
     db.execute(f"UPDATE ticker.tasks SET {on}")
     assert overview.counts(execute).late == 0
-    assert (overview.overview(db).late, ticker.list_tasks(db, state="late"), ticker.list_owners(db, late=True)) == ((), [], [])
+    assert (overview.overview(db).late, ticker.list_tasks(db, state="late"), ticker.list_owners(db, late=True)) == (
+        (),
+        [],
+        [],
+    )
     assert ticker.list_owners(db)[0].late == 0
     assert standing.tasks(execute)["ticker_oldest_due_age_seconds"][()] < 60
     [due] = [sentence for sentence in ticker.why(db, task).next if sentence.startswith("due since")]
@@ -295,7 +303,9 @@ def test_why_claims_no_job_in_an_empty_queue(task, db, store, queue, redis):
     redis.flushall()
     answer = ticker.why(db, task)
     assert not any("in the queue" in sentence for sentence in answer.next)
-    assert any(sentence.startswith("1 job was pushed to the queue polling and has not started") for sentence in answer.next)
+    assert any(
+        sentence.startswith("1 job was pushed to the queue polling and has not started") for sentence in answer.next
+    )
 
 
 def test_of_a_deleted_task_why_says_who_deleted_it(task, db, store, queue):

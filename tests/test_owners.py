@@ -108,8 +108,8 @@ def leftovers(db):
     """What is installed: functions of the schema, and triggers on any table, beside the tables' own."""
     return db.execute(
         "SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'ticker'::regnamespace"
-        " AND proname NOT IN ('note_change', 'is_over')"
-        " UNION ALL SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgname <> 'tasks_note_change'"
+        " AND proname !~ '^note_' AND proname <> 'is_over'"
+        " UNION ALL SELECT tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal AND tgname !~ '^tasks_note_'"
         " ORDER BY 1, 2"
     ).fetchall()
 

@@ -83,9 +83,13 @@ class PostgresTables:
         with translated(), clock.use(lambda: now):
             ticker.resume(self._db, task_id)
 
-    def delete(self, task_id: int) -> None:
-        with translated():
+    def delete(self, now: datetime, task_id: int) -> None:
+        with translated(), self._db.transaction():
             ticker.unregister(self._db, task_id)
+            self._db.execute(  # the trigger reads the server's clock
+                "UPDATE ticker.runs SET ended_at = %(now)s, created_at = CASE kind WHEN 'scheduled' THEN %(now)s ELSE created_at END"
+                " WHERE task_id = %(id)s AND reason = 'gone'", {"now": now, "id": task_id},
+            )  # fmt: skip
 
     def run_now(self, now: datetime, task_id: int) -> int:
         with translated(), clock.use(lambda: now):

@@ -159,7 +159,7 @@ def test_a_task_that_is_gone_is_drawn_from_its_records(db, eventful):
     found = timeline.of(db, eventful.id, since=10 * MINUTE)
     assert (found.task, found.name, found.owner, found.next) == (None, "mail.fetch", "mail_channels:5", ())
     assert found.sentences[0].startswith("the task is gone: ")
-    assert [mark[1] for mark in drawn(db, eventful)["worker"]] == ["run", "bad", "drop"]
+    assert [mark[1] for mark in drawn(db, eventful)["worker"]] == ["run", "bad", "drop", "drop", "drop"]
     assert timeline.of(db, eventful.id, since=SECOND).lines == ()
 
 

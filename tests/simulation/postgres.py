@@ -77,7 +77,7 @@ class PostgresTables:
 
     def pause(self, now: datetime, task_id: int, until: datetime | None) -> None:
         with translated(), clock.use(lambda: now):
-            ticker.pause(self._db, task_id, until=until)
+            ticker.pause(self._db, task_id, by="someone", until=until)
 
     def resume(self, now: datetime, task_id: int) -> None:
         with translated(), clock.use(lambda: now):

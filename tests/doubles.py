@@ -22,7 +22,6 @@ SECOND = timedelta(seconds=1)
 LONGEST_DELAY = timedelta(minutes=61)  # no back-off lies further ahead
 DAY = timedelta(days=1)
 THOROUGH_EVERY = 120  # as the real store's
-FORGOTTEN = timedelta(hours=2, microseconds=1)  # since its push: the queue holds no job for longer
 Uptime = tuple[str | None, int | None]  # which boot of which host, and microseconds since
 NOWHERE: Uptime = (None, None)
 LOST = "no end was recorded within its time box: its worker is gone"
@@ -411,15 +410,11 @@ class MemoryBatch:
 
     def claim_planned(self, now: datetime, limit: int) -> Sequence[PlannedRun]:
         due = [r for r in self._runs.free() if r.state == "planned" and not is_after(r.due_at, now)]
-        forgotten = [r for r in self._runs.free() if r.state == "pushed" and not is_after(r.pushed_at, now - FORGOTTEN)]
-        for run in (*self._orphans(due, limit, "due_at"), *self._orphans(forgotten, limit, "id")):
+        gone = sorted((r for r in due if not self._tasks.exists(r.task_id)), key=lambda r: r.due_at)
+        for run in gone[:limit]:
             self._end(run, Outcome.DROPPED, Reason.GONE, now)
         due = sorted((r for r in due if self._tasks.exists(r.task_id)), key=lambda r: (r.due_at, r.id))
         return [self._planned(run) for run in self._runs.claim(due[:limit])]
-
-    def _orphans(self, runs: Sequence[RunRow], limit: int, order: str) -> list[RunRow]:
-        gone = [run for run in runs if not self._tasks.exists(run.task_id)]
-        return sorted(gone, key=lambda run: getattr(run, order))[:limit]
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
         for id_ in run_ids:

@@ -112,6 +112,15 @@ def deletes_owner(run: Run, channel_id: int) -> None:
     trace("deletes.owner", channel_id)
 
 
+@task("deletes.owner.and.goes.on")
+def deletes_owner_and_goes_on(run: Run) -> int:
+    with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
+        connection.execute("DELETE FROM mail_channels WHERE id = 1")
+        run.checkpoint(2, session=connection)
+    run.checkpoint(3)
+    return run.cursor  # type: ignore[no-any-return]
+
+
 @task("disables.owner")
 def disables_owner(run: Run, channel_id: int) -> None:
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:

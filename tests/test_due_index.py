@@ -103,7 +103,7 @@ DUE = {"now": NOW, "look_ahead": 1000, "limit": 1000, "without": []}
 @pytest.mark.parametrize("now", [NOW, NOW + timedelta(days=1)], ids=["a few are due", "all are due"])
 def test_due_tasks_are_found_by_their_index_and_already_in_order(now, db):
     found = plan(db, "claim_due", **{**DUE, "now": now})
-    asked_for_some_rows = {"runs_pushed", "runs_processing", "functions_pkey"}
+    asked_for_some_rows = {"runs_pushed", "runs_unstarted", "runs_processing", "functions_pkey"}
     assert indexes(found) - asked_for_some_rows == {"tasks_due"}
     assert [node["Node Type"] for node in found[:3]] == ["Limit", "LockRows", "Index Scan"]
     assert read_whole(found) - {"functions"} == set()
@@ -144,13 +144,13 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         ),
         (
             "generated",
-            {"task_id": 7, "token": uuid4(), "items": "[1]", "output": "", "error_output": "", "now": None},
+            {"task_id": 7, "token": uuid4(), "items": "[1]", "output": "", "error_output": "", "pid": None, "now": None},
             "runs_running_token",
         ),
         (
             "finish",
             {"task_id": 7, "token": uuid4(), "outcome": "succeeded", "reason": "", "result": None, "traceback": "",
-             "output": "", "error_output": "", "now": None},
+             "output": "", "error_output": "", "pid": None, "now": None},
             "runs_running_token",
         ),
     ],

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 import ticker
 from ticker import owners
 from ticker.cli import main
+from ticker.cli.tasks import user
 
 
 @pytest.fixture
@@ -27,15 +28,16 @@ def events(db):
          ("paused", "me", "moving", False), ("resumed", "", "it was paused by me: moving", False)),
         ("enabled = false", "enabled = true", ("disabled", "", "", False), ("enabled", "", "", False)),
         ("owner_active = false", "owner_active = true", ("owner_inactive", "", "", False), ("owner_active", "", "", False)),
-        ("paused_by = 'ticker', failures = 3, pause_after = 3, paused_reason = '3 failures'",
+        ("paused_by = 'ticker', failures = 3, paused_reason = '3 failures'",
          "paused_by = NULL, paused_reason = ''", ("auto_paused", "ticker", "3 failures", False),
          ("resumed", "", "it was paused by ticker: 3 failures", False)),
     ],
 )  # fmt: skip
-def test_each_change_by_raw_sql_leaves_one_event(task, db, stop, go_on, stopped, goes_on):
+def test_each_change_by_raw_sql_leaves_one_event(environ, db, stop, go_on, stopped, goes_on):
+    task = ticker.register(db, "poll", every="1m", owner="mail_channels:5", pause_after=3)
     db.execute(f"UPDATE ticker.tasks SET {stop}")
     db.execute(f"UPDATE ticker.tasks SET {go_on}")
-    assert events(db) == [stopped, goes_on]
+    assert events(db) == [(what, by or db.info.user, *rest) for what, by, *rest in (stopped, goes_on)]
     [(name, function, owner_type, owner_id)] = db.execute(
         "SELECT DISTINCT task_name, function, owner_type, owner_id FROM ticker.events WHERE task_id = %s", [task.id]
     ).fetchall()
@@ -47,7 +49,11 @@ def test_what_somebody_else_does_to_a_paused_task_is_not_told_as_done_by_who_pau
     db.execute("UPDATE ticker.tasks SET paused_by = 'anna', paused_reason = 'moving'")
     db.execute(f"UPDATE ticker.tasks SET {column} = false")
     db.execute(f"UPDATE ticker.tasks SET {column} = true")
-    assert [(by, words) for _, by, words, _ in events(db)] == [("anna", "moving"), ("", ""), ("", "")]
+    assert [(by, words) for _, by, words, _ in events(db)] == [
+        ("anna", "moving"),
+        (db.info.user, ""),
+        (db.info.user, ""),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -61,16 +67,16 @@ def test_an_update_that_stops_nothing_leaves_none(task, db, unrelated):
     assert ticker.get(db, task).resumed_at is None
 
 
-def test_an_edit_and_a_registration_that_change_neither_leave_none(task, db):
-    ticker.edit(db, task, every="2m")
-    ticker.register(db, "poll", every="3m", owner="mail_channels:5")
+def test_an_edit_and_a_registration_that_change_nothing_leave_none(task, db):
+    ticker.edit(db, task, every="1m", enabled=True)
+    ticker.register(db, "poll", every="1m", owner="mail_channels:5")
     assert events(db) == []
 
 
 def test_a_pause_by_the_command_says_who_and_why(task, db):
     for command in (["pause", str(task.id), "--by", "me", "--reason", "moving"], ["resume", str(task.id)]):
         assert CliRunner().invoke(main, command).exit_code == 0
-    assert events(db) == [("paused", "me", "moving", False), ("resumed", "", "it was paused by me: moving", False)]
+    assert events(db) == [("paused", "me", "moving", False), ("resumed", user(), "it was paused by me: moving", False)]
 
 
 def test_a_user_whose_name_is_ticker_is_not_the_ticker(task, db):

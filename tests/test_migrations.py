@@ -155,7 +155,7 @@ def test_an_empty_database_is_named(empty_url):
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ("ALTER TABLE ticker.tasks DROP COLUMN subject", "column tasks.subject is missing"),
+        ("ALTER TABLE ticker.tasks DROP COLUMN declared_in", "column tasks.declared_in is missing"),
         ("DROP INDEX ticker.tasks_due", "index tasks_due is missing"),
         ("DROP TABLE ticker.tickers", "table tickers is missing"),
         ("ALTER TABLE ticker.tasks DROP CONSTRAINT tasks_owner_name", "constraint tasks_owner_name is missing"),

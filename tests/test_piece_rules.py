@@ -31,7 +31,7 @@ def handed_out(db, task, *items, occurrence=NOW, now=NOW):
     run_id = begun(db, task, occurrence, now, token)
     made = sql.on(db, "ticker")(
         "generated", task_id=task.id, token=token, items=f"[{','.join(items or ('1', '2', '3'))}]", output="",
-        error_output="", now=now,
+        error_output="", pid=None, now=now,
     )  # fmt: skip
     assert [row["run_id"] for row in made] == [run_id]
     return run_id
@@ -159,7 +159,7 @@ def test_pieces_are_not_made_by_a_run_that_lost_its_hold(db, task):
     begun(db, task, NOW, NOW, token)
     start(db, task, NOW + MINUTE, NOW + MINUTE)
     made = sql.on(db, "ticker")(
-        "generated", task_id=task.id, token=token, items="[1]", output="", error_output="", now=NOW + MINUTE
+        "generated", task_id=task.id, token=token, items="[1]", output="", error_output="", pid=None, now=NOW + MINUTE
     )
     assert (made, [run.kind for run in ticker.list_runs(db)]) == ([], [RunKind.SCHEDULED] * 2)
 

@@ -139,7 +139,7 @@ class Twins(RuleBasedStateMachine):
     @rule(which=WHICH)
     def delete(self, which: int) -> None:
         task = self.task(which)
-        self.both(lambda tables: tables.delete(self.ours(tables, task)))
+        self.both(lambda tables: tables.delete(self.now, self.ours(tables, task)))
         self.names = {name: id_ for name, id_ in self.names.items() if id_ != task}
 
     @precondition(known)

@@ -141,7 +141,7 @@ def unstarted(run: "RunRecord", now: datetime) -> str:
     if run.ended_at is not None:
         return f"never started; it was due at {when}"
     if run.pushed_at is not None:
-        return f"pushed {span(now - run.pushed_at)} ago, waits for a worker"
+        return f"pushed {span(now - run.pushed_at)} ago, not started yet"
     later = planned_for(run) - now
     then = f"in {span(later)}" if later > timedelta(0) else "the next tick pushes it"
     return f"planned for {when}, {then}"
@@ -161,7 +161,7 @@ def pieces(count: Pieces | None, made: int | None = None) -> str:
 
 def waiting(occurrence: datetime, now: datetime) -> str:
     """Of an occurrence that was pushed and that no worker has taken."""
-    return f"its job was pushed and waits for a worker, {span(now - occurrence)} after it was due"
+    return f"its job was pushed and has not started, {span(now - occurrence)} after it was due"
 
 
 # ------------------------------------------------------------------------------------------------------------ drops

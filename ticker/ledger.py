@@ -18,7 +18,7 @@ from ticker.outlook import Event, following, held, stopped, then
 from ticker.registration import Ref
 from ticker.schedules.duration import HOUR
 from ticker.status import AT_MOST, RunRecord
-from ticker.task import Reason, RunKind, Task
+from ticker.task import Reason, RunKind, Task, What
 
 EVENTS_AT_MOST = 1000  # of one task, the newest; what was before them is not told
 LOOKED_AT = 100  # of a task's newest occurrences, for those that have not ended
@@ -148,5 +148,8 @@ def is_between(event: Event, shown: Sequence[Line], limit: int, at: datetime | N
 
 
 def gone(runs: Sequence[RunRecord], events: Sequence[Event], now: datetime) -> str:
+    for event in events[::-1]:
+        if event.what == What.DELETED:
+            return f"the task is gone: {event.by} deleted it at {arithmetic.time_of_day(event.at, now)}; nothing is pushed any more"
     last = max([arithmetic.at(run) for run in runs] + [event.at for event in events])
     return f"the task is gone: it was deleted, and nothing is pushed any more; last heard of at {arithmetic.time_of_day(last, now)}"

@@ -155,16 +155,20 @@ def planned(runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:
         if run.state in ("planned", "pushed") and run.kind != RunKind.PIECE:
             name = f"attempt {run.attempt}" if run.kind == RunKind.RETRY else "a run that was asked for by hand"
             is_due = run.due_at if run.state == "planned" else None
-            when = f"planned for {time_of_day(is_due, now)}" if is_due else "in the queue"
-            yield f"{name} is {when}" + (f": {run.reason}" if run.reason else "")
+            when = f"is planned for {time_of_day(is_due, now)}" if is_due else "was pushed and has not started yet"
+            yield f"{name} {when}" + (f": {run.reason}" if run.reason else "")
 
 
 def jobs(task: Task, now: datetime) -> Iterator[str]:
+    """What the row knows: Redis may have lost them, or a worker may have them in hand."""
     if not task.waiting:
         return
-    count, oldest = len(task.waiting), now - min(task.waiting)
-    which = "1 job waits" if count == 1 else f"{count} jobs wait"
-    yield f"{which} in the queue {task.queue} for a worker, for {span(oldest)}"
+    since = span(now - min(task.waiting))
+    if len(task.waiting) == 1:
+        yield f"1 job was pushed to the queue {task.queue} and has not started; it was due {since} ago"
+    else:
+        jobs = f"{len(task.waiting)} jobs were pushed to the queue {task.queue} and have not started"
+        yield f"{jobs}; the oldest was due {since} ago"
     if task.kind == Kind.INTERVAL and task.last_run:
         earliest = timing.earliest_start(task.last_run, task.every_ms, task.tolerance_ms)
         if earliest > now:
@@ -187,7 +191,13 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
     if task.next_run > now:
         yield f"due at {time_of_day(task.next_run, now)}, in {span(task.next_run - now)}"
     else:
-        yield f"due since {time_of_day(task.next_run, now)}, for {span(now - task.next_run)}: the next tick pushes it"
+        since = due_since(task.next_run, task)
+        yield f"due since {time_of_day(since, now)}, for {span(now - since)}: the next tick pushes it"
+
+
+def due_since(next_run: datetime, task: Task) -> datetime:
+    """When it was due first, and could be pushed: the time in which it was paused or disabled does not count."""
+    return max(next_run, task.resumed_at or next_run)
 
 
 def stops_now(task: Task, now: datetime) -> Iterator[str]:

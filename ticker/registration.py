@@ -59,6 +59,7 @@ def register(
     subject: str | None = None,
     description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    by: str | None = None,
 ) -> Task:
     """Makes sure that the owner has this task; idempotent per (owner, name), safe from many processes at once.
 
@@ -78,7 +79,8 @@ def register(
     `priority` (-1000 to 1000), `subject`, `description` and `metadata` are kept and shown.
 
     Registering again writes only what was passed and differs from what
-    was *registered* last, so that a deploy does not undo what an operator changed, paused or disabled since.
+    was *registered* last, so that a deploy does not undo what an operator changed, paused or disabled since. An event says
+    what changed and who changed it: `by`, or the transaction's setting `ticker.by`, or else the database's user.
     BadInput names field, value and limit; UnknownOwner where the owner's row is gone. Nothing is written then.
     """
     wanted = Wanted(
@@ -88,16 +90,21 @@ def register(
         dead_man=dead_man, keep=keep, submitter=submitter, group=group, priority=priority,
         subject=subject, description=description, metadata=metadata,
     )  # fmt: skip
-    return _register(db, wanted, identity.identify(db, owner), _aware("first", first))
+    return _register(db, wanted, identity.identify(db, owner), _aware("first", first), by)
 
 
-def unregister(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
-    """Deletes the task, or all tasks of the owner; what was deleted. Idempotent: none is fine, too."""
+def unregister(db: Any, task: Ref = None, *, owner: Any = None, by: str | None = None) -> list[Task]:
+    """Deletes the task, or all tasks of the owner; what was deleted. Idempotent: none is fine, too.
+
+    In the same transaction what waits or is planned ends as `gone`, and an event says who deleted it: `by`, as in `register`.
+    """
     execute = taskrow.on(db)
-    return _tasks(execute("delete_tasks", ids=_ids(_select(execute, db, task, owner))))
+    return _tasks(taskrow.written(execute, "delete_tasks", by=by, ids=_ids(_select(execute, db, task, owner))))
 
 
-def reconcile(db: Any, owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]]) -> list[Task]:
+def reconcile(
+    db: Any, owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: str | None = None
+) -> list[Task]:
     """Makes the owner's set of tasks equal to a list: registers what is in it, deletes what is not.
 
     Each item is a `Wanted`, or a mapping of its fields: `{"function": "mail.fetch", "every": "1m"}`. All are checked
@@ -116,12 +123,15 @@ def reconcile(db: Any, owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]])
         values = taskrow.applied(execute, item.given(), rows.get(name))
         if name not in rows:
             taskrow.first_time(execute, values)
-    execute("delete_tasks", ids=_ids([row for name, row in rows.items() if name not in by_name]))
-    registered = {name: _register(db, by_name[name], who, None) for name in sorted(by_name)}  # one order: no deadlock
+    unwanted = [row for name, row in rows.items() if name not in by_name]
+    taskrow.written(execute, "delete_tasks", by=by, ids=_ids(unwanted))
+    registered = {
+        name: _register(db, by_name[name], who, None, by) for name in sorted(by_name)
+    }  # one order: no deadlock
     return [registered[name] for name in by_name]
 
 
-def edit(db: Any, task: Ref, *, owner: Any = None, **changes: Any) -> Task:
+def edit(db: Any, task: Ref, *, owner: Any = None, by: str | None = None, **changes: Any) -> Task:
     """Changes a task as an operator does: a later registration of the same values does not undo it.
 
     `changes` are the fields of `register`, and `enabled`. Takes effect at once. UnknownTask, BadInput.
@@ -134,7 +144,7 @@ def edit(db: Any, task: Ref, *, owner: Any = None, **changes: Any) -> Task:
     given = checks.check(changes)
     execute = taskrow.on(db)
     before = _one(_known(_select(execute, db, task, owner), db, task, owner))
-    return taskrow.change(execute, before, given, None)
+    return taskrow.change(execute, before, given, None, by=by)
 
 
 def pause(
@@ -142,14 +152,14 @@ def pause(
     task: Ref = None,
     *,
     owner: Any = None,
-    by: str = "someone",
+    by: str | None = None,
     reason: str = "",
     until: datetime | None = None,
 ) -> list[Task]:
     """Nothing is pushed and nothing starts until `resume`, or until that time, which is ahead. `by` and `reason` are shown."""
     execute = taskrow.on(db)
     checked = {
-        "by": checks.plain("by", by),
+        "by": None if by is None else checks.plain("by", by),
         "reason": checks.prose("reason", reason),
         "until": _ahead(execute, "until", until),
     }
@@ -157,11 +167,12 @@ def pause(
     return _tasks(execute("pause_tasks", ids=ids, **checked))
 
 
-def resume(db: Any, task: Ref = None, *, owner: Any = None) -> list[Task]:
+def resume(db: Any, task: Ref = None, *, owner: Any = None, by: str | None = None) -> list[Task]:
     """Ends the pause: an interval task is due as soon as it may run. What was not paused stays as it is and is not returned."""
     execute = taskrow.on(db)
     ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
-    resumed = taskrow.wait_for_their_times(execute, execute("resume_tasks", ids=ids, now=clock.now()))
+    resumed = taskrow.written(execute, "resume_tasks", by=by, ids=ids, now=clock.now())
+    resumed = taskrow.wait_for_their_times(execute, resumed)
     taskrow.wake_up(execute)
     return _tasks(resumed)
 
@@ -178,22 +189,23 @@ def run_now(db: Any, task: Ref = None, *, owner: Any = None) -> list[int]:
     return _ids(planned)
 
 
-def _register(db: Any, wanted: Wanted, who: Owner, first: datetime | None) -> Task:
+def _register(db: Any, wanted: Wanted, who: Owner, first: datetime | None, by: str | None) -> Task:
     name, given, execute = wanted.task_name(), wanted.given(), taskrow.on(db)
     key = {"owner_type": who.type, "owner_id": who.id, "name": name}
     if (found := execute("look_up_task", **key)) and not taskrow.news(given, found[0]):
         return taskrow.task_from(found[0])
     for _ in range(ATTEMPTS):
         if found := execute("find_task", **key):
-            return _register_again(execute, found[0], given)
+            return _register_again(execute, found[0], given, by)
         if new := taskrow.insert(execute, key, given, first):
             return new
     raise UnknownOwner(f"owner: there is no {who.type} with the key {who.id}, so {name!r} would be an orphan")
 
 
-def _register_again(execute: sql.Execute, row: sql.Row, given: Given) -> Task:
-    news = taskrow.news(given, row)
-    return taskrow.change(execute, row, news, {**taskrow.registered(row), **given}) if news else taskrow.task_from(row)
+def _register_again(execute: sql.Execute, row: sql.Row, given: Given, by: str | None) -> Task:
+    if news := taskrow.news(given, row):
+        return taskrow.change(execute, row, news, {**taskrow.registered(row), **given}, by=by)
+    return taskrow.task_from(row)
 
 
 def id_or_name(task: Ref) -> int | str | None:

@@ -27,6 +27,14 @@ SELECT * FROM {schema}.tasks
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)s
 FOR NO KEY UPDATE
 
+-- name: actor
+-- In whose name the events of this transaction are recorded; nothing: in that of the database's user. Statements with `by`
+-- set it, and `act_as` sets it back.
+SELECT coalesce(current_setting('ticker.by', true), '') AS by
+
+-- name: act_as
+SELECT set_config('ticker.by', %(by)s, true)
+
 -- name: insert_task
 -- A new task, due at once unless `first` says otherwise. No row: another process was faster, or the owner is gone.
 INSERT INTO {schema}.tasks (
@@ -48,8 +56,9 @@ ON CONFLICT (owner_type, owner_id, name) DO NOTHING
 RETURNING *
 
 -- name: change_task
--- New values for what people define. A changed interval may bring the next run nearer, never push it away; `again`: more
--- than that has changed of the schedule, and `next_run` says when the task is due.
+-- New values for what people define. A changed interval may bring the next run nearer, never push it away; an interval task
+-- that is enabled and was due meanwhile is due now; `again`: more than that has changed of the schedule, and `next_run` says
+-- when the task is due.
 UPDATE {schema}.tasks SET
     function = %(function)s, kwargs = %(kwargs)s::jsonb, registered = coalesce(%(registered)s::jsonb, registered),
     kind = %(kind)s, expression = %(expression)s, zone = %(zone)s,
@@ -64,13 +73,15 @@ UPDATE {schema}.tasks SET
         ELSE coalesce(%(now)s::timestamptz, clock_timestamp()) END,
     keep = %(keep)s, submitter = %(submitter)s, group_name = %(group_name)s, priority = %(priority)s,
     spread = %(spread)s, next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
+        WHEN %(enabled)s AND NOT enabled AND every_ms = %(every_ms)s AND kind = 'interval' AND next_run IS NOT NULL
+        THEN greatest(next_run, coalesce(%(now)s::timestamptz, clock_timestamp()))
         WHEN every_ms = %(every_ms)s OR next_run IS NULL THEN next_run ELSE
         greatest(%(starts_at)s::timestamptz, least(next_run,
             coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s * interval '1 millisecond')) END,
     push_after = NULL,
     declared_in = coalesce(%(declared_in)s, declared_in),
     updated_at = coalesce(%(now)s::timestamptz, clock_timestamp())
-WHERE id = %(id)s
+WHERE id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
 RETURNING *
 
 -- name: place
@@ -157,13 +168,15 @@ ORDER BY id
 FOR NO KEY UPDATE
 
 -- name: delete_tasks
--- Gone, with what was planned for them; jobs that wait in Redis end as `gone` when a worker takes them.
-WITH gone AS (DELETE FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) RETURNING *)
+-- Gone, with what was planned for them and what waits (trigger tasks_note_deletion), as however else a task is deleted.
+WITH gone AS (DELETE FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[])
+    AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL RETURNING *)
 SELECT * FROM gone ORDER BY id
 
 -- name: pause_tasks
 -- Nothing is pushed and nothing starts until someone resumes them, or `until` passes.
-UPDATE {schema}.tasks SET paused_by = %(by)s, paused_reason = %(reason)s, paused_until = %(until)s::timestamptz
+UPDATE {schema}.tasks SET paused_by = coalesce(%(by)s, left(nullif(current_setting('ticker.by', true), ''), 200), session_user),
+    paused_reason = %(reason)s, paused_until = %(until)s::timestamptz
 WHERE id = ANY (%(ids)s::bigint[])
 RETURNING *
 
@@ -179,6 +192,7 @@ UPDATE {schema}.tasks t SET
             greatest(i.now, last_run + (every_ms - tolerance_ms + least(tolerance_ms / 5, 10000)) * interval '1 millisecond'))) END
 FROM (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
 WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
+    AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
 RETURNING t.*
 
 -- name: set_next_runs
@@ -210,7 +224,7 @@ UPDATE {schema}.tasks t SET
     next_run = CASE WHEN kind <> 'interval' OR next_run IS NULL THEN next_run WHEN %(now)s > ends_at THEN NULL ELSE
         greatest(starts_at, least(CASE WHEN next_run > %(now)s THEN next_run END, '9999-12-31T00:00:00Z',
             greatest(%(now)s, last_run + (every_ms - tolerance_ms + least(tolerance_ms / 5, 10000)) * interval '1 millisecond'))) END
-FROM over WHERE t.id = over.id
+FROM over WHERE t.id = over.id AND set_config('ticker.by', 'ticker', true) IS NOT NULL
 RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at
 
 -- name: claim_due
@@ -335,21 +349,16 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE r.id = b.id
 
 -- name: drop_orphaned_plans
--- Runs that were planned for a task which is gone by now; pushed ones, too, when Redis must have forgotten their jobs
--- (timing.job_ttl): until then a worker may take the job, and record this itself.
+-- Runs that were planned behind the deletion of their task: pieces of a run that was at work then, and what a deletion under
+-- REPEATABLE READ did not see.
 WITH planned AS MATERIALIZED (
     SELECT r.id FROM {schema}.runs r
     WHERE r.state = 'planned' AND r.due_at <= %(now)s
       AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
     ORDER BY r.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
-), pushed AS MATERIALIZED (
-    SELECT r.id FROM {schema}.runs r
-    WHERE r.state = 'pushed' AND r.pushed_at < %(now)s - interval '2 hours'
-      AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
-    ORDER BY r.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE {schema}.runs r SET state = 'ended', outcome = 'dropped', reason = 'gone', ended_at = %(now)s
-WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pushed)
+FROM planned WHERE r.id = planned.id
 
 
 -- -------------------------------------------------------------------------------------------- started, or dropped
@@ -586,6 +595,7 @@ WITH held AS MATERIALIZED (
     UPDATE {schema}.runs r SET
         state = 'ended', outcome = %(outcome)s, reason = %(reason)s, result = %(result)s::jsonb,
         traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s, ended_at = i.now,
+        pid = coalesce(%(pid)s::integer, r.pid),
         follow_up = coalesce(NOT i.good OR (i.ailing AND r.kind <> 'piece'), false)
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND (i.mine OR r.kind = 'piece')
@@ -617,7 +627,7 @@ WITH held AS MATERIALIZED (
 ), parent AS (
     UPDATE {schema}.runs r SET
         state = 'processing', pieces = jsonb_array_length(%(items)s::jsonb),
-        output = %(output)s, error_output = %(error_output)s
+        output = %(output)s, error_output = %(error_output)s, pid = coalesce(%(pid)s::integer, r.pid)
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
     RETURNING r.id, r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.occurrence
@@ -966,7 +976,7 @@ WITH done AS MATERIALIZED (
       AND last_outcome IN ('succeeded', 'partial', 'nothing_to_do')
       AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.state = 'processing' OFFSET 0)
     ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-DELETE FROM {schema}.tasks t USING done WHERE t.id = done.id
+DELETE FROM {schema}.tasks t USING done WHERE t.id = done.id AND set_config('ticker.by', 'ticker', true) IS NOT NULL
 RETURNING t.id
 
 -- name: claim_waiting
@@ -1289,7 +1299,7 @@ WITH instant AS MATERIALIZED (
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
     (SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'late' AND enabled AND owner_active AND paused_by IS NULL
-        AND next_run < (SELECT before FROM late) ORDER BY next_run LIMIT %(most)s + 1)
+        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
     SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
     UNION ALL
@@ -1311,7 +1321,7 @@ WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
        OR position(lower(%(search)s) IN lower(concat_ws(' ', name, function, owner_type || ':' || owner_id, subject))) > 0)
   AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen WHERE id > %(after)s ORDER BY id LIMIT %(first)s::bigint)))
   AND (%(crowded)s::text IS NULL OR CASE (SELECT %(crowded)s::text) WHEN 'failing' THEN failures > 0
-       WHEN 'late' THEN enabled AND owner_active AND paused_by IS NULL AND next_run < (SELECT before FROM late)
+       WHEN 'late' THEN enabled AND owner_active AND paused_by IS NULL AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true)
        WHEN 'paused' THEN paused_by IS NOT NULL WHEN 'inactive' THEN NOT enabled OR NOT owner_active ELSE waiting <> '{}' END)
   AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id
@@ -1326,7 +1336,7 @@ SELECT count(*) > %(most)s AS is_crowded FROM (
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
     UNION ALL
     (SELECT FROM {schema}.tasks WHERE %(state)s::text = 'late' AND enabled AND owner_active AND paused_by IS NULL
-        AND next_run < (SELECT before FROM late) ORDER BY next_run LIMIT %(most)s + 1)
+        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
     UNION ALL
     SELECT FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
     UNION ALL
@@ -1364,6 +1374,7 @@ LIMIT %(limit)s
 SELECT * FROM {schema}.tasks
 WHERE enabled AND owner_active AND paused_by IS NULL
   AND next_run < (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) - %(late_ms)s::bigint * interval '1 millisecond')
+  AND coalesce(resumed_at < (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) - %(late_ms)s::bigint * interval '1 millisecond'), true)
 ORDER BY next_run
 LIMIT %(limit)s
 
@@ -1384,7 +1395,7 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
             ELSE (SELECT count(*) FROM (SELECT FROM {schema}.tasks LIMIT %(most)s + 1) t) END
         FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass) AS tasks,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE enabled AND owner_active AND paused_by IS NULL
-        AND next_run < (SELECT late FROM instant) ORDER BY next_run LIMIT %(most)s) t) AS late,
+        AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true) ORDER BY next_run LIMIT %(most)s) t) AS late,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE paused_by IS NOT NULL LIMIT %(most)s) t) AS paused,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE NOT enabled OR NOT owner_active LIMIT %(most)s) t) AS inactive,
@@ -1420,7 +1431,7 @@ WITH instant AS MATERIALIZED (
      WHERE failures > 0 AND (SELECT failing FROM asked) ORDER BY failures DESC, id LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks
-     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run < (SELECT late FROM instant)
+     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true)
        AND (SELECT late FROM asked) ORDER BY next_run LIMIT %(crowd)s)
     UNION ALL
     (SELECT owner_type, owner_id FROM {schema}.tasks
@@ -1443,7 +1454,7 @@ WITH instant AS MATERIALIZED (
       AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
     GROUP BY owner_type, owner_id
     HAVING bool_or((failures > 0 AND (SELECT failing FROM asked))
-        OR (enabled AND owner_active AND paused_by IS NULL AND coalesce(next_run < (SELECT late FROM instant), false)
+        OR (enabled AND owner_active AND paused_by IS NULL AND coalesce(next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true), false)
             AND (SELECT late FROM asked))
         OR ((paused_by IS NOT NULL OR NOT enabled OR NOT owner_active) AND (SELECT paused FROM asked)))
     ORDER BY owner_type, owner_id LIMIT %(limit)s
@@ -1456,13 +1467,13 @@ WITH instant AS MATERIALIZED (
       AND (%(after_rank)s::int = 0 OR (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text))
     GROUP BY owner_type, owner_id
     HAVING NOT bool_or(failures > 0 OR (enabled AND owner_active AND paused_by IS NULL
-                                        AND coalesce(next_run < (SELECT late FROM instant), false)))
+                                        AND coalesce(next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true), false)))
     ORDER BY owner_type, owner_id LIMIT %(limit)s
 )
 SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY rank, owner_type, owner_id LIMIT %(limit)s) o,
     LATERAL (
         SELECT t.owner_type, t.owner_id, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
-            count(*) FILTER (WHERE enabled AND owner_active AND paused_by IS NULL AND next_run < i.late)::int AS late,
+            count(*) FILTER (WHERE enabled AND owner_active AND paused_by IS NULL AND next_run < i.late AND coalesce(resumed_at < i.late, true))::int AS late,
             count(*) FILTER (WHERE paused_by IS NOT NULL)::int AS paused,
             count(*) FILTER (WHERE NOT owner_active OR NOT enabled)::int AS inactive,
             max(last_success_at) AS last_success,
@@ -1692,11 +1703,14 @@ FROM pairs p, LATERAL (
 GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s OFFSET %(after)s
 
 -- name: deleted_tasks
--- Which of these were deleted, as their newest record names them: what was dropped as `gone` does not.
-SELECT i.id, coalesce(r.task_name, '') AS task_name, coalesce(r.owner_type, '') AS owner_type, coalesce(r.owner_id, '') AS owner_id
+-- Which of these were deleted, as their newest record names them (what was dropped as `gone` may not), or their last event.
+SELECT i.id, coalesce(r.task_name, e.task_name, '') AS task_name, coalesce(r.owner_type, e.owner_type, '') AS owner_type,
+    coalesce(r.owner_id, e.owner_id, '') AS owner_id
 FROM unnest(%(ids)s::bigint[]) AS i (id) LEFT JOIN LATERAL (
     SELECT task_name, owner_type, owner_id FROM {schema}.runs
     WHERE task_id = i.id AND kind IN ('scheduled', 'manual') AND task_name <> '' ORDER BY id DESC LIMIT 1) r ON true
+    LEFT JOIN LATERAL (
+    SELECT task_name, owner_type, owner_id FROM {schema}.events WHERE task_id = i.id ORDER BY id DESC LIMIT 1) e ON true
 WHERE NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = i.id)
 
 -- name: last_ends
@@ -1764,12 +1778,13 @@ SELECT family, function, NULL, cardinality(bounds) - width_bucket(-value, bounds
 FROM measured GROUP BY family, function, bounds, bound
 
 -- name: oldest_due
--- For how many seconds the task that is due for longest has been so; 0: none is due.
+-- For how many seconds the task that is due for longest has been so, of the first 1,000 by their time; 0: none is due. The
+-- time in which a task was disabled or paused does not count.
 WITH instant AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now)
-SELECT coalesce((
-    SELECT extract(epoch FROM (SELECT now FROM instant) - next_run) FROM {schema}.tasks
+SELECT greatest((SELECT extract(epoch FROM (SELECT now FROM instant) - min(greatest(t.next_run, t.resumed_at))) FROM (
+    SELECT next_run, resumed_at FROM {schema}.tasks
     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run <= (SELECT now FROM instant)
-    ORDER BY next_run LIMIT 1), 0)::float8 AS seconds
+    ORDER BY next_run LIMIT 1000) t), 0)::float8 AS seconds
 
 -- name: waiting_in_queues
 -- Of each queue in which jobs of tasks wait: how many seconds ago its oldest occurrence was due.

@@ -8,6 +8,8 @@ from ticker import checks, definition, sql, taskrow
 from ticker.errors import BadInput
 from ticker.task import Kind
 
+BY = "ticker sync"
+
 
 @dataclass(frozen=True, slots=True)
 class Declared:
@@ -121,8 +123,8 @@ def _carry_out(
     execute: sql.Execute, step: Step, item: Declared | None, given: definition.Given, row: sql.Row | None
 ) -> None:
     if step.what == "remove":
-        execute("delete_tasks", ids=[step.task_id])
+        taskrow.written(execute, "delete_tasks", by=BY, ids=[step.task_id])
     elif step.what == "add" and item is not None:
         taskrow.insert(execute, {"owner_type": "", "owner_id": "", "name": item.name}, given, None, item.module)
     elif step.what == "change" and item is not None and row is not None:
-        taskrow.change(execute, row, _redeclared(execute, given, row), given, item.module)
+        taskrow.change(execute, row, _redeclared(execute, given, row), given, item.module, BY)

@@ -337,6 +337,8 @@ def _runs(metadata: MetaData, types: Types) -> Table:
         # the ticker's planned runs, those it pushed, and the sweep's overdue ones; a dead horse's record by its token
         Index("runs_planned", "due_at", postgresql_where=text("state = 'planned'")),
         Index("runs_pushed", "id", postgresql_where=text("state = 'pushed'")),
+        # what a deleted task leaves unstarted
+        Index("runs_unstarted", "task_id", postgresql_where=text("state IN ('planned', 'pushed')")),
         Index("runs_running_until", "until", postgresql_where=text("state = 'running'")),
         Index("runs_running_token", "token", postgresql_where=text("state = 'running'")),
         # ends that a tick has to see to; a run's pieces and retries; runs whose pieces are at work

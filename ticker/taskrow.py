@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, cast
 
-from ticker import clock, definition, settings, sql, timing
+from ticker import checks, clock, definition, settings, sql, timing
 from ticker.schedules import kinds
 from ticker.task import Kind, Outcome, Task
 
@@ -24,6 +24,16 @@ def wake_up(execute: sql.Execute) -> None:
 
 def on(db: Any) -> sql.Execute:
     return sql.on(db, settings.current().schema)
+
+
+def written(execute: sql.Execute, name: str, *, by: str | None, **parameters: Any) -> list[sql.Row]:
+    """A statement whose events name `by`; None: the transaction's setting `ticker.by`, or else the database's user."""
+    if by is None:
+        return execute(name, by=None, **parameters)
+    [before] = execute("actor")
+    rows = execute(name, by=checks.plain("by", by), **parameters)
+    execute("act_as", by=before["by"])
+    return rows
 
 
 def insert(
@@ -51,11 +61,14 @@ def change(
     given: definition.Given,
     registered: Mapping[str, Any] | None,
     declared_in: str | None = None,
+    by: str | None = None,
 ) -> Task:
     values, again, next_run = check_change(execute, row, given)
     parameters = parameters_of(values, registered)
-    changed = execute(
+    changed = written(
+        execute,
         "change_task",
+        by=by,
         id=row["id"],
         now=clock.now(),
         again=again,

@@ -14,7 +14,7 @@ from wrappers.limits import Limits
 
 
 class HoldLost(TickerError):
-    """This run does not hold its task any more: another run may have started, or the task is gone. Nothing was written."""
+    """This run does not hold its task any more: another run may have started. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Run:
 
         Stored at once; with `session` (a SQLAlchemy Session or Connection, Django's or a psycopg connection, to the
         same database) inside its transaction, so that work and cursor commit together. HoldLost when this run does not
-        hold its task any more; BadInput where `value` is no JSON. `run.cursor` is set at once: after a rollback of
+        hold its task any more; of a task that was deleted nothing is stored. BadInput where `value` is no JSON. `run.cursor` is set at once: after a rollback of
         `session`, set it back before you go on in the same run. A piece of work has none: it is done, or attempted
         again as a whole.
         """
@@ -106,7 +106,8 @@ class Run:
         except (TypeError, ValueError, RecursionError) as error:
             raise BadInput("checkpoint", type(value).__name__, f"cannot be a cursor: {error}") from None
         execute = self._database.execute if session is None else sql.on(session, self._database.schema)
-        if not execute("checkpoint", task_id=self.task_id, token=self._token, cursor=text):
+        written = execute("checkpoint", task_id=self.task_id, token=self._token, cursor=text)
+        if not written and execute("read_task", id=self.task_id):
             raise HoldLost(f"run {self.id} does not hold task {self.task_id} any more: its cursor was not written")
         self.cursor = value
 
@@ -115,7 +116,7 @@ class Run:
 class Call:
     """One job on its way through the layers, each of which may add what the next ones need.
 
-    `began` and `since` are one instant, before the start was asked for: by `clock.monotonic`, from which the quota
+    `pid` is the process that runs the function, None where the start is asked for before that one is there. `began` and `since` are one instant, before the start was asked for: by `clock.monotonic`, from which the quota
     counts, and by `limits.now`, from which the limits do.
     """
 
@@ -127,6 +128,7 @@ class Call:
     rq_timeout: int | None
     settings: Settings
     database: Database
+    pid: int | None = None
     began: float = 0.0
     since: float = 0.0
     start: Start | None = field(default=None, repr=False)  # Sentry shows the variables of frames

@@ -51,13 +51,13 @@ class Database:
 
     def finish(
         self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,
-        traceback: str = "", output: str = "", error_output: str = "",
+        traceback: str = "", output: str = "", error_output: str = "", pid: int | None = None,
     ) -> bool:  # fmt: skip
         """Ends the run of this token; False where it does not hold its task any more, and nothing was written.
 
         What the tables refuse of its texts is left out: a run without an end would be worse.
         """
-        end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "now": clock.now()}
+        end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "pid": pid, "now": clock.now()}
         texts = {"result": result, "traceback": traceback, "output": output, "error_output": error_output}
         try:
             return bool(self.execute("finish", **end, **texts))
@@ -65,11 +65,13 @@ class Database:
             log.warning("the texts of a run of task=%s cannot be stored: %s", task_id, first_line(error))
             return bool(self.execute("finish", **end, **NO_TEXTS))
 
-    def hand_out(self, task_id: int, token: str, pieces: str, *, output: str = "", error_output: str = "") -> bool:
+    def hand_out(
+        self, task_id: int, token: str, pieces: str, *, output: str = "", error_output: str = "", pid: int | None = None
+    ) -> bool:
         """Records the pieces of work, a JSON array, for which the run of this token waits from now on; as `finish`."""
         handed_out = self.execute(
             "generated", task_id=task_id, token=token, items=pieces, output=output, error_output=error_output,
-            now=clock.now(),
+            pid=pid, now=clock.now(),
         )  # fmt: skip
         return bool(handed_out)
 

@@ -3,6 +3,7 @@
 import logging
 import time
 from itertools import chain, repeat
+from typing import Any
 
 import psycopg
 
@@ -34,7 +35,7 @@ def write(
     A database that is away is asked again `until` then, an instant of `limits.now`; after that DatabaseUnavailable. So is a
     locked row, or else RowLocked comes at once. With `wake` the tickers hear at once of an end that is more than an end.
     """
-    texts = {"output": end.output, "error_output": end.error_output}
+    texts: dict[str, Any] = {"output": end.output, "error_output": end.error_output, "pid": end.pid}
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
             if end.pieces is not None:
@@ -107,7 +108,7 @@ def _close_open(database: Database, outcome: Outcome, reason: str) -> None:
         return
     task_id, token = open_run
     printed, complained = output.texts()
-    end = End(outcome, reason, output=printed, error_output=complained)
+    end = End(outcome, reason, output=printed, error_output=complained, pid=page.horse() or None)
     try:
         if write(database, task_id, token, end, until=0, wake=_wakes(end)):
             log.warning("%s task=%s: %s", outcome, task_id, reason)

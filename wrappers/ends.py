@@ -37,6 +37,8 @@ class End:
     traceback: str = ""
     output: str = ""
     error_output: str = ""
+    pid: int | None = None
+    """The process that ran the function, where one did."""
     pieces: str | None = None
     """A JSON array of pieces of work, for which the run waits."""
 
@@ -88,7 +90,7 @@ def leave(task_id: int, token: str, until: float, end: End) -> bool:
     if not _is_heard() or _memory is None or end.pieces is not None:
         return False
     count, written = _COUNTS.unpack_from(_memory)
-    said = end.outcome, end.reason, end.result, end.traceback, end.output, end.error_output
+    said = end.outcome, end.reason, end.result, end.traceback, end.output, end.error_output, end.pid
     text = json.dumps((task_id, token, until, *said)).encode()
     if count - written == _ROOMS or len(text) > _ROOM - _LENGTH:
         return False

@@ -117,7 +117,8 @@ def ask(args: tuple[int, ...], job: Job, worker: str, database: Database, when_i
     global _asked
     answer: Asked
     try:
-        answer = starts.ask(new_call(args, job, worker, database, settings.from_environment()), when_it_waits)
+        call = replace(new_call(args, job, worker, database, settings.from_environment()), pid=None)
+        answer = starts.ask(call, when_it_waits)
     except StopRequested:
         raise
     except Exception as error:
@@ -142,6 +143,7 @@ def new_call(args: tuple[int, ...], job: Job | None, worker: str, database: Data
         planned=planned[0] if planned else None,
         job_id=job.id if job else "",
         worker=worker,
+        pid=os.getpid(),
         rq_timeout=int(job.timeout) if job and job.timeout else None,
         settings=found,
         database=database,

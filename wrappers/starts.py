@@ -1,7 +1,6 @@
 """Asks the database whether a job may run. It decides, records, and sets `last_run` in one atomic statement."""
 
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -66,7 +65,7 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
     """The start statement, for a scheduled or a planned run; before it, what both clocks said before it was sent."""
     common: dict[str, Any] = {
         "task_id": call.task_id, "functions": list(registry.functions()), "token": token, "now": clock.now(),
-        "worker": call.worker, "host": socket.gethostname(), "pid": os.getpid(), "job_id": call.job_id,
+        "worker": call.worker, "host": socket.gethostname(), "pid": call.pid, "job_id": call.job_id,
     }  # fmt: skip
     call.database.open()
     began, since = clock.monotonic(), limits.now()

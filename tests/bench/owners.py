@@ -1,4 +1,4 @@
-"""How fast owners are listed, and what default tasks add to a new owner: `python -m tests.bench.owners [--tasks N]`.
+"""How fast owners are listed, and what default tasks add to a new owner, and how fast owners go: `python -m tests.bench.owners [--tasks N]`.
 
 A PostgreSQL of its own; two tasks per owner, of which some fail, are late, or are paused. (The list reads no records of
 runs.) Prints a markdown table, and with --explain the plan of the first page.
@@ -67,6 +67,23 @@ def added(db: psycopg.Connection[Any]) -> None:
     show("10,000 new owners, two default tasks each", milliseconds(3, ten_thousand))
 
 
+def deleted(db: psycopg.Connection[Any]) -> None:
+    """Statements that delete 10,000 owners with two tasks each, of which none waits, or all do."""
+    db.execute("CREATE TABLE channels (id bigint PRIMARY KEY)")
+    db.execute("\n".join(owners.triggers("channels")))
+
+    def delete(waiting: str) -> float:
+        db.execute("DELETE FROM ticker.tasks; INSERT INTO channels SELECT generate_series(1, 10000)")
+        db.execute(FILL, {"tasks": 20_001})
+        db.execute(f"DELETE FROM ticker.tasks WHERE owner_id NOT IN (SELECT id::text FROM channels); {waiting}")  # type: ignore[arg-type]
+        db.execute("VACUUM ANALYZE ticker.tasks")
+        return milliseconds(1, lambda: db.execute("DELETE FROM channels"))[0]
+
+    show("10,000 owners deleted, two tasks each", [delete("") for _ in range(5)])
+    waits = "UPDATE ticker.tasks SET waiting = ARRAY[clock_timestamp()]"
+    show("10,000 owners deleted, two tasks each, all of which wait", [delete(waits) for _ in range(5)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=100_000)
@@ -86,6 +103,7 @@ def main() -> None:
         print(f"| {options.tasks:,} tasks | median | slowest |\n|---|---|---|")
         listed(db, options.rounds)
         added(db)
+        deleted(db)
 
 
 if __name__ == "__main__":

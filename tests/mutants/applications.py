@@ -50,6 +50,22 @@ APPLICATIONS = (
         ),
     ),
     Mutant(
+        "deletion-without-records",
+        "ticker/migrations/versions/0007_changes.py",
+        "unnest(waiting) AS occurrence ORDER",
+        "unnest(waiting) AS occurrence WHERE false ORDER",
+        "A deletion records each occurrence that waits as gone, in its own transaction.",
+        ("tests/test_changes.py::test_a_deletion_ends_each_occurrence_that_waits_and_says_who_did_it",),
+    ),
+    Mutant(
+        "events-by-the-database-user-alone",
+        "ticker/migrations/versions/0007_changes.py",
+        "coalesce(nullif(current_setting('ticker.by', true), ''), session_user)",
+        "session_user",
+        "An edit, a switch or a deletion names the person that the operation names.",
+        ("tests/test_changes.py::test_each_operation_says_who_did_it_and_leaves_no_name_behind",),
+    ),
+    Mutant(
         "evicting-redis-is-accepted",
         "ticker/enqueue.py",
         'if policy != "noeviction":',

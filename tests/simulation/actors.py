@@ -172,7 +172,7 @@ class People:
 
     def delete(self, spec: Spec) -> None:
         if self._world.random.random() < 0.3:
-            self._world.tables.delete(spec.id)
+            self._world.tables.delete(self._world.now(), spec.id)
             spec.deleted = True
 
     def settle_down(self, longest: float) -> None:

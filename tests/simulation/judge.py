@@ -101,7 +101,10 @@ class Judge:
         """Every job that was stored ends in a run, a drop or a loss; every run has one outcome."""
         ended = [run for run in self.runs if run.state == "ended"]
         recorded = {job_of(run) for run in ended}  # a copy, or one that came behind a newer start, is a duplicate
-        records = Counter(job_of(run) for run in ended if run.reason != "duplicate")
+        records = Counter(job_of(run) for run in ended if run.reason not in ("duplicate", "gone"))
+        records += Counter(
+            {job_of(run) for run in ended if run.reason == "gone"}
+        )  # by the deletion, and when it is taken
         stored = Counter(push.job_id for push in self.history.pushes if push.answer == "stored")
         waiting = {envelope.job_id(row.id, due) for row in self.tasks.values() for due in row.waiting}
         advanced = {advance.job_id for advance in self.history.advances}

@@ -42,6 +42,7 @@ from ticker.definition import Wanted
 from ticker.errors import BadInput, RowLocked
 from ticker.task import Kind, Outcome, Reason, RunKind, Task
 
+OPEN = ("planned", "pushed")
 FUNCTIONS = ("poll", "fetch")  # what the workers know
 
 
@@ -87,8 +88,16 @@ class MemoryTables:
                 task_id, paused_by=None, paused_reason="", paused_until=None, next_run=timing_of_resumed(row, now)
             )
 
-    def delete(self, task_id: int) -> None:
-        self._unlocked(task_id)
+    def delete(self, now: datetime, task_id: int) -> None:
+        plans = [run for run in self.rows.plans.open.values() if run.task_id == task_id and run.state in OPEN]
+        if any(run.id in self.rows.plans.held for run in plans):
+            raise RowLocked(f"task {task_id}")
+        gone = {"state": "ended", "outcome": Outcome.DROPPED, "reason": str(Reason.GONE), "ended_at": now}
+        for due in sorted(self._unlocked(task_id).waiting):
+            record = RunRow(task_id=task_id, kind=RunKind.SCHEDULED, occurrence=due, due_at=None, created_at=now)
+            self.rows.plans.add(replace(record, **gone))
+        for run in plans:
+            self.rows.plans[run.id] = replace(run, **gone)
         del self.rows.tasks[task_id]
         self._names = {name: id_ for name, id_ in self._names.items() if id_ != task_id}
 
@@ -109,6 +118,8 @@ class MemoryTables:
         values = columns(definition.applied(given, before, self._registered[id_]))
         if values["every_ms"] != row.every_ms and row.next_run is not None:
             values["next_run"] = min(row.next_run, now + timing.span(values["every_ms"]))
+        elif values["enabled"] and not row.enabled and row.kind is Kind.INTERVAL and row.next_run is not None:
+            values["next_run"] = max(row.next_run, now)
         self._put(id_, **values, push_after=None)
 
     # -------------------------------------------------------------------------------------------- started and ended

@@ -77,15 +77,19 @@ class PostgresTables:
 
     def pause(self, now: datetime, task_id: int, until: datetime | None) -> None:
         with translated(), clock.use(lambda: now):
-            ticker.pause(self._db, task_id, until=until)
+            ticker.pause(self._db, task_id, by="someone", until=until)
 
     def resume(self, now: datetime, task_id: int) -> None:
         with translated(), clock.use(lambda: now):
             ticker.resume(self._db, task_id)
 
-    def delete(self, task_id: int) -> None:
-        with translated():
+    def delete(self, now: datetime, task_id: int) -> None:
+        with translated(), self._db.transaction():
             ticker.unregister(self._db, task_id)
+            self._db.execute(  # the trigger reads the server's clock
+                "UPDATE ticker.runs SET ended_at = %(now)s, created_at = CASE kind WHEN 'scheduled' THEN %(now)s ELSE created_at END"
+                " WHERE task_id = %(id)s AND reason = 'gone'", {"now": now, "id": task_id},
+            )  # fmt: skip
 
     def run_now(self, now: datetime, task_id: int) -> int:
         with translated(), clock.use(lambda: now):
@@ -110,7 +114,7 @@ class PostgresTables:
     def finish(self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "") -> bool:
         with translated():
             ended = self._execute("finish", task_id=task_id, token=token, outcome=outcome, reason=reason, result=None,
-                                  traceback="", output="", error_output="", now=now)  # fmt: skip
+                                  traceback="", output="", error_output="", pid=None, now=now)  # fmt: skip
         return bool(ended)
 
     def checkpoint(self, task_id: int, token: str, value: Any) -> bool:

@@ -270,11 +270,18 @@ def test_it_works_below_a_path_of_another_application(serve, task):
     assert client.get("/ops/ticker/static/ticker.css").status_code == 200
 
 
-def test_a_task_that_is_gone_is_told_with_what_is_known_of_it(client, db, task):
-    ticker.unregister(db, task)
+def test_the_page_of_a_deleted_task_shows_its_history(client, db, task):
+    ticker.unregister(db, task, by="anna")
     answer = client.get("/tasks/1")
-    assert answer.status_code == 404
-    assert "the task is gone" in text_of(answer)
+    assert answer.status_code == 200
+    for sentence in ("mail.fetch deleted, of mail_channels:5", "anna deleted it at", "by anna", "gone"):
+        assert sentence in text_of(answer), sentence
+    assert 'hx-post="/tasks/1/do"' not in answer.text and 'href="/runs/1"' in answer.text
+    assert 'href="/tasks/1"' in client.get("/runs").text
+
+
+def test_a_task_that_never_was_has_no_page(client, db, task):
+    assert client.get("/tasks/77").status_code == 404
 
 
 # ---------------------------------------------------------------------------------------------------------- changes

@@ -89,7 +89,9 @@ def add(function: str, name: str | None, owner: str | None, first: str | None, a
     given = values(said)
     with database() as db:
         due = None if first is None else once.instant("first", first, lambda: now(db))
-        task = overview.warned(db, registration.register(db, function, name=name, owner=owner, first=due, **given))
+        task = overview.warned(
+            db, registration.register(db, function, name=name, owner=owner, first=due, by=user(), **given)
+        )
     print_one(task, as_json)
 
 
@@ -111,7 +113,7 @@ def edit(task: str, owner: str | None, as_json: bool, **said: Any) -> None:
     if not given:
         raise click.UsageError("nothing to change: give an option, such as --every 1m or --disable")
     with found(named, owner), database() as db:
-        changed = overview.warned(db, registration.edit(db, named, owner=owner, **given))
+        changed = overview.warned(db, registration.edit(db, named, owner=owner, by=user(), **given))
     print_one(changed, as_json)
 
 
@@ -192,7 +194,7 @@ def resume(task: str | None, owner: str | None, as_json: bool) -> None:
 
     named = ref(task, owner)
     with found(named, owner), database() as db:
-        resumed = registration.resume(db, named, owner=owner)
+        resumed = registration.resume(db, named, owner=owner, by=user())
     print_done("resumed", resumed, as_json)
 
 
@@ -232,7 +234,7 @@ def remove(task: str | None, owner: str | None, as_json: bool) -> None:
 
     named = ref(task, owner)
     with found(named, owner), database() as db:
-        removed = registration.unregister(db, named, owner=owner)
+        removed = registration.unregister(db, named, owner=owner, by=user())
         if not removed:
             which = f" {named!r}" if named is not None else ""
             raise UnknownTask(f"there is no task{which}" + (f" of owner {owner}" if owner else ""))

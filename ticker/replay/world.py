@@ -156,7 +156,7 @@ class World:
     def _finish(self, token: str, outcome: Outcome, at: timedelta) -> None:
         with self.store.transaction() as execute:
             execute("finish", task_id=self.task.id, token=token, outcome=outcome, reason="", result=None, traceback="",
-                    output="", error_output="", now=ZERO + at)  # fmt: skip
+                    output="", error_output="", pid=None, now=ZERO + at)  # fmt: skip
 
     def _name(self, pushed: Envelope, at: timedelta) -> str:
         """A1, A2 in the order of the first push; planned runs have their names already."""

@@ -1,5 +1,6 @@
 """Calls the function, and writes its one outcome, fenced by the run's token."""
 
+import os
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -52,7 +53,7 @@ def finish(call: Call, end: End, capture: Capture) -> str:
     assert call.start is not None
     leftovers.kill()  # the end frees the hold: another run may begin beside whatever still lives
     printed, complained = capture.texts()
-    end = replace(end, output=printed, error_output=complained)
+    end = replace(end, output=printed, error_output=complained, pid=os.getpid())
     token, until = call.start.token, call.since + (call.start.box_ms + call.start.grace_ms) / 1000
     if ends.leave(call.task_id, token, until, end):
         page.clear()

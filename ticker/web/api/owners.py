@@ -33,7 +33,7 @@ def pause_owner(site: Site, asked: Asked) -> Answer:
 def resume_owner(site: Site, asked: Asked) -> Answer:
     """Ends the pauses of the owner's tasks; those that were paused."""
     with site.database.writing() as db:
-        resumed = registration.resume(db, owner=asked.of)
+        resumed = registration.resume(db, owner=asked.of, by=BY)
     return Answer({"tasks": [site.task_data(task) for task in resumed]})
 
 

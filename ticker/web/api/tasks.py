@@ -42,7 +42,7 @@ def create_task(site: Site, asked: Asked) -> Answer:
     with site.database.writing() as db:
         # of two who make it at the same instant, both may be told that it is new
         was_there = status.list_tasks(db, name=name, owner=said.get("owner", identity.NOBODY))
-        task = overview.warned(db, registration.register(db, function, **said))
+        task = overview.warned(db, registration.register(db, function, **said, by=BY))
     return Answer(
         site.task_data(task), HTTPStatus.OK if was_there else HTTPStatus.CREATED, f"{asked.root}/tasks/{task.id}"
     )
@@ -57,14 +57,14 @@ def read_task(site: Site, asked: Asked) -> Answer:
 def change_task(site: Site, asked: Asked) -> Answer:
     """Changes what is said of a task, at once, as an operator does: registering it again does not undo it."""
     with site.database.writing() as db:
-        task = overview.warned(db, registration.edit(db, asked.of, **asked.body))
+        task = overview.warned(db, registration.edit(db, asked.of, by=BY, **asked.body))
     return Answer(site.task_data(task))
 
 
 def delete_task(site: Site, asked: Asked) -> Answer:
     """Deletes a task; the records of its runs stay."""
     with site.database.writing() as db:
-        if not registration.unregister(db, asked.of):
+        if not registration.unregister(db, asked.of, by=BY):
             raise UnknownTask(f"there is no task {asked.of}")
     return Answer(status=HTTPStatus.NO_CONTENT)
 
@@ -79,7 +79,7 @@ def pause_task(site: Site, asked: Asked) -> Answer:
 def resume_task(site: Site, asked: Asked) -> Answer:
     """Ends its pause; a task that was not paused stays as it is."""
     with site.database.writing() as db:
-        registration.resume(db, asked.of)
+        registration.resume(db, asked.of, by=BY)
         return Answer(site.task_data(status.get(db, asked.of)))
 
 

@@ -35,17 +35,17 @@ def pause(db: Any, task: int, form: Form) -> Any:
 
 
 def delete(db: Any, task: int, _: Form) -> Any:
-    if not (deleted := registration.unregister(db, task)):
+    if not (deleted := registration.unregister(db, task, by=BY)):
         raise UnknownTask(f"there is no task {task}")
     return deleted
 
 
 ACTIONS: Mapping[str, Action] = {
     "pause": Action("paused", pause),
-    "resume": Action("resumed", lambda db, task, _: registration.resume(db, task)),
+    "resume": Action("resumed", lambda db, task, _: registration.resume(db, task, by=BY)),
     "run": Action("planned to run at the next tick", lambda db, task, _: registration.run_now(db, task)),
-    "enable": Action("enabled", lambda db, task, _: registration.edit(db, task, enabled=True)),
-    "disable": Action("disabled", lambda db, task, _: registration.edit(db, task, enabled=False)),
+    "enable": Action("enabled", lambda db, task, _: registration.edit(db, task, enabled=True, by=BY)),
+    "disable": Action("disabled", lambda db, task, _: registration.edit(db, task, enabled=False, by=BY)),
     "delete": Action("deleted", delete, leaves=True),
 }
 

@@ -15,7 +15,7 @@ from ticker.identity import NOBODY
 from ticker.schedules import kinds
 from ticker.task import Kind, Task
 from ticker.web.pages import fields
-from ticker.web.pages.actions import said
+from ticker.web.pages.actions import BY, said
 from ticker.web.pages.screen import Form, Shown, asked, id_of, screen
 from ticker.web.pages.screen import change as changing
 from ticker.web.site import OF_TASKS, Site
@@ -82,7 +82,7 @@ def create(here: Site, request: Request, form: Form) -> Response:
             raise BadInput("function", None, "is missing; write the name that @task has, such as mail.fetch")
         for there in status.list_tasks(db, name=name or function, owner=owner or NOBODY, limit=1):
             raise BadInput("name", there.name, f"is there already, as task {there.id}; edit that one")
-        task = registration.register(db, function, name=name, owner=owner, **given)
+        task = registration.register(db, function, name=name, owner=owner, by=BY, **given)
     return gone_to(request, task, "registered")
 
 
@@ -92,7 +92,7 @@ def change(here: Site, request: Request, form: Form) -> Response:
     with beside_fields(), here.database.writing() as db:
         task = status.get(db, id_of(request))
         given = typed(form, task)
-        task = registration.edit(db, task.id, **given) if given else task
+        task = registration.edit(db, task.id, by=BY, **given) if given else task
     return gone_to(request, task, "changed" if given else "nothing was changed")
 
 

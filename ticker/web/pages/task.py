@@ -7,8 +7,8 @@ from typing import Any
 from markupsafe import Markup
 from starlette.requests import Request
 
-from ticker import display, ledger, overview, preview, status, timeline
-from ticker.errors import BadInput, UnknownTask
+from ticker import display, ledger, overview, preview, record, status, timeline
+from ticker.errors import BadInput
 from ticker.task import Task
 from ticker.web.pages.screen import Shown, id_of, screen
 from ticker.web.site import HIDDEN, Site
@@ -20,12 +20,14 @@ LEAST, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart
 
 @screen("task.html")
 def task(here: Site, request: Request) -> Shown:
+    """Of one that was deleted, its history; UnknownTask where nothing is kept of one."""
     wanted = id_of(request)
     with here.database.reading() as db:
         why = ledger.why(db, wanted)
-        if why.task is None:
-            raise UnknownTask(f"there is no task {wanted} any more: {why.next[0]}")
         runs = status.list_runs(db, task=wanted, limit=RUNS)
+        if why.task is None:
+            gone = record.deleted(db, [wanted])[wanted]
+            return {"task": None, "gone": gone, "why": why, "now": why.now, "runs": runs}
         drawn = timeline.of(db, wanted, since=stretch(why.task), now=why.now, why=why)
         warnings = overview.warned(db, why.task).warnings
     chart = replace(drawn, lines=tuple(replace(line, words=here.words(line)) for line in drawn.lines))

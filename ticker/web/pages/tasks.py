@@ -5,6 +5,7 @@ from datetime import datetime
 from starlette.requests import Request
 
 from ticker import lines, overview, status, timing
+from ticker.outlook import due_since
 from ticker.task import Task
 from ticker.web.pages.screen import ROWS, Shown, asked, behind, filtered, screen
 from ticker.web.site import Site
@@ -29,5 +30,6 @@ def tasks(here: Site, request: Request) -> Shown:
 
 def is_late(task: Task, now: datetime) -> bool:
     """Whether it should have been pushed two ticks ago."""
-    may_run = task.enabled and task.owner_active and task.paused_by is None and task.next_run is not None
-    return may_run and task.next_run < now - timing.span(status.late_ms())  # type: ignore[operator]
+    if task.next_run is None or not (task.enabled and task.owner_active and task.paused_by is None):
+        return False
+    return due_since(task.next_run, task) < now - timing.span(status.late_ms())

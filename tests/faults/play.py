@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults import journal
+from tests.faults import history, journal
 from tests.faults.client import ARGUMENT_SECRET, Client, create_owners, register_cast, wait_for
 from tests.faults.journal import Journal
 from tests.faults.nemesis import RECOVERY, Nemesis, schedule
@@ -41,7 +41,7 @@ def play(folder: Path, seconds: float, seed: int, *, load: float = 1.0, own_host
                 client.stop()
                 let_end(stage)
         events.write("last")
-        journal.export(stage.postgres.url, folder)
+        journal.export(stage.postgres.url, folder / history.DATABASE)
     return nemesis.unhealed
 
 

@@ -56,8 +56,9 @@ def witnessed(name: str, *, batch: int = 1) -> Callable[[Callable[..., Any]], Ca
             witness = Witness(run)
             occurrence = run.occurrence.timestamp() if run.occurrence else None
             witness.says(
-                "begin", token=run._token, function=name, kwargs=kwargs, occurrence=occurrence, box=run.quota.remaining
-            )
+                "begin", token=run._token, function=name, kwargs=kwargs, occurrence=occurrence, box=run.quota.remaining,
+                process=os.environ.get("FAULTS_PROCESS", ""),
+            )  # fmt: skip
             try:
                 return body(run, witness, **kwargs)
             finally:

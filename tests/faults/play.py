@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from ticker.errors import Unavailable
 
 QUEUE_DELAY = 6.0  # seconds: how long a job may wait for a worker while nothing is wrong
 RESTARTED = 10.0  # seconds after a calm begins, until which a restart may still show
-BACKLOG = 120.0  # seconds: working off what a storm has left is a matter of the machine, and of no promise
+BACKLOG = 300.0  # seconds: working off what a storm has left is a matter of the machine, and of no promise
 CAUGHT_UP = 30  # jobs of a queue, some two seconds' work
 LAST_ENDS = 20.0  # seconds that runs and queues are given to end, when the last calm is over
 
@@ -25,14 +25,17 @@ class NeverBegan(Exception):
     """Without any fault, the processes did not come to work: the machine is too slow for this load."""
 
 
-def play(folder: Path, seconds: float, seed: int, *, load: float = 1.0, own_hosts: bool = False) -> list[str]:
+def play(
+    folder: Path, seconds: float, seed: int, *, load: float = 1.0, batches: bool = False, own_hosts: bool = False,
+    only: Collection[str] = (),
+) -> list[str]:  # fmt: skip
     """Plays it, and leaves the history in `folder`; what did not recover by itself, in words."""
     with Journal(folder) as events, opened(folder, events, own_hosts=own_hosts) as stage:
         journal.install_audit(stage.postgres.url)
-        planned = schedule(seed, seconds, own_hosts=own_hosts)
-        with clocked(stage), prepared(stage, seed, seconds, load):
+        planned = schedule(seed, seconds, own_hosts=own_hosts, only=only)
+        with clocked(stage), prepared(stage, seed, seconds, load, batches):
             nemesis = Nemesis(stage, planned, folder, lambda since: ill(stage, since))
-            client = Client(events, stage.hosts["host-app"].environ["DATABASE_URL"], seed, pause=0.5)
+            client = Client(events, stage.hosts["host-app"].environ["DATABASE_URL"], seed, 0.5, stage.edits)
             with stage.playing():
                 if slow := ill(stage, time.time()):
                     raise NeverBegan("; ".join(slow))
@@ -67,11 +70,11 @@ def clocked(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def prepared(stage: Stage, seed: int, seconds: float, load: float) -> Iterator[None]:
+def prepared(stage: Stage, seed: int, seconds: float, load: float, batches: bool) -> Iterator[None]:
     """Owners and tasks are there; what the checker must know of them is written down."""
     with connect(stage.postgres.url) as db:
         create_owners(db)
-        cast = register_cast(db, load)
+        cast = register_cast(db, load, batches=batches)
     with stage.redis() as redis:
         redis.set("rq:queue:blocked", "no list")
     stage.journal.write(

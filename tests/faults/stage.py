@@ -173,6 +173,16 @@ def children_of(pid: int) -> list[int]:
     return []
 
 
+class Edits:
+    """What faults ask of the client. It holds `lock` for each of its operations, and reads anew what there is when the
+    number of `restores` has changed; while `deleting` is set it registers and deletes, and does nothing else."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.restores = 0
+        self.deleting = threading.Event()
+
+
 class Stage:
     """Everything that a nemesis can hit. Behind the `with` block of `opened` no process and no server is left."""
 
@@ -184,6 +194,8 @@ class Stage:
         self.journal = journal
         self.postgres = postgres
         self.valkey = valkey
+        self.edits = Edits()
+        self.servers = orphans.children()  # the processes behind both, which are nobody's orphans
         self.server_lock = threading.RLock()  # the embedded servers are no objects for several threads
         self.hosts = {name: Host(name, self, cables.get(name), started) for name in HOSTS}
         self.tickers = [self._process(n, "-m ticker run", self.hosts[h]) for n, h in TICKERS.items()]

@@ -9,6 +9,8 @@ Calls are made in the order of their times. Whatever is not said is well behaved
 """
 
 import json
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -280,6 +282,19 @@ class Book:
 
     # ---------------------------------------------------------------------------------------------------- and the end
 
+    def copy(self) -> Any:
+        """What the database holds now."""
+        return deepcopy((self._files["database.jsonl"], self._tasks, self._runs, self._ids, self._notes))
+
+    def put_away(self, name: str, dump: Any) -> None:
+        """The database is exported under this name, and an older copy takes its place."""
+        self._files[name] = [*self._files["database.jsonl"], *map(json.dumps, self._rows())]
+        self._files["database.jsonl"], self._tasks, self._runs, self._ids, self._notes = deepcopy(dump)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for kind, rows in (("task", self._tasks.values()), ("run", self._runs.values()), ("noted", self._notes)):
+            yield from ({"at": None, "event": kind, "row": row} for row in rows)
+
     def never_ends(self) -> None:
         self._last = False
 
@@ -289,11 +304,8 @@ class Book:
         self.event("setup", 0.0, **self._setup)
         if self._last:
             self.event("last", end)
-        for kind, rows in (("task", self._tasks), ("run", self._runs)):
-            for row in rows.values():
-                self.event(kind, 0.0, file="database.jsonl", row=row)
-        for row in self._notes:
-            self.event("noted", 0.0, file="database.jsonl", row=row)
+        for row in self._rows():
+            self.line("database.jsonl", json.dumps(row))
         for name, lines in self._files.items():
             (self._folder / name).write_text("\n".join(lines) + "\n")
         return load(self._folder)

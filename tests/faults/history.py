@@ -173,7 +173,7 @@ class Events:
 
     def all_faults(self) -> list[Fault]:
         """A restore took everything away between its dump and its end: in the world after it, no process was there."""
-        gaps = [Fault("gap", "restored", "all", GAP, gap.begin, gap.end) for gap in self.seen.gaps]
+        gaps = [Fault(f"gap {gap.begin}", "gap", "all", GAP, gap.begin, gap.end) for gap in self.seen.gaps]
         return sorted([*gaps, *map(_fault, self.faults.values())], key=lambda fault: fault.begin)
 
     def all_operations(self) -> list[Operation]:

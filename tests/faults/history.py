@@ -33,17 +33,14 @@ def load(folder: Path) -> History:
 def worlds(folder: Path) -> list[History]:
     """A restore of an older dump ends one world and begins another, in which what came between the dump and the restore never
     was. Each is a history of its own: what the database of that world knew at its end, and what the others wrote of it."""
-    torn: list[Torn] = []
-    events = [line for path in sorted(folder.glob("*.jsonl")) if not is_export(path) for line in lines(path, torn)]
-    witness = [line for path in sorted(folder.glob("witness/*.jsonl")) for line in lines(path, torn)]
-    restores = sorted((line for line in events if line["event"] == "restored"), key=lambda line: line["at"])
+    restores = [line for line in lines(folder / "events.jsonl", []) if line["event"] == "restored"]
     seen, found = Seen(), []
     for number, restore in enumerate([*restores, None]):
         stopped = restore["stopped"] if restore else None
         database = folder / (f"database-{number}.jsonl" if restore else DATABASE)
-        found.append(_world(folder, seen.until(stopped), database, events, witness, torn))
+        found.append(_world(folder, seen.until(stopped), database))
         if restore:
-            seen = seen.restored(restore["dumped"], restore["stopped"], restore["at"])
+            seen = seen.restored(restore["dumped"], restore["at"])
     return found
 
 
@@ -61,7 +58,7 @@ class Seen:
     def until(self, stopped: float | None) -> "Seen":
         return replace(self, stopped=stopped)
 
-    def restored(self, dumped: float, stopped: float, at: float) -> "Seen":
+    def restored(self, dumped: float, at: float) -> "Seen":
         """The world after a restore: what lay before the dump, and what comes from now on."""
         kept = tuple(gap for gap in self.gaps if gap.begin < dumped)
         return Seen((*kept, Calm(dumped, at)), None)
@@ -71,19 +68,20 @@ class Seen:
         return not is_over and not any(gap.begin < at < gap.end for gap in self.gaps)
 
 
-def _world(
-    folder: Path, seen: Seen, database: Path, written: Sequence[Line], witness: Sequence[Line], torn: list[Torn]
-) -> History:
+def _world(folder: Path, seen: Seen, database: Path) -> History:
+    torn: list[Torn] = []
     events = Events(seen)
-    for line in written:
-        if line["event"] in OF_ALL_WORLDS or line["at"] in seen:
-            events.add(line)
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in () if is_export(path) else lines(path, torn):
+            if line["event"] in OF_ALL_WORLDS or line["at"] in seen:
+                events.add(line)
     setup, clocks = events.setup(folder), events.clocks()
     trail = Trail(clocks)
     for line in lines(database, torn):
         trail.add(line)
     witnesses = Witnesses(strict_children=setup.strict_children)
-    witnesses.add_file(line for line in witness if line["at"] in seen)
+    for path in sorted(folder.glob("witness/*.jsonl")):
+        witnesses.add_file(line for line in lines(path, torn) if line["at"] in seen)
     return _history(folder, setup, clocks, events, trail, witnesses, torn)
 
 

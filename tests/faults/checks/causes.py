@@ -19,6 +19,8 @@ BY_ITSELF = {"poll.falls": "SIGKILL", "poll.crashes": "SIGSEGV"}
 STATUSES = {"poll.vanishes": 0, "poll.exits": 3}
 """What functions of the cast do to themselves."""
 ROUNDING = 0.1  # seconds: how the limit is written, and when its timer begins
+NOTICED = 1.0  # seconds: a worker that reaps a horse so late takes it for one that reached its limit
+START_WAITS = 2.0  # seconds: how long the answer to a start may take
 QUIET = 6.0  # seconds without a fault, in which an end that waits is written
 KEPT = 600.0  # seconds that an end waits at least
 DYING = 1.0  # seconds: how long before the supervisor sees it a process may have ended
@@ -41,8 +43,7 @@ def true_causes(history: History, found: Findings) -> None:
 def _claims(history: History, run: Run) -> Iterator[tuple[bool, str]]:
     """Each thing that the reason says, whether it can be true, and what speaks against it."""
     if match := HARD_LIMIT.search(run.reason):
-        limit, lasted = float(match[1]), _lasted(history, run)
-        yield lasted >= limit - ROUNDING, f"it was over {lasted:.3f} s after its start"
+        yield from _reached_its_limit(history, run, float(match[1]))
     if match := SIGNAL.search(run.reason):
         by_us = match[1] == "SIGKILL" and _kills(history, run)
         yield bool(by_us) or _does(run, match[1]), "it does not do that, and the harness sent none"
@@ -57,12 +58,17 @@ def _claims(history: History, run: Run) -> Iterator[tuple[bool, str]]:
         yield gone_at <= run.ended.at + DYING, f"its worker {process} lived until {_told(history, gone_at)}"
 
 
-def _lasted(history: History, run: Run) -> float:
-    """Seconds from its start to its record, or to the instant at which the harness killed its process."""
+def _reached_its_limit(history: History, run: Run, limit: float) -> Iterator[tuple[bool, str]]:
+    """The limit may begin to count before the database decides the start: by the function's own word, its box was over no
+    sooner than this."""
     assert run.started and run.ended
-    pid = _pid(history, run)
-    kills = [kill.at for kill in _kills(history, run) if kill.pid == pid]
-    return min([run.ended.at, *kills]) - run.started.at
+    one = history.witnessed.get(run.id)
+    begin = one.begins[0] if one and one.begins else None
+    reached = min(run.started.at + limit, begin.at + begin.box if begin else run.started.at + limit - START_WAITS)
+    over = run.ended.at - run.started.at
+    yield run.ended.at >= reached - ROUNDING, f"it was over {over:.3f} s after its start"
+    kill = next((kill.at for kill in _kills(history, run) if kill.pid == _pid(history, run)), FOREVER)
+    yield kill >= reached - NOTICED, f"the harness killed it {kill - run.started.at:.3f} s after its start"
 
 
 def _does(run: Run, name: str) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.faults import history, journal
 from tests.faults.client import ARGUMENT_SECRET, Client, create_owners, register_cast, wait_for
+from tests.faults.facts import installation
 from tests.faults.journal import Journal
 from tests.faults.nemesis import RECOVERY, Nemesis, schedule
 from tests.faults.stage import SECRET, TICK, Stage, opened
@@ -144,8 +145,13 @@ def _tickers(stage: Stage, since: float) -> set[int]:
 
 
 def _waiting(stage: Stage) -> dict[str, int]:
+    """Without what a database that was replaced has left: no worker runs those."""
     with stage.redis() as redis:
-        return {name: int(redis.llen(f"rq:queue:{name}")) for name in ("polling", "slow")}
+        queues = {name: redis.lrange(f"rq:queue:{name}", 0, -1) for name in ("polling", "slow")}
+    return {
+        name: sum(installation(job.decode("utf-8", "replace")) not in stage.edits.replaced for job in jobs)
+        for name, jobs in queues.items()
+    }
 
 
 def let_end(stage: Stage) -> None:

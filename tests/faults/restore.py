@@ -11,8 +11,10 @@ import time
 from contextlib import suppress
 
 import psycopg
+from rq.job import Job
 
 from tests.faults import journal
+from tests.faults.facts import installation
 from tests.faults.stage import Stage
 from tests.running import ROOT
 from wrappers import orphans
@@ -51,6 +53,7 @@ def restore(stage: Stage, copied: float) -> None:
     with stage.edits.lock:
         _stop(stage)
         stopped = time.monotonic()
+        stage.edits.replaced |= _prefixes(stage)
         journal.export(stage.postgres.url, stage.folder / f"database-{number}.jsonl")
         with _beside(stage) as db:
             _empty(db)
@@ -80,6 +83,16 @@ def _stop(stage: Stage) -> None:
     while not all(process.is_gone() for process in stage.processes):
         time.sleep(0.05)
     orphans.kill_new_children(stage.servers)
+
+
+def _prefixes(stage: Stage) -> set[str]:
+    """Of the jobs that Redis keeps."""
+    with stage.redis() as redis:
+        keys = [
+            key.decode().removeprefix(Job.redis_job_namespace_prefix)
+            for key in redis.scan_iter(match=f"{Job.redis_job_namespace_prefix}*")
+        ]
+    return {installation(key) for key in keys} - {""}
 
 
 def _beside(stage: Stage) -> psycopg.Connection[tuple[object, ...]]:

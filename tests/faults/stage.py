@@ -180,6 +180,7 @@ class Edits:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.restores = 0
+        self.replaced: set[str] = set()  # prefixes of jobs, of the installations that restores have ended
         self.deleting = threading.Event()
 
 

@@ -63,3 +63,25 @@ def test_a_job_of_the_world_that_ended_must_not_start_in_the_next(tmp_path: Path
 def test_a_job_that_the_restored_database_waits_for_and_nobody_pushed_again_is_found(tmp_path: Path) -> None:
     _, after = two_worlds(tmp_path / "run", again=False)
     assert [violation.invariant for violation in check(after)] == ["S13"]
+
+
+@pytest.mark.parametrize(("at", "found"), [(33.0, set()), (40.0, {"S8"})])
+def test_adopt_alone_gives_back_the_holds_of_runs_that_were_in_the_copy(
+    tmp_path: Path, at: float, found: set[str]
+) -> None:
+    book = Book(tmp_path / "run")
+    task = book.task()
+    book.push(task, 0, 0)
+    book.advance(task, 0, 0)
+    run = book.start(task, 0, 19)
+    dump = book.copy()
+    book.end(run, 21)
+    book.put_away("database-0.jsonl", dump)
+    book.event("restored", BACK, dumped=DUMPED, stopped=STOPPED)
+    book.close(run, 33, "lost")
+    book.change(task, 33, last_run_id=run)
+    book.change(task, at, run_token=None, running_until=None)
+    book.history()
+    before, after = worlds(tmp_path / "run")
+    assert check(before) == []
+    assert {violation.invariant for violation in check(after)} == found

@@ -69,6 +69,15 @@ def is_no_ban(run: Run | None, operation: Operation) -> bool:
     )
 
 
+# ------------------------------------------------------------------------------------------------------------ S8
+
+
+def was_adopted(history: History, at: float) -> bool:
+    """Everything was stopped, and `ticker db adopt` ended the holds of a restored database: their workers are another
+    installation's."""
+    return any(fault.kind == "gap" and fault.begin <= at <= fault.end for fault in history.faults)
+
+
 # ------------------------------------------------------------------------------------------------------------ S9
 
 

@@ -147,10 +147,14 @@ def fenced(history: History) -> Findings:
 def _hold_changed(history: History, task: int, before: Version, after: Version, found: Findings) -> None:
     """Taken by a start that finds no living hold; given back by the end of the run that has it."""
     if before.run_token == after.run_token:
-        if after.last_run_id != before.last_run_id and found.judge(False):
+        is_adopted = excuses.was_adopted(history, after.at)
+        if after.last_run_id != before.last_run_id and not is_adopted and found.judge(False):
             _blame(history, task, after, "an end was written, and the hold was not given back", found)
         return
     wrong = _wrong_start(history, before, after) if after.run_token else _wrong_end(history, before, after)
+    if wrong and not after.run_token and excuses.was_adopted(history, after.at):
+        found.excuse("given back by adopt")
+        return
     if found.judge(wrong is None):
         _blame(history, task, after, str(wrong), found)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from tests.faults import history
-from tests.faults.checker import check
+from tests.faults.checker import Violation, check
+from tests.faults.kinds import KINDS
 from tests.faults.play import play
 from tests.faults.summary import summarise
 
@@ -25,16 +26,23 @@ SHOWN = 60  # violations; all are in what `python -m tests.faults.checker FOLDER
 @click.option(
     "--load", "amount", default=1.0, show_default=True, help="1.0 is 21 runs a second: what two quiet cores carry."
 )
+@click.option("--batches", is_flag=True, help="Most tasks share their jobs with others.")
+@click.option(
+    "--only", multiple=True, type=click.Choice(sorted(KINDS)), help="This kind of fault, and the others that are named."
+)
 @click.option("--own-hosts", is_flag=True, help="Each host in a network namespace of its own (root, iproute2).")
-def main(minutes: float, seed: int, folder: Path | None, amount: float, own_hosts: bool) -> None:
+def main(
+    minutes: float, seed: int, folder: Path | None, amount: float, batches: bool, only: tuple[str, ...], own_hosts: bool
+) -> None:
     """Runs tickers, workers and a client on real servers, injects faults, and judges the history."""
     place = folder or Path(tempfile.mkdtemp(prefix="ticker-faults-"))
     place.mkdir(parents=True, exist_ok=True)
     place.chmod(0o755)
-    unhealed = play(place, minutes * 60, seed, load=amount, own_hosts=own_hosts)
-    found = history.load(place)
-    violations = check(found)
-    click.echo(str(summarise(found)))
+    unhealed = play(place, minutes * 60, seed, load=amount, batches=batches, own_hosts=own_hosts, only=only)
+    violations: list[Violation] = []
+    for found in history.worlds(place):
+        violations += check(found)
+        click.echo(str(summarise(found)))
     for sentence in (*unhealed, *map(str, violations))[:SHOWN]:
         click.echo(f"VIOLATION {sentence}")
     click.echo(f"{len(unhealed) + len(violations)} violations (seed {seed}, {minutes:g} minutes)")

@@ -9,6 +9,8 @@ Calls are made in the order of their times. Whatever is not said is well behaved
 """
 
 import json
+from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,7 @@ class Book:
             "secrets": [],
         } | setup
         self._tasks: dict[int, dict[str, Any]] = {}
+        self._notes: list[dict[str, Any]] = []
         self._runs: dict[int, dict[str, Any]] = {}
         self._xid = self._seq = self._ids = 0
         self._shift = 0.0  # of the database's clock
@@ -105,16 +108,46 @@ class Book:
         """An update by people."""
         self.change(task, at, updated_at=self.wall(at), **columns)
 
-    def delete(self, task: int, at: float) -> None:
-        self._change("tasks", "D", at, task, self._tasks.pop(task), None)
+    def delete(self, task: int, at: float, *, recorded: bool = True) -> None:
+        """With a record of each occurrence that waits, in the same transaction."""
+        row = self._tasks.pop(task)
+        self._change("tasks", "D", at, task, row, None)
+        for occurrence in row["waiting"] if recorded else ():
+            self._drop(task, occurrence, at, self._xid, outcome="dropped", reason="gone", job_id=None)
+
+    def note(self, what: str, at: float, task: int = 0, run: int | None = None, words: str = "") -> None:
+        """A row of `events`."""
+        row = {"id": len(self._notes) + 1, "at": self.wall(at), "task_id": task, "what": what, "run_id": run}
+        self._notes.append(row | {"words": words})
+
+    def process(self, id_: str, begin: float, end: float | None = None) -> None:
+        """A start of a supervised process: "worker-1#3"."""
+        for phase, at in (("begin", begin), ("end", end)):
+            if at is not None:
+                self.event("process", at, phase=phase, id=id_, name=id_.partition("#")[0])
+
+    def signal(self, process: str, at: float, number: int, pid: int = 99) -> None:
+        self.event("signal", at, process=process, pid=pid, number=number)
+
+    def take(self, job: str | None, at: float) -> None:
+        """A worker got this job; None: nobody knows which."""
+        self.event("take", at, file="redis.jsonl", job=job)
 
     def occurrence(self, at: float) -> int:
         return round(self.wall(at) * 1_000_000)
 
     def push(
-        self, task: int, due: float, at: float, answer: str | None = "stored", *, delivered: bool = True, **more: Any
+        self,
+        task: int,
+        due: float,
+        at: float,
+        answer: str | None = "stored",
+        *,
+        delivered: bool = True,
+        prefix: str = "",
+        **more: Any,
     ) -> None:
-        job = f"t{task}-{self.occurrence(due)}"
+        job = f"{prefix}t{task}-{self.occurrence(due)}"
         self.pushed(job, at, answer, delivered=delivered, **more)
 
     def pushed(self, job: str, at: float, answer: str | None = "stored", **more: Any) -> None:
@@ -188,18 +221,25 @@ class Book:
         self._runs[run] |= new
         self._change("runs", "U", at, run, old, new, self._xid)
 
-    def drop(self, task: int, due: float, at: float, reason: str, outcome: str = "dropped") -> int:
+    def drop(
+        self, task: int, due: float, at: float, reason: str, outcome: str = "dropped", *, by_sweep: bool = False
+    ) -> int:
+        """By a worker, whose job it had; or by the sweep of a ticker."""
+        self._xid += 1
+        job = None if by_sweep else f"t{task}-{self.occurrence(due)}"
+        run = self._drop(task, self.wall(due), at, self._xid, outcome=outcome, reason=reason, job_id=job)
+        if task in self._tasks:
+            waiting = [other for other in self._tasks[task]["waiting"] if other != self.wall(due)]
+            self.change(task, at, xid=self._xid, waiting=waiting)
+        return run
+
+    def _drop(self, task: int, occurrence: float, at: float, xid: int, **columns: Any) -> int:
         self._ids += 1
-        occurrence = self.wall(due)
         self._runs[self._ids] = {
             "id": self._ids, "task_id": task, "kind": "scheduled", "occurrence": occurrence, "attempt": 1, "state": "ended",
-            "outcome": outcome, "reason": reason, "job_id": f"t{task}-{self.occurrence(due)}",
-        }  # fmt: skip
-        self._xid += 1
-        self._change("runs", "I", at, self._ids, None, dict(self._runs[self._ids]), self._xid)
-        if task in self._tasks:
-            waiting = [other for other in self._tasks[task]["waiting"] if other != occurrence]
-            self.change(task, at, xid=self._xid, waiting=waiting)
+            "every_ms": self._tasks.get(task, {}).get("every_ms"),
+        } | columns  # fmt: skip
+        self._change("runs", "I", at, self._ids, None, dict(self._runs[self._ids]), xid)
         return self._ids
 
     def plan(self, task: int, at: float) -> int:
@@ -237,10 +277,23 @@ class Book:
 
     def witness(self, event: str, run: int, at: float, *, child: bool = False, **more: Any) -> None:
         task = self._runs[run]["task_id"] if run in self._runs else more.pop("task", 0)
-        pid = 2 if child else 1
+        pid = more.pop("pid", 2 if child else 1)
         self.event(event, at, file=f"witness/{pid}.jsonl", task=task, run=run, pid=pid, child=child, **more)
 
     # ---------------------------------------------------------------------------------------------------- and the end
+
+    def copy(self) -> Any:
+        """What the database holds now."""
+        return deepcopy((self._files["database.jsonl"], self._tasks, self._runs, self._ids, self._notes))
+
+    def put_away(self, name: str, dump: Any) -> None:
+        """The database is exported under this name, and an older copy takes its place."""
+        self._files[name] = [*self._files["database.jsonl"], *map(json.dumps, self._rows())]
+        self._files["database.jsonl"], self._tasks, self._runs, self._ids, self._notes = deepcopy(dump)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for kind, rows in (("task", self._tasks.values()), ("run", self._runs.values()), ("noted", self._notes)):
+            yield from ({"at": None, "event": kind, "row": row} for row in rows)
 
     def never_ends(self) -> None:
         self._last = False
@@ -251,9 +304,8 @@ class Book:
         self.event("setup", 0.0, **self._setup)
         if self._last:
             self.event("last", end)
-        for kind, rows in (("task", self._tasks), ("run", self._runs)):
-            for row in rows.values():
-                self.event(kind, 0.0, file="database.jsonl", row=row)
+        for row in self._rows():
+            self.line("database.jsonl", json.dumps(row))
         for name, lines in self._files.items():
             (self._folder / name).write_text("\n".join(lines) + "\n")
         return load(self._folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.faults.checks import INVARIANTS, check
 from tests.faults.checks.findings import Violation
-from tests.faults.history import load
+from tests.faults.history import load, worlds
 from tests.faults.summary import summarise
 
 __all__ = ["INVARIANTS", "Violation", "check", "load", "main", "summarise"]
@@ -20,13 +20,17 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python -m tests.faults.checker FOLDER\n")
         return 2
     try:
-        history = load(Path(arguments[0]))
+        histories = worlds(Path(arguments[0]))
     except ValueError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    violations = check(history)
-    sys.stdout.write(f"{summarise(history)}\n{told(violations)}{len(violations)} violations\n")
-    return 1 if violations else 0
+    count = 0
+    for history in histories:  # one, unless a restore ended it and began another
+        violations = check(history)
+        sys.stdout.write(f"{summarise(history)}\n{told(violations)}")
+        count += len(violations)
+    sys.stdout.write(f"{count} violations\n")
+    return 1 if count else 0
 
 
 def told(violations: list[Violation]) -> str:

@@ -15,6 +15,7 @@ import psycopg
 
 import ticker
 from tests.faults.journal import Journal
+from tests.faults.stage import Edits
 from ticker import owners
 from ticker.connections import connect
 
@@ -33,6 +34,7 @@ STEADY: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
     ("poll.plain", "1d", 4, {}),
     ("poll.fails", "6s", 3, {}),
     ("poll.several", "4s", 8, {}),
+    ("poll.lasts", "30s", 6, {"box": "5s", "queue": "slow"}),
 )
 NASTY = ("swallows", "computes", "deaf", "leaves", "vanishes", "crashes", "exits", "shouts", "stops")
 RESTLESS = 12  # tasks and owners that the client changes all the time
@@ -53,10 +55,11 @@ def create_owners(db: psycopg.Connection[Any]) -> None:
         db.execute(statement)  # type: ignore[call-overload]
 
 
-def register_cast(db: psycopg.Connection[Any], load: float) -> Cast:
-    """`load` 1.0 is some 21 runs a second, which two quiet cores carry."""
+def register_cast(db: psycopg.Connection[Any], load: float, *, batches: bool = False) -> Cast:
+    """`load` 1.0 is some 21 runs a second, which two quiet cores carry. With `batches`, most of them share their jobs."""
     cast = Cast()
-    for function, every, count, more in STEADY:
+    for alone, every, count, more in STEADY:
+        function = "poll.several" if batches and alone == "poll.plain" else alone
         for number in range(max(1, round(load * count))):
             kwargs = {"number": number, "password": ARGUMENT_SECRET}
             name = f"{function} {every} {number}"
@@ -74,8 +77,10 @@ def register_cast(db: psycopg.Connection[Any], load: float) -> Cast:
 class Client(threading.Thread):
     """One thread, one connection, one operation after the other, drawn from a seed."""
 
-    def __init__(self, journal: Journal, database_url: str, seed: int, pause: float) -> None:
+    def __init__(self, journal: Journal, database_url: str, seed: int, pause: float, edits: Edits) -> None:
         super().__init__(daemon=True)
+        self._edits = edits
+        self._restores = edits.restores
         self._journal = journal
         self._url = database_url
         self._draw = random.Random(f"client {seed}")
@@ -88,21 +93,33 @@ class Client(threading.Thread):
     def run(self) -> None:
         choices = (self._register, self._edit, self._edit, self._switch, self._pause_it, self._run_now, self._delete,
                    self._delete_owner, self._switch_owner)  # fmt: skip
+        deletes = (self._register, self._delete, self._delete_owner)
         while not self._over.wait(self._draw.expovariate(1 / self._pause)):
-            operation = self._register if len(self._tasks) < RESTLESS else self._draw.choice(choices)
-            try:
-                operation()
-            except (psycopg.Error, ticker.TickerError):
-                self._db = None  # a connection that broke in an operation is not used again
+            is_deleting = self._edits.deleting.is_set() and self._tasks
+            with self._edits.lock:
+                try:
+                    self._look_around()
+                    few = len(self._tasks) < (1 if is_deleting else RESTLESS)
+                    operation = self._register if few else self._draw.choice(deletes if is_deleting else choices)
+                    operation()
+                except (psycopg.Error, ticker.TickerError):
+                    self._db = None  # a connection that broke in an operation is not used again
 
     def stop(self) -> None:
         self._over.set()
         self.join()
 
+    def _look_around(self) -> None:
+        """After a restore, the tasks and owners of the dump are there, and no others."""
+        if self._restores != self._edits.restores:
+            query = "SELECT id, owner_id::bigint FROM ticker.tasks WHERE owner_type = 'mailboxes'"
+            self._tasks = dict(self._connected().execute(query).fetchall())
+            self._restores = self._edits.restores
+
     # ------------------------------------------------------------------------------------------------- operations
 
     def _register(self) -> None:
-        function = self._draw.choice(["poll.plain", "poll.steps", "poll.goes"])
+        function = self._draw.choice(["poll.plain", "poll.steps", "poll.goes", "poll.several"])
         every = self._draw.choice(["2s", "3s", "5s"])
         kwargs = {"version": self._operations}
 

@@ -4,9 +4,10 @@
 occurrences are whole microseconds since 1970, as they stand in a job's id.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,18 @@ from typing import Any, NamedTuple
 from tests.faults.clockmap import ClockMap
 
 FOREVER = float("inf")
+INSTALLATION = re.compile(r"(?:[a-z0-9]{8}-)?")
+"""The prefix of a job's id, where there is one."""
+
+
+def bare(job: str) -> str:
+    """A job's id without the prefix of its installation: `t1-1790000000000000`, `r1`, or a batch's."""
+    match = INSTALLATION.match(job)
+    return job[match.end() :] if match else job
+
+
+def installation(job: str) -> str:
+    return job[: -len(bare(job))]
 
 
 class Moment(NamedTuple):
@@ -122,6 +135,7 @@ class Run:
     every_ms: int
     tolerance_ms: int
     job: str
+    pid: int
     created: Moment
     started: Moment | None
     ends: tuple[tuple[str | None, Moment], ...]
@@ -147,11 +161,13 @@ class Begin:
     function: str
     kwargs: Any
     box: float
+    process: str = ""  # the supervised process that it belongs to: "worker-1#3" is the third start of worker-1
 
 
 @dataclass(frozen=True, slots=True)
 class Witnessed:
-    """The activity of one run over all its processes: the first line, the last one, the last one of no child."""
+    """The activity of one run over all its processes: the first line, the last one, the last one of no child; when its
+    function returned or raised, by its own word."""
 
     run: int
     task: int
@@ -159,6 +175,7 @@ class Witnessed:
     first: float
     last: float
     last_own: float
+    returned: float | None = None
 
 
 class StaleWrite(NamedTuple):
@@ -172,13 +189,15 @@ class StaleWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """One job that a ticker handed to Redis. `answer` None: the server did not answer."""
+    """One occurrence, or planned run, that a ticker handed to Redis in the job `carrier`, its own or a batch's. `job` has no
+    installation in front. `answer` None: the server did not answer."""
 
     at: float
     job: str
     answer: str | None
     delivered: bool
     description: str
+    carrier: str = ""
 
     @property
     def taken(self) -> bool:
@@ -194,6 +213,36 @@ class Fault:
     effects: frozenset[str]
     begin: float
     end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A row of `events`. `at` is placed on the monotonic clock."""
+
+    id: int
+    at: float
+    task: int
+    what: str
+    run: int | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One start of a supervised process, until it ended: FOREVER where the harness did not see it end."""
+
+    name: str
+    begin: float
+    end: float
+
+
+class Signal(NamedTuple):
+    """What the harness sent to a process, and to which supervised process that belonged."""
+
+    at: float
+    process: str
+    pid: int
+    number: int
 
 
 class Calm(NamedTuple):
@@ -242,6 +291,14 @@ class History:
     final_runs: Mapping[int, tuple[str, str | None]]  # (state, outcome), as exported
     final_tasks: frozenset[int]
     spare: Sequence[tuple[float, float]] = ()  # (at, the share of all processors that was left since the one before)
+    events: Sequence[Event] = ()
+    takes: Mapping[str, Sequence[float]] = field(
+        default_factory=dict
+    )  # by the id that Redis knows: when a worker got it
+    unknown_takes: Sequence[float] = ()  # a worker asked, and nobody knows which job it was given
+    lives: Mapping[str, Life] = field(default_factory=dict)  # by name and number: "worker-1#3"
+    signals: Sequence[Signal] = ()
+    stopped: float | None = None  # when everything was stopped for the restore that ended this world
 
     def seconds(self, at: float) -> float:
         """Since the setup, for people."""
@@ -280,10 +337,20 @@ class History:
         }
 
     @cached_property
+    def events_of(self) -> Mapping[str, Sequence[Event]]:
+        """By what happened."""
+        grouped: dict[str, list[Event]] = {}
+        for event in self.events:
+            grouped.setdefault(event.what, []).append(event)
+        return grouped
+
+    @cached_property
     def by_token(self) -> Mapping[str, Run]:
         return {run.token: run for run in self.runs.values() if run.token}
 
     @property
     def end(self) -> float:
         """Until when everything was at work: the end of the last calm, or of what was written."""
+        if self.stopped is not None:
+            return self.stopped
         return self.calms[-1].end if self.calms else self.last or FOREVER

@@ -6,36 +6,82 @@ read line by line, and only what lies at the edges of a run is kept.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tests.faults.clockmap import ClockMap, Pair, clock_map
-from tests.faults.facts import FOREVER, Calm, Fault, History, Operation, Push, Setup, Torn
+from tests.faults.facts import FOREVER, Calm, Fault, History, Life, Operation, Push, Setup, Signal, Torn, bare
 from tests.faults.trail import Trail
 from tests.faults.witnesses import Witnesses
 
 DATABASE = "database.jsonl"  # read last: its instants need the clocks
+EXPORTS = "database"  # and database-0.jsonl, where a restore replaced the database
+OF_ALL_WORLDS = frozenset({"clocks", "setup", "fault", "wipe", "calm", "last", "process", "signal"})
+GAP = frozenset({"wipe", "postgres_down", "no_tickers", "no_workers"})
 RESTART = 10.0  # seconds, where the setup does not say
 
 Line = Mapping[str, Any]
 
 
 def load(folder: Path) -> History:
-    """ValueError where the folder holds no setup or no clocks; a torn last line of a file is passed over."""
+    """The only world of a run, or the last one. ValueError where the folder holds no setup or no clocks; a torn last line of
+    a file is passed over."""
+    return worlds(folder)[-1]
+
+
+def worlds(folder: Path) -> list[History]:
+    """A restore of an older dump ends one world and begins another, in which what came between the dump and the restore never
+    was. Each is a history of its own: what the database of that world knew at its end, and what the others wrote of it."""
+    restores = [line for line in lines(folder / "events.jsonl", []) if line["event"] == "restored"]
+    seen, found = Seen(), []
+    for number, restore in enumerate([*restores, None]):
+        stopped = restore["stopped"] if restore else None
+        database = folder / (f"database-{number}.jsonl" if restore else DATABASE)
+        found.append(_world(folder, seen.until(stopped), database))
+        if restore:
+            seen = seen.restored(restore["dumped"], restore["at"])
+    return found
+
+
+def is_export(path: Path) -> bool:
+    return path.name.startswith(EXPORTS)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What belongs to a world: all instants but those in its gaps, and none after it was stopped for a restore."""
+
+    gaps: tuple[Calm, ...] = ()
+    stopped: float | None = None
+
+    def until(self, stopped: float | None) -> "Seen":
+        return replace(self, stopped=stopped)
+
+    def restored(self, dumped: float, at: float) -> "Seen":
+        """The world after a restore: what lay before the dump, and what comes from now on."""
+        kept = tuple(gap for gap in self.gaps if gap.begin < dumped)
+        return Seen((*kept, Calm(dumped, at)), None)
+
+    def __contains__(self, at: float) -> bool:
+        is_over = self.stopped is not None and at > self.stopped
+        return not is_over and not any(gap.begin < at < gap.end for gap in self.gaps)
+
+
+def _world(folder: Path, seen: Seen, database: Path) -> History:
     torn: list[Torn] = []
-    events = Events()
+    events = Events(seen)
     for path in sorted(folder.glob("*.jsonl")):
-        if path.name != DATABASE:
-            for line in lines(path, torn):
+        for line in () if is_export(path) else lines(path, torn):
+            if line["event"] in OF_ALL_WORLDS or line["at"] in seen:
                 events.add(line)
     setup, clocks = events.setup(folder), events.clocks()
     trail = Trail(clocks)
-    for line in lines(folder / DATABASE, torn):
+    for line in lines(database, torn):
         trail.add(line)
     witnesses = Witnesses(strict_children=setup.strict_children)
     for path in sorted(folder.glob("witness/*.jsonl")):
-        witnesses.add_file(lines(path, torn))
+        witnesses.add_file(line for line in lines(path, torn) if line["at"] in seen)
     return _history(folder, setup, clocks, events, trail, witnesses, torn)
 
 
@@ -66,6 +112,7 @@ def lines(path: Path, torn: list[Torn]) -> Iterator[Line]:
 class Events:
     """What the harness, its client and the proxy in front of Redis wrote, by kind."""
 
+    seen: "Seen"
     setups: list[Line] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     spare: list[Pair] = field(default_factory=list)
@@ -74,6 +121,10 @@ class Events:
     calms: list[Line] = field(default_factory=list)
     wipes: list[float] = field(default_factory=list)
     pushes: dict[str, list[Push]] = field(default_factory=dict)
+    takes: dict[str, list[float]] = field(default_factory=dict)
+    unknown_takes: list[float] = field(default_factory=list)
+    processes: dict[str, list[Line]] = field(default_factory=dict)
+    signals: list[Signal] = field(default_factory=list)
     last: float | None = None
     latest: float = 0.0
 
@@ -81,7 +132,14 @@ class Events:
         self.latest = max(self.latest, line["at"] or 0.0)
         match line["event"]:
             case "push":
-                self.pushes.setdefault(line["job"], []).append(_push(line))
+                self.pushes.setdefault(bare(line["job"]), []).append(_push(line))
+            case "take":
+                ats = self.unknown_takes if line["job"] is None else self.takes.setdefault(line["job"], [])
+                ats.append(line["at"])
+            case "process":
+                self.processes.setdefault(line["id"], []).append(line)
+            case "signal":
+                self.signals.append(Signal(line["at"], line["process"], line["pid"], line["number"]))
             case "clocks":
                 self.pairs.append((line["at"], line["wall"]))
                 self.spare.append((line["at"], line.get("spare", 1.0)))
@@ -112,7 +170,9 @@ class Events:
         return clock_map(self.pairs, steps)
 
     def all_faults(self) -> list[Fault]:
-        return sorted((_fault(parts) for parts in self.faults.values()), key=lambda fault: fault.begin)
+        """A restore took everything away between its dump and its end: in the world after it, no process was there."""
+        gaps = [Fault(f"gap {gap.begin}", "gap", "all", GAP, gap.begin, gap.end) for gap in self.seen.gaps]
+        return sorted([*gaps, *map(_fault, self.faults.values())], key=lambda fault: fault.begin)
 
     def all_operations(self) -> list[Operation]:
         return sorted((_operation(parts) for parts in self.operations.values()), key=lambda operation: operation.sent)
@@ -125,13 +185,22 @@ class Events:
             if line["phase"] == "begin":
                 after = ordered[number + 1]["at"] if number + 1 < len(ordered) else self.latest
                 found.append(Calm(line["at"], after))
+        return [calm for calm in found if calm.begin in self.seen and calm.end in self.seen]
+
+    def lives(self) -> dict[str, Life]:
+        found = {}
+        for id_, parts in self.processes.items():
+            at = {part["phase"]: part["at"] for part in parts}
+            begin = at.get("begin", 0.0)
+            found[id_] = Life(parts[0]["name"], begin, at.get("end", FOREVER))
         return found
 
 
 def _push(line: Line) -> Push:
     return Push(
-        line["at"], line["job"], line["answer"], line.get("delivered") is not False, line.get("description") or ""
-    )
+        line["at"], bare(line["job"]), line["answer"], line.get("delivered") is not False, line.get("description") or "",
+        line.get("carrier") or line["job"],
+    )  # fmt: skip
 
 
 def _fault(parts: Sequence[Line]) -> Fault:
@@ -162,10 +231,13 @@ def _history(
     folder: Path, setup: Setup, clocks: ClockMap, events: Events, trail: Trail, witnesses: Witnesses, torn: list[Torn]
 ) -> History:
     return History(
-        folder=folder, setup=setup, last=events.last, clocks=clocks, faults=events.all_faults(),
-        wipes=sorted(events.wipes), calms=events.all_calms(), operations=events.all_operations(),
+        folder=folder, setup=setup, last=events.last if events.seen.stopped is None else events.seen.stopped, clocks=clocks, faults=events.all_faults(),
+        wipes=sorted([*events.wipes, *(at for gap in events.seen.gaps for at in gap)]), calms=events.all_calms(), operations=events.all_operations(),
         pushes={job: sorted(pushes, key=lambda push: push.at) for job, pushes in events.pushes.items()},
         tasks=trail.tasks(), runs=trail.runs(), changed_by=trail.changed_by(), witnessed=witnesses.all(),
         stale_writes=witnesses.stale_writes, logs=sorted(folder.rglob("*.log")), torn=torn,
         final_runs=trail.final_runs, final_tasks=frozenset(trail.final_tasks), spare=sorted(events.spare),
+        events=trail.events(), takes={job: sorted(ats) for job, ats in events.takes.items()},
+        unknown_takes=sorted(events.unknown_takes), lives=events.lives(), signals=sorted(events.signals),
+        stopped=events.seen.stopped,
     )  # fmt: skip

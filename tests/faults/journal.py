@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ INSTANTS = {
               "last_ended_at", "last_success_at", "last_worked_at", "created_at", "updated_at"),
     "runs": ("occurrence", "due_at", "pushed_at", "started_at", "until", "ended_at", "created_at",
              "checked_last_run", "checked_at"),
+    "events": ("at",),
 }  # fmt: skip
 
 
@@ -43,14 +45,16 @@ def install_audit(database_url: str) -> None:
         connection.execute(AUDIT.read_bytes())
 
 
-def export(database_url: str, folder: Path) -> None:
-    """`database.jsonl`: the audit trail, then every row as it stands at the end."""
+def export(database_url: str, file: Path) -> None:
+    """`database.jsonl`: the audit trail, then every row as it stands at the end. `database-0.jsonl` is the same of a database
+    that was replaced by an older dump."""
     with (
         psycopg.connect(database_url, row_factory=dict_row) as connection,
-        (folder / "database.jsonl").open("w", encoding="utf-8") as file,
+        file.open("w", encoding="utf-8") as lines,
     ):
-        for line in (*_changes(connection), *_rows(connection, "tasks"), *_rows(connection, "runs")):
-            file.write(json.dumps(line) + "\n")
+        rows = (_rows(connection, relation) for relation in ("tasks", "runs", "events"))
+        for line in chain(_changes(connection), *rows):
+            lines.write(json.dumps(line) + "\n")
 
 
 def _changes(connection: psycopg.Connection[Any]) -> Iterator[dict[str, Any]]:
@@ -66,7 +70,8 @@ def _changes(connection: psycopg.Connection[Any]) -> Iterator[dict[str, Any]]:
 
 def _rows(connection: psycopg.Connection[Any], relation: str) -> Iterator[dict[str, Any]]:
     for row in connection.execute(f"SELECT to_jsonb(t) AS row FROM ticker.{relation} t ORDER BY id"):  # type: ignore[arg-type]
-        yield {"at": None, "event": relation[:-1], "row": _numbered(relation, row["row"])}
+        kind = "noted" if relation == "events" else relation[:-1]
+        yield {"at": None, "event": kind, "row": _numbered(relation, row["row"])}
 
 
 def _numbered(relation: str, row: dict[str, Any] | None) -> dict[str, Any] | None:

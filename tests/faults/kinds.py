@@ -15,14 +15,20 @@ from random import Random
 import psycopg
 from redis.exceptions import RedisError
 
+from tests.faults.client import wait_for
+from tests.faults.restore import can_adopt, copy_database, restore
 from tests.faults.stage import Process, Stage, children_of
 
+ALONE = "alone"
+SHARE = 1 / 6
+IN_MID_RUN = 5.0  # seconds that a fault waits for a long run to be under way
 Act = Callable[[Stage, Random], AbstractContextManager[str]]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """`least` and `most` are seconds; both 0 for what happens in an instant."""
+    """`least` and `most` are seconds; both 0 for what happens in an instant. The domain ALONE has a storm for itself, once
+    in a run, for SHARE of the run's length within these bounds."""
 
     name: str
     domain: str
@@ -33,6 +39,7 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {}
+LONG_RUN = "SELECT id FROM ticker.runs WHERE state = 'running' AND function = 'poll.lasts'"
 
 
 def kind(
@@ -185,6 +192,18 @@ def postgres_killed(stage: Stage, draw: Random) -> Iterator[str]:
         stage.postgres.start()
 
 
+@kind("postgres", 7, 12, "postgres_down")
+def postgres_away_in_mid_run(stage: Stage, draw: Random) -> Iterator[str]:
+    """For longer than the box of a run that is under way: its end has to wait in its worker."""
+    with stage.database() as db:
+        found = wait_for(lambda: db.execute(LONG_RUN).fetchone() is not None, IN_MID_RUN)
+    with stage.server_lock:
+        stage.postgres.kill()
+    yield f"postgres, {'in' if found else 'not in'} a long run"
+    with stage.server_lock:
+        stage.postgres.start()
+
+
 @kind("postgres", 0, 1, "postgres_down")
 def postgres_restarted(stage: Stage, draw: Random) -> Iterator[str]:
     with stage.server_lock:
@@ -313,6 +332,26 @@ def all_workers_down(stage: Stage, draw: Random) -> Iterator[str]:
         yield "all workers"
 
 
+@kind("workers", 4, 9, "no_workers")
+def deleted_while_jobs_wait(stage: Stage, draw: Random) -> Iterator[str]:
+    """No worker takes what is pushed, and the client registers and deletes tasks and owners, and does nothing else."""
+    with ExitStack() as down:
+        for process in stage.workers:
+            down.enter_context(process.down(signal.SIGTERM))
+        stage.edits.deleting.set()
+        down.callback(stage.edits.deleting.clear)
+        yield "all workers"
+
+
+@kind(ALONE, 10, 300, "no_workers")
+def backlog(stage: Stage, draw: Random) -> Iterator[str]:
+    """Singles and batches pile up, until the workers come back."""
+    with ExitStack() as down:
+        for process in stage.workers:
+            down.enter_context(process.down(signal.SIGTERM))
+        yield "all workers"
+
+
 @kind("workers")
 def poison_job(stage: Stage, draw: Random) -> Iterator[str]:
     """A job whose hash nobody can read, in front of all others."""
@@ -394,6 +433,20 @@ def connections_reset(stage: Stage, draw: Random) -> Iterator[str]:
     for proxy in stage.hosts[name].proxies:
         proxy.reset()
     yield name
+
+
+# ------------------------------------------------------------------------------------------------------- restores
+
+
+@kind(ALONE, 8, 8, "postgres_down", "no_tickers", "no_workers")
+def older_dump_restored(stage: Stage, draw: Random) -> Iterator[str]:
+    """The database of some seconds ago comes back, while Redis keeps the jobs of what was since; then what docs say."""
+    if not can_adopt(stage):
+        yield "skipped: there is no `ticker db adopt` yet"
+        return
+    copied = copy_database(stage)
+    yield "postgres"
+    restore(stage, copied)
 
 
 # ------------------------------------------------------------------------------------------------------- in common

@@ -7,12 +7,12 @@ is wrong, and everything must have recovered by itself.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
 
-from tests.faults.kinds import EXPECTED, KINDS, Kind
+from tests.faults.kinds import ALONE, EXPECTED, KINDS, SHARE, Kind
 from tests.faults.stage import Stage
 from ticker.errors import ConfigurationError
 
@@ -20,7 +20,7 @@ EVERY, EVERY_IN_SHORT = 1.8, 0.7  # seconds between two faults of a storm, on av
 STORM, CALM = 40.0, 16.0  # seconds
 LAST_CALM = 110.0  # seconds: over 50 intervals of the 2 s tasks
 RECOVERY = 40.0  # seconds: longer than everything that may be waited for; past it the product has not recovered
-ATTEMPTS = 20
+LONG_ENOUGH = 3 * 60.0  # seconds of a run that has room for the kinds that need a storm of their own
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,34 @@ class Planned:
     draw: int
 
 
-def schedule(seed: int, seconds: float, *, own_hosts: bool = False) -> list[Planned]:
-    """As many storms as fit, each kind equally often: a kind is drawn again only when all others have been drawn."""
+def schedule(seed: int, seconds: float, *, own_hosts: bool = False, only: Collection[str] = ()) -> list[Planned]:
+    """As many storms as fit, each kind equally often: a kind is drawn again only when all others have been drawn. What needs a
+    storm of its own has one, somewhere among them, where the run is long enough, or where it is asked for by its name."""
     draw = Random(f"nemesis {seed}")
-    kinds = _in_turn(draw, [kind for kind in KINDS.values() if own_hosts or kind.domain != "cable"])
-    storms = max(1, int((seconds - last_calm(seconds)) // (storm(seconds) + CALM)))
-    return [fault for number in range(storms) for fault in _one_storm(number, seconds, draw, kinds)]
+    kinds = [kind for kind in KINDS.values() if kind.name in only or not only]
+    turn = [kind for kind in kinds if kind.domain != ALONE and (own_hosts or kind.domain != "cable")]
+    alone = [kind for kind in kinds if kind.domain == ALONE and (only or seconds >= LONG_ENOUGH)]
+    left = seconds - last_calm(seconds) - sum(lasts(kind, seconds) + CALM for kind in alone)
+    storms: list[Kind | None] = [None] * max(1, int(left // (storm(seconds) + CALM))) if turn else []
+    storms += alone
+    draw.shuffle(storms)
+    in_turn = _in_turn(draw, turn)
+    return [
+        fault
+        for number, kind in enumerate(storms)
+        for fault in (
+            _one_storm(number, seconds, draw, in_turn) if kind is None else [_alone(number, kind, seconds, draw)]
+        )
+    ]
+
+
+def lasts(kind: Kind, seconds: float) -> float:
+    """How long a kind that has its own storm lasts in a run of so many seconds."""
+    return min(kind.most, max(kind.least, seconds * SHARE))
+
+
+def _alone(number: int, kind: Kind, seconds: float, draw: Random) -> Planned:
+    return Planned(number, 0.0, round(lasts(kind, seconds), 3), kind.name, draw.randrange(10**9))
 
 
 def storm(seconds: float) -> float:

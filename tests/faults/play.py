@@ -2,12 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults import journal
+from tests.faults import history, journal
 from tests.faults.client import ARGUMENT_SECRET, Client, create_owners, register_cast, wait_for
+from tests.faults.facts import installation
 from tests.faults.journal import Journal
 from tests.faults.nemesis import RECOVERY, Nemesis, schedule
 from tests.faults.stage import SECRET, TICK, Stage, opened
@@ -16,7 +17,7 @@ from ticker.errors import Unavailable
 
 QUEUE_DELAY = 6.0  # seconds: how long a job may wait for a worker while nothing is wrong
 RESTARTED = 10.0  # seconds after a calm begins, until which a restart may still show
-BACKLOG = 120.0  # seconds: working off what a storm has left is a matter of the machine, and of no promise
+BACKLOG = 300.0  # seconds: working off what a storm has left is a matter of the machine, and of no promise
 CAUGHT_UP = 30  # jobs of a queue, some two seconds' work
 LAST_ENDS = 20.0  # seconds that runs and queues are given to end, when the last calm is over
 
@@ -25,14 +26,17 @@ class NeverBegan(Exception):
     """Without any fault, the processes did not come to work: the machine is too slow for this load."""
 
 
-def play(folder: Path, seconds: float, seed: int, *, load: float = 1.0, own_hosts: bool = False) -> list[str]:
+def play(
+    folder: Path, seconds: float, seed: int, *, load: float = 1.0, batches: bool = False, own_hosts: bool = False,
+    only: Collection[str] = (),
+) -> list[str]:  # fmt: skip
     """Plays it, and leaves the history in `folder`; what did not recover by itself, in words."""
     with Journal(folder) as events, opened(folder, events, own_hosts=own_hosts) as stage:
         journal.install_audit(stage.postgres.url)
-        planned = schedule(seed, seconds, own_hosts=own_hosts)
-        with clocked(stage), prepared(stage, seed, seconds, load):
+        planned = schedule(seed, seconds, own_hosts=own_hosts, only=only)
+        with clocked(stage), prepared(stage, seed, seconds, load, batches):
             nemesis = Nemesis(stage, planned, folder, lambda since: ill(stage, since))
-            client = Client(events, stage.hosts["host-app"].environ["DATABASE_URL"], seed, pause=0.5)
+            client = Client(events, stage.hosts["host-app"].environ["DATABASE_URL"], seed, 0.5, stage.edits)
             with stage.playing():
                 if slow := ill(stage, time.time()):
                     raise NeverBegan("; ".join(slow))
@@ -41,7 +45,7 @@ def play(folder: Path, seconds: float, seed: int, *, load: float = 1.0, own_host
                 client.stop()
                 let_end(stage)
         events.write("last")
-        journal.export(stage.postgres.url, folder)
+        journal.export(stage.postgres.url, folder / history.DATABASE)
     return nemesis.unhealed
 
 
@@ -67,11 +71,11 @@ def clocked(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def prepared(stage: Stage, seed: int, seconds: float, load: float) -> Iterator[None]:
+def prepared(stage: Stage, seed: int, seconds: float, load: float, batches: bool) -> Iterator[None]:
     """Owners and tasks are there; what the checker must know of them is written down."""
     with connect(stage.postgres.url) as db:
         create_owners(db)
-        cast = register_cast(db, load)
+        cast = register_cast(db, load, batches=batches)
     with stage.redis() as redis:
         redis.set("rq:queue:blocked", "no list")
     stage.journal.write(
@@ -141,8 +145,13 @@ def _tickers(stage: Stage, since: float) -> set[int]:
 
 
 def _waiting(stage: Stage) -> dict[str, int]:
+    """Without what a database that was replaced has left: no worker runs those."""
     with stage.redis() as redis:
-        return {name: int(redis.llen(f"rq:queue:{name}")) for name in ("polling", "slow")}
+        queues = {name: redis.lrange(f"rq:queue:{name}", 0, -1) for name in ("polling", "slow")}
+    return {
+        name: sum(installation(job.decode("utf-8", "replace")) not in stage.edits.replaced for job in jobs)
+        for name, jobs in queues.items()
+    }
 
 
 def let_end(stage: Stage) -> None:

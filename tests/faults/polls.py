@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from wrappers import HoldLost, Run, task
+from wrappers import NOTHING_TO_DO, HoldLost, Run, task
 
 BEAT = 0.05  # seconds
 LEAVES_AT_LAST = 60.0  # seconds: the latest end of a child that nobody kills, so that a failing product leaves no mess
@@ -56,8 +56,9 @@ def witnessed(name: str, *, batch: int = 1) -> Callable[[Callable[..., Any]], Ca
             witness = Witness(run)
             occurrence = run.occurrence.timestamp() if run.occurrence else None
             witness.says(
-                "begin", token=run._token, function=name, kwargs=kwargs, occurrence=occurrence, box=run.quota.remaining
-            )
+                "begin", token=run._token, function=name, kwargs=kwargs, occurrence=occurrence, box=run.quota.remaining,
+                process=os.environ.get("FAULTS_PROCESS", ""),
+            )  # fmt: skip
             try:
                 return body(run, witness, **kwargs)
             finally:
@@ -99,6 +100,26 @@ def fails(run: Run, witness: Witness, **_: Any) -> None:
 def several(run: Run, witness: Witness, **_: Any) -> None:
     """One of several in a job."""
     witness.works(0.03)
+
+
+@witnessed("poll.lasts")
+def lasts(run: Run, witness: Witness, **_: Any) -> None:
+    """Waits for its mailbox, so that an outage finds it in mid-run."""
+    witness.works(2.5)
+
+
+# --------------------------------------------------------------------------------------- for the soak, without a witness
+
+
+@task("poll.light")
+def light() -> object:
+    """No new mail."""
+    return NOTHING_TO_DO
+
+
+@task("poll.light_batch", batch=50)
+def light_batch() -> object:
+    return NOTHING_TO_DO
 
 
 # ------------------------------------------------------------------------------------------------- badly behaved

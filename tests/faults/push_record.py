@@ -1,12 +1,16 @@
-"""What the proxy before Redis writes down: every job of every push, what the server answered, and who learnt it."""
+"""What the proxy before Redis writes down: every job of every push, what the server answered, and who learnt it; and which
+job each worker took.
+"""
 
 import json
 import os
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from rq import Queue
 from rq.job import Job
@@ -17,12 +21,18 @@ from wrappers import payload
 FLUSH_EVERY = 0.2  # seconds: what a killed proxy loses at most
 KEY = Job.redis_job_namespace_prefix.encode()
 QUEUES = Queue.redis_queues_keys.encode()
+BATCH = re.compile(r"((?:[a-z0-9]{8}-)?)b[0-9a-f]{24}")
+"""A batch's id, and the prefix of its installation."""
+TAKING = frozenset({b"BLPOP", b"LPOP", b"BLMOVE", b"LMOVE"})
+"""The commands by which RQ's workers take a job off a queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushedJob:
-    """`occurrences`: what a batch carries, each by the id that a job of its own would have; of another job its id alone."""
+    """`occurrences`: what a batch carries, each by the id that a job of its own would have; of another job its id alone.
+    `id` is the one that Redis knows."""
 
+    id: str
     occurrences: tuple[str, ...]
     description: str
 
@@ -39,7 +49,8 @@ def pushed_jobs(words: Sequence[bytes]) -> list[PushedJob]:
     first = labels + 1 + 5 * int(words[labels])
     return [
         PushedJob(
-            carried(words[at + 1].decode("utf-8", "replace"), words[at + 2]),
+            id_ := words[at + 1].decode("utf-8", "replace"),
+            carried(id_, words[at + 2]),
             words[labels + 5 * int(words[at]) - 2].decode("utf-8", "replace"),
         )
         for at in range(first, len(words), 4)
@@ -47,10 +58,22 @@ def pushed_jobs(words: Sequence[bytes]) -> list[PushedJob]:
 
 
 def carried(job: str, data: bytes) -> tuple[str, ...]:
-    if not job.startswith("b"):
+    match = BATCH.fullmatch(job)
+    if match is None:
         return (job,)
-    _, numbers = payload.call(job, payload.unpacked(data, payload.AT_MOST))
-    return tuple(f"t{task}-{occurrence}" for task, occurrence in zip(numbers[::2], numbers[1::2], strict=True))
+    _, numbers = payload.read(payload.unpacked(data, payload.AT_MOST))
+    return tuple(
+        f"{match[1]}t{task}-{occurrence}" for task, occurrence in zip(numbers[::2], numbers[1::2], strict=True)
+    )
+
+
+def taken_job(message: bytes) -> str | None:
+    """The id that a worker was answered; None where its queues were empty, or refused it."""
+    if message[:1] == b"*" and not message.startswith(b"*-1"):
+        return wire.texts(message)[-1].decode("utf-8", "replace")
+    if message[:1] == b"$" and not message.startswith(b"$-1"):
+        return message[message.index(wire.CRLF) + 2 : -2].decode("utf-8", "replace")
+    return None
 
 
 def answers_to(jobs: Sequence[PushedJob], message: bytes) -> list[str | None]:
@@ -77,15 +100,21 @@ class PushRecord:
         """`at` is the monotonic second at which the answer was read, not the one of this call."""
         for job, answer in zip(jobs, answers, strict=True):
             for occurrence in job.occurrences:
-                event = {
-                    "at": at, "event": "push", "job": occurrence, "answer": answer, "delivered": delivered,
-                    "description": job.description,
-                }  # fmt: skip
-                self._lines.append(json.dumps(event).encode() + b"\n")
+                self._note(
+                    at=at, event="push", job=occurrence, carrier=job.id, answer=answer, delivered=delivered,
+                    description=job.description,
+                )  # fmt: skip
 
     def write_unanswered(self, jobs: Sequence[PushedJob]) -> None:
         """The connection ended, and the server had said nothing: it may have taken them or not."""
         self.write(jobs, [None] * len(jobs), time.monotonic(), False)
+
+    def write_taken(self, job: str | None, at: float) -> None:
+        """A worker's job; None: it asked, the connection ended, and the server may have given it any."""
+        self._note(at=at, event="take", job=job)
+
+    def _note(self, **event: Any) -> None:
+        self._lines.append(json.dumps(event).encode() + b"\n")
 
     def flush(self) -> None:
         if self._lines and self._path:

@@ -29,6 +29,7 @@ SECRET = "5ecret-of-the-settings"  # the embedded servers accept every password;
 TICK = 1.0  # seconds
 RESTART = 0.3  # seconds: how long the supervisor waits before it starts a process again
 FAREWELL = 15.0  # seconds from SIGTERM to SIGKILL at the end of a run
+ENDING = {signal.SIGKILL, signal.SIGTERM}
 TICKERS = {"ticker-1": "host-a", "ticker-2": "host-b", "ticker-3": "host-b"}
 WORKERS = {"worker-1": "host-c", "worker-2": "host-c", "worker-3": "host-d", "worker-4": "host-d"}
 HOSTS = ("host-a", "host-b", "host-c", "host-d", "host-app")
@@ -77,8 +78,11 @@ class Host:
 class Process:
     """A command that is started again whenever it ends, unless it is held down."""
 
-    def __init__(self, name: str, command: Sequence[str], environ: dict[str, str], logs: Path) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], environ: dict[str, str], logs: Path, journal: Journal
+    ) -> None:
         self.name = name
+        self._journal = journal
         self._command = command
         self._environ = environ
         self._log = logs / f"{name}.log"
@@ -93,15 +97,23 @@ class Process:
         with self._lock:
             if self._running is not None and self._running.poll() is not None:
                 self._running = None
+                self._journal.write("process", phase="end", id=self.id, name=self.name)
                 self._start_at = time.monotonic() + RESTART
             if self._running is None and not self.held and time.monotonic() >= self._start_at:
                 self._start()
 
+    @property
+    def id(self) -> str:
+        """Of this start: what its runs call themselves."""
+        return f"{self.name}#{self.starts}"
+
     def _start(self) -> None:
         self.starts += 1
+        self._journal.write("process", phase="begin", id=self.id, name=self.name)
+        more = {"PYTHONUNBUFFERED": "1", "FAULTS_PROCESS": self.id}
         with self._log.open("ab") as log:
             self._running = subprocess.Popen(
-                [sys.executable, "-S", "-c", LEASH, *self._command], cwd=ROOT, env=os.environ | self._environ | {"PYTHONUNBUFFERED": "1"},
+                [sys.executable, "-S", "-c", LEASH, *self._command], cwd=ROOT, env=os.environ | self._environ | more,
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
@@ -115,6 +127,8 @@ class Process:
         """To its own process, or to the one that is given."""
         target = self.pid if pid is None else pid
         if target:
+            if number in ENDING:
+                self._journal.write("signal", process=self.id, pid=target, number=int(number))
             with suppress(ProcessLookupError):
                 os.kill(target, number)
 
@@ -159,6 +173,17 @@ def children_of(pid: int) -> list[int]:
     return []
 
 
+class Edits:
+    """What faults ask of the client. It holds `lock` for each of its operations, and reads anew what there is when the
+    number of `restores` has changed; while `deleting` is set it registers and deletes, and does nothing else."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.restores = 0
+        self.replaced: set[str] = set()  # prefixes of jobs, of the installations that restores have ended
+        self.deleting = threading.Event()
+
+
 class Stage:
     """Everything that a nemesis can hit. Behind the `with` block of `opened` no process and no server is left."""
 
@@ -170,6 +195,8 @@ class Stage:
         self.journal = journal
         self.postgres = postgres
         self.valkey = valkey
+        self.edits = Edits()
+        self.servers = orphans.children()  # the processes behind both, which are nobody's orphans
         self.server_lock = threading.RLock()  # the embedded servers are no objects for several threads
         self.hosts = {name: Host(name, self, cables.get(name), started) for name in HOSTS}
         self.tickers = [self._process(n, "-m ticker run", self.hosts[h]) for n, h in TICKERS.items()]
@@ -180,7 +207,7 @@ class Stage:
 
     def _process(self, name: str, command: str, host: Host) -> Process:
         environ = host.environ | {"TICKER_TICK": f"{TICK}s", "FAULTS_WITNESS": str(self.folder / "witness")}
-        return Process(name, [*host.prefix, sys.executable, *command.split()], environ, self.folder)
+        return Process(name, [*host.prefix, sys.executable, *command.split()], environ, self.folder, self.journal)
 
     @property
     def processes(self) -> list[Process]:

@@ -23,6 +23,7 @@ class Summary:
     drops: Mapping[str, int]
     lost: Mapping[str, int]
     outcomes: Mapping[str, int]
+    events: Mapping[str, int]
     after_box: float | None
     overshoot: float | None
     spacing: float | None
@@ -42,6 +43,7 @@ class Summary:
             f"pushes            {sum(self.pushes.values())}: {_counts(self.pushes)}",
             f"drops             {sum(self.drops.values())}: {_counts(self.drops)}",
             f"lost              {sum(self.lost.values())}: {_counts(self.lost)}",
+            f"events            {sum(self.events.values())}: {_counts(self.events)}",
             f"longest overshoot {_seconds(self.after_box)} after B, {_seconds(self.overshoot)} after B + g",
             f"least spacing     {_seconds(self.spacing)} over I - T",
             f"most waiting      {self.waiting} occurrences of one task",
@@ -74,6 +76,7 @@ def summarise(history: History) -> Summary:
         drops=Counter(run.reason for run in drops),
         lost=Counter(_why_lost(run) for run in lost),
         outcomes=Counter(run.outcome or run.state for run in started),
+        events=Counter(event.what for event in history.events),
         after_box=max((life.after_box for life in lives(history)), default=None),
         overshoot=max((life.overshoot for life in lives(history)), default=None),
         spacing=min((gap.apart - gap.least for gap in gaps(history)), default=None),

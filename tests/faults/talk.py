@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.faults import wire
 from tests.faults.link import Link
-from tests.faults.push_record import PushedJob, PushRecord, answers_to, pushed_jobs
+from tests.faults.push_record import TAKING, PushedJob, PushRecord, answers_to, pushed_jobs, taken_job
 
 Push = tuple[Sequence[PushedJob], list[str | None]]
 """The jobs of one call, and the server's answers to them."""
@@ -90,6 +90,7 @@ class Expected:
     instead: bytes | None = None  # what the client gets in its place
     asks_server: bool = True
     jobs: Sequence[PushedJob] = ()
+    takes: bool = False  # a job off a queue
 
 
 PLAIN = Expected()
@@ -122,6 +123,8 @@ class RedisTalk:
                 onward.append(message)
                 continue
             expected = self._expected.popleft()
+            if expected.takes and (job := taken_job(message)) is not None:
+                self._record.write_taken(job, at)
             if expected.is_swallowed:
                 self._pass_on(onward, pushes, at)
                 onward, pushes = [], []
@@ -135,6 +138,8 @@ class RedisTalk:
     def ended(self) -> None:
         for expected in self._expected:
             self._record.write_unanswered(expected.jobs)
+            if expected.takes:
+                self._record.write_taken(None, time.monotonic())
 
     def _onward(self, message: bytes) -> bytes:
         """What goes to the server for this command of the client."""
@@ -150,7 +155,9 @@ class RedisTalk:
             return self._abort_transaction()
         self._note_transaction(name)
         jobs = pushed_jobs(wire.texts(message)) if name in SCRIPTS and self._record.is_wanted else ()
-        self._expected.append(Expected(is_swallowed=rule is not None, jobs=jobs) if rule or jobs else PLAIN)
+        takes = name in TAKING and self._record.is_wanted
+        is_plain = not (rule or jobs or takes)
+        self._expected.append(PLAIN if is_plain else Expected(is_swallowed=rule is not None, jobs=jobs, takes=takes))
         return message
 
     def _refuse(self, error: bytes) -> bytes:

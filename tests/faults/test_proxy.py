@@ -17,13 +17,15 @@ from redis import Redis, RedisError, ResponseError, exceptions
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.faults import push_record
 from tests.faults.address import server_of
 from tests.faults.proxy import Proxy
+from tests.faults.push_record import PushedJob
 from tests.running import ROOT, until
-from ticker import envelope
+from ticker import envelope, rq_layout
 from ticker.connections import connect
 from ticker.enqueue import RedisQueue
-from ticker.envelope import Envelope
+from ticker.envelope import BATCH_ENTRY, Envelope
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.store import PostgresStore
 from ticker.task import DueTask
@@ -114,7 +116,19 @@ def pushes(record: Path, count: int) -> list[dict[str, Any]]:
 
 
 def pushed(job: Envelope, answer: str | None, delivered: bool) -> dict[str, Any]:
-    return {"job": job.job_id, "answer": answer, "delivered": delivered, "description": job.description}
+    id_ = job.job_id
+    return {"job": id_, "carrier": id_, "answer": answer, "delivered": delivered, "description": job.description}
+
+
+def taken(record: Path, count: int) -> list[str | None]:
+    """Waits until so many jobs were taken."""
+
+    def written() -> list[str | None] | None:
+        events = [json.loads(line) for line in record.read_text().splitlines()] if record.exists() else []
+        jobs = [event["job"] for event in events if event["event"] == "take"]
+        return jobs if len(jobs) >= count else None
+
+    return until(written, f"{count} jobs taken")
 
 
 # ------------------------------------------------------------------------------------------------- Redis, untouched
@@ -180,6 +194,39 @@ def test_fifty_clients_at_once_each_get_their_own_answers(client: Client, proxy:
 
 
 # ------------------------------------------------------------------------------------------------------ push events
+
+
+def test_a_batch_is_recorded_by_what_it_carries_each_with_its_installation(record: Path) -> None:
+    args = (1, 1_790_000_000_000_000, 2, 1_790_000_000_000_001)
+    batch = Envelope("a1b2c3d4-b" + 24 * "0", "polling", args, 60, 60, "poll x 2", BATCH_ENTRY)
+    jobs = push_record.pushed_jobs(
+        [b"EVALSHA", b"sha", b"0", *map(rq_layout.as_stored, rq_layout.arguments([batch], {}))]
+    )
+    assert jobs == [
+        PushedJob(batch.job_id, ("a1b2c3d4-t1-1790000000000000", "a1b2c3d4-t2-1790000000000001"), "poll x 2")
+    ]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_what_a_worker_takes_is_recorded(client: Client, redis: Redis, record: Path, protocol: int) -> None:
+    through = client(protocol=protocol)
+    redis.rpush("rq:queue:polling", "t1-1", "t1-2", "t1-3")
+    assert through.lpop("rq:queue:none") is None
+    through.blpop(["rq:queue:none", "rq:queue:polling"], 1)
+    through.lpop("rq:queue:polling")
+    through.lmove("rq:queue:polling", "rq:queue:taken")
+    assert taken(record, 3) == ["t1-1", "t1-2", "t1-3"]
+
+
+def test_a_worker_whose_connection_ends_may_have_been_given_any_job(client: Client, proxy: Proxy, record: Path) -> None:
+    through = client()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(through.blpop, ["rq:queue:polling"], 30)
+        until(lambda: proxy.summary()["commands"].get("BLPOP") or None, "a worker waits")
+        proxy.reset()
+        with pytest.raises(RedisError):
+            waiting.result(PROMPT)
+    assert taken(record, 1) == [None]
 
 
 @pytest.mark.parametrize("protocol", [2, 3])

@@ -7,6 +7,7 @@ import pytest
 from tests.faults import hosts
 from tests.faults.checker import check
 from tests.faults.history import load
+from tests.faults.kinds import ALONE, KINDS
 from tests.faults.nemesis import schedule
 from tests.faults.play import play
 
@@ -34,7 +35,7 @@ def test_a_schedule_is_a_function_of_its_seed_and_uses_every_kind() -> None:
     planned = schedule(7, 30 * 60.0)
     assert planned == schedule(7, 30 * 60.0)
     assert planned != schedule(8, 30 * 60.0)
-    assert len(planned) >= 500 and len({fault.kind for fault in planned}) >= 25
+    assert len(planned) >= 450 and len({fault.kind for fault in planned}) >= 25
 
 
 def opened(folder: Path) -> Path:
@@ -42,3 +43,18 @@ def opened(folder: Path) -> Path:
     for parent in (folder, *folder.parents[:2]):
         parent.chmod(0o755)
     return folder
+
+
+def test_what_needs_a_storm_for_itself_has_one_in_a_long_run_and_none_in_a_short_one() -> None:
+    alone = {kind.name for kind in KINDS.values() if kind.domain == ALONE}
+    long = schedule(seed=1, seconds=1800)
+    storms = [{fault.kind for fault in long if fault.storm == number} for number in {fault.storm for fault in long}]
+    assert sorted(name for storm in storms for name in storm & alone) == sorted(alone)
+    assert all(len(storm) == 1 for storm in storms if storm & alone)
+    assert {fault.seconds for fault in long if fault.kind == "backlog"} == {300.0}
+    assert not {fault.kind for fault in schedule(seed=1, seconds=60)} & alone
+
+
+def test_a_run_of_chosen_kinds_has_no_others() -> None:
+    assert {fault.kind for fault in schedule(1, 60, only=("backlog",))} == {"backlog"}
+    assert {fault.kind for fault in schedule(1, 60, only=("backlog", "redis_flushed"))} == {"backlog", "redis_flushed"}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.faults.clockmap import ClockMap
-from tests.faults.facts import Moment, Run, Task, Version
+from tests.faults.facts import Event, Moment, Run, Task, Version
 
 TASK_COLUMNS = (
     "function", "kwargs", "kind", "every_ms", "tolerance_ms", "box_ms", "grace_ms", "enabled", "owner_active", "paused_by",
@@ -18,7 +18,7 @@ DEFAULTS = {
 }  # fmt: skip
 RUN_COLUMNS = (
     "task_id", "kind", "occurrence", "attempt", "parent_id", "state", "outcome", "reason", "traceback", "token",
-    "function", "started_at", "until", "every_ms", "tolerance_ms", "job_id",
+    "function", "started_at", "until", "every_ms", "tolerance_ms", "job_id", "pid",
 )  # fmt: skip
 
 
@@ -46,6 +46,7 @@ class Trail:
         self._runs: dict[int, OpenRun] = {}
         self.final_runs: dict[int, tuple[str, str | None]] = {}
         self.final_tasks: set[int] = set()
+        self._events: list[Mapping[str, Any]] = []
 
     def add(self, line: Mapping[str, Any]) -> None:
         match line["event"], line.get("table"):
@@ -55,6 +56,8 @@ class Trail:
                 self._add_run(line, self._moment(line))
             case "run", _:
                 self.final_runs[line["row"]["id"]] = (line["row"]["state"], line["row"]["outcome"])
+            case "noted", _:
+                self._events.append(line["row"])
             case "task", _:
                 self.final_tasks.add(line["row"]["id"])
 
@@ -84,6 +87,14 @@ class Trail:
     def tasks(self) -> dict[int, Task]:
         return {id_: Task(id_, tuple(versions)) for id_, versions in self._versions.items()}
 
+    def events(self) -> list[Event]:
+        """In the order of their ids, which also tells which of two equal times is meant."""
+        events: list[Event] = []
+        for row in sorted(self._events, key=lambda row: row["id"]):
+            at = self._clocks.at(row["at"], near=events[-1].at if events else None)
+            events.append(Event(row["id"], at, row["task_id"], row["what"], row["run_id"], row["words"] or ""))
+        return events
+
     def changed_by(self) -> dict[tuple[int, int], int]:
         return {
             (task, version.moment.xid): number
@@ -102,6 +113,6 @@ def _run(id_: int, run: OpenRun) -> Run:
         parent=row["parent_id"], state=row["state"], outcome=row["outcome"], reason=row["reason"] or "",
         traceback=row["traceback"] or "", token=row["token"], function=row["function"] or "",
         started_at=row["started_at"], until=row["until"], every_ms=row["every_ms"] or 0,
-        tolerance_ms=row["tolerance_ms"] or 0, job=row["job_id"] or "", created=run.created, started=run.started,
+        tolerance_ms=row["tolerance_ms"] or 0, job=row["job_id"] or "", pid=row["pid"] or 0, created=run.created, started=run.started,
         ends=tuple(run.ends),
     )  # fmt: skip

@@ -17,6 +17,7 @@ class Witnesses:
         self._edges: dict[int, list[float]] = {}
         self._tasks: dict[int, int] = {}
         self._begins: dict[int, list[Begin]] = {}
+        self._returned: dict[int, float] = {}
         self.stale_writes: list[StaleWrite] = []
 
     def add_file(self, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -33,6 +34,8 @@ class Witnesses:
                 self.stale_writes.append(StaleWrite(line["at"], line["task"], line["run"], line["result"]))
             else:
                 self._tasks.setdefault(line["run"], line["task"])
+                if event == "end" and not is_child:
+                    self._returned[line["run"]] = line["at"]
 
     def _widen(self, run: int, at: float, is_child: bool) -> None:
         edges = self._edges.get(run)
@@ -47,7 +50,13 @@ class Witnesses:
 
     def all(self) -> dict[int, Witnessed]:
         return {
-            run: Witnessed(run, self._tasks.get(run, 0), tuple(sorted(self._begins.get(run, ()), key=_when)), *edges)
+            run: Witnessed(
+                run,
+                self._tasks.get(run, 0),
+                tuple(sorted(self._begins.get(run, ()), key=_when)),
+                *edges,
+                self._returned.get(run),
+            )
             for run, edges in self._edges.items()
         }
 
@@ -65,4 +74,5 @@ def _begin(line: Mapping[str, Any]) -> Begin:
         line["function"],
         line["kwargs"],
         line["box"],
+        line.get("process", ""),
     )

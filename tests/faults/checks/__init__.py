@@ -5,10 +5,12 @@ had nothing to judge shows.
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from tests.faults.checks.causes import recorded_as_returned
 from tests.faults.checks.findings import Findings, Violation
 from tests.faults.checks.harm import harms_no_other, is_whole, keeps_secrets
-from tests.faults.checks.jobs import accounted_for, bounded, pushed_before
+from tests.faults.checks.jobs import bounded, pushed_before
 from tests.faults.checks.liveness import keeps_its_rate, pushed_in_time, starts_often
+from tests.faults.checks.records import accounted_for, asked_for
 from tests.faults.checks.recovery import covered_again, ends_in_time
 from tests.faults.checks.rows import fenced, obeys_people, reads_its_row
 from tests.faults.checks.starts import dead_in_time, no_overlap, spacing, started_once
@@ -26,12 +28,20 @@ INVARIANTS: Mapping[str, tuple[str, Check]] = {
     "S7": ("function, arguments, interval and tolerance of a run are those of the row at its start", reads_its_row),
     "S8": ("a write of a run that lost its token changes nothing", fenced),
     "S9": (
-        "every job ends as a run, a drop with a reason, or lost with a reason; every run has one outcome",
+        "every occurrence pushed ends in exactly one record, and no record is false about Redis or the worker",
         accounted_for,
     ),
     "S10": ("what waits stays bounded for each task", bounded),
     "S11": ("a bad row, job or task changes no other task's history", harms_no_other),
     "S12": ("no secret in a log, a job's description, a reason or a traceback", keeps_secrets),
+    "S13": (
+        "nothing starts for another installation's job, or for an occurrence that its row did not wait for",
+        asked_for,
+    ),
+    "S14": (
+        "a run that returned is recorded so, if its worker lived and no later run had started",
+        recorded_as_returned,
+    ),
     "L1": ("in a calm, a due task is pushed within D + 1 s", pushed_in_time),
     "L2": ("in a calm, a task starts at least every I + D + Q", starts_often),
     "L3": ("over 50 intervals and more, steady tasks start 0.98 times as often as their interval says", keeps_its_rate),

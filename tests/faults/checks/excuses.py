@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from tests.faults.checks.advances import advances
-from tests.faults.facts import FOREVER, Fault, History, Operation, Push, Run, Task, Version
+from tests.faults.facts import FOREVER, Event, Fault, History, Operation, Push, Run, Task, Version
 
 CLOCK_ERROR = 0.05  # seconds: how well an instant of the database is placed on the monotonic clock
 LEFT = 0.1  # of all processors, on average over what is judged
@@ -69,12 +69,21 @@ def is_no_ban(run: Run | None, operation: Operation) -> bool:
     )
 
 
+# ------------------------------------------------------------------------------------------------------------ S8
+
+
+def was_adopted(history: History, at: float) -> bool:
+    """Everything was stopped, and `ticker db adopt` ended the holds of a restored database: their workers are another
+    installation's."""
+    return any(fault.kind == "gap" and fault.begin <= at <= fault.end for fault in history.faults)
+
+
 # ------------------------------------------------------------------------------------------------------------ S9
 
 
 def went_with_its_task(history: History, task: Task, stored: Push) -> str | None:
-    """Nobody is left to push a job of a deleted task again. So it may go without a record when, before a worker took
-    it or while one had it, Redis was emptied, a fault hit, or the run ended."""
+    """Of a planned run, which is no occurrence: no ticker is left to push it again. So it may go without a record when,
+    before a worker took it or while one had it, Redis was emptied, a fault hit, or the run ended."""
     if task.deleted is None:
         return None
     if was_wiped(history, stored.at):
@@ -99,14 +108,27 @@ def is_still_open(task: Task, occurrence: int) -> str | None:
 
 
 def was_never_noted(history: History, task: Task, occurrence: int, stored: Push) -> str | None:
-    """The tick died between push and commit, and a fault took the job, too; meanwhile somebody gave the task another
-    next_run. No row ever named this occurrence as pushed, so that nothing was promised of it."""
+    """The tick died between push and commit, and the task was deleted, or somebody gave it another next_run. No row ever
+    named this occurrence as pushed: its job is refused as stale where it arrives, and may be lost where a fault took it. A job
+    that a later start has overtaken is passed over without a word."""
     if any(occurrence in version.waiting for version in task.versions):
         return None
+    if any(names(event, task.id, stored) for event in history.events_of.get("stale", ())):
+        return "never committed, refused as stale"
+    if task.deleted:
+        return "task deleted before the commit of its push"
+    if any((run.occurrence or 0) > occurrence for run in history.starts.get(task.id, ()) if run.kind == "scheduled"):
+        return "never committed, overtaken by a later start"
     end = stored.at + history.setup.queue_delay + SLACK
     if was_wiped(history, stored.at) or fault_between(history, stored.at, end):
-        return "pushed, not committed, lost in a fault"
+        return "never committed, lost in a fault"
     return None
+
+
+def names(event: Event, task: int, push: Push) -> bool:
+    """Whether an event is about this push. A batch's id stands for all its tasks, so that the task is named, too."""
+    words = {word.strip(".,:;()'\"") for word in event.words.split()}
+    return push.carrier in words and (push.carrier.endswith(push.job) or str(task) in words)
 
 
 def was_wiped(history: History, since: float) -> bool:

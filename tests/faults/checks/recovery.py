@@ -55,7 +55,7 @@ def _still_wiped(history: History, task: Task, after: Version, calm: Calm) -> st
         return None
     for occurrence in after.waiting:
         if not _pushed_since(history, task, occurrence, Calm(wiped, calm.end)):
-            return f"occurrence {occurrence} waits, Redis was emptied at {history.seconds(wiped)} s, and it was not pushed again"
+            return f"occurrence {occurrence} waits, Redis was emptied, or the database restored, at {history.seconds(wiped)} s, and it was not pushed again"
     return None
 
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from tests.faults.checks import excuses
 from tests.faults.checks.findings import Findings
-from tests.faults.facts import Begin, History, Operation, Run, Version, Witnessed
+from tests.faults.facts import Begin, History, Moment, Operation, Run, Version, Witnessed
 
 # ------------------------------------------------------------------------------------------------------------ S6
 
@@ -147,10 +147,14 @@ def fenced(history: History) -> Findings:
 def _hold_changed(history: History, task: int, before: Version, after: Version, found: Findings) -> None:
     """Taken by a start that finds no living hold; given back by the end of the run that has it."""
     if before.run_token == after.run_token:
-        if after.last_run_id != before.last_run_id and found.judge(False):
+        is_adopted = excuses.was_adopted(history, after.at)
+        if after.last_run_id != before.last_run_id and not is_adopted and found.judge(False):
             _blame(history, task, after, "an end was written, and the hold was not given back", found)
         return
     wrong = _wrong_start(history, before, after) if after.run_token else _wrong_end(history, before, after)
+    if wrong and not after.run_token and excuses.was_adopted(history, after.at):
+        found.excuse("given back by adopt")
+        return
     if found.judge(wrong is None):
         _blame(history, task, after, str(wrong), found)
 
@@ -191,12 +195,19 @@ def _ended_with_its_hold(history: History, run: Run, found: Findings) -> None:
         held = written is not None and written[0] is not None and written[0].run_token == run.token
         task = history.tasks.get(run.task)
         gone = task is not None and task.deleted is not None and task.deleted.moment.seq < moment.seq
-        if found.judge(held or gone):
+        if found.judge(held or gone or _is_late(history, run, moment)):
             found.blame(
                 run.task,
                 moment.at,
                 f"task {run.task}: run {run.id} ended as {outcome} at {history.seconds(moment.at)} s, and had lost its hold",
             )
+
+
+def _is_late(history: History, run: Run, moment: Moment) -> bool:
+    """A lost run's own end: fenced by any later start of its task."""
+    was_lost = len(run.ends) == 2 and run.ends[0][0] == "lost" and run.ends[1][1] == moment
+    starts = [other.started for other in history.starts.get(run.task, ()) if other.started and other.kind != "piece"]
+    return was_lost and not any(run.started < start < moment for start in starts if run.started)
 
 
 def _blame(history: History, task: int, after: Version, what: str, found: Findings) -> None:

@@ -1,0 +1,36 @@
+"""What the soak sums up."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from tests.faults.soak import Sum, stored
+
+
+def wrong(stored: set[tuple[int, int]], records: dict[tuple[int, int], int], waiting: set[tuple[int, int]]) -> set[str]:
+    found = Sum(frozenset(stored), Counter(records), frozenset(waiting), Counter())
+    return {what for what, occurrences in found.wrong.items() if occurrences}
+
+
+def test_a_sum_that_comes_out_even_has_nothing_wrong() -> None:
+    assert wrong({(1, 1), (1, 2)}, {(1, 1): 1}, {(1, 2)}) == set()
+
+
+def test_each_kind_of_wrong_occurrence_is_named() -> None:
+    assert wrong({(1, 1)}, {(1, 1): 2}, set()) == {"with two records"}
+    assert wrong({(1, 1)}, {}, set()) == {"without a record"}
+    assert wrong({(1, 1)}, {(1, 1): 1}, {(1, 1)}) == {"with a record, and waiting"}
+    assert wrong(set(), {(1, 1): 1}, set()) == {"with a record, and never stored"}
+    assert wrong(set(), {}, {(1, 1)}) == {"waiting, and never stored"}
+
+
+def test_what_was_stored_is_read_from_all_proxies_whatever_installation_pushed_it(tmp_path: Path) -> None:
+    lines = [
+        {"event": "push", "job": "a1b2c3d4-t1-5", "answer": "stored"},
+        {"event": "push", "job": "t2-6", "answer": "held"},
+        {"event": "push", "job": "a1b2c3d4-r7", "answer": "stored"},
+        {"event": "take", "job": "a1b2c3d4-t1-5"},
+    ]
+    for number, line in enumerate(lines):
+        (tmp_path / f"redis-{number}.jsonl").write_text(json.dumps(line) + "\n")
+    assert set(stored(tmp_path)) == {(1, 5)}

@@ -91,7 +91,7 @@ def test_a_token_is_described_as_needed_where_it_is(serve: Serve, document: Docu
 
 def test_a_new_task_takes_the_arguments_of_register() -> None:
     names = {field.name for field in task_fields.NEW}
-    arguments = set(inspect.signature(ticker.register).parameters) - {"db"}
+    arguments = set(inspect.signature(ticker.register).parameters) - {"db", "by"}
     assert names == arguments == {field.name for field in fields(Wanted)} | {"owner", "first"}
 
 

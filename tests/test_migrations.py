@@ -19,7 +19,7 @@ from ticker.errors import BadInput, ConfigurationError
 from ticker.store import PostgresStore
 from ticker.tick import tick
 
-TABLES = ("tasks", "runs", "tickers", "events", "notices", "templates", "functions")
+TABLES = ("tasks", "runs", "tickers", "events", "notices", "templates", "functions", "installation")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.doubles import NOW, NOWHERE, RunRow, TaskRow, Uptime
+from tests.doubles import INSTALLATION, NOW, NOWHERE, RunRow, TaskRow, Uptime, planned_id
 from tests.simulation.memory import MemoryTables
 from tests.simulation.postgres import PostgresTables
 from tests.simulation.verdict import Job, Tables
@@ -271,10 +271,11 @@ class Twins(RuleBasedStateMachine):
         return Job(self.their_job_id(job.id), self.tasks[job.task_id], job.occurrence, run_id)
 
     def their_job_id(self, job_id: str) -> str:
-        if job_id.startswith("r"):
-            return f"r{self.plans[int(job_id[1:])]}"
-        task, _, occurrence = job_id[1:].partition("-")
-        return f"t{self.tasks[int(task)]}-{occurrence}"
+        bare = job_id.removeprefix(f"{INSTALLATION}-")
+        if bare.startswith("r"):
+            return planned_id(self.plans[int(bare[1:])])
+        task, _, occurrence = bare[1:].partition("-")
+        return f"{INSTALLATION}-t{self.tasks[int(task)]}-{occurrence}"
 
     # ----------------------------------------------------------------------------------------------- the elements
 

@@ -12,6 +12,7 @@ from rq import Queue
 from rq.job import Job
 
 from tests.faults import wire
+from ticker import envelope
 from wrappers import payload
 
 FLUSH_EVERY = 0.2  # seconds: what a killed proxy loses at most
@@ -47,10 +48,15 @@ def pushed_jobs(words: Sequence[bytes]) -> list[PushedJob]:
 
 
 def carried(job: str, data: bytes) -> tuple[str, ...]:
-    if not job.startswith("b"):
-        return (job,)
+    if not bare(job).startswith("b"):
+        return (bare(job),)
     _, numbers = payload.call(job, payload.unpacked(data, payload.AT_MOST))
     return tuple(f"t{task}-{occurrence}" for task, occurrence in zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def bare(job: str) -> str:
+    """The id without the installation: there is one in a stage."""
+    return job.removeprefix(f"{envelope.installation_of(job)}-")
 
 
 def answers_to(jobs: Sequence[PushedJob], message: bytes) -> list[str | None]:

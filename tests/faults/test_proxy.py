@@ -19,6 +19,7 @@ from redis.retry import Retry
 
 from tests.faults.address import server_of
 from tests.faults.proxy import Proxy
+from tests.faults.push_record import bare
 from tests.running import ROOT, until
 from ticker import envelope
 from ticker.connections import connect
@@ -39,7 +40,7 @@ Client = Callable[..., Redis]
 
 def due(task_id: int, queue: str = "polling", function: str = "mail.fetch") -> Envelope:
     return envelope.for_occurrence(
-        DueTask(task_id, NOW, queue, function, every_ms=60_000, box_ms=30_000, grace_ms=1000)
+        "faults12", DueTask(task_id, NOW, queue, function, every_ms=60_000, box_ms=30_000, grace_ms=1000)
     )
 
 
@@ -114,7 +115,7 @@ def pushes(record: Path, count: int) -> list[dict[str, Any]]:
 
 
 def pushed(job: Envelope, answer: str | None, delivered: bool) -> dict[str, Any]:
-    return {"job": job.job_id, "answer": answer, "delivered": delivered, "description": job.description}
+    return {"job": bare(job.job_id), "answer": answer, "delivered": delivered, "description": job.description}
 
 
 # ------------------------------------------------------------------------------------------------- Redis, untouched

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.faults.clockmap import ClockMap
 from tests.faults.facts import Moment, Run, Task, Version
+from tests.faults.push_record import bare
 
 TASK_COLUMNS = (
     "function", "kwargs", "kind", "every_ms", "tolerance_ms", "box_ms", "grace_ms", "enabled", "owner_active", "paused_by",
@@ -102,6 +103,6 @@ def _run(id_: int, run: OpenRun) -> Run:
         parent=row["parent_id"], state=row["state"], outcome=row["outcome"], reason=row["reason"] or "",
         traceback=row["traceback"] or "", token=row["token"], function=row["function"] or "",
         started_at=row["started_at"], until=row["until"], every_ms=row["every_ms"] or 0,
-        tolerance_ms=row["tolerance_ms"] or 0, job=row["job_id"] or "", created=run.created, started=run.started,
+        tolerance_ms=row["tolerance_ms"] or 0, job=bare(row["job_id"] or ""), created=run.created, started=run.started,
         ends=tuple(run.ends),
     )  # fmt: skip

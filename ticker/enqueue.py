@@ -178,10 +178,10 @@ class RedisQueue:
 
     def holders(self, queues: Collection[str]) -> dict[str, str]:
         """Which installations hold leases of these queues."""
-        if not queues:
-            return {}
-        with translated():
-            holders = cast(list[bytes | None], self._connection.mget([LEASE_PREFIX + name for name in queues]))
+        with translated(), self._connection.pipeline(transaction=False) as calls:
+            for name in queues:
+                calls.get(LEASE_PREFIX + name)
+            holders = cast(list[bytes | None], calls.execute())
         return {name: holder.decode() for name, holder in zip(queues, holders, strict=True) if holder}
 
     def all_holders(self) -> dict[str, str]:

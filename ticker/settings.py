@@ -46,7 +46,6 @@ class Settings:
     database_url: str = field(default="", repr=False)
     redis_url: str = field(default="", repr=False)
     schema: str = "ticker"
-    environment: str = ""
     tick_ms: int = 30 * SECOND
     look_ahead_ms: int = 1 * SECOND
     batch: int = 1000
@@ -70,6 +69,7 @@ class Settings:
     web_tokens: tuple[str, ...] = field(default=(), repr=False)
     web_read_only: bool = False
     hide_args: bool = False
+    environment: str = ""
 
     def require_database(self) -> str:
         """The URL of PostgreSQL in the form that psycopg reads; ConfigurationError where it is unset or another's."""

@@ -39,7 +39,7 @@ class PostgresStore:
 
     @property
     def installation(self) -> str:
-        """Read once in a pass, as `ticker db adopt` changes it; ConfigurationError where the tables are another's now."""
+        """ConfigurationError where the tables are another's."""
         if not self._installation:
             found = installation.read(self.execute)
             installation.check(found)
@@ -51,7 +51,9 @@ class PostgresStore:
         return self._read
 
     def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
+        """The port's. It also reads whose tables these are, before any row is locked: `ticker db adopt` may have changed it."""
         self._installation = ""
+        self._installation = self.installation
         if self._look_again or self._clamps % THOROUGH_EVERY == 0:
             return None
         boot, uptime = self.uptime(now)

@@ -51,11 +51,12 @@ def is_foreign(job_id: str) -> bool:
 
 
 def put_back(connection: Redis, queue: Queue, job: Job) -> None:
-    """To the end of its queue, where a worker of its own installation finds it."""
-    with connection.pipeline() as calls:
+    """To the end of its queue, where a worker of its own installation finds it. Where this user of Redis may not push, the
+    ticker of that installation misses it, and pushes it again."""
+    with connection.pipeline(transaction=False) as calls:
         calls.rpush(queue.key, job.id)
         calls.lrem(queue.intermediate_queue_key, 1, job.id)
-        calls.execute()
+        calls.execute(raise_on_error=False)
 
 
 def rest(timeout: int | None) -> None:

@@ -385,7 +385,13 @@ def test_they_do_on_walks_that_meet_every_reason_to_drop_a_job(environ, database
         walk(machine, random.Random(seed), 90)
         machine.teardown()
         seen |= machine.seen
-    assert seen == {None, *Reason} - {Reason.DONE, Reason.MISSED, Reason.OVERLAP, Reason.NO_TIME, Reason.ADOPTED}  # met elsewhere
+    assert seen == {None, *Reason} - {
+        Reason.DONE,
+        Reason.MISSED,
+        Reason.OVERLAP,
+        Reason.NO_TIME,
+        Reason.ADOPTED,
+    }  # met elsewhere
 
 
 @pytest.mark.long

@@ -55,7 +55,7 @@ def ddl(schema: str = "ticker") -> str:
     out = io.StringIO()
     out.write(f'CREATE SCHEMA IF NOT EXISTS "{schema}";\n\n')
     command.upgrade(config(schema, output=out), "head", sql=True)
-    return out.getvalue()
+    return out.getvalue().replace("%%", "%")  # doubled for a driver; psql takes them as they are
 
 
 def problems(url: str, schema: str = "ticker") -> list[str]:

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -27,6 +28,7 @@ from ticker.connections import connect
 from ticker.embedded import Servers, programs
 from ticker.enqueue import RedisQueue
 from ticker.errors import ConfigurationError
+from ticker.loop import Beat
 from ticker.settings import Settings
 from ticker.store import PostgresStore
 from ticker.tick import tick
@@ -395,6 +397,18 @@ def test_a_worker_does_not_start_on_a_queue_that_another_has(environ: dict[str, 
         work("polling")
     assert error.value.returncode == 78 and "the queue polling is leased by another installation" in error.value.stderr
     work("another")
+
+
+def test_a_ticker_that_meets_such_a_queue_later_warns_once_and_goes_on(
+    db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    beat = Beat(store, queue, settings, threading.Event())
+    ticker.register(db, "poll", every="1m")
+    redis.set("ticker:queue:polling", OTHER)
+    for _ in range(3):
+        beat()
+    assert sum("the queue polling is leased by another installation" in message for message in caplog.messages) == 1
+    assert (beat.failures, redis.llen("rq:queue:polling"), redis.get("ticker:queue:polling")) == (0, 1, OTHER.encode())
 
 
 def test_a_lease_is_never_taken_from_another_but_by_who_was_it(queue: RedisQueue, redis: Redis) -> None:

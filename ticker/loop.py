@@ -178,7 +178,7 @@ class Beat:
     def _lease_queues(self) -> None:
         """Warns once of a queue that another installation uses: its jobs and ours are told apart, and slow each other down."""
         if self._passes % QUEUES_EVERY == 0:
-            self._queues = self._store.queues()
+            self._queues = self._store.queues() or self._queues
         self._passes += 1
         leased = self._queue.lease(self._store.installation, self._queues)
         for name, holder in leased.items() - self._leased.items():

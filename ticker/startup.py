@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from ticker import clock, connections, enqueue, installation, sql
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
+from ticker.store import PostgresStore
 
 log = logging.getLogger("ticker")
 
@@ -45,14 +47,14 @@ def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
     """ConfigurationError in one sentence that names the setting and what to do. `queues`: those of a worker; None: those of
     all tasks, which a ticker serves."""
     try:
-        here, of_tasks = check_database(settings)
-        check_redis(settings, here, of_tasks if queues is None else queues)
+        here = check_database(settings)
+        check_redis(settings, here, queues_of_tasks(settings) if queues is None else queues)
     except Unavailable as error:
         raise ConfigurationError(str(error)) from None
 
 
-def check_database(settings: Settings) -> tuple[str, list[str]]:
-    """The installation whose tables these are, and the queues of their tasks."""
+def check_database(settings: Settings) -> str:
+    """The installation whose tables these are."""
     url = settings.require_database()
     with connections.translated(), connections.connect(url) as connection:
         before = clock.python_utc()
@@ -60,10 +62,14 @@ def check_database(settings: Settings) -> tuple[str, list[str]]:
         check_server(facts)
         check_clock(facts.now - before, clock.python_utc() - before, settings.clock_difference_ms)
         check_tables(connection, facts, settings.schema)
-        execute = sql.on(connection, settings.schema)
-        here = installation.read(execute)
+        here = installation.read(sql.on(connection, settings.schema))
         installation.check(here, settings.environment)
-        return here.id, [row["queue"] for row in execute("queues")]
+        return here.id
+
+
+def queues_of_tasks(settings: Settings) -> list[str]:
+    with closing(PostgresStore(settings.require_database(), settings.schema)) as store:
+        return store.queues()
 
 
 def check_server(facts: Facts) -> None:

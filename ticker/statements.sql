@@ -1137,7 +1137,7 @@ WITH walked AS MATERIALIZED (
     UPDATE {schema}.tasks t SET
         waiting = '{}', carrier = NULL, run_token = NULL, running_until = NULL,
         next_run = CASE WHEN c.again THEN c.newest ELSE t.next_run END,
-        dropped = t.dropped + (SELECT count(*) FROM dropped d WHERE d.task_id = t.id),
+        dropped = t.dropped + cardinality(c.waiting) - c.again::int,
         paused_by = CASE WHEN c.pauses THEN 'adopt' ELSE t.paused_by END,
         paused_reason = CASE WHEN c.pauses THEN %(reason)s ELSE t.paused_reason END
     FROM chosen c WHERE t.id = c.id

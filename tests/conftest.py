@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from redis import Redis
 
+from tests.doubles import INSTALLATION
 from tests.played import Played
 from ticker import embedded, migrations
 from ticker.connections import connect
@@ -47,6 +48,8 @@ def template(servers: Servers) -> Iterator[str]:
     name = f"ticker_test_{uuid4().hex[:12]}"
     admin(servers, f'CREATE DATABASE "{name}"')
     migrations.upgrade(of_database(servers.database_url, name))
+    with connect(of_database(servers.database_url, name)) as connection:
+        connection.execute("UPDATE ticker.installation SET id = %s", [INSTALLATION])
     yield name
     admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
 
@@ -56,7 +59,7 @@ def database_url(servers: Servers, template: str, spare: list[str]) -> Iterator[
     """Emptied and used again where a test has only written rows: to copy a database takes 0.1 s, to empty it a tenth."""
     if not spare:
         spare.append(f"{template}_{uuid4().hex[:12]}")
-        admin(servers, f'CREATE DATABASE "{spare[-1]}" TEMPLATE "{template}"')
+        copy_of(servers, template, spare[-1])
     name = spare.pop()
     url = of_database(servers.database_url, name)
     with connect(url) as connection:
@@ -181,6 +184,7 @@ def is_emptied(url: str, before: Any) -> bool:
             if structure(connection) != before:
                 return False
             connection.execute(TRUNCATE if connection.execute(SIZE).fetchone() > (MUCH,) else DELETE)
+            mark(connection)
     except (psycopg.Error, TickerError):
         return False
     return True
@@ -190,6 +194,25 @@ def of_database(url: str, name: str) -> str:
     """The URL of another database on the same server."""
     parts = urlsplit(psycopg_url(url))
     return urlunsplit(parts._replace(path=f"/{quote(name)}"))
+
+
+def copy_of(servers: Servers, template: str, name: str) -> str:
+    """The URL of a new database that is as the template is: of the same installation, and marked as its own."""
+    admin(servers, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+    url = of_database(servers.database_url, name)
+    with connect(url) as connection:
+        mark(connection)
+    return url
+
+
+def mark(connection: psycopg.Connection[Any]) -> None:
+    """These tables belong here, as if they had been created here."""
+    connection.execute(
+        "UPDATE ticker.installation SET id = %s, environment = '', system_identifier = ticker.cluster_identifier(),"
+        " marker_oid = tableoid, adopted_at = NULL,"
+        " database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())",
+        [INSTALLATION],
+    )
 
 
 def admin(servers: Servers, statement: str) -> None:

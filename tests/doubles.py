@@ -10,12 +10,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from ticker import timing
+from ticker import envelope, timing
 from ticker.envelope import Envelope
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.ports import JobState, Receipt, Settled
 from ticker.schedules import kinds
 from ticker.task import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
+
+INSTALLATION = "test1234"
+"""Whose tables the doubles are, and the databases of the tests."""
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -186,8 +189,18 @@ class View(Generic[R]):
         self._table.held -= self._mine.keys()
 
 
+def job_id(task_id: int, occurrence: datetime) -> str:
+    return envelope.job_id(INSTALLATION, task_id, occurrence)
+
+
+def planned_id(run_id: int) -> str:
+    return envelope.planned_id(INSTALLATION, run_id)
+
+
 class MemoryStore:
     """The tables in memory. `clock` is what `now()` answers; `down` makes every call fail."""
+
+    installation = INSTALLATION
 
     def __init__(self) -> None:
         self.tasks: Table[TaskRow] = Table()

@@ -14,8 +14,8 @@ import psycopg
 from freezegun.api import FrozenDateTimeFactory
 from rq import Queue, SimpleWorker
 
+from tests.doubles import job_id
 from ticker.enqueue import RedisQueue
-from ticker.envelope import job_id
 from ticker.store import PostgresStore
 from ticker.tick import tick
 from wrappers import Run

@@ -9,6 +9,7 @@ import pytest
 from rq import Queue
 
 import ticker
+from tests.doubles import INSTALLATION
 from tests.running import stock_worker, until, work
 from ticker import envelope
 from ticker.connections import connect
@@ -87,18 +88,20 @@ def test_tasks_of_a_function_share_jobs_and_others_have_their_own():
         due(5),
         due(6, batch=2, function="b", queue="q"),
     ]
-    parcels = envelope.parcels(tasks)
+    parcels = envelope.parcels(INSTALLATION, tasks)
     assert [[task.id for task in parcel.tasks] for parcel in parcels] == [[1], [2, 3], [4], [5], [6]]
     assert [bool(parcel.batch_job_id) for parcel in parcels] == [False, True, False, False, False]
-    assert parcels[2].envelope == envelope.for_occurrence(due(4, batch=2, function="b"))  # alone, it is an ordinary job
+    assert parcels[2].envelope == envelope.for_occurrence(
+        INSTALLATION, due(4, batch=2, function="b")
+    )  # alone, it is an ordinary job
 
 
 def test_a_job_of_several_names_what_it_carries_and_has_the_time_of_all_of_them():
     tasks = [due(1, batch=3), due(2, batch=3)]
-    [(job, carried)] = envelope.parcels(tasks)
+    [(job, carried)] = envelope.parcels(INSTALLATION, tasks)
     assert carried == tasks
-    assert job == envelope.parcels(tasks)[0].envelope
-    assert job.job_id != envelope.parcels([due(1, batch=3), due(3, batch=3)])[0].envelope.job_id
+    assert job == envelope.parcels(INSTALLATION, tasks)[0].envelope
+    assert job.job_id != envelope.parcels(INSTALLATION, [due(1, batch=3), due(3, batch=3)])[0].envelope.job_id
     assert (job.entry, job.args) == ("wrappers.run_batch", (1, envelope.micros(NOW), 2, envelope.micros(NOW)))
     assert (job.timeout, job.description) == (2 * 31 + 30, "mail.fetch x 2")
 
@@ -277,7 +280,7 @@ def test_the_largest_batch_is_read_within_the_hardened_workers_limit():
 
     late = datetime(9999, 12, 31, tzinfo=UTC)
     tasks = [DueTask(2**63 - 1 - n, late, "q", "f", 60_000, 30_000, 1000, batch=100) for n in range(100)]
-    [(job, _)] = envelope.parcels(tasks)
+    [(job, _)] = envelope.parcels(INSTALLATION, tasks)
     packed = rq_layout.packed(rq_layout.payload(job))
     assert len(packed) <= payload.AT_MOST
     assert payload.call(job.job_id, rq_layout.payload(job)) == ("wrappers.run_batch", job.args)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from rq import Queue
 
-from tests.conftest import admin, of_database
+from tests.conftest import admin, copy_of
 from tests.doubles import NOW, MemoryQueue, MemoryStore, RunRow, TaskRow
 from ticker.connections import connect
 from ticker.enqueue import RedisQueue
@@ -78,8 +78,7 @@ class PostgresTables:
 @pytest.fixture(scope="module")
 def database_url(servers, template):
     """One for all of them, emptied for each; a copy of its own costs each test a quarter of a second."""
-    admin(servers, f'CREATE DATABASE "{template}_contract" TEMPLATE "{template}"')
-    yield of_database(servers.database_url, f"{template}_contract")
+    yield copy_of(servers, template, f"{template}_contract")
     admin(servers, f'DROP DATABASE "{template}_contract" WITH (FORCE)')
 
 

@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 
-from tests.conftest import admin, of_database
+from tests.conftest import admin, copy_of
 from ticker.embedded import Servers
 from ticker.sql import statements
 
@@ -42,8 +42,7 @@ FROM generate_series(1, {ROWS}) n,
 def crowd(servers: Servers, template: str) -> Iterator[psycopg.Connection[Any]]:
     """1,000 of 200,000 tasks due, 200 waiting; 40 runs planned, pushed and running each among 200,000."""
     name = f"{template}_crowd"
-    admin(servers, f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
-    with psycopg.connect(of_database(servers.database_url, name), autocommit=True) as db:
+    with psycopg.connect(copy_of(servers, template, name), autocommit=True) as db:
         db.execute(TASKS)
         db.execute(RUNS)
         db.execute("VACUUM ANALYZE ticker.tasks, ticker.runs")

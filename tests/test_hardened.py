@@ -17,6 +17,7 @@ from rq import Queue
 from rq.job import Job
 
 import ticker
+from tests.doubles import INSTALLATION, planned_id
 from tests.running import ROOT, stock_worker, work
 from ticker import envelope, rq_layout, signing
 from ticker.enqueue import RedisQueue
@@ -271,7 +272,9 @@ def test_a_job_that_a_dead_worker_left_is_not_unpickled_at_the_next_start(signed
 ], ids=repr)  # fmt: skip
 def test_even_with_a_signature_arguments_are_those_of_the_id(args):
     with pytest.raises(hardened.Forged):
-        hardened.signed_call(f"t1-{OCCURRENCE}", as_signed(f"t1-{OCCURRENCE}", payload(args=args)), [KEY])
+        hardened.signed_call(
+            f"{INSTALLATION}-t1-{OCCURRENCE}", as_signed(f"{INSTALLATION}-t1-{OCCURRENCE}", payload(args=args)), [KEY]
+        )
 
 
 @pytest.mark.parametrize("data", [
@@ -282,19 +285,24 @@ def test_even_with_a_signature_arguments_are_those_of_the_id(args):
 ])  # fmt: skip
 def test_even_with_a_signature_a_payload_is_a_call_of_the_wrapper(data):
     with pytest.raises(hardened.Forged):
-        hardened.signed_call(f"t1-{OCCURRENCE}", as_signed(f"t1-{OCCURRENCE}", data), [KEY])
+        hardened.signed_call(
+            f"{INSTALLATION}-t1-{OCCURRENCE}", as_signed(f"{INSTALLATION}-t1-{OCCURRENCE}", data), [KEY]
+        )
 
 
 @pytest.mark.parametrize("args", [(1, OCCURRENCE), (2**63 - 1, 253_402_214_400 * 10**6), (70_000, 0), (300, 1)])
 def test_the_integers_of_a_scheduled_job_are_read(args):
-    job_id = f"t{args[0]}-{args[1]}"
+    job_id = f"{INSTALLATION}-t{args[0]}-{args[1]}"
     data = rq_layout.packed(rq_layout.payload(Envelope(job_id, "polling", args, 60, 60, "")))
     assert isinstance(data, bytes)
     assert hardened.signed_call(job_id, as_signed(job_id, data), [OTHER_KEY, KEY]) == (ENTRY, args)
 
 
 def test_the_integers_of_a_planned_job_are_read():
-    assert hardened.signed_call("r7", as_signed("r7", payload(args=(5, 0, 7))), [KEY]) == (ENTRY, (5, 0, 7))
+    assert hardened.signed_call(planned_id(7), as_signed(planned_id(7), payload(args=(5, 0, 7))), [KEY]) == (
+        ENTRY,
+        (5, 0, 7),
+    )
 
 
 def as_signed(job_id: str, data: bytes) -> dict[bytes, bytes]:

@@ -19,7 +19,7 @@ from ticker.errors import BadInput, ConfigurationError
 from ticker.store import PostgresStore
 from ticker.tick import tick
 
-TABLES = ("tasks", "runs", "tickers", "events", "notices", "templates", "functions")
+TABLES = ("tasks", "runs", "tickers", "events", "notices", "templates", "functions", "installation")
 
 
 @pytest.fixture
@@ -88,9 +88,16 @@ def test_no_index_is_there_twice_under_two_names(db):
     assert len(set(definitions)) == len(definitions)
 
 
+def functions(db: psycopg.Connection[Any]) -> list[Any]:
+    return db.execute(
+        "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'ticker'::regnamespace ORDER BY proname"
+    ).fetchall()
+
+
 def test_the_ddl_alone_creates_what_an_upgrade_creates(db, empty, empty_url):
     empty.execute(migrations.ddl())
     assert look(empty, "ticker") == look(db, "ticker")
+    assert functions(empty) == functions(db)
     assert migrations.problems(empty_url) == []
 
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 import ticker
+from tests.doubles import INSTALLATION
 from tests.running import work
 from tests.test_worker import let_time_pass
 from ticker import envelope, owners
@@ -279,7 +280,9 @@ def test_two_jobs_of_a_piece_are_one_start(traced, db, store, queue):
     work()
     tick(store, queue)
     [piece] = [run for run in ticker.list_runs(db) if run.kind is RunKind.PIECE]
-    job = envelope.for_planned(PlannedRun(piece.id, task.id, task.queue, task.function, task.box_ms, task.grace_ms))
+    job = envelope.for_planned(
+        INSTALLATION, PlannedRun(piece.id, task.id, task.queue, task.function, task.box_ms, task.grace_ms)
+    )
     queue.push([job._replace(job_id="copy")])
     work()
     tick(store, queue)

@@ -19,7 +19,7 @@ from sqlalchemy import Column
 from sqlalchemy.dialects.postgresql import ARRAY
 
 import ticker
-from tests.conftest import admin, of_database
+from tests.conftest import admin, copy_of
 from ticker import sql, status, tables
 from ticker.cli import main
 from ticker.embedded import Servers
@@ -78,8 +78,7 @@ def column(table: str, name: str) -> Column[Any]:
 @pytest.fixture(scope="module")
 def database_url(servers: Servers, template: str) -> Iterator[str]:
     """One for all of them, emptied for each value."""
-    admin(servers, f'CREATE DATABASE "{template}_poison" TEMPLATE "{template}"')
-    yield of_database(servers.database_url, f"{template}_poison")
+    yield copy_of(servers, template, f"{template}_poison")
     admin(servers, f'DROP DATABASE "{template}_poison" WITH (FORCE)')
 
 

@@ -14,6 +14,7 @@ from rq import Queue
 from rq.job import Job, JobStatus
 from rq.registry import FinishedJobRegistry
 
+from tests.doubles import INSTALLATION
 from ticker import envelope, rq_layout
 from ticker.enqueue import RedisQueue
 from ticker.envelope import ENTRY, Envelope
@@ -26,7 +27,7 @@ STORED = Receipt(stored=True)
 
 def due(task_id: int, *, queue: str = "polling", function: str = "mail.fetch", occurrence: datetime = NOW) -> Envelope:
     return envelope.for_occurrence(
-        DueTask(task_id, occurrence, queue, function, every_ms=60_000, box_ms=30_000, grace_ms=1000)
+        INSTALLATION, DueTask(task_id, occurrence, queue, function, every_ms=60_000, box_ms=30_000, grace_ms=1000)
     )
 
 
@@ -34,7 +35,7 @@ BATCH = [
     due(1),
     due(2, queue="reports", function="Bericht für Zoë 📬"),
     due(3),
-    envelope.for_planned(PlannedRun(7, 10**9, "polling", "mail.fetch", box_ms=100, grace_ms=1)),
+    envelope.for_planned(INSTALLATION, PlannedRun(7, 10**9, "polling", "mail.fetch", box_ms=100, grace_ms=1)),
     due(10**9, queue="with space: and colon", function="x" * 200),
     due(4, occurrence=datetime(1970, 1, 1, tzinfo=UTC)),
 ]

@@ -14,11 +14,11 @@ from rq import SimpleWorker
 from rq.job import Job, JobStatus
 
 import ticker
-from tests.doubles import NOW, MemoryQueue, MemoryStore, TaskRow
+from tests.doubles import NOW, MemoryQueue, MemoryStore, TaskRow, job_id, planned_id
 from ticker import embedded
 from ticker.connections import connect
 from ticker.enqueue import RedisQueue
-from ticker.envelope import instant, job_id
+from ticker.envelope import instant
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.store import PostgresStore
 from ticker.task import Outcome, Reason, RunKind
@@ -465,8 +465,8 @@ def test_a_planned_run_is_pushed_under_its_own_id_and_the_schedule_stays(environ
     [run_id] = ticker.run_now(db, task)
     report = tick(store, queue)
     assert (report.planned, report.due) == (Pushed(due=1, enqueued=1), Pushed())
-    assert redis.lrange("rq:queue:polling", 0, -1) == [f"r{run_id}".encode()]
-    assert Job.fetch(f"r{run_id}", connection=redis).args == (task.id, 0, run_id)
+    assert redis.lrange("rq:queue:polling", 0, -1) == [planned_id(run_id).encode()]
+    assert Job.fetch(planned_id(run_id), connection=redis).args == (task.id, 0, run_id)
     assert ticker.get(db, task) == task
     assert tick(store, queue).enqueued == 0
 
@@ -475,7 +475,7 @@ def test_many_planned_runs_keep_no_due_task_waiting_nor_the_other_way_round(rows
     for _ in range(6):
         rows.add_run(task_id=rows.add_task())
     tick(rows, jobs, NOW, batch=2)
-    kinds = ["planned" if id_.startswith("r") else "due" for id_ in jobs.waiting()]
+    kinds = ["planned" if id_.startswith(planned_id(0)[:-1]) else "due" for id_ in jobs.waiting()]
     assert kinds == ["planned", "planned", "due", "due"] * 3
 
 
@@ -489,19 +489,19 @@ def test_a_planned_run_that_cannot_be_pushed_is_tried_again_after_30_seconds(row
     jobs.cure("bad")
     assert tick(rows, jobs, NOW + 29 * SECOND).planned == Pushed()
     assert tick(rows, jobs, NOW + 30 * SECOND).planned == Pushed(due=1, enqueued=1)
-    assert jobs.waiting("bad") == [f"r{run_id}"]
+    assert jobs.waiting("bad") == [planned_id(run_id)]
 
 
 def test_a_planned_run_that_redis_lost_is_pushed_again_and_one_that_died_is_lost(rows, jobs):
     task_id = rows.add_task(next_run=NOW + DAY)
     missing, dead, alive = (rows.add_run(task_id=task_id) for _ in range(3))
     tick(rows, jobs, NOW)
-    jobs.forget([f"r{missing}"])
-    jobs.set_status(f"r{dead}", "failed")
+    jobs.forget([planned_id(missing)])
+    jobs.set_status(planned_id(dead), "failed")
     swept = tick(rows, jobs, NOW + SECOND).swept
     assert (swept.repushed, swept.lost) == (1, 1)
     assert {run.id: run.outcome for run in rows.runs()} == {missing: None, dead: Outcome.LOST, alive: None}
-    assert f"r{missing}" in jobs.waiting()
+    assert planned_id(missing) in jobs.waiting()
 
 
 def test_a_planned_run_whose_task_is_gone_is_recorded_as_dropped(environ, db, store, queue, redis):

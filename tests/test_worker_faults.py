@@ -241,4 +241,7 @@ def test_a_foreign_job_of_any_size_is_not_taken_apart(monkeypatch):
 def test_each_waiting_occurrence_is_asked_for_by_its_own_job():
     older, newer = (envelope.instant(1_000_000_000_000_000 + n * 3_000_000) for n in (0, 1))
     task = WaitingTask(1, (older, newer), "polling", "f", 3000, 1000, 500, {str(envelope.micros(older)): "b1"})
-    assert [job_of(task, due) for due in task.occurrences()] == ["b1", envelope.job_id(1, newer)]
+    assert [job_of("here1234", task, due) for due in task.occurrences()] == [
+        "b1",
+        envelope.job_id("here1234", 1, newer),
+    ]

@@ -188,6 +188,8 @@ def dropped(run: "RunRecord", because: str = "") -> str:
             return "a newer occurrence had started before" + last_start(run)
         case Reason.OVERLAP:
             return "a job of the task waited or ran (overlap skip)" + last_start(run)
+        case Reason.ADOPTED:
+            return "its job belonged to another installation when these tables were adopted"
         case Reason.GONE:
             return "the task was deleted before its job was taken"
         case Reason.DONE:

@@ -23,12 +23,30 @@ log = logging.getLogger("ticker")
 
 OLDEST_REDIS = (6, 2)
 SOCKET_TIMEOUT = 2  # seconds: row locks are held while Redis is asked
+LEASE = 300  # seconds: ten ticks of the default rhythm
+LEASE_PREFIX = "ticker:queue:"
 STORED, HELD = Receipt(stored=True), Receipt(held=True)
 _RECEIPTS = {b"stored": STORED, b"held": HELD}
 _STATES: dict[str, JobState] = {
     **dict.fromkeys((JobStatus.CREATED, JobStatus.QUEUED, JobStatus.DEFERRED, JobStatus.SCHEDULED), JobState.WAITING),
     JobStatus.STARTED: JobState.TAKEN,
 }
+
+
+# KEYS: the leases; ARGV: our installation, another one whose leases we take over or '', seconds. The holders of those that
+# others have, '' for ours.
+TAKE_LEASES = """
+local holders = {}
+for i, key in ipairs(KEYS) do
+    local holder = redis.call('GET', key)
+    if not holder or holder == ARGV[1] or holder == ARGV[2] then
+        redis.call('SET', key, ARGV[1], 'EX', ARGV[3])
+        holder = ''
+    end
+    holders[i] = holder
+end
+return holders
+"""
 
 
 def connect(url: str, *, retries: int = 1) -> Redis:
@@ -75,6 +93,8 @@ class RedisQueue:
         self._failure_ttl = failure_ttl
         self._push = connection.register_script(rq_layout.PUSH)
         self._states = connection.register_script(rq_layout.STATES)
+        self._take_leases = connection.register_script(TAKE_LEASES)
+        self._pushed_to: set[str] = set()
         self._misfit = rq_layout.misfit(connection)
         if self._misfit:
             log.warning(
@@ -96,6 +116,7 @@ class RedisQueue:
         """One call to Redis for all of them; one for each job, where this RQ writes its jobs otherwise than we do."""
         if not envelopes:
             return []
+        self._pushed_to.update({envelope.queue for envelope in envelopes})
         if self._misfit:
             return [self._enqueue(envelope) for envelope in envelopes]
         with translated():
@@ -145,6 +166,29 @@ class RedisQueue:
             with translated():
                 self._connection.unlink(*(Job.key_for(job_id) for job_id in job_ids))
 
+    def lease(self, installation: str, queues: Collection[str] = (), formerly: str = "") -> dict[str, str]:
+        """Takes or renews our lease of these queues, and of those that were pushed to; which others hold, and who does.
+        `formerly`: an installation whose leases become ours."""
+        names = sorted({*queues, *self._pushed_to})
+        if not names:
+            return {}
+        with translated():
+            holders = self._take_leases([LEASE_PREFIX + name for name in names], [installation, formerly, LEASE])
+        return {name: holder.decode() for name, holder in zip(names, holders, strict=True) if holder}
+
+    def holders(self, queues: Collection[str]) -> dict[str, str]:
+        """Which installations hold leases of these queues."""
+        with translated(), self._connection.pipeline(transaction=False) as calls:
+            for name in queues:
+                calls.get(LEASE_PREFIX + name)
+            holders = cast(list[bytes | None], calls.execute())
+        return {name: holder.decode() for name, holder in zip(queues, holders, strict=True) if holder}
+
+    def all_holders(self) -> dict[str, str]:
+        """The same of all queues that were ever pushed to."""
+        with translated():
+            return self.holders([queue.name for queue in queues(self._connection)])
+
     def unattended(self) -> dict[str, int]:
         """Queues with waiting jobs that no worker listens to, and how many jobs wait."""
         with translated():
@@ -169,6 +213,11 @@ class RedisQueue:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def leased(queue: str, holder: str) -> str:
+    """What is wrong with a queue that another installation uses."""
+    return f"the queue {queue} is leased by another installation ({holder}), until 5 minutes after its last tick"
 
 
 def queues(connection: Redis) -> Iterator[Queue]:

@@ -1,5 +1,6 @@
 """What travels to the worker: ids, and nothing that could be stale by the time the job runs."""
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -16,6 +17,7 @@ BATCH_ENTRY = "wrappers.run_batch"
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_JOB_ID = re.compile(r"([a-z0-9]{8})-(?:t[0-9]+-[0-9]+|r[0-9]+|b[0-9a-f]{24})")
 
 
 class Envelope(NamedTuple):
@@ -39,14 +41,24 @@ def instant(microseconds: int) -> datetime:
     return EPOCH + timedelta(microseconds=microseconds)
 
 
-def job_id(task_id: int, occurrence: datetime) -> str:
-    """A function of (task, occurrence) alone, so that a push that is repeated names the same job."""
-    return f"t{task_id}-{micros(occurrence)}"
+def job_id(installation: str, task_id: int, occurrence: datetime) -> str:
+    """A function of (task, occurrence) within an installation, so that a push that is repeated names the same job."""
+    return f"{installation}-t{task_id}-{micros(occurrence)}"
 
 
-def for_occurrence(task: DueTask) -> Envelope:
+def planned_id(installation: str, run_id: int) -> str:
+    return f"{installation}-r{run_id}"
+
+
+def installation_of(job_id: str) -> str:
+    """The installation that a job's id names; empty for a job that is none of a ticker's, or from an older release."""
+    named = _JOB_ID.fullmatch(job_id)
+    return named[1] if named else ""
+
+
+def for_occurrence(installation: str, task: DueTask) -> Envelope:
     return Envelope(
-        job_id(task.id, task.occurrence),
+        job_id(installation, task.id, task.occurrence),
         task.queue,
         (task.id, micros(task.occurrence)),
         timing.job_timeout(task.box_ms, task.grace_ms),
@@ -67,13 +79,13 @@ class Parcel(NamedTuple):
         return self.envelope.job_id if len(self.tasks) > 1 else None
 
 
-def parcels(tasks: Iterable[DueTask]) -> list[Parcel]:
+def parcels(installation: str, tasks: Iterable[DueTask]) -> list[Parcel]:
     """A job for each task; of functions that take batches, one for up to so many tasks. In the order of their first tasks."""
     found: list[Parcel] = []
     open_: dict[tuple[str, str], list[DueTask]] = {}
     for task in tasks:
         if task.batch <= 1:
-            found.append(Parcel(for_occurrence(task), (task,)))
+            found.append(Parcel(for_occurrence(installation, task), (task,)))
             continue
         carried = open_.get((task.queue, task.function))
         if carried is None or len(carried) >= task.batch:
@@ -81,20 +93,21 @@ def parcels(tasks: Iterable[DueTask]) -> list[Parcel]:
             found.append(Parcel(UNSEALED, carried))
         carried.append(task)
     return [
-        Parcel(for_batch(parcel.tasks), parcel.tasks) if parcel.envelope is UNSEALED else parcel for parcel in found
+        Parcel(for_batch(installation, parcel.tasks), parcel.tasks) if parcel.envelope is UNSEALED else parcel
+        for parcel in found
     ]
 
 
 UNSEALED = Envelope("", "", (), 0, 0, "")
 
 
-def for_batch(tasks: Sequence[DueTask]) -> Envelope:
+def for_batch(installation: str, tasks: Sequence[DueTask]) -> Envelope:
     """Its id says what it carries: a push that is repeated names the same job if it finds the same tasks."""
     if len(tasks) == 1:
-        return for_occurrence(tasks[0])
+        return for_occurrence(installation, tasks[0])
     args = tuple(number for task in tasks for number in (task.id, micros(task.occurrence)))
     return Envelope(
-        batch_id(args),
+        batch_id(installation, args),
         tasks[0].queue,
         args,
         timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks),
@@ -104,14 +117,14 @@ def for_batch(tasks: Sequence[DueTask]) -> Envelope:
     )
 
 
-def batch_id(args: Sequence[int]) -> str:
-    """Of the ids and occurrences that a job carries."""
-    return "b" + sha256(",".join(map(str, args)).encode()).hexdigest()[:24]
+def batch_id(installation: str, args: Sequence[int]) -> str:
+    """A function of the ids and occurrences that a job carries."""
+    return f"{installation}-b{sha256(','.join(map(str, args)).encode()).hexdigest()[:24]}"
 
 
-def for_planned(run: PlannedRun) -> Envelope:
+def for_planned(installation: str, run: PlannedRun) -> Envelope:
     return Envelope(
-        f"r{run.id}",
+        planned_id(installation, run.id),
         run.queue,
         (run.task_id, 0, run.id),
         timing.job_timeout(run.box_ms, run.grace_ms),

@@ -4,13 +4,13 @@
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from ticker import clock, connections, display, enqueue, lines, overview, status
+from ticker import clock, connections, display, enqueue, installation, lines, overview, sql, status
 from ticker.arithmetic import span
 from ticker.enqueue import RedisQueue
 from ticker.errors import ConfigurationError, Unavailable
@@ -59,7 +59,7 @@ class Health:
     """`problems` are sentences; without any all is well. An error of a server is "" where it answers.
 
     `unattended`: how many jobs wait in each queue of ours to which no worker listens. `ahead`: the database's clock minus
-    this host's.
+    this host's. `foreign`: why the tables are another installation's. `leased`: which installation holds a queue of ours.
     """
 
     database_error: str
@@ -68,6 +68,8 @@ class Health:
     unattended: dict[str, int] = field(default_factory=dict)
     ahead: timedelta | None = None
     max_age_ms: int = MAX_AGE
+    foreign: str = ""
+    leased: dict[str, str] = field(default_factory=dict)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -75,7 +77,10 @@ class Health:
         if self.database_error:
             return self.database_error, *down
         silent = () if ticks(self.tickers, self.max_age_ms) else (silence(self.tickers, self.max_age_ms),)
-        return *silent, *down, *(_unattended(queue, count) for queue, count in self.unattended.items())
+        foreign = (self.foreign,) if self.foreign else ()
+        leased = (enqueue.leased(*one) for one in self.leased.items())
+        waiting = (_unattended(queue, count) for queue, count in self.unattended.items())
+        return *foreign, *silent, *down, *leased, *waiting
 
     @property
     def ok(self) -> bool:
@@ -93,12 +98,13 @@ def look(settings: Settings, *, max_age_ms: int | None = None, silences: Silence
     settings.require_database()
     max_age_ms = longest_silence(settings.tick_ms) if max_age_ms is None else max_age_ms
     silences = silences or Silences()
-    redis_error, unattended = _redis(settings, silences)
+    redis_error, unattended, holders = _redis(settings, silences)
     try:
-        tickers, ours, ahead = silences.ask(POSTGRESQL, lambda: _database(settings, unattended))
+        return silences.ask(
+            POSTGRESQL, lambda: _database(settings, unattended, holders, redis_error=redis_error, max_age_ms=max_age_ms)
+        )
     except Unavailable as error:
         return Health(str(error), redis_error, max_age_ms=max_age_ms)
-    return Health("", redis_error, tickers, {name: unattended[name] for name in ours}, ahead, max_age_ms)
 
 
 def data(health: Health) -> dict[str, Any]:
@@ -107,6 +113,7 @@ def data(health: Health) -> dict[str, Any]:
         "healthy": health.ok, "problems": list(health.problems), "max_age_ms": health.max_age_ms,
         "postgresql": _answer(health.database_error), "redis": _answer(health.redis_error),
         "tickers": [display.ticker_data(ticker) for ticker in health.tickers], "unattended": health.unattended,
+        "leased": health.leased,
     }  # fmt: skip
 
 
@@ -145,23 +152,30 @@ def _unattended(queue: str, count: int) -> str:
     return f"{jobs} in the queue {queue}, to which no worker listens; start one: python -m wrappers {queue}"
 
 
-def _database(settings: Settings, unattended: Iterable[str]) -> tuple[tuple[TickerStatus, ...], list[str], timedelta]:
+def _database(settings: Settings, unattended: Mapping[str, int], holders: Mapping[str, str], **rest: Any) -> Health:
     with connections.translated(), closing(connections.connect(settings.require_database())) as db:
-        return tuple(status.tickers(db)), overview.waiting_queues(db, unattended), _ahead(db)
+        execute = sql.on(db, settings.schema)
+        here = installation.read(execute)
+        others = {name: holder for name, holder in holders.items() if holder != here.id}
+        return Health(
+            "", tickers=tuple(status.tickers(db)), ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
+            unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
+            leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
+        )  # fmt: skip
 
 
-def _redis(settings: Settings, silences: Silences) -> tuple[str, dict[str, int]]:
-    """What is wrong with Redis, or nothing, and which queues, of whomever, have jobs and no worker."""
+def _redis(settings: Settings, silences: Silences) -> tuple[str, dict[str, int], dict[str, str]]:
+    """What is wrong with Redis, or nothing; which queues have jobs and no worker, and which are leased, by whomever."""
     try:
-        return "", silences.ask(REDIS, lambda: _unattended_queues(settings.require_redis()))
+        return "", *silences.ask(REDIS, lambda: _queues(settings.require_redis()))
     except (Unavailable, ConfigurationError) as error:
-        return str(error), {}
+        return str(error), {}, {}
 
 
-def _unattended_queues(url: str) -> dict[str, int]:
+def _queues(url: str) -> tuple[dict[str, int], dict[str, str]]:
     with closing(RedisQueue(enqueue.connect(url, retries=0))) as queue:
         queue.check()
-        return queue.unattended()
+        return queue.unattended(), queue.all_holders()
 
 
 def _ahead(db: Any) -> timedelta:

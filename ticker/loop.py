@@ -18,7 +18,7 @@ from uuid import uuid4
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from ticker import clock, telling
+from ticker import clock, enqueue, telling
 from ticker.enqueue import RedisQueue
 from ticker.errors import TickerError
 from ticker.lanes import Lanes
@@ -38,6 +38,7 @@ LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is told 
 FAREWELL = 0.5  # seconds of these, at most, for PostgreSQL to take down that the ticker has ended
 HANGS = 20.0  # seconds of one batch; the server's own time-outs end a statement after 5
 LAST_NOTICE = 0.8  # seconds that notices under way get then
+QUEUES_EVERY = 120  # ticks, an hour of them: how often the queues of all tasks are read
 GLANCE = 0.5  # seconds between two looks of the main thread
 STUCK = 120.0  # seconds in which nothing of a tick moves: six times what a batch gets, so no server is the cause
 HANGING = f"a tick hangs: nothing has moved for {STUCK:g} s, and the watchdog is told no more"
@@ -80,6 +81,9 @@ class Beat:
         self._id, self._host = str(uuid4()), socket.gethostname()
         self._lanes = Lanes()
         self._unattended: dict[str, int] = {}
+        self._queues: list[str] = []
+        self._leased: dict[str, str] = {}
+        self._passes = 0
         self.alarm: Alarm | None = None
         self.failures = 0
         self.began = self._moved = clock.monotonic()
@@ -92,6 +96,7 @@ class Beat:
         self.busy, done = True, None
         try:
             report = self._pass()
+            self._lease_queues()
             self._warn_of_unattended_queues()
             self._log(report)
             self.failures, done = 0, report
@@ -169,6 +174,16 @@ class Beat:
                 self._observer.ticked(done, clock.monotonic() - self.began)
         except Exception:
             log.exception("the metrics have missed a tick")
+
+    def _lease_queues(self) -> None:
+        """Warns once of a queue that another installation uses: its jobs and ours are told apart, and slow each other down."""
+        if self._passes % QUEUES_EVERY == 0:
+            self._queues = self._store.queues() or self._queues
+        self._passes += 1
+        leased = self._queue.lease(self._store.installation, self._queues)
+        for name, holder in leased.items() - self._leased.items():
+            log.warning("%s; give each installation its own queues, or its own Redis", enqueue.leased(name, holder))
+        self._leased = leased
 
     def _warn_of_unattended_queues(self) -> None:
         """Once for each queue, at the second tick that finds it so: a worker may have started just beside us."""

@@ -132,6 +132,10 @@ class Batch(Protocol):
 class Store(Protocol):
     """The tables. Every call raises DatabaseUnavailable when the server does not answer."""
 
+    @property
+    def installation(self) -> str:
+        """Whose tables these are: a part of every job's id."""
+
     def now(self) -> datetime:
         """The one clock."""
 

@@ -34,6 +34,7 @@ _MAIL_SERVER = re.compile(
     r"smtps?://(?:[^@/?#:\s]+:[^@/?#:\s]+@)?(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?/?"
 )
 _MAILBOX = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
+_ENVIRONMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHANNEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")  # libpq quotes the whole password where it meets one
 
@@ -68,6 +69,7 @@ class Settings:
     web_tokens: tuple[str, ...] = field(default=(), repr=False)
     web_read_only: bool = False
     hide_args: bool = False
+    environment: str = ""
 
     def require_database(self) -> str:
         """The URL of PostgreSQL in the form that psycopg reads; ConfigurationError where it is unset or another's."""
@@ -118,6 +120,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             database_url=environ.get("DATABASE_URL", ""),
             redis_url=environ.get("REDIS_URL", ""),
             schema=schema_name("TICKER_SCHEMA", environ.get("TICKER_SCHEMA", "ticker")),
+            environment=environment_name("TICKER_ENVIRONMENT", environ.get("TICKER_ENVIRONMENT", "")),
             tick_ms=milliseconds("TICKER_TICK", environ.get("TICKER_TICK", "30s"), least=SECOND // 10, most=HOUR),
             look_ahead_ms=milliseconds(
                 "TICKER_LOOK_AHEAD", environ.get("TICKER_LOOK_AHEAD", "1s"), most=LONGEST_LOOK_AHEAD
@@ -225,6 +228,13 @@ def schema_name(field: str, text: str) -> str:
         raise BadInput(
             field, text, "is no schema name: letters, digits and _, at most 63, and none of PostgreSQL's own"
         )
+    return text
+
+
+def environment_name(name: str, text: str) -> str:
+    """`production`, `staging`: what the tables remember, so that a copy of them is not run elsewhere."""
+    if text and not _ENVIRONMENT.fullmatch(text):
+        raise BadInput(name, text, "is no name of an environment: up to 64 letters, digits, _, . and -")
     return text
 
 

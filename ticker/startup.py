@@ -1,16 +1,19 @@
 """What a process checks before it works: both servers answer, and are such as it can work with. One sentence each."""
 
 import logging
+from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 import psycopg
 
-from ticker import clock, connections, enqueue
+from ticker import clock, connections, enqueue, installation, sql
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
+from ticker.store import PostgresStore
 
 log = logging.getLogger("ticker")
 
@@ -40,16 +43,18 @@ class Facts(NamedTuple):
     has_revision: bool
 
 
-def check(settings: Settings) -> None:
-    """ConfigurationError in one sentence that names the setting and what to do."""
+def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
+    """ConfigurationError in one sentence that names the setting and what to do. `queues`: those of a worker; None: those of
+    all tasks, which a ticker serves."""
     try:
-        check_database(settings)
-        check_redis(settings)
+        here = check_database(settings)
+        check_redis(settings, here, queues_of_tasks(settings) if queues is None else queues)
     except Unavailable as error:
         raise ConfigurationError(str(error)) from None
 
 
-def check_database(settings: Settings) -> None:
+def check_database(settings: Settings) -> str:
+    """The installation whose tables these are."""
     url = settings.require_database()
     with connections.translated(), connections.connect(url) as connection:
         before = clock.python_utc()
@@ -57,6 +62,14 @@ def check_database(settings: Settings) -> None:
         check_server(facts)
         check_clock(facts.now - before, clock.python_utc() - before, settings.clock_difference_ms)
         check_tables(connection, facts, settings.schema)
+        here = installation.read(sql.on(connection, settings.schema))
+        installation.check(here, settings.environment)
+        return here.id
+
+
+def queues_of_tasks(settings: Settings) -> list[str]:
+    with closing(PostgresStore(settings.require_database(), settings.schema)) as store:
+        return store.queues()
 
 
 def check_server(facts: Facts) -> None:
@@ -135,9 +148,14 @@ def revisions() -> list[str]:
     return sorted(name.partition("_")[0] for name in names if name[:1].isdigit() and name.endswith(".py"))
 
 
-def check_redis(settings: Settings) -> None:
+def check_redis(settings: Settings, here: str, queues: Sequence[str]) -> None:
     queue = enqueue.RedisQueue.from_url(settings.require_redis())
     try:
         queue.check()
+        for name, holder in queue.holders(queues).items():
+            if holder != here:
+                raise ConfigurationError(
+                    f"REDIS_URL: {enqueue.leased(name, holder)}; name another queue, or another Redis or database of it"
+                )
     finally:
         queue.close()

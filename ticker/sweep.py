@@ -42,14 +42,16 @@ def sweep_waiting(store: Store, queue: Queue, now: datetime, limit: int) -> Swep
     """Expires old occurrences of one batch of tasks, and pushes again what the queue does not hold any more."""
     with store.batch() as rows:
         waiting = [(task, due) for task in rows.claim_waiting(limit) for due in task.occurrences()]
-        states = queue.states([job_of(task, due) for task, due in waiting])
+        states = queue.states([job_of(store.installation, task, due) for task, due in waiting])
         verdicts = [(verdict(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)]
         expired, again, lost = (
             [due for found, due in verdicts if found is wanted] for wanted in (Fate.EXPIRED, Fate.AGAIN, Fate.LOST)
         )
-        queue.forget([job_id(due) for due in (*expired, *again)])  # a job of several tasks brings the others still
+        queue.forget(
+            [job_id(store.installation, due) for due in (*expired, *again)]
+        )  # a job of several tasks brings the others still
         receipts = queue.push(
-            [envelope.for_occurrence(due) for due in again]
+            [envelope.for_occurrence(store.installation, due) for due in again]
         )  # each by itself: a batch may have died of one
         rows.detach([(due.id, due.occurrence) for due in again])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
@@ -86,21 +88,21 @@ def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> 
     return Fate.WAITS
 
 
-def job_of(task: WaitingTask, due: DueTask) -> str:
+def job_of(installation: str, task: WaitingTask, due: DueTask) -> str:
     """The id of the job that brings this occurrence to a worker."""
     batch_job_id = task.batch_jobs and task.batch_jobs.get(str(envelope.micros(due.occurrence)))
-    return batch_job_id or job_id(due)
+    return batch_job_id or job_id(installation, due)
 
 
-def job_id(due: DueTask) -> str:
-    return envelope.job_id(due.id, due.occurrence)
+def job_id(installation: str, due: DueTask) -> str:
+    return envelope.job_id(installation, due.id, due.occurrence)
 
 
 def sweep_planned(store: Store, queue: Queue, now: datetime, limit: int) -> Swept:
     """The same question for planned runs that were pushed and have not started."""
     with store.batch() as rows:
         runs = rows.claim_pushed(limit)
-        envelopes = [envelope.for_planned(run) for run in runs]
+        envelopes = [envelope.for_planned(store.installation, run) for run in runs]
         states = queue.states([e.job_id for e in envelopes])
         missing = [e for e, state in zip(envelopes, states, strict=True) if state is JobState.MISSING]
         queue.forget([e.job_id for e in missing])

@@ -26,7 +26,7 @@ from sqlalchemy import (
     Uuid,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, DOMAIN, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, DOMAIN, JSONB, OID
 from sqlalchemy.types import TypeEngine
 
 from ticker.json_text import NESTED_AT_MOST
@@ -142,6 +142,7 @@ def define(schema: str | None = "ticker") -> MetaData:
     _notices(metadata, types)
     _templates(metadata, types)
     _functions(metadata, types)
+    _installation(metadata, types)
     return metadata
 
 
@@ -428,6 +429,24 @@ def _functions(metadata: MetaData, types: Types) -> Table:
         Column("name", types["named"], primary_key=True),
         Column("batch", types["batch"], nullable=False, server_default=text("1")),
         Column("announced_at", types["moment"], nullable=False),
+    )
+
+
+def _installation(metadata: MetaData, types: Types) -> Table:
+    """One row: whose tables these are. Its mark survives the promotion of a standby, and neither a dump nor a copy."""
+    return Table(
+        "installation",
+        metadata,
+        Column("single", Boolean, primary_key=True, server_default=text("true")),
+        Column("id", Text, nullable=False, server_default=text("left(gen_random_uuid()::text, 8)")),
+        Column("system_identifier", BigInteger),
+        Column("database_oid", OID, nullable=False),
+        Column("marker_oid", OID, nullable=False),
+        _text("environment", types["plain"]),
+        Column("created_at", types["moment"], nullable=False, server_default=text("clock_timestamp()")),
+        Column("adopted_at", types["moment"]),
+        _check("installation_single", "single"),
+        _check("installation_id", "id ~ '^[a-z0-9]{8}$'"),
     )
 
 

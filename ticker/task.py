@@ -73,6 +73,7 @@ class Reason(StrEnum):
     MISSED = "missed"  # by the ticker: catch_up is none, and a later occurrence has passed, too
     OVERLAP = "overlap"  # by the ticker: overlap is skip, and a job of the task waits or runs
     NO_TIME = "no_time"  # a retry, or a piece, that could not end before the next start
+    ADOPTED = "adopted"  # by `ticker db adopt`: its job belongs to another installation
 
 
 class What(StrEnum):

@@ -178,7 +178,7 @@ def push_due(
         plans, failed = with_next_times(tasks, now, beat)
         passed_over = [(*plan, reason) for plan in plans if (reason := passes_over(plan[0], now, late))]
         plans = [plan for plan in plans if not passes_over(plan[0], now, late)]
-        parcels = envelope.parcels(task for task, _ in plans)
+        parcels = envelope.parcels(store.installation, (task for task, _ in plans))
         receipts = queue.push([parcel.envelope for parcel in parcels])
         sent = list(zip(parcels, receipts, strict=True))
         refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
@@ -216,7 +216,7 @@ def push_planned(store: Store, queue: Queue, now: datetime, batch: int) -> Pushe
     """One batch of planned runs that are due: the same four steps."""
     with store.batch() as rows:
         runs = rows.claim_planned(now, batch)
-        receipts = queue.push([envelope.for_planned(run) for run in runs])
+        receipts = queue.push([envelope.for_planned(store.installation, run) for run in runs])
         failed = [(run.id, receipt.error) for run, receipt in zip(runs, receipts, strict=True) if receipt.error]
         rows.mark_pushed([run.id for run, receipt in zip(runs, receipts, strict=True) if not receipt.error], now)
         rows.set_back_planned([(run_id, error, now + timing.back_off(1)) for run_id, error in failed])

@@ -8,12 +8,13 @@ if __name__ == "__main__":
 import os
 import sys
 import traceback
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 from rq.cli.cli import main as rq
+from rq.cli.helpers import read_config_file
 
 from ticker import logs, settings, startup
 from ticker.connections import translated
@@ -42,24 +43,29 @@ def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tup
     try:
         worker = worker_class(hardened, arguments)
         options.check(as_rq_reads(arguments).params)
-        url = prepare()
+        url = prepare(queues(arguments))
     except (ConfigurationError, BadInput) as error:
         if os.environ.get("TICKER_DEBUG"):
             traceback.print_exception(error)
         click.echo(f"error: {error}", err=True)
         sys.exit(settings.EXIT_CONFIGURATION)
     logs.to_stdout()
-    queues = () if names_a_queue(arguments) else (DEFAULTS["queue"],)
+    default = () if queues(arguments) else (DEFAULTS["queue"],)
     rq(
-        ["worker", "--worker-class", worker, "--url", url, *arguments, *queues],
+        ["worker", "--worker-class", worker, "--url", url, *arguments, *default],
         prog_name="python -m wrappers",
     )
 
 
-def names_a_queue(arguments: tuple[str, ...]) -> bool:
-    """Whether RQ would find a queue among them; its own default is not where our tasks go."""
+def queues(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """The queues that RQ would find among them; none: its own default, which is not where our tasks go."""
     params = as_rq_reads(arguments).params
-    return bool(params.get("queues") or params.get("config"))
+    found = params.get("queues") or ()
+    if not found and params.get("config"):
+        found = ("default",)
+        with suppress(Exception):  # of a module of anybody's; RQ will report it
+            found = read_config_file(params["config"]).get("QUEUES", found)  # type: ignore[no-untyped-call]
+    return tuple(found)
 
 
 def worker_class(hardened: bool, arguments: tuple[str, ...]) -> str:
@@ -80,7 +86,7 @@ def as_rq_reads(arguments: tuple[str, ...]) -> click.Context:
     return rq.commands["worker"].make_context("worker", list(arguments), resilient_parsing=True)
 
 
-def prepare() -> str:
+def prepare(queues: tuple[str, ...]) -> str:
     """Imports the functions, once and before any fork, and checks both servers; the URL of Redis."""
     sys.path.insert(0, str(Path.cwd()))  # as `python -m` and `rq worker` do
     found = settings.from_environment()
@@ -89,7 +95,7 @@ def prepare() -> str:
         raise ConfigurationError(
             "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS)"
         )
-    startup.check(found)
+    startup.check(found, queues or (DEFAULTS["queue"],))
     announce()
     return with_connect_timeout(found.require_redis())
 

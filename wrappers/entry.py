@@ -18,7 +18,7 @@ from ticker import envelope, settings
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.settings import Settings
 from ticker.task import RunKind
-from wrappers import page, pieces, registry, starts, storable
+from wrappers import foreign, page, pieces, registry, starts, storable
 from wrappers.chain import chain
 from wrappers.context import Call
 from wrappers.database import Database
@@ -46,6 +46,8 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     refuse_without_a_horse(found)
     own = Database(found.require_database(), found.schema)
     try:
+        if asked is None:
+            foreign.refuse(job.id if job else "", own, found)
         call = replace(asked, database=own) if asked else new_call(
             (task_id, occurrence, *([planned] if planned else [])), job, os.environ.get("RQ_WORKER_ID", ""), own, found
         )  # fmt: skip
@@ -66,6 +68,8 @@ def run_batch(*numbers: int) -> str:
     database = _offered or Database(found.require_database(), found.schema)
     answers: Counter[str] = Counter()
     try:
+        if database is not _offered:
+            foreign.refuse(job.id if job else "", database, found)
         for task_id, occurrence in zip(numbers[::2], numbers[1::2], strict=True):
             call = replace(
                 new_call((task_id, occurrence), job, os.environ.get("RQ_WORKER_ID", ""), database, found),

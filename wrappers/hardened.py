@@ -17,7 +17,7 @@ from rq.serializers import DefaultSerializer
 
 from ticker import settings, signing
 from ticker.errors import ConfigurationError
-from wrappers import payload, poison
+from wrappers import foreign, payload, poison
 from wrappers.worker import Worker
 
 READ = (
@@ -54,6 +54,8 @@ class Job(poison.Job):
     data_at_most = payload.AT_MOST
 
     def restore(self, raw_data: Payload) -> None:
+        if foreign.is_foreign(self.id):
+            return  # unread: another key may have signed it, and it is put back
         entry, args = signed_call(self.id, raw_data, signing_keys())
         super().restore({field: raw_data[field] for field in READ if field in raw_data})
         self._func_name, self._instance, self._args, self._kwargs = entry, None, args, {}

@@ -55,11 +55,13 @@ def read(payload: bytes) -> tuple[str, tuple[int, ...]]:
 
 
 def names(job_id: str, entry: str, args: tuple[int, ...]) -> bool:
-    """Whether the ticker gives this id to a job with these arguments."""
+    """Whether a ticker, of this or another installation, gives this id to a job with these arguments."""
+    installation = envelope.installation_of(job_id)
     if entry == envelope.BATCH_ENTRY:
-        return len(args) % 2 == 0 and min(args[::2]) > 0 and job_id == envelope.batch_id(args)
+        return len(args) % 2 == 0 and min(args[::2]) > 0 and job_id == envelope.batch_id(installation, args)
     if len(args) == 3:
         task_id, occurrence, planned = args
-        return task_id > 0 and occurrence == 0 and planned > 0 and job_id == f"r{planned}"
+        is_planned = task_id > 0 and occurrence == 0 and planned > 0
+        return is_planned and job_id == envelope.planned_id(installation, planned)
     task_id, occurrence = args
-    return task_id > 0 and job_id == f"t{task_id}-{occurrence}"
+    return task_id > 0 and job_id == f"{installation}-t{task_id}-{occurrence}"

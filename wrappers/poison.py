@@ -22,7 +22,7 @@ from rq.job import _job_stack
 from rq.utils import now
 
 from ticker.errors import quoted
-from wrappers import storable
+from wrappers import foreign, storable
 
 log = logging.getLogger("ticker.run")
 
@@ -110,17 +110,24 @@ class Job(RQJob):
 
 
 class Queue(RQQueue):
-    """RQ's queue, which passes over what cannot be read."""
+    """RQ's queue, which passes over what cannot be read, and puts back what belongs to another installation."""
 
     @classmethod
     def dequeue_any(  # type: ignore[override]
         cls, queues: Iterable[RQQueue], timeout: int | None, connection: Redis, **options: Any
     ) -> tuple[RQJob, RQQueue] | None:
-        queues = list(queues)
+        queues, met = list(queues), set()
         while True:
             try:
                 if taken := super().dequeue_any(queues, timeout, connection, **options):
                     job, queue = taken
+                    if foreign.is_foreign(job.id):
+                        foreign.put_back(connection, queue, job)
+                        if job.id in met:
+                            foreign.rest(timeout)
+                            return None
+                        met.add(job.id)
+                        continue
                     job.origin = job.origin or queue.name  # without it, RQ would look for the job in other lists
                 return taken
             except Poison as poison:

@@ -119,6 +119,8 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return "a later one had passed, too"
         case Reason.OVERLAP:
             return "a job of the task waits or runs"
+        case Reason.ADOPTED:
+            return "its job belonged to another installation"
         case Reason.NO_TIME:
             return "it could not end before the next start"
         case Reason.EXPIRED:

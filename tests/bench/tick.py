@@ -81,7 +81,7 @@ class Rivals:
         with Redis.from_url(self.on.redis_url) as redis:
             shared = rq_layout.shared_fields(redis, 0, 3600)
             script = redis.script_load(rq_layout.PUSH)
-            envelopes = [envelope.for_occurrence(task) for task in tasks]
+            envelopes = [envelope.for_occurrence("bench123", task) for task in tasks]
             connection = redis.connection_pool.get_connection()
             calls = [
                 connection.pack_command(
@@ -126,7 +126,7 @@ class Rivals:
                 now = datetime.now(UTC).timestamp()
                 queue.enqueue_many([
                     Queue.prepare_data("wrappers.run", args=(row.id, int(now)), timeout=181, ttl=4200, result_ttl=0,
-                                       failure_ttl=3600, description=row.function, job_id=f"t{row.id}-{int(now)}")
+                                       failure_ttl=3600, description=row.function, job_id=f"bench123-t{row.id}-{int(now)}")
                     for row in rows
                 ])  # fmt: skip
             count += len(rows)

@@ -41,7 +41,7 @@ Client = Callable[..., Redis]
 
 def due(task_id: int, queue: str = "polling", function: str = "mail.fetch") -> Envelope:
     return envelope.for_occurrence(
-        DueTask(task_id, NOW, queue, function, every_ms=60_000, box_ms=30_000, grace_ms=1000)
+        "faults12", DueTask(task_id, NOW, queue, function, every_ms=60_000, box_ms=30_000, grace_ms=1000)
     )
 
 

@@ -59,8 +59,8 @@ PUSHES = (
     Mutant(
         "random-job-id",
         "ticker/envelope.py",
-        'return f"t{task_id}-{micros(occurrence)}"',
-        "return f\"t{task_id}-{__import__('uuid').uuid4().hex}\"",
+        'return f"{installation}-t{task_id}-{micros(occurrence)}"',
+        "return f\"{installation}-t{task_id}-{__import__('uuid').uuid4().hex}\"",
         "The job's id is a function of (task, occurrence), so that a push that is repeated after a crash is refused.",
         (
             "tests/test_tick.py::test_after_a_crash_between_push_and_commit_the_same_jobs_are_held_and_the_tasks_advance",

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.doubles import RunRow
+from tests.doubles import INSTALLATION, RunRow, planned_id
 from tests.simulation.actors import People, Spec
 from tests.simulation.record import Activity, History
 from tests.simulation.world import SECOND, World
@@ -98,28 +98,24 @@ class Judge:
                 yield f"S5: {advance.job_id} advanced without an answer of the queue"
 
     def s9(self) -> Iterator[str]:
-        """Every job that was stored ends in a run, a drop or a loss; every run has one outcome."""
-        ended = [run for run in self.runs if run.state == "ended"]
-        recorded = {job_of(run) for run in ended}  # a copy, or one that came behind a newer start, is a duplicate
-        records = Counter(job_of(run) for run in ended if run.reason not in ("duplicate", "gone"))
-        records += Counter(
-            {job_of(run) for run in ended if run.reason == "gone"}
-        )  # by the deletion, and when it is taken
-        stored = Counter(push.job_id for push in self.history.pushes if push.answer == "stored")
-        waiting = {envelope.job_id(row.id, due) for row in self.tasks.values() for due in row.waiting}
+        """Every job that was stored ends in one record: a run, a drop or a loss."""
+        records = Counter(job_of(run) for run in self.runs if run.state == "ended")
+        stored = {push.job_id for push in self.history.pushes if push.answer == "stored"}
+        waiting = {envelope.job_id(INSTALLATION, row.id, due) for row in self.tasks.values() for due in row.waiting}
         advanced = {advance.job_id for advance in self.history.advances}
-        for job_id, pushes in stored.items():
-            if records[job_id] > pushes:
-                yield f"S9: {job_id} has {records[job_id]} records for {pushes} pushes"
-            unseen = job_id not in recorded | waiting and self.accountable(job_id, job_id in advanced)
+        for job_id in stored:
+            if records[job_id] > 1:
+                yield f"S9: {job_id} has {records[job_id]} records"
+            unseen = job_id not in records.keys() | waiting and self.accountable(job_id, job_id in advanced)
             if unseen:
                 yield f"S9: {job_id} was pushed and has no record"
 
     def accountable(self, job_id: str, advanced: bool) -> bool:
         """Jobs of deleted tasks may go with them; one that was pushed by a pass that died may go with a wipe."""
-        if job_id.startswith("r"):
+        bare = job_id.removeprefix(f"{INSTALLATION}-")
+        if bare.startswith("r"):
             return False  # it is its own record; L5 sees whether it ends
-        spec = self.people.tasks[int(job_id[1:].partition("-")[0])]
+        spec = self.people.tasks[int(bare[1:].partition("-")[0])]
         last = max(push.t for push in self.history.pushes if push.job_id == job_id and push.answer == "stored")
         took = any(id_ == job_id for _, id_ in self.history.taken)
         alive = any(run.job.id == job_id and run.recorded is None for run in self.history.activities)
@@ -172,7 +168,7 @@ class Judge:
         """What Redis lost before its start is pushed again: in calm, whatever waits has a job."""
         for row in self.tasks.values():
             old = [due for due in row.waiting if (self.now - due).total_seconds() > self.period + 1]
-            states = self.queue.states([envelope.job_id(row.id, due) for due in old])
+            states = self.queue.states([envelope.job_id(INSTALLATION, row.id, due) for due in old])
             for due, state in zip(old, states, strict=True):
                 if state is JobState.MISSING:
                     yield f"L4: task {row.id} waits for {due}, and the queue has no job for it"
@@ -196,7 +192,7 @@ class Judge:
 
         One that a worker lost after the pop comes back only when its hash expires.
         """
-        job_id = f"r{run.id}"
+        job_id = planned_id(run.id)
         if run.state not in ("planned", "pushed") or run.task_id not in self.tasks or job_id in self.history.popped:
             return False
         return list(self.queue.states([job_id])) != [JobState.TAKEN]
@@ -223,7 +219,7 @@ class Judge:
 
 def job_of(run: RunRow) -> str:
     scheduled = run.kind is RunKind.SCHEDULED and run.occurrence is not None
-    return envelope.job_id(run.task_id, run.occurrence) if scheduled else f"r{run.id}"  # type: ignore[arg-type]
+    return envelope.job_id(INSTALLATION, run.task_id, run.occurrence) if scheduled else planned_id(run.id)  # type: ignore[arg-type]
 
 
 def longest_wait(history: History) -> float:

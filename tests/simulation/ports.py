@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from tests.doubles import job_id
 from tests.simulation.record import Advance, Push
 from tests.simulation.world import World
-from ticker import envelope
 from ticker.envelope import Envelope
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.ports import JobState, Receipt
@@ -89,6 +89,10 @@ class FaultyStore:
     def __init__(self, inner: Any, pass_: Pass) -> None:
         self._inner, self._pass = inner, pass_
 
+    @property
+    def installation(self) -> str:
+        return str(self._inner.installation)
+
     def now(self) -> datetime:
         return self._pass.call("postgres", "now", self._pass.world.now)
 
@@ -147,7 +151,7 @@ class FaultyBatch:
         self._advances += [self._advance(task) for task, *_ in tasks]
 
     def _advance(self, task: DueTask) -> Advance:
-        world, id_ = self._pass.world, envelope.job_id(task.id, task.occurrence)
+        world, id_ = self._pass.world, job_id(task.id, task.occurrence)
         late = (world.now() - task.occurrence).total_seconds()
         return Advance(world.t, task.id, id_, id_ in self._pass.answered, late)
 

@@ -1,17 +1,24 @@
-"""`ticker db upgrade | sql | check`: the tables."""
+"""`ticker db upgrade | sql | check | adopt`: the tables."""
 
 import json
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import click
 
 from ticker.cli import render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
+from ticker.errors import TickerError
+
+if TYPE_CHECKING:
+    from ticker.installation import Adopted
+    from ticker.settings import Settings
 
 
 @click.group()
 def db() -> None:
-    """Create, print or check the tables."""
+    """Create, print or check the tables, or take over another installation's."""
 
 
 @db.command()
@@ -53,7 +60,10 @@ def check(as_json: bool) -> None:
 
     with database():
         pass
-    problems = migrations.problems(found.database_url, found.schema) or orphans_to_be(found.schema)
+    problems = migrations.problems(found.database_url, found.schema) or [
+        *strangers(found),
+        *orphans_to_be(found.schema),
+    ]
     if as_json:
         render.print_json({"fits": not problems, "problems": problems})
     elif not problems:
@@ -63,6 +73,55 @@ def check(as_json: bool) -> None:
             render.say(problem)
     if problems:
         raise click.ClickException(f"schema {found.schema} does not fit: {len(problems)} problem(s)")
+
+
+@db.command()
+@click.option("--resume", is_flag=True, help="Pause nothing: after a restore of the same production.")
+def adopt(resume: bool) -> None:
+    """Take over tables that belong to another installation: a restored or copied database.
+
+    They get a new installation id, and every task is paused, unless --resume is given. Stop tickers and workers before.
+    """
+    found = configured()
+    from ticker import connections, installation
+
+    with database():
+        pass
+    url = found.require_database()
+    with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as connection:
+        adopted = installation.adopt(connection, found.schema, found.environment, resume=resume)
+    render.say(
+        f"installation {adopted.former or 'unknown'} is {adopted.id} from now on: {adopted.paused} tasks paused, {adopted.lost}"
+        f" runs lost, {adopted.dropped} waiting occurrences dropped"
+    )
+    if resume:
+        take_over_leases(found, adopted)
+    else:
+        render.say("resume a task: ticker resume TASK; resume all of an owner: ticker resume --owner TYPE:ID")
+
+
+def take_over_leases(found: "Settings", adopted: "Adopted") -> None:
+    """So that the ticker may start at once; where that fails, the leases end by themselves."""
+    from ticker.enqueue import RedisQueue
+    from ticker.store import PostgresStore
+
+    try:
+        with (
+            closing(RedisQueue.from_settings(found)) as queue,
+            closing(PostgresStore(found.require_database(), found.schema)) as store,
+        ):
+            queue.lease(adopted.id, store.queues(), formerly=adopted.former)
+    except TickerError as error:
+        render.say(f"the leases of its queues end within 5 minutes, and a start before is refused: {error}")
+
+
+def strangers(found: "Settings") -> list[str]:
+    """Why the tables are another installation's."""
+    from ticker import installation, sql
+
+    with database() as db:
+        sentence = installation.foreign(installation.read(sql.on(db, found.schema)), found.environment)
+    return [sentence] if sentence else []
 
 
 def orphans_to_be(schema: str) -> list[str]:

@@ -130,6 +130,7 @@ def one_pass(found: "Settings") -> "tuple[Report, int]":
     began = clock.monotonic()
     try:
         report = tick(store, queue, clock.now(), batch=found.batch)
+        queue.lease(store.installation, store.queues())
     finally:
         store.close()
         queue.close()

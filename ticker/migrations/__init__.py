@@ -18,7 +18,7 @@ from alembic.util import CommandError
 from ticker import tables
 from ticker.connections import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line, translated
 from ticker.errors import ConfigurationError
-from ticker.settings import psycopg_url, schema_name
+from ticker.settings import current, psycopg_url, schema_name
 
 UPGRADE_LOCK = 0x7469636B  # any number, as long as it is the same for all who upgrade
 VERSION_TABLE = "ticker_version"  # not alembic_version: the schema may be one in which the application has its own
@@ -55,7 +55,7 @@ def ddl(schema: str = "ticker") -> str:
     out = io.StringIO()
     out.write(f'CREATE SCHEMA IF NOT EXISTS "{schema}";\n\n')
     command.upgrade(config(schema, output=out), "head", sql=True)
-    return out.getvalue()
+    return out.getvalue().replace("%%", "%")  # doubled for a driver; psql takes them as they are
 
 
 def problems(url: str, schema: str = "ticker") -> list[str]:
@@ -87,12 +87,14 @@ def newest(schema: str = "ticker") -> str | None:
 
 
 def config(schema: str, connection: sa.Connection | None = None, output: io.StringIO | None = None) -> Config:
+    """What a revision may ask for; TICKER_ENVIRONMENT is stored with the mark of the tables when they are created."""
     schema_name("schema", schema)
     result = Config(output_buffer=output) if output else Config()
     result.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     result.set_main_option("path_separator", "os")
     result.attributes["connection"] = connection
     result.attributes["schema"] = schema
+    result.attributes["environment"] = current().environment
     return result
 
 

@@ -110,7 +110,7 @@ class World:
         with clock.use(lambda: ZERO + at):
             for run_id in registration.run_now(self.scratch.connection, self.task):
                 count = sum(name.startswith("M") for name in self._names.values())
-                self._names[f"r{run_id}"] = f"M{count + 1}"
+                self._names[envelope.planned_id(self.store.installation, run_id)] = f"M{count + 1}"
 
     def take(self, at: timedelta) -> Taken | None:
         """A worker takes the next job, and the start statement says whether it runs; None: no job waits."""
@@ -171,7 +171,8 @@ class World:
         """Why the sweep took a job from the queue, as it recorded it."""
         with self.store.transaction() as execute:
             records = execute("list_runs", task_id=self.task.id, outcome=None, before=None, limit=AT_MOST)
-        ids = {envelope.job_id(self.task.id, row["occurrence"]): row for row in records if row["occurrence"]}
+        here = self.store.installation
+        ids = {envelope.job_id(here, self.task.id, row["occurrence"]): row for row in records if row["occurrence"]}
         job = self.jobs[name]
         job.taken, job.dropped = at, ids[job_id]["reason"]
         return job.dropped

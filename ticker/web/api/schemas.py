@@ -107,7 +107,7 @@ WHY = thing(
 SERVER = thing(answers=FLAG, error=perhaps(TEXT))
 HEALTH = thing(
     healthy=FLAG, problems=array(TEXT), max_age_ms=WHOLE, postgresql=SERVER, redis=SERVER, tickers=array(ref("Ticker")),
-    unattended={"type": "object", "additionalProperties": WHOLE},
+    unattended={"type": "object", "additionalProperties": WHOLE}, leased={"type": "object", "additionalProperties": TEXT},
 )  # fmt: skip
 PROBLEM = thing(type=TEXT, title=TEXT, status=WHOLE, detail=TEXT) | {"description": "RFC 9457 problem details."}
 PROBLEM["properties"]["field"] = {**TEXT, "description": "What of the input it is about, where it is about one piece."}

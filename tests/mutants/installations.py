@@ -1,0 +1,56 @@
+"""Faults in what keeps installations apart: the mark of the tables, the ids of jobs, the leases of queues."""
+
+from tests.mutants.mutant import Mutant
+
+SQL = "ticker/statements.sql"
+
+INSTALLATIONS = (
+    Mutant(
+        "mark-that-compares-nothing",
+        SQL,
+        "i.marker_oid = i.tableoid\n    AND i.database_oid =",
+        "i.marker_oid IS NOT NULL\n    OR i.database_oid =",
+        "Nothing works on a copied or restored database until it is adopted.",
+        ("tests/test_installation.py::test_a_copied_database_is_refused",),
+    ),
+    Mutant(
+        "adopt-keeps-the-id",
+        SQL,
+        "DO UPDATE SET id = excluded.id,",
+        "DO UPDATE SET id = i.id,",
+        "Tables that are adopted get a new installation id, so that their jobs never meet those of the former one.",
+        ("tests/test_installation.py::test_what_is_adopted_rests_under_a_new_id",),
+    ),
+    Mutant(
+        "adopt-pauses-nothing",
+        SQL,
+        "paused_by = CASE WHEN c.pauses THEN 'adopt' ELSE t.paused_by END,",
+        "paused_by = t.paused_by,",
+        "A copy rests until somebody resumes its tasks.",
+        ("tests/test_installation.py::test_adopt_says_what_it_did_and_how_to_go_on",),
+    ),
+    Mutant(
+        "job-id-without-the-installation",
+        "ticker/envelope.py",
+        'return f"{installation}-t{task_id}-{micros(occurrence)}"',
+        'return f"t{task_id}-{micros(occurrence)}"',
+        "Ids of jobs of two installations never meet.",
+        ("tests/test_installation.py::test_jobs_of_an_adopted_installation_have_the_new_id",),
+    ),
+    Mutant(
+        "worker-takes-foreign-jobs",
+        "wrappers/poison.py",
+        "if foreign.is_foreign(job.id):",
+        "if foreign.is_foreign(job.id) is None:",
+        "A worker never runs or drops a job of another installation.",
+        ("tests/test_installation.py::test_a_worker_puts_a_job_of_another_installation_back",),
+    ),
+    Mutant(
+        "lease-that-nobody-respects",
+        "ticker/startup.py",
+        "if holder != here:",
+        "if holder is None:",
+        "Whoever starts on a queue that another installation has leased refuses.",
+        ("tests/test_installation.py::test_a_ticker_does_not_start_on_a_queue_that_another_has",),
+    ),
+)

@@ -1,0 +1,80 @@
+"""Jobs of other installations in our queues: a worker puts them back, and never runs, drops or changes one."""
+
+import logging
+import time
+from contextlib import closing
+
+from redis import Redis
+from rq import Queue
+from rq.exceptions import DequeueTimeout
+from rq.job import Job
+
+from ticker import clock, envelope, installation
+from ticker.errors import ConfigurationError, DatabaseUnavailable, TickerError
+from ticker.settings import Settings
+from wrappers.database import Database
+from wrappers.starts import PATIENCE, patiently
+
+log = logging.getLogger("ticker.run")
+
+PAUSE = 1.0  # seconds, when a queue holds nothing but jobs of others
+
+_own = ""
+_others: set[str] = set()
+
+
+def is_foreign(job_id: str) -> bool:
+    """Whether the job's id names another installation than that of our tables, which are asked once for each that is met.
+
+    While they cannot be asked, a job is put back as if it were another's.
+    """
+    global _own
+    named = envelope.installation_of(job_id)
+    if not named or named == _own:
+        return False
+    if named not in _others:
+        try:
+            with closing(Database.from_environment()) as database:
+                _own = installation.read(database.execute).id
+        except TickerError as error:
+            log.warning("job=%s is put back: whose tables these are cannot be read: %s", job_id, error)
+            return True
+        if named == _own:
+            return False
+        _others.add(named)
+        log.warning(
+            "job=%s belongs to installation %s and these tables to %s: put back, as all of its jobs will be; give each "
+            "installation its own queues, or its own Redis",
+            job_id, named, _own,
+        )  # fmt: skip
+    return True
+
+
+def put_back(connection: Redis, queue: Queue, job: Job) -> None:
+    """To the end of its queue, where a worker of its own installation finds it. Where this user of Redis may not push, the
+    ticker of that installation misses it, and pushes it again."""
+    with connection.pipeline(transaction=False) as calls:
+        calls.rpush(queue.key, job.id)
+        calls.lrem(queue.intermediate_queue_key, 1, job.id)
+        calls.execute(raise_on_error=False)
+
+
+def rest(timeout: int | None) -> None:
+    """After a round through nothing but jobs of others. A worker that waits looks at its signals and beats again."""
+    if timeout is not None:
+        time.sleep(PAUSE)
+        raise DequeueTimeout(timeout)
+
+
+def refuse(job_id: str, database: Database, found: Settings) -> None:
+    """In a horse that no worker of ours has asked for: ConfigurationError, before anything is recorded, where the tables or
+    the job are another installation's."""
+    patiently(database.open, DatabaseUnavailable, clock.monotonic() + PATIENCE, lambda: None)
+    here = installation.read(database.execute)
+    installation.check(here, found.environment)
+    named = envelope.installation_of(job_id)
+    if named and named != here.id:
+        raise ConfigurationError(
+            f"job {job_id} belongs to installation {named} and the tables of DATABASE_URL to {here.id}: give each installation "
+            "its own queues, or its own Redis"
+        )

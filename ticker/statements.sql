@@ -1182,7 +1182,7 @@ WITH walked AS MATERIALIZED (
     RETURNING task_id
 ), changed AS (
     UPDATE {schema}.tasks t SET
-        waiting = '{}', carrier = NULL, run_token = NULL, running_until = NULL,
+        waiting = '{}', batch_jobs = NULL, run_token = NULL, running_until = NULL,
         next_run = CASE WHEN c.again THEN c.newest ELSE t.next_run END,
         dropped = t.dropped + cardinality(c.waiting) - c.again::int,
         paused_by = CASE WHEN c.pauses THEN 'adopt' ELSE t.paused_by END,

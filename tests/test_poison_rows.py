@@ -171,7 +171,7 @@ def assert_a_worker_is_answered(db: Db) -> None:
         [verdict] = execute("start", task_id=task.id, occurrence=instant, token=token, **who)
         assert verdict["refusal"] is None or Reason(verdict["refusal"])
         end = {"outcome": "failed", "reason": "", "result": None, "traceback": "", "output": "", "error_output": "",
-               "now": None}  # fmt: skip
+               "age": 0, "now": None}  # fmt: skip
         assert bool(execute("finish", task_id=task.id, token=token, **end)) == (verdict["refusal"] is None)
 
 

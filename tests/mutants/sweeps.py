@@ -49,8 +49,8 @@ SWEEPS = (
     Mutant(
         "overdue-by-the-clock-of-the-pass",
         "ticker/tick.py",
-        "store.end_overdue(now, batch)",
-        "store.end_overdue(now or store.now(), batch)",
+        "store.end_overdue(now, batch, beat)",
+        "store.end_overdue(now or store.now(), batch, beat)",
         "A pass that was stopped, and whose `now` lies ahead of the clock since, ends no living run.",
         ("tests/test_tick.py::test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the_pass",),
     ),

@@ -578,7 +578,8 @@ SELECT id AS run_id FROM ended
 -- name: finish_late
 -- The end of a run that the sweep has declared lost: it becomes the record, unless a later run of the task has started, or a
 -- piece's next attempt. A success takes the failure back with what it caused: a retry that has not started ends as a
--- duplicate, a pause ends with the next tick, and so does what `follow_up` sees to (a longer interval, a notice).
+-- duplicate (a piece's is counted in no sum of its run), a pause ends with the next tick, and so does what `follow_up` sees
+-- to (a longer interval, a notice).
 WITH held AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), run AS MATERIALIZED (
@@ -593,7 +594,7 @@ WITH held AS MATERIALIZED (
 ), late AS MATERIALIZED (
     SELECT r.*, i.now, h.id IS NOT NULL AS has_task, %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') AS good,
         greatest(r.started_at, coalesce(%(now)s::timestamptz, statement_timestamp()) - %(age)s::float8 * interval '1 second')
-            AS true_end, r.ended_at AS lost_at, (SELECT count(*) FROM next) AS open,
+            AS true_end, (SELECT count(*) FROM next) AS open,
         h.told <> '' OR h.stretched_ms IS NOT NULL OR (h.dead_man IS NOT NULL AND h.alarm_at IS NULL) AS ailing
     FROM run r LEFT JOIN held h ON true, LATERAL (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
     WHERE %(outcome)s <> 'lost' AND CASE WHEN r.kind = 'piece' THEN (NOT r.retried OR EXISTS (SELECT FROM next))
@@ -607,7 +608,8 @@ WITH held AS MATERIALIZED (
         follow_up = CASE WHEN l.good THEN coalesce(l.ailing AND l.kind <> 'piece', false) ELSE l.follow_up END
     FROM late l WHERE r.id = l.id
 ), cancelled AS (
-    UPDATE {schema}.runs n SET state = 'ended', outcome = 'dropped', reason = 'duplicate', ended_at = l.now
+    UPDATE {schema}.runs n SET state = 'ended', outcome = 'dropped', reason = 'duplicate', ended_at = l.now,
+        retried = n.kind = 'piece'
     FROM late l, next WHERE n.id = next.id AND l.good
 ), noted AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words, run_id)
@@ -624,7 +626,7 @@ WITH held AS MATERIALIZED (
         succeeded = t.succeeded + l.good::int, failed = greatest(t.failed - l.good::int, 0),
         dropped = t.dropped + CASE WHEN l.good THEN l.open ELSE 0 END,
         paused_until = CASE WHEN l.good AND t.paused_by = 'ticker' AND EXISTS (
-            SELECT FROM {schema}.events e WHERE e.task_id = t.id AND e.what = 'auto_paused' AND e.at >= l.lost_at)
+            SELECT FROM {schema}.events e WHERE e.task_id = t.id AND e.what = 'auto_paused' AND e.at >= l.started_at)
             THEN l.now ELSE t.paused_until END
     FROM late l WHERE t.id = l.task_id AND l.kind <> 'piece'
 )

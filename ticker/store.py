@@ -133,7 +133,8 @@ class PostgresStore:
     def _watched_for(self, now: datetime | None, beat: int) -> float:
         """Seconds for which ticks have come without a gap, here or at another ticker, and without an error here."""
         found = self.execute("watched", now=now, gap=patience(beat) * 1000)[0]
-        self._watching_since = found["now"] if self._was_interrupted else found["since"] or found["now"]
+        is_new = self._was_interrupted or found["since"] is None
+        self._watching_since = found["now"] if is_new else found["since"]
         return cast(float, found["now"] - self._watching_since)
 
     def remove_done(self, limit: int) -> int:

@@ -39,6 +39,14 @@ SWEEPS = (
         ("tests/test_contract.py::test_a_run_past_its_box_ends_as_lost_and_frees_its_task",),
     ),
     Mutant(
+        "lost-at-once-after-all-were-away",
+        "ticker/store.py",
+        "if beat and self._watched_for(now, beat) < patience(beat):",
+        "if beat and self._watched_for(now, beat) < 0:",
+        "After all tickers, or the tables, were away, workers get the time to write their ends before a run is lost.",
+        ("tests/test_late_ends.py::test_after_all_tickers_were_away_the_sweep_waits_before_it_declares_runs_lost",),
+    ),
+    Mutant(
         "overdue-by-the-wall-clock",
         SQL,
         "AND CASE WHEN boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint\n               THEN",

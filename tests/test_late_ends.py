@@ -72,6 +72,7 @@ def test_a_late_success_becomes_the_record_with_its_true_end_and_takes_the_failu
     words = play.db.execute("SELECT words FROM ticker.events WHERE what = 'end_recorded_late'").fetchone()[0]
     at = [f"{play.begin + n * SECOND:%Y-%m-%d %H:%M:%S} UTC" for n in (3, 18)]
     assert words == f"succeeded at {at[0]}, recorded at {at[1]}"
+    assert words in [line.words for line in ticker.why(play.db, task.id).lines]
 
 
 def test_a_late_success_whose_failure_nobody_was_told_of_tells_no_recovery(play):

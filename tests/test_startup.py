@@ -140,7 +140,7 @@ def user_with(db: Db, *grants: str) -> Iterator[str]:
 
 ENOUGH = (
     "USAGE ON SCHEMA ticker", "SELECT ON ticker.ticker_version", "SELECT, UPDATE ON ticker.tasks",
-    "SELECT, INSERT, UPDATE ON ticker.runs",
+    "SELECT, INSERT, UPDATE ON ticker.runs", "INSERT ON ticker.events",
 )  # fmt: skip
 
 
@@ -152,6 +152,7 @@ ENOUGH = (
         (ENOUGH[:2], "DATABASE_URL: its user may not SELECT ticker.tasks; GRANT it that right"),
         ((*ENOUGH[:2], "SELECT ON ticker.tasks"), "DATABASE_URL: its user may not UPDATE ticker.tasks; "),
         ((*ENOUGH[:3], "SELECT, UPDATE ON ticker.runs"), "DATABASE_URL: its user may not INSERT ticker.runs; "),
+        (ENOUGH[:4], "DATABASE_URL: its user may not INSERT ticker.events; "),
     ],
 )
 def test_a_right_that_is_missing_is_named(grants: tuple[str, ...], sentence: str, db: Db, settings: Settings) -> None:

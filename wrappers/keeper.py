@@ -84,10 +84,10 @@ def mind_orphans() -> None:
     """Behind a dead worker: waits for its horse, until the deadline, or until told to stop; then nothing is left."""
     kept, code = close_record(None, None), None
     horse = page.horse()
-    if horse in orphans.children():
+    is_orphan = horse in orphans.children()
+    if is_orphan:
         logs.to_stdout()
         log.warning("the worker died in mid-run: its horse, process %s, goes on until its own end", horse)
-    is_orphan = horse in orphans.children()
     while horse in orphans.children() and (code := orphans.reap(horse)) is None and not is_overdue():
         if awaited_signal() in STOPPING:
             break

@@ -188,10 +188,9 @@ class Worker(SurvivingWorker):
 
     def teardown(self) -> None:
         """RQ's, when the worker ends; the ends that wait are tried before."""
-        is_told = self._shutdown_requested_date is not None
+        is_told, is_cold = self._shutdown_requested_date is not None, isinstance(sys.exception(), SystemExit)
         try:
-            if not isinstance(sys.exception(), SystemExit):  # a cold shutdown
-                self._write_last(LAST_WORD if is_told else PATIENCE)
+            self._write_last(0.0 if is_cold else LAST_WORD if is_told else PATIENCE)
         except StopRequested:
             self._write_last(LAST_WORD)
         super().teardown()  # type: ignore[no-untyped-call]

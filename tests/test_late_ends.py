@@ -60,19 +60,15 @@ def test_a_late_success_becomes_the_record_with_its_true_end_and_takes_the_failu
     assert end_late(play, taken, age=15, result="7", output="done")
     run, task, ended = first(play), play.task(), play.begin + 3 * SECOND
     assert (run.outcome, run.reason, run.result, run.ended_at) == ("succeeded", "", 7, ended)
-    assert (task.failures, task.last_outcome, task.last_success_at, task.last_ended_at) == (
-        0,
-        "succeeded",
-        ended,
-        ended,
-    )
+    assert (task.failures, task.last_outcome) == (0, "succeeded")
+    assert (task.last_success_at, task.last_ended_at) == (ended, ended)
     assert (play.column("succeeded"), play.column("failed")) == (1, 0)
     play.tick()
     assert play.events() == ["failed", "end_recorded_late", "recovered"]
     words = play.db.execute("SELECT words FROM ticker.events WHERE what = 'end_recorded_late'").fetchone()[0]
     at = [f"{play.begin + n * SECOND:%Y-%m-%d %H:%M:%S} UTC" for n in (3, 18)]
     assert words == f"succeeded at {at[0]}, recorded at {at[1]}"
-    assert words in [line.words for line in ticker.why(play.db, task.id).lines]
+    assert any(words in line.words for line in ticker.why(play.db, task.id).lines)
 
 
 def test_a_late_success_whose_failure_nobody_was_told_of_tells_no_recovery(play):

@@ -1,10 +1,10 @@
 """A page of memory that a keeper, its worker and the horse share: which horse works, until when, and which run is open.
 
 The worker begins the page before each fork. The horse writes its pid; the token of its run before it asks for the
-start, to which it adds the run's id when the answer has come, and clears both when the end is written, or left (`ends`); and the
-instant of its hard limit, which stays. So what is on the page when a horse is dead (killed, `os._exit`, a crash) is a run without an end, and who
-finds the instant passed knows that something of the run may still live. Without a page, under a stock worker, nothing
-is written, and the ticker's sweep ends such runs.
+start, to which it adds the run's id when the answer has come, and clears both when the end is written, or left
+(`ends`); and the instant of its hard limit, which stays. So what is on the page when a horse is dead (killed,
+`os._exit`, a crash) is a run without an end, and who finds the instant passed knows that something of the run may still
+live. Without a page, under a stock worker, nothing is written, and the ticker's sweep ends such runs.
 """
 
 import math

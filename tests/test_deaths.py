@@ -52,6 +52,11 @@ def test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant(code: int, sec
     assert deaths.cause(code) == said
 
 
+def test_a_kill_that_nobody_saw_happen_is_not_called_that_of_the_hard_limit() -> None:
+    page.write_deadline(limits.now() - 1, 2.0)
+    assert deaths.cause(-signal.SIGKILL, just_now=False) == "killed by SIGKILL"
+
+
 def test_the_deadline_of_a_whole_batch_is_no_hard_limit() -> None:
     page.write_deadline(limits.now() - 1, 2.0)
     page.write_deadline(limits.now() - 1)

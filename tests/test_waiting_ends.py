@@ -199,6 +199,22 @@ def test_a_locked_row_holds_up_no_other_job_and_its_end_is_that_of_the_run(
     assert (run.result, ticker.get(db, task).last_success_at) == ("done", run.ended_at)
 
 
+def test_a_table_that_is_locked_until_the_hold_is_over_makes_no_run_lost(environ, folder, db, store, queue):
+    task = ticker.register(db, "waits", every="1h", box="5s", retries=2)
+    tick(store, queue)
+    with working(patch=WAITS):
+        until((folder / "began").exists, "the run")
+        over_at = ticker.get(db, task).running_until
+        with connect(environ["DATABASE_URL"]) as holder, holder.transaction():
+            holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            holder.execute("LOCK TABLE ticker.runs IN EXCLUSIVE MODE")
+            (folder / "go").touch()
+            until(lambda: store.now() > over_at, "the end of its hold")
+        until(lambda: outcomes(db)["waits"], "its end")
+    [run] = ticker.list_runs(db)
+    assert (run.outcome, run.ended_at < over_at) == ("succeeded", True)
+
+
 def test_a_worker_that_is_told_to_stop_still_tries_the_ends_that_wait(environ, folder, db, store, queue):
     task = ticker.register(db, "waits", every="1h")
     tick(store, queue)

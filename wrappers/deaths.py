@@ -11,11 +11,11 @@ CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 
 
-def cause(code: int | None, oom_kills_before: int | None = None) -> str:
+def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bool = True) -> str:
     """How the horse ended, in a few words; only what was seen. `code` as in `os.waitstatus_to_exitcode`, None: not seen.
 
-    To be asked right after its death: a SIGKILL is that of the hard limit where its instant has passed, and one for its
-    memory where this cgroup has counted one since `oom_kills_before`.
+    A SIGKILL is that of the hard limit where its instant has passed and the horse died `just_now`, and one for its memory
+    where this cgroup has counted one since `oom_kills_before`.
     """
     if code is None:
         return "its process died, and how was not observed"
@@ -23,7 +23,7 @@ def cause(code: int | None, oom_kills_before: int | None = None) -> str:
         return f"exited with status {code}"
     if code != -signal.SIGKILL:
         return f"died of {_name(-code)}"
-    if page.hard_limit() and limits.now() >= page.deadline():
+    if just_now and page.hard_limit() and limits.now() >= page.deadline():
         return f"killed at its hard limit of {round(page.hard_limit(), 3)} s"
     after = oom_kills()
     is_counted = oom_kills_before is not None and after is not None and after > oom_kills_before

@@ -65,6 +65,7 @@ class Left(NamedTuple):
 _memory: mmap.mmap | None = None
 _bell: tuple[int, int] = (-1, -1)
 _worker = 0
+_saw_death = True
 
 
 def share() -> None:
@@ -77,8 +78,8 @@ def share() -> None:
 
 def begin() -> None:
     """For a new job of this worker: nothing is left yet."""
-    global _worker
-    _worker = os.getpid()
+    global _worker, _saw_death
+    _worker, _saw_death = os.getpid(), True
     if _memory is not None:
         _memory[:_HEAD] = bytes(_HEAD)
         _silence()
@@ -160,19 +161,26 @@ def wait(horse: int, seconds: float | None = None) -> bool:
 
     Where a dead one cannot be waited for in this way, not at all.
     """
+    global _saw_death
     try:
         death = os.pidfd_open(horse)
     except (AttributeError, OSError):
         return False
     try:
         both = select.poll()
-        both.register(_bell[0], select.POLLIN)
         both.register(death, select.POLLIN)
+        _saw_death = not both.poll(0)
+        both.register(_bell[0], select.POLLIN)
         heard = both.poll(None if seconds is None else 1000 * seconds)
     finally:
         os.close(death)
     _silence()
     return not heard or any(file == _bell[0] for file, _ in heard)
+
+
+def saw_death() -> bool:
+    """Whether the horse died while this process waited for it, so that it died just now; else at some time before."""
+    return _saw_death
 
 
 def _silence() -> None:

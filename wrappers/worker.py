@@ -262,7 +262,8 @@ class Worker(SurvivingWorker):
     def _clean_up(self, database: Database, ended: Any) -> None:
         """Behind a dead horse: nothing of its run lives, and its record has an end, or that waits."""
         _, status, _ = ended
-        cause = deaths.cause(None if status is None else os.waitstatus_to_exitcode(status), self._oom_kills)
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        cause = deaths.cause(code, self._oom_kills, just_now=ends.saw_death())
         left = orphans.kill_new_children(self._before)
         if left:
             log.warning("a job left %s processes behind: killed", left)

@@ -96,7 +96,7 @@ class Played:
         """False where the run had lost its hold."""
         return bool(self._execute(
             "finish", task_id=taken.task_id, token=taken.token, outcome=outcome, reason=reason, result=None, traceback="",
-            output="", error_output="", pid=None, now=self.now,
+            output="", error_output="", age=0, pid=None, now=self.now,
         ))  # fmt: skip
 
     def run(self, seconds: float, outcome: str = "failed", reason: str = "", lasts: float = 1) -> Taken:

@@ -410,7 +410,7 @@ def test_a_run_past_its_box_ends_as_lost_and_frees_its_task(tables, store):
     )
     [run] = tables.runs()
     assert (run.state, run.outcome, run.ended_at) == ("ended", Outcome.LOST, now)
-    assert "worker is gone" in run.reason
+    assert run.reason == "no end was recorded by 12:00:31 UTC, when its box and grace were over"
     assert store.end_overdue(now, MANY) == 0
 
 

@@ -149,8 +149,14 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         (
             "finish",
             {"task_id": 7, "token": uuid4(), "outcome": "succeeded", "reason": "", "result": None, "traceback": "",
-             "output": "", "error_output": "", "pid": None, "now": None},
+             "output": "", "error_output": "", "age": 0, "pid": None, "now": None},
             "runs_running_token",
+        ),
+        (
+            "finish_late",
+            {"task_id": 7, "run_id": 7, "token": uuid4(), "outcome": "succeeded", "reason": "", "result": None,
+             "traceback": "", "output": "", "error_output": "", "age": 0, "pid": None, "now": None},
+            "runs_pkey",
         ),
     ],
 )  # fmt: skip

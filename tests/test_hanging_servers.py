@@ -23,6 +23,7 @@ from ticker.store import PostgresStore
 from wrappers import endings, page
 from wrappers.__main__ import with_connect_timeout
 from wrappers.database import Database
+from wrappers.waiting import WaitingEnds
 
 Db = psycopg.Connection[Any]
 
@@ -100,8 +101,9 @@ def test_a_worker_does_not_wait_for_ever_to_close_the_record_of_a_dead_horse(
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgresql://u:{SECRET}@127.0.0.1:{silent_port}/app")
     monkeypatch.setattr(page, "read", lambda: (7, str(uuid4())))
-    endings.close_record(Database.from_environment())
+    endings.close_record(Database.from_environment(), waiting := WaitingEnds(), "died of SIGSEGV")
     assert "not recorded yet: PostgreSQL (DATABASE_URL) does not answer" in caplog.text
+    assert len(waiting) == 1
     assert SECRET not in caplog.text
 
 

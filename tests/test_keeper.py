@@ -161,6 +161,7 @@ def test_a_program_that_an_exec_put_in_the_place_of_the_horse_dies_in_time(meet:
     with launched():
         assert meet("executes another program").overshoot() < AT_MOST
         until(lambda: last_outcome(db) == "killed", "the end of the record")
+        assert ticker.list_runs(db)[0].reason.startswith("killed at its hard limit of ")
 
 
 STOPS_BEFORE_ITS_CLEAN_UP = """
@@ -235,6 +236,7 @@ def test_a_sigterm_ends_the_wait_for_an_orphaned_horse(environ: object, db: Any,
         assert launcher.keeper.wait(30) == -signal.SIGKILL
         assert not is_alive(horse)
         assert last_outcome(db) == "killed"
+        assert ticker.list_runs(db)[0].reason == "killed by SIGKILL"
 
 
 def test_a_warm_stop_lets_the_run_end_and_rq_knows_the_worker_by_its_own_pid(

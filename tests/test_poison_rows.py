@@ -169,8 +169,8 @@ def assert_a_worker_is_answered(db: Db) -> None:
         token = str(uuid4())
         [verdict] = execute("start", task_id=task.id, occurrence=instant, token=token, **who)
         assert verdict["refusal"] is None or Reason(verdict["refusal"])
-        end = {"outcome": "failed", "reason": "", "result": None, "traceback": "", "output": "", "error_output": "", "pid": None,
-               "now": None}  # fmt: skip
+        end = {"outcome": "failed", "reason": "", "result": None, "traceback": "", "output": "", "error_output": "",
+               "age": 0, "pid": None, "now": None}  # fmt: skip
         assert bool(execute("finish", task_id=task.id, token=token, **end)) == (verdict["refusal"] is None)
 
 

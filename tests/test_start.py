@@ -41,7 +41,7 @@ def start(db, task, occurrence, now=NOW, functions=("poll",), boot=None, uptime=
 def finish(db, task, token, outcome="succeeded", now=NOW):
     return sql.on(db, "ticker")(
         "finish", task_id=task.id, token=token, outcome=outcome, reason="", result=None, traceback="",
-        output="", error_output="", pid=None, now=now,
+        output="", error_output="", age=0, pid=None, now=now,
     )  # fmt: skip
 
 

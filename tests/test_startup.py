@@ -140,7 +140,7 @@ def user_with(db: Db, *grants: str) -> Iterator[str]:
 
 ENOUGH = (
     "USAGE ON SCHEMA ticker", "SELECT ON ticker.ticker_version", "SELECT, UPDATE ON ticker.tasks",
-    "SELECT, INSERT, UPDATE ON ticker.runs", "SELECT ON ticker.installation",
+    "SELECT, INSERT, UPDATE ON ticker.runs", "INSERT ON ticker.events", "SELECT ON ticker.installation",
 )  # fmt: skip
 
 
@@ -152,7 +152,8 @@ ENOUGH = (
         (ENOUGH[:2], "DATABASE_URL: its user may not SELECT ticker.tasks; GRANT it that right"),
         ((*ENOUGH[:2], "SELECT ON ticker.tasks"), "DATABASE_URL: its user may not UPDATE ticker.tasks; "),
         ((*ENOUGH[:3], "SELECT, UPDATE ON ticker.runs"), "DATABASE_URL: its user may not INSERT ticker.runs; "),
-        (ENOUGH[:4], "permission denied for table installation"),
+        (ENOUGH[:4], "DATABASE_URL: its user may not INSERT ticker.events; "),
+        (ENOUGH[:5], "permission denied for table installation"),
     ],
 )
 def test_a_right_that_is_missing_is_named(grants: tuple[str, ...], sentence: str, db: Db, settings: Settings) -> None:

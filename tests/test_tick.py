@@ -456,7 +456,7 @@ def test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the
     """A pass that was stopped, while the clock was set back, has a `now` that lies ahead of it."""
     id_ = rows.add_task(next_run=NOW + DAY)
     rows.add_run(task_id=id_, kind=RunKind.SCHEDULED, state="running", started_at=NOW, until=NOW + MINUTE)
-    of_the_pass, rows.end_overdue = rows.end_overdue, lambda now, limit: of_the_pass(now and now + HOUR, limit)
+    of_the_pass, rows.end_overdue = rows.end_overdue, lambda now, limit, beat: of_the_pass(now and now + HOUR, limit)
     assert tick(rows, jobs).swept.overdue == 0
 
 

@@ -61,6 +61,9 @@ def test_functions_end_in_the_outcome_that_they_earned(traced, db, store, queue)
     assert failed.reason == "ValueError: no � such host"
     assert failed.traceback.rstrip().endswith("ValueError: no � such host")
     assert last_run(db, "unheard.of").reason == "unknown_function"
+    assert [last_run(db, name).reason for name in ("leaves.by.exit", "crashes", "kills.itself")] == [
+        "exited with status 0", "died of SIGSEGV", "killed by SIGKILL",
+    ]  # fmt: skip
     assert "dropped reason=unknown_function" in done.stdout
     assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
 
@@ -91,6 +94,8 @@ def test_what_overruns_its_box_is_ended_with_everything_it_left_behind(traced, d
     }  # fmt: skip
     for run in ticker.list_runs(db):
         assert run.ended_at - run.started_at >= timedelta(seconds=0.4)  # 0.5 s from before the start was asked for
+    for name in ("swallows", "long.c.call", "stops.itself"):
+        assert last_run(db, name).reason == "killed at its hard limit of 0.8 s"
     [pids] = traced("swallows")
     assert not any(is_alive(pid) for pid in pids)
 
@@ -105,7 +110,7 @@ def test_the_next_run_goes_on_at_the_cursor(traced, db, store, queue):
     assert traced("resumes") == [1, 2]
 
 
-def test_a_job_that_is_requeued_after_its_run_is_dropped_as_a_duplicate(traced, db, store, queue, redis):
+def test_a_job_that_is_requeued_after_its_run_runs_nothing_and_is_an_event(traced, db, store, queue, redis):
     ticker.register(db, "fails", every="1m")
     tick(store, queue)
     work()
@@ -113,10 +118,9 @@ def test_a_job_that_is_requeued_after_its_run_is_dropped_as_a_duplicate(traced, 
     registry = Queue("polling", connection=redis).failed_job_registry
     registry.requeue(registry.get_job_ids()[0])
     work()
-    assert [(run.outcome, run.reason[:9]) for run in ticker.list_runs(db)] == [
-        ("dropped", "duplicate"),
-        ("failed", "ValueErro"),
-    ]
+    [run] = ticker.list_runs(db)
+    assert (run.outcome, run.reason[:9]) == ("failed", "ValueErro")
+    assert ("redelivered", run.id) in db.execute("SELECT what, run_id FROM ticker.events").fetchall()
 
 
 def test_run_now_right_after_a_run_runs_and_leaves_the_schedule_alone(traced, db, store, queue):

@@ -185,7 +185,7 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.PAUSED:
             return because or "the task was paused or disabled, or its owner was inactive"
         case Reason.DUPLICATE:
-            return "a newer occurrence had started before" + last_start(run)
+            return duplicate(run)
         case Reason.OVERLAP:
             return "a job of the task waited or ran (overlap skip)" + last_start(run)
         case Reason.ADOPTED:
@@ -197,6 +197,12 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.UNKNOWN_FUNCTION:
             return f"worker {run.worker or '?'} on {run.host or '?'} knows no function {run.function!r}; see --tasks"
     return "the job was taken, and not run"
+
+
+def duplicate(run: "RunRecord") -> str:
+    if run.kind in (RunKind.RETRY, RunKind.PIECE):
+        return "the attempt before it had succeeded, which was recorded late"
+    return "a newer occurrence had started before" + last_start(run)
 
 
 def too_early(run: "RunRecord") -> str:

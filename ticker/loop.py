@@ -150,7 +150,9 @@ class Beat:
             late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), beat=settings.tick_ms,
             depths=settings.queue_depth, lanes=self._lanes,
         )  # fmt: skip
-        self._store.heartbeat(self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left})
+        self._store.heartbeat(
+            self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms
+        )
         if self.alarm is not None:
             self.alarm.served(self._store.next_due(report.now))
         return report

@@ -159,5 +159,9 @@ class Store(Protocol):
     def remove_done(self, limit: int) -> int:
         """Deletes tasks for a single time that have succeeded and that nobody wants to keep; how many."""
 
-    def end_overdue(self, now: datetime | None, limit: int) -> int:
-        """Ends runs past B + g that nobody ended as lost, and frees their tasks; how many. None: by the store's clock."""
+    def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
+        """Ends runs past B + g that nobody ended as lost, and frees their tasks; how many. None: by the store's clock.
+
+        With a `beat`, the milliseconds between two ticks, it ends none until ticks have come without a gap for two beats,
+        and 10 s at least: after everything was away, workers first get the time to write the ends that they kept.
+        """

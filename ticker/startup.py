@@ -18,7 +18,7 @@ from ticker.store import PostgresStore
 log = logging.getLogger("ticker")
 
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
-RIGHTS = {"tasks": ("SELECT", "UPDATE"), "runs": ("SELECT", "INSERT", "UPDATE")}
+RIGHTS = {"tasks": ("SELECT", "UPDATE"), "runs": ("SELECT", "INSERT", "UPDATE"), "events": ("INSERT",)}
 """What ticker and worker both do to the tables; a ticker also writes `tickers`, and says so at its first tick."""
 
 FACTS = """

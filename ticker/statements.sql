@@ -582,30 +582,31 @@ RETURNING id
 -- The end, fenced by the token: a run that lost its hold changes nothing (a piece has none to lose). A run whose task is
 -- gone still ends. A start that was given up, since its answer came too late, was asked for with an uptime that may be as
 -- old: it tells nothing. A tick sees to what follows from a failure, and from a success after some; where a task has
--- retries, it also counts the failures, as one that is retried is none.
+-- retries, it also counts the failures, as one that is retried is none. The run ended `age` seconds before this statement came.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,
         told <> '' OR stretched_ms IS NOT NULL OR (dead_man IS NOT NULL AND alarm_at IS NULL) AS ailing
     FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
-    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, coalesce(bool_and(mine), true) AS mine,
-        %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') AS good, bool_or(ailing) AS ailing
+    SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) - %(age)s::float8 * interval '1 second' AS ended_at,
+        coalesce(bool_and(mine), true) AS mine, %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') AS good, bool_or(ailing) AS ailing
     FROM held
 ), ended AS (
     UPDATE {schema}.runs r SET
         state = 'ended', outcome = %(outcome)s, reason = %(reason)s, result = %(result)s::jsonb,
-        traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s, ended_at = i.now,
+        traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s,
+        ended_at = greatest(r.started_at, i.ended_at),
         pid = coalesce(%(pid)s::integer, r.pid),
         follow_up = coalesce(NOT i.good OR (i.ailing AND r.kind <> 'piece'), false)
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND (i.mine OR r.kind = 'piece')
-    RETURNING r.id, r.kind
+    RETURNING r.id, r.kind, r.ended_at
 ), freed AS (
     UPDATE {schema}.tasks t SET
         run_token = NULL, running_until = NULL,
-        last_run_id = e.id, last_outcome = %(outcome)s, last_ended_at = i.now,
-        last_success_at = CASE WHEN i.good THEN i.now ELSE t.last_success_at END,
-        last_worked_at = CASE WHEN %(outcome)s IN ('succeeded', 'partial') THEN i.now ELSE t.last_worked_at END,
+        last_run_id = e.id, last_outcome = %(outcome)s, last_ended_at = e.ended_at,
+        last_success_at = CASE WHEN i.good THEN e.ended_at ELSE t.last_success_at END,
+        last_worked_at = CASE WHEN %(outcome)s IN ('succeeded', 'partial') THEN e.ended_at ELSE t.last_worked_at END,
         last_boot = CASE WHEN %(outcome)s <> 'lost' THEN t.last_boot END,
         last_uptime_us = CASE WHEN %(outcome)s <> 'lost' THEN t.last_uptime_us END,
         failures = CASE WHEN i.good THEN 0 WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
@@ -615,6 +616,63 @@ WITH held AS MATERIALIZED (
     WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid
 )
 SELECT id AS run_id FROM ended
+
+-- name: finish_late
+-- The end of a run that the sweep has declared lost: it becomes the record, unless a later run of the task has started, or a
+-- piece's next attempt. A success takes the failure back with what it caused: a retry that has not started ends as a
+-- duplicate (a piece's is counted in no sum of its run), a pause ends with the next tick, and so does what `follow_up` sees
+-- to (a longer interval, a notice).
+WITH held AS MATERIALIZED (
+    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+), run AS MATERIALIZED (
+    SELECT r.* FROM {schema}.runs r, (SELECT count(id) FROM held) AS after_the_task
+    WHERE r.id = %(run_id)s AND r.token = %(token)s::uuid AND r.outcome = 'lost' AND r.started_at IS NOT NULL
+    FOR NO KEY UPDATE OF r
+), next AS MATERIALIZED (
+    SELECT n.id FROM run r JOIN {schema}.runs n ON n.parent_id = coalesce(r.parent_id, r.id) AND n.attempt = r.attempt + 1
+        AND n.kind = CASE r.kind WHEN 'piece' THEN 'piece' ELSE 'retry' END AND n.item IS NOT DISTINCT FROM r.item
+    WHERE n.state IN ('planned', 'pushed')
+    ORDER BY n.id LIMIT 1 FOR NO KEY UPDATE OF n
+), late AS MATERIALIZED (
+    SELECT r.*, i.now, h.id IS NOT NULL AS has_task, %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') AS good,
+        greatest(r.started_at, coalesce(%(now)s::timestamptz, statement_timestamp()) - %(age)s::float8 * interval '1 second')
+            AS true_end, (SELECT count(*) FROM next) AS open,
+        h.told <> '' OR h.stretched_ms IS NOT NULL OR (h.dead_man IS NOT NULL AND h.alarm_at IS NULL) AS ailing
+    FROM run r LEFT JOIN held h ON true, LATERAL (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
+    WHERE %(outcome)s <> 'lost' AND CASE WHEN r.kind = 'piece' THEN (NOT r.retried OR EXISTS (SELECT FROM next))
+            AND EXISTS (SELECT FROM {schema}.runs p WHERE p.id = r.parent_id AND p.state = 'processing')
+        ELSE h.id IS NULL OR (h.run_token IS NULL AND h.last_run_id = r.id AND NOT EXISTS (
+            SELECT FROM {schema}.runs p WHERE p.state = 'processing' AND p.task_id = h.id AND p.started_at > r.started_at)) END
+), recorded AS (
+    UPDATE {schema}.runs r SET outcome = %(outcome)s, reason = %(reason)s, result = %(result)s::jsonb,
+        pid = coalesce(%(pid)s::integer, r.pid), traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s, ended_at = l.true_end,
+        retried = l.retried AND NOT l.good,
+        follow_up = CASE WHEN l.good THEN coalesce(l.ailing AND l.kind <> 'piece', false) ELSE l.follow_up END
+    FROM late l WHERE r.id = l.id
+), cancelled AS (
+    UPDATE {schema}.runs n SET state = 'ended', outcome = 'dropped', reason = 'duplicate', ended_at = l.now,
+        retried = n.kind = 'piece'
+    FROM late l, next WHERE n.id = next.id AND l.good
+), noted AS (
+    INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words, run_id)
+    SELECT l.now, l.task_id, l.task_name, l.function, l.owner_type, l.owner_id, 'end_recorded_late', 'worker',
+        %(outcome)s::text || ' at ' || to_char(l.true_end AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC, recorded at '
+            || to_char(l.now AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC', l.id
+    FROM late l
+), corrected AS (
+    UPDATE {schema}.tasks t SET last_outcome = %(outcome)s, last_ended_at = l.true_end,
+        last_success_at = CASE WHEN l.good THEN greatest(t.last_success_at, l.true_end) ELSE t.last_success_at END,
+        last_worked_at = CASE WHEN %(outcome)s IN ('succeeded', 'partial') THEN greatest(t.last_worked_at, l.true_end)
+                         ELSE t.last_worked_at END,
+        failures = CASE WHEN l.good THEN 0 ELSE t.failures END,
+        succeeded = t.succeeded + l.good::int, failed = greatest(t.failed - l.good::int, 0),
+        dropped = t.dropped + CASE WHEN l.good THEN l.open ELSE 0 END,
+        paused_until = CASE WHEN l.good AND t.paused_by = 'ticker' AND EXISTS (
+            SELECT FROM {schema}.events e WHERE e.task_id = t.id AND e.what = 'auto_paused' AND e.at >= l.started_at)
+            THEN l.now ELSE t.paused_until END
+    FROM late l WHERE t.id = l.task_id AND l.kind <> 'piece'
+)
+SELECT id AS run_id FROM late
 
 -- name: generated
 -- A run has made its pieces of work: they are recorded, all in one statement, and the run waits for them, without a hold.
@@ -926,7 +984,7 @@ FROM ahead WHERE r.id = ahead.id
 RETURNING r.id
 
 -- name: end_overdue
--- Runs past B + g that nobody ended: their worker is gone. A row that is busy just now, the run's or its task's, is
+-- Runs past B + g of which no end was recorded. A row that is busy just now, the run's or its task's, is
 -- left to the next tick; as nothing is waited for, the run may be locked first here. A run of this host is past it when
 -- the uptime says so, whatever the clock was set to; of the others, by the clock as it is read here: the `now` of a pass
 -- that was stopped meanwhile may lie ahead of it. What has lost its hold to another run is counted, and no more: that one
@@ -947,7 +1005,8 @@ WITH instant AS MATERIALIZED (
     WHERE t.id IN (SELECT task_id FROM overdue) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
 ), ended AS (
     UPDATE {schema}.runs r SET state = 'ended', outcome = 'lost', ended_at = (SELECT now FROM instant),
-        reason = 'no end was recorded within its time box: its worker is gone',
+        reason = 'no end was recorded by '
+            || to_char(r.until AT TIME ZONE 'UTC', 'HH24:MI:SS') || ' UTC, when its box and grace were over',
         follow_up = o.task_id IN (SELECT id FROM held)
     FROM overdue o
     WHERE r.id = o.id AND r.state = 'running'
@@ -967,6 +1026,18 @@ WITH instant AS MATERIALIZED (
     WHERE t.id = e.task_id
 )
 SELECT id FROM ended
+
+-- name: watched
+-- Since when ticks have come without a gap, in seconds since 1970, as the tickers know that ticked within the last `gap`
+-- milliseconds; and the clock.
+WITH instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+)
+SELECT extract(epoch FROM i.now)::float8 AS now, min(CASE jsonb_typeof(t.last_report->'watching_since')
+    WHEN 'number' THEN (t.last_report->>'watching_since')::float8 ELSE extract(epoch FROM t.started_at)::float8 END) AS since
+FROM instant i LEFT JOIN {schema}.tickers t
+    ON t.last_tick_at BETWEEN i.now - %(gap)s * interval '1 millisecond' AND i.now + interval '1 second'
+GROUP BY i.now
 
 -- name: remove_done
 -- Tasks for a single time that have succeeded, and that nobody wants to keep; not while pieces of them are at work.

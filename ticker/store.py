@@ -19,6 +19,7 @@ ROWS_AT_A_LOOK = 5_000
 THOROUGH_EVERY = 120  # ticks, an hour of them: how often each row is looked at for times too far ahead
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_SECOND = timedelta(seconds=1)
+LEAST_PATIENCE = 10.0  # seconds
 SLOW_LOOK = 400_000  # microseconds: two looks that differ by twice that are still no step
 
 
@@ -37,6 +38,8 @@ class PostgresStore:
         self._installation = ""
         self._last_look: tuple[str, timedelta] | None = None
         self._stepped = self._look_again = False
+        self._watching_since = 0.0  # seconds since 1970
+        self._was_interrupted = False  # the server did not answer, and no tick has ended since
 
     @property
     def installation(self) -> str:
@@ -134,9 +137,18 @@ class PostgresStore:
             return False
         return True
 
-    def end_overdue(self, now: datetime | None, limit: int) -> int:
+    def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
+        if beat and self._watched_for(now, beat) < patience(beat):
+            return 0
         boot, uptime = self.uptime(now)
         return len(self.execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))
+
+    def _watched_for(self, now: datetime | None, beat: int) -> float:
+        """Seconds for which ticks have come without a gap, here or at another ticker, and without an error here."""
+        found = self.execute("watched", now=now, gap=patience(beat) * 1000)[0]
+        is_new = self._was_interrupted or found["since"] is None
+        self._watching_since = found["now"] if is_new else found["since"]
+        return cast(float, found["now"] - self._watching_since)
 
     def remove_done(self, limit: int) -> int:
         return len(self.execute("remove_done", limit=limit))
@@ -154,9 +166,15 @@ class PostgresStore:
             return [row["queue"] for row in self.execute("queues")]
         return []
 
-    def heartbeat(self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any]) -> None:
-        """Writes the ticker's own row: it lives, and what its last tick did."""
+    def heartbeat(
+        self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any], beat: int = 0
+    ) -> None:
+        """Writes the ticker's own row: it lives, what its last tick did, and since when ticks have come without a gap."""
+        if beat:
+            self._watched_for(now, beat)
+            report = {**report, "watching_since": self._watching_since}
         self.execute("heartbeat", id=ticker_id, host=host, pid=pid, now=now, report=json.dumps(report))
+        self._was_interrupted = False
 
     def farewell(self, ticker_id: str) -> None:
         """The ticker ends cleanly, and counts for none from now on."""
@@ -164,14 +182,27 @@ class PostgresStore:
 
     def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
         """One named statement, a transaction of its own."""
-        with self.pool.connection() as connection:
+        with self._noticed(), self.pool.connection() as connection:
             return sql.on(connection, self._schema)(name, **parameters)
 
     @contextmanager
     def transaction(self) -> Iterator[sql.Execute]:
         """Named statements in one transaction."""
-        with self.pool.connection() as connection, connection.transaction():
+        with self._noticed(), self.pool.connection() as connection, connection.transaction():
             yield sql.on(connection, self._schema)
+
+    @contextmanager
+    def _noticed(self) -> Iterator[None]:
+        try:
+            yield
+        except DatabaseUnavailable:
+            self._was_interrupted = True
+            raise
 
     def close(self) -> None:
         self.pool.close()
+
+
+def patience(beat: int) -> float:
+    """Seconds that workers get for their ends after all tickers, or the tables, were away: two ticks, and 10 s at least."""
+    return max(2 * beat / 1000, LEAST_PATIENCE)

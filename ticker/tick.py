@@ -104,7 +104,7 @@ def tick(
     if idle_at is not None:
         return Report(idle_at)
     set_back = store.clamp(now, batch)
-    ended = Swept(overdue=store.end_overdue(now, batch))  # before the queue is asked for anything: it may be away
+    ended = Swept(overdue=store.end_overdue(now, batch, beat))  # before the queue is asked for anything: it may be away
     now = now or store.now()
     if set_back:
         while bring_forward(store, now, batch) == batch:

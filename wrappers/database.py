@@ -12,6 +12,7 @@ import psycopg
 from ticker import clock, settings, sql
 from ticker.connections import connect, first_line, translated
 from ticker.task import Outcome
+from wrappers import limits
 
 log = logging.getLogger("ticker.run")
 
@@ -51,19 +52,32 @@ class Database:
 
     def finish(
         self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,
-        traceback: str = "", output: str = "", error_output: str = "", pid: int | None = None,
+        traceback: str = "", output: str = "", error_output: str = "", pid: int | None = None, run_id: int = 0,
+        at: float | None = None,
     ) -> bool:  # fmt: skip
         """Ends the run of this token; False where it does not hold its task any more, and nothing was written.
 
-        What the tables refuse of its texts is left out: a run without an end would be worse.
+        It ended at that instant of `limits.now`, None: now. With its id, its end also corrects a run that was declared lost
+        meanwhile. What the tables refuse of its texts is left out: a run without an end would be worse.
         """
-        end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "pid": pid, "now": clock.now()}
+        end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "pid": pid}
         texts = {"result": result, "traceback": traceback, "output": output, "error_output": error_output}
         try:
-            return bool(self.execute("finish", **end, **texts))
+            return self._end(run_id, at, **end, **texts)
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             log.warning("the texts of a run of task=%s cannot be stored: %s", task_id, first_line(error))
-            return bool(self.execute("finish", **end, **NO_TEXTS))
+            return self._end(run_id, at, **end, **NO_TEXTS)
+
+    def _end(self, run_id: int, at: float | None, **end: Any) -> bool:
+        self.open()  # the age that is read next does not count it
+        now = clock.now()
+        age = 0.0 if at is None or now else max(limits.now() - at, 0.0)
+        if self.execute("finish", **end, age=age, now=now):
+            return True
+        if not run_id or not self.execute("finish_late", run_id=run_id, **end, age=age, now=now):
+            return False
+        log.warning("end recorded late task=%s run=%s: %s, %.1f s ago", end["task_id"], run_id, end["outcome"], age)
+        return True
 
     def hand_out(
         self, task_id: int, token: str, pieces: str, *, output: str = "", error_output: str = "", pid: int | None = None

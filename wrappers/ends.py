@@ -6,6 +6,7 @@ meanwhile. A horse whose job has succeeded leaves that to the worker, too, and t
 worker there is no such memory, and the horse does both itself.
 """
 
+import dataclasses
 import json
 import mmap
 import os
@@ -13,10 +14,11 @@ import select
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ticker.task import Outcome
-from wrappers import page
+from wrappers import limits, page
 
 # Bytes: nearly any result, reason, traceback and output together; a longer end is the horse's to write.
 _ROOM = 512 * 1024
@@ -41,15 +43,31 @@ class End:
     """The process that ran the function, where one did."""
     pieces: str | None = None
     """A JSON array of pieces of work, for which the run waits."""
+    at: float = field(default_factory=limits.now)
+    """When the run ended, an instant of `limits.now`."""
 
 
-Left = tuple[int, str, float, End]
-"""The id of a task, the token of its run, until when its end is tried to be written (`limits.now`), and that end."""
+class Left(NamedTuple):
+    """An end that somebody else writes. `run_id` is 0 where the start was not answered."""
+
+    task_id: int
+    run_id: int
+    token: str
+    end: End
+
+    def packed(self) -> bytes:
+        return json.dumps((*self[:3], *dataclasses.astuple(self.end))).encode()
+
+    @classmethod
+    def unpacked(cls, text: bytes) -> "Left":
+        task_id, run_id, token, outcome, *rest = json.loads(text)
+        return cls(task_id, run_id, token, End(Outcome(outcome), *rest))
 
 
 _memory: mmap.mmap | None = None
 _bell: tuple[int, int] = (-1, -1)
 _worker = 0
+_saw_death = True
 
 
 def share() -> None:
@@ -62,8 +80,8 @@ def share() -> None:
 
 def begin() -> None:
     """For a new job of this worker: nothing is left yet."""
-    global _worker
-    _worker = os.getpid()
+    global _worker, _saw_death
+    _worker, _saw_death = os.getpid(), True
     if _memory is not None:
         _memory[:_HEAD] = bytes(_HEAD)
         _silence()
@@ -82,16 +100,12 @@ def listening() -> Iterator[None]:
         _memory[_LISTENS] = 0
 
 
-def leave(task_id: int, token: str, until: float, end: End) -> bool:
-    """A run's end, for the worker; False where nobody would read it.
-
-    So it is where it hands out pieces of work, and where there is no room behind those that are not written yet.
-    """
-    if not _is_heard() or _memory is None or end.pieces is not None:
+def leave(left: Left) -> bool:
+    """A run's end, for the worker; False where nobody would read it, and where there is no room after the unwritten ones."""
+    if not _is_heard() or _memory is None:
         return False
     count, written = _COUNTS.unpack_from(_memory)
-    said = end.outcome, end.reason, end.result, end.traceback, end.output, end.error_output, end.pid
-    text = json.dumps((task_id, token, until, *said)).encode()
+    text = left.packed()
     if count - written == _ROOMS or len(text) > _ROOM - _LENGTH:
         return False
     at = _room(count)
@@ -114,19 +128,18 @@ def _is_heard() -> bool:
     return _memory is not None and page.horse() == os.getpid() and _memory[_LISTENS] == 1 and os.getppid() == _worker
 
 
-def left() -> list[Left]:
-    """What the horse, dead or alive, left and nobody has written yet, in its order."""
+def left() -> list[bytes]:
+    """What the horse, dead or alive, left and nobody has taken yet, in its order: each a packed `Left`."""
     if _memory is None:
         return []
     count, written = _COUNTS.unpack_from(_memory)
     return [_read(_memory, _room(number)) for number in range(written, count)]
 
 
-def _read(memory: mmap.mmap, at: int) -> Left:
+def _read(memory: mmap.mmap, at: int) -> bytes:
     begin = at + _LENGTH
     length = int.from_bytes(memory[at:begin], "little")
-    task_id, token, until, outcome, *rest = json.loads(memory[begin : begin + length])
-    return task_id, token, until, End(Outcome(outcome), *rest)
+    return memory[begin : begin + length]
 
 
 def _room(number: int) -> int:
@@ -139,27 +152,37 @@ def has_succeeded() -> bool:
 
 
 def clear() -> None:
-    """The oldest one is written: there is room for another."""
+    """The oldest one is taken: there is room for another."""
     if _memory is not None:
         _, written = _COUNTS.unpack_from(_memory)
         _memory[_LENGTH : _COUNTS.size] = (written + 1).to_bytes(_LENGTH, "little")
 
 
-def wait(horse: int) -> bool:
-    """Until the horse leaves an end, or (False) is dead. Where a dead one cannot be waited for in this way, not at all."""
+def wait(horse: int, seconds: float | None = None) -> bool:
+    """Until the horse leaves an end, so many seconds have passed, or (False) it is dead.
+
+    Where a dead one cannot be waited for in this way, not at all.
+    """
+    global _saw_death
     try:
         death = os.pidfd_open(horse)
     except (AttributeError, OSError):
         return False
     try:
         both = select.poll()
-        both.register(_bell[0], select.POLLIN)
         both.register(death, select.POLLIN)
-        is_left = any(file == _bell[0] for file, _ in both.poll())
+        _saw_death = not both.poll(0)
+        both.register(_bell[0], select.POLLIN)
+        heard = both.poll(None if seconds is None else 1000 * seconds)
     finally:
         os.close(death)
     _silence()
-    return is_left
+    return not heard or any(file == _bell[0] for file, _ in heard)
+
+
+def saw_death() -> bool:
+    """Whether the horse died while this process waited for it, so that it died just now; else at some time before."""
+    return _saw_death
 
 
 def _silence() -> None:

@@ -16,10 +16,14 @@ import logging
 import os
 import signal
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
 
 from ticker import logs
-from wrappers import ends, excerpt, limits, orphans, page
+from wrappers import deaths, ends, excerpt, limits, orphans, page
+
+if TYPE_CHECKING:
+    from wrappers.waiting import WaitingEnds
 
 __all__ = ["fork_worker"]
 
@@ -78,26 +82,35 @@ def hand_on(signum: int, worker: int) -> None:
 
 def mind_orphans() -> None:
     """Behind a dead worker: waits for its horse, until the deadline, or until told to stop; then nothing is left."""
-    close_record(closing_left=True)
+    kept, code = close_record(None, None), None
     horse = page.horse()
-    if horse in orphans.children():
+    is_orphan = horse in orphans.children()
+    if is_orphan:
         logs.to_stdout()
         log.warning("the worker died in mid-run: its horse, process %s, goes on until its own end", horse)
-    while horse in orphans.children() and orphans.reap(horse) is None and not is_overdue():
+    while horse in orphans.children() and (code := orphans.reap(horse)) is None and not is_overdue():
         if awaited_signal() in STOPPING:
             break
+    if is_orphan and code is None:
+        code = -signal.SIGKILL  # by our own hand, which comes next
     orphans.kill_new_children(set())
-    close_record()
+    close_record(kept, deaths.cause(code))
 
 
-def close_record(*, closing_left: bool = False) -> None:
-    """What the worker did not come to; `closing_left`: while the horse may live, only what it has left."""
-    if ends.left() or (page.read() and not closing_left):
-        from wrappers import database, endings  # only now: they import much of what a worker needs
+def close_record(kept: "WaitingEnds | None", cause: str | None) -> "WaitingEnds | None":
+    """What the worker did not come to; without a cause of its death the horse may live: only what it has left."""
+    if not (kept or ends.left() or (cause and page.read())):
+        return kept
+    from wrappers import database, endings, waiting  # only now: they import much of what a worker needs
 
-        own = database.Database.from_environment()
-        (endings.close_left if closing_left else endings.close_record)(own)
-        own.close()
+    kept = kept or waiting.WaitingEnds()
+    with closing(database.Database.from_environment()) as own:
+        if cause is None:
+            endings.take_left(own, kept)
+        else:
+            endings.close_record(own, kept, cause)
+            kept.drain(own, limits.now() + waiting.LAST_WORD)
+    return kept
 
 
 def awaited_signal() -> int:

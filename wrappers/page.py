@@ -1,10 +1,10 @@
 """A page of memory that a keeper, its worker and the horse share: which horse works, until when, and which run is open.
 
 The worker begins the page before each fork. The horse writes its pid; the token of its run before it asks for the
-start, which it marks when the answer has come, and clears when the end is written, or left (`ends`); and the instant of its hard limit,
-which stays. So what is on the page when a horse is dead (killed, `os._exit`, a crash) is a run without an end, and who
-finds the instant passed knows that something of the run may still live. Without a page, under a stock worker, nothing
-is written, and the ticker's sweep ends such runs.
+start, to which it adds the run's id when the answer has come, and clears both when the end is written, or left
+(`ends`); and the instant of its hard limit, which stays. So what is on the page when a horse is dead (killed,
+`os._exit`, a crash) is a run without an end, and who finds the instant passed knows that something of the run may still
+live. Without a page, under a stock worker, nothing is written, and the ticker's sweep ends such runs.
 """
 
 import math
@@ -12,7 +12,7 @@ import mmap
 import struct
 
 _SIZE = 128
-_HEAD = struct.Struct("dq")  # the deadline, 0 for none; the horse's pid, 0 for none
+_HEAD = struct.Struct("dqd")  # the deadline, 0 for none; the horse's pid, 0 for none; the hard limit, 0 for none
 _page: mmap.mmap | None = None
 
 
@@ -26,21 +26,21 @@ def share() -> None:
 def begin(deadline: float) -> None:
     """For a new job: no horse yet, and no open run. The deadline is an instant of `limits.now`."""
     if _page is not None:
-        _page[:] = _HEAD.pack(deadline, 0).ljust(_SIZE, b"\0")
+        _page[:] = _HEAD.pack(deadline, 0, 0).ljust(_SIZE, b"\0")
 
 
 def write_horse(pid: int) -> None:
-    _put_head(deadline(), pid)
+    _put_head(deadline(), pid, hard_limit())
 
 
-def write_deadline(instant: float) -> None:
-    """When the run's hard limit is: from then on nothing of this job may live, its horse included."""
-    _put_head(instant, horse())
+def write_deadline(instant: float, hard: float = 0.0) -> None:
+    """From then on nothing of this job may live, its horse included; `hard`: as that is its run's limit, in seconds."""
+    _put_head(instant, horse(), hard)
 
 
 def forget_horse() -> None:
     """The horse is dead, and nothing of it lives: neither horse nor deadline."""
-    _put_head(math.inf, 0)
+    _put_head(math.inf, 0, 0)
 
 
 def deadline() -> float:
@@ -53,9 +53,14 @@ def horse() -> int:
     return _head()[1]
 
 
-def write(task_id: int, token: str, *, answered: bool = False) -> None:
-    """The run that is open; `answered`: its start was, and its function may have begun."""
-    _put_run(f"{task_id} {token} {'answered' if answered else ''}")
+def hard_limit() -> float:
+    """Seconds of the limit that is the deadline; 0.0 where that is none of a run."""
+    return _head()[2]
+
+
+def write(task_id: int, token: str, run_id: int = 0) -> None:
+    """The run that is open; `run_id`, once its start was answered, and its function may have begun."""
+    _put_run(f"{task_id} {token} {run_id}")
 
 
 def clear() -> None:
@@ -68,21 +73,21 @@ def read() -> tuple[int, str] | None:
     return (int(words[0]), words[1]) if words else None
 
 
-def is_answered() -> bool:
-    """Whether the start of the run that is open was answered. If not, its function did not begin."""
-    return _run()[2:] == ["answered"]
+def run_id() -> int:
+    """The id of the run that is open, 0 where its start was not answered: its function did not begin."""
+    return int(_run()[2]) if _run() else 0
 
 
-def _head() -> tuple[float, int]:
+def _head() -> tuple[float, int, float]:
     if _page is None:
-        return math.inf, 0
-    found, pid = _HEAD.unpack_from(_page)
-    return float(found), int(pid)
+        return math.inf, 0, 0.0
+    found: tuple[float, int, float] = _HEAD.unpack_from(_page)
+    return found
 
 
-def _put_head(instant: float, pid: int) -> None:
+def _put_head(instant: float, pid: int, hard: float) -> None:
     if _page is not None:
-        _HEAD.pack_into(_page, 0, instant, pid)
+        _HEAD.pack_into(_page, 0, instant, pid, hard)
 
 
 def _run() -> list[str]:

@@ -42,7 +42,7 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     waited = clock.monotonic() - began
     if waited > SLOWEST_ANSWER:
         return give_up(call, token, waited)
-    page.write(call.task_id, token, answered=True)
+    page.write(call.task_id, token, verdict["run_id"])
     return replace(call, began=began, start=_start(verdict, token), since=since)
 
 

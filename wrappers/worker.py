@@ -4,23 +4,27 @@ import logging
 import math
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
 from rq import Queue, worker_registration
+from rq.exceptions import StopRequested
 from rq.job import Job
 from rq.utils import now
 from rq.worker import WorkerStatus
 
 from ticker import clock, envelope, rq_layout
-from wrappers import endings, ends, entry, excerpt, limits, orphans, page, payload
+from wrappers import deaths, endings, ends, entry, excerpt, limits, orphans, page, payload
 from wrappers.database import Database
 from wrappers.poison import SurvivingWorker
+from wrappers.waiting import LAST_WORD, PATIENCE, WaitingEnds
 
 log = logging.getLogger("ticker.run")
 
 ONE_BEAT = 0.05  # seconds: heartbeats that come closer are one
+LOOK = 1  # seconds between two attempts at ends that wait, at most
 RQ_MARGIN = 60  # seconds behind a job's time-out, when RQ's own worker kills a horse
 
 
@@ -47,10 +51,12 @@ class Worker(SurvivingWorker):
         self._is_waiting = False  # for its horse
         self._forget: Any = None
         self._beat = -math.inf
+        self._unwritten = WaitingEnds()
+        self._oom_kills: int | None = None  # before the job
         super().__init__(*args, **kwargs)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
-        self._before = orphans.children()
+        self._before, self._oom_kills = orphans.children(), deaths.oom_kills()
         self._is_prepared = self._is_over = self._is_batch = False
         excerpt.begin()
         ends.begin()
@@ -80,7 +86,7 @@ class Worker(SurvivingWorker):
         try:
             yield
         except BaseException:
-            endings.abandon(self._connected())
+            endings.abandon(self._connected(), self._unwritten)
             raise
 
     def _begin(self, job: Job) -> Any:
@@ -106,7 +112,7 @@ class Worker(SurvivingWorker):
         if self._is_over:
             return
         if self._stopped_job_id == job.id:
-            endings.abandon(self._connected())
+            endings.abandon(self._connected(), self._unwritten)
             self.handle_job_failure(job, queue=queue, exc_string="Job stopped by user before it began.")
             return
         with self._abandoning(), self._lending():
@@ -170,11 +176,36 @@ class Worker(SurvivingWorker):
             self._running = job, queue
             super().monitor_work_horse(job, queue)
 
+    def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
+        """RQ's, which looks for a job for minutes: while ends wait, a second at a time, with an attempt at them in between."""
+        began = clock.monotonic()
+        while self._unwritten and timeout is not None:
+            if job := super().dequeue_job_and_maintain_ttl(LOOK, LOOK):
+                return job
+            if max_idle_time is not None and clock.monotonic() - began > max_idle_time:
+                return None
+        return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
+
+    def teardown(self) -> None:
+        """RQ's, when the worker ends; the ends that wait are tried before."""
+        is_told, is_cold = self._shutdown_requested_date is not None, isinstance(sys.exception(), SystemExit)
+        try:
+            self._write_last(0.0 if is_cold else LAST_WORD if is_told else PATIENCE)
+        except StopRequested:
+            self._write_last(LAST_WORD)
+        super().teardown()  # type: ignore[no-untyped-call]
+
+    def _write_last(self, seconds: float) -> None:
+        if self._unwritten:
+            self._unwritten.drain(self._connected(), limits.now() + seconds)
+
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """RQ's, which asks for four between two jobs: one is enough.
+        """RQ's, which asks for four between two jobs: one is enough. Ends that wait are tried then.
 
         Who was wiped out of RQ's list of workers (FLUSHALL, a Redis that came back empty) is in it again.
         """
+        if self._unwritten and not self.is_horse and not self._is_waiting:
+            self._unwritten.write(self._connected())
         if pipeline is not None:
             self._beat = -math.inf  # it is for another time
             super().heartbeat(timeout, pipeline)
@@ -200,12 +231,12 @@ class Worker(SurvivingWorker):
         self._is_waiting = True
         try:
             with ends.listening():
-                endings.close_left(self._connected())  # RQ's alarm has interrupted the writing, and here we are again
-                while ends.wait(self._horse_pid):
-                    endings.close_left(self._connected())
+                self._write_left()  # RQ's alarm has interrupted the writing, and here we are again
+                while ends.wait(self._horse_pid, LOOK if self._unwritten else None):
+                    self._write_left()
                 ended = super().wait_for_horse()
             signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
-            self._clean_up(self._connected())
+            self._clean_up(self._connected(), ended)
             if ends.has_succeeded():
                 job, queue = self._running
                 job.ended_at = now()
@@ -219,15 +250,24 @@ class Worker(SurvivingWorker):
         signal.alarm(0)
         ended = super().wait_for_horse()
         with closing(Database.from_environment()) as database:
-            self._clean_up(database, patiently=False)
+            self._clean_up(database, ended)
+            self._unwritten.drain(database, limits.now())
         return ended
 
-    def _clean_up(self, database: Database, patiently: bool = True) -> None:
-        """Behind a dead horse: nothing of its run lives, and its record has an end."""
+    def _write_left(self) -> None:
+        endings.take_left(self._connected(), self._unwritten)
+        if self._unwritten:
+            self._unwritten.write(self._connected())
+
+    def _clean_up(self, database: Database, ended: Any) -> None:
+        """Behind a dead horse: nothing of its run lives, and its record has an end, or that waits."""
+        _, status, _ = ended
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        cause = deaths.cause(code, self._oom_kills, just_now=ends.saw_death())
         left = orphans.kill_new_children(self._before)
         if left:
             log.warning("a job left %s processes behind: killed", left)
-        endings.close_record(database, patiently)
+        endings.close_record(database, self._unwritten, cause)
         page.forget_horse()  # not sooner: while we may be stopped, the keeper ends what the horse left
 
     def _connected(self) -> Database:

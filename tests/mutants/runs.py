@@ -90,7 +90,7 @@ RUNS = (
     Mutant(
         "start-left-behind-without-a-horse",
         "wrappers/worker.py",
-        "        except BaseException:\n            endings.abandon(self._connected())\n            raise",
+        "        except BaseException:\n            endings.abandon(self._connected(), self._unwritten)\n            raise",
         "        except BaseException:\n            raise",
         "A start whose job gets no process is lost at once: nobody would end it before its hold is over.",
         ("tests/test_worker_faults.py::test_a_start_whose_job_gets_no_process_is_lost_at_once",),
@@ -166,5 +166,29 @@ RUNS = (
         "run_token IS NOT DISTINCT FROM %(token)s::uuid OR true AS mine,\n        told",
         "A run that lost its hold can write no end, and learns it.",
         ("tests/test_start.py::test_the_end_is_fenced_by_the_token",),
+    ),
+    Mutant(
+        "late-end-over-a-later-start",
+        SQL,
+        "h.id IS NULL OR (h.run_token IS NULL AND h.last_run_id = r.id AND",
+        "h.id IS NULL OR true OR (h.run_token IS NULL AND h.last_run_id = r.id AND",
+        "The end of a run that was declared lost changes nothing once a later run of its task has started.",
+        ("tests/test_late_ends.py::test_a_late_end_changes_nothing_once_the_next_occurrence_has_started",),
+    ),
+    Mutant(
+        "end-forgotten-while-the-tables-are-away",
+        "wrappers/waiting.py",
+        "        except TickerError as error:\n",
+        "        except TickerError as error:\n            self._drop(run)\n",
+        "An end that cannot be written waits in the worker until it can.",
+        ("tests/test_waiting_ends.py::test_an_end_is_written_at_once_and_what_cannot_be_waits",),
+    ),
+    Mutant(
+        "every-kill-is-the-hard-limits",
+        "wrappers/deaths.py",
+        "if just_now and page.hard_limit() and limits.now() >= page.deadline():",
+        "if just_now and page.hard_limit():",
+        "A kill is called that of the hard limit only once its instant has passed.",
+        ("tests/test_deaths.py::test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant",),
     ),
 )

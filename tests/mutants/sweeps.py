@@ -39,6 +39,14 @@ SWEEPS = (
         ("tests/test_contract.py::test_a_run_past_its_box_ends_as_lost_and_frees_its_task",),
     ),
     Mutant(
+        "lost-at-once-after-all-were-away",
+        "ticker/store.py",
+        "if beat and self._watched_for(now, beat) < patience(beat):",
+        "if beat and self._watched_for(now, beat) < 0:",
+        "After all tickers, or the tables, were away, workers get the time to write their ends before a run is lost.",
+        ("tests/test_late_ends.py::test_after_all_tickers_were_away_the_sweep_waits_before_it_declares_runs_lost",),
+    ),
+    Mutant(
         "overdue-by-the-wall-clock",
         SQL,
         "AND CASE WHEN boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint\n               THEN",
@@ -49,8 +57,8 @@ SWEEPS = (
     Mutant(
         "overdue-by-the-clock-of-the-pass",
         "ticker/tick.py",
-        "store.end_overdue(now, batch)",
-        "store.end_overdue(now or store.now(), batch)",
+        "store.end_overdue(now, batch, beat)",
+        "store.end_overdue(now or store.now(), batch, beat)",
         "A pass that was stopped, and whose `now` lies ahead of the clock since, ends no living run.",
         ("tests/test_tick.py::test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the_pass",),
     ),

@@ -114,10 +114,10 @@ class FaultyStore:
     def wake(self, now: datetime, limit: int) -> None:
         self._pass.call("postgres", "wake", lambda: self._inner.wake(now, limit))
 
-    def end_overdue(self, now: datetime | None, limit: int) -> int:
+    def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
         """None as in `clamp`."""
         return self._pass.call(
-            "postgres", "end_overdue", lambda: int(self._inner.end_overdue(now or self._pass.world.now(), limit))
+            "postgres", "end_overdue", lambda: int(self._inner.end_overdue(now or self._pass.world.now(), limit, beat))
         )
 
     @contextmanager

@@ -114,7 +114,7 @@ class PostgresTables:
     def finish(self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "") -> bool:
         with translated():
             ended = self._execute("finish", task_id=task_id, token=token, outcome=outcome, reason=reason, result=None,
-                                  traceback="", output="", error_output="", pid=None, now=now)  # fmt: skip
+                                  traceback="", output="", error_output="", age=0, pid=None, now=now)  # fmt: skip
         return bool(ended)
 
     def checkpoint(self, task_id: int, token: str, value: Any) -> bool:

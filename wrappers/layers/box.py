@@ -39,7 +39,7 @@ def limited(call: Call, box_ms: int, grace_ms: int) -> Iterator[Limits | None]:
     hard = (box_ms + grace_ms) / 1000
     limits = Limits(hard - grace_ms / 2000, hard, since=call.since, how=cast(How, call.settings.hard_limit))
     # for those who end what the timers cannot: children, and what an exec started
-    page.write_deadline(call.since + hard)
+    page.write_deadline(call.since + hard, hard)
     limits.arm()
     try:
         yield limits

@@ -7,10 +7,10 @@ from dataclasses import replace
 from rq.timeouts import JobTimeoutException
 
 from ticker.task import Outcome
-from wrappers import endings, ends, leftovers, page, storable
+from wrappers import endings, ends, leftovers, limits, page, storable
 from wrappers.chain import Proceed
 from wrappers.context import Call, HoldLost
-from wrappers.ends import End
+from wrappers.ends import End, Left
 from wrappers.limits import SoftLimit
 from wrappers.output import Capture
 
@@ -53,12 +53,13 @@ def finish(call: Call, end: End, capture: Capture) -> str:
     assert call.start is not None
     leftovers.kill()  # the end frees the hold: another run may begin beside whatever still lives
     printed, complained = capture.texts()
-    end = replace(end, output=printed, error_output=complained, pid=os.getpid())
-    token, until = call.start.token, call.since + (call.start.box_ms + call.start.grace_ms) / 1000
-    if ends.leave(call.task_id, token, until, end):
+    end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
+    left = Left(call.task_id, call.start.run_id, call.start.token, end)
+    until = call.since + (call.start.box_ms + call.start.grace_ms) / 1000
+    if end.pieces is None and ends.leave(left):  # pieces may be many: their horse writes them, if the server is there
         page.clear()
         return end.outcome
-    ended = endings.write(call.database, call.task_id, token, end, until=until, wake=call.settings.wake)
+    ended = endings.write(call.database, left, until=until, wake=call.settings.wake)
     page.clear()
     if not ended:
         return "lost: another run holds the task"

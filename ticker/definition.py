@@ -8,7 +8,7 @@ from typing import Any
 from ticker import checks, timing
 from ticker.errors import BadInput, quoted
 from ticker.retries import Backoff
-from ticker.schedules import kinds
+from ticker.schedules import kinds, places
 from ticker.schedules.duration import Duration, figure, words
 from ticker.schedules.interval import Interval
 from ticker.schedules.kinds import Schedule
@@ -193,7 +193,7 @@ def has_usual_box(before: Task, now: datetime) -> bool:
 def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
     """What is allowed, and rarely what was meant, with a tick of so many milliseconds."""
     found = []
-    if task.kind is Kind.INTERVAL and (rounded := rounded_up(task.every_ms, tick)):
+    if task.kind is Kind.INTERVAL and not keeps_place(task, tick) and (rounded := rounded_up(task.every_ms, tick)):
         found.append(rounded)
     if task.box_ms > LONG_BOX:
         found.append(
@@ -201,6 +201,11 @@ def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
             "give it a queue of its own"
         )
     return tuple(found)
+
+
+def keeps_place(task: Task, tick: int) -> bool:
+    """Whether it has a place in its interval that ticks so far apart let it keep: it runs as often as it says."""
+    return task.spread and places.keeps(task.every_ms, task.tolerance_ms, tick)
 
 
 def rounded_up(every: int, tick: int = USUAL_TICK) -> str:

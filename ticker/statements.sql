@@ -752,18 +752,20 @@ WHERE t.id = a.id
 -- uptime. It looks at so many rows, in the order of their ids, and answers with the last of them. What started on this host is
 -- told by its uptime, and due an interval after its true last run (no later than it was, if the two differ by up to 20 s
 -- and the ticker saw no step: it may also be that a stopped server read the start late); of the rest, only what lies
--- too far ahead is brought back; so is a back-off, the longest of which is an hour. A task that was never pushed keeps
+-- too far ahead is brought back; so is a back-off, the longest of which is an hour. A task with a place in its interval
+-- may wait for it, after an outage, up to two intervals. A task that was never pushed keeps
 -- its `first`, unless it was itself registered in the future. The planner expects next to
 -- nothing behind the list of ids, and so each row is found by its own id from there on: a second list would be gone
 -- through for each row, 5,000 times 5,000, behind a step that all rows feel.
 WITH measured AS MATERIALIZED (
     SELECT t.id, i.now, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
             AND t.last_uptime_us <= %(uptime)s::bigint
-        THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run
+        THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run,
+        greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms) * interval '1 millisecond' AS reach
     FROM {schema}.tasks t, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
     WHERE t.id > %(after)s::bigint ORDER BY t.id LIMIT %(limit)s
 ), ahead AS MATERIALIZED (
-    SELECT t.id FROM {schema}.tasks t JOIN measured m ON m.id = t.id
+    SELECT t.id, m.reach FROM {schema}.tasks t JOIN measured m ON m.id = t.id
     WHERE t.id = ANY (ARRAY(SELECT id FROM measured)) AND (abs(extract(epoch FROM m.true_last_run - t.last_run)) > 3
         OR (m.true_last_run IS NULL AND t.last_run > m.now) OR t.last_occurrence > m.now + interval '1 second'
         OR t.running_until > m.now + coalesce(
@@ -771,19 +773,19 @@ WITH measured AS MATERIALIZED (
              WHERE r.token = t.run_token AND r.state = 'running'),
             (t.box_ms + t.grace_ms) * interval '1 millisecond')
         OR t.push_after > m.now + CASE WHEN %(stepped)s THEN interval '0' ELSE interval '61 minutes' END
-        OR (t.kind = 'interval' AND t.next_run > m.now + (greatest(t.every_ms, t.stretched_ms) + 1000) * interval '1 millisecond'
+        OR (t.kind = 'interval' AND t.next_run > m.now + m.reach + interval '1 second'
             AND (t.starts_at IS NULL OR t.next_run > t.starts_at)
             AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > m.now + interval '1 second'
                  OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled')))
         OR (%(stepped)s AND t.kind = 'interval' AND m.true_last_run IS NOT NULL
             AND t.next_run IS DISTINCT FROM t.starts_at
-            AND (t.next_run > t.last_run + (greatest(t.every_ms, t.stretched_ms) + 1000) * interval '1 millisecond'
+            AND (t.next_run > t.last_run + m.reach + interval '1 second'
                  OR t.next_run < t.last_run + (t.every_ms - t.tolerance_ms) * interval '1 millisecond')))
     ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM ahead
 ), held AS MATERIALIZED (
-    SELECT t.id, i.now, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
+    SELECT t.id, i.now, a.reach, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
             AND t.last_uptime_us <= %(uptime)s::bigint
             THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run,
         h.held_since, i.now + coalesce(h.held_for, (t.box_ms + t.grace_ms) * interval '1 millisecond')
@@ -804,12 +806,13 @@ WITH measured AS MATERIALIZED (
         push_after = NULL,
         next_run = (SELECT CASE WHEN due.at > t.ends_at THEN NULL ELSE due.at END FROM (SELECT CASE
             WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
-            THEN greatest(t.starts_at, least(h.true_last_run + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond', CASE
-                WHEN NOT %(stepped)s AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run END))
+            THEN greatest(t.starts_at, CASE WHEN NOT %(stepped)s AND t.next_run <= h.true_last_run + h.reach
+                    AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run
+                ELSE h.true_last_run + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond' END)
             WHEN t.kind = 'interval'
             AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
                  OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
-            AND t.next_run > h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond'
+            AND t.next_run > h.now + h.reach
             THEN greatest(t.starts_at, h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond')
             ELSE t.next_run END AS at) due)
     FROM held h WHERE t.id = h.id

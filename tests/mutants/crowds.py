@@ -7,20 +7,28 @@ PLACES = "ticker/schedules/places.py"
 
 CROWDS = (
     Mutant(
-        "place-without-slack",
+        "place-at-any-price",
         PLACES,
-        "return max(tolerance, tick) if tick and every % tick == 0 else tolerance",
-        "return tolerance",
-        "The next place may lie a whole tick before the end of the interval, as the place before was found up to that late.",
-        ("tests/test_places.py::test_wherever_its_place_and_the_ticks_are_a_task_runs_once_per_interval",),
+        "return place if was_moved else whole",
+        "return place",
+        "A task never waits for its place longer than its interval, but once after something has moved it.",
+        ("tests/test_places.py::test_a_spread_task_runs_at_least_as_often_as_one_that_is_not",),
     ),
     Mutant(
         "place-drifts",
         PLACES,
-        "return EPOCH + (rounds * every + phase) * MILLISECOND",
-        "return now + every * MILLISECOND",
-        "The next time is the task's own place in the interval, so that an outage leaves no herd behind.",
+        "return place if was_moved else whole",
+        "return whole",
+        "A task that an outage has moved waits for its place once, so that no herd is left.",
         ("tests/test_places.py::test_an_outage_leaves_no_herd_behind",),
+    ),
+    Mutant(
+        "place-taken-for-a-clock-set-back",
+        SQL,
+        "greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms)",
+        "greatest(t.every_ms, t.stretched_ms)",
+        "A task may wait for its place up to two intervals: that is no sign of a clock that was set back.",
+        ("tests/test_places.py::test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_place_as_it_is",),
     ),
     Mutant(
         "depth-ignored",

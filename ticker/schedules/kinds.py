@@ -154,11 +154,11 @@ def next_run(task: DueTask, now: datetime, tick: int = 0) -> datetime | None:
     """When a task that was pushed at `now` is due again; None: never. BadInput for a row that cannot be scheduled.
 
     An interval counts from the tick, or keeps its place, if it has one; `tick` is the milliseconds between two ticks. The
-    other kinds go on behind `now`, and never twice to one occurrence.
+    other kinds go on after `now`, and never twice to one occurrence.
     """
-    if task.phase_ms is not None:
+    if task.phase_ms is not None and task.kind == Kind.INTERVAL:
         found: datetime | None = places.next_after(
-            task.occurrence, now, task.every_ms, task.phase_ms, places.slack(task.every_ms, task.tolerance_ms, tick)
+            task.occurrence, now, task.every_ms, task.tolerance_ms, task.phase_ms, tick
         )
     else:
         found = of(task).next_after(now if task.kind == Kind.INTERVAL else max(now, task.occurrence))

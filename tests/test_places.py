@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import ticker
 from ticker import definition, timing
 from ticker.cli import main
-from ticker.errors import BadInput
 from ticker.schedules import kinds, places
 from ticker.store import PostgresStore
 from ticker.task import DueTask, Kind
@@ -148,11 +147,6 @@ def test_a_task_that_is_registered_anew_gets_the_same_place(environ, db):
 def test_by_default_a_task_has_no_place_and_runs_at_the_next_tick(environ, db, store):
     task = ticker.register(db, "poll", every="5m")
     assert task.phase_ms is None and task.next_run <= store.now()
-
-
-def test_a_place_is_for_intervals(environ, db):
-    with pytest.raises(BadInput, match="spread: True is for intervals"):
-        ticker.register(db, "poll", cron="0 6 * * *", spread=True)
 
 
 def test_existing_tasks_get_their_places_and_a_plan_changes_nothing(environ, db, store):

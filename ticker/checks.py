@@ -161,6 +161,7 @@ CHECKS: Mapping[str, Check] = {
     "catch_up": _one_of("one (a single late run)", "none (what was missed is skipped)"),
     "remove": _flag,
     "spread": _flag,
+    "within": _perhaps(timing.SHORTEST_INTERVAL),
     "queue": plain,
     "kwargs": json_object,
     "tolerance": milliseconds,
@@ -184,7 +185,7 @@ CHECKS: Mapping[str, Check] = {
 
 COLUMNS = {
     "tolerance": "tolerance_ms", "box": "box_ms", "starts": "starts_at", "ends": "ends_at", "stretch": "stretch_ms",
-    "probe": "probe_ms", "group": "group_name",
+    "probe": "probe_ms", "group": "group_name", "within": "within_ms",
 }  # fmt: skip
 
 NAMES = {Kind.INTERVAL: "every", Kind.CRON: "cron", Kind.CALENDAR: "calendar", Kind.ONCE: "at"}

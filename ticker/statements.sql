@@ -33,7 +33,7 @@ INSERT INTO {schema}.tasks (
     owner_type, owner_id, name, function, kwargs, registered, declared_in, kind, expression, zone,
     every_ms, tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, enabled,
     starts_at, ends_at, max_runs, catch_up, remove, overlap, retries, backoff, stretch_ms,
-    pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority, spread, next_run)
+    pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority, spread, within_ms, next_run)
 VALUES (
     %(owner_type)s, %(owner_id)s, %(name)s, %(function)s, %(kwargs)s::jsonb, %(registered)s::jsonb, %(declared_in)s,
     %(kind)s, %(expression)s, %(zone)s, %(every_ms)s, %(tolerance_ms)s, %(box_ms)s, %(grace_ms)s, %(queue)s,
@@ -43,7 +43,7 @@ VALUES (
     %(dead_man)s::integer, CASE WHEN %(dead_man)s::integer IS NOT NULL
         THEN coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()) END,
     %(keep)s, %(submitter)s, %(group_name)s, %(priority)s, %(spread)s,
-    coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()))
+    %(within_ms)s::bigint, coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()))
 ON CONFLICT (owner_type, owner_id, name) DO NOTHING
 RETURNING *
 
@@ -63,7 +63,7 @@ UPDATE {schema}.tasks SET
     alarm_at = CASE WHEN %(dead_man)s::integer IS NULL THEN NULL WHEN dead_man = %(dead_man)s::integer THEN alarm_at
         ELSE coalesce(%(now)s::timestamptz, clock_timestamp()) END,
     keep = %(keep)s, submitter = %(submitter)s, group_name = %(group_name)s, priority = %(priority)s,
-    spread = %(spread)s, next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
+    spread = %(spread)s, within_ms = %(within_ms)s::bigint, next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
         WHEN every_ms = %(every_ms)s OR next_run IS NULL THEN next_run ELSE
         greatest(%(starts_at)s::timestamptz, least(next_run,
             coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s * interval '1 millisecond')) END,
@@ -211,7 +211,7 @@ UPDATE {schema}.tasks t SET
         greatest(starts_at, least(CASE WHEN next_run > %(now)s THEN next_run END, '9999-12-31T00:00:00Z',
             greatest(%(now)s, last_run + (every_ms - tolerance_ms + least(tolerance_ms / 5, 10000)) * interval '1 millisecond'))) END
 FROM over WHERE t.id = over.id
-RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at
+RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at, t.phase_ms
 
 -- name: claim_due
 -- The due tasks, oldest first, locked; rows that another ticker holds are its own.
@@ -724,7 +724,7 @@ SELECT id FROM ended
 
 -- name: claim_alarms
 -- Tasks of which to ask whether they have had a success lately; locked. What was never pushed waits for its first time.
-SELECT id, kind, expression, zone, every_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
+SELECT id, kind, expression, zone, every_ms, phase_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
         CASE WHEN last_occurrence IS NULL AND waiting = '{}' AND dropped = 0
             AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled' OFFSET 0)
         THEN next_run - CASE kind WHEN 'interval' THEN interval '0' ELSE interval '1 microsecond' END END) AS since,
@@ -854,7 +854,7 @@ SELECT EXISTS (SELECT FROM {schema}.tickers
 -- After the clock was set back: tasks by cron and calendar that wait for a time ahead, and were pushed before, so that it is
 -- no `first`; locked. The clamp cannot tell when they are due; a pass can.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up, overlap, false AS busy
+    starts_at, ends_at, catch_up, overlap, false AS busy, phase_ms
 FROM {schema}.tasks t
 WHERE kind IN ('cron', 'calendar') AND next_run > %(now)s AND id > %(after)s::bigint
   AND (last_occurrence IS NOT NULL OR waiting <> '{}' OR created_at > %(now)s + interval '1 second'

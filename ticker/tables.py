@@ -48,10 +48,10 @@ from ticker.task import (
 WHEN = DateTime(timezone=True)
 _TEXT = Text()
 
-# 28 bits of a hash, as a part of the interval: an interval is at most 2^35 ms, and a bigint has 63 bits
+# 28 bits of a hash, as a part of the interval, or of the window after each of its times: an interval is at most 2^35 ms, and a bigint has 63 bits
 PHASE = (
-    "CASE WHEN spread AND kind = 'interval' THEN ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))"
-    "::bit(28)::bigint * every_ms / 268435456 END"
+    "CASE WHEN spread THEN ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))"
+    "::bit(28)::bigint * CASE kind WHEN 'interval' THEN every_ms ELSE within_ms END / 268435456 END"
 )
 
 _PLAIN = f"length(VALUE) <= {NAME_AT_MOST} AND VALUE !~ '[[:cntrl:]]'"
@@ -230,11 +230,13 @@ def _tasks(metadata: MetaData, types: Types) -> Table:
         Column("succeeded", types["total"], nullable=False, server_default=text("0")),
         Column("failed", types["total"], nullable=False, server_default=text("0")),
         Column("dropped", types["total"], nullable=False, server_default=text("0")),
-        # whether it has a place of its own in the interval, and which, from 1970 on
+        # whether it has a place of its own
         Column("spread", Boolean, nullable=False, server_default=text("false")),
-        Column("phase_ms", BigInteger, Computed(PHASE, persisted=True)),
         # the job that carries its newest waiting occurrence beside those of other tasks
         Column("carrier", types["short"]),
+        # the window after each time of a spread task in which its place lies (an interval is its own), and where in it
+        Column("within_ms", types["span"]),
+        Column("phase_ms", BigInteger, Computed(PHASE, persisted=True)),
         UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
         _check("tasks_owner", "(owner_type = '') = (owner_id = '')"),
         _check("tasks_schedule", "CASE kind WHEN 'interval' THEN every_ms >= 1000 ELSE every_ms = 0 AND expression <> '' END"),

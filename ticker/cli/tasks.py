@@ -51,7 +51,12 @@ def definition(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--spread/--no-spread",
             default=None,
-            help="A place of its own in the interval, so that many tasks do not fall due at once.",
+            help="A place of its own in the interval (or --within), so that many tasks do not fall due at once.",
+        ),
+        click.option(
+            "--within",
+            metavar="DURATION",
+            help="With --spread, and --cron or --calendar: how long after each time the place may lie; 0: none.",
         ),
         click.option("--catch-up", type=click.Choice(["one", "none"]), help="One late run after an outage, or none."),
         click.option("--max-runs", type=int, metavar="N", help="How often it starts in all; 0: without a limit."),

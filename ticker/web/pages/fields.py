@@ -97,6 +97,7 @@ MORE: Mapping[str, tuple[Control, ...]] = {
         control("catch_up", "Catch up"),
         control("remove", "Remove", "With a single time: whether the task is deleted after its success."),
         control("spread", "Spread"),
+        control("within", "Within", placeholder="2h"),
     ),
     "How it runs": (
         control("queue", "Queue"),

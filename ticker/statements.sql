@@ -232,11 +232,11 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: claim_in_turn
--- The same of a queue that has room for so many: the oldest of each owner, then the second of each, and so on; a task without
--- an owner is its own.
+-- The same of a queue that has room for so many: one of each owner, then the second of each, and so on; a task without an
+-- owner is its own. Within an owner's turn the priority decides, then the age.
 WITH due AS MATERIALIZED (
     SELECT id, next_run, row_number() OVER (PARTITION BY owner_type, CASE owner_type WHEN '' THEN id::text ELSE owner_id END
-        ORDER BY next_run, id) AS turn
+        ORDER BY priority DESC, next_run, id) AS turn
     FROM {schema}.tasks
     WHERE enabled AND owner_active AND paused_by IS NULL
       AND next_run <= %(now)s + %(look_ahead)s * interval '1 millisecond'
@@ -308,12 +308,43 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE t.id = b.id
 
 -- name: claim_planned
--- Planned runs that are due, with what their push needs from the task's row.
+-- Retries (those of pieces, too) and manual runs that are due, with what their push needs from the task's row; of one queue, or of all but these.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE r.state = 'planned' AND r.due_at <= %(now)s
+WHERE r.state = 'planned' AND (r.kind <> 'piece' OR r.attempt > 1) AND r.due_at <= %(now)s
+  AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ORDER BY r.due_at, r.id
 LIMIT %(limit)s
+FOR NO KEY UPDATE OF r SKIP LOCKED
+
+-- name: claim_pieces
+-- The same of pieces, a share of each run that has made some: so many runs at a time, each found behind the one before.
+-- None of a run that still makes them. What was made before the clock was set back is due.
+WITH RECURSIVE parents AS (
+    (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.parent_id FROM {schema}.runs r
+            WHERE r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1 AND r.parent_id > p.id
+            ORDER BY r.parent_id LIMIT 1)
+    FROM parents p WHERE p.id IS NOT NULL
+), made AS MATERIALIZED (
+    SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
+    FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
+    WHERE p.state = 'processing'
+      AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
+), chosen AS MATERIALIZED (
+    SELECT c.id, c.turn FROM made m, LATERAL (
+        SELECT f.id, row_number() OVER (ORDER BY f.id) AS turn FROM (
+            SELECT r.id FROM {schema}.runs r
+            WHERE r.parent_id = m.id AND r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1
+              AND (r.due_at <= %(now)s OR r.created_at > %(now)s::timestamptz + interval '1 second')
+            ORDER BY r.id LIMIT %(limit)s) f) c
+    ORDER BY c.turn, c.id LIMIT %(limit)s
+)
+SELECT r.id, r.task_id, m.queue, m.function, m.box_ms, m.grace_ms
+FROM chosen c JOIN {schema}.runs r ON r.id = c.id JOIN made m ON m.id = r.parent_id
+WHERE r.state = 'planned'
+ORDER BY c.turn, r.id
 FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- name: mark_pushed
@@ -327,10 +358,29 @@ WHERE r.id = b.id
 
 -- name: drop_orphaned_plans
 -- Runs that were planned for a task which is gone by now; pushed ones, too, when Redis must have forgotten their jobs
--- (timing.job_ttl): until then a worker may take the job, and record this itself.
-WITH planned AS MATERIALIZED (
+-- (timing.job_ttl): until then a worker may take the job, and record this itself. Pieces of a run that ended before it had
+-- made all of them were never work: they are deleted.
+WITH RECURSIVE parents AS (
+    (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.parent_id FROM {schema}.runs r
+            WHERE r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1 AND r.parent_id > p.id
+            ORDER BY r.parent_id LIMIT 1)
+    FROM parents p WHERE p.id IS NOT NULL
+), made AS MATERIALIZED (
+    SELECT m.id, coalesce(p.state = 'ended', false) AS is_over, EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = p.task_id) AS is_wanted
+    FROM parents m LEFT JOIN {schema}.runs p ON p.id = m.id WHERE m.id IS NOT NULL
+), pieces AS MATERIALIZED (
+    SELECT r.id, m.is_over FROM made m, LATERAL (
+        SELECT r.id FROM {schema}.runs r
+        WHERE r.parent_id = m.id AND r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1
+        ORDER BY r.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED) r
+    WHERE m.is_over OR NOT m.is_wanted
+), unmade AS (
+    DELETE FROM {schema}.runs r USING pieces p WHERE p.is_over AND r.id = p.id
+), planned AS MATERIALIZED (
     SELECT r.id FROM {schema}.runs r
-    WHERE r.state = 'planned' AND r.due_at <= %(now)s
+    WHERE r.state = 'planned' AND (r.kind <> 'piece' OR r.attempt > 1) AND r.due_at <= %(now)s
       AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
     ORDER BY r.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 ), pushed AS MATERIALIZED (
@@ -340,7 +390,7 @@ WITH planned AS MATERIALIZED (
     ORDER BY r.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE {schema}.runs r SET state = 'ended', outcome = 'dropped', reason = 'gone', ended_at = %(now)s
-WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pushed)
+WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pushed UNION ALL SELECT id FROM pieces WHERE NOT is_over)
 
 
 -- -------------------------------------------------------------------------------------------- started, or dropped
@@ -574,8 +624,21 @@ WITH held AS MATERIALIZED (
 )
 SELECT id AS run_id FROM ended
 
+-- name: add_pieces
+-- A run that makes many pieces has some of them recorded, while it holds its task; no tick looks at them before all are made.
+INSERT INTO {schema}.runs (
+    task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, state, due_at, created_at)
+SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, 'piece', p.id, e.item, p.occurrence, 'planned', i.now, i.now
+FROM {schema}.runs p, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i,
+    jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
+WHERE p.token = %(token)s::uuid AND p.state = 'running'
+  AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = p.task_id AND t.run_token IS DISTINCT FROM %(token)s::uuid)
+ORDER BY e.n
+RETURNING id
+
 -- name: generated
--- A run has made its pieces of work: they are recorded, all in one statement, and the run waits for them, without a hold.
+-- A run has made its pieces of work: the last are recorded after the `made` ones that are already, and the run waits for all
+-- of them, without a hold.
 -- Those of a task that is gone by now, too: they end as those do whose task went a moment later.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
@@ -584,7 +647,7 @@ WITH held AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, coalesce(bool_and(mine), true) AS mine FROM held
 ), parent AS (
     UPDATE {schema}.runs r SET
-        state = 'processing', pieces = jsonb_array_length(%(items)s::jsonb),
+        state = 'processing', pieces = %(made)s + jsonb_array_length(%(items)s::jsonb),
         output = %(output)s, error_output = %(error_output)s
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
@@ -830,7 +893,8 @@ SELECT i.now, (SELECT id FROM {schema}.tasks WHERE enabled AND owner_active AND 
         AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now)
         ORDER BY next_run LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM {schema}.tasks WHERE waiting <> '{}')
-    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND due_at <= i.now)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND due_at <= i.now)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1)
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'pushed')
     OR EXISTS (SELECT FROM {schema}.runs WHERE follow_up)
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'processing')
@@ -869,11 +933,11 @@ FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id AND t.next_run > b.next_run
 
 -- name: clamp_runs
--- The same for runs that began, or were planned, in the future; each is so only once.
+-- The same for runs that began, or were planned, in the future; each is so only once. Pieces are claimed nevertheless.
 WITH ahead AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE (state = 'running' AND started_at > %(now)s::timestamptz + interval '1 second')
-       OR (state = 'planned' AND (created_at > %(now)s::timestamptz + interval '1 second'
+       OR (state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND (created_at > %(now)s::timestamptz + interval '1 second'
                                   OR (kind = 'manual' AND due_at > %(now)s::timestamptz + interval '1 minute')))
     LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 )
@@ -1024,7 +1088,8 @@ SELECT extract(epoch FROM least(
     (SELECT next_run FROM {schema}.tasks
      WHERE enabled AND owner_active AND paused_by IS NULL AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
     (SELECT min(paused_until) FROM {schema}.tasks WHERE paused_until > %(now)s::timestamptz),
-    (SELECT min(due_at) FROM {schema}.runs WHERE state = 'planned' AND due_at > %(now)s::timestamptz)
+    (SELECT min(due_at) FROM {schema}.runs
+     WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND due_at > %(now)s::timestamptz)
 ) - %(now)s::timestamptz)::float8 AS seconds
 
 -- name: wake_up
@@ -1356,7 +1421,10 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE NOT enabled OR NOT owner_active LIMIT %(most)s) t) AS inactive,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE waiting <> '{}' LIMIT %(most)s) t) AS waiting,
     (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'running' LIMIT %(most)s) r) AS running,
-    (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'planned' LIMIT %(most)s) r) AS planned
+    (SELECT count(*) FROM (
+        SELECT FROM {schema}.runs WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1)
+        UNION ALL SELECT FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1
+        LIMIT %(most)s) r) AS planned
 
 -- name: functions
 -- What workers have announced.

@@ -334,17 +334,19 @@ def _runs(metadata: MetaData, types: Types) -> Table:
         # what the sweep gave up may still be in a worker's hands: the start looks here
         Index("runs_given_up", "task_id", "occurrence",
               postgresql_where=text("started_at IS NULL AND (reason = 'expired' OR outcome = 'lost')")),
-        # what people ask: the last runs of a task; apart from them its retries and pieces, of which one run may have 10,000.
+        # what people ask: the last runs of a task; apart from them its retries and pieces, of which one run may have a million.
         # Each row is in one of the two
         Index("runs_of_task", "task_id", "id", postgresql_where=text("kind IN ('scheduled', 'manual')")),
         Index("runs_further", "task_id", "id", postgresql_where=text("kind IN ('retry', 'piece')")),
         # the ticker's planned runs, those it pushed, and the sweep's overdue ones; a dead horse's record by its token
-        Index("runs_planned", "due_at", postgresql_where=text("state = 'planned'")),
+        Index("runs_planned", "due_at", postgresql_where=text("state = 'planned' AND (kind <> 'piece' OR attempt > 1)")),
+        Index("runs_planned_pieces", "parent_id", "id", postgresql_where=text("state = 'planned' AND kind = 'piece' AND attempt = 1")),
         Index("runs_pushed", "id", postgresql_where=text("state = 'pushed'")),
         Index("runs_running_until", "until", postgresql_where=text("state = 'running'")),
         Index("runs_running_token", "token", postgresql_where=text("state = 'running'")),
         # ends that a tick has to see to; a run's pieces and retries; runs whose pieces are at work
         Index("runs_follow_up", "id", postgresql_where=text("follow_up")),
+        Index("runs_open_pieces", "parent_id", postgresql_where=text("kind = 'piece' AND (state <> 'ended' OR follow_up)")),
         Index("runs_of_parent", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
         Index("runs_processing", "id", postgresql_where=text("state = 'processing'")),
         # the journal: what ended last with an outcome, what was dropped last for a reason, with what drops are counted

@@ -38,7 +38,7 @@ def write(
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
             if end.pieces is not None:
-                ended = database.hand_out(task_id, token, end.pieces, **texts)
+                ended = database.hand_out(task_id, token, end.pieces, end.made, **texts)
             else:
                 ended = database.finish(
                     task_id, token, end.outcome, reason=end.reason, result=end.result, traceback=end.traceback, **texts

@@ -38,7 +38,9 @@ class End:
     output: str = ""
     error_output: str = ""
     pieces: str | None = None
-    """A JSON array of pieces of work, for which the run waits."""
+    """A JSON array of pieces of work, for which the run waits; the last of them, after those that are recorded already."""
+    made: int = 0
+    """How many are recorded already."""
 
 
 Left = tuple[int, str, float, End]

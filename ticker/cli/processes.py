@@ -129,7 +129,7 @@ def one_pass(found: "Settings") -> "tuple[Report, int]":
     queue = RedisQueue.from_settings(found)
     began = clock.monotonic()
     try:
-        report = tick(store, queue, clock.now(), batch=found.batch)
+        report = tick(store, queue, clock.now(), batch=found.batch, depths=found.queue_depth)
     finally:
         store.close()
         queue.close()

@@ -75,6 +75,7 @@ class TaskRow:
     overlap: str = "queue"
     owner_type: str = ""
     owner_id: str = ""
+    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -323,7 +324,7 @@ class MemoryBatch:
     def claim_in_turn(self, now: datetime, look_ahead: int, queue: str, limit: int) -> Sequence[DueTask]:
         due = sorted(
             (t for t in self._tasks.free() if t.queue == queue and is_due(t, now, look_ahead)),
-            key=lambda t: (t.next_run or now, t.id),
+            key=lambda t: (-t.priority, t.next_run or now, t.id),
         )
         turns: dict[Any, int] = {}
         in_turn = []

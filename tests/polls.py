@@ -181,6 +181,19 @@ class Pieces:
         return piece
 
 
+@task("pieces.many")
+class ManyPieces:
+    """Makes so many; `fails` after that."""
+
+    def generate(self, count: int, fails: bool = False) -> Iterator[int]:
+        yield from range(count)
+        if fails:
+            raise ValueError("no more")
+
+    def process(self, piece: int, count: int, fails: bool = False) -> None:
+        trace("piece", piece)
+
+
 @task("pieces.wrong")
 class WrongPieces:
     """What no generate may yield."""

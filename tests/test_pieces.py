@@ -209,6 +209,24 @@ def test_where_generate_fails_no_piece_of_it_is_made(traced, db, store, queue):
     assert traced("wrong") == []
 
 
+def test_thousands_of_pieces_are_all_recorded_once(traced, db, store, queue):
+    task = ticker.register(db, "pieces.many", every="10m", box="5m", kwargs={"count": 4_500})
+    tick(store, queue)
+    work()
+    assert (parent(db).state, parent(db).pieces, ticker.get(db, task).running_until) == ("processing", 4_500, None)
+    [(count, least, most)] = db.execute(
+        "SELECT count(DISTINCT item::text), min(item::int), max(item::int) FROM ticker.runs WHERE kind = 'piece'"
+    )
+    assert (count, least, most) == (4_500, 0, 4_499)
+
+
+def test_where_generate_fails_after_thousands_none_of_them_stays(traced, db, store, queue):
+    ticker.register(db, "pieces.many", every="10m", box="5m", kwargs={"count": 4_500, "fails": True})
+    rounds(store, queue)
+    [run] = ticker.list_runs(db)
+    assert (ended(run), run.kind, traced("piece")) == (("failed", "ValueError: no more"), RunKind.SCHEDULED, [])
+
+
 def test_a_generate_that_failed_is_attempted_again_as_a_whole(traced, db, store, queue):
     ticker.register(db, "pieces.wrong", every="10m", kwargs={"what": "raises"}, retries=1, backoff="1ms")
     rounds(store, queue)

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ticker
-from ticker import definition, timing
+from ticker import definition, outlook, timing
 from ticker.cli import main
 from ticker.schedules import kinds, places
 from ticker.store import PostgresStore
@@ -190,3 +190,20 @@ def test_a_place_further_ahead_than_two_intervals_is_a_sign_that_the_clock_was_s
     db.commit()
     store.clamp(None, 1000)
     assert ticker.get(db, task).next_run <= store.now() + 300 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("away", "sentence"),
+    [
+        (20, "its place in the interval was 20 s earlier: it does not wait for the next one, which would cost a run"),
+        (300, "it waits for its place in the interval of 5m, once: something had moved it, such as an outage"),
+        (0, None),
+    ],
+)
+def test_why_tells_where_a_place_is_passed_over(away, sentence, environ, db, store):
+    task = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True)
+    due = task.next_run + away * SECOND
+    db.execute("UPDATE ticker.tasks SET next_run = %s, last_run = %s WHERE id = %s",
+               (due, task.next_run - 280 * SECOND, task.id))  # fmt: skip
+    told = list(outlook.schedule(ticker.get(db, task), store.now()))
+    assert (sentence in told) if sentence else len(told) == 1

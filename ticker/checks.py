@@ -36,8 +36,11 @@ def check(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(field: str, value: object) -> str:
-    """A name: printable text of 1 to 200 characters."""
-    return _text(field, value, least=1, most=NAME_AT_MOST)
+    """A name: printable text of 1 to 200 characters, not all of them blanks."""
+    text = _text(field, value, least=1, most=NAME_AT_MOST)
+    if text.isspace():
+        raise BadInput(field, value, "is blank; write a name")
+    return text
 
 
 def prose(field: str, value: object) -> str:

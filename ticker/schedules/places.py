@@ -32,10 +32,15 @@ def next_after(occurrence: datetime, now: datetime, every: int, tolerance: int, 
     if place <= whole and (not tick or keeps(every, tolerance, tick)):
         return place
     if tick and every % tick == 0:
-        was_moved = (now - EPOCH - phase * MILLISECOND) % (every * MILLISECOND) > tick * JITTER * MILLISECOND
+        was_moved = after(now, every, phase) > tick * JITTER
     else:
         was_moved = now - occurrence >= 2 * every * MILLISECOND
     return place if was_moved else whole
+
+
+def after(instant: datetime, every: int, phase: int) -> int:
+    """How many milliseconds the last place lies before `instant`."""
+    return (instant - EPOCH - phase * MILLISECOND) % (every * MILLISECOND) // MILLISECOND
 
 
 def first_from(instant: datetime, every: int, phase: int) -> datetime:

@@ -77,7 +77,8 @@ def register(
     before the next start. A task that goes on failing runs at intervals that are doubled up to `stretch`, and is paused
     after `pause_after` failures in a row, for `probe` (an hour), whereupon a single run decides. `dead_man` intervals
     without a success are told. `keep`: the record of "all" runs, of "problems" alone, or "none". `submitter`, `group`,
-    `priority` (-1000 to 1000), `subject`, `description` and `metadata` are kept and shown.
+    `subject`, `description` and `metadata` are kept and shown. Where a queue is short of room, the tasks of an owner with
+    the highest `priority` (-1000 to 1000) go first.
 
     Registering again writes only what was passed and differs from what
     was *registered* last, so that a deploy does not undo what an operator changed, paused or disabled since.

@@ -730,11 +730,16 @@ FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s
     AS e (id, what, words, run_id, n) JOIN {schema}.tasks t ON t.id = e.id
 ORDER BY e.n
 
+-- name: sum_up_patience
+-- Statements of this transaction may take longer than others.
+SELECT set_config('statement_timeout', '12s', true)
+
 -- name: sum_up
 -- Runs whose pieces have all ended, as their last attempts did: the worst of them is the outcome of the run, and of its
 -- task; a piece whose row is gone counts as failed. One run of each task at a time. Where a later run of the task has ended
 -- before, the task is as that one left it, but for its totals. A run of a task that is gone ends, too. OFFSET 0 keeps the
--- question for pieces that are at work to each run and its index: as a join it might read all runs.
+-- question for pieces that are at work to each run and its index: as a join it might read all runs. A million pieces take
+-- seconds to count: the task is locked only after that.
 WITH complete AS MATERIALIZED (
     SELECT r.id, r.task_id, r.pieces, r.started_at FROM {schema}.runs r
     WHERE r.state = 'processing'
@@ -743,20 +748,23 @@ WITH complete AS MATERIALIZED (
     ORDER BY r.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 ), chosen AS MATERIALIZED (
     SELECT DISTINCT ON (task_id) * FROM complete ORDER BY task_id, id
-), held AS MATERIALIZED (
-    SELECT t.id, t.last_run_id,
-        t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL) AS ailing
-    FROM {schema}.tasks t WHERE t.id IN (SELECT task_id FROM chosen) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
-), counted AS MATERIALIZED (
-    SELECT c.id, c.task_id, c.pieces, h.ailing, p.partial, p.succeeded, p.dropped,
-        p.failed + greatest(c.pieces - p.count, 0) AS failed,
-        NOT EXISTS (SELECT FROM {schema}.runs n WHERE n.id = h.last_run_id AND n.started_at > c.started_at) AS latest
-    FROM chosen c LEFT JOIN held h ON h.id = c.task_id, LATERAL (
+), summed AS MATERIALIZED (
+    SELECT c.id, c.task_id, c.pieces, c.started_at, p.*
+    FROM chosen c, LATERAL (
         SELECT count(*) AS count, count(*) FILTER (WHERE p.outcome IN ('failed', 'timed_out', 'killed', 'lost')) AS failed,
             count(*) FILTER (WHERE p.outcome = 'dropped') AS dropped,
             count(*) FILTER (WHERE p.outcome = 'partial') AS partial,
             count(*) FILTER (WHERE p.outcome = 'succeeded') AS succeeded
         FROM {schema}.runs p WHERE p.parent_id = c.id AND p.kind = 'piece' AND NOT p.retried) p
+), held AS MATERIALIZED (
+    SELECT t.id, t.last_run_id,
+        t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL) AS ailing
+    FROM {schema}.tasks t WHERE t.id IN (SELECT task_id FROM summed) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
+), counted AS MATERIALIZED (
+    SELECT c.id, c.task_id, c.pieces, h.ailing, c.partial, c.succeeded, c.dropped,
+        c.failed + greatest(c.pieces - c.count, 0) AS failed,
+        NOT EXISTS (SELECT FROM {schema}.runs n WHERE n.id = h.last_run_id AND n.started_at > c.started_at) AS latest
+    FROM summed c LEFT JOIN held h ON h.id = c.task_id
     WHERE h.id IS NOT NULL OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = c.task_id)
 ), judged AS MATERIALIZED (
     SELECT *, CASE WHEN failed + dropped > 0 THEN 'failed' WHEN partial > 0 THEN 'partial'

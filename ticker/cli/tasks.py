@@ -24,7 +24,12 @@ def definition(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--metadata", metavar="JSON", help="An object that is kept and shown."),
         click.option("--description", metavar="TEXT"),
         click.option("--subject", metavar="TEXT"),
-        click.option("--priority", type=options.Whole(), metavar="N", help="From -1000 to 1000; kept and shown."),
+        click.option(
+            "--priority",
+            type=options.Whole(),
+            metavar="N",
+            help="From -1000 to 1000: which of an owner's tasks goes first in a full queue.",
+        ),
         click.option("--group", metavar="NAME", help="Kept and shown."),
         click.option("--submitter", metavar="NAME", help="Kept and shown."),
         click.option(

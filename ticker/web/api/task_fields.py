@@ -65,7 +65,11 @@ FIELDS = (
     Field("keep", "Of which runs the record is kept.", one_of("all", "problems", "none")),
     Field("submitter", "Kept and shown.", LABEL),
     Field("group", "Kept and shown.", LABEL),
-    Field("priority", "Kept and shown.", count(PRIORITY_AT_MOST, -PRIORITY_AT_MOST)),
+    Field(
+        "priority",
+        "Which of an owner's tasks goes first where its queue is full.",
+        count(PRIORITY_AT_MOST, -PRIORITY_AT_MOST),
+    ),
     Field("subject", "Kept and shown.", PROSE),
     Field("description", "Kept and shown.", PROSE),
     Field("metadata", "An object of up to 64 kB that is kept and shown.", OBJECT),

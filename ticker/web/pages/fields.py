@@ -119,7 +119,7 @@ MORE: Mapping[str, tuple[Control, ...]] = {
         control("description", "Description"),
         control("group", "Group"),
         control("submitter", "Submitter"),
-        control("priority", "Priority", "From -1000 to 1000; kept and shown."),
+        control("priority", "Priority", "From -1000 to 1000: which of an owner's tasks goes first in a full queue."),
         control("metadata", "Metadata"),
     ),
 }

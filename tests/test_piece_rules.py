@@ -281,14 +281,14 @@ def test_a_run_that_lost_its_hold_adds_no_pieces(db, task):
 def test_the_pieces_of_a_run_that_ended_before_it_had_made_all_go(db, store, task):
     token = str(uuid4())
     run_id = begun(db, task, NOW, NOW, token)
-    added(db, token, "1", "2", "3")
+    added(db, token, *map(str, range(21)))
     db.execute(
         "UPDATE ticker.runs SET state = 'ended', outcome = 'killed', token = NULL, ended_at = now() WHERE id = %s",
         (run_id,),
     )
     with store.batch() as rows:
-        assert rows.claim_planned(NOW, 2) == []
+        assert rows.claim_planned(NOW, 1) == []
     assert len(pieces_of(db, run_id)) == 1
     with store.batch() as rows:
-        rows.claim_planned(NOW, 2)
+        rows.claim_planned(NOW, 1)
     assert pieces_of(db, run_id) == []

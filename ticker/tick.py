@@ -117,7 +117,7 @@ def tick(
     room = Room(queue, depths)
     pushed = lanes(
         lambda: in_turns(
-            lambda most: push_planned(store, room, now, lambda rows: rows.claim_planned(now, most, without=depths)),
+            lambda most: push_planned(store, room, now, lambda rows: rows.claim_planned(now, most, None, depths)),
             lambda most: push_due(store, room, now, all_but(depths, now, look_ahead, most), late, beat),
             batch=batch,
             stop=stop,

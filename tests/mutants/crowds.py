@@ -63,16 +63,6 @@ CROWDS = (
         ("tests/test_queue_limits.py::test_jobs_that_redis_lost_come_again_only_as_there_is_room",),
     ),
     Mutant(
-        "limit-ignored-for-planned-runs",
-        SQL,
-        "ORDER BY c.turn, c.id LIMIT %(limit)s",
-        "ORDER BY c.turn, c.id LIMIT 100000",
-        "Pieces are pushed as there is room.",
-        (
-            "tests/test_queue_limits.py::test_pieces_keep_to_the_limit_and_come_in_turn_and_a_retry_of_another_task_before_them",
-        ),
-    ),
-    Mutant(
         "pieces-before-all-are-made",
         SQL,
         "    WHERE p.state = 'processing'\n      AND CASE WHEN %(queue)s",

@@ -76,6 +76,7 @@ class TaskRow:
     overlap: str = "queue"
     owner_type: str = ""
     owner_id: str = ""
+    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -338,7 +339,7 @@ class MemoryBatch:
     def claim_in_turn(self, now: datetime, look_ahead: int, queue: str, limit: int) -> Sequence[DueTask]:
         due = sorted(
             (t for t in self._tasks.free() if t.queue == queue and is_due(t, now, look_ahead)),
-            key=lambda t: (t.next_run or now, t.id),
+            key=lambda t: (-t.priority, t.next_run or now, t.id),
         )
         turns: dict[Any, int] = {}
         in_turn = []
@@ -421,12 +422,18 @@ class MemoryBatch:
             errors = self._tasks[id_].push_errors + 1
             self._tasks.change(id_, push_errors=errors, push_error=error[:500], push_after=after)
 
-    def claim_planned(self, now: datetime, limit: int) -> Sequence[PlannedRun]:
+    def claim_planned(
+        self, now: datetime, limit: int, queue: str | None = None, without: Collection[str] = ()
+    ) -> Sequence[PlannedRun]:
         due = [r for r in self._runs.free() if r.state == "planned" and not is_after(r.due_at, now)]
         gone = sorted((r for r in due if not self._tasks.exists(r.task_id)), key=lambda r: r.due_at)
         for run in gone[:limit]:
             self._end(run, Outcome.DROPPED, Reason.GONE, now)
-        due = sorted((r for r in due if self._tasks.exists(r.task_id)), key=lambda r: (r.due_at, r.id))
+        due = [
+            r for r in due if self._tasks.exists(r.task_id) and r.kind is not RunKind.PIECE
+        ]  # which have a test of their own
+        due = [r for r in due if is_of(self._tasks[r.task_id].queue, queue, without)]
+        due.sort(key=lambda r: (r.due_at, r.id))
         return [self._planned(run) for run in self._runs.claim(due[:limit])]
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
@@ -571,7 +578,11 @@ class MemoryBatch:
         """The rows behind those of the last call, and from the start again when they end."""
         found = [row for row in rows if row.id > self._swept.get(what, 0)][:limit]
         self._swept[what] = found[-1].id if len(found) == limit else 0
+        self._has_more = len(found) == limit
         return found
+
+    def has_more(self) -> bool:
+        return self._has_more
 
 
 class MemoryQueue:
@@ -680,6 +691,10 @@ def due_task(task: TaskRow, now: datetime) -> DueTask:
         task.overlap, task.overlap == "skip" and (bool(task.waiting) or is_after(task.running_until, now)),
         task.tolerance_ms,
     )  # fmt: skip
+
+
+def is_of(name: str, queue: str | None, without: Collection[str]) -> bool:
+    return name not in without if queue is None else name == queue
 
 
 def is_due(task: TaskRow, now: datetime, look_ahead: int) -> bool:

@@ -190,6 +190,19 @@ class Pieces:
         return piece
 
 
+@task("pieces.many")
+class ManyPieces:
+    """Makes so many; `fails` after that."""
+
+    def generate(self, count: int, fails: bool = False) -> Iterator[int]:
+        yield from range(count)
+        if fails:
+            raise ValueError("no more")
+
+    def process(self, piece: int, count: int, fails: bool = False) -> None:
+        trace("piece", piece)
+
+
 @task("pieces.wrong")
 class WrongPieces:
     """What no generate may yield."""
@@ -198,8 +211,6 @@ class WrongPieces:
         match what:
             case "raises":
                 return self.raises()
-            case "too many":
-                return range(10_001)
             case "too large":
                 return ["small", "x" * 17_000]
             case "no JSON":

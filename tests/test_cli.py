@@ -28,7 +28,7 @@ TASK = {
     "push_after", "last_run", "last_occurrence", "running_until", "cursor", "last_run_id", "last_outcome",
     "last_ended_at", "last_success_at", "last_worked_at", "failures", "created_at", "updated_at", "warnings", "state",
     "starts_at", "ends_at", "max_runs", "started", "catch_up", "remove", "overlap", "retries", "backoff", "stretch_ms",
-    "stretched_ms", "pause_after", "probe_ms", "dead_man", "resumed_at", "submitter", "group_name", "priority", "keep", "spread", "phase_ms",
+    "stretched_ms", "pause_after", "probe_ms", "dead_man", "resumed_at", "submitter", "group_name", "priority", "keep", "spread", "within_ms", "phase_ms",
     "succeeded", "failed", "dropped",
 }  # fmt: skip
 RUN = {

@@ -152,6 +152,16 @@ def test_the_owners_of_a_queue_that_is_short_of_room_come_in_turn(tables, store)
         assert len(rows.claim_in_turn(NOW, 0, "q", MANY)) == 9
 
 
+def test_within_the_turn_of_an_owner_the_priority_decides(tables, store):
+    def owned(by, age, priority):
+        owner = {"owner_type": "mail", "owner_id": by}
+        return tables.add_task(next_run=NOW - age * SECOND, queue="q", priority=priority, **owner)
+
+    usual, urgent, other = owned("a", 30, 0), owned("a", 20, 5), owned("b", 10, -5)
+    with store.batch() as rows:
+        assert [task.id for task in rows.claim_in_turn(NOW, 0, "q", MANY)] == [urgent, other, usual]
+
+
 def test_a_task_is_due_at_its_very_instant_and_not_before(tables, store):
     id_ = tables.add_task(next_run=NOW)
     assert due(store, NOW - MICROSECOND) == []

@@ -120,7 +120,9 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
     ("statement", "parameters", "index"),
     [
         ("claim_waiting", {"after": 0, "limit": 1000}, "tasks_waiting_oldest"),
-        ("claim_planned", {"now": NOW, "limit": 1000}, "runs_planned"),
+        ("claim_planned", {"now": NOW, "limit": 1000, "queue": None, "without": []}, "runs_planned"),
+        ("claim_pieces", {"now": NOW, "limit": 1000, "queue": "polling", "without": []}, "runs_planned_pieces"),
+        ("drop_orphaned_plans", {"now": NOW, "limit": 1000}, "runs_planned_pieces"),
         ("drop_orphaned_plans", {"now": NOW, "limit": 1000}, "runs_planned"),
         ("claim_pushed", {"after": 0, "limit": 1000}, "runs_pushed"),
         ("prune_runs", PRUNE, "runs_pkey"),
@@ -135,6 +137,8 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
             "runs_running_token",
         ),
         ("sum_up", {"now": NOW, "limit": 1000}, "runs_processing"),
+        ("sum_up", {"now": NOW, "limit": 1000}, "runs_open_pieces"),
+        ("add_pieces", {"token": uuid4(), "items": "[1]", "now": None}, "runs_running_token"),
         (
             "start_planned",
             {"task_id": 7, "run_id": 7, "functions": ["poll"], "token": uuid4(), "now": NOW, "worker": "", "host": "",
@@ -143,7 +147,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         ),
         (
             "generated",
-            {"task_id": 7, "token": uuid4(), "items": "[1]", "output": "", "error_output": "", "pid": None, "now": None},
+            {"task_id": 7, "token": uuid4(), "items": "[1]", "made": 0, "output": "", "error_output": "", "pid": None, "now": None},
             "runs_running_token",
         ),
         (

@@ -40,7 +40,7 @@ def empty(empty_url: str) -> Iterator[psycopg.Connection[Any]]:
 def look(db: psycopg.Connection[Any], schema: str) -> dict[str, set[Any]]:
     """All that makes up the tables: columns in their order, constraints, indexes, domains, as PostgreSQL prints them."""
     columns = """
-        SELECT table_name, ordinal_position, column_name, data_type, udt_name, domain_name, is_nullable, column_default,
+        SELECT table_name, row_number() OVER (PARTITION BY table_name ORDER BY ordinal_position), column_name, data_type, udt_name, domain_name, is_nullable, column_default,
             is_identity, identity_generation, character_maximum_length
         FROM information_schema.columns WHERE table_schema = %s AND table_name = ANY (%s)"""
     constraints = """

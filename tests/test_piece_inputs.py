@@ -1,18 +1,28 @@
 """What a worker takes for work in pieces: what `generate` may yield, and which classes may be registered."""
 
 import asyncio
+import json
 
 import pytest
 
 from ticker.errors import BadInput
 from wrappers import NOTHING_TO_DO, pieces, registry
 
+
+def collect(generated):
+    """What would be recorded last, and what before."""
+    kept: list[str] = []
+    found = pieces.Pieces(kept.append)
+    found.collect(generated)
+    return found.last(), kept
+
+
 # ------------------------------------------------------------------------------------------------- what may be a piece
 
 
 @pytest.mark.parametrize("nothing", [None, NOTHING_TO_DO, [], (), iter([])])
 def test_no_pieces_are_nothing_to_do(nothing):
-    assert pieces.collect(nothing) is None
+    assert collect(nothing) == (None, [])
 
 
 @pytest.mark.parametrize(
@@ -27,22 +37,30 @@ def test_no_pieces_are_nothing_to_do(nothing):
         (["a\0"], "'str' is no piece that can be kept: it has a NUL character"),
         ([NOTHING_TO_DO], "'NothingToDo' is no piece that can be kept: Object of type NothingToDo is not JSON serializable"),
         (["x" * 16_384], "'str' is no piece that can be kept: it has 16386 bytes, over the limit of 16384"),
-        (range(10_001), "10001 is over the limit of 10,000 pieces of a run; make them larger"),
+        (range(1_000_001), "1000001 is over the limit of 1,000,000 pieces of a run; make them larger"),
         (
-            ["ä" * 8_000] * 525,
-            "8401050 is over the limit of 8,388,608 bytes of all pieces; name the work, do not send it",
+            ["ä" * 8_000] * 8_388,
+            "134224776 is over the limit of 134,217,728 bytes of all pieces; name the work, do not send it",
         ),
     ],
 )  # fmt: skip
 def test_what_cannot_be_handed_out_is_refused_with_a_sentence(generated, sentence):
     with pytest.raises(BadInput) as refused:
-        pieces.collect(generated)
+        collect(generated)
     assert str(refused.value).startswith(f"generate: {sentence.partition(': nan')[0]}")
 
 
 def test_the_largest_and_the_most_pieces_are_taken():
-    assert pieces.collect(["x" * 16_382]) is not None
-    assert pieces.collect(iter(range(10_000))).count(",") == 9_999
+    assert collect(["x" * 16_382]) == (f'["{"x" * 16_382}"]', [])
+    last, kept = collect(iter(range(1_000_000)))
+    assert sum(len(json.loads(text)) for text in (last, *kept)) == 1_000_000
+
+
+def test_of_many_pieces_few_are_in_memory():
+    last, kept = collect(range(4_001))
+    assert (json.loads(last), [json.loads(text)[0] for text in kept]) == ([4000], [0, 2000])
+    last, kept = collect(["x" * 16_000] * 100)
+    assert all(len(text) <= pieces.BYTES_AT_MOST + 1000 for text in (last, *kept)) and len(kept) == 1
 
 
 def test_an_endless_stream_is_not_read_behind_its_limit():
@@ -53,9 +71,9 @@ def test_an_endless_stream_is_not_read_behind_its_limit():
             read.append(None)
             yield 1
 
-    with pytest.raises(BadInput, match="10001 is over the limit of 10,000 pieces of a run"):
-        asyncio.run(pieces.collect_async(stream()))
-    assert len(read) == 10_001
+    with pytest.raises(BadInput, match="1000001 is over the limit of 1,000,000 pieces of a run"):
+        asyncio.run(pieces.Pieces(lambda texts: None).collect_async(stream()))
+    assert len(read) == 1_000_001
 
 
 # ----------------------------------------------------------------------------------------------------------- registered

@@ -30,7 +30,7 @@ def handed_out(db, task, *items, occurrence=NOW, now=NOW):
     token = str(uuid4())
     run_id = begun(db, task, occurrence, now, token)
     made = sql.on(db, "ticker")(
-        "generated", task_id=task.id, token=token, items=f"[{','.join(items or ('1', '2', '3'))}]", output="",
+        "generated", task_id=task.id, token=token, items=f"[{','.join(items or ('1', '2', '3'))}]", made=0, output="",
         error_output="", pid=None, now=now,
     )  # fmt: skip
     assert [row["run_id"] for row in made] == [run_id]
@@ -159,7 +159,15 @@ def test_pieces_are_not_made_by_a_run_that_lost_its_hold(db, task):
     begun(db, task, NOW, NOW, token)
     start(db, task, NOW + MINUTE, NOW + MINUTE)
     made = sql.on(db, "ticker")(
-        "generated", task_id=task.id, token=token, items="[1]", output="", error_output="", pid=None, now=NOW + MINUTE
+        "generated",
+        task_id=task.id,
+        token=token,
+        items="[1]",
+        made=0,
+        output="",
+        error_output="",
+        pid=None,
+        now=NOW + MINUTE,
     )
     assert (made, [run.kind for run in ticker.list_runs(db)]) == ([], [RunKind.SCHEDULED] * 2)
 
@@ -249,3 +257,47 @@ def test_a_single_time_is_not_removed_while_its_pieces_are_at_work(db, store, en
     end(db, run_id, *["succeeded"] * 3)
     sum_up(store)
     assert store.remove_done(10) == 1
+
+
+# ------------------------------------------------------------------------------------------------- very many pieces
+
+
+def added(db, token, *items):
+    return sql.on(db, "ticker")("add_pieces", token=token, items=f"[{','.join(items)}]", now=NOW)
+
+
+def test_no_tick_looks_at_pieces_before_their_run_has_made_all_of_them(db, store, task):
+    token = str(uuid4())
+    run_id = begun(db, task, NOW, NOW, token)
+    first = [row["id"] for row in added(db, token, "1", "2")]
+    with store.batch() as rows:
+        assert rows.claim_planned(NOW, 100) == []
+    sql.on(db, "ticker")(
+        "generated", task_id=task.id, token=token, items="[3]", made=2, output="", error_output="", now=NOW
+    )
+    with store.batch() as rows:
+        assert [run.id for run in rows.claim_planned(NOW, 100)][:2] == first
+    assert (ticker.get_run(db, run_id).run.pieces, len(pieces_of(db, run_id))) == (3, 3)
+
+
+def test_a_run_that_lost_its_hold_adds_no_pieces(db, task):
+    token = str(uuid4())
+    begun(db, task, NOW, NOW, token)
+    start(db, task, NOW + MINUTE, NOW + MINUTE)
+    assert added(db, token, "1") == []
+
+
+def test_the_pieces_of_a_run_that_ended_before_it_had_made_all_go(db, store, task):
+    token = str(uuid4())
+    run_id = begun(db, task, NOW, NOW, token)
+    added(db, token, *map(str, range(21)))
+    db.execute(
+        "UPDATE ticker.runs SET state = 'ended', outcome = 'killed', token = NULL, ended_at = now() WHERE id = %s",
+        (run_id,),
+    )
+    with store.batch() as rows:
+        assert rows.claim_planned(NOW, 1) == []
+    assert len(pieces_of(db, run_id)) == 1
+    with store.batch() as rows:
+        rows.claim_planned(NOW, 1)
+    assert pieces_of(db, run_id) == []

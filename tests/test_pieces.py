@@ -190,7 +190,6 @@ def test_to_find_no_work_is_a_success_and_no_work(traced, db, store, queue):
 
 WRONG = {
     "raises": "OSError: the list broke off",
-    "too many": "BadInput: generate: 10001 is over the limit of 10,000 pieces of a run; make them larger",
     "too large": "BadInput: generate: 'str' is no piece that can be kept: it has 17002 bytes, over the limit of 16384",
     "no JSON": (
         "BadInput: generate: 'object' is no piece that can be kept: Object of type object is not JSON serializable"
@@ -208,6 +207,27 @@ def test_where_generate_fails_no_piece_of_it_is_made(traced, db, store, queue):
         what: ("failed", sentence) for what, sentence in WRONG.items()
     }
     assert traced("wrong") == []
+
+
+def test_thousands_of_pieces_are_all_recorded_once(traced, db, store, queue):
+    task = ticker.register(db, "pieces.many", every="10m", box="5m", kwargs={"count": 4_500})
+    tick(store, queue)
+    work()
+    assert db.execute("SELECT state, pieces FROM ticker.runs WHERE kind = 'scheduled'").fetchall() == [
+        ("processing", 4_500)
+    ]
+    assert ticker.get(db, task).running_until is None
+    [(count, least, most)] = db.execute(
+        "SELECT count(DISTINCT item::text), min(item::int), max(item::int) FROM ticker.runs WHERE kind = 'piece'"
+    )
+    assert (count, least, most) == (4_500, 0, 4_499)
+
+
+def test_where_generate_fails_after_thousands_none_of_them_stays(traced, db, store, queue):
+    ticker.register(db, "pieces.many", every="10m", box="5m", kwargs={"count": 4_500, "fails": True})
+    rounds(store, queue)
+    [run] = ticker.list_runs(db)
+    assert (ended(run), run.kind, traced("piece")) == (("failed", "ValueError: no more"), RunKind.SCHEDULED, [])
 
 
 def test_a_generate_that_failed_is_attempted_again_as_a_whole(traced, db, store, queue):

@@ -3,9 +3,12 @@
 from threading import Event
 
 import pytest
+from click.testing import CliRunner
 
 import ticker
+from tests.test_piece_rules import handed_out
 from ticker import status
+from ticker.cli import main
 from ticker.errors import ConfigurationError
 from ticker.loop import Beat
 from ticker.settings import from_environment
@@ -57,3 +60,71 @@ def test_the_tickers_line_and_its_heartbeat_say_what_is_left(environ, db, store,
     Beat(store, queue, from_environment(), Event())()
     assert any(" due=1 enqueued=1 errors=0 left=polling:2 took=" in line for line in caplog.messages)
     assert status.tickers(db)[0].last_report["left"] == {"polling": 2}
+
+
+def length(redis) -> int:
+    return redis.llen("rq:queue:polling")
+
+
+def test_a_tick_by_hand_keeps_to_the_limit(environ, db, redis, monkeypatch):
+    monkeypatch.setenv("TICKER_QUEUE_DEPTH", "polling=3")
+    for number in range(8):
+        ticker.register(db, "poll", name=f"{number}", every="1m")
+    assert CliRunner().invoke(main, ["tick"]).exit_code == 0
+    assert length(redis) == 3
+
+
+def test_runs_by_hand_keep_to_the_limit_and_go_before_nothing_that_is_due(environ, db, store, queue, redis):
+    tasks = [ticker.register(db, "poll", name=f"{number}", every="1m") for number in range(8)]
+    for task in tasks:
+        ticker.run_now(db, task)
+    report = tick(store, queue, depths={"polling": 6})
+    assert (length(redis), report.due.enqueued, report.planned.enqueued) == (6, 3, 3)
+    assert tick(store, queue, depths={"polling": 6}).enqueued == 0
+
+
+def test_pieces_keep_to_the_limit_and_come_in_turn_and_a_retry_of_another_task_before_them(
+    environ, db, store, queue, redis
+):
+    """So that a run in many pieces keeps nobody else waiting."""
+    long, short, other = (ticker.register(db, "poll", name=name, every="1m", first=store.now()) for name in "abc")
+    handed_out(db, long, *map(str, range(300)), occurrence=store.now(), now=store.now())
+    handed_out(db, short, *map(str, range(300)), occurrence=store.now(), now=store.now())
+    for task in (long, short, other):
+        ticker.edit(db, task, starts="2100-01-01T00:00:00Z")
+    ticker.run_now(db, other)
+    assert tick(store, queue, depths={"polling": 9}).planned.enqueued == length(redis) == 9
+    pushed = db.execute(
+        "SELECT task_id, kind, count(*) FROM ticker.runs WHERE state = 'pushed' GROUP BY 1, 2"
+    ).fetchall()
+    assert set(pushed) == {(long.id, "piece", 4), (short.id, "piece", 4), (other.id, "manual", 1)}
+    redis.ltrim("rq:queue:polling", 2, -1)
+    assert tick(store, queue, depths={"polling": 9}).planned.enqueued == 2
+
+
+def test_jobs_that_redis_lost_come_again_only_as_there_is_room(environ, db, store, queue, redis):
+    for number in range(8):
+        ticker.register(db, "poll", name=f"{number}", every="1h")
+    tick(store, queue)
+    redis.flushall()
+    reports = [tick(store, queue, depths={"polling": 5}) for _ in range(2)]
+    assert [report.swept.repushed for report in reports] == [5, 0] and length(redis) == 5
+    redis.ltrim("rq:queue:polling", 2, -1)
+    assert length(redis) == 3
+
+
+def test_jobs_that_redis_lost_come_again_in_one_pass_however_many(environ, db, store, queue, redis):
+    for number in range(25):
+        ticker.run_now(db, ticker.register(db, "poll", name=f"{number}", every="1h"))
+    tick(store, queue)
+    redis.flushall()
+    assert tick(store, queue, batch=2).swept.repushed == length(redis) == 50
+
+
+def test_a_ticker_that_is_to_stop_leaves_lost_jobs_to_the_next_pass(environ, db, store, queue, redis):
+    for number in range(6):
+        ticker.register(db, "poll", name=f"{number}", every="1h")
+    tick(store, queue)
+    redis.flushall()
+    assert tick(store, queue, batch=2, stop=lambda: True).swept.repushed == 2
+    assert tick(store, queue, batch=2).swept.repushed == 4

@@ -16,6 +16,7 @@ class PostgresBatch:
     def __init__(self, execute: sql.Execute, swept: dict[str, int]) -> None:
         self._execute = execute
         self._swept = swept
+        self._has_more = False
 
     def claim_due(self, now: datetime, look_ahead: int, limit: int, without: Collection[str] = ()) -> Sequence[DueTask]:
         rows = self._execute("claim_due", now=now, look_ahead=look_ahead, limit=limit, without=list(without))
@@ -58,6 +59,7 @@ class PostgresBatch:
         self._columns("record_events", ("ids", "whats", "words", "run_ids"), [astuple(note) for note in notes], now=now)
 
     def sum_up(self, now: datetime, limit: int) -> int:
+        self._execute("sum_up_patience")
         return len(self._execute("sum_up", now=now, limit=limit))
 
     def claim_alarms(self, now: datetime, limit: int) -> Sequence[Alarm]:
@@ -77,9 +79,15 @@ class PostgresBatch:
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         self._columns("set_back", ("ids", "errors", "afters"), failed)
 
-    def claim_planned(self, now: datetime, limit: int) -> Sequence[PlannedRun]:
+    def claim_planned(
+        self, now: datetime, limit: int, queue: str | None = None, without: Collection[str] = ()
+    ) -> Sequence[PlannedRun]:
         self._execute("drop_orphaned_plans", now=now, limit=limit)
-        return [PlannedRun(**row) for row in self._execute("claim_planned", now=now, limit=limit)]
+        which = {"now": now, "queue": queue, "without": list(without)}
+        rows = self._execute("claim_planned", limit=limit, **which)
+        if len(rows) < limit:
+            rows += self._execute("claim_pieces", limit=limit - len(rows), **which)
+        return [PlannedRun(**row) for row in rows]
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None:
         if run_ids:
@@ -90,6 +98,7 @@ class PostgresBatch:
 
     def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
         rows = self._execute("claim_waiting", after=self._swept.get("claim_waiting", 0), limit=limit)
+        self._has_more = bool(rows and rows[0]["upto"])
         self._swept["claim_waiting"] = (rows and rows[0]["upto"]) or 0
         return [_waiting(row) for row in rows]
 
@@ -98,7 +107,12 @@ class PostgresBatch:
         self._columns("settle_waiting", names, [astuple(one) for one in settled], now=now)
 
     def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
-        return [PlannedRun(**row) for row in self._next("claim_pushed", limit)]
+        rows = self._next("claim_pushed", limit)
+        self._has_more = len(rows) == limit
+        return [PlannedRun(**row) for row in rows]
+
+    def has_more(self) -> bool:
+        return self._has_more
 
     def lose_planned(self, run_ids: Sequence[int], reason: str, now: datetime) -> None:
         if run_ids:

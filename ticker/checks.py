@@ -36,8 +36,11 @@ def check(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(field: str, value: object) -> str:
-    """A name: printable text of 1 to 200 characters."""
-    return _text(field, value, least=1, most=NAME_AT_MOST)
+    """A name: printable text of 1 to 200 characters, not all of them blanks."""
+    text = _text(field, value, least=1, most=NAME_AT_MOST)
+    if text.isspace():
+        raise BadInput(field, value, "is blank; write a name")
+    return text
 
 
 def prose(field: str, value: object) -> str:
@@ -161,6 +164,7 @@ CHECKS: Mapping[str, Check] = {
     "catch_up": _one_of("one (a single late run)", "none (what was missed is skipped)"),
     "remove": _flag,
     "spread": _flag,
+    "within": _perhaps(timing.SHORTEST_INTERVAL),
     "queue": plain,
     "kwargs": json_object,
     "tolerance": milliseconds,
@@ -184,7 +188,7 @@ CHECKS: Mapping[str, Check] = {
 
 COLUMNS = {
     "tolerance": "tolerance_ms", "box": "box_ms", "starts": "starts_at", "ends": "ends_at", "stretch": "stretch_ms",
-    "probe": "probe_ms", "group": "group_name",
+    "probe": "probe_ms", "group": "group_name", "within": "within_ms",
 }  # fmt: skip
 
 NAMES = {Kind.INTERVAL: "every", Kind.CRON: "cron", Kind.CALENDAR: "calendar", Kind.ONCE: "at"}

@@ -8,7 +8,7 @@ from typing import Any
 from ticker import checks, timing
 from ticker.errors import BadInput, quoted
 from ticker.retries import Backoff
-from ticker.schedules import kinds
+from ticker.schedules import kinds, places
 from ticker.schedules.duration import Duration, figure, words
 from ticker.schedules.interval import Interval
 from ticker.schedules.kinds import Schedule
@@ -45,6 +45,7 @@ class Wanted:
     catch_up: str | None = None
     remove: bool | None = None
     spread: bool | None = None
+    within: Duration | None = None
     queue: str | None = None
     kwargs: Mapping[str, Any] | None = None
     tolerance: Duration | None = None
@@ -143,6 +144,11 @@ def _fit_interval(values: dict[str, Any], given: Given, said: Collection[str], b
     if "box_ms" not in said and (follow or _are_new(retries, before)) and _has_default_box(before):
         values["box_ms"] = timing.box_by_default(every, retries)
     values["grace_ms"] = timing.grace(every)
+    if given.get("within_ms"):
+        raise BadInput(
+            "within", words(given["within_ms"]), "is for cron and calendar; spread=True alone spreads an interval"
+        )
+    values["within_ms"] = None
     only = {"tolerance_ms", "box_ms"} & given.keys()
     blame = only.pop().removesuffix("_ms") if len(only) == 1 else None
     timing.check_fit(every, values["tolerance_ms"], values["box_ms"], blame=blame)
@@ -159,8 +165,7 @@ def _fit_times(
         )
     if values["stretch_ms"] is not None:
         raise BadInput("stretch", words(values["stretch_ms"]), "is for intervals; other tasks run by their times alone")
-    if values["spread"]:
-        raise BadInput("spread", True, "is for intervals; other tasks run by their times alone")
+    _fit_window(values, now)
     values["tolerance_ms"] = 0
     changed = _are_new(values["retries"], before) or any(
         values[column] != getattr(before, column) for column in ("kind", "expression", "zone")
@@ -172,6 +177,17 @@ def _fit_times(
             values["box_ms"] = timing.box_between(gap, values["retries"])
     elif before is not None:
         values["grace_ms"] = before.grace_ms
+
+
+def _fit_window(values: Mapping[str, Any], now: Callable[[], datetime]) -> None:
+    """A task with times has its place in a window after each of them, which ends before the next one."""
+    within, named = values["within_ms"], values["kind"] in (Kind.CRON, Kind.CALENDAR)
+    if within is not None and not (values["spread"] and named):
+        raise BadInput("within", words(within), "needs spread=True, and cron or calendar")
+    if values["spread"] and within is None:
+        raise BadInput("spread", True, "needs every, or within next to cron or calendar, such as within=2h")
+    if within is not None and (gap := kinds.shortest_gap(schedule_of(values), now())) is not None and within >= gap:
+        raise BadInput("within", words(within), f"is not under the {words(gap)} between two of its times")
 
 
 def _are_new(retries: int, before: Task | None) -> bool:
@@ -193,7 +209,7 @@ def has_usual_box(before: Task, now: datetime) -> bool:
 def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
     """What is allowed, and rarely what was meant, with a tick of so many milliseconds."""
     found = []
-    if task.kind is Kind.INTERVAL and (rounded := rounded_up(task.every_ms, tick)):
+    if task.kind is Kind.INTERVAL and not keeps_place(task, tick) and (rounded := rounded_up(task.every_ms, tick)):
         found.append(rounded)
     if task.box_ms > LONG_BOX:
         found.append(
@@ -201,6 +217,11 @@ def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
             "give it a queue of its own"
         )
     return tuple(found)
+
+
+def keeps_place(task: Task, tick: int) -> bool:
+    """Whether it has a place in its interval that ticks so far apart let it keep: it runs as often as it says."""
+    return task.spread and places.keeps(task.every_ms, task.tolerance_ms, tick)
 
 
 def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
@@ -238,5 +259,5 @@ DEFAULTS: Mapping[str, Any] = {
     "tolerance_ms": 0, "box_ms": 0, "queue": "polling", "subject": "", "description": "", "metadata": {}, "enabled": True,
     "starts_at": None, "ends_at": None, "max_runs": None, "catch_up": "one", "remove": False,
     "overlap": "queue", "retries": 0, "backoff": Backoff().text, "stretch_ms": None, "pause_after": None, "probe_ms": None,
-    "dead_man": None, "spread": False, "keep": "all", "submitter": "", "group_name": "", "priority": 0,
+    "dead_man": None, "spread": False, "within_ms": None, "keep": "all", "submitter": "", "group_name": "", "priority": 0,
 }  # fmt: skip

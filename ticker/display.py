@@ -170,7 +170,7 @@ def details(task: Task) -> dict[str, Any]:
         "starts": at(task.starts_at), "ends": at(task.ends_at),
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
         "catch up": task.catch_up if task.catch_up != "one" else "", "removed after success": "yes" if task.remove else "",
-        "place": f"{words(task.phase_ms)} into the interval" if task.phase_ms is not None else "spread" if task.spread else "",
+        "place": place(task),
         "queue": task.queue, "state": state_in_words(task), "next run": at(task.next_run),
         "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
         "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
@@ -182,6 +182,13 @@ def details(task: Task) -> dict[str, Any]:
         "metadata": json.dumps(task.metadata, ensure_ascii=False) if task.metadata else "",
         "created": at(task.created_at), "changed": at(task.updated_at),
     }  # fmt: skip
+
+
+def place(task: Task) -> str:
+    if task.phase_ms is None:
+        return "spread" if task.spread else ""
+    where = "into the interval" if task.within_ms is None else f"after each time, of {words(task.within_ms)}"
+    return f"{words(task.phase_ms)} {where}"
 
 
 def on_failure(task: Task) -> dict[str, Any]:

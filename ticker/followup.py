@@ -255,7 +255,7 @@ def nth_time(task: Alarm) -> datetime:
     """The time after so many others, or the last there is; of many, by how far the first five are apart."""
     looked_at = min(task.dead_man, TIMES_AT_MOST)
     try:
-        times = kinds.times(kinds.parse(task.kind, task.expression, task.zone), task.since, looked_at)
+        times = kinds.times(kinds.of(task), task.since, looked_at)
     except (BadInput, OverflowError):  # a row that a hand has spoilt: its push says so
         times = []
     if not times:

@@ -5,6 +5,7 @@ clock, that the beat goes on, since APScheduler waits for as long as the wall cl
 """
 
 import logging
+import math
 import os
 import signal
 import socket
@@ -24,7 +25,7 @@ from ticker.errors import TickerError
 from ticker.lanes import Lanes
 from ticker.listener import Alarm, Listener
 from ticker.prune import Pruner
-from ticker.schedules import kinds
+from ticker.schedules import kinds, places
 from ticker.settings import Settings
 from ticker.signals import Noted, noted
 from ticker.store import PostgresStore
@@ -87,6 +88,7 @@ class Beat:
         self.alarm: Alarm | None = None
         self.failures = 0
         self.began = self._moved = clock.monotonic()
+        self._last_pass = -math.inf
         self.busy = False
         self.said = "no tick yet"
 
@@ -147,7 +149,7 @@ class Beat:
         report = tick(
             self._store, self._queue, clock.now(),
             look_ahead=settings.look_ahead_ms, batch=settings.batch, stop=self._stopping.is_set,
-            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), beat=settings.tick_ms,
+            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), beat=self._rhythm(),
             depths=settings.queue_depth, lanes=self._lanes,
         )  # fmt: skip
         self._store.heartbeat(
@@ -156,6 +158,12 @@ class Beat:
         if self.alarm is not None:
             self.alarm.served(self._store.next_due(report.now))
         return report
+
+    def _rhythm(self) -> int:
+        """The milliseconds between two ticks; 0 while they come later than that: after a start, or where passes take long."""
+        last, self._last_pass = self._last_pass, clock.monotonic()
+        tick_ms = self._settings.tick_ms
+        return tick_ms if (self._last_pass - last) * 1000 <= tick_ms * places.JITTER else 0
 
     def _log(self, report: Report) -> None:
         found = " ".join(f"{name}={count}" for name, count in counts(report).items() if count or name in _ALWAYS)

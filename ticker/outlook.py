@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ticker import definition, timing
 from ticker.arithmetic import span, time_of_day
+from ticker.schedules import places
 from ticker.schedules.duration import SECOND
 from ticker.task import Kind, RunKind, Task, What
 
@@ -188,6 +189,8 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
     if task.push_errors:
         when = f"at {time_of_day(task.push_after, now)}" if task.push_after else "at the next tick"
         yield f"it could not be pushed {task.push_errors} times in a row, and is tried again {when}: {task.push_error}"
+    if away := off_place(task):
+        yield away
     if task.next_run > now:
         yield f"due at {time_of_day(task.next_run, now)}, in {span(task.next_run - now)}"
     else:
@@ -198,6 +201,20 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
 def due_since(next_run: datetime, task: Task) -> datetime:
     """When it was due first, and could be pushed: the time in which it was paused or disabled does not count."""
     return max(next_run, task.resumed_at or next_run)
+
+
+def off_place(task: Task) -> str:
+    """A sentence about a task that is not due at the place in its interval that it has."""
+    if task.kind is not Kind.INTERVAL or task.phase_ms is None or task.next_run is None or task.stretched_ms:
+        return ""
+    every, away = task.every_ms, places.after(task.next_run, task.every_ms, task.phase_ms)
+    if SECOND <= away <= every - SECOND:
+        return f"its place in the interval was {span(away)} earlier: it does not wait for the next one, which would cost a run"
+    if task.last_run and task.next_run - task.last_run > timing.span(every + task.tolerance_ms):
+        return (
+            f"it waits for its place in the interval of {span(every)}, once: something had moved it, such as an outage"
+        )
+    return ""
 
 
 def stops_now(task: Task, now: datetime) -> Iterator[str]:

@@ -24,12 +24,12 @@ SOONEST = """greatest(starts_at, least(CASE WHEN next_run > clock_timestamp() TH
 MADE = """INSERT INTO {tasks} (owner_type, owner_id, name, function, kwargs, registered, kind, expression, zone, every_ms,
         tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, starts_at, max_runs, catch_up, overlap,
         retries, backoff, stretch_ms, pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority,
-        spread, next_run, paused_by, paused_reason, paused_until)
+        spread, within_ms, next_run, paused_by, paused_reason, paused_until)
     SELECT w.owner_type, o.id, w.name, t.function, t.kwargs, t.registered, t.kind, t.expression, t.zone, t.every_ms,
         t.tolerance_ms, t.box_ms, t.grace_ms, t.queue, t.subject, t.description, t.metadata, t.starts_at, t.max_runs,
         t.catch_up, t.overlap, t.retries, t.backoff, t.stretch_ms, t.pause_after, t.probe_ms, t.dead_man,
         CASE WHEN t.dead_man IS NOT NULL THEN i.now END, t.keep, t.submitter, t.group_name, t.priority,
-        coalesce(t.spread, false), CASE WHEN p.by IS NULL THEN greatest(i.now, t.starts_at) ELSE i.now END, p.by, p.reason, CASE WHEN p.by IS NOT NULL THEN i.now END
+        coalesce(t.spread, false), t.within_ms, CASE WHEN p.by IS NULL THEN greatest(i.now, t.starts_at) ELSE i.now END, p.by, p.reason, CASE WHEN p.by IS NOT NULL THEN i.now END
     FROM (SELECT clock_timestamp() AS now OFFSET 0) i CROSS JOIN {templates} w
     CROSS JOIN LATERAL jsonb_populate_record(NULL::{tasks}, w.task) t
     CROSS JOIN LATERAL (SELECT CASE WHEN t.kind <> 'interval' THEN 'template' END AS by,

@@ -110,8 +110,14 @@ class Batch(Protocol):
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         """(task id, error, not before): stays due, counts the error and shows it."""
 
-    def claim_planned(self, now: datetime, limit: int) -> Sequence[PlannedRun]:
-        """Planned runs that are due, oldest first. Those of tasks that are gone end as dropped (`gone`)."""
+    def claim_planned(
+        self, now: datetime, limit: int, queue: str | None = None, without: Collection[str] = ()
+    ) -> Sequence[PlannedRun]:
+        """Planned runs that are due, of one queue, or of all but these: retries and manual runs, oldest first, then pieces.
+
+        Of pieces one of each run that made some, then the second of each, and so on; none of a run that still makes them.
+        Those of tasks that are gone end as dropped (`gone`), and those of a run that ended while it made them are deleted.
+        """
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None: ...
 
@@ -122,6 +128,9 @@ class Batch(Protocol):
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         """Ends waiting occurrences without a start, each with a record, unless it has one."""
+
+    def has_more(self) -> bool:
+        """Whether more waits behind what the last call of `claim_waiting`, or `claim_pushed`, has looked at."""
 
     def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
         """Planned runs that were pushed and have not started. The next call goes on behind them."""

@@ -61,7 +61,10 @@ def of_task(task: Task, now: datetime, count: int) -> Preview:
     if task.next_run is None:
         return replace(of(kinds.of(task), now, 1), times=())
     start = max(task.next_run, now)
-    found = of(kinds.of(task), start, count)
+    found, tick = of(kinds.plain(task), start, count), settings.current().tick_ms
+    if task.phase_ms is not None:
+        kept = () if definition.keeps_place(task, tick) else found.warnings
+        found = replace(found, times=tuple(kinds.upcoming(task, start, count, tick)), warnings=kept)
     if task.stretched_ms:
         later = tuple(kinds.times(Interval(task.stretched_ms), start, count))
         found = replace(found, times=later, warnings=(*found.warnings, definition.slowed(task)))

@@ -41,6 +41,7 @@ def register(
     catch_up: str | None = None,
     remove: bool | None = None,
     spread: bool | None = None,
+    within: Duration | None = None,
     queue: str | None = None,
     kwargs: Mapping[str, Any] | None = None,
     tolerance: Duration | None = None,
@@ -69,14 +70,16 @@ def register(
     milliseconds since 1970. An interval task is due at once, the others at their first time, or at `first`. `max_runs`
     counts starts. What an outage made a task miss gives one late run (`catch_up="one"`) or none. A task with `at` is
     deleted once it has succeeded if `remove` is True. With `spread` an interval task has a place of its own in the
-    interval, the same each time: many of them are due one after another, also behind an outage.
+    interval, the same each time: many of them are due one after another, also after an outage. A task by cron or
+    calendar has its place `within` so much time after each of its times (`cron="0 6 * * *", spread=True, within="2h"`).
 
     With `overlap="skip"` nothing is pushed while a job of the task waits or runs. A failure is followed by up to
     `retries` further attempts, `backoff` apart (`10s..5m`: doubled from the one to the other), as long as one can end
     before the next start. A task that goes on failing runs at intervals that are doubled up to `stretch`, and is paused
     after `pause_after` failures in a row, for `probe` (an hour), whereupon a single run decides. `dead_man` intervals
     without a success are told. `keep`: the record of "all" runs, of "problems" alone, or "none". `submitter`, `group`,
-    `priority` (-1000 to 1000), `subject`, `description` and `metadata` are kept and shown.
+    `subject`, `description` and `metadata` are kept and shown. Where a queue is short of room, the tasks of an owner with
+    the highest `priority` (-1000 to 1000) go first.
 
     Registering again writes only what was passed and differs from what
     was *registered* last, so that a deploy does not undo what an operator changed, paused or disabled since. An event says
@@ -85,7 +88,7 @@ def register(
     """
     wanted = Wanted(
         function=function, name=name, every=every, cron=cron, calendar=calendar, at=at, zone=zone, starts=starts, ends=ends,
-        max_runs=max_runs, catch_up=catch_up, remove=remove, spread=spread, queue=queue, kwargs=kwargs, tolerance=tolerance, box=box,
+        max_runs=max_runs, catch_up=catch_up, remove=remove, spread=spread, within=within, queue=queue, kwargs=kwargs, tolerance=tolerance, box=box,
         overlap=overlap, retries=retries, backoff=backoff, stretch=stretch, pause_after=pause_after, probe=probe,
         dead_man=dead_man, keep=keep, submitter=submitter, group=group, priority=priority,
         subject=subject, description=description, metadata=metadata,

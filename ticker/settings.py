@@ -10,6 +10,7 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 
 from ticker.errors import BadInput, ConfigurationError, quoted
+from ticker.numbers import whole
 from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
 from ticker.timing import LONGEST_LOOK_AHEAD
 
@@ -258,9 +259,7 @@ def psycopg_url(url: str) -> str:
 
 def _whole(environ: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
     text = environ.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
-        raise BadInput(name, text, f"is no whole number from {least} to {most}")
-    return int(text)
+    return whole(name, text, least, most)
 
 
 def _age(environ: Mapping[str, str], name: str, default: str) -> int:

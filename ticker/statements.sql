@@ -41,7 +41,7 @@ INSERT INTO {schema}.tasks (
     owner_type, owner_id, name, function, kwargs, registered, declared_in, kind, expression, zone,
     every_ms, tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, enabled,
     starts_at, ends_at, max_runs, catch_up, remove, overlap, retries, backoff, stretch_ms,
-    pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority, spread, next_run)
+    pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority, spread, within_ms, next_run)
 VALUES (
     %(owner_type)s, %(owner_id)s, %(name)s, %(function)s, %(kwargs)s::jsonb, %(registered)s::jsonb, %(declared_in)s,
     %(kind)s, %(expression)s, %(zone)s, %(every_ms)s, %(tolerance_ms)s, %(box_ms)s, %(grace_ms)s, %(queue)s,
@@ -51,7 +51,7 @@ VALUES (
     %(dead_man)s::integer, CASE WHEN %(dead_man)s::integer IS NOT NULL
         THEN coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()) END,
     %(keep)s, %(submitter)s, %(group_name)s, %(priority)s, %(spread)s,
-    coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()))
+    %(within_ms)s::bigint, coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()))
 ON CONFLICT (owner_type, owner_id, name) DO NOTHING
 RETURNING *
 
@@ -72,7 +72,7 @@ UPDATE {schema}.tasks SET
     alarm_at = CASE WHEN %(dead_man)s::integer IS NULL THEN NULL WHEN dead_man = %(dead_man)s::integer THEN alarm_at
         ELSE coalesce(%(now)s::timestamptz, clock_timestamp()) END,
     keep = %(keep)s, submitter = %(submitter)s, group_name = %(group_name)s, priority = %(priority)s,
-    spread = %(spread)s, next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
+    spread = %(spread)s, within_ms = %(within_ms)s::bigint, next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
         WHEN %(enabled)s AND NOT enabled AND every_ms = %(every_ms)s AND kind = 'interval' AND next_run IS NOT NULL
         THEN greatest(next_run, coalesce(%(now)s::timestamptz, clock_timestamp()))
         WHEN every_ms = %(every_ms)s OR next_run IS NULL THEN next_run ELSE
@@ -225,7 +225,7 @@ UPDATE {schema}.tasks t SET
         greatest(starts_at, least(CASE WHEN next_run > %(now)s THEN next_run END, '9999-12-31T00:00:00Z',
             greatest(%(now)s, last_run + (every_ms - tolerance_ms + least(tolerance_ms / 5, 10000)) * interval '1 millisecond'))) END
 FROM over WHERE t.id = over.id AND set_config('ticker.by', 'ticker', true) IS NOT NULL
-RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at
+RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at, t.phase_ms
 
 -- name: claim_due
 -- The due tasks, oldest first, locked; rows that another ticker holds are its own.
@@ -246,11 +246,11 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: claim_in_turn
--- The same of a queue that has room for so many: the oldest of each owner, then the second of each, and so on; a task without
--- an owner is its own.
+-- The same of a queue that has room for so many: one of each owner, then the second of each, and so on; a task without an
+-- owner is its own. Within an owner's turn the priority decides, then the age.
 WITH due AS MATERIALIZED (
     SELECT id, next_run, row_number() OVER (PARTITION BY owner_type, CASE owner_type WHEN '' THEN id::text ELSE owner_id END
-        ORDER BY next_run, id) AS turn
+        ORDER BY priority DESC, next_run, id) AS turn
     FROM {schema}.tasks
     WHERE enabled AND owner_active AND paused_by IS NULL
       AND next_run <= %(now)s + %(look_ahead)s * interval '1 millisecond'
@@ -331,12 +331,43 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE t.id = b.id
 
 -- name: claim_planned
--- Planned runs that are due, with what their push needs from the task's row.
+-- Retries (those of pieces, too) and manual runs that are due, with what their push needs from the task's row; of one queue, or of all but these.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
-WHERE r.state = 'planned' AND r.due_at <= %(now)s
+WHERE r.state = 'planned' AND (r.kind <> 'piece' OR r.attempt > 1) AND r.due_at <= %(now)s
+  AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
 ORDER BY r.due_at, r.id
 LIMIT %(limit)s
+FOR NO KEY UPDATE OF r SKIP LOCKED
+
+-- name: claim_pieces
+-- The same of pieces, a share of each run that has made some: so many runs at a time, each found behind the one before.
+-- None of a run that still makes them. What was made before the clock was set back is due.
+WITH RECURSIVE parents AS (
+    (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.parent_id FROM {schema}.runs r
+            WHERE r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1 AND r.parent_id > p.id
+            ORDER BY r.parent_id LIMIT 1)
+    FROM parents p WHERE p.id IS NOT NULL
+), made AS MATERIALIZED (
+    SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
+    FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
+    WHERE p.state = 'processing'
+      AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
+), chosen AS MATERIALIZED (
+    SELECT c.id, c.turn FROM made m, LATERAL (
+        SELECT f.id, row_number() OVER (ORDER BY f.id) AS turn FROM (
+            SELECT r.id FROM {schema}.runs r
+            WHERE r.parent_id = m.id AND r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1
+              AND (r.due_at <= %(now)s OR r.created_at > %(now)s::timestamptz + interval '1 second')
+            ORDER BY r.id LIMIT %(limit)s) f) c
+    ORDER BY c.turn, c.id LIMIT %(limit)s
+)
+SELECT r.id, r.task_id, m.queue, m.function, m.box_ms, m.grace_ms
+FROM chosen c JOIN {schema}.runs r ON r.id = c.id JOIN made m ON m.id = r.parent_id
+WHERE r.state = 'planned'
+ORDER BY c.turn, r.id
 FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- name: mark_pushed
@@ -349,16 +380,34 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE r.id = b.id
 
 -- name: drop_orphaned_plans
--- Runs that were planned behind the deletion of their task: pieces of a run that was at work then, and what a deletion under
--- REPEATABLE READ did not see.
-WITH planned AS MATERIALIZED (
+-- Runs that were planned after the deletion of their task: pieces of a run that was at work then, and what a deletion under
+-- REPEATABLE READ did not see. Pieces of a run that ended before it had made all of them were never work: they are deleted.
+WITH RECURSIVE parents AS (
+    (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.parent_id FROM {schema}.runs r
+            WHERE r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1 AND r.parent_id > p.id
+            ORDER BY r.parent_id LIMIT 1)
+    FROM parents p WHERE p.id IS NOT NULL
+), made AS MATERIALIZED (
+    SELECT m.id, coalesce(p.state = 'ended', false) AS is_over, EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = p.task_id) AS is_wanted
+    FROM parents m LEFT JOIN {schema}.runs p ON p.id = m.id WHERE m.id IS NOT NULL
+), pieces AS MATERIALIZED (
+    SELECT r.id, m.is_over FROM made m, LATERAL (
+        SELECT r.id FROM {schema}.runs r
+        WHERE r.parent_id = m.id AND r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1
+        ORDER BY r.id LIMIT 20 * %(limit)s FOR NO KEY UPDATE SKIP LOCKED) r
+    WHERE m.is_over OR NOT m.is_wanted
+), unmade AS (
+    DELETE FROM {schema}.runs r USING pieces p WHERE p.is_over AND r.id = p.id
+), planned AS MATERIALIZED (
     SELECT r.id FROM {schema}.runs r
-    WHERE r.state = 'planned' AND r.due_at <= %(now)s
+    WHERE r.state = 'planned' AND (r.kind <> 'piece' OR r.attempt > 1) AND r.due_at <= %(now)s
       AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
     ORDER BY r.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE {schema}.runs r SET state = 'ended', outcome = 'dropped', reason = 'gone', ended_at = %(now)s
-FROM planned WHERE r.id = planned.id
+WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pieces WHERE NOT is_over)
 
 
 -- -------------------------------------------------------------------------------------------- started, or dropped
@@ -673,9 +722,21 @@ WITH held AS MATERIALIZED (
     FROM late l WHERE t.id = l.task_id AND l.kind <> 'piece'
 )
 SELECT id AS run_id FROM late
+-- name: add_pieces
+-- A run that makes many pieces has some of them recorded, while it holds its task; no tick looks at them before all are made.
+INSERT INTO {schema}.runs (
+    task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, state, due_at, created_at)
+SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, 'piece', p.id, e.item, p.occurrence, 'planned', i.now, i.now
+FROM {schema}.runs p, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i,
+    jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
+WHERE p.token = %(token)s::uuid AND p.state = 'running'
+  AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = p.task_id AND t.run_token IS DISTINCT FROM %(token)s::uuid)
+ORDER BY e.n
+RETURNING id
 
 -- name: generated
--- A run has made its pieces of work: they are recorded, all in one statement, and the run waits for them, without a hold.
+-- A run has made its pieces of work: the last are recorded after the `made` ones that are already, and the run waits for all
+-- of them, without a hold.
 -- Those of a task that is gone by now, too: they end as those do whose task went a moment later.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
@@ -684,8 +745,9 @@ WITH held AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, coalesce(bool_and(mine), true) AS mine FROM held
 ), parent AS (
     UPDATE {schema}.runs r SET
-        state = 'processing', pieces = jsonb_array_length(%(items)s::jsonb),
-        output = %(output)s, error_output = %(error_output)s, pid = coalesce(%(pid)s::integer, r.pid)
+        state = 'processing', pieces = %(made)s + jsonb_array_length(%(items)s::jsonb),
+        output = %(output)s, error_output = %(error_output)s,
+        pid = coalesce(%(pid)s::integer, r.pid)
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
     RETURNING r.id, r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.occurrence
@@ -767,11 +829,16 @@ FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s
     AS e (id, what, words, run_id, n) JOIN {schema}.tasks t ON t.id = e.id
 ORDER BY e.n
 
+-- name: sum_up_patience
+-- Statements of this transaction may take longer than others.
+SELECT set_config('statement_timeout', '12s', true)
+
 -- name: sum_up
 -- Runs whose pieces have all ended, as their last attempts did: the worst of them is the outcome of the run, and of its
 -- task; a piece whose row is gone counts as failed. One run of each task at a time. Where a later run of the task has ended
 -- before, the task is as that one left it, but for its totals. A run of a task that is gone ends, too. OFFSET 0 keeps the
--- question for pieces that are at work to each run and its index: as a join it might read all runs.
+-- question for pieces that are at work to each run and its index: as a join it might read all runs. A million pieces take
+-- seconds to count: the task is locked only after that.
 WITH complete AS MATERIALIZED (
     SELECT r.id, r.task_id, r.pieces, r.started_at FROM {schema}.runs r
     WHERE r.state = 'processing'
@@ -780,20 +847,23 @@ WITH complete AS MATERIALIZED (
     ORDER BY r.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 ), chosen AS MATERIALIZED (
     SELECT DISTINCT ON (task_id) * FROM complete ORDER BY task_id, id
-), held AS MATERIALIZED (
-    SELECT t.id, t.last_run_id,
-        t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL) AS ailing
-    FROM {schema}.tasks t WHERE t.id IN (SELECT task_id FROM chosen) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
-), counted AS MATERIALIZED (
-    SELECT c.id, c.task_id, c.pieces, h.ailing, p.partial, p.succeeded, p.dropped,
-        p.failed + greatest(c.pieces - p.count, 0) AS failed,
-        NOT EXISTS (SELECT FROM {schema}.runs n WHERE n.id = h.last_run_id AND n.started_at > c.started_at) AS latest
-    FROM chosen c LEFT JOIN held h ON h.id = c.task_id, LATERAL (
+), summed AS MATERIALIZED (
+    SELECT c.id, c.task_id, c.pieces, c.started_at, p.*
+    FROM chosen c, LATERAL (
         SELECT count(*) AS count, count(*) FILTER (WHERE p.outcome IN ('failed', 'timed_out', 'killed', 'lost')) AS failed,
             count(*) FILTER (WHERE p.outcome = 'dropped') AS dropped,
             count(*) FILTER (WHERE p.outcome = 'partial') AS partial,
             count(*) FILTER (WHERE p.outcome = 'succeeded') AS succeeded
         FROM {schema}.runs p WHERE p.parent_id = c.id AND p.kind = 'piece' AND NOT p.retried) p
+), held AS MATERIALIZED (
+    SELECT t.id, t.last_run_id,
+        t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL) AS ailing
+    FROM {schema}.tasks t WHERE t.id IN (SELECT task_id FROM summed) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
+), counted AS MATERIALIZED (
+    SELECT c.id, c.task_id, c.pieces, h.ailing, c.partial, c.succeeded, c.dropped,
+        c.failed + greatest(c.pieces - c.count, 0) AS failed,
+        NOT EXISTS (SELECT FROM {schema}.runs n WHERE n.id = h.last_run_id AND n.started_at > c.started_at) AS latest
+    FROM summed c LEFT JOIN held h ON h.id = c.task_id
     WHERE h.id IS NOT NULL OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = c.task_id)
 ), judged AS MATERIALIZED (
     SELECT *, CASE WHEN failed + dropped > 0 THEN 'failed' WHEN partial > 0 THEN 'partial'
@@ -824,7 +894,7 @@ SELECT id FROM ended
 
 -- name: claim_alarms
 -- Tasks of which to ask whether they have had a success lately; locked. What was never pushed waits for its first time.
-SELECT id, kind, expression, zone, every_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
+SELECT id, kind, expression, zone, every_ms, phase_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
         CASE WHEN last_occurrence IS NULL AND waiting = '{}' AND dropped = 0
             AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled' OFFSET 0)
         THEN next_run - CASE kind WHEN 'interval' THEN interval '0' ELSE interval '1 microsecond' END END) AS since,
@@ -852,18 +922,20 @@ WHERE t.id = a.id
 -- uptime. It looks at so many rows, in the order of their ids, and answers with the last of them. What started on this host is
 -- told by its uptime, and due an interval after its true last run (no later than it was, if the two differ by up to 20 s
 -- and the ticker saw no step: it may also be that a stopped server read the start late); of the rest, only what lies
--- too far ahead is brought back; so is a back-off, the longest of which is an hour. A task that was never pushed keeps
+-- too far ahead is brought back; so is a back-off, the longest of which is an hour. A task with a place in its interval
+-- may wait for it, after an outage, up to two intervals. A task that was never pushed keeps
 -- its `first`, unless it was itself registered in the future. The planner expects next to
 -- nothing behind the list of ids, and so each row is found by its own id from there on: a second list would be gone
 -- through for each row, 5,000 times 5,000, behind a step that all rows feel.
 WITH measured AS MATERIALIZED (
     SELECT t.id, i.now, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
             AND t.last_uptime_us <= %(uptime)s::bigint
-        THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run
+        THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run,
+        greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms) * interval '1 millisecond' AS reach
     FROM {schema}.tasks t, (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) i
     WHERE t.id > %(after)s::bigint ORDER BY t.id LIMIT %(limit)s
 ), ahead AS MATERIALIZED (
-    SELECT t.id FROM {schema}.tasks t JOIN measured m ON m.id = t.id
+    SELECT t.id, m.reach FROM {schema}.tasks t JOIN measured m ON m.id = t.id
     WHERE t.id = ANY (ARRAY(SELECT id FROM measured)) AND (abs(extract(epoch FROM m.true_last_run - t.last_run)) > 3
         OR (m.true_last_run IS NULL AND t.last_run > m.now) OR t.last_occurrence > m.now + interval '1 second'
         OR t.running_until > m.now + coalesce(
@@ -871,19 +943,19 @@ WITH measured AS MATERIALIZED (
              WHERE r.token = t.run_token AND r.state = 'running'),
             (t.box_ms + t.grace_ms) * interval '1 millisecond')
         OR t.push_after > m.now + CASE WHEN %(stepped)s THEN interval '0' ELSE interval '61 minutes' END
-        OR (t.kind = 'interval' AND t.next_run > m.now + (greatest(t.every_ms, t.stretched_ms) + 1000) * interval '1 millisecond'
+        OR (t.kind = 'interval' AND t.next_run > m.now + m.reach + interval '1 second'
             AND (t.starts_at IS NULL OR t.next_run > t.starts_at)
             AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > m.now + interval '1 second'
                  OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled')))
         OR (%(stepped)s AND t.kind = 'interval' AND m.true_last_run IS NOT NULL
             AND t.next_run IS DISTINCT FROM t.starts_at
-            AND (t.next_run > t.last_run + (greatest(t.every_ms, t.stretched_ms) + 1000) * interval '1 millisecond'
+            AND (t.next_run > t.last_run + m.reach + interval '1 second'
                  OR t.next_run < t.last_run + (t.every_ms - t.tolerance_ms) * interval '1 millisecond')))
     ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found FROM ahead
 ), held AS MATERIALIZED (
-    SELECT t.id, i.now, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
+    SELECT t.id, i.now, a.reach, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
             AND t.last_uptime_us <= %(uptime)s::bigint
             THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run,
         h.held_since, i.now + coalesce(h.held_for, (t.box_ms + t.grace_ms) * interval '1 millisecond')
@@ -904,12 +976,13 @@ WITH measured AS MATERIALIZED (
         push_after = NULL,
         next_run = (SELECT CASE WHEN due.at > t.ends_at THEN NULL ELSE due.at END FROM (SELECT CASE
             WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
-            THEN greatest(t.starts_at, least(h.true_last_run + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond', CASE
-                WHEN NOT %(stepped)s AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run END))
+            THEN greatest(t.starts_at, CASE WHEN NOT %(stepped)s AND t.next_run <= h.true_last_run + h.reach
+                    AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run
+                ELSE h.true_last_run + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond' END)
             WHEN t.kind = 'interval'
             AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
                  OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
-            AND t.next_run > h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond'
+            AND t.next_run > h.now + h.reach
             THEN greatest(t.starts_at, h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond')
             ELSE t.next_run END AS at) due)
     FROM held h WHERE t.id = h.id
@@ -927,7 +1000,8 @@ SELECT i.now, (SELECT id FROM {schema}.tasks WHERE enabled AND owner_active AND 
         AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now)
         ORDER BY next_run LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM {schema}.tasks WHERE waiting <> '{}')
-    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND due_at <= i.now)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND due_at <= i.now)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1)
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'pushed')
     OR EXISTS (SELECT FROM {schema}.runs WHERE follow_up)
     OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'processing')
@@ -951,7 +1025,7 @@ SELECT EXISTS (SELECT FROM {schema}.tickers
 -- After the clock was set back: tasks by cron and calendar that wait for a time ahead, and were pushed before, so that it is
 -- no `first`; locked. The clamp cannot tell when they are due; a pass can.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up, overlap, false AS busy
+    starts_at, ends_at, catch_up, overlap, false AS busy, phase_ms
 FROM {schema}.tasks t
 WHERE kind IN ('cron', 'calendar') AND next_run > %(now)s AND id > %(after)s::bigint
   AND (last_occurrence IS NOT NULL OR waiting <> '{}' OR created_at > %(now)s + interval '1 second'
@@ -966,11 +1040,11 @@ FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id AND t.next_run > b.next_run
 
 -- name: clamp_runs
--- The same for runs that began, or were planned, in the future; each is so only once.
+-- The same for runs that began, or were planned, in the future; each is so only once. Pieces are claimed nevertheless.
 WITH ahead AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE (state = 'running' AND started_at > %(now)s::timestamptz + interval '1 second')
-       OR (state = 'planned' AND (created_at > %(now)s::timestamptz + interval '1 second'
+       OR (state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND (created_at > %(now)s::timestamptz + interval '1 second'
                                   OR (kind = 'manual' AND due_at > %(now)s::timestamptz + interval '1 minute')))
     LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
 )
@@ -1148,7 +1222,8 @@ SELECT extract(epoch FROM least(
     (SELECT next_run FROM {schema}.tasks
      WHERE enabled AND owner_active AND paused_by IS NULL AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
     (SELECT min(paused_until) FROM {schema}.tasks WHERE paused_until > %(now)s::timestamptz),
-    (SELECT min(due_at) FROM {schema}.runs WHERE state = 'planned' AND due_at > %(now)s::timestamptz)
+    (SELECT min(due_at) FROM {schema}.runs
+     WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND due_at > %(now)s::timestamptz)
 ) - %(now)s::timestamptz)::float8 AS seconds
 
 -- name: wake_up
@@ -1594,7 +1669,10 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE NOT enabled OR NOT owner_active LIMIT %(most)s) t) AS inactive,
     (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE waiting <> '{}' LIMIT %(most)s) t) AS waiting,
     (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'running' LIMIT %(most)s) r) AS running,
-    (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'planned' LIMIT %(most)s) r) AS planned
+    (SELECT count(*) FROM (
+        SELECT FROM {schema}.runs WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1)
+        UNION ALL SELECT FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1
+        LIMIT %(most)s) r) AS planned
 
 -- name: functions
 -- What workers have announced.

@@ -1,18 +1,21 @@
 """What each pass mends after the tick: old waiting jobs, and jobs that the queue lost.
 
-Bounded: at most one batch of each per pass. The rows that are looked at are locked while the queue is asked about
-their jobs, so that none of them can start in between.
+Bounded: as long as jobs are missing, batch after batch to the last; otherwise a few batches of each per pass. The rows
+that are looked at are locked while the queue is asked about their jobs, so that none of them can start in between.
 """
 
+from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Self
 
 from ticker import envelope, timing
-from ticker.ports import JobState, Queue, Settled, Store
+from ticker.ports import JobState, Settled, Store
+from ticker.room import Room
 from ticker.task import DueTask, Outcome, Reason, WaitingTask
 
+IN_VAIN_AT_MOST = 10  # batches in a row that had nothing to mend: then the next pass goes on
 DIED_BEFORE_ITS_START = "its job ended before its start; RQ's failed registry may say why"
 
 
@@ -34,11 +37,27 @@ class Swept(Counts):
     errors: int = 0
 
 
-def sweep(store: Store, queue: Queue, now: datetime, limit: int) -> Swept:
-    return sweep_waiting(store, queue, now, limit) + sweep_planned(store, queue, now, limit)
+def sweep(store: Store, room: Room, now: datetime, limit: int, stop: Callable[[], bool]) -> Swept:
+    """Looks for jobs that the queue lost. Batch after batch, to the end, as long as there are any; else at a few batches."""
+    steps = (
+        lambda: sweep_waiting(store, room, now, limit),
+        lambda: sweep_planned(store, room, now, limit),
+    )
+    return sum((in_rounds(step, stop) for step in steps), Swept())
 
 
-def sweep_waiting(store: Store, queue: Queue, now: datetime, limit: int) -> Swept:
+def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) -> Swept:
+    """`step` answers what it did, and whether there is more behind it: the next pass goes on there."""
+    total, in_vain = Swept(), 0
+    while True:
+        swept, more = step()
+        total += swept
+        in_vain = in_vain + 1 if swept == Swept() else 0
+        if not more or in_vain == IN_VAIN_AT_MOST or stop():
+            return total
+
+
+def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
     """Expires old occurrences of one batch of tasks, and pushes again what the queue does not hold any more."""
     with store.batch() as rows:
         waiting = [(task, due) for task in rows.claim_waiting(limit) for due in task.occurrences()]
@@ -47,17 +66,18 @@ def sweep_waiting(store: Store, queue: Queue, now: datetime, limit: int) -> Swep
         expired, again, lost = (
             [due for found, due in verdicts if found is wanted] for wanted in (Fate.EXPIRED, Fate.AGAIN, Fate.LOST)
         )
-        queue.forget(
-            [job_id(store.installation, due) for due in (*expired, *again)]
-        )  # a job of several tasks brings the others still
+        again = queue.fitting(again)  # the others wait until there is room
+        # a job of several tasks still brings the others
+        queue.forget([job_id(store.installation, due) for due in (*expired, *again)])
         receipts = queue.push(
             [envelope.for_occurrence(store.installation, due) for due in again]
         )  # each by itself: a batch may have died of one
         rows.detach([(due.id, due.occurrence) for due in again])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
         rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
+        more = rows.has_more()
     refused = sum(1 for receipt in receipts if receipt.error)
-    return Swept(expired=len(expired), repushed=len(again) - refused, lost=len(lost), errors=refused)
+    return Swept(expired=len(expired), repushed=len(again) - refused, lost=len(lost), errors=refused), more
 
 
 class Fate(Enum):
@@ -98,16 +118,17 @@ def job_id(installation: str, due: DueTask) -> str:
     return envelope.job_id(installation, due.id, due.occurrence)
 
 
-def sweep_planned(store: Store, queue: Queue, now: datetime, limit: int) -> Swept:
+def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
     """The same question for planned runs that were pushed and have not started."""
     with store.batch() as rows:
         runs = rows.claim_pushed(limit)
         envelopes = [envelope.for_planned(store.installation, run) for run in runs]
         states = queue.states([e.job_id for e in envelopes])
-        missing = [e for e, state in zip(envelopes, states, strict=True) if state is JobState.MISSING]
+        missing = queue.fitting([e for e, state in zip(envelopes, states, strict=True) if state is JobState.MISSING])
         queue.forget([e.job_id for e in missing])
         dead = [run.id for run, state in zip(runs, states, strict=True) if state is JobState.DEAD]
         receipts = queue.push(missing)
         rows.lose_planned(dead, DIED_BEFORE_ITS_START, now)
+        more = rows.has_more()
     refused = sum(1 for receipt in receipts if receipt.error)
-    return Swept(repushed=len(missing) - refused, lost=len(dead), errors=refused)
+    return Swept(repushed=len(missing) - refused, lost=len(dead), errors=refused), more

@@ -48,10 +48,10 @@ from ticker.task import (
 WHEN = DateTime(timezone=True)
 _TEXT = Text()
 
-# 28 bits of a hash, as a part of the interval: an interval is at most 2^35 ms, and a bigint has 63 bits
+# 28 bits of a hash, as a part of the interval, or of the window after each of its times: an interval is at most 2^35 ms, and a bigint has 63 bits
 PHASE = (
-    "CASE WHEN spread AND kind = 'interval' THEN ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))"
-    "::bit(28)::bigint * every_ms / 268435456 END"
+    "CASE WHEN spread THEN ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))"
+    "::bit(28)::bigint * CASE kind WHEN 'interval' THEN every_ms ELSE within_ms END / 268435456 END"
 )
 
 _PLAIN = f"length(VALUE) <= {NAME_AT_MOST} AND VALUE !~ '[[:cntrl:]]'"
@@ -232,12 +232,14 @@ def _tasks(metadata: MetaData, types: Types) -> Table:
         Column("succeeded", types["total"], nullable=False, server_default=text("0")),
         Column("failed", types["total"], nullable=False, server_default=text("0")),
         Column("dropped", types["total"], nullable=False, server_default=text("0")),
-        # whether it has a place of its own in the interval, and which, from 1970 on
+        # whether it has a place of its own
         Column("spread", Boolean, nullable=False, server_default=text("false")),
-        Column("phase_ms", BigInteger, Computed(PHASE, persisted=True)),
         # the jobs that carry waiting occurrences together with those of other tasks: a job's id for each occurrence, which
         # stands in microseconds since 1970
         Column("batch_jobs", types["batch_jobs"]),
+        # the window after each time of a spread task in which its place lies (an interval is its own), and where in it
+        Column("within_ms", types["span"]),
+        Column("phase_ms", BigInteger, Computed(PHASE, persisted=True)),
         UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
         _check("tasks_owner", "(owner_type = '') = (owner_id = '')"),
         _check("tasks_schedule", "CASE kind WHEN 'interval' THEN every_ms >= 1000 ELSE every_ms = 0 AND expression <> '' END"),
@@ -331,12 +333,13 @@ def _runs(metadata: MetaData, types: Types) -> Table:
         _check("runs_occurrence", "kind <> 'scheduled' OR occurrence IS NOT NULL"),
         # one record for each occurrence, whatever became of it: a job that is delivered again finds it
         Index("runs_one_record", "task_id", "occurrence", unique=True, postgresql_where=text("kind = 'scheduled'")),
-        # what people ask: the last runs of a task; apart from them its retries and pieces, of which one run may have 10,000.
+        # what people ask: the last runs of a task; apart from them its retries and pieces, of which one run may have a million.
         # Each row is in one of the two
         Index("runs_of_task", "task_id", "id", postgresql_where=text("kind IN ('scheduled', 'manual')")),
         Index("runs_further", "task_id", "id", postgresql_where=text("kind IN ('retry', 'piece')")),
         # the ticker's planned runs, those it pushed, and the sweep's overdue ones; a dead horse's record by its token
-        Index("runs_planned", "due_at", postgresql_where=text("state = 'planned'")),
+        Index("runs_planned", "due_at", postgresql_where=text("state = 'planned' AND (kind <> 'piece' OR attempt > 1)")),
+        Index("runs_planned_pieces", "parent_id", "id", postgresql_where=text("state = 'planned' AND kind = 'piece' AND attempt = 1")),
         Index("runs_pushed", "id", postgresql_where=text("state = 'pushed'")),
         # what a deleted task leaves unstarted
         Index("runs_unstarted", "task_id", postgresql_where=text("state IN ('planned', 'pushed')")),
@@ -344,6 +347,7 @@ def _runs(metadata: MetaData, types: Types) -> Table:
         Index("runs_running_token", "token", postgresql_where=text("state = 'running'")),
         # ends that a tick has to see to; a run's pieces and retries; runs whose pieces are at work
         Index("runs_follow_up", "id", postgresql_where=text("follow_up")),
+        Index("runs_open_pieces", "parent_id", postgresql_where=text("kind = 'piece' AND (state <> 'ended' OR follow_up)")),
         Index("runs_of_parent", "parent_id", postgresql_where=text("parent_id IS NOT NULL")),
         Index("runs_processing", "id", postgresql_where=text("state = 'processing'")),
         # the journal: what ended last with an outcome, what was dropped last for a reason, with what drops are counted

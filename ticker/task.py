@@ -125,7 +125,7 @@ class DueTask(NamedTuple):
     overlap: str = "queue"
     busy: bool = False  # a job of it waits or runs
     tolerance_ms: int = 0
-    phase_ms: int | None = None  # its place in the interval, if it has one of its own
+    phase_ms: int | None = None  # its place in the interval, or after each of its times, if it has one of its own
     batch: int = 1  # how many tasks of its function one job may carry
 
 
@@ -211,6 +211,7 @@ class Alarm:
     last_success_at: datetime | None
     longest_run: int
     is_done: bool
+    phase_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +317,7 @@ class Task:
     failed: int
     dropped: int
     spread: bool
+    within_ms: int | None
     phase_ms: int | None
     warnings: tuple[str, ...] = field(default=(), compare=False)
 

@@ -49,10 +49,9 @@ def insert(
     new = execute("insert_task", **key, declared_in=declared_in, first=begin, now=clock.now(), **parameters)
     if not new:
         return None
-    if values["spread"] and first is None:
-        new = execute("place", ids=[new[0]["id"]], now=clock.now())
+    row = new[0] if first is not None else placed(execute, new[0])
     wake_up(execute)
-    return task_from(new[0])
+    return task_from(row)
 
 
 def change(
@@ -76,8 +75,24 @@ def change(
         declared_in=declared_in,
         **parameters,
     )
+    is_moved = again and changed[0]["next_run"] != row["next_run"]
+    if is_moved or any(values[column] != row[column] for column in ("every_ms", "spread", "within_ms")):
+        changed = [placed(execute, changed[0])]
     wake_up(execute)
     return task_from(changed[0])
+
+
+def placed(execute: sql.Execute, row: sql.Row) -> sql.Row:
+    """A row whose task is due at its place from now on, if it has one of its own; the others as they are."""
+    task = task_from(row)
+    if task.next_run is None or (task.kind is Kind.INTERVAL and not task.spread) or task.kind is Kind.ONCE:
+        return row
+    if task.kind is Kind.INTERVAL:
+        return (execute("place", ids=[task.id], now=clock.now()) or [row])[0]
+    found = kinds.first_run(kinds.of(task), instant(execute), task.starts_at)
+    if found is None or found > (task.ends_at or found):
+        return row
+    return execute("set_next_runs", ids=[task.id], next_runs=[found])[0]
 
 
 def applied(execute: sql.Execute, given: definition.Given, row: sql.Row | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ batch of due rows, in this order:
 Push comes before commit: killed at any point, the next pass pushes again. The other order would lose the job.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,9 +22,10 @@ from ticker import envelope, timing
 from ticker.errors import BadInput
 from ticker.followup import Followed, follow_up
 from ticker.ports import Batch, Queue, Store
+from ticker.room import Room
 from ticker.schedules import kinds
 from ticker.sweep import Counts, Swept, sweep
-from ticker.task import DueTask, Reason
+from ticker.task import DueTask, PlannedRun, Reason
 
 BATCH = 1000
 
@@ -112,17 +114,19 @@ def tick(
     store.wake(now, batch)
     store.remove_done(batch)
     followed = follow_up(store, now, batch)
+    room = Room(queue, depths)
     pushed = lanes(
         lambda: in_turns(
-            lambda: push_planned(store, queue, now, batch),
-            lambda: push_due(store, queue, now, all_but(depths, now, look_ahead, batch), late, beat),
+            lambda most: push_planned(store, room, now, lambda rows: rows.claim_planned(now, most, None, depths)),
+            lambda most: push_due(store, room, now, all_but(depths, now, look_ahead, most), late, beat),
             batch=batch,
             stop=stop,
         )
     )
     planned, due = (sum(kind, Pushed()) for kind in zip(*pushed, strict=True))
-    limited, left = push_limited(store, queue, now, look_ahead, batch, late, beat, depths, stop)
-    return Report(now, due + limited, planned, ended + sweep(store, queue, now, batch), followed, left)
+    limited, limited_planned, left = push_limited(store, room, now, look_ahead, batch, late, beat, stop)
+    swept = ended + sweep(store, room, now, batch, stop)
+    return Report(now, due + limited, planned + limited_planned, swept, followed, left)
 
 
 def all_but(depths: Collection[str], now: datetime, look_ahead: int, batch: int) -> Claim:
@@ -130,23 +134,26 @@ def all_but(depths: Collection[str], now: datetime, look_ahead: int, batch: int)
 
 
 def push_limited(
-    store: Store, queue: Queue, now: datetime, look_ahead: int, batch: int, late: timedelta, beat: int,
-    depths: Mapping[str, int], stop: Callable[[], bool],
-) -> tuple[Pushed, dict[str, int]]:  # fmt: skip
-    """Queues with a limit get what they have room for, from each owner in turn; what is left stays due, and is counted."""
-    total, left = Pushed(), {}
-    for name, length in queue.lengths(tuple(depths)).items():
-        room = depths[name] - length
-        while room > 0 and not stop():
-            most = min(batch, room)
-            pushed = push_due(store, queue, now, in_turn(name, now, look_ahead, most), late, beat)
-            total += pushed
-            room -= pushed.enqueued
-            if pushed.due < most:
-                break
-        if room <= 0 and (count := store.count_due(now, look_ahead, name)):
+    store: Store, room: Room, now: datetime, look_ahead: int, batch: int, late: timedelta, beat: int,
+    stop: Callable[[], bool],
+) -> tuple[Pushed, Pushed, dict[str, int]]:  # fmt: skip
+    """Queues with a limit get what they have room for: due tasks, of each owner in turn, and planned runs share it.
+
+    What is left stays due, or planned; due tasks are counted.
+    """
+    due, planned, left = Pushed(), Pushed(), {}
+    for name in room.left:
+        pushed = in_turns(
+            lambda most, name=name: push_planned(store, room, now, lambda rows: rows.claim_planned(now, most, name)),  # type: ignore[misc]
+            lambda most, name=name: push_due(store, room, now, in_turn(name, now, look_ahead, most), late, beat),  # type: ignore[misc]
+            batch=batch,
+            stop=stop,
+            left=lambda name=name: room.left[name],  # type: ignore[misc]
+        )
+        planned, due = planned + pushed[0], due + pushed[1]
+        if room.left[name] <= 0 and (count := store.count_due(now, look_ahead, name)):
             left[name] = count
-    return total, left
+    return due, planned, left
 
 
 def in_turn(name: str, now: datetime, look_ahead: int, most: int) -> Claim:
@@ -212,10 +219,10 @@ def with_next_times(
     return plans, failed
 
 
-def push_planned(store: Store, queue: Queue, now: datetime, batch: int) -> Pushed:
+def push_planned(store: Store, queue: Queue, now: datetime, claim: Callable[[Batch], Sequence[PlannedRun]]) -> Pushed:
     """One batch of planned runs that are due: the same four steps."""
     with store.batch() as rows:
-        runs = rows.claim_planned(now, batch)
+        runs = claim(rows)
         receipts = queue.push([envelope.for_planned(store.installation, run) for run in runs])
         failed = [(run.id, receipt.error) for run, receipt in zip(runs, receipts, strict=True) if receipt.error]
         rows.mark_pushed([run.id for run, receipt in zip(runs, receipts, strict=True) if not receipt.error], now)
@@ -228,19 +235,24 @@ def after_error(task: DueTask, now: datetime) -> datetime:
     return now + timing.back_off(task.push_errors + 1)
 
 
-def in_turns(*steps: Callable[[], Pushed], batch: int, stop: Callable[[], bool]) -> list[Pushed]:
-    """A batch of each in turn, until each has come back less than full, or the ticker is asked to stop.
+def in_turns(
+    *steps: Callable[[int], Pushed], batch: int, stop: Callable[[], bool], left: Callable[[], float] = lambda: math.inf
+) -> list[Pushed]:
+    """A batch of each in turn, until each has come back less than full, nothing is `left` of the room, or `stop` says so.
 
-    So that a run in 10,000 pieces does not keep the due tasks of everybody waiting, nor the other way round.
+    So that a run in many pieces does not keep the due tasks of everybody waiting, nor the other way round: where room is
+    short, those that are not done share it.
     """
     totals = [Pushed() for _ in steps]
     unfinished = list(range(len(steps)))
     while unfinished:
-        for number in tuple(unfinished):
-            if stop():
+        turn = tuple(unfinished)
+        for place, number in enumerate(turn):
+            most = int(min(batch, -(-left() // (len(turn) - place))))
+            if stop() or most <= 0:
                 return totals
-            pushed = steps[number]()
+            pushed = steps[number](most)
             totals[number] += pushed
-            if pushed.due < batch:
+            if pushed.due < most:
                 unfinished.remove(number)
     return totals

@@ -45,6 +45,7 @@ class Answer:
     result: str | None = None
     nothing_to_do: bool = False
     pieces: str | None = None
+    made: int = 0  # pieces that are recorded already
 
 
 class Quota:

@@ -80,11 +80,12 @@ class Database:
         return True
 
     def hand_out(
-        self, task_id: int, token: str, pieces: str, *, output: str = "", error_output: str = "", pid: int | None = None
-    ) -> bool:
-        """Records the pieces of work, a JSON array, for which the run of this token waits from now on; as `finish`."""
+        self, task_id: int, token: str, pieces: str, made: int = 0, *, output: str = "", error_output: str = "",
+        pid: int | None = None,
+    ) -> bool:  # fmt: skip
+        """Records the last pieces of work, a JSON array, after `made` others: the run of this token waits for all; as `finish`."""
         handed_out = self.execute(
-            "generated", task_id=task_id, token=token, items=pieces, output=output, error_output=error_output,
+            "generated", task_id=task_id, token=token, items=pieces, made=made, output=output, error_output=error_output,
             pid=pid, now=clock.now(),
         )  # fmt: skip
         return bool(handed_out)

@@ -42,7 +42,9 @@ class End:
     pid: int | None = None
     """The process that ran the function, where one did."""
     pieces: str | None = None
-    """A JSON array of pieces of work, for which the run waits."""
+    """A JSON array of pieces of work, for which the run waits; the last of them, after those that are recorded already."""
+    made: int = 0
+    """How many are recorded already."""
     at: float = field(default_factory=limits.now)
     """When the run ended, an instant of `limits.now`."""
 

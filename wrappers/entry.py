@@ -14,13 +14,13 @@ from rq.exceptions import StopRequested
 from rq.job import Job
 from rq.timeouts import JobTimeoutException
 
-from ticker import envelope, settings
+from ticker import clock, envelope, settings
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.settings import Settings
 from ticker.task import RunKind
 from wrappers import foreign, page, pieces, registry, starts, storable
 from wrappers.chain import chain
-from wrappers.context import Call
+from wrappers.context import Call, HoldLost
 from wrappers.database import Database
 from wrappers.layers import LAYERS
 from wrappers.layers.sentry import apart
@@ -167,7 +167,7 @@ def call_function(call: Call) -> str:
     elif function.process is None:
         note(call, invoke(call, function.step))
     else:
-        call.answer.pieces = generate(call, function.step)
+        generate(call, function.step)
         call.answer.nothing_to_do = call.answer.pieces is None
     return ""
 
@@ -177,12 +177,21 @@ def note(call: Call, returned: Any) -> None:
     call.answer.result = None if call.answer.nothing_to_do else storable.as_json(returned) or None
 
 
-def generate(call: Call, step: Step) -> str | None:
-    """The pieces of work as JSON; a generator runs while they are collected, inside the run's limits."""
+def generate(call: Call, step: Step) -> None:
+    """Leaves the pieces of work with the call; a generator runs while they are collected, inside the run's limits."""
+    found = pieces.Pieces(lambda texts: keep(call, texts))
     if step.is_async and step.yields:
-        found: str | None = asyncio.run(within(call, pieces.collect_async(called(call, step))))
-        return found
-    return pieces.collect(invoke(call, step))
+        asyncio.run(within(call, found.collect_async(called(call, step))))
+    else:
+        found.collect(invoke(call, step))
+    call.answer.pieces, call.answer.made = found.last(), found.made
+
+
+def keep(call: Call, texts: str) -> None:
+    """Records some of very many pieces, of which no tick knows before the run has made them all."""
+    assert call.start is not None
+    if not call.database.execute("add_pieces", token=call.start.token, items=texts, now=clock.now()):
+        raise HoldLost(f"the run does not hold task {call.task_id} any more: its pieces were not written")
 
 
 def invoke(call: Call, step: Step, *piece: Any) -> Any:

@@ -1,6 +1,6 @@
 """Work in pieces: what a `generate` may yield, and the answer of whoever found none."""
 
-from collections.abc import AsyncIterable, Iterable, Mapping
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -8,8 +8,10 @@ from ticker import json_text
 from ticker.errors import BadInput
 
 PIECE_AT_MOST = 16 * 1024  # bytes of JSON text
-PIECES_AT_MOST = 10_000
-ALL_AT_MOST = 8 * 1024 * 1024  # bytes of JSON text of all pieces of a run: one statement stores them
+PIECES_AT_MOST = 1_000_000
+ALL_AT_MOST = 128 * 1024 * 1024  # bytes of JSON text of all pieces of a run
+KEPT_AT_MOST = 2_000  # pieces in memory, and
+BYTES_AT_MOST = 1024 * 1024  # bytes of their JSON text: then a statement records them
 
 
 class NothingToDo(Enum):
@@ -26,48 +28,57 @@ NOTHING_TO_DO: Final = NothingToDo.NOTHING_TO_DO
 
 
 class Pieces:
-    """Pieces of work as they come, each looked at before the next one is asked for."""
+    """Pieces of work as they come, each looked at before the next one is asked for.
 
-    def __init__(self) -> None:
+    `keep` records the JSON array of some of them whenever many have come; `last` is the array of those after that.
+    """
+
+    def __init__(self, keep: Callable[[str], None]) -> None:
+        self._keep = keep
         self._texts: list[str] = []
-        self._size = 0
+        self._size = self._size_in_all = 0
+        self.made = 0
+
+    def collect(self, generated: Any) -> None:
+        """What a `generate` returned, or yields. BadInput."""
+        if generated is NOTHING_TO_DO or generated is None:
+            return
+        if isinstance(generated, str | bytes | Mapping) or not isinstance(generated, Iterable):
+            kind = type(generated).__name__
+            raise BadInput("generate", kind, "is no series of pieces: yield them one by one, or return a list")
+        for piece in generated:
+            self.add(piece)
+
+    async def collect_async(self, generated: AsyncIterable[Any]) -> None:
+        """The same of an `async def generate` that yields."""
+        async for piece in generated:
+            self.add(piece)
 
     def add(self, piece: Any) -> None:
         """BadInput for what cannot be kept, or is too much."""
         text = _text(piece)
-        self._texts.append(text)
-        self._size += len(text.encode())
-        if len(self._texts) > PIECES_AT_MOST:
-            problem = f"is over the limit of {PIECES_AT_MOST:,} pieces of a run; make them larger"
-            raise BadInput("generate", len(self._texts), problem)
-        if self._size > ALL_AT_MOST:
+        size, count = len(text.encode()), self.made + len(self._texts) + 1
+        if count > PIECES_AT_MOST:
+            raise BadInput(
+                "generate", count, f"is over the limit of {PIECES_AT_MOST:,} pieces of a run; make them larger"
+            )
+        if self._size_in_all + size > ALL_AT_MOST:
             problem = f"is over the limit of {ALL_AT_MOST:,} bytes of all pieces; name the work, do not send it"
-            raise BadInput("generate", self._size, problem)
+            raise BadInput("generate", self._size_in_all + size, problem)
+        if len(self._texts) == KEPT_AT_MOST or self._size + size > BYTES_AT_MOST:
+            self._keep(self._array())
+            self.made += len(self._texts)
+            self._texts, self._size = [], 0
+        self._texts.append(text)
+        self._size += size
+        self._size_in_all += size
 
-    def text(self) -> str | None:
-        """All of them as the text of a JSON array; None where there are none."""
-        return f"[{','.join(self._texts)}]" if self._texts else None
+    def last(self) -> str | None:
+        """Those that are not recorded yet, as the text of a JSON array; None where there are none at all."""
+        return self._array() if self._texts else None
 
-
-def collect(generated: Any) -> str | None:
-    """What a `generate` returned, or yields, as the text of a JSON array; None where there is nothing to do. BadInput."""
-    if generated is NOTHING_TO_DO or generated is None:
-        return None
-    if isinstance(generated, str | bytes | Mapping) or not isinstance(generated, Iterable):
-        kind = type(generated).__name__
-        raise BadInput("generate", kind, "is no series of pieces: yield them one by one, or return a list")
-    found = Pieces()
-    for piece in generated:
-        found.add(piece)
-    return found.text()
-
-
-async def collect_async(generated: AsyncIterable[Any]) -> str | None:
-    """The same of an `async def generate` that yields."""
-    found = Pieces()
-    async for piece in generated:
-        found.add(piece)
-    return found.text()
+    def _array(self) -> str:
+        return f"[{','.join(self._texts)}]"
 
 
 def _text(piece: Any) -> str:

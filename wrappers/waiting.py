@@ -104,7 +104,7 @@ def record(database: Database, left: Left, *, wake: bool) -> bool:
     """Writes an end; False where it changes nothing. With `wake` the tickers hear at once of one that is more than an end."""
     end = left.end
     shared: dict[str, Any] = {"output": end.output, "error_output": end.error_output, "pid": end.pid}
-    recorded = end.pieces is not None and database.hand_out(left.task_id, left.token, end.pieces, **shared)
+    recorded = end.pieces is not None and database.hand_out(left.task_id, left.token, end.pieces, end.made, **shared)
     if not recorded:
         if end.pieces is not None:
             end = replace(end, outcome=Outcome.FAILED, reason=NOT_MADE)

@@ -383,7 +383,16 @@ TYPED = {
 
 
 def test_each_field_of_the_form_is_tried():
-    assert {one.name for group in fields.MORE.values() for one in group} == {*TYPED, "first"}
+    assert {one.name for group in fields.MORE.values() for one in group} == {*TYPED, "first", "within"}
+
+
+def test_a_window_goes_with_spread_and_times(client, form, db):
+    said = {"function": "poll", "schedule": "0 6 * * *", "spread": "yes", "within": "2h"}
+    assert form("/tasks/create", **said).status_code == 204
+    was = shown(client, 1)
+    assert (was["spread"], was["within"], ticker.get(db, 1).within_ms) == ("yes", "2h", 7_200_000)
+    assert form("/tasks/1/change", **was | {"spread": "", "within": ""}).status_code == 204
+    assert ticker.get(db, 1).within_ms is None
 
 
 @pytest.mark.parametrize("name", TYPED)

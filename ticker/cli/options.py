@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from ticker import numbers
 from ticker.checks import plain
 from ticker.errors import BadInput, UnknownTask
 from ticker.task import LARGEST_ID
@@ -29,8 +30,17 @@ function = click.option("--function", metavar="NAME", callback=printable, help="
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 
 
+class Whole(click.IntRange):
+    """A whole number in plain digits, within these limits if there are any."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not numbers.is_plain(value):
+            self.fail(f"{value!r} is no whole number in plain digits, such as 5.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def limit(default: int) -> Callable[[Any], Any]:
-    return click.option("--limit", type=click.IntRange(1, MOST_ROWS), default=default, show_default=True, help="Rows.")
+    return click.option("--limit", type=Whole(1, MOST_ROWS), default=default, show_default=True, help="Rows.")
 
 
 def ref(task: str | None, owner: str | None) -> int | str | None:

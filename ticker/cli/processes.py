@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ticker import display
-from ticker.cli import render
+from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
 from ticker.errors import BadInput
@@ -25,7 +25,7 @@ HERE = "127.0.0.1"
 @click.option("--tick", metavar="DURATION", help="From one tick to the next; TICKER_TICK, or 30s.")
 @click.option("--look-ahead", metavar="DURATION", help="How early an interval is due; TICKER_LOOK_AHEAD, or 1s.")
 @click.option("--batch", metavar="N", help="Rows that are locked and pushed at a time; TICKER_BATCH, or 1000.")
-@click.option("--metrics-port", metavar="PORT", type=click.IntRange(0, 65535),
+@click.option("--metrics-port", metavar="PORT", type=options.Whole(0, 65535),
               help="Serve metrics for Prometheus there; 0: at any free port, which the log names.")  # fmt: skip
 @click.option("--metrics-host", metavar="ADDRESS", help="The address of that port; 127.0.0.1.")
 def run(
@@ -129,7 +129,7 @@ def one_pass(found: "Settings") -> "tuple[Report, int]":
     queue = RedisQueue.from_settings(found)
     began = clock.monotonic()
     try:
-        report = tick(store, queue, clock.now(), batch=found.batch)
+        report = tick(store, queue, clock.now(), batch=found.batch, depths=found.queue_depth)
         queue.lease(store.installation, store.queues())
     finally:
         store.close()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("task", required=False)
 @options.owner
 @click.option("--outcome", type=click.Choice([str(outcome) for outcome in Outcome]), help="Only those that ended so.")
-@click.option("--id", "run_id", type=click.IntRange(1, LARGEST_ID), metavar="RUN", help="This one, in full.")
+@click.option("--id", "run_id", type=options.Whole(1, LARGEST_ID), metavar="RUN", help="This one, in full.")
 @options.limit(20)
 @as_json
 def runs(

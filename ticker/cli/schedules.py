@@ -32,7 +32,7 @@ def validate(expression: str, zone: str | None, as_json: bool) -> None:
 
 @click.command("next")
 @click.argument("expression", metavar="EXPRESSION|TASK")
-@click.option("-n", "count", type=click.IntRange(1, MOST_TIMES), default=10, show_default=True, help="How many times.")
+@click.option("-n", "count", type=options.Whole(1, MOST_TIMES), default=10, show_default=True, help="How many times.")
 @click.option("--zone", metavar="ZONE", help="Where the times of an EXPRESSION count; UTC by default.")
 @options.owner
 @as_json

@@ -24,20 +24,29 @@ def definition(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--metadata", metavar="JSON", help="An object that is kept and shown."),
         click.option("--description", metavar="TEXT"),
         click.option("--subject", metavar="TEXT"),
-        click.option("--priority", type=int, metavar="N", help="From -1000 to 1000; kept and shown."),
+        click.option(
+            "--priority",
+            type=options.Whole(),
+            metavar="N",
+            help="From -1000 to 1000: which of an owner's tasks goes first in a full queue.",
+        ),
         click.option("--group", metavar="NAME", help="Kept and shown."),
         click.option("--submitter", metavar="NAME", help="Kept and shown."),
         click.option(
             "--keep", type=click.Choice(["all", "problems", "none"]), help="Of which runs the record is kept."
         ),
-        click.option("--dead-man", type=int, metavar="N", help="Tell after N intervals without a success; 0: never."),
+        click.option(
+            "--dead-man", type=options.Whole(), metavar="N", help="Tell after N intervals without a success; 0: never."
+        ),
         click.option("--probe", metavar="DURATION", help="How long --pause-after pauses; an hour by default."),
-        click.option("--pause-after", type=int, metavar="N", help="Pause after N failures in a row; 0: never."),
+        click.option(
+            "--pause-after", type=options.Whole(), metavar="N", help="Pause after N failures in a row; 0: never."
+        ),
         click.option(
             "--stretch", metavar="DURATION", help="After failures the interval doubles, up to this; 0: it stays."
         ),
         click.option("--backoff", metavar="DURATIONS", help="Between attempts: 10s, or 10s..5m, which doubles."),
-        click.option("--retries", type=int, metavar="N", help="Further attempts after a failure; 0: none."),
+        click.option("--retries", type=options.Whole(), metavar="N", help="Further attempts after a failure; 0: none."),
         click.option("--overlap", type=click.Choice(["queue", "skip"]), help="skip: no job while one waits or runs."),
         click.option(
             "--box",
@@ -51,10 +60,17 @@ def definition(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--spread/--no-spread",
             default=None,
-            help="A place of its own in the interval, so that many tasks do not fall due at once.",
+            help="A place of its own in the interval (or --within), so that many tasks do not fall due at once.",
+        ),
+        click.option(
+            "--within",
+            metavar="DURATION",
+            help="With --spread, and --cron or --calendar: how long after each time the place may lie; 0: none.",
         ),
         click.option("--catch-up", type=click.Choice(["one", "none"]), help="One late run after an outage, or none."),
-        click.option("--max-runs", type=int, metavar="N", help="How often it starts in all; 0: without a limit."),
+        click.option(
+            "--max-runs", type=options.Whole(), metavar="N", help="How often it starts in all; 0: without a limit."
+        ),
         click.option("--ends", metavar="TIME", help="No time behind it; an empty text takes the end away."),
         click.option("--starts", metavar="TIME", help="No time before it; an empty text takes the start away."),
         click.option("--zone", metavar="ZONE", help="Where the times of cron and calendar count; UTC by default."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ticker import logs
-from ticker.cli import render
+from ticker.cli import options, render
 from ticker.cli.connection import configured
 from ticker.errors import ConfigurationError
 
@@ -25,7 +25,7 @@ EXTRA = frozenset({"anyio", "jinja2", "markupsafe", "starlette", "uvicorn"})
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Where to listen; with TICKER_WEB_TOKEN also elsewhere than here."
 )  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65_535), default=8765, show_default=True, help="0: one that is free.")
+@click.option("--port", type=options.Whole(0, 65_535), default=8765, show_default=True, help="0: one that is free.")
 @click.option("--read-only", is_flag=True, help="Nothing can be changed.")
 def web(host: str, port: int, read_only: bool) -> None:
     """Serve the page and the HTTP API, until SIGTERM or SIGINT.

@@ -24,8 +24,9 @@ SPECIALS = {
     "yearly": "*-01-01 00:00:00", "annually": "*-01-01 00:00:00",
 }  # fmt: skip
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-MOST_STEP = {"year": 229, "month": 11, "day": 30, "hour": 23, "minute": 59, "second": 59}
-LEAST = {"year": 1970, "month": 1, "day": 1}
+FROM_END = "day from the end of the month"
+MOST_STEP = {"year": 229, "month": 11, "day": 30, FROM_END: 30, "hour": 23, "minute": 59, "second": 59}
+LEAST = {"year": 1970, "month": 1, "day": 1, FROM_END: 1}
 _HOW = "is no calendar event; write one such as Mon..Fri *-*-* 09:00:00, daily, or *:0/15"
 _ATOM = re.compile(r"([0-9]{1,4})(?:\.\.([0-9]{1,4}))?(?:/([0-9]{1,4}))?")
 
@@ -134,7 +135,7 @@ def _date(field: str, text: str, part: str) -> str:
     *year, month, day = parts
     written = [_component(field, text, "year", year[0])] if year else ["*"]
     written.append(_component(field, text, "month", month))
-    return "-".join(written) + ("~" if tilde else "-") + _component(field, text, "day", day)
+    return "-".join(written) + ("~" if tilde else "-") + _component(field, text, FROM_END if tilde else "day", day)
 
 
 def _component(field: str, text: str, name: str, value: str) -> str:
@@ -156,8 +157,14 @@ def _atom(field: str, text: str, name: str, atom: str) -> str:
         raise BadInput(field, text, f"has a step of {step} in the {name}; 1 to {MOST_STEP[name]} are allowed")
     if high is not None and int(high) < int(low):
         raise BadInput(field, text, f"has the {name} range {low}..{high}, which runs backwards")
-    span = _number(name, low) if high is None else f"{_number(name, low)}..{_number(name, high)}"
-    return span if step is None else f"{span}/{int(step)}"
+    if name == FROM_END and step is not None and high is None and int(low) - int(step) < 1:
+        raise BadInput(field, text, f"has {atom} for its {name}, which is never repeated; write {low}")
+    first, last = _number(name, low), _number(name, high or low)
+    if high is None:
+        return first if step is None else f"{first}/{int(step)}"
+    if first == last or (step is not None and int(first) + int(step) > int(last)):
+        return first  # oncalendar would go on after the end of the range
+    return f"{first}..{last}" if step is None else f"{first}..{last}/{int(step)}"
 
 
 def _number(name: str, digits: str) -> str:

@@ -8,6 +8,7 @@ once       2026-05-01T09:00:00+02:00     a single time
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
@@ -17,7 +18,7 @@ from zoneinfo import ZoneInfo
 from ticker.errors import BadInput
 from ticker.schedules import calendar, cron, duration, once, places, zones
 from ticker.schedules.interval import Interval
-from ticker.task import DueTask, Kind, Task
+from ticker.task import Alarm, DueTask, Kind, Task
 
 UTC = "UTC"
 MICROSECOND = timedelta(microseconds=1)
@@ -46,6 +47,37 @@ class Schedule(Protocol):
 
     def words(self) -> str:
         """The schedule in English, without its zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shifted:
+    """Each time of a schedule so much later."""
+
+    schedule: Schedule
+    by: timedelta
+
+    @property
+    def kind(self) -> Kind:
+        return self.schedule.kind
+
+    @property
+    def text(self) -> str:
+        return self.schedule.text
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return self.schedule.zone
+
+    def next_after(self, instant: datetime) -> datetime | None:
+        found = self.schedule.next_after(instant - self.by)
+        return None if found is None else found + self.by
+
+    def words(self) -> str:
+        return self.schedule.words()
+
+
+def shifted(schedule: Schedule, ms: int | None) -> Schedule:
+    return Shifted(schedule, ms * MILLISECOND) if ms else schedule
 
 
 def parse(kind: Kind, text: str, zone: str = UTC) -> Schedule:
@@ -121,7 +153,8 @@ def after_pause(row: Mapping[str, Any], now: datetime) -> datetime | None:
     if row["kind"] not in (Kind.CRON, Kind.CALENDAR) or row["next_run"] is None or row["next_run"] > now:
         return None
     try:
-        found = first_run(parse(Kind(row["kind"]), row["expression"], row["zone"]), now, row["starts_at"])
+        schedule = shifted(parse(Kind(row["kind"]), row["expression"], row["zone"]), row["phase_ms"])
+        found = first_run(schedule, now, row["starts_at"])
     except BadInput:  # a row that a hand has spoilt: the push says so
         return None
     return None if found is None or (row["ends_at"] is not None and found > row["ends_at"]) else found
@@ -141,8 +174,13 @@ def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
     return later is not None and later <= now
 
 
-def of(task: DueTask | Task) -> Schedule:
-    """The schedule in a task's row. BadInput for a row that cannot be scheduled."""
+def of(task: DueTask | Task | Alarm) -> Schedule:
+    """The schedule in a task's row, with its own place after each time. BadInput for a row that cannot be scheduled."""
+    return shifted(plain(task), None if task.kind is Kind.INTERVAL else task.phase_ms)
+
+
+def plain(task: DueTask | Task | Alarm) -> Schedule:
+    """The same without the place."""
     if task.kind is not Kind.INTERVAL:
         return parse(task.kind, task.expression, task.zone)
     if task.every_ms <= 0:
@@ -150,15 +188,26 @@ def of(task: DueTask | Task) -> Schedule:
     return Interval(task.every_ms)
 
 
+def upcoming(task: Task, after: datetime, count: int, tick: int) -> list[datetime]:
+    """The next `count` times of a task that is pushed at `after`, with ticks so many milliseconds apart."""
+    if task.kind is not Kind.INTERVAL or task.phase_ms is None:
+        return times(of(task), after, count)
+    found = [after]
+    while len(found) <= count:
+        last = found[-1]
+        found.append(places.next_after(last, last, task.every_ms, task.tolerance_ms, task.phase_ms, tick))
+    return found[1:]
+
+
 def next_run(task: DueTask, now: datetime, tick: int = 0) -> datetime | None:
     """When a task that was pushed at `now` is due again; None: never. BadInput for a row that cannot be scheduled.
 
     An interval counts from the tick, or keeps its place, if it has one; `tick` is the milliseconds between two ticks. The
-    other kinds go on behind `now`, and never twice to one occurrence.
+    other kinds go on after `now`, and never twice to one occurrence.
     """
-    if task.phase_ms is not None:
+    if task.phase_ms is not None and task.kind == Kind.INTERVAL:
         found: datetime | None = places.next_after(
-            task.occurrence, now, task.every_ms, task.phase_ms, places.slack(task.every_ms, task.tolerance_ms, tick)
+            task.occurrence, now, task.every_ms, task.tolerance_ms, task.phase_ms, tick
         )
     else:
         found = of(task).next_after(now if task.kind == Kind.INTERVAL else max(now, task.occurrence))

@@ -39,7 +39,7 @@ def end_of(call: Call, overlooked: bool) -> End:
     if answer.nothing_to_do:
         return End(Outcome.NOTHING_TO_DO)
     outcome = Outcome.PARTIAL if call.run.quota.answered_exhausted else Outcome.SUCCEEDED
-    return End(outcome, result=answer.result, pieces=answer.pieces)
+    return End(outcome, result=answer.result, pieces=answer.pieces, made=answer.made)
 
 
 def outcome_of(error: BaseException) -> Outcome:

@@ -42,7 +42,7 @@ END $$"""
 
 # Each field from what to what; of arguments and metadata, which may hold secrets, only that they changed. `told`: nobody is
 # notified of an edit or a deletion.
-NOTE_EDIT = """CREATE FUNCTION note_edit() {definer} SET timezone = 'UTC' AS $$
+NOTE_EDIT = """CREATE OR REPLACE FUNCTION note_edit() {definer} SET timezone = 'UTC' AS $$
 DECLARE before jsonb := to_jsonb(OLD); after jsonb := to_jsonb(NEW);
 BEGIN
     INSERT INTO {schema}.events (task_id, task_name, function, owner_type, owner_id, what, by, told, words)
@@ -57,7 +57,7 @@ BEGIN
     FROM unnest(ARRAY[{fields}]) WITH ORDINALITY AS f (field, n) WHERE before -> field <> after -> field;
     RETURN NULL;
 END $$"""
-NOTE_EDITS = """CREATE TRIGGER tasks_note_edit AFTER UPDATE OF {columns} ON tasks FOR EACH ROW
+NOTE_EDITS = """CREATE OR REPLACE TRIGGER tasks_note_edit AFTER UPDATE OF {columns} ON tasks FOR EACH ROW
 WHEN (ROW({old}) IS DISTINCT FROM ROW({new})) EXECUTE FUNCTION note_edit()"""
 
 # What waits ends with its task; what runs goes on. No sequential scan: a plan that was kept from a deletion of many tasks
@@ -85,16 +85,24 @@ WHERE state IN ('planned', 'pushed') AND NOT EXISTS (SELECT FROM tasks t WHERE t
 
 
 def upgrade() -> None:
-    named = {
-        "definer": DEFINER, "who": WHO, "schema": '"' + context.config.attributes["schema"] + '"',
-        "fields": ", ".join(map(repr, EDITABLE)), "columns": ", ".join(EDITABLE),
-        "old": ", ".join(f"OLD.{name}" for name in EDITABLE), "new": ", ".join(f"NEW.{name}" for name in EDITABLE),
-    }  # fmt: skip
     op.execute("CREATE INDEX runs_unstarted ON runs (task_id) WHERE state IN ('planned', 'pushed')")
     op.execute(ORPHANS)
-    for statement in (NOTE_CHANGE, NOTE_EDIT, NOTE_EDITS, NOTE_DELETION, NOTE_DELETIONS):
-        op.execute(statement.format(**named))
+    for statement in (NOTE_CHANGE, NOTE_DELETION, NOTE_DELETIONS):
+        op.execute(filled(statement))
+    note_edits(EDITABLE)
     op.execute("REVOKE ALL ON FUNCTION note_change(), note_edit(), note_deletion() FROM PUBLIC")
+
+
+def note_edits(fields: tuple[str, ...]) -> None:
+    """Has changes of these columns of a task noted, and of no others."""
+    op.execute(filled(NOTE_EDIT, fields=", ".join(map(repr, fields))))
+    old, new = (", ".join(f"{row}.{name}" for name in fields) for row in ("OLD", "NEW"))
+    op.execute(filled(NOTE_EDITS, columns=", ".join(fields), old=old, new=new))
+
+
+def filled(statement: str, **values: str) -> str:
+    schema = '"' + context.config.attributes["schema"] + '"'
+    return statement.format(definer=DEFINER, who=WHO, schema=schema, **values)
 
 
 def downgrade() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ticker import checks, identity
+from ticker import checks, identity, numbers
 from ticker.errors import BadInput
 from ticker.schedules import once
 from ticker.task import LARGEST_ID, NAME_AT_MOST
@@ -63,7 +63,7 @@ def one_of(name: str, says: str, choices: Sequence[str]) -> Field:
 
 def number(name: str, says: str, least: int, most: int, default: int) -> Field:
     def read(field: str, value: Any) -> int:
-        found = int(value) if isinstance(value, str) and _DIGITS.fullmatch(value) else value
+        found = numbers.whole(field, value, least, most) if isinstance(value, str) else value
         if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
             raise BadInput(field, value, f"is no whole number from {least:,} to {most:,}")
         return found

@@ -1,12 +1,12 @@
 """The fields of a task's form: what the API takes, with a label, and how each is filled from a task and read again."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from ticker import numbers
 from ticker.checks import COLUMNS, json_value
 from ticker.definition import DEFAULTS, has_usual_box, has_usual_tolerance
 from ticker.errors import BadInput
@@ -97,6 +97,7 @@ MORE: Mapping[str, tuple[Control, ...]] = {
         control("catch_up", "Catch up"),
         control("remove", "Remove", "With a single time: whether the task is deleted after its success."),
         control("spread", "Spread"),
+        control("within", "Within", placeholder="2h"),
     ),
     "How it runs": (
         control("queue", "Queue"),
@@ -118,7 +119,7 @@ MORE: Mapping[str, tuple[Control, ...]] = {
         control("description", "Description"),
         control("group", "Group"),
         control("submitter", "Submitter"),
-        control("priority", "Priority", "From -1000 to 1000; kept and shown."),
+        control("priority", "Priority", "From -1000 to 1000: which of an owner's tasks goes first in a full queue."),
         control("metadata", "Metadata"),
     ),
 }
@@ -156,7 +157,4 @@ def as_object(value: Any) -> str:
 
 
 def whole(name: str, text: str, schema: Schema) -> int:
-    least, most = schema["minimum"], schema["maximum"]
-    if not re.fullmatch("-?[0-9]{1,10}", text) or not least <= int(text) <= most:
-        raise BadInput(name, text, f"is no whole number from {least:,} to {most:,}")
-    return int(text)
+    return numbers.whole(name, text, schema["minimum"], schema["maximum"])

@@ -273,7 +273,7 @@ def test_no_tick_looks_at_pieces_before_their_run_has_made_all_of_them(db, store
     with store.batch() as rows:
         assert rows.claim_planned(NOW, 100) == []
     sql.on(db, "ticker")(
-        "generated", task_id=task.id, token=token, items="[3]", made=2, output="", error_output="", now=NOW
+        "generated", task_id=task.id, token=token, items="[3]", made=2, output="", error_output="", pid=None, now=NOW
     )
     with store.batch() as rows:
         assert [run.id for run in rows.claim_planned(NOW, 100)][:2] == first

@@ -92,7 +92,7 @@ def test_none_is_planned_for_which_there_would_be_no_time_and_the_failed_run_say
     play.run(0, lasts=54, reason="OSError: no route")
     [run] = play.runs()
     assert run.reason.startswith("OSError: no route (no retry: 0 s would be left for it before the next start, under")
-    assert (run.retried, play.task().failures, play.events()) == (False, 1, ["failed"])
+    assert (run.retried, play.task().failures, play.events()) == (False, 1, ["edited", "failed"])
 
 
 @pytest.mark.parametrize("outcome", ["timed_out", "killed", "lost"])

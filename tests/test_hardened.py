@@ -135,7 +135,7 @@ def test_keys_are_rotated_without_losing_a_job(task, monkeypatch, db):
     assert outcomes(db) == [("succeeded", "")]
 
 
-def test_a_failed_job_keeps_its_signature_and_is_a_duplicate_when_it_is_requeued(signed, db, store, redis):
+def test_a_failed_job_keeps_its_signature_and_runs_nothing_when_it_is_requeued(signed, db, store, redis):
     ticker.register(db, "fails", every="1m")
     tick(store, signed)
     works()
@@ -143,11 +143,11 @@ def test_a_failed_job_keeps_its_signature_and_is_a_duplicate_when_it_is_requeued
     [failed] = registry.get_job_ids()
     registry.requeue(failed)
     works()
-    assert [outcome for outcome, _ in outcomes(db)] == ["failed", "dropped"]
-    assert outcomes(db)[-1] == ("dropped", "duplicate")
+    assert [outcome for outcome, _ in outcomes(db)] == ["failed"]
+    assert db.execute("SELECT count(*) FROM ticker.events WHERE what = 'redelivered'").fetchone() == (1,)
 
 
-def test_an_old_job_that_somebody_pushes_again_is_a_duplicate(task, db, redis):
+def test_an_old_job_that_somebody_pushes_again_runs_nothing(task, db, redis):
     [key] = redis.keys("rq:job:*")
     copy = redis.hgetall(key)
     works()
@@ -156,7 +156,8 @@ def test_an_old_job_that_somebody_pushes_again_is_a_duplicate(task, db, redis):
     redis.hset(key, mapping=copy)
     redis.rpush("rq:queue:polling", key.decode().removeprefix("rq:job:"))
     works()
-    assert outcomes(db) == [("succeeded", ""), ("dropped", "duplicate")]
+    assert outcomes(db) == [("succeeded", "")]
+    assert db.execute("SELECT what FROM ticker.events").fetchall() == [("redelivered",)]
 
 
 def test_a_job_of_a_deleted_task_that_somebody_pushes_again_is_gone(task, db, redis):

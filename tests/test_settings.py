@@ -85,10 +85,10 @@ def test_a_value_at_a_limit_is_taken(name, value, field, expected):
         ("TICKER_TICK", "61m", "'61m' is over the limit of 1h"),
         ("TICKER_LOOK_AHEAD", "-1s", "'-1s' is under the limit of 0s"),
         ("TICKER_LOOK_AHEAD", "11", "'11' is over the limit of 10s"),
-        *(("TICKER_BATCH", value, f"{value!r} is no whole number from 1 to 10000") for value in
+        *(("TICKER_BATCH", value, f"{value!r} is no whole number from 1 to 10,000") for value in
           ("0", "10001", "-1", "1e3", "1_000", " 5", "\u0665", "", "9" * 40)),
-        ("TICKER_RESULT_TTL", "-1", "'-1' is no whole number from 0 to 31622400"),
-        ("TICKER_FAILURE_TTL", "31622401", "'31622401' is no whole number from 60 to 31622400"),
+        ("TICKER_RESULT_TTL", "-1", "'-1' is no whole number from 0 to 31,622,400"),
+        ("TICKER_FAILURE_TTL", "31622401", "'31622401' is no whole number from 60 to 31,622,400"),
         ("TICKER_HARD_LIMIT", "on", "'on' is none of auto, watchdog, off"),
         ("TICKER_HARD_LIMIT", "", "'' is none of auto, watchdog, off"),
         *(("TICKER_SCHEMA", value, f"{value!r} is no schema name: {SCHEMA_NAMES}") for value in

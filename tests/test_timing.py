@@ -257,6 +257,7 @@ def test_the_start_statement_judges_too_early_as_python_does(zone, db):
                 earliest + MICROSECOND,
                 earliest + timedelta(days=400),
             ):
+                db.execute("UPDATE ticker.tasks SET waiting = %s", [[now]])
                 expected = "too_early" if timing.too_early(now, last_run, every, tolerance) else None
                 assert refusal(db, task.id, now, occurrence=now) == expected, (every, tolerance, last_run, now)
 

@@ -109,7 +109,7 @@ def test_two_applications_in_one_process_read_and_write_each_its_own_schema(
         assert not [page.url for page in pages if other in page.text]
         assert two[schema].get(f"{API}/tasks/1").json()["subject"] == f"of {schema}"
         events = f"SELECT what, by FROM {schema}.events"
-        assert db.execute(events).fetchall() == [("paused", schema)]
+        assert db.execute(events).fetchall() == [("edited", "the HTTP API"), ("paused", schema)]
     everywhere(two, lambda client, _: client.delete(f"{API}/tasks/1"))
     assert [client.get(f"{API}/tasks").json()["tasks"] for client in two.values()] == [[], []]
 

@@ -116,5 +116,6 @@ def clear(database_url: str, redis_url: str) -> None:
     with connections.connect(database_url) as connection:
         connection.execute(f"DROP SCHEMA IF EXISTS {', '.join(SCHEMAS)} CASCADE")
     with closing(enqueue.connect(redis_url)) as redis:
-        for key in redis.scan_iter(RQ_KEYS, count=1000):
-            redis.unlink(key)
+        for pattern in (RQ_KEYS, f"{enqueue.LEASE_PREFIX}*"):
+            for key in redis.scan_iter(pattern, count=1000):
+                redis.unlink(key)

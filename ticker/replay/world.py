@@ -138,8 +138,14 @@ class World:
         """A run before the table's first row, which only leaves its last_run: it began and ended at `at`."""
         token = str(uuid4())
         before = Envelope("", self.task.queue, (self.task.id, envelope.micros(ZERO + occurrence)), 0, 0, "")
+        self._is_due(ZERO + occurrence)  # no other job would be expected
         self._start(before, token, at)
         self._finish(token, Outcome.SUCCEEDED, at)
+        self._is_due(self.task.next_run)
+
+    def _is_due(self, instant: datetime | None) -> None:
+        with self.store.transaction() as execute:
+            execute("set_next_runs", ids=[self.task.id], next_runs=[instant])
 
     def _start(self, job: Envelope, token: str, at: timedelta) -> sql.Row:
         """As `wrappers.layers.guard` asks; no uptime, since the clock that stands here is no host's."""
@@ -156,7 +162,7 @@ class World:
     def _finish(self, token: str, outcome: Outcome, at: timedelta) -> None:
         with self.store.transaction() as execute:
             execute("finish", task_id=self.task.id, token=token, outcome=outcome, reason="", result=None, traceback="",
-                    output="", error_output="", pid=None, now=ZERO + at)  # fmt: skip
+                    output="", error_output="", pid=None, age=0, now=ZERO + at)  # fmt: skip
 
     def _name(self, pushed: Envelope, at: timedelta) -> str:
         """A1, A2 in the order of the first push; planned runs have their names already."""

@@ -111,6 +111,8 @@ def was_never_noted(history: History, task: Task, occurrence: int, stored: Push)
     """The tick died between push and commit, and the task was deleted, or somebody gave it another next_run. No row ever
     named this occurrence as pushed: its job is refused as stale where it arrives, and may be lost where a fault took it. A job
     that a later start has overtaken is passed over without a word."""
+    if task.deleted and any(_was_given_back(history, version, occurrence) for version in task.versions):
+        return "given back by adopt, and its task deleted before the next push"
     if any(occurrence in version.waiting for version in task.versions):
         return None
     if any(names(event, task.id, stored) for event in history.events_of.get("stale", ())):
@@ -123,6 +125,12 @@ def was_never_noted(history: History, task: Task, occurrence: int, stored: Push)
     if was_wiped(history, stored.at) or fault_between(history, stored.at, end):
         return "never committed, lost in a fault"
     return None
+
+
+def _was_given_back(history: History, version: Version, occurrence: int) -> bool:
+    """Whether `ticker db adopt` made this occurrence, whose job was another installation's, due again."""
+    is_due = version.next_run is not None and round(version.next_run * 1_000_000) == occurrence
+    return is_due and occurrence not in version.waiting and was_adopted(history, version.at)
 
 
 def names(event: Event, task: int, push: Push) -> bool:

@@ -28,10 +28,10 @@ def test_no_pieces_are_nothing_to_do(nothing):
 @pytest.mark.parametrize(
     ("generated", "sentence"),
     [
-        ("abc", "'str' is no series of pieces: yield them one by one, or return a list"),
-        (b"abc", "'bytes' is no series of pieces: yield them one by one, or return a list"),
-        ({"uid": 1}, "'dict' is no series of pieces: yield them one by one, or return a list"),
-        (7, "'int' is no series of pieces: yield them one by one, or return a list"),
+        ("abc", "'str' is not a series of pieces: yield them one by one, or return a list"),
+        (b"abc", "'bytes' is not a series of pieces: yield them one by one, or return a list"),
+        ({"uid": 1}, "'dict' is not a series of pieces: yield them one by one, or return a list"),
+        (7, "'int' is not a series of pieces: yield them one by one, or return a list"),
         ([object()], "'object' is no piece that can be kept: Object of type object is not JSON serializable"),
         ([float("nan")], "'float' is no piece that can be kept: Out of range float values are not JSON compliant: nan"),
         (["a\0"], "'str' is no piece that can be kept: it has a NUL character"),

@@ -194,8 +194,8 @@ WRONG = {
     "no JSON": (
         "BadInput: generate: 'object' is no piece that can be kept: Object of type object is not JSON serializable"
     ),
-    "a text": "BadInput: generate: 'str' is no series of pieces: yield them one by one, or return a list",
-    "a mapping": "BadInput: generate: 'dict' is no series of pieces: yield them one by one, or return a list",
+    "a text": "BadInput: generate: 'str' is not a series of pieces: yield them one by one, or return a list",
+    "a mapping": "BadInput: generate: 'dict' is not a series of pieces: yield them one by one, or return a list",
 }
 
 

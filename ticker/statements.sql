@@ -28,8 +28,8 @@ WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)
 FOR NO KEY UPDATE
 
 -- name: actor
--- In whose name the events of this transaction are recorded; nothing: in that of the database's user. Statements with `by`
--- set it, and `act_as` sets it back.
+-- The author of the events of this transaction; empty means the database user. Statements with `by` set it, and `act_as`
+-- restores it.
 SELECT coalesce(current_setting('ticker.by', true), '') AS by
 
 -- name: act_as
@@ -56,9 +56,9 @@ ON CONFLICT (owner_type, owner_id, name) DO NOTHING
 RETURNING *
 
 -- name: change_task
--- New values for what people define. A changed interval may bring the next run nearer, never push it away; an interval task
--- that is enabled and was due meanwhile is due now; `again`: more than that has changed of the schedule, and `next_run` says
--- when the task is due.
+-- New values for what people define. A changed interval may bring the next run nearer, never push it away. An interval task
+-- that is enabled and was due meanwhile is due now. With `again`, more of the schedule has changed, and `next_run` says when
+-- the task is due.
 UPDATE {schema}.tasks SET
     function = %(function)s, kwargs = %(kwargs)s::jsonb, registered = coalesce(%(registered)s::jsonb, registered),
     kind = %(kind)s, expression = %(expression)s, zone = %(zone)s,
@@ -168,7 +168,7 @@ ORDER BY id
 FOR NO KEY UPDATE
 
 -- name: delete_tasks
--- Gone, with what was planned for them and what waits (trigger tasks_note_deletion), as however else a task is deleted.
+-- Deletes tasks. The trigger tasks_note_deletion ends what was planned and what waits, as in any other deletion.
 WITH gone AS (DELETE FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[])
     AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL RETURNING *)
 SELECT * FROM gone ORDER BY id
@@ -246,8 +246,8 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: claim_in_turn
--- The same of a queue that has room for so many: one of each owner, then the second of each, and so on; a task without an
--- owner is its own. Within an owner's turn the priority decides, then the age.
+-- The same for a queue that has room for `limit` tasks: one of each owner, then the second of each, and so on. A task without
+-- an owner counts as its own owner. Within an owner the priority decides, then the age.
 WITH due AS MATERIALIZED (
     SELECT id, next_run, row_number() OVER (PARTITION BY owner_type, CASE owner_type WHEN '' THEN id::text ELSE owner_id END
         ORDER BY priority DESC, next_run, id) AS turn
@@ -281,9 +281,9 @@ WHERE enabled AND owner_active AND paused_by IS NULL
   AND queue = %(queue)s
 
 -- name: advance
--- Redis took the jobs of these locked rows: notes what they were due for as waiting (unless it has started meanwhile), each
--- with its job where that carries other tasks, too, and moves on. The newest 10,000 are kept: a row that was filled by hand
--- would otherwise fail the tables' CHECK, and with it all others here.
+-- Redis took the jobs of these locked rows. Notes each occurrence as waiting, unless it has started meanwhile, and sets the
+-- next run. If the job also carries other tasks, its id is noted. The newest 10,000 are kept: otherwise a row that was filled
+-- by hand would fail the tables' CHECK, and with it all others here.
 UPDATE {schema}.tasks t SET
     next_run = a.next_run,
     waiting = CASE WHEN t.next_run = ANY (t.waiting) OR (t.next_run <= t.last_occurrence AND EXISTS (
@@ -298,7 +298,7 @@ FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(batch_jobs)s::tex
 WHERE t.id = a.id
 
 -- name: detach
--- These occurrences were pushed again, each in a job of its own.
+-- Notes that these occurrences were pushed again, each in a job of its own.
 UPDATE {schema}.tasks t SET batch_jobs = nullif(t.batch_jobs - d.keys, '{}')
 FROM (SELECT id, array_agg({schema}.micros(occurrence)) AS keys
       FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[]) AS a (id, occurrence) GROUP BY id) d
@@ -331,7 +331,8 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE t.id = b.id
 
 -- name: claim_planned
--- Retries (those of pieces, too) and manual runs that are due, with what their push needs from the task's row; of one queue, or of all but these.
+-- Due retries (also of pieces) and manual runs, with what their push needs from the task's row. `queue`: of this queue alone;
+-- otherwise of all queues except `without`.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
 WHERE r.state = 'planned' AND (r.kind <> 'piece' OR r.attempt > 1) AND r.due_at <= %(now)s
@@ -341,8 +342,8 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- name: claim_pieces
--- The same of pieces, a share of each run that has made some: so many runs at a time, each found behind the one before.
--- None of a run that still makes them. What was made before the clock was set back is due.
+-- The same for pieces: a share of each run that has made some, and nothing of a run that still makes them. Each run is found
+-- after the previous one. Pieces that were made before the clock was set back are due.
 WITH RECURSIVE parents AS (
     (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
     UNION ALL
@@ -380,8 +381,8 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE r.id = b.id
 
 -- name: drop_orphaned_plans
--- Runs that were planned after the deletion of their task: pieces of a run that was at work then, and what a deletion under
--- REPEATABLE READ did not see. Pieces of a run that ended before it had made all of them were never work: they are deleted.
+-- Drops runs that were planned after the deletion of their task: pieces of a run that was in progress, and what a deletion
+-- under REPEATABLE READ did not see. If a run ended before it had made all its pieces, they never counted: they are deleted.
 WITH RECURSIVE parents AS (
     (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
     UNION ALL
@@ -421,11 +422,10 @@ WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pieces WHERE NOT 
 -- forward is left to the ticker, which sees it by its own uptime; the row is only due the sooner. The first job that comes
 -- too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock.
 -- `record_of` (a volatile function) sees what was committed while this waited for the lock; the statement itself does not.
--- Three refusals are no drops, and leave no record. A job whose task is gone: its deletion has recorded what waited. A job
--- that is delivered again (`redelivered`): an event of the record that its occurrence has. A job for an occurrence that the
--- row neither waits for nor has as its next run (`stale`), as after the restore of an older dump: an event of the
--- installation, as such a job may have been meant for another task. A tick that was killed before it could commit leaves jobs
--- for the next run.
+-- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a job is
+-- delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the occurrence nor
+-- has it as its next run (`stale`), as after the restore of an older dump, the installation gets an event: the job may have
+-- been meant for another task. The next run is accepted, since a tick that was killed before its commit leaves a job for it.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
@@ -542,7 +542,7 @@ FROM ruled j LEFT JOIN recorded ON true
 -- name: start_planned
 -- The same for a planned run: it obeys enabled and the hold (a manual run also starts while the task is paused; a piece
 -- runs next to the others), skips the too-early and duplicate checks, and never touches last_run or last_occurrence. A run
--- that is not there, or is another task's, is `stale`. A retry or a piece has to be dead before the next start may come, so its box shrinks to
+-- that does not exist, or belongs to another task, is `stale`. A retry or a piece has to be dead before the next start may come, so its box shrinks to
 -- what is left until then; under a second, or behind a newer occurrence (of a task by times: one that waits may start at
 -- any moment), there is no time for it. What a manual run made or left is bounded by the next occurrence, as nobody knows
 -- its next start.
@@ -631,7 +631,7 @@ RETURNING id
 -- The end, fenced by the token: a run that lost its hold changes nothing (a piece has none to lose). A run whose task is
 -- gone still ends. A start that was given up, since its answer came too late, was asked for with an uptime that may be as
 -- old: it tells nothing. A tick sees to what follows from a failure, and from a success after some; where a task has
--- retries, it also counts the failures, as one that is retried is none. The run ended `age` seconds before this statement came.
+-- retries, it also counts the failures, as one that is retried is none. The run ended `age` seconds before this statement.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,
         told <> '' OR stretched_ms IS NOT NULL OR (dead_man IS NOT NULL AND alarm_at IS NULL) AS ailing
@@ -667,10 +667,10 @@ WITH held AS MATERIALIZED (
 SELECT id AS run_id FROM ended
 
 -- name: finish_late
--- The end of a run that the sweep has declared lost: it becomes the record, unless a later run of the task has started, or a
--- piece's next attempt. A success takes the failure back with what it caused: a retry that has not started ends as a
--- duplicate (a piece's is counted in no sum of its run), a pause ends with the next tick, and so does what `follow_up` sees
--- to (a longer interval, a notice).
+-- The end of a run that the sweep has declared lost. It becomes the record, unless a later run of the task has started, or
+-- the next attempt of a piece. A success takes back the failure and its effects: a retry that has not started ends as a
+-- `duplicate` (that of a piece counts in no sum of its run). The next tick ends a pause, and what `follow_up` handles (a
+-- longer interval, a notice).
 WITH held AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), run AS MATERIALIZED (
@@ -723,7 +723,7 @@ WITH held AS MATERIALIZED (
 )
 SELECT id AS run_id FROM late
 -- name: add_pieces
--- A run that makes many pieces has some of them recorded, while it holds its task; no tick looks at them before all are made.
+-- Records some of the many pieces of a run, while it holds its task. No tick looks at them before all are made.
 INSERT INTO {schema}.runs (
     task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, state, due_at, created_at)
 SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, 'piece', p.id, e.item, p.occurrence, 'planned', i.now, i.now
@@ -735,8 +735,8 @@ ORDER BY e.n
 RETURNING id
 
 -- name: generated
--- A run has made its pieces of work: the last are recorded after the `made` ones that are already, and the run waits for all
--- of them, without a hold.
+-- A run has made its pieces of work. The last ones are recorded after the `made` ones that are recorded already. The run then
+-- waits for all of them, without a hold.
 -- Those of a task that is gone by now, too: they end as those do whose task went a moment later.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
@@ -830,15 +830,15 @@ FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s
 ORDER BY e.n
 
 -- name: sum_up_patience
--- Statements of this transaction may take longer than others.
+-- Statements of this transaction get a longer time-out.
 SELECT set_config('statement_timeout', '12s', true)
 
 -- name: sum_up
 -- Runs whose pieces have all ended, as their last attempts did: the worst of them is the outcome of the run, and of its
 -- task; a piece whose row is gone counts as failed. One run of each task at a time. Where a later run of the task has ended
--- before, the task is as that one left it, but for its totals. A run of a task that is gone ends, too. OFFSET 0 keeps the
--- question for pieces that are at work to each run and its index: as a join it might read all runs. A million pieces take
--- seconds to count: the task is locked only after that.
+-- before, the task is as that one left it, but for its totals. A run of a task that is gone ends, too. OFFSET 0 makes
+-- the check for pieces at work use the index for each run: as a join it might read all runs. Counting a million pieces takes
+-- seconds, so the task is locked only after that.
 WITH complete AS MATERIALIZED (
     SELECT r.id, r.task_id, r.pieces, r.started_at FROM {schema}.runs r
     WHERE r.state = 'processing'
@@ -922,8 +922,8 @@ WHERE t.id = a.id
 -- uptime. It looks at so many rows, in the order of their ids, and answers with the last of them. What started on this host is
 -- told by its uptime, and due an interval after its true last run (no later than it was, if the two differ by up to 20 s
 -- and the ticker saw no step: it may also be that a stopped server read the start late); of the rest, only what lies
--- too far ahead is brought back; so is a back-off, the longest of which is an hour. A task with a place in its interval
--- may wait for it, after an outage, up to two intervals. A task that was never pushed keeps
+-- too far ahead is brought back; so is a back-off, the longest of which is an hour. After an outage, a task with a place in
+-- its interval may wait for it up to two intervals. A task that was never pushed keeps
 -- its `first`, unless it was itself registered in the future. The planner expects next to
 -- nothing behind the list of ids, and so each row is found by its own id from there on: a second list would be gone
 -- through for each row, 5,000 times 5,000, behind a step that all rows feel.
@@ -1040,7 +1040,7 @@ FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id AND t.next_run > b.next_run
 
 -- name: clamp_runs
--- The same for runs that began, or were planned, in the future; each is so only once. Pieces are claimed nevertheless.
+-- The same for runs that began, or were planned, in the future; each is changed only once. Pieces are claimed anyway.
 WITH ahead AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE (state = 'running' AND started_at > %(now)s::timestamptz + interval '1 second')
@@ -1058,7 +1058,7 @@ FROM ahead WHERE r.id = ahead.id
 RETURNING r.id
 
 -- name: end_overdue
--- Runs past B + g of which no end was recorded. A row that is busy just now, the run's or its task's, is
+-- Runs past B + g without a recorded end. A row that is busy just now, the run's or its task's, is
 -- left to the next tick; as nothing is waited for, the run may be locked first here. A run of this host is past it when
 -- the uptime says so, whatever the clock was set to; of the others, by the clock as it is read here: the `now` of a pass
 -- that was stopped meanwhile may lie ahead of it. What has lost its hold to another run is counted, and no more: that one
@@ -1102,8 +1102,8 @@ WITH instant AS MATERIALIZED (
 SELECT id FROM ended
 
 -- name: watched
--- Since when ticks have come without a gap, in seconds since 1970, as the tickers know that ticked within the last `gap`
--- milliseconds; and the clock.
+-- The time since which ticks have come without a gap, in seconds since 1970, according to the tickers that ticked within the
+-- last `gap` milliseconds; and the clock.
 WITH instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
 )
@@ -1207,11 +1207,11 @@ ORDER BY f.name
 ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, announced_at = excluded.announced_at
 
 -- name: queues
--- The queues of all tasks: what a ticker leases.
+-- The queues of all tasks, which a ticker leases.
 SELECT DISTINCT queue FROM {schema}.tasks
 
 -- name: used_queues
--- In which of these queues tasks have their jobs: the table is read to its end for one that has no task.
+-- The queues among these that tasks use. For a queue without a task, the whole table is read.
 SELECT q.queue FROM unnest(%(queues)s::text[]) AS q (queue)
 WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.queue = q.queue) ORDER BY q.queue
 
@@ -1249,7 +1249,7 @@ UPDATE {schema}.tickers SET last_report = last_report || '{"ended": true}' WHERE
 -- ------------------------------------------------------------------------------------------------- whose they are
 
 -- name: installation
--- Whose tables these are, and whether they stand where they were marked; a role that may not ask for the cluster's
+-- The installation of the tables, and whether they are where they were marked. A role that may not read the cluster's
 -- identifier compares the other two.
 SELECT i.id, i.environment, i.marker_oid = i.tableoid
     AND i.database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -1257,7 +1257,7 @@ SELECT i.id, i.environment, i.marker_oid = i.tableoid
 FROM {schema}.installation i
 
 -- name: silence
--- What another installation had to tell, or to see to, is no matter of this one.
+-- Cancels the pending notices and follow-ups of the former installation.
 WITH told AS (
     UPDATE {schema}.events SET told = true WHERE NOT told
 ), untold AS (
@@ -1266,8 +1266,8 @@ WITH told AS (
 UPDATE {schema}.runs SET follow_up = false WHERE follow_up
 
 -- name: adopt_runs
--- Runs whose workers, jobs and pieces are another installation's: what ran is lost, what was planned is dropped. With
--- `resume` what was planned stays, and what was pushed is pushed again.
+-- Runs whose workers, jobs and pieces belong to another installation: running ones become lost, planned ones are dropped. With
+-- `resume`, planned ones stay, and pushed ones are pushed again.
 WITH chosen AS MATERIALIZED (
     SELECT id FROM {schema}.runs WHERE state = 'running'
     UNION ALL
@@ -1304,9 +1304,9 @@ WITH chosen AS MATERIALIZED (
 SELECT outcome FROM changed
 
 -- name: adopt_tasks
--- The next tasks by id: what waits has jobs of another installation. Each one's newest occurrence is due again, unless
--- a later one has started; the older ones are dropped. Holds end. Without `resume` they are paused. `last`: the last one
--- that was looked at, none at the end.
+-- The next tasks by id, whose waiting jobs belong to another installation. The newest waiting occurrence of each is due again,
+-- unless a later one has started; the older ones are dropped. Holds end. Without `resume` the tasks are paused. `last`: the id
+-- of the last task, NULL at the end.
 WITH walked AS MATERIALIZED (
     SELECT id FROM {schema}.tasks WHERE id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
 ), instant AS MATERIALIZED (
@@ -1340,7 +1340,7 @@ SELECT (SELECT max(id) FROM walked) AS last, (SELECT count(*) FILTER (WHERE paus
     (SELECT count(*) FROM dropped)::int AS dropped
 
 -- name: adopt
--- The mark of this database, and a new id; no row where another `adopt` was faster.
+-- The mark of this database, and a new id; no row if another `adopt` was faster.
 WITH marked AS (
     INSERT INTO {schema}.installation AS i (system_identifier, database_oid, marker_oid, environment, adopted_at)
     SELECT {schema}.cluster_identifier(), d.oid, '{schema}.installation'::regclass, %(environment)s,
@@ -1974,7 +1974,7 @@ FROM pairs p, LATERAL (
 GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s OFFSET %(after)s
 
 -- name: deleted_tasks
--- Which of these were deleted, as their newest record names them (what was dropped as `gone` may not), or their last event.
+-- The deleted ones of these tasks, named as in their newest record (those of `gone` may lack it) or their last event.
 SELECT i.id, coalesce(r.task_name, e.task_name, '') AS task_name, coalesce(r.owner_type, e.owner_type, '') AS owner_type,
     coalesce(r.owner_id, e.owner_id, '') AS owner_id
 FROM unnest(%(ids)s::bigint[]) AS i (id) LEFT JOIN LATERAL (
@@ -2049,8 +2049,8 @@ SELECT family, function, NULL, cardinality(bounds) - width_bucket(-value, bounds
 FROM measured GROUP BY family, function, bounds, bound
 
 -- name: oldest_due
--- For how many seconds the task that is due for longest has been so, of the first 1,000 by their time; 0: none is due. The
--- time in which a task was disabled or paused does not count.
+-- The seconds for which the longest overdue task has been due, among the first 1,000 by time; 0 if no task is due. The time
+-- in which a task was disabled or paused does not count.
 WITH instant AS MATERIALIZED (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now)
 SELECT greatest((SELECT extract(epoch FROM (SELECT now FROM instant) - min(greatest(t.next_run, t.resumed_at))) FROM (
     SELECT next_run, resumed_at FROM {schema}.tasks

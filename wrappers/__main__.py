@@ -58,12 +58,12 @@ def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tup
 
 
 def queues(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """The queues that RQ would find among them; none: its own default, which is not where our tasks go."""
+    """Returns the queues that RQ would read from the arguments; empty if it would use its default, where our tasks do not go."""
     params = as_rq_reads(arguments).params
     found = params.get("queues") or ()
     if not found and params.get("config"):
         found = ("default",)
-        with suppress(Exception):  # of a module of anybody's; RQ will report it
+        with suppress(Exception):  # the module may fail in any way; RQ will report it
             found = read_config_file(params["config"]).get("QUEUES", found)  # type: ignore[no-untyped-call]
     return tuple(found)
 

@@ -14,7 +14,7 @@ from wrappers.limits import Limits
 
 
 class HoldLost(TickerError):
-    """This run does not hold its task any more: another run may have started. Nothing was written."""
+    """This run no longer holds its task: another run may have started. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Answer:
     result: str | None = None
     nothing_to_do: bool = False
     pieces: str | None = None
-    made: int = 0  # pieces that are recorded already
+    made: int = 0  # pieces that are already recorded
 
 
 class Quota:
@@ -93,9 +93,9 @@ class Run:
         """From here the next run goes on: its `run.cursor` is `value` (JSON, up to 64 kB).
 
         Stored at once; with `session` (a SQLAlchemy Session or Connection, Django's or a psycopg connection, to the
-        same database) inside its transaction, so that work and cursor commit together. HoldLost when this run does not
-        hold its task any more; of a task that was deleted nothing is stored. BadInput where `value` is no JSON. `run.cursor` is set at once: after a rollback of
-        `session`, set it back before you go on in the same run. A piece of work has none: it is done, or attempted
+        same database) inside its transaction, so that work and cursor commit together. Raises HoldLost if this run no
+        longer holds its task, and BadInput if `value` is not JSON. Stores nothing if the task was deleted. `run.cursor`
+        is set at once: after a rollback of `session`, set it back before you go on in the same run. A piece of work has none: it is done, or attempted
         again as a whole.
         """
         if self.kind is RunKind.PIECE:
@@ -117,8 +117,9 @@ class Run:
 class Call:
     """One job on its way through the layers, each of which may add what the next ones need.
 
-    `pid` is the process that runs the function, None where the start is asked for before that one is there. `began` and `since` are one instant, before the start was asked for: by `clock.monotonic`, from which the quota
-    counts, and by `limits.now`, from which the limits do.
+    `pid` is the process that runs the function; None if the start is requested before that process exists. `began` and
+    `since` are one instant, before the start was requested: by `clock.monotonic`, from which the quota counts, and by
+    `limits.now`, from which the limits do.
     """
 
     task_id: int

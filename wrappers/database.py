@@ -57,8 +57,8 @@ class Database:
     ) -> bool:  # fmt: skip
         """Ends the run of this token; False where it does not hold its task any more, and nothing was written.
 
-        It ended at that instant of `limits.now`, None: now. With its id, its end also corrects a run that was declared lost
-        meanwhile. What the tables refuse of its texts is left out: a run without an end would be worse.
+        `at` is the instant of `limits.now` at which the run ended; None means now. With `run_id`, the end also corrects a run
+        that was declared lost meanwhile. Texts that the tables refuse are left out: a run without an end would be worse.
         """
         end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "pid": pid}
         texts = {"result": result, "traceback": traceback, "output": output, "error_output": error_output}
@@ -69,7 +69,7 @@ class Database:
             return self._end(run_id, at, **end, **NO_TEXTS)
 
     def _end(self, run_id: int, at: float | None, **end: Any) -> bool:
-        self.open()  # the age that is read next does not count it
+        self.open()  # first, so that the age does not include it
         now = clock.now()
         age = 0.0 if at is None or now else max(limits.now() - at, 0.0)
         if self.execute("finish", **end, age=age, now=now):
@@ -83,7 +83,7 @@ class Database:
         self, task_id: int, token: str, pieces: str, made: int = 0, *, output: str = "", error_output: str = "",
         pid: int | None = None,
     ) -> bool:  # fmt: skip
-        """Records the last pieces of work, a JSON array, after `made` others: the run of this token waits for all; as `finish`."""
+        """Records the last pieces of work, a JSON array, after `made` others; the run of this token waits for all. Returns as `finish`."""
         handed_out = self.execute(
             "generated", task_id=task_id, token=token, items=pieces, made=made, output=output, error_output=error_output,
             pid=pid, now=clock.now(),

@@ -1,4 +1,4 @@
-"""Says how a process died: by its wait status, the clock, and the cgroup's count of processes killed for their memory."""
+"""Determines how a process died, from its wait status, the clock, and the cgroup's count of out-of-memory kills."""
 
 import signal
 from contextlib import suppress
@@ -12,10 +12,11 @@ OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bool = True) -> str:
-    """How the horse ended, in a few words; only what was seen. `code` as in `os.waitstatus_to_exitcode`, None: not seen.
+    """Returns how the horse ended, in a few words, as far as it was observed.
 
-    A SIGKILL is that of the hard limit where its instant has passed and the horse died `just_now`, and one for its memory
-    where this cgroup has counted one since `oom_kills_before`.
+    `code` is as in `os.waitstatus_to_exitcode`; None if it was not observed. A SIGKILL is attributed to the hard limit if
+    its instant has passed and the horse died `just_now`. It is attributed to memory if this cgroup has counted such a kill
+    since `oom_kills_before`.
     """
     if code is None:
         return "its process died, and how was not observed"
@@ -31,7 +32,7 @@ def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bo
 
 
 def oom_kills() -> int | None:
-    """How many processes of this cgroup the kernel has killed for their memory; None where that cannot be read."""
+    """Returns how many processes of this cgroup the kernel has killed for their memory; None if that cannot be read."""
     with suppress(OSError, ValueError, UnicodeDecodeError):
         for line in _events_file().read_text(encoding="ascii").splitlines():
             name, _, count = line.partition(" ")
@@ -42,7 +43,7 @@ def oom_kills() -> int | None:
 
 @cache
 def _events_file() -> Path:
-    """Of the second version of cgroups; in a file that is not there where this process has none."""
+    """Returns the `memory.events` of this process (cgroup version 2); the path does not exist if there is none."""
     for line in OWN_CGROUP.read_text(encoding="utf-8").splitlines():
         if line.startswith("0::/"):
             return CGROUPS / line.removeprefix("0::/") / "memory.events"

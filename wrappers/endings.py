@@ -21,8 +21,8 @@ UNANSWERED = "the answer to its start never came, so its function did not run"
 def write(database: Database, left: Left, *, until: float, wake: bool) -> bool:
     """Ends a run in its own process; False where its end changes nothing.
 
-    While the database is away, or the row is locked, it asks again: until a worker of ours takes the end, or `until` then,
-    an instant of `limits.now`; after that DatabaseUnavailable, or RowLocked.
+    While the database is away, or the row is locked, it tries again until a worker of ours takes the end, or until `until`,
+    an instant of `limits.now`. Then it raises DatabaseUnavailable, or RowLocked.
     """
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
@@ -46,7 +46,7 @@ def take_left(database: Database, waiting: WaitingEnds) -> None:
 
 
 def close_record(database: Database, waiting: WaitingEnds, cause: str) -> None:
-    """After the death of a horse: writes the ends that it left, and one for a run that it left open."""
+    """Writes the ends that a dead horse left, and one for a run that it left open."""
     left = [(run.task_id, run.token) for run in map(Left.unpacked, ends.left())]
     take_left(database, waiting)
     open_run = page.read()

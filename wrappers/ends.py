@@ -40,17 +40,17 @@ class End:
     output: str = ""
     error_output: str = ""
     pid: int | None = None
-    """The process that ran the function, where one did."""
+    """The process that ran the function, if any did."""
     pieces: str | None = None
-    """A JSON array of pieces of work, for which the run waits; the last of them, after those that are recorded already."""
+    """A JSON array of the last pieces of work, after those that are already recorded. The run waits for all of them."""
     made: int = 0
-    """How many are recorded already."""
+    """How many pieces are already recorded."""
     at: float = field(default_factory=limits.now)
     """When the run ended, an instant of `limits.now`."""
 
 
 class Left(NamedTuple):
-    """An end that somebody else writes. `run_id` is 0 where the start was not answered."""
+    """An end that another process writes. `run_id` is 0 if the start was not answered."""
 
     task_id: int
     run_id: int
@@ -103,7 +103,7 @@ def listening() -> Iterator[None]:
 
 
 def leave(left: Left) -> bool:
-    """A run's end, for the worker; False where nobody would read it, and where there is no room after the unwritten ones."""
+    """Leaves a run's end for the worker; False if no worker would read it, or no room is left after the unwritten ones."""
     if not _is_heard() or _memory is None:
         return False
     count, written = _COUNTS.unpack_from(_memory)
@@ -131,7 +131,7 @@ def _is_heard() -> bool:
 
 
 def left() -> list[bytes]:
-    """What the horse, dead or alive, left and nobody has taken yet, in its order: each a packed `Left`."""
+    """Returns the ends that the horse, dead or alive, left and that were not taken yet, in order: each a packed `Left`."""
     if _memory is None:
         return []
     count, written = _COUNTS.unpack_from(_memory)
@@ -154,16 +154,16 @@ def has_succeeded() -> bool:
 
 
 def clear() -> None:
-    """The oldest one is taken: there is room for another."""
+    """Marks the oldest end as taken, which makes room for another."""
     if _memory is not None:
         _, written = _COUNTS.unpack_from(_memory)
         _memory[_LENGTH : _COUNTS.size] = (written + 1).to_bytes(_LENGTH, "little")
 
 
 def wait(horse: int, seconds: float | None = None) -> bool:
-    """Until the horse leaves an end, so many seconds have passed, or (False) it is dead.
+    """Waits until the horse leaves an end or so many seconds have passed; False if the horse is dead.
 
-    Where a dead one cannot be waited for in this way, not at all.
+    Returns False at once if the system does not support this wait.
     """
     global _saw_death
     try:
@@ -183,7 +183,7 @@ def wait(horse: int, seconds: float | None = None) -> bool:
 
 
 def saw_death() -> bool:
-    """Whether the horse died while this process waited for it, so that it died just now; else at some time before."""
+    """Whether the horse died while this process waited for it, and so just now, and not at some time before."""
     return _saw_death
 
 

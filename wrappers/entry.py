@@ -178,7 +178,7 @@ def note(call: Call, returned: Any) -> None:
 
 
 def generate(call: Call, step: Step) -> None:
-    """Leaves the pieces of work with the call; a generator runs while they are collected, inside the run's limits."""
+    """Stores the pieces of work in the call's answer; a generator runs while they are collected, inside the run's limits."""
     found = pieces.Pieces(lambda texts: keep(call, texts))
     if step.is_async and step.yields:
         asyncio.run(within(call, found.collect_async(called(call, step))))
@@ -188,10 +188,10 @@ def generate(call: Call, step: Step) -> None:
 
 
 def keep(call: Call, texts: str) -> None:
-    """Records some of very many pieces, of which no tick knows before the run has made them all."""
+    """Records some of very many pieces. No tick sees them before the run has made them all."""
     assert call.start is not None
     if not call.database.execute("add_pieces", token=call.start.token, items=texts, now=clock.now()):
-        raise HoldLost(f"the run does not hold task {call.task_id} any more: its pieces were not written")
+        raise HoldLost(f"the run no longer holds task {call.task_id}: its pieces were not written")
 
 
 def invoke(call: Call, step: Step, *piece: Any) -> Any:

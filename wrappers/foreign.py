@@ -17,16 +17,16 @@ from wrappers.starts import PATIENCE, patiently
 
 log = logging.getLogger("ticker.run")
 
-PAUSE = 1.0  # seconds, when a queue holds nothing but jobs of others
+PAUSE = 1.0  # seconds, if a queue holds only jobs of other installations
 
 _own = ""
 _others: set[str] = set()
 
 
 def is_foreign(job_id: str) -> bool:
-    """Whether the job's id names another installation than that of our tables, which are asked once for each that is met.
+    """Whether the job's id names another installation than our tables, which are read once for each new installation.
 
-    While they cannot be asked, a job is put back as if it were another's.
+    While they cannot be read, a job is put back as if it belonged to another installation.
     """
     global _own
     named = envelope.installation_of(job_id)
@@ -37,22 +37,22 @@ def is_foreign(job_id: str) -> bool:
             with closing(Database.from_environment()) as database:
                 _own = installation.read(database.execute).id
         except TickerError as error:
-            log.warning("job=%s is put back: whose tables these are cannot be read: %s", job_id, error)
+            log.warning("job=%s is put back: the installation of the tables cannot be read: %s", job_id, error)
             return True
         if named == _own:
             return False
         _others.add(named)
         log.warning(
-            "job=%s belongs to installation %s and these tables to %s: put back, as all of its jobs will be; give each "
+            "job=%s belongs to installation %s and these tables to %s: it is put back, like all jobs of %s; give each "
             "installation its own queues, or its own Redis",
-            job_id, named, _own,
+            job_id, named, _own, named,
         )  # fmt: skip
     return True
 
 
 def put_back(connection: Redis, queue: Queue, job: Job) -> None:
-    """To the end of its queue, where a worker of its own installation finds it. Where this user of Redis may not push, the
-    ticker of that installation misses it, and pushes it again."""
+    """Moves a job to the end of its queue, where a worker of its own installation finds it. If this user of Redis may not
+    push, the ticker of that installation misses the job, and pushes it again."""
     with connection.pipeline(transaction=False) as calls:
         calls.rpush(queue.key, job.id)
         calls.lrem(queue.intermediate_queue_key, 1, job.id)
@@ -60,15 +60,15 @@ def put_back(connection: Redis, queue: Queue, job: Job) -> None:
 
 
 def rest(timeout: int | None) -> None:
-    """After a round through nothing but jobs of others. A worker that waits looks at its signals and beats again."""
+    """Pauses after a round of only foreign jobs. A worker that waits for jobs then handles its signals and its heartbeat."""
     if timeout is not None:
         time.sleep(PAUSE)
         raise DequeueTimeout(timeout)
 
 
 def refuse(job_id: str, database: Database, found: Settings) -> None:
-    """In a horse that no worker of ours has asked for: ConfigurationError, before anything is recorded, where the tables or
-    the job are another installation's."""
+    """Raises ConfigurationError if the tables or the job belong to another installation. A horse of a stock worker calls this
+    before anything is recorded."""
     patiently(database.open, DatabaseUnavailable, clock.monotonic() + PATIENCE, lambda: None)
     here = installation.read(database.execute)
     installation.check(here, found.environment)

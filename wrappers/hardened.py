@@ -55,7 +55,7 @@ class Job(poison.Job):
 
     def restore(self, raw_data: Payload) -> None:
         if foreign.is_foreign(self.id):
-            return  # unread: another key may have signed it, and it is put back
+            return  # not read: another key may have signed it, and it is put back
         entry, args = signed_call(self.id, raw_data, signing_keys())
         super().restore({field: raw_data[field] for field in READ if field in raw_data})
         self._func_name, self._instance, self._args, self._kwargs = entry, None, args, {}

@@ -81,7 +81,7 @@ def hand_on(signum: int, worker: int) -> None:
 
 
 def mind_orphans() -> None:
-    """Behind a dead worker: waits for its horse, until the deadline, or until told to stop; then nothing is left."""
+    """After the worker's death: waits for its horse, until the deadline, or until a signal to stop; then kills what is left."""
     kept, code = close_record(None, None), None
     horse = page.horse()
     is_orphan = horse in orphans.children()
@@ -92,13 +92,13 @@ def mind_orphans() -> None:
         if awaited_signal() in STOPPING:
             break
     if is_orphan and code is None:
-        code = -signal.SIGKILL  # by our own hand, which comes next
+        code = -signal.SIGKILL  # which we send next
     orphans.kill_new_children(set())
     close_record(kept, deaths.cause(code))
 
 
 def close_record(kept: "WaitingEnds | None", cause: str | None) -> "WaitingEnds | None":
-    """What the worker did not come to; without a cause of its death the horse may live: only what it has left."""
+    """Writes the ends that the worker could not; without a `cause` the horse may live, and only the ends that it left."""
     if not (kept or ends.left() or (cause and page.read())):
         return kept
     from wrappers import database, endings, waiting  # only now: they import much of what a worker needs

@@ -1,10 +1,10 @@
 """A page of memory that a keeper, its worker and the horse share: which horse works, until when, and which run is open.
 
-The worker begins the page before each fork. The horse writes its pid; the token of its run before it asks for the
-start, to which it adds the run's id when the answer has come, and clears both when the end is written, or left
-(`ends`); and the instant of its hard limit, which stays. So what is on the page when a horse is dead (killed,
-`os._exit`, a crash) is a run without an end, and who finds the instant passed knows that something of the run may still
-live. Without a page, under a stock worker, nothing is written, and the ticker's sweep ends such runs.
+The worker begins the page before each fork. The horse writes its pid, and the instant of its hard limit, which stays.
+Before it requests the start, it writes the token of its run, and adds the run's id when the answer has come. It clears
+both when the end is written, or left (`ends`). So a run on the page of a dead horse (killed, `os._exit`, a crash) has no
+end. If the instant has passed, some process of the run may still live. Without a page, under a stock worker, nothing is
+written, and the ticker's sweep ends such runs.
 """
 
 import math
@@ -34,7 +34,7 @@ def write_horse(pid: int) -> None:
 
 
 def write_deadline(instant: float, hard: float = 0.0) -> None:
-    """From then on nothing of this job may live, its horse included; `hard`: as that is its run's limit, in seconds."""
+    """Sets the instant from which no process of this job may live, the horse included. `hard`: the run's limit in seconds."""
     _put_head(instant, horse(), hard)
 
 
@@ -54,12 +54,12 @@ def horse() -> int:
 
 
 def hard_limit() -> float:
-    """Seconds of the limit that is the deadline; 0.0 where that is none of a run."""
+    """Seconds of the run's hard limit that is the deadline; 0.0 if the deadline is not a run's."""
     return _head()[2]
 
 
 def write(task_id: int, token: str, run_id: int = 0) -> None:
-    """The run that is open; `run_id`, once its start was answered, and its function may have begun."""
+    """Writes the open run; with `run_id` once its start was answered, and its function may have begun."""
     _put_run(f"{task_id} {token} {run_id}")
 
 
@@ -74,7 +74,7 @@ def read() -> tuple[int, str] | None:
 
 
 def run_id() -> int:
-    """The id of the run that is open, 0 where its start was not answered: its function did not begin."""
+    """The id of the open run; 0 if its start was not answered, so that its function did not begin."""
     return int(_run()[2]) if _run() else 0
 
 

@@ -55,7 +55,7 @@ def read(payload: bytes) -> tuple[str, tuple[int, ...]]:
 
 
 def names(job_id: str, entry: str, args: tuple[int, ...]) -> bool:
-    """Whether a ticker, of this or another installation, gives this id to a job with these arguments."""
+    """Whether a ticker of any installation gives this id to a job with these arguments."""
     installation = envelope.installation_of(job_id)
     if entry == envelope.BATCH_ENTRY:
         return len(args) % 2 == 0 and min(args[::2]) > 0 and job_id == envelope.batch_id(installation, args)

@@ -10,8 +10,8 @@ from ticker.errors import BadInput
 PIECE_AT_MOST = 16 * 1024  # bytes of JSON text
 PIECES_AT_MOST = 1_000_000
 ALL_AT_MOST = 128 * 1024 * 1024  # bytes of JSON text of all pieces of a run
-KEPT_AT_MOST = 2_000  # pieces in memory, and
-BYTES_AT_MOST = 1024 * 1024  # bytes of their JSON text: then a statement records them
+KEPT_AT_MOST = 2_000  # pieces in memory: then a statement records them
+BYTES_AT_MOST = 1024 * 1024  # bytes of their JSON text: the same
 
 
 class NothingToDo(Enum):
@@ -28,9 +28,9 @@ NOTHING_TO_DO: Final = NothingToDo.NOTHING_TO_DO
 
 
 class Pieces:
-    """Pieces of work as they come, each looked at before the next one is asked for.
+    """Collects pieces of work, and checks each before it asks for the next one.
 
-    `keep` records the JSON array of some of them whenever many have come; `last` is the array of those after that.
+    `keep` records a JSON array of pieces whenever many have come; `last` returns the array of the others.
     """
 
     def __init__(self, keep: Callable[[str], None]) -> None:
@@ -40,17 +40,17 @@ class Pieces:
         self.made = 0
 
     def collect(self, generated: Any) -> None:
-        """What a `generate` returned, or yields. BadInput."""
+        """Takes what a `generate` returned, or yields. Raises BadInput."""
         if generated is NOTHING_TO_DO or generated is None:
             return
         if isinstance(generated, str | bytes | Mapping) or not isinstance(generated, Iterable):
             kind = type(generated).__name__
-            raise BadInput("generate", kind, "is no series of pieces: yield them one by one, or return a list")
+            raise BadInput("generate", kind, "is not a series of pieces: yield them one by one, or return a list")
         for piece in generated:
             self.add(piece)
 
     async def collect_async(self, generated: AsyncIterable[Any]) -> None:
-        """The same of an `async def generate` that yields."""
+        """Does the same for an `async def generate` that yields."""
         async for piece in generated:
             self.add(piece)
 
@@ -74,7 +74,7 @@ class Pieces:
         self._size_in_all += size
 
     def last(self) -> str | None:
-        """Those that are not recorded yet, as the text of a JSON array; None where there are none at all."""
+        """Returns the pieces that are not recorded yet, as the text of a JSON array; None if there are no such pieces."""
         return self._array() if self._texts else None
 
     def _array(self) -> str:

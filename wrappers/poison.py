@@ -110,7 +110,7 @@ class Job(RQJob):
 
 
 class Queue(RQQueue):
-    """RQ's queue, which passes over what cannot be read, and puts back what belongs to another installation."""
+    """RQ's queue, which skips jobs that cannot be read, and puts back jobs of another installation."""
 
     @classmethod
     def dequeue_any(  # type: ignore[override]

@@ -76,7 +76,7 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:
-    """A drop is a warning and a record, and for RQ an ordinary end. A job that is no drop leaves an event instead."""
+    """Logs a refused job; for RQ it is an ordinary end. A drop also leaves a record, `redelivered` and `stale` an event."""
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
     if reason in (Reason.REDELIVERED, Reason.STALE):

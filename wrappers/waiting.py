@@ -1,4 +1,4 @@
-"""Ends that could not be written yet wait in the memory of the worker, which goes on with other jobs."""
+"""Keeps ends that could not be written yet in the memory of the worker, which goes on with other jobs."""
 
 import logging
 import time
@@ -17,22 +17,22 @@ from wrappers.ends import End, Left
 
 log = logging.getLogger("ticker.run")
 
-AT_MOST = 64 * 2**20  # bytes of ends; what comes on top of that costs the oldest
+AT_MOST = 64 * 2**20  # bytes of ends; above that the oldest is given up
 LONGEST_PAUSE = 5.0  # seconds between two attempts
 FIRST_PAUSE = 0.25
-PATIENCE = 600.0  # seconds for which a worker that would end by itself still tries
-LAST_WORD = 10.0  # seconds for one that was told to stop
+PATIENCE = 600.0  # seconds for which a worker that ends by itself still tries
+LAST_WORD = 10.0  # seconds for a worker that received a signal to stop
 NOT_MADE = "its pieces of work could not be recorded in time, so they were not made"
 
 
 class WaitingEnds:
-    """Each is tried until it is written, or is known to change nothing, for as long as the worker lives."""
+    """Tries each end until it is written, or is known to change nothing, for as long as the worker lives."""
 
     def __init__(self) -> None:
-        self._ends: dict[tuple[int, str], tuple[float, bytes]] = {}  # by task and token: when it ended, and all of it
+        self._ends: dict[tuple[int, str], tuple[float, bytes]] = {}  # by task and token: time of the end, packed `Left`
         self._size = 0
         self._pause = self._again_at = 0.0
-        self._is_away = False  # the server: what comes new is not tried at once
+        self._is_away = False  # the server; new ends are then not tried at once
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -41,10 +41,10 @@ class WaitingEnds:
         return run in self._ends
 
     def take(self, database: Database, text: bytes) -> None:
-        """A packed `Left`: tried at once, unless the server has just been found away, and kept where that fails."""
+        """Takes a packed `Left`: tries it at once, unless the server was just found away, and keeps it if that fails."""
         left = Left.unpacked(text)
         run = left.task_id, left.token
-        if run in self._ends:  # the writing was interrupted, and here it is again
+        if run in self._ends:  # the writing was interrupted, and is repeated
             return
         self._ends[run] = left.end.at, text
         self._size += len(text)
@@ -54,7 +54,7 @@ class WaitingEnds:
             self._try(database, run)
 
     def write(self, database: Database) -> None:
-        """Tries all that wait, until one fails: it comes last then, after a pause."""
+        """Tries all waiting ends until one fails. That one is then tried last, after a pause."""
         if limits.now() < self._again_at:
             return
         for run in [*self._ends]:
@@ -63,7 +63,7 @@ class WaitingEnds:
                 return
 
     def drain(self, database: Database, until: float) -> None:
-        """Tries once at least, until all are written, or until then, an instant of `limits.now`; the rest is given up."""
+        """Tries at least once, until all are written, or until `until`, an instant of `limits.now`. Gives up the rest."""
         while self._ends:
             self._again_at = 0.0
             self.write(database)
@@ -74,7 +74,7 @@ class WaitingEnds:
             self._give_up(run, "the worker ends")
 
     def _try(self, database: Database, run: tuple[int, str]) -> bool:
-        """Whether this end waits no more."""
+        """Tries to write an end; whether it no longer waits."""
         left = Left.unpacked(self._ends[run][1])
         try:
             record(database, left, wake=_is_news(left.end) and settings.from_environment().wake)
@@ -101,7 +101,7 @@ class WaitingEnds:
 
 
 def record(database: Database, left: Left, *, wake: bool) -> bool:
-    """Writes an end; False where it changes nothing. With `wake` the tickers hear at once of one that is more than an end."""
+    """Writes an end; False if it changes nothing. With `wake` it wakes the tickers if the end gives them work."""
     end = left.end
     shared: dict[str, Any] = {"output": end.output, "error_output": end.error_output, "pid": end.pid}
     recorded = end.pieces is not None and database.hand_out(left.task_id, left.token, end.pieces, end.made, **shared)
@@ -123,5 +123,5 @@ def record(database: Database, left: Left, *, wake: bool) -> bool:
 
 
 def _is_news(end: End) -> bool:
-    """Whether it gives a tick more to do."""
+    """Whether the end gives a tick more to do."""
     return end.pieces is not None or end.outcome not in GOOD

@@ -24,7 +24,7 @@ from wrappers.waiting import LAST_WORD, PATIENCE, WaitingEnds
 log = logging.getLogger("ticker.run")
 
 ONE_BEAT = 0.05  # seconds: heartbeats that come closer are one
-LOOK = 1  # seconds between two attempts at ends that wait, at most
+LOOK = 1  # seconds between two attempts at waiting ends, at most
 RQ_MARGIN = 60  # seconds behind a job's time-out, when RQ's own worker kills a horse
 
 
@@ -177,7 +177,7 @@ class Worker(SurvivingWorker):
             super().monitor_work_horse(job, queue)
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
-        """RQ's, which looks for a job for minutes: while ends wait, a second at a time, with an attempt at them in between."""
+        """Overrides RQ's, which waits for a job for minutes. While ends wait, waits one second at a time, and tries them in between."""
         began = clock.monotonic()
         while self._unwritten and timeout is not None:
             if job := super().dequeue_job_and_maintain_ttl(LOOK, LOOK):
@@ -187,7 +187,7 @@ class Worker(SurvivingWorker):
         return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
 
     def teardown(self) -> None:
-        """RQ's, when the worker ends; the ends that wait are tried before."""
+        """Overrides RQ's, which runs when the worker ends: tries the waiting ends first."""
         is_told, is_cold = self._shutdown_requested_date is not None, isinstance(sys.exception(), SystemExit)
         try:
             self._write_last(0.0 if is_cold else LAST_WORD if is_told else PATIENCE)
@@ -200,9 +200,9 @@ class Worker(SurvivingWorker):
             self._unwritten.drain(self._connected(), limits.now() + seconds)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """RQ's, which asks for four between two jobs: one is enough. Ends that wait are tried then.
+        """RQ's, which asks for four between two jobs: one is enough. Waiting ends are tried then.
 
-        Who was wiped out of RQ's list of workers (FLUSHALL, a Redis that came back empty) is in it again.
+        A worker that was wiped out of RQ's list (FLUSHALL, a Redis that came back empty) adds itself again.
         """
         if self._unwritten and not self.is_horse and not self._is_waiting:
             self._unwritten.write(self._connected())
@@ -231,7 +231,7 @@ class Worker(SurvivingWorker):
         self._is_waiting = True
         try:
             with ends.listening():
-                self._write_left()  # RQ's alarm has interrupted the writing, and here we are again
+                self._write_left()  # again, as RQ's alarm may have interrupted the writing
                 while ends.wait(self._horse_pid, LOOK if self._unwritten else None):
                     self._write_left()
                 ended = super().wait_for_horse()
@@ -260,7 +260,7 @@ class Worker(SurvivingWorker):
             self._unwritten.write(self._connected())
 
     def _clean_up(self, database: Database, ended: Any) -> None:
-        """Behind a dead horse: nothing of its run lives, and its record has an end, or that waits."""
+        """Cleans up after a dead horse: kills all processes of its run, and writes its end, or keeps it waiting."""
         _, status, _ = ended
         code = None if status is None else os.waitstatus_to_exitcode(status)
         cause = deaths.cause(code, self._oom_kills, just_now=ends.saw_death())

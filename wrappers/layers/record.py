@@ -56,7 +56,7 @@ def finish(call: Call, end: End, capture: Capture) -> str:
     end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
     left = Left(call.task_id, call.start.run_id, call.start.token, end)
     until = call.since + (call.start.box_ms + call.start.grace_ms) / 1000
-    if end.pieces is None and ends.leave(left):  # pieces may be many: their horse writes them, if the server is there
+    if end.pieces is None and ends.leave(left):  # there may be many pieces: the horse writes them itself
         page.clear()
         return end.outcome
     ended = endings.write(call.database, left, until=until, wake=call.settings.wake)

@@ -42,7 +42,7 @@ def test_the_18th_alone_comes_once_a_month():
 
 @pytest.mark.parametrize(("text", "instead"), [("*-*~5/5", "5"), ("*-*~1/1", "1"), ("*-*~3,05/7", "05")])
 def test_a_day_from_the_end_of_the_month_whose_step_leads_past_it_is_refused_as_with_systemd(text, instead):
-    with pytest.raises(BadInput, match=rf"day from the end of the month, which is never repeated; write {instead}$"):
+    with pytest.raises(BadInput, match=rf"day from the end of the month, which never repeats; write {instead}$"):
         calendar.parse(text, None)
 
 
@@ -60,7 +60,7 @@ def test_a_blank_name_is_refused(said, environ, db):
 @pytest.mark.parametrize("option", ["--priority", "--retries", "--max-runs", "--dead-man", "--pause-after"])
 def test_the_command_line_takes_plain_digits_alone(text, option):
     answer = CliRunner().invoke(main, ["add", "poll", "--every", "1m", option, text])
-    assert answer.exit_code == 2 and "is no whole number in plain digits" in answer.output
+    assert answer.exit_code == 2 and "is not a whole number in plain digits" in answer.output
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_command_line_takes_plain_digits_alone(text, option):
 )
 def test_so_do_its_other_numbers(arguments):
     answer = CliRunner().invoke(main, arguments)
-    assert answer.exit_code == 2 and "is no whole number in plain digits" in answer.output
+    assert answer.exit_code == 2 and "is not a whole number in plain digits" in answer.output
 
 
 @pytest.mark.parametrize("text", ["1_0", "\u0661", "+5", " 5"])
@@ -79,7 +79,7 @@ def test_so_does_the_environment(text):
 
 @pytest.mark.parametrize("text", ["CRON_TZ=Europe/Berlin 0 9 * * *", "TZ=Europe/Berlin 0 9 * * 1-5 2027"])
 def test_a_zone_in_front_of_cron_is_answered_with_what_to_write(text):
-    with pytest.raises(BadInput, match=r"begins with a zone, which stands apart; write zone=Europe/Berlin$"):
+    with pytest.raises(BadInput, match=r"begins with a time zone; pass it as zone=Europe/Berlin$"):
         cron.parse(text, ZoneInfo("UTC"))
 
 

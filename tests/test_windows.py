@@ -80,9 +80,9 @@ def test_a_resumed_task_waits_for_its_place(environ, db, store):
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        ({"cron": "0 6 * * *", "spread": True}, "spread: True needs every, or within next to cron"),
+        ({"cron": "0 6 * * *", "spread": True}, "spread: True needs every, or cron or calendar with within"),
         ({"cron": "0 6 * * *", "within": "2h"}, "within: '2h' needs spread=True, and cron or calendar"),
-        ({"cron": "0 * * * *", "spread": True, "within": "1h"}, "within: '1h' is not under the 1h between two of its times"),
+        ({"cron": "0 * * * *", "spread": True, "within": "1h"}, "within: '1h' must be shorter than the 1h between two of its times"),
         ({"cron": "0 6 * * *", "spread": True, "within": 0.5}, "within: 0.5"),
         ({"every": "5m", "spread": True, "within": "1m"}, "within: '1m' is for cron and calendar"),
         ({"at": "2100-01-01T00:00:00Z", "spread": True, "within": "1m"}, "within: '1m' needs spread=True"),

@@ -36,7 +36,7 @@ def check(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain(field: str, value: object) -> str:
-    """A name: printable text of 1 to 200 characters, not all of them blanks."""
+    """Checks a name: printable text of 1 to 200 characters, not only blanks."""
     text = _text(field, value, least=1, most=NAME_AT_MOST)
     if text.isspace():
         raise BadInput(field, value, "is blank; write a name")

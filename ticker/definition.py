@@ -180,14 +180,14 @@ def _fit_times(
 
 
 def _fit_window(values: Mapping[str, Any], now: Callable[[], datetime]) -> None:
-    """A task with times has its place in a window after each of them, which ends before the next one."""
+    """Checks that the window of a task with times, in which its place lies, ends before the next time."""
     within, named = values["within_ms"], values["kind"] in (Kind.CRON, Kind.CALENDAR)
     if within is not None and not (values["spread"] and named):
         raise BadInput("within", words(within), "needs spread=True, and cron or calendar")
     if values["spread"] and within is None:
-        raise BadInput("spread", True, "needs every, or within next to cron or calendar, such as within=2h")
+        raise BadInput("spread", True, "needs every, or cron or calendar with within, such as within=2h")
     if within is not None and (gap := kinds.shortest_gap(schedule_of(values), now())) is not None and within >= gap:
-        raise BadInput("within", words(within), f"is not under the {words(gap)} between two of its times")
+        raise BadInput("within", words(within), f"must be shorter than the {words(gap)} between two of its times")
 
 
 def _are_new(retries: int, before: Task | None) -> bool:
@@ -220,7 +220,7 @@ def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
 
 
 def keeps_place(task: Task, tick: int) -> bool:
-    """Whether it has a place in its interval that ticks so far apart let it keep: it runs as often as it says."""
+    """Whether the task can keep its place in the interval with this tick, and so runs as often as its interval says."""
     return task.spread and places.keeps(task.every_ms, task.tolerance_ms, tick)
 
 

@@ -33,8 +33,8 @@ _STATES: dict[str, JobState] = {
 }
 
 
-# KEYS: the leases; ARGV: our installation, another one whose leases we take over or '', seconds. The holders of those that
-# others have, '' for ours.
+# KEYS: the leases; ARGV: our installation, another one whose leases we take over or '', seconds. Returns the holders of the
+# leases of others, and '' for ours.
 TAKE_LEASES = """
 local holders = {}
 for i, key in ipairs(KEYS) do
@@ -167,8 +167,8 @@ class RedisQueue:
                 self._connection.unlink(*(Job.key_for(job_id) for job_id in job_ids))
 
     def lease(self, installation: str, queues: Collection[str] = (), formerly: str = "") -> dict[str, str]:
-        """Takes or renews our lease of these queues, and of those that were pushed to; which others hold, and who does.
-        `formerly`: an installation whose leases become ours."""
+        """Takes or renews our leases of these queues, and of those that we pushed to. Returns the queues that others have leased,
+        with the holders. `formerly`: an installation whose leases become ours."""
         names = sorted({*queues, *self._pushed_to})
         if not names:
             return {}
@@ -177,7 +177,7 @@ class RedisQueue:
         return {name: holder.decode() for name, holder in zip(names, holders, strict=True) if holder}
 
     def holders(self, queues: Collection[str]) -> dict[str, str]:
-        """Which installations hold leases of these queues."""
+        """Returns the installations that hold leases of these queues."""
         with translated(), self._connection.pipeline(transaction=False) as calls:
             for name in queues:
                 calls.get(LEASE_PREFIX + name)
@@ -185,7 +185,7 @@ class RedisQueue:
         return {name: holder.decode() for name, holder in zip(queues, holders, strict=True) if holder}
 
     def all_holders(self) -> dict[str, str]:
-        """The same of all queues that were ever pushed to."""
+        """Returns the same for all queues that RQ knows."""
         with translated():
             return self.holders([queue.name for queue in queues(self._connection)])
 
@@ -216,7 +216,7 @@ class RedisQueue:
 
 
 def leased(queue: str, holder: str) -> str:
-    """What is wrong with a queue that another installation uses."""
+    """Returns the problem with a queue that another installation uses."""
     return f"the queue {queue} is leased by another installation ({holder}), until 5 minutes after its last tick"
 
 

@@ -59,7 +59,7 @@ class Health:
     """`problems` are sentences; without any all is well. An error of a server is "" where it answers.
 
     `unattended`: how many jobs wait in each queue of ours to which no worker listens. `ahead`: the database's clock minus
-    this host's. `foreign`: why the tables are another installation's. `leased`: which installation holds a queue of ours.
+    this host's. `foreign`: why the tables belong to another installation. `leased`: which installation holds a queue of ours.
     """
 
     database_error: str
@@ -165,7 +165,7 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
 
 
 def _redis(settings: Settings, silences: Silences) -> tuple[str, dict[str, int], dict[str, str]]:
-    """What is wrong with Redis, or nothing; which queues have jobs and no worker, and which are leased, by whomever."""
+    """Returns the error of Redis, if any; the queues with jobs and no worker; and the leased queues with their holders."""
     try:
         return "", *silences.ask(REDIS, lambda: _queues(settings.require_redis()))
     except (Unavailable, ConfigurationError) as error:

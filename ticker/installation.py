@@ -1,7 +1,7 @@
-"""Whose tables these are, and how another installation takes them over.
+"""Identifies the installation of the tables, and lets another installation take them over.
 
 The tables carry a mark: the cluster's system identifier, the database's oid and the oid of the table `installation`. It
-survives the promotion of a standby, and neither a dump nor a copy. The installation's short id is in the id of every job.
+survives the promotion of a standby, but not a dump or a copy. The installation's short id is in the id of every job.
 """
 
 from typing import Any, NamedTuple
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from ticker import clock, sql
 from ticker.errors import ConfigurationError
 
-ROWS_AT_A_TIME = 2_000  # 0.5 s of tasks to pause, on a busy machine; PostgreSQL ends a statement after 5 s
+ROWS_AT_A_TIME = 2_000  # pausing so many tasks takes 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
 
 
 class Installation(NamedTuple):
-    """The row of the tables. `is_here`: the mark is that of the database in which it stands."""
+    """The installation's row. `is_here`: its mark is that of the database that contains it."""
 
     id: str
     environment: str
@@ -21,7 +21,7 @@ class Installation(NamedTuple):
 
 
 class Adopted(NamedTuple):
-    """What `adopt` did. `former` and `id`: the installations before and since."""
+    """What `adopt` did. `former` and `id`: the installations before and after."""
 
     former: str
     id: str
@@ -31,13 +31,13 @@ class Adopted(NamedTuple):
 
 
 def read(execute: sql.Execute) -> Installation:
-    """One statement. Tables without the row are another's, too: its mark cannot be compared."""
+    """Reads the row, in one statement. Tables without it count as foreign, since there is no mark to compare."""
     rows = execute("installation")
     return Installation(**rows[0]) if rows else Installation("", "", False)
 
 
 def foreign(found: Installation, environment: str = "") -> str:
-    """Why these tables are not to be worked on, in a sentence; empty where they are. `environment`: TICKER_ENVIRONMENT."""
+    """Returns why these tables must not be used, in a sentence; empty if they may be. `environment`: TICKER_ENVIRONMENT."""
     if not found.is_here:
         why = "DATABASE_URL: these tables belong to another installation (restored, copied or moved by pg_upgrade)"
     elif environment and environment != found.environment:
@@ -52,14 +52,14 @@ def foreign(found: Installation, environment: str = "") -> str:
 
 
 def check(found: Installation, environment: str = "") -> None:
-    """ConfigurationError on tables that are another's."""
+    """Raises ConfigurationError if the tables belong to another installation."""
     if sentence := foreign(found, environment):
         raise ConfigurationError(sentence)
 
 
 def adopt(connection: Any, schema: str, environment: str, *, resume: bool) -> Adopted:
-    """Takes the tables over under a new id. Until the last step they stay another's, so that an interrupted call may be
-    repeated, and nothing starts on half of them. ConfigurationError where they are ours already."""
+    """Takes over the tables under a new id. Until the last step they belong to the former installation. So an interrupted
+    call may be repeated, and nothing starts on half of them. Raises ConfigurationError if they are ours already."""
     execute = sql.on(connection, schema)
     found = read(execute)
     if not foreign(found, environment):

@@ -39,7 +39,7 @@ LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is told 
 FAREWELL = 0.5  # seconds of these, at most, for PostgreSQL to take down that the ticker has ended
 HANGS = 20.0  # seconds of one batch; the server's own time-outs end a statement after 5
 LAST_NOTICE = 0.8  # seconds that notices under way get then
-QUEUES_EVERY = 120  # ticks, an hour of them: how often the queues of all tasks are read
+QUEUES_EVERY = 120  # ticks between two reads of the queues of all tasks: an hour
 GLANCE = 0.5  # seconds between two looks of the main thread
 STUCK = 120.0  # seconds in which nothing of a tick moves: six times what a batch gets, so no server is the cause
 HANGING = f"a tick hangs: nothing has moved for {STUCK:g} s, and the watchdog is told no more"
@@ -160,7 +160,7 @@ class Beat:
         return report
 
     def _rhythm(self) -> int:
-        """The milliseconds between two ticks; 0 while they come later than that: after a start, or where passes take long."""
+        """Returns the milliseconds between two ticks; 0 if this one came later: after a start, or if passes take long."""
         last, self._last_pass = self._last_pass, clock.monotonic()
         tick_ms = self._settings.tick_ms
         return tick_ms if (self._last_pass - last) * 1000 <= tick_ms * places.JITTER else 0
@@ -186,7 +186,7 @@ class Beat:
             log.exception("the metrics have missed a tick")
 
     def _lease_queues(self) -> None:
-        """Warns once of a queue that another installation uses: its jobs and ours are told apart, and slow each other down."""
+        """Renews our leases, and warns once of a queue that another installation uses: its jobs and ours slow each other down."""
         if self._passes % QUEUES_EVERY == 0:
             self._queues = self._store.queues() or self._queues
         self._passes += 1

@@ -161,7 +161,7 @@ def planned(runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:
 
 
 def jobs(task: Task, now: datetime) -> Iterator[str]:
-    """What the row knows: Redis may have lost them, or a worker may have them in hand."""
+    """Says what the row shows: Redis may have lost these jobs, or a worker may have taken them."""
     if not task.waiting:
         return
     since = span(now - min(task.waiting))
@@ -199,12 +199,12 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
 
 
 def due_since(next_run: datetime, task: Task) -> datetime:
-    """When it was due first, and could be pushed: the time in which it was paused or disabled does not count."""
+    """Returns since when the task has been due; the time in which it was paused or disabled does not count."""
     return max(next_run, task.resumed_at or next_run)
 
 
 def off_place(task: Task) -> str:
-    """A sentence about a task that is not due at the place in its interval that it has."""
+    """Returns a sentence about a task that is not due at its place in the interval; else an empty text."""
     if task.kind is not Kind.INTERVAL or task.phase_ms is None or task.next_run is None or task.stretched_ms:
         return ""
     every, away = task.every_ms, places.after(task.next_run, task.every_ms, task.phase_ms)

@@ -71,10 +71,10 @@ class Batch(Protocol):
         """The same of one queue: the oldest of each owner, then the second of each, and so on."""
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
-        """(task, next_run, batch job id): its occurrence becomes a waiting one; earlier push errors are cleared."""
+        """Takes (task, next_run, batch job id): notes the occurrence as waiting, and clears earlier push errors."""
 
     def detach(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
-        """(task id, occurrence): each has a job of its own from now on, and no longer one with other tasks."""
+        """Takes (task id, occurrence): each now has a job of its own, and no longer one with other tasks."""
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
         """Tasks by cron and calendar that were pushed before and wait for a time ahead, locked; one batch after another."""
@@ -113,10 +113,10 @@ class Batch(Protocol):
     def claim_planned(
         self, now: datetime, limit: int, queue: str | None = None, without: Collection[str] = ()
     ) -> Sequence[PlannedRun]:
-        """Planned runs that are due, of one queue, or of all but these: retries and manual runs, oldest first, then pieces.
+        """Returns due planned runs of one queue, or of all except `without`: retries and manual runs, oldest first, then pieces.
 
-        Of pieces one of each run that made some, then the second of each, and so on; none of a run that still makes them.
-        Those of tasks that are gone end as dropped (`gone`), and those of a run that ended while it made them are deleted.
+        The pieces come one of each run, then the second of each, and so on; a run that still makes pieces is left out.
+        Planned runs of deleted tasks are dropped (`gone`). Pieces of a run that ended while it made them are deleted.
         """
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None: ...
@@ -127,10 +127,10 @@ class Batch(Protocol):
         """Tasks with waiting occurrences; none of them can start meanwhile. The next call goes on behind them."""
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
-        """Ends waiting occurrences without a start, each with a record, unless it has one."""
+        """Ends waiting occurrences without a start, each with a record, unless it has one already."""
 
     def has_more(self) -> bool:
-        """Whether more waits behind what the last call of `claim_waiting`, or `claim_pushed`, has looked at."""
+        """Whether more rows follow those that the last `claim_waiting` or `claim_pushed` read."""
 
     def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
         """Planned runs that were pushed and have not started. The next call goes on behind them."""
@@ -143,7 +143,7 @@ class Store(Protocol):
 
     @property
     def installation(self) -> str:
-        """Whose tables these are: a part of every job's id."""
+        """The id of the tables' installation, which is part of every job's id."""
 
     def now(self) -> datetime:
         """The one clock."""
@@ -169,8 +169,8 @@ class Store(Protocol):
         """Deletes tasks for a single time that have succeeded and that nobody wants to keep; how many."""
 
     def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
-        """Ends runs past B + g that nobody ended as lost, and frees their tasks; how many. None: by the store's clock.
+        """Ends runs past B + g without an end as lost, and frees their tasks; returns how many. None: by the store's clock.
 
-        With a `beat`, the milliseconds between two ticks, it ends none until ticks have come without a gap for two beats,
-        and 10 s at least: after everything was away, workers first get the time to write the ends that they kept.
+        With a `beat`, the milliseconds between two ticks, it waits until ticks have come without a gap for two beats, and at
+        least 10 s. So after everything was away, workers first get time to write the ends that they kept.
         """

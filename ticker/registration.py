@@ -70,21 +70,21 @@ def register(
     milliseconds since 1970. An interval task is due at once, the others at their first time, or at `first`. `max_runs`
     counts starts. What an outage made a task miss gives one late run (`catch_up="one"`) or none. A task with `at` is
     deleted once it has succeeded if `remove` is True. With `spread` an interval task has a place of its own in the
-    interval, the same each time: many of them are due one after another, also after an outage. A task by cron or
-    calendar has its place `within` so much time after each of its times (`cron="0 6 * * *", spread=True, within="2h"`).
+    interval, the same each time. So many tasks are due one after another, also after an outage. A cron or calendar task
+    has its place up to `within` after each of its times (`cron="0 6 * * *", spread=True, within="2h"`).
 
     With `overlap="skip"` nothing is pushed while a job of the task waits or runs. A failure is followed by up to
     `retries` further attempts, `backoff` apart (`10s..5m`: doubled from the one to the other), as long as one can end
     before the next start. A task that goes on failing runs at intervals that are doubled up to `stretch`, and is paused
     after `pause_after` failures in a row, for `probe` (an hour), whereupon a single run decides. `dead_man` intervals
     without a success are told. `keep`: the record of "all" runs, of "problems" alone, or "none". `submitter`, `group`,
-    `subject`, `description` and `metadata` are kept and shown. Where a queue is short of room, the tasks of an owner with
+    `subject`, `description` and `metadata` are kept and shown. If a queue is short of room, the owner's tasks with
     the highest `priority` (-1000 to 1000) go first.
 
-    Registering again writes only what was passed and differs from what
-    was *registered* last, so that a deploy does not undo what an operator changed, paused or disabled since. An event says
-    what changed and who changed it: `by`, or the transaction's setting `ticker.by`, or else the database's user.
-    BadInput names field, value and limit; UnknownOwner where the owner's row is gone. Nothing is written then.
+    Registering again writes only what was passed and differs from what was *registered* last. So a deploy does not undo what
+    an operator changed, paused or disabled since. An event shows what changed and its author: `by`, else the transaction's
+    setting `ticker.by`, else the database user. Raises BadInput, which names field, value and limit, or UnknownOwner if the
+    owner's row is gone; then nothing is written.
     """
     wanted = Wanted(
         function=function, name=name, every=every, cron=cron, calendar=calendar, at=at, zone=zone, starts=starts, ends=ends,
@@ -97,9 +97,9 @@ def register(
 
 
 def unregister(db: Any, task: Ref = None, *, owner: Any = None, by: str | None = None) -> list[Task]:
-    """Deletes the task, or all tasks of the owner; what was deleted. Idempotent: none is fine, too.
+    """Deletes the task, or all tasks of the owner, and returns the deleted tasks. Idempotent: there may be no such task.
 
-    In the same transaction what waits or is planned ends as `gone`, and an event says who deleted it: `by`, as in `register`.
+    In the same transaction, waiting and planned runs end as `gone`, and an event names the author: `by`, as in `register`.
     """
     execute = taskrow.on(db)
     return _tasks(taskrow.written(execute, "delete_tasks", by=by, ids=_ids(_select(execute, db, task, owner))))
@@ -130,7 +130,7 @@ def reconcile(
     taskrow.written(execute, "delete_tasks", by=by, ids=_ids(unwanted))
     registered = {
         name: _register(db, by_name[name], who, None, by) for name in sorted(by_name)
-    }  # one order: no deadlock
+    }  # always in the same order: no deadlock
     return [registered[name] for name in by_name]
 
 

@@ -1,4 +1,4 @@
-"""How much room the queues have: one place decides it, and every push counts it down."""
+"""Tracks how much room the queues have; every push counts it down."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -8,7 +8,7 @@ from ticker.ports import JobState, Queue, Receipt
 
 
 class Queued(Protocol):
-    """What goes to a queue."""
+    """Anything that goes to a queue."""
 
     @property
     def queue(self) -> str: ...
@@ -18,7 +18,7 @@ T = TypeVar("T", bound=Queued)
 
 
 class Room:
-    """The queue for one pass, with how many more jobs each limited queue takes in it; the others take any number.
+    """The queue for one pass, and how many more jobs each limited queue takes in it. The others take any number.
 
     Raises QueueUnavailable as the queue does. Several threads may push to queues without a limit.
     """
@@ -29,7 +29,7 @@ class Room:
         self.left = {name: depth - lengths[name] for name, depth in depths.items()}
 
     def fitting(self, jobs: Sequence[T]) -> list[T]:
-        """Those for which there is room, the first ones first."""
+        """Returns the jobs for which there is room, in order."""
         left, fit = dict(self.left), []
         for job in jobs:
             if left.get(job.queue, 1) > 0:

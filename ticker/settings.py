@@ -233,9 +233,9 @@ def schema_name(field: str, text: str) -> str:
 
 
 def environment_name(name: str, text: str) -> str:
-    """`production`, `staging`: what the tables remember, so that a copy of them is not run elsewhere."""
+    """Reads a name such as `production`; the tables store it, so that a copy of them does not run elsewhere."""
     if text and not _ENVIRONMENT.fullmatch(text):
-        raise BadInput(name, text, "is no name of an environment: up to 64 letters, digits, _, . and -")
+        raise BadInput(name, text, "is not a valid environment name; use up to 64 letters, digits, _, . and -")
     return text
 
 

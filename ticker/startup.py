@@ -44,8 +44,8 @@ class Facts(NamedTuple):
 
 
 def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
-    """ConfigurationError in one sentence that names the setting and what to do. `queues`: those of a worker; None: those of
-    all tasks, which a ticker serves."""
+    """Raises ConfigurationError with one sentence that names the setting and what to do. `queues`: those of a worker; None:
+    those of all tasks, which a ticker serves."""
     try:
         here = check_database(settings)
         check_redis(settings, here, queues_of_tasks(settings) if queues is None else queues)
@@ -54,7 +54,7 @@ def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
 
 
 def check_database(settings: Settings) -> str:
-    """The installation whose tables these are."""
+    """Checks the database, and returns the installation of its tables."""
     url = settings.require_database()
     with connections.translated(), connections.connect(url) as connection:
         before = clock.python_utc()

@@ -39,11 +39,11 @@ class PostgresStore:
         self._last_look: tuple[str, timedelta] | None = None
         self._stepped = self._look_again = False
         self._watching_since = 0.0  # seconds since 1970
-        self._was_interrupted = False  # the server did not answer, and no tick has ended since
+        self._was_interrupted = False  # the server did not answer, and no tick has ended since then
 
     @property
     def installation(self) -> str:
-        """ConfigurationError where the tables are another's."""
+        """The port's. Raises ConfigurationError if the tables belong to another installation."""
         if not self._installation:
             found = installation.read(self.execute)
             installation.check(found)
@@ -55,7 +55,7 @@ class PostgresStore:
         return self._read
 
     def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
-        """The port's. It also reads whose tables these are, before any row is locked: `ticker db adopt` may have changed it."""
+        """The port's. First reads the installation again, before any row is locked: `ticker db adopt` may have changed it."""
         self._installation = ""
         self._installation = self.installation
         if self._look_again or self._clamps % THOROUGH_EVERY == 0:
@@ -144,7 +144,7 @@ class PostgresStore:
         return len(self.execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))
 
     def _watched_for(self, now: datetime | None, beat: int) -> float:
-        """Seconds for which ticks have come without a gap, here or at another ticker, and without an error here."""
+        """Returns the seconds for which ticks have come without a gap, here or at another ticker, and without an error here."""
         found = self.execute("watched", now=now, gap=patience(beat) * 1000)[0]
         is_new = self._was_interrupted or found["since"] is None
         self._watching_since = found["now"] if is_new else found["since"]
@@ -161,7 +161,7 @@ class PostgresStore:
         return cast(float | None, self.execute("next_due", now=now)[0]["seconds"])
 
     def queues(self) -> list[str]:
-        """The queues of all tasks: the whole table is read, a million of them in 0.7 s. None where PostgreSQL's time-out ends it."""
+        """Returns the queues of all tasks. Reads the whole table, a million tasks in 0.7 s; empty after PostgreSQL's time-out."""
         with suppress(DatabaseUnavailable):
             return [row["queue"] for row in self.execute("queues")]
         return []
@@ -169,7 +169,7 @@ class PostgresStore:
     def heartbeat(
         self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any], beat: int = 0
     ) -> None:
-        """Writes the ticker's own row: it lives, what its last tick did, and since when ticks have come without a gap."""
+        """Writes the ticker's own row: that it lives, what its last tick did, and since when ticks came without a gap."""
         if beat:
             self._watched_for(now, beat)
             report = {**report, "watching_since": self._watching_since}
@@ -204,5 +204,5 @@ class PostgresStore:
 
 
 def patience(beat: int) -> float:
-    """Seconds that workers get for their ends after all tickers, or the tables, were away: two ticks, and 10 s at least."""
+    """Returns the seconds that workers get for their ends after all tickers, or the tables, were away: two ticks, at least 10 s."""
     return max(2 * beat / 1000, LEAST_PATIENCE)

@@ -1,7 +1,7 @@
 """What each pass mends after the tick: old waiting jobs, and jobs that the queue lost.
 
-Bounded: as long as jobs are missing, batch after batch to the last; otherwise a few batches of each per pass. The rows
-that are looked at are locked while the queue is asked about their jobs, so that none of them can start in between.
+Bounded: while jobs are missing, batch after batch to the last; otherwise a few batches of each per pass. The rows stay
+locked while the queue is asked about their jobs, so that no job can start in between.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from ticker.ports import JobState, Settled, Store
 from ticker.room import Room
 from ticker.task import DueTask, Outcome, Reason, WaitingTask
 
-IN_VAIN_AT_MOST = 10  # batches in a row that had nothing to mend: then the next pass goes on
+IN_VAIN_AT_MOST = 10  # batches in a row without a missing job; then the next pass continues
 DIED_BEFORE_ITS_START = "its job ended before its start; RQ's failed registry may say why"
 
 
@@ -38,7 +38,7 @@ class Swept(Counts):
 
 
 def sweep(store: Store, room: Room, now: datetime, limit: int, stop: Callable[[], bool]) -> Swept:
-    """Looks for jobs that the queue lost. Batch after batch, to the end, as long as there are any; else at a few batches."""
+    """Looks for jobs that the queue lost: batch after batch to the end while there are any, else in a few batches."""
     steps = (
         lambda: sweep_waiting(store, room, now, limit),
         lambda: sweep_planned(store, room, now, limit),
@@ -47,7 +47,7 @@ def sweep(store: Store, room: Room, now: datetime, limit: int, stop: Callable[[]
 
 
 def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) -> Swept:
-    """`step` answers what it did, and whether there is more behind it: the next pass goes on there."""
+    """Repeats `step`, which returns what it did, and whether more rows follow; the next pass continues there."""
     total, in_vain = Swept(), 0
     while True:
         swept, more = step()
@@ -67,7 +67,7 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
             [due for found, due in verdicts if found is wanted] for wanted in (Fate.EXPIRED, Fate.AGAIN, Fate.LOST)
         )
         again = queue.fitting(again)  # the others wait until there is room
-        # a job of several tasks still brings the others
+        # not the job of several tasks, which still carries the others
         queue.forget([job_id(store.installation, due) for due in (*expired, *again)])
         receipts = queue.push(
             [envelope.for_occurrence(store.installation, due) for due in again]
@@ -92,8 +92,8 @@ class Fate(Enum):
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> Fate:
     """A job that a worker has is left alone; one that is gone is pushed again; one that died is, for ten minutes.
 
-    Only the newest occurrence is pushed again: after a wipe, the older ones would all come back, just to be dropped, before
-    what is due now.
+    Only the newest occurrence is pushed again. Otherwise, after a wipe, the older ones would all come back before what is
+    due now, only to be dropped.
     """
     newest = task.waiting[-1]
     if state is JobState.TAKEN:

@@ -48,7 +48,7 @@ from ticker.task import (
 WHEN = DateTime(timezone=True)
 _TEXT = Text()
 
-# 28 bits of a hash, as a part of the interval, or of the window after each of its times: an interval is at most 2^35 ms, and a bigint has 63 bits
+# 28 bits of a hash, as a fraction of the interval or the window; an interval is at most 2^35 ms, and a bigint has 63 bits
 PHASE = (
     "CASE WHEN spread THEN ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))"
     "::bit(28)::bigint * CASE kind WHEN 'interval' THEN every_ms ELSE within_ms END / 268435456 END"
@@ -232,12 +232,12 @@ def _tasks(metadata: MetaData, types: Types) -> Table:
         Column("succeeded", types["total"], nullable=False, server_default=text("0")),
         Column("failed", types["total"], nullable=False, server_default=text("0")),
         Column("dropped", types["total"], nullable=False, server_default=text("0")),
-        # whether it has a place of its own
+        # whether the task has a place of its own
         Column("spread", Boolean, nullable=False, server_default=text("false")),
-        # the jobs that carry waiting occurrences together with those of other tasks: a job's id for each occurrence, which
-        # stands in microseconds since 1970
+        # the ids of jobs that carry waiting occurrences together with those of other tasks, by occurrence in microseconds
+        # since 1970
         Column("batch_jobs", types["batch_jobs"]),
-        # the window after each time of a spread task in which its place lies (an interval is its own), and where in it
+        # the window after each time of a spread task (for an interval task, the interval), and the task's place in it
         Column("within_ms", types["span"]),
         Column("phase_ms", BigInteger, Computed(PHASE, persisted=True)),
         UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
@@ -333,7 +333,7 @@ def _runs(metadata: MetaData, types: Types) -> Table:
         _check("runs_occurrence", "kind <> 'scheduled' OR occurrence IS NOT NULL"),
         # one record for each occurrence, whatever became of it: a job that is delivered again finds it
         Index("runs_one_record", "task_id", "occurrence", unique=True, postgresql_where=text("kind = 'scheduled'")),
-        # what people ask: the last runs of a task; apart from them its retries and pieces, of which one run may have a million.
+        # for people: the last runs of a task; separate from its retries and pieces, of which one run may have a million.
         # Each row is in one of the two
         Index("runs_of_task", "task_id", "id", postgresql_where=text("kind IN ('scheduled', 'manual')")),
         Index("runs_further", "task_id", "id", postgresql_where=text("kind IN ('retry', 'piece')")),
@@ -341,7 +341,7 @@ def _runs(metadata: MetaData, types: Types) -> Table:
         Index("runs_planned", "due_at", postgresql_where=text("state = 'planned' AND (kind <> 'piece' OR attempt > 1)")),
         Index("runs_planned_pieces", "parent_id", "id", postgresql_where=text("state = 'planned' AND kind = 'piece' AND attempt = 1")),
         Index("runs_pushed", "id", postgresql_where=text("state = 'pushed'")),
-        # what a deleted task leaves unstarted
+        # unstarted runs of a deleted task
         Index("runs_unstarted", "task_id", postgresql_where=text("state IN ('planned', 'pushed')")),
         Index("runs_running_until", "until", postgresql_where=text("state = 'running'")),
         Index("runs_running_token", "token", postgresql_where=text("state = 'running'")),
@@ -437,7 +437,7 @@ def _functions(metadata: MetaData, types: Types) -> Table:
 
 
 def _installation(metadata: MetaData, types: Types) -> Table:
-    """One row: whose tables these are. Its mark survives the promotion of a standby, and neither a dump nor a copy."""
+    """One row: the installation of the tables. Its mark survives the promotion of a standby, but not a dump or a copy."""
     return Table(
         "installation",
         metadata,

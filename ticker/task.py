@@ -56,12 +56,12 @@ GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
 class Reason(StrEnum):
     """Why a job was not run, in the order in which the start statement judges.
 
-    Two are no drops: `redelivered` and `stale` leave an event, and no record.
+    Two are not drops: `redelivered` and `stale` leave an event, and no record.
     """
 
     GONE = "gone"
-    REDELIVERED = "redelivered"  # its occurrence, or its planned run, has a record
-    STALE = "stale"  # the task does not wait for it: it stems from another state of the tables
+    REDELIVERED = "redelivered"  # its occurrence, or its planned run, already has a record
+    STALE = "stale"  # the task does not wait for it: it comes from another state of the tables
     UNKNOWN_FUNCTION = "unknown_function"
     PAUSED = "paused"
     DONE = "done"
@@ -125,7 +125,7 @@ class DueTask(NamedTuple):
     overlap: str = "queue"
     busy: bool = False  # a job of it waits or runs
     tolerance_ms: int = 0
-    phase_ms: int | None = None  # its place in the interval, or after each of its times, if it has one of its own
+    phase_ms: int | None = None  # its own place in the interval, or after each of its times, if any
     batch: int = 1  # how many tasks of its function one job may carry
 
 
@@ -218,7 +218,7 @@ class Alarm:
 class WaitingTask:
     """A locked row with occurrences that were pushed and have neither started nor been dropped, oldest first.
 
-    `batch_jobs` has the ids of the jobs that carry one of them together with other tasks, by the occurrence in microseconds.
+    `batch_jobs` has the ids of jobs that carry one of them together with other tasks, by occurrence in microseconds.
     """
 
     id: int

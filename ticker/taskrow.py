@@ -27,7 +27,7 @@ def on(db: Any) -> sql.Execute:
 
 
 def written(execute: sql.Execute, name: str, *, by: str | None, **parameters: Any) -> list[sql.Row]:
-    """A statement whose events name `by`; None: the transaction's setting `ticker.by`, or else the database's user."""
+    """Executes a statement whose events name `by`; None: the transaction's setting `ticker.by`, else the database user."""
     if by is None:
         return execute(name, by=None, **parameters)
     [before] = execute("actor")
@@ -83,7 +83,7 @@ def change(
 
 
 def placed(execute: sql.Execute, row: sql.Row) -> sql.Row:
-    """A row whose task is due at its place from now on, if it has one of its own; the others as they are."""
+    """Returns the row with the task due at its place from now on; unchanged if the task has no place."""
     task = task_from(row)
     if task.next_run is None or (task.kind is Kind.INTERVAL and not task.spread) or task.kind is Kind.ONCE:
         return row

@@ -106,7 +106,7 @@ def tick(
     if idle_at is not None:
         return Report(idle_at)
     set_back = store.clamp(now, batch)
-    ended = Swept(overdue=store.end_overdue(now, batch, beat))  # before the queue is asked for anything: it may be away
+    ended = Swept(overdue=store.end_overdue(now, batch, beat))  # before any call to the queue, which may be away
     now = now or store.now()
     if set_back:
         while bring_forward(store, now, batch) == batch:
@@ -137,9 +137,9 @@ def push_limited(
     store: Store, room: Room, now: datetime, look_ahead: int, batch: int, late: timedelta, beat: int,
     stop: Callable[[], bool],
 ) -> tuple[Pushed, Pushed, dict[str, int]]:  # fmt: skip
-    """Queues with a limit get what they have room for: due tasks, of each owner in turn, and planned runs share it.
+    """Fills queues with a limit: due tasks, of each owner in turn, and planned runs share their room.
 
-    What is left stays due, or planned; due tasks are counted.
+    The rest stays due, or planned; the due tasks are counted.
     """
     due, planned, left = Pushed(), Pushed(), {}
     for name in room.left:
@@ -238,10 +238,10 @@ def after_error(task: DueTask, now: datetime) -> datetime:
 def in_turns(
     *steps: Callable[[int], Pushed], batch: int, stop: Callable[[], bool], left: Callable[[], float] = lambda: math.inf
 ) -> list[Pushed]:
-    """A batch of each in turn, until each has come back less than full, nothing is `left` of the room, or `stop` says so.
+    """Runs a batch of each step in turn, until each came back less than full, no room is `left`, or `stop` says so.
 
-    So that a run in many pieces does not keep the due tasks of everybody waiting, nor the other way round: where room is
-    short, those that are not done share it.
+    So a run in many pieces does not keep all due tasks waiting, nor the other way round: if room is short, the unfinished
+    steps share it.
     """
     totals = [Pushed() for _ in steps]
     unfinished = list(range(len(steps)))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def db() -> None:
-    """Create, print or check the tables, or take over another installation's."""
+    """Create, print or check the tables, or take over those of another installation."""
 
 
 @db.command()
@@ -80,7 +80,7 @@ def check(as_json: bool) -> None:
 def adopt(resume: bool) -> None:
     """Take over tables that belong to another installation: a restored or copied database.
 
-    They get a new installation id, and every task is paused, unless --resume is given. Stop tickers and workers before.
+    They get a new installation id, and every task is paused, unless --resume is given. Stop tickers and workers first.
     """
     found = configured()
     from ticker import connections, installation
@@ -101,7 +101,7 @@ def adopt(resume: bool) -> None:
 
 
 def take_over_leases(found: "Settings", adopted: "Adopted") -> None:
-    """So that the ticker may start at once; where that fails, the leases end by themselves."""
+    """Takes over the queues' leases, so that the ticker may start at once; if that fails, they expire by themselves."""
     from ticker.enqueue import RedisQueue
     from ticker.store import PostgresStore
 
@@ -112,11 +112,11 @@ def take_over_leases(found: "Settings", adopted: "Adopted") -> None:
         ):
             queue.lease(adopted.id, store.queues(), formerly=adopted.former)
     except TickerError as error:
-        render.say(f"the leases of its queues end within 5 minutes, and a start before is refused: {error}")
+        render.say(f"the leases of its queues end within 5 minutes, and until then no ticker starts: {error}")
 
 
 def strangers(found: "Settings") -> list[str]:
-    """Why the tables are another installation's."""
+    """Returns why the tables belong to another installation, if they do."""
     from ticker import installation, sql
 
     with database() as db:

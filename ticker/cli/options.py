@@ -31,11 +31,11 @@ as_json = click.option("--json", "as_json", is_flag=True, help="One JSON documen
 
 
 class Whole(click.IntRange):
-    """A whole number in plain digits, within these limits if there are any."""
+    """A whole number in plain digits, within the limits if any are given."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and not numbers.is_plain(value):
-            self.fail(f"{value!r} is no whole number in plain digits, such as 5.", param, ctx)
+            self.fail(f"{value!r} is not a whole number in plain digits, such as 5.", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -60,12 +60,12 @@ def definition(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--spread/--no-spread",
             default=None,
-            help="A place of its own in the interval (or --within), so that many tasks do not fall due at once.",
+            help="A place of its own in the interval (or see --within), so that many tasks are not due at once.",
         ),
         click.option(
             "--within",
             metavar="DURATION",
-            help="With --spread, and --cron or --calendar: how long after each time the place may lie; 0: none.",
+            help="With --spread, and --cron or --calendar: how long after each time it may run; 0: none.",
         ),
         click.option("--catch-up", type=click.Choice(["one", "none"]), help="One late run after an outage, or none."),
         click.option(

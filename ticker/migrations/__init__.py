@@ -55,7 +55,7 @@ def ddl(schema: str = "ticker") -> str:
     out = io.StringIO()
     out.write(f'CREATE SCHEMA IF NOT EXISTS "{schema}";\n\n')
     command.upgrade(config(schema, output=out), "head", sql=True)
-    return out.getvalue().replace("%%", "%")  # doubled for a driver; psql takes them as they are
+    return out.getvalue().replace("%%", "%")  # doubled for a driver; psql needs single ones
 
 
 def problems(url: str, schema: str = "ticker") -> list[str]:
@@ -87,7 +87,7 @@ def newest(schema: str = "ticker") -> str | None:
 
 
 def config(schema: str, connection: sa.Connection | None = None, output: io.StringIO | None = None) -> Config:
-    """What a revision may ask for; TICKER_ENVIRONMENT is stored with the mark of the tables when they are created."""
+    """Returns what a revision may read. TICKER_ENVIRONMENT is stored with the mark when the tables are created."""
     schema_name("schema", schema)
     result = Config(output_buffer=output) if output else Config()
     result.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))

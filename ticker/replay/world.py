@@ -138,7 +138,7 @@ class World:
         """A run before the table's first row, which only leaves its last_run: it began and ended at `at`."""
         token = str(uuid4())
         before = Envelope("", self.task.queue, (self.task.id, envelope.micros(ZERO + occurrence)), 0, 0, "")
-        self._is_due(ZERO + occurrence)  # no other job would be expected
+        self._is_due(ZERO + occurrence)  # a job at any other time would not be expected
         self._start(before, token, at)
         self._finish(token, Outcome.SUCCEEDED, at)
         self._is_due(self.task.next_run)

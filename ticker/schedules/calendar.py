@@ -158,7 +158,7 @@ def _atom(field: str, text: str, name: str, atom: str) -> str:
     if high is not None and int(high) < int(low):
         raise BadInput(field, text, f"has the {name} range {low}..{high}, which runs backwards")
     if name == FROM_END and step is not None and high is None and int(low) - int(step) < 1:
-        raise BadInput(field, text, f"has {atom} for its {name}, which is never repeated; write {low}")
+        raise BadInput(field, text, f"has {atom} for its {name}, which never repeats; write {low}")
     first, last = _number(name, low), _number(name, high or low)
     if high is None:
         return first if step is None else f"{first}/{int(step)}"

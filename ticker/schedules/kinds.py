@@ -51,7 +51,7 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """Each time of a schedule so much later."""
+    """A schedule whose times are each later by a fixed span."""
 
     schedule: Schedule
     by: timedelta
@@ -175,12 +175,12 @@ def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
 
 
 def of(task: DueTask | Task | Alarm) -> Schedule:
-    """The schedule in a task's row, with its own place after each time. BadInput for a row that cannot be scheduled."""
+    """Returns the schedule in a task's row, including its place after each time. Raises BadInput if it cannot be scheduled."""
     return shifted(plain(task), None if task.kind is Kind.INTERVAL else task.phase_ms)
 
 
 def plain(task: DueTask | Task | Alarm) -> Schedule:
-    """The same without the place."""
+    """Returns the same without the place."""
     if task.kind is not Kind.INTERVAL:
         return parse(task.kind, task.expression, task.zone)
     if task.every_ms <= 0:
@@ -189,7 +189,7 @@ def plain(task: DueTask | Task | Alarm) -> Schedule:
 
 
 def upcoming(task: Task, after: datetime, count: int, tick: int) -> list[datetime]:
-    """The next `count` times of a task that is pushed at `after`, with ticks so many milliseconds apart."""
+    """Returns the next `count` times of a task that is pushed at `after`; `tick` is the milliseconds between two ticks."""
     if task.kind is not Kind.INTERVAL or task.phase_ms is None:
         return times(of(task), after, count)
     found = [after]

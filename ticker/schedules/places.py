@@ -1,13 +1,13 @@
-"""A place of its own in the interval for each of many tasks, so that they are not due all at once. Durations in ms.
+"""Gives each of many tasks a place of its own in the interval, so that they are not all due at once. Durations in ms.
 
-A place is a preference: a task that could keep it only by running less often than its interval says leaves it.
+A place is a preference: a task leaves it if it could keep it only by running less often than its interval says.
 """
 
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
-JITTER = 1.1  # ticks: how much later than the one before the next tick comes where the rhythm holds
+JITTER = 1.1  # ticks: at most so long after a tick the next one comes, if the rhythm holds
 
 
 def keeps(every: int, tolerance: int, tick: int) -> bool:
@@ -16,16 +16,16 @@ def keeps(every: int, tolerance: int, tick: int) -> bool:
 
 
 def window(tolerance: int) -> int:
-    """How much before the end of an interval a place may be taken; the other half of the tolerance is for the queue."""
+    """Returns how long before the end of an interval a place may be taken; the rest of the tolerance is for the queue."""
     return tolerance // 2
 
 
 def next_after(occurrence: datetime, now: datetime, every: int, tolerance: int, phase: int, tick: int) -> datetime:
-    """When a task that was pushed at `now` is due again; `tick` is the milliseconds between two ticks, 0 if that is unknown.
+    """Returns when a task pushed at `now` is due again; `tick` is the milliseconds between two ticks, 0 if unknown.
 
-    At its place, `phase` after a multiple of the interval since 1970, if that lies within reach; otherwise an interval after
-    `now`, as without a place. So it never waits longer, and never comes too early. Only a task that something else has moved
-    (an outage, a resumption) waits for its place once, less than an interval longer.
+    The task is due at its place, `phase` after a multiple of the interval since 1970, if that is within reach. Otherwise it
+    is due an interval after `now`, as without a place. So it never waits longer, and never comes too early. Only after an
+    outage or a resumption has moved it, the task waits for its place once, less than an interval longer.
     """
     whole = now + every * MILLISECOND
     place = first_from(whole - window(tolerance) * MILLISECOND, every, phase)
@@ -39,11 +39,11 @@ def next_after(occurrence: datetime, now: datetime, every: int, tolerance: int, 
 
 
 def after(instant: datetime, every: int, phase: int) -> int:
-    """How many milliseconds the last place lies before `instant`."""
+    """Returns how many milliseconds `instant` is after the last place."""
     return (instant - EPOCH - phase * MILLISECOND) % (every * MILLISECOND) // MILLISECOND
 
 
 def first_from(instant: datetime, every: int, phase: int) -> datetime:
-    """The first place that is no earlier than `instant`."""
+    """Returns the first place at or after `instant`."""
     span, offset = every * MILLISECOND, phase * MILLISECOND
     return EPOCH + offset - (EPOCH + offset - instant) // span * span

@@ -15,17 +15,17 @@ WHAT_BEFORE = tuple(
 )  # fmt: skip
 
 
-# What an upgrade finds of an occurrence that has several records: the start, or else the oldest, is the true one.
+# If an occurrence has several records, an upgrade keeps the one that started, or else the oldest.
 ONE_RECORD = """DELETE FROM runs r USING (
     SELECT id, row_number() OVER (PARTITION BY task_id, occurrence ORDER BY started_at IS NULL, id) AS place
     FROM runs WHERE kind = 'scheduled') d
 WHERE r.id = d.id AND d.place > 1"""
 
-# An occurrence as it stands in the ids of jobs.
+# An occurrence as in the ids of jobs.
 MICROS = """CREATE FUNCTION micros(at timestamptz) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
 RETURN (extract(epoch FROM at) * 1000000)::bigint::text"""
 
-# The record of an occurrence. VOLATILE: each call sees what has been committed by then.
+# The record of an occurrence. VOLATILE: each call sees everything that was committed before it.
 RECORD_OF = """CREATE FUNCTION record_of(task bigint, at timestamptz) RETURNS bigint LANGUAGE sql VOLATILE BEGIN ATOMIC
 SELECT id FROM runs WHERE task_id = task AND occurrence = at AND kind = 'scheduled';
 END"""

@@ -1,4 +1,4 @@
-"""What people do to a task is an event: who edited, enabled, disabled or deleted it; and a deletion ends what waits."""
+"""Record edits, switches and deletions of tasks as events, with their author; end what waits when a task is deleted."""
 
 from alembic import context, op
 
@@ -11,13 +11,13 @@ EDITABLE = (
     "probe_ms", "dead_man", "keep", "submitter", "group_name", "priority", "spread", "subject", "description", "metadata",
 )  # fmt: skip
 
-# pg_temp last, or a caller's temporary objects would be found first. The schema is named: a function that writes to the
-# schema of whatever table it hangs on would write anywhere with its definer's rights.
+# pg_temp comes last: otherwise a caller's temporary objects would be found first. The schema is named: a function that wrote
+# to the schema of its trigger's table could be made to write anywhere, with its definer's rights.
 DEFINER = "RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp"
 
 WHO = "left(coalesce(nullif(current_setting('ticker.by', true), ''), session_user), 200)"
 
-# As in 0005, but for who: who paused a task is in its row, of all else the transaction tells.
+# As in 0005, except for the author: that of a pause is in the task's row, all others come from the transaction.
 NOTE_CHANGE = """CREATE OR REPLACE FUNCTION note_change() {definer} AS $$
 DECLARE event text := CASE
     WHEN NEW.paused_by IS DISTINCT FROM OLD.paused_by THEN
@@ -40,8 +40,8 @@ BEGIN
     RETURN NEW;
 END $$"""
 
-# Each field from what to what; of arguments and metadata, which may hold secrets, only that they changed. `told`: nobody is
-# notified of an edit or a deletion.
+# The old and the new value of each field. For arguments and metadata, which may hold secrets, only that they changed. `told`
+# is true, since edits and deletions send no notice.
 NOTE_EDIT = """CREATE OR REPLACE FUNCTION note_edit() {definer} SET timezone = 'UTC' AS $$
 DECLARE before jsonb := to_jsonb(OLD); after jsonb := to_jsonb(NEW);
 BEGIN
@@ -60,8 +60,8 @@ END $$"""
 NOTE_EDITS = """CREATE OR REPLACE TRIGGER tasks_note_edit AFTER UPDATE OF {columns} ON tasks FOR EACH ROW
 WHEN (ROW({old}) IS DISTINCT FROM ROW({new})) EXECUTE FUNCTION note_edit()"""
 
-# What waits ends with its task; what runs goes on. No sequential scan: a plan that was kept from a deletion of many tasks
-# would read all runs for one.
+# Waiting occurrences end with their task; runs continue. No sequential scan: a plan that was cached for a deletion of many
+# tasks would read all runs for a single one.
 NOTE_DELETION = """CREATE FUNCTION note_deletion() {definer} SET enable_seqscan = off AS $$
 DECLARE now timestamptz := clock_timestamp();
 BEGIN
@@ -79,7 +79,7 @@ END $$"""
 NOTE_DELETIONS = """CREATE TRIGGER tasks_note_deletion AFTER DELETE ON tasks REFERENCING OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION note_deletion()"""
 
-# Tasks that were deleted before this: what is planned for them, or was pushed.
+# Planned and pushed runs of tasks that were deleted before this revision.
 ORPHANS = """UPDATE runs r SET state = 'ended', outcome = 'dropped', reason = 'gone', ended_at = clock_timestamp()
 WHERE state IN ('planned', 'pushed') AND NOT EXISTS (SELECT FROM tasks t WHERE t.id = r.task_id)"""
 
@@ -94,7 +94,7 @@ def upgrade() -> None:
 
 
 def note_edits(fields: tuple[str, ...]) -> None:
-    """Has changes of these columns of a task noted, and of no others."""
+    """Makes the trigger note changes of these columns of a task, and of no others."""
     op.execute(filled(NOTE_EDIT, fields=", ".join(map(repr, fields))))
     old, new = (", ".join(f"{row}.{name}" for name in fields) for row in ("OLD", "NEW"))
     op.execute(filled(NOTE_EDITS, columns=", ".join(fields), old=old, new=new))

@@ -1,4 +1,4 @@
-"""The mark of the installation to which the tables belong: a restored or copied database is none of it any more."""
+"""Mark the installation to which the tables belong; a restored or copied database no longer belongs to it."""
 
 from alembic import context, op
 
@@ -19,7 +19,7 @@ TABLE = """CREATE TABLE installation (
     CONSTRAINT installation_id CHECK (id ~ '^[a-z0-9]{8}$')
 )"""
 
-# A role may be denied it, which the server finds out before it evaluates a CASE: then the mark is the other two oids.
+# A role may lack this right, and the server checks it before it evaluates a CASE. Then the mark is only the two oids.
 CLUSTER = """CREATE FUNCTION cluster_identifier() RETURNS bigint LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

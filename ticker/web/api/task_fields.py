@@ -50,7 +50,7 @@ FIELDS = (
     Field("catch_up", "One late run after an outage, or none.", one_of("one", "none")),
     Field("remove", "With at: whether it is deleted after its success.", FLAG),
     Field("spread", "Whether it has a place of its own in its interval, or within a window.", FLAG),
-    Field("within", "With spread, cron and calendar: how long after each time its place may lie; 0: none.", DURATION),
+    Field("within", "With spread, cron and calendar: how long after each time it may run; 0: none.", DURATION),
     Field("queue", "The RQ queue; polling by default.", NAME),
     Field("kwargs", "The function's arguments, up to 64 kB.", OBJECT),
     Field("tolerance", "How much earlier than the interval a run may start.", DURATION),
@@ -67,7 +67,7 @@ FIELDS = (
     Field("group", "Kept and shown.", LABEL),
     Field(
         "priority",
-        "Which of an owner's tasks goes first where its queue is full.",
+        "Which of an owner's tasks goes first if its queue is full.",
         count(PRIORITY_AT_MOST, -PRIORITY_AT_MOST),
     ),
     Field("subject", "Kept and shown.", PROSE),

@@ -20,7 +20,7 @@ LEAST, MOST = timedelta(minutes=1), timedelta(days=366)  # of the chart
 
 @screen("task.html")
 def task(here: Site, request: Request) -> Shown:
-    """Of one that was deleted, its history; UnknownTask where nothing is kept of one."""
+    """Shows a task, or the history of a deleted one. Raises UnknownTask if no record of it is left."""
     wanted = id_of(request)
     with here.database.reading() as db:
         why = ledger.why(db, wanted)

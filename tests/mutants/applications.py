@@ -54,7 +54,7 @@ APPLICATIONS = (
         "ticker/migrations/versions/0007_changes.py",
         "unnest(waiting) AS occurrence ORDER",
         "unnest(waiting) AS occurrence WHERE false ORDER",
-        "A deletion records each occurrence that waits as gone, in its own transaction.",
+        "A deletion records each waiting occurrence as gone, in its own transaction.",
         ("tests/test_changes.py::test_a_deletion_ends_each_occurrence_that_waits_and_says_who_did_it",),
     ),
     Mutant(
@@ -62,7 +62,7 @@ APPLICATIONS = (
         "ticker/migrations/versions/0007_changes.py",
         "coalesce(nullif(current_setting('ticker.by', true), ''), session_user)",
         "session_user",
-        "An edit, a switch or a deletion names the person that the operation names.",
+        "The event of an edit, a switch or a deletion names the author that the operation was given.",
         ("tests/test_changes.py::test_each_operation_says_who_did_it_and_leaves_no_name_behind",),
     ),
     Mutant(

@@ -11,7 +11,7 @@ CROWDS = (
         PLACES,
         "return place if was_moved else whole",
         "return place",
-        "A task never waits for its place longer than its interval, but once after something has moved it.",
+        "A task never waits for its place longer than its interval, except once after something has moved it.",
         ("tests/test_places.py::test_a_spread_task_runs_at_least_as_often_as_one_that_is_not",),
     ),
     Mutant(
@@ -19,7 +19,7 @@ CROWDS = (
         PLACES,
         "return place if was_moved else whole",
         "return whole",
-        "A task that an outage has moved waits for its place once, so that no herd is left.",
+        "A task that an outage has moved waits for its place once, so that tasks do not stay bunched up.",
         ("tests/test_places.py::test_an_outage_leaves_no_herd_behind",),
     ),
     Mutant(
@@ -27,7 +27,7 @@ CROWDS = (
         SQL,
         "greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms)",
         "greatest(t.every_ms, t.stretched_ms)",
-        "A task may wait for its place up to two intervals: that is no sign of a clock that was set back.",
+        "A task may wait for its place up to two intervals, which does not mean that the clock was set back.",
         ("tests/test_places.py::test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_place_as_it_is",),
     ),
     Mutant(

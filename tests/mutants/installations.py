@@ -1,4 +1,4 @@
-"""Faults in what keeps installations apart: the mark of the tables, the ids of jobs, the leases of queues."""
+"""Faults in what separates installations: the mark of the tables, the ids of jobs, the leases of queues."""
 
 from tests.mutants.mutant import Mutant
 
@@ -18,7 +18,7 @@ INSTALLATIONS = (
         SQL,
         "DO UPDATE SET id = excluded.id,",
         "DO UPDATE SET id = i.id,",
-        "Tables that are adopted get a new installation id, so that their jobs never meet those of the former one.",
+        "Adopted tables get a new installation id, so that their jobs never collide with those of the former one.",
         ("tests/test_installation.py::test_what_is_adopted_rests_under_a_new_id",),
     ),
     Mutant(
@@ -26,7 +26,7 @@ INSTALLATIONS = (
         SQL,
         "paused_by = CASE WHEN c.pauses THEN 'adopt' ELSE t.paused_by END,",
         "paused_by = t.paused_by,",
-        "A copy rests until somebody resumes its tasks.",
+        "The tasks of a copy are paused until they are resumed.",
         ("tests/test_installation.py::test_adopt_says_what_it_did_and_how_to_go_on",),
     ),
     Mutant(
@@ -34,7 +34,7 @@ INSTALLATIONS = (
         "ticker/envelope.py",
         'return f"{installation}-t{task_id}-{micros(occurrence)}"',
         'return f"t{task_id}-{micros(occurrence)}"',
-        "Ids of jobs of two installations never meet.",
+        "Job ids of two installations never collide.",
         ("tests/test_installation.py::test_jobs_of_an_adopted_installation_have_the_new_id",),
     ),
     Mutant(
@@ -50,7 +50,7 @@ INSTALLATIONS = (
         "ticker/startup.py",
         "if holder != here:",
         "if holder is None:",
-        "Whoever starts on a queue that another installation has leased refuses.",
+        "Tickers and workers refuse to start on a queue that another installation has leased.",
         ("tests/test_installation.py::test_a_ticker_does_not_start_on_a_queue_that_another_has",),
     ),
 )

@@ -124,7 +124,7 @@ RUNS = (
         "ticker/sweep.py",
         "batch_job_id = task.batch_jobs and task.batch_jobs.get(str(envelope.micros(due.occurrence)))",
         "batch_job_id = due.occurrence == task.waiting[-1] and (task.batch_jobs or {}).get(str(envelope.micros(due.occurrence)))",
-        "Each waiting occurrence knows its own job: no older one is recorded as lost by Redis while its job waits there.",
+        "Each waiting occurrence is tied to its own job: no older one is recorded as lost by Redis while its job waits there.",
         ("tests/test_batches.py::test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits",),
     ),
     Mutant(
@@ -188,7 +188,7 @@ RUNS = (
         "wrappers/deaths.py",
         "if just_now and page.hard_limit() and limits.now() >= page.deadline():",
         "if just_now and page.hard_limit():",
-        "A kill is called that of the hard limit only once its instant has passed.",
+        "A kill is attributed to the hard limit only once its instant has passed.",
         ("tests/test_deaths.py::test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant",),
     ),
 )

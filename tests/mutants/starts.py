@@ -59,7 +59,7 @@ STARTS = (
         SQL,
         "WHEN l.record IS NOT NULL OR (NOT l.is_expected",
         "WHEN (NOT l.is_expected",
-        "Each occurrence has one record, whatever came of it: a job that is delivered again starts nothing and drops nothing.",
+        "Each occurrence has one record, whatever became of it: a job that is delivered again starts nothing and drops nothing.",
         (
             "tests/test_start.py::test_a_job_that_is_delivered_again_is_an_event_on_the_record_whatever_came_of_the_first",
             "tests/test_start.py::test_an_occurrence_that_has_started_does_not_start_again_although_the_clock_was_set_back_over_it",
@@ -78,7 +78,7 @@ STARTS = (
         SQL,
         "WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r",
         "WHERE r.id = %(run_id)s FOR NO KEY UPDATE OF r",
-        "A planned job runs the task that its run belongs to, and no other.",
+        "A planned job runs only the task to which its run belongs.",
         (("tests/test_start.py::test_a_planned_job_never_runs_another_tasks_function_under_the_row_of_a_planned_run"),),
     ),
     Mutant(

@@ -1441,7 +1441,7 @@ RETURNING event_id, channel, error
 -- ----------------------------------------------------------------------------------------------------------- kept
 --
 -- A record goes by its age, counted from its end; never before 2 hours: the start asks for ends that were recorded
--- (`runs_started_once`, `runs_given_up`), as a job, or a copy of it, may still be in Redis or in a stopped worker's hands.
+-- (`runs_one_record`), as a job, or a copy of it, may still be in Redis or in a stopped worker's hands.
 -- A run stays while a tick has to see to it, and while it has pieces or retries at work; these stay as long as it does.
 
 -- name: prune_patience

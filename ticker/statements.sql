@@ -424,8 +424,9 @@ WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pieces WHERE NOT 
 -- Three refusals are no drops, and leave no record. A job whose task is gone: its deletion has recorded what waited. A job
 -- that is delivered again (`redelivered`): an event of the record that its occurrence has. A job for an occurrence that the
 -- row neither waits for nor has as its next run (`stale`), as after the restore of an older dump: an event of the
--- installation, as such a job may have been meant for another task. A tick that was killed before it could commit leaves jobs
--- for the next run.
+-- installation, as such a job may have been meant for another task. Where a later occurrence has started, it is no more than a
+-- line in the worker's log: its record was pruned, or its tick was killed before it could commit. (A tick that is killed so
+-- leaves a job for the next run, which is expected.)
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
@@ -459,7 +460,7 @@ WITH locked AS MATERIALIZED (
 ), judged AS MATERIALIZED (
     SELECT l.*, CASE
         WHEN l.id IS NULL THEN 'gone'
-        WHEN l.record IS NOT NULL OR (NOT l.is_expected AND %(occurrence)s <= l.last_occurrence) THEN 'redelivered'
+        WHEN l.record IS NOT NULL THEN 'redelivered'
         WHEN NOT l.is_expected THEN 'stale'
         WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
         WHEN NOT l.enabled OR NOT l.owner_active
@@ -526,11 +527,12 @@ WITH locked AS MATERIALIZED (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
     SELECT j.now, j.id, j.name, j.function, j.owner_type, j.owner_id, 'redelivered',
         format('job %%s reached worker %%s, and its occurrence had a record', %(job_id)s::text, %(worker)s::text), j.record
-    FROM ruled j WHERE j.refusal = 'redelivered' AND j.record IS NOT NULL
+    FROM ruled j WHERE j.refusal = 'redelivered'
     UNION ALL
     SELECT j.now, 0, '', '', '', '', 'stale', format('job %%s reached worker %%s, and task %%s does not wait for it',
         %(job_id)s::text, %(worker)s::text, %(task_id)s::bigint), NULL
-    FROM ruled j WHERE j.refusal = 'stale' OR (j.refusal = 'gone' AND j.record IS NULL)
+    FROM ruled j WHERE (j.refusal = 'stale' AND %(occurrence)s > coalesce(j.last_occurrence, '-infinity'))
+        OR (j.refusal = 'gone' AND j.record IS NULL)
 )
 SELECT j.refusal, j.now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
     j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.spaced_from AS last_run, j.last_occurrence,

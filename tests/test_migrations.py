@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
+from alembic import command
 from rq import SimpleWorker
 
 import ticker
@@ -236,6 +238,38 @@ def test_two_schemas_in_one_database_know_nothing_of_each_other(db, database_url
     assert migrations.problems(database_url, "second") == [
         "schema second: table tickers is missing; see: ticker db sql"
     ]
+
+
+def test_an_upgrade_of_tables_in_use_leaves_each_occurrence_one_record_and_the_job_that_carries_it(empty, empty_url):
+    upgrade_to("0005", empty_url)
+    due = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    empty.execute(
+        "INSERT INTO ticker.tasks (name, function, kind, every_ms, tolerance_ms, box_ms, grace_ms, queue, next_run, waiting, carrier)"
+        " VALUES ('a', 'poll', 'interval', 60000, 5000, 30000, 1000, 'polling', %(due)s, %(waiting)s, 'b1'),"
+        " ('b', 'poll', 'interval', 60000, 5000, 30000, 1000, 'polling', %(due)s, '{}', 'b1')",
+        {"due": due, "waiting": [due - timedelta(minutes=1), due]},
+    )
+    empty.execute(
+        "INSERT INTO ticker.runs (task_id, kind, state, outcome, reason, occurrence, started_at, ended_at) VALUES"
+        " (1, 'scheduled', 'ended', 'dropped', 'expired', %(due)s, NULL, %(due)s),"
+        " (1, 'scheduled', 'ended', 'succeeded', '', %(due)s, %(due)s, %(due)s),"
+        " (1, 'scheduled', 'ended', 'dropped', 'duplicate', %(due)s, NULL, %(due)s),"
+        " (1, 'manual', 'ended', 'succeeded', '', NULL, %(due)s, %(due)s)",
+        {"due": due},
+    )
+    migrations.upgrade(empty_url)
+    assert migrations.problems(empty_url) == []
+    assert empty.execute("SELECT id, outcome FROM ticker.runs ORDER BY id").fetchall() == [
+        (2, "succeeded"), (4, "succeeded"),
+    ]  # fmt: skip
+    micros = str(int(due.timestamp() * 1_000_000))
+    assert empty.execute("SELECT batch_jobs FROM ticker.tasks ORDER BY id").fetchall() == [({micros: "b1"},), (None,)]
+
+
+def upgrade_to(revision, url):
+    with migrations.engine(url).connect() as connection, connection.begin():
+        connection.exec_driver_sql("CREATE SCHEMA ticker")
+        command.upgrade(migrations.config("ticker", connection), revision)
 
 
 @pytest.mark.parametrize(

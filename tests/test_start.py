@@ -172,10 +172,10 @@ def test_a_job_that_is_delivered_again_is_an_event_on_the_record_whatever_came_o
     assert (after.waiting, after.dropped) == ((), 0 if refused is None else 1)
 
 
-def test_a_job_that_is_delivered_again_after_its_record_was_pruned_starts_nothing(db, task):
+def test_a_job_that_is_delivered_again_after_its_record_was_pruned_starts_nothing_without_an_event(db, task):
     start(db, task, NOW)
     db.execute("DELETE FROM ticker.runs")
-    assert start(db, task, NOW, pushed=False)["refusal"] == "redelivered"
+    assert start(db, task, NOW, pushed=False)["refusal"] == "stale"
     assert (ticker.list_runs(db), events(db)) == ([], [])
 
 

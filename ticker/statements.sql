@@ -425,7 +425,9 @@ WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pieces WHERE NOT 
 -- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a job is
 -- delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the occurrence nor
 -- has it as its next run (`stale`), as after the restore of an older dump, the installation gets an event: the job may have
--- been meant for another task. The next run is accepted, since a tick that was killed before its commit leaves a job for it.
+-- been meant for another task. If a later occurrence has started, `stale` is only a line in the worker's log: the record was
+-- pruned, or the tick was killed before it could commit. (A tick that is killed so leaves a job for the next run, which is
+-- expected.)
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
@@ -459,7 +461,7 @@ WITH locked AS MATERIALIZED (
 ), judged AS MATERIALIZED (
     SELECT l.*, CASE
         WHEN l.id IS NULL THEN 'gone'
-        WHEN l.record IS NOT NULL OR (NOT l.is_expected AND %(occurrence)s <= l.last_occurrence) THEN 'redelivered'
+        WHEN l.record IS NOT NULL THEN 'redelivered'
         WHEN NOT l.is_expected THEN 'stale'
         WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
         WHEN NOT l.enabled OR NOT l.owner_active
@@ -526,11 +528,12 @@ WITH locked AS MATERIALIZED (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
     SELECT j.now, j.id, j.name, j.function, j.owner_type, j.owner_id, 'redelivered',
         format('job %%s reached worker %%s, and its occurrence had a record', %(job_id)s::text, %(worker)s::text), j.record
-    FROM ruled j WHERE j.refusal = 'redelivered' AND j.record IS NOT NULL
+    FROM ruled j WHERE j.refusal = 'redelivered'
     UNION ALL
     SELECT j.now, 0, '', '', '', '', 'stale', format('job %%s reached worker %%s, and task %%s does not wait for it',
         %(job_id)s::text, %(worker)s::text, %(task_id)s::bigint), NULL
-    FROM ruled j WHERE j.refusal = 'stale' OR (j.refusal = 'gone' AND j.record IS NULL)
+    FROM ruled j WHERE (j.refusal = 'stale' AND %(occurrence)s > coalesce(j.last_occurrence, '-infinity'))
+        OR (j.refusal = 'gone' AND j.record IS NULL)
 )
 SELECT j.refusal, j.now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
     j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.spaced_from AS last_run, j.last_occurrence,
@@ -1441,7 +1444,7 @@ RETURNING event_id, channel, error
 -- ----------------------------------------------------------------------------------------------------------- kept
 --
 -- A record goes by its age, counted from its end; never before 2 hours: the start asks for ends that were recorded
--- (`runs_started_once`, `runs_given_up`), as a job, or a copy of it, may still be in Redis or in a stopped worker's hands.
+-- (`runs_one_record`), as a job, or a copy of it, may still be in Redis or in a stopped worker's hands.
 -- A run stays while a tick has to see to it, and while it has pieces or retries at work; these stay as long as it does.
 
 -- name: prune_patience

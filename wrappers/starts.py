@@ -107,8 +107,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.GONE:
             return "the task was deleted"
         case Reason.REDELIVERED:
-            record = verdict["run_id"]
-            return f"run {record} is its record" if record else "its record was pruned"
+            return f"run {verdict['run_id']} is its record"
         case Reason.STALE:
             return "the task does not wait for this job"
         case Reason.PAUSED:

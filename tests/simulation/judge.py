@@ -111,13 +111,14 @@ class Judge:
                 yield f"S9: {job_id} was pushed and has no record"
 
     def accountable(self, job_id: str, advanced: bool) -> bool:
-        """Jobs of deleted tasks may go with them; one that was pushed by a pass that died may go with a wipe."""
+        """Jobs of deleted tasks may go with them. One that was pushed by a pass that died may go with a wipe, or be stale."""
         bare = job_id.removeprefix(f"{INSTALLATION}-")
         if bare.startswith("r"):
             return False  # it is its own record; L5 sees whether it ends
         spec = self.people.tasks[int(bare[1:].partition("-")[0])]
         last = max(push.t for push in self.history.pushes if push.job_id == job_id and push.answer == "stored")
-        took = any(id_ == job_id for _, id_ in self.history.taken)
+        is_stale = any(drop.job.id == job_id and drop.reason == "stale" for drop in self.history.drops)
+        took = any(id_ == job_id for _, id_ in self.history.taken) and not is_stale
         alive = any(run.job.id == job_id and run.recorded is None for run in self.history.activities)
         return not spec.deleted and not alive and (advanced or took) and last < self.history.ended - 60 * SECOND
 

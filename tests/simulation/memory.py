@@ -152,9 +152,7 @@ class MemoryTables:
 
     def _refusal(self, row: TaskRow, due: datetime, now: datetime, here: Uptime) -> Reason | None:
         is_expected = due in row.waiting or due == row.next_run
-        if (row.id, due) in self.rows.plans.recorded or (
-            not is_expected and row.last_occurrence is not None and due <= row.last_occurrence
-        ):
+        if (row.id, due) in self.rows.plans.recorded:
             return Reason.REDELIVERED
         if not is_expected:
             return Reason.STALE

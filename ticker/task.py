@@ -56,7 +56,7 @@ GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
 class Reason(StrEnum):
     """Why a job was not run, in the order in which the start statement judges.
 
-    Two are not drops: `redelivered` and `stale` leave an event, and no record.
+    Two are not drops: `redelivered` and `stale` leave an event or a log line, and no record.
     """
 
     GONE = "gone"

@@ -76,7 +76,7 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:
-    """Logs a refused job; for RQ it is an ordinary end. A drop also leaves a record, `redelivered` and `stale` an event."""
+    """Logs a refused job; for RQ it is an ordinary end. A drop also leaves a record; `redelivered` and `stale` do not."""
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
     if reason in (Reason.REDELIVERED, Reason.STALE):

@@ -113,6 +113,8 @@ def progress(run: "RunRecord", beside: Beside) -> str:
     if run.started_at is None:
         return unstarted(run, beside.now)
     began = f"started {lateness(run.started_at, planned_for(run))}"
+    if run.outcome == Outcome.LOST:  # its end is not known
+        return began
     end = run.ended_at or beside.now
     lasted = f"took {span(end - run.started_at)}" if run.ended_at else f"for {span(end - run.started_at)} now"
     whole = " with its pieces" if run.pieces is not None else of_its_box(run, beside.grace_ms)

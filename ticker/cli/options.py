@@ -33,6 +33,10 @@ as_json = click.option("--json", "as_json", is_flag=True, help="One JSON documen
 class Whole(click.IntRange):
     """A whole number in plain digits, within the limits if any are given."""
 
+    def _describe_range(self) -> str:
+        """Says nothing in the help where there are no limits."""
+        return "" if self.min is None and self.max is None else super()._describe_range()
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and not numbers.is_plain(value):
             self.fail(f"{value!r} is not a whole number in plain digits, such as 5.", param, ctx)

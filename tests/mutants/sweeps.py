@@ -57,8 +57,8 @@ SWEEPS = (
     Mutant(
         "overdue-by-the-clock-of-the-pass",
         "ticker/tick.py",
-        "store.end_overdue(now, batch, beat)",
-        "store.end_overdue(now or store.now(), batch, beat)",
+        "store.end_overdue(now, batch, period)",
+        "store.end_overdue(now or store.now(), batch, period)",
         "A pass that was stopped, and whose `now` lies ahead of the clock since, ends no living run.",
         ("tests/test_tick.py::test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the_pass",),
     ),

@@ -95,7 +95,7 @@ def tick(
     depths: Mapping[str, int] = NO_LIMITS,
     lanes: Callable[[Lane], list[list[Pushed]]] = alone,
 ) -> Report:
-    """Pushes what is due at `now` (None: the database's clock, read once), then sweeps.
+    """Pushes what is due at `now` (None: the database's clock, read once), sweeps, and gives queues with a limit what they have room for.
 
     `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
     batches; `late` is how late an occurrence is by the rhythm alone: what is later may have been missed; `period` is the
@@ -126,8 +126,8 @@ def tick(
         )
     )
     planned, due = (sum(kind, Pushed()) for kind in zip(*pushed, strict=True))
+    swept = ended + sweep(store, room, now, batch, stop)  # before what would take all the room, tick after tick
     limited, limited_planned, left = push_limited(store, room, now, look_ahead, batch, late, beat, stop)
-    swept = ended + sweep(store, room, now, batch, stop)
     return Report(now, due + limited, planned + limited_planned, swept, followed, left)
 
 

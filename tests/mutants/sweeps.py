@@ -41,8 +41,8 @@ SWEEPS = (
     Mutant(
         "lost-at-once-after-all-were-away",
         "ticker/store.py",
-        "if beat and self._watched_for(now, beat) < patience(beat):",
-        "if beat and self._watched_for(now, beat) < 0:",
+        "if period and self._watched_for(now, period) < patience(period):",
+        "if period and self._watched_for(now, period) < 0:",
         "After all tickers, or the tables, were away, workers get time to write their ends before a run is lost.",
         ("tests/test_late_ends.py::test_after_all_tickers_were_away_the_sweep_waits_before_it_declares_runs_lost",),
     ),

@@ -317,8 +317,8 @@ class MemoryStore:
             return False
         return True
 
-    def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
-        """The double knows no rhythm: what a beat makes of this is tested with the real store alone."""
+    def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
+        """The double knows no rhythm: what a period makes of this is tested with the real store alone."""
         with self.batch() as rows:
             return rows.end_overdue(now or self.now(), limit, self.uptime())
 

@@ -121,6 +121,20 @@ def test_a_deletion_that_is_rolled_back_ends_nothing(task, db, store, queue):
     assert (ticker.list_runs(db), changes(db)) == ([], [])
 
 
+def test_a_deletion_leaves_planned_pieces_to_ticks_however_many_there_are(task, db, store, queue):
+    """To end a million of them takes over 5 s, after which PostgreSQL ends a statement."""
+    db.execute("UPDATE ticker.tasks SET next_run = NULL")
+    db.execute(
+        "INSERT INTO ticker.runs (task_id, kind, parent_id, state, due_at)"
+        " SELECT %s, 'piece', 1, 'planned', now() FROM generate_series(1, 10000)", [task.id],
+    )  # fmt: skip
+    ticker.unregister(db, task)
+    states = "SELECT state, reason, count(*) FROM ticker.runs GROUP BY state, reason"
+    assert db.execute(states).fetchall() == [("planned", "", 10_000)]
+    tick(store, queue)
+    assert db.execute(states).fetchall() == [("ended", "gone", 10_000)]
+
+
 def test_pieces_that_are_made_behind_the_deletion_end_with_the_next_tick(task, db, store, queue):
     ticker.unregister(db, task)
     db.execute(

@@ -1,6 +1,8 @@
 """An end that comes after the sweep has declared its run lost: it becomes the record, unless a later run has started."""
 
 import json
+import math
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from uuid import uuid4
@@ -9,9 +11,10 @@ import pytest
 
 import ticker
 from tests.played import Taken
-from ticker import sql
+from ticker import clock, sql
 from ticker.connections import connect
 from ticker.errors import DatabaseUnavailable
+from ticker.loop import Beat
 from ticker.store import PostgresStore, patience
 
 SECOND = timedelta(seconds=1)
@@ -310,6 +313,15 @@ def test_a_ticker_that_takes_over_from_another_goes_on_where_that_one_watched(ov
     new.heartbeat(str(uuid4()), "h", 2, new.now(), {}, BEAT)
     assert new.end_overdue(None, 100, BEAT) == 1
     new.close()
+
+
+@pytest.mark.parametrize("since_the_last", [math.inf, 5.0], ids=["a start", "after passes that failed slowly"])
+def test_a_pass_of_a_ticker_that_comes_later_than_its_rhythm_waits_too(overdue, store, queue, settings, since_the_last):
+    beat = Beat(store, queue, replace(settings, tick_ms=BEAT), threading.Event())
+    beat._last_pass = clock.monotonic() - since_the_last
+    beat()
+    assert not beat.failures
+    assert store.end_overdue(None, 100) == 1  # what the pass left
 
 
 def test_the_sweep_waits_for_two_ticks_and_ten_seconds_at_least():

@@ -9,6 +9,7 @@ import ticker
 from tests.test_piece_rules import handed_out
 from ticker import status
 from ticker.cli import main
+from ticker.envelope import micros
 from ticker.errors import ConfigurationError
 from ticker.loop import Beat
 from ticker.settings import from_environment
@@ -111,6 +112,19 @@ def test_jobs_that_redis_lost_come_again_only_as_there_is_room(environ, db, stor
     assert [report.swept.repushed for report in reports] == [5, 0] and length(redis) == 5
     redis.ltrim("rq:queue:polling", 2, -1)
     assert length(redis) == 3
+
+
+def test_a_job_that_redis_lost_comes_again_though_more_is_due_at_each_tick_than_there_is_room_for(
+    environ, db, store, queue, redis
+):
+    daily = ticker.register(db, "poll", name="daily", every="1d")
+    tick(store, queue, depths={"polling": 2})
+    redis.flushall()
+    for number in range(3):
+        ticker.register(db, "poll", name=f"{number}", every="1m")
+    report = tick(store, queue, depths={"polling": 2})
+    assert (report.swept.repushed, report.due.enqueued, report.left) == (1, 1, {"polling": 2})
+    assert redis.lindex("rq:queue:polling", 0).decode().endswith(f"-t{daily.id}-{micros(daily.next_run)}")
 
 
 def test_jobs_that_redis_lost_come_again_in_one_pass_however_many(environ, db, store, queue, redis):

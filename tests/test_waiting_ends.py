@@ -175,6 +175,9 @@ def locked(environ, task) -> Iterator[None]:
         yield
 
 
+AN_END_WAITS = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'ticker-run'"
+
+
 def outcomes(db) -> dict[str, str | None]:
     return {run.task_name: run.outcome for run in ticker.list_runs(db)}
 
@@ -197,6 +200,25 @@ def test_a_locked_row_holds_up_no_other_job_and_its_end_is_that_of_the_run(
     [run] = [run for run in ticker.list_runs(db) if run.task_name == "waits"]
     assert run.ended_at < freed_at
     assert (run.result, ticker.get(db, task).last_success_at) == ("done", run.ended_at)
+
+
+def test_an_end_that_waits_is_not_tried_between_the_start_of_another_run_and_its_horse(
+    traced, environ, folder, db, store, queue
+):
+    """The row is asked for again in that moment, which took 2 s of a box of 1 s."""
+    task, other = ticker.register(db, "waits", every="1h"), ticker.register(db, "plain", every="1h", box="1s")
+    ticker.pause(db, other, by="me")
+    tick(store, queue)
+    eager = "from wrappers import waiting; waiting.LONGEST_PAUSE = 0.0\n"
+    with working(patch=eager + WAITS):
+        until((folder / "began").exists, "the run")
+        with locked(environ, task):
+            (folder / "go").touch()
+            until(lambda: db.execute(AN_END_WAITS).fetchone(), "its end waits")
+            ticker.run_now(db, other)
+            tick(store, queue)
+            until(lambda: outcomes(db).get("plain"), "the other one")
+    assert outcomes(db)["plain"] == "succeeded"
 
 
 def test_a_table_that_is_locked_until_the_hold_is_over_makes_no_run_lost(environ, folder, db, store, queue):

@@ -150,7 +150,7 @@ class Beat:
             self._store, self._queue, clock.now(),
             look_ahead=settings.look_ahead_ms, batch=settings.batch, stop=self._stopping.is_set,
             late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), beat=self._rhythm(),
-            depths=settings.queue_depth, lanes=self._lanes,
+            period=settings.tick_ms, depths=settings.queue_depth, lanes=self._lanes,
         )  # fmt: skip
         self._store.heartbeat(
             self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms

@@ -168,9 +168,9 @@ class Store(Protocol):
     def remove_done(self, limit: int) -> int:
         """Deletes tasks for a single time that have succeeded and that nobody wants to keep; how many."""
 
-    def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
+    def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
         """Ends runs past B + g without an end as lost, and frees their tasks; returns how many. None: by the store's clock.
 
-        With a `beat`, the milliseconds between two ticks, it waits until ticks have come without a gap for two beats, and at
+        With a `period`, the milliseconds between two ticks, it waits until ticks have come without a gap for two periods, and at
         least 10 s. So after everything was away, workers first get time to write the ends that they kept.
         """

@@ -381,8 +381,8 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE r.id = b.id
 
 -- name: drop_orphaned_plans
--- Drops runs that were planned after the deletion of their task: pieces of a run that was in progress, and what a deletion
--- under REPEATABLE READ did not see. If a run ended before it had made all its pieces, they never counted: they are deleted.
+-- Drops planned runs whose task was deleted: pieces, which a deletion leaves to ticks, and what a deletion under REPEATABLE
+-- READ did not see. If a run ended before it had made all its pieces, they never counted: they are deleted.
 WITH RECURSIVE parents AS (
     (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
     UNION ALL

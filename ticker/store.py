@@ -137,8 +137,8 @@ class PostgresStore:
             return False
         return True
 
-    def end_overdue(self, now: datetime | None, limit: int, beat: int = 0) -> int:
-        if beat and self._watched_for(now, beat) < patience(beat):
+    def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
+        if period and self._watched_for(now, period) < patience(period):
             return 0
         boot, uptime = self.uptime(now)
         return len(self.execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))

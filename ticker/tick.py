@@ -91,14 +91,16 @@ def tick(
     stop: Callable[[], bool] = never,
     late: timedelta = kinds.LATE,
     beat: int = 0,
+    period: int = 0,
     depths: Mapping[str, int] = NO_LIMITS,
     lanes: Callable[[Lane], list[list[Pushed]]] = alone,
 ) -> Report:
-    """Pushes what is due at `now` (None: the database's clock, read once), then sweeps.
+    """Pushes what is due at `now` (None: the database's clock, read once), sweeps, and gives queues with a limit what they have room for.
 
     `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
-    batches; `late` is how late an occurrence is by the rhythm alone: what is later may have been missed; `beat` is the
-    milliseconds between two ticks, 0 if there is no rhythm; `depths` is how many jobs may wait in a queue at most; `lanes`
+    batches; `late` is how late an occurrence is by the rhythm alone: what is later may have been missed; `period` is the
+    milliseconds between two ticks, 0 for a single one: after a gap, workers get time for their ends; `beat` is the same
+    where the last tick came that long ago, else 0; `depths` is how many jobs may wait in a queue at most; `lanes`
     has batches pushed side by side. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due
     again.
     """
@@ -106,7 +108,7 @@ def tick(
     if idle_at is not None:
         return Report(idle_at)
     set_back = store.clamp(now, batch)
-    ended = Swept(overdue=store.end_overdue(now, batch, beat))  # before any call to the queue, which may be away
+    ended = Swept(overdue=store.end_overdue(now, batch, period))  # before any call to the queue, which may be away
     now = now or store.now()
     if set_back:
         while bring_forward(store, now, batch) == batch:
@@ -124,8 +126,8 @@ def tick(
         )
     )
     planned, due = (sum(kind, Pushed()) for kind in zip(*pushed, strict=True))
+    swept = ended + sweep(store, room, now, batch, stop)  # before what would take all the room, tick after tick
     limited, limited_planned, left = push_limited(store, room, now, look_ahead, batch, late, beat, stop)
-    swept = ended + sweep(store, room, now, batch, stop)
     return Report(now, due + limited, planned + limited_planned, swept, followed, left)
 
 

@@ -200,11 +200,12 @@ class Worker(SurvivingWorker):
             self._unwritten.drain(self._connected(), limits.now() + seconds)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """RQ's, which asks for four between two jobs: one is enough. Waiting ends are tried then.
+        """RQ's, which asks for four between two jobs: one is enough. Waiting ends are tried then, but not between a start
+        and its horse: the limits of that run count already.
 
         A worker that was wiped out of RQ's list (FLUSHALL, a Redis that came back empty) adds itself again.
         """
-        if self._unwritten and not self.is_horse and not self._is_waiting:
+        if self._unwritten and not self.is_horse and not self._is_waiting and page.read() is None:
             self._unwritten.write(self._connected())
         if pipeline is not None:
             self._beat = -math.inf  # it is for another time

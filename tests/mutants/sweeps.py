@@ -41,8 +41,8 @@ SWEEPS = (
     Mutant(
         "lost-at-once-after-all-were-away",
         "ticker/store.py",
-        "if beat and self._watched_for(now, beat) < patience(beat):",
-        "if beat and self._watched_for(now, beat) < 0:",
+        "if period and self._watched_for(now, period) < patience(period):",
+        "if period and self._watched_for(now, period) < 0:",
         "After all tickers, or the tables, were away, workers get time to write their ends before a run is lost.",
         ("tests/test_late_ends.py::test_after_all_tickers_were_away_the_sweep_waits_before_it_declares_runs_lost",),
     ),
@@ -57,8 +57,8 @@ SWEEPS = (
     Mutant(
         "overdue-by-the-clock-of-the-pass",
         "ticker/tick.py",
-        "store.end_overdue(now, batch, beat)",
-        "store.end_overdue(now or store.now(), batch, beat)",
+        "store.end_overdue(now, batch, period)",
+        "store.end_overdue(now or store.now(), batch, period)",
         "A pass that was stopped, and whose `now` lies ahead of the clock since, ends no living run.",
         ("tests/test_tick.py::test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the_pass",),
     ),

@@ -60,8 +60,9 @@ END $$"""
 NOTE_EDITS = """CREATE OR REPLACE TRIGGER tasks_note_edit AFTER UPDATE OF {columns} ON tasks FOR EACH ROW
 WHEN (ROW({old}) IS DISTINCT FROM ROW({new})) EXECUTE FUNCTION note_edit()"""
 
-# Waiting occurrences end with their task; runs continue. No sequential scan: a plan that was cached for a deletion of many
-# tasks would read all runs for a single one.
+# Waiting occurrences end with their task; runs continue. Planned pieces, of which there may be a million, are left to ticks
+# (drop_orphaned_plans): ending them here would exceed the statement time-out. No sequential scan: a plan that was cached for
+# a deletion of many tasks would read all runs for a single one.
 NOTE_DELETION = """CREATE FUNCTION note_deletion() {definer} SET enable_seqscan = off AS $$
 DECLARE now timestamptz := clock_timestamp();
 BEGIN
@@ -73,7 +74,8 @@ BEGIN
     FROM gone, unnest(waiting) AS occurrence ORDER BY occurrence, id ON CONFLICT DO NOTHING;
     UPDATE {schema}.runs SET state = 'ended', outcome = 'dropped', reason = 'gone', ended_at = now
     WHERE state IN ('planned', 'pushed') AND id = ANY (ARRAY(SELECT r.id FROM gone g, LATERAL (
-        SELECT id FROM {schema}.runs WHERE task_id = g.id AND state IN ('planned', 'pushed') OFFSET 0) r));
+        SELECT id FROM {schema}.runs WHERE task_id = g.id AND state IN ('planned', 'pushed')
+            AND NOT (kind = 'piece' AND attempt = 1 AND state = 'planned') OFFSET 0) r));
     RETURN NULL;
 END $$"""
 NOTE_DELETIONS = """CREATE TRIGGER tasks_note_deletion AFTER DELETE ON tasks REFERENCING OLD TABLE AS gone

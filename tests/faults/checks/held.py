@@ -20,7 +20,7 @@ def certainly_held(history: History, task: int, occurrence: int, at: float) -> b
     was_emptied = any(since <= wipe <= until for wipe in history.wipes) or any(
         "wipe" in fault.effects and fault.begin <= until and fault.end >= since for fault in history.faults
     )
-    was_taken = any(stored.at <= take <= until for take in history.takes.get(stored.carrier, ()))
+    was_taken = any(since <= take <= until for take in history.takes.get(stored.carrier, ()))
     return not (was_emptied or was_taken or _any_within(history.unknown_takes, since, until))
 
 

@@ -49,12 +49,14 @@ def _still_due(history: History, task: Task, before: Version, after: Version, ca
 
 
 def _still_wiped(history: History, task: Task, after: Version, calm: Calm) -> str | None:
-    """A copy that the queue still holds counts as pushed: `held` is an answer of that Redis."""
+    """A copy that the queue still holds counts as pushed: `held` is an answer of that Redis. A job that a worker took later was
+    not wiped: RQ leaves it to that worker, also where it died."""
     wiped = max((wipe for wipe in history.wipes if wipe <= calm.begin), default=None)
     if wiped is None:
         return None
     for occurrence in after.waiting:
-        if not _pushed_since(history, task, occurrence, Calm(wiped, calm.end)):
+        since = Calm(wiped, calm.end)
+        if not _pushed_since(history, task, occurrence, since) and not _taken_since(history, task, occurrence, since):
             return f"occurrence {occurrence} waits, Redis was emptied, or the database restored, at {history.seconds(wiped)} s, and it was not pushed again"
     return None
 
@@ -62,6 +64,11 @@ def _still_wiped(history: History, task: Task, after: Version, calm: Calm) -> st
 def _pushed_since(history: History, task: Task, occurrence: float, calm: Calm) -> bool:
     pushes = history.pushes.get(job_of(task.id, round(occurrence)), ())
     return any(push.taken and calm.begin <= push.at <= calm.end for push in pushes)
+
+
+def _taken_since(history: History, task: Task, occurrence: float, calm: Calm) -> bool:
+    pushes = history.pushes.get(job_of(task.id, round(occurrence)), ())
+    return any(calm.begin <= take <= calm.end for push in pushes for take in history.takes.get(push.carrier, ()))
 
 
 # ------------------------------------------------------------------------------------------------------------ L5

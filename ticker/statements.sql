@@ -686,7 +686,7 @@ WITH held AS MATERIALIZED (
     WHERE n.state IN ('planned', 'pushed')
     ORDER BY n.id LIMIT 1 FOR NO KEY UPDATE OF n
 ), late AS MATERIALIZED (
-    SELECT r.*, i.now, h.id IS NOT NULL AS has_task, %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') AS good,
+    SELECT r.*, i.now, %(outcome)s IN ('succeeded', 'partial', 'nothing_to_do') AS good,
         greatest(r.started_at, coalesce(%(now)s::timestamptz, statement_timestamp()) - %(age)s::float8 * interval '1 second')
             AS true_end, (SELECT count(*) FROM next) AS open,
         h.told <> '' OR h.stretched_ms IS NOT NULL OR (h.dead_man IS NOT NULL AND h.alarm_at IS NULL) AS ailing

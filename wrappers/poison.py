@@ -116,7 +116,8 @@ class Queue(RQQueue):
     def dequeue_any(  # type: ignore[override]
         cls, queues: Iterable[RQQueue], timeout: int | None, connection: Redis, **options: Any
     ) -> tuple[RQJob, RQQueue] | None:
-        queues, met = list(queues), set()
+        queues = list(queues)
+        met: set[str] = set()  # jobs of other installations
         while True:
             try:
                 if taken := super().dequeue_any(queues, timeout, connection, **options):

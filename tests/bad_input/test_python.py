@@ -163,9 +163,11 @@ def test_any_value_is_a_duration_within_the_limits_or_refused(value: Any, field:
 
 @settings(deadline=None)
 @given(ANY_TEXT, st.sampled_from(["function", "name", "queue"]))
+@example(" ", "queue")
 def test_any_text_is_a_name_that_can_be_printed_or_refused(value: str, field: str) -> None:
     said = {"function": "poll", field: value}
-    assert taken(lambda: ticker.register(Silent(), **said)) == (0 < len(value) <= 200 and value.isprintable())
+    is_name = 0 < len(value) <= 200 and value.isprintable() and not value.isspace()
+    assert taken(lambda: ticker.register(Silent(), **said)) == is_name
 
 
 @SLOWLY

@@ -32,6 +32,7 @@ from ticker.loop import Beat
 from ticker.settings import Settings
 from ticker.store import PostgresStore
 from ticker.tick import tick
+from wrappers import foreign as foreign_jobs
 
 Db = psycopg.Connection[Any]
 
@@ -484,9 +485,19 @@ def test_a_worker_puts_a_job_of_another_installation_back(
     assert records(database_url) == [("succeeded", "")]
 
 
-def test_a_worker_finds_its_own_jobs_among_those_of_another(
-    theirs: str, other: str, queue: RedisQueue, redis: Redis, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
+@pytest.mark.parametrize("more", [0, foreign_jobs.AT_ONCE], ids=["one", "more than it puts back at once"])
+def test_a_worker_finds_its_own_jobs_behind_those_of_another(
+    more: int,
+    theirs: str,
+    other: str,
+    queue: RedisQueue,
+    redis: Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    environ: dict[str, str],
 ) -> None:
+    for number in range(more):
+        redis.rpush("rq:queue:polling", stranger := theirs.replace("-t", f"-t{number + 2}"))
+        redis.copy(f"rq:job:{theirs}", f"rq:job:{stranger}")
     with connect(other) as connection:
         ticker.register(connection, "plain", every="1m", kwargs={"channel_id": 2})
         connection.execute(
@@ -498,7 +509,7 @@ def test_a_worker_finds_its_own_jobs_among_those_of_another(
     monkeypatch.setenv("DATABASE_URL", other)
     work()
     assert records(other) == [("succeeded", "")]
-    assert redis.lrange("rq:queue:polling", 0, -1) == [theirs.encode()]
+    assert redis.llen("rq:queue:polling") == 1 + more
 
 
 def test_jobs_that_are_no_tickers_run_as_ever(other: str, redis: Redis, monkeypatch: pytest.MonkeyPatch,

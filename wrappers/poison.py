@@ -124,7 +124,7 @@ class Queue(RQQueue):
                     job, queue = taken
                     if foreign.is_foreign(job.id):
                         foreign.put_back(connection, queue, job)
-                        if job.id in met or len(met) == foreign.AT_ONCE:
+                        if job.id in met or (timeout is not None and len(met) == foreign.AT_ONCE):
                             foreign.rest(timeout)
                             return None
                         met.add(job.id)

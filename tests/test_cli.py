@@ -351,6 +351,8 @@ def test_runs_of_a_task_that_is_gone_are_found_by_its_id_newest_first(db):
     assert [(run["id"], run["reason"], run["took_ms"]) for run in answer("runs", "5")] == [(4, "", 1500), (2, "paused", None), (1, "gone", None)]  # fmt: skip
     assert [run["id"] for run in answer("runs", "--outcome", "dropped", "--limit", "2")] == [3, 2]
     assert answer("runs", "5", "--outcome", "failed")[0]["id"] == 4
+    db.execute("UPDATE ticker.runs SET outcome = 'lost' WHERE id = 4")
+    assert answer("runs", "5", "--limit", "1")[0]["took_ms"] is None
     assert "is not one of" in refused("runs", "--outcome", "great")
 
 

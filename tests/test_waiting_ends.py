@@ -56,9 +56,9 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> WaitingEnds:
     return WaitingEnds()
 
 
-def end(task_id: int, output: str = "", at: float | None = None) -> bytes:
+def end(task_id: int, output: str = "", at: float | None = None, run_id: int | None = None) -> bytes:
     said = End(Outcome.SUCCEEDED, output=output, at=limits.now() if at is None else at)
-    return Left(task_id, task_id, str(uuid4()), said).packed()
+    return Left(task_id, task_id if run_id is None else run_id, str(uuid4()), said).packed()
 
 
 def test_an_end_is_written_at_once_and_what_cannot_be_waits(tables, ends):
@@ -109,6 +109,14 @@ def test_when_the_buffer_is_full_the_oldest_goes_with_a_warning_that_names_it(ta
     tables.trouble = {}
     ends.write(tables)
     assert sorted(tables.written) == [2, 3]
+
+
+@pytest.mark.parametrize(("run_id", "event"), [(7, "hold lost"), (0, "no start")])
+def test_a_hold_is_lost_only_where_a_start_was_answered(run_id, event, tables, ends, monkeypatch, caplog):
+    monkeypatch.setattr(tables, "finish", lambda *_, **__: False)
+    ends.take(tables, end(1, run_id=run_id))
+    [warning] = caplog.messages
+    assert warning.startswith(f"{event} task=1: ")
 
 
 def test_an_end_whose_writing_was_interrupted_waits_once(tables, ends):

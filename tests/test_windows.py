@@ -9,6 +9,7 @@ import ticker
 from ticker import preview
 from ticker.cli import main
 from ticker.errors import BadInput
+from ticker.schedules.duration import words
 from ticker.tick import tick
 
 HOUR = timedelta(hours=1)
@@ -42,6 +43,8 @@ def test_what_is_shown_are_the_shifted_times(environ, db, store):
     assert preview.of_task(task, store.now(), 3).times == tuple(task.next_run + days * 24 * HOUR for days in range(3))
     shown = CliRunner().invoke(main, ["next", str(task.id), "-n", "1", "--json"])
     assert f"{task.next_run:%Y-%m-%dT%H:%M:%SZ}" in shown.output
+    said = CliRunner().invoke(main, ["next", str(task.id), "-n", "1"]).output
+    assert f"At 06:00, every day, plus {words(task.phase_ms)}" in said
 
 
 def test_a_time_whose_place_lies_ahead_still_is_taken(environ, db, store, monkeypatch):

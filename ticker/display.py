@@ -16,7 +16,7 @@ from ticker.errors import BadInput
 from ticker.retries import Backoff
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
-from ticker.task import Kind, Reason, Task
+from ticker.task import Kind, Outcome, Reason, Task
 
 if TYPE_CHECKING:
     from ticker.lines import Line
@@ -119,7 +119,8 @@ def owner_of(run: "RunRecord") -> str:
 
 
 def took(run: "RunRecord") -> int | None:
-    if run.started_at is None or run.ended_at is None:
+    """Returns how long a run lasted, in milliseconds; None while it runs, and for a lost run, whose end is not known."""
+    if run.started_at is None or run.ended_at is None or run.outcome == Outcome.LOST:
         return None
     return _ms((run.ended_at - run.started_at).total_seconds())
 

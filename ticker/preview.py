@@ -61,7 +61,7 @@ def of_task(task: Task, now: datetime, count: int) -> Preview:
     if task.next_run is None:
         return replace(of(kinds.of(task), now, 1), times=())
     start = max(task.next_run, now)
-    found, tick = of(kinds.plain(task), start, count), settings.current().tick_ms
+    found, tick = of(kinds.of(task), start, count), settings.current().tick_ms
     if task.phase_ms is not None:
         kept = () if definition.keeps_place(task, tick) else found.warnings
         found = replace(found, times=tuple(kinds.upcoming(task, start, count, tick)), warnings=kept)

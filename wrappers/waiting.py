@@ -112,7 +112,9 @@ def record(database: Database, left: Left, *, wake: bool) -> bool:
             left.task_id, left.token, end.outcome, reason=end.reason, result=end.result, traceback=end.traceback, **shared,
             run_id=left.run_id, at=end.at,
         )  # fmt: skip
-    if not recorded:
+    if not recorded and not left.run_id:
+        log.warning("no start task=%s: the start that was not answered is not in the tables; nothing ran", left.task_id)
+    elif not recorded:
         log.warning(
             "hold lost task=%s: its end (%s) changed nothing; a later run has started, or an end was recorded before",
             left.task_id, end.outcome,

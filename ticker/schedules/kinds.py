@@ -73,7 +73,7 @@ class Shifted:
         return None if found is None else found + self.by
 
     def words(self) -> str:
-        return self.schedule.words()
+        return f"{self.schedule.words()}, plus {duration.words(self.by // MILLISECOND)}"
 
 
 def shifted(schedule: Schedule, ms: int | None) -> Schedule:

@@ -22,7 +22,7 @@ log = logging.getLogger("ticker.run")
 
 PATIENCE = 20.0  # seconds for an absent server and a locked row together; RQ's own time-out leaves 30
 PAUSE = 0.5  # seconds
-SLOWEST_ANSWER = 2.0  # seconds; after a longer wait nobody knows how much of the hold is left
+SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
 
 
 def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call | str:
@@ -39,9 +39,9 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     if verdict["refusal"]:
         page.clear()
         return drop(call, verdict)
-    waited = clock.monotonic() - began
-    if waited > SLOWEST_ANSWER:
-        return give_up(call, token, waited)
+    waited, limit = clock.monotonic() - began, min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)
+    if waited > limit:
+        return give_up(call, token, waited, limit)
     page.write(call.task_id, token, verdict["run_id"])
     return replace(call, began=began, start=_start(verdict, token), since=since)
 
@@ -128,9 +128,9 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return "a newer occurrence of the task has started"
 
 
-def give_up(call: Call, token: str, waited: float) -> str:
-    """The answer came so late that the hold may be half over: end the run before it begins."""
-    reason = f"the start statement took {waited:.1f} s, over the limit of {SLOWEST_ANSWER:g} s"
+def give_up(call: Call, token: str, waited: float, limit: float) -> str:
+    """Ends a run before it begins: its answer came so late that its box may be over, or most of its hold."""
+    reason = f"the start statement took {waited:.1f} s, over the limit of {limit:g} s"
     call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
     page.clear()
     log.warning("lost task=%s: %s", call.task_id, reason)

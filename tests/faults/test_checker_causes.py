@@ -49,6 +49,13 @@ def test_a_kill_by_the_harness_is_one(book: Book, pid: int, process: str) -> Non
     assert broken(book) == set()
 
 
+def test_a_worker_that_is_told_twice_to_end_kills_its_horse(book: Book) -> None:
+    book.signal(WORKER, 0.5, 15, pid=49)
+    book.signal(WORKER, 1, 15, pid=49)
+    died(book, "killed by SIGKILL")
+    assert broken(book) == set()
+
+
 @pytest.mark.parametrize(
     ("at", "number", "pid", "process"), [(1, 9, 51, "worker-2#1"), (30, 9, 50, WORKER), (1, 15, 50, WORKER)]
 )

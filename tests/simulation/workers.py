@@ -114,11 +114,12 @@ class Worker:
 
     def _answered(self, run: Activity, job: Job, slow: float) -> None:
         """Too slow: it never begins. Past its limit: the timers kill it as they are armed."""
-        if slow <= SLOWEST_ANSWER and self._world.t < run.limit:
+        slowest = min(SLOWEST_ANSWER, run.box_ms / 1000)
+        if slow <= slowest and self._world.t < run.limit:
             self._run(run, job, "")
             return
         run.ended = run.started
-        if slow <= SLOWEST_ANSWER:
+        if slow <= slowest:
             self._close(run, job)
             return
         if self._finish(run, Outcome.LOST):

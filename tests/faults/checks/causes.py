@@ -45,7 +45,7 @@ def _claims(history: History, run: Run) -> Iterator[tuple[bool, str]]:
     if match := HARD_LIMIT.search(run.reason):
         yield from _reached_its_limit(history, run, float(match[1]))
     if match := SIGNAL.search(run.reason):
-        by_us = match[1] == "SIGKILL" and _kills(history, run)
+        by_us = match[1] == "SIGKILL" and (_kills(history, run) or _is_cold_shutdown(history, run))
         yield bool(by_us) or _does(run, match[1]), "it does not do that, and the harness sent none"
     if match := STATUS.search(run.reason):
         own = STATUSES.get(run.function)
@@ -84,6 +84,14 @@ def _kills(history: History, run: Run) -> Sequence[Signal]:
         for sent in _signals_between(history, run.started.at - DYING, run.ended.at)
         if sent.number == signal.SIGKILL and (sent.pid == pid or sent.process == process or not process)
     ]
+
+
+def _is_cold_shutdown(history: History, run: Run) -> bool:
+    """Whether its worker was told twice to end: RQ then kills the horse."""
+    assert run.ended
+    process = _process(history, run)
+    sent = _signals_between(history, 0.0, run.ended.at)
+    return sum(one.process == process and one.number == signal.SIGTERM for one in sent) > 1
 
 
 def _signals_between(history: History, since: float, until: float) -> Sequence[Signal]:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 from uuid import uuid4
@@ -17,6 +18,7 @@ from redis import Redis
 
 from tests.doubles import INSTALLATION
 from tests.played import Played
+from tests.poolers import pooler, through
 from ticker import embedded, migrations
 from ticker.connections import connect
 from ticker.embedded import Servers
@@ -54,8 +56,18 @@ def template(servers: Servers) -> Iterator[str]:
     admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
+@pytest.fixture(scope="session")
+def by_way(servers: Servers) -> Iterator[Callable[[str], str]]:
+    """With TICKER_TEST_POOLER=1, tests reach their databases through PgBouncer, which pools transactions."""
+    if not os.environ.get("TICKER_TEST_POOLER"):
+        yield str
+        return
+    with pooler(servers.database_url) as folder:
+        yield partial(through, folder)
+
+
 @pytest.fixture
-def database_url(servers: Servers, template: str, spare: list[str]) -> Iterator[str]:
+def database_url(servers: Servers, template: str, spare: list[str], by_way: Callable[[str], str]) -> Iterator[str]:
     """Emptied and used again where a test has only written rows: to copy a database takes 0.1 s, to empty it a tenth."""
     if not spare:
         spare.append(f"{template}_{uuid4().hex[:12]}")
@@ -64,7 +76,7 @@ def database_url(servers: Servers, template: str, spare: list[str]) -> Iterator[
     url = of_database(servers.database_url, name)
     with connect(url) as connection:
         before = structure(connection)
-    yield url
+    yield by_way(url)
     if is_emptied(url, before):
         spare.append(name)
     else:
@@ -114,6 +126,7 @@ def settings(database_url: str, redis_url: str) -> Settings:
 def db(database_url: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection in autocommit, for looking and for editing by hand."""
     with connect(database_url) as connection:
+        connection.execute("SET timezone TO 'UTC'")
         yield connection
 
 

@@ -2,29 +2,91 @@
 
 import os
 import socket
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
-from ticker import clock
+from ticker import clock, settings
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
 
 CONNECT_TIMEOUT = 5  # seconds
 ANSWER_TIMEOUT = 15.0  # seconds; the server's own time-outs end a statement after 5, if it lives
 OLDEST_POSTGRESQL = 15
-SERVER_TIMEOUTS = {
+BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"  # re-checks a WHERE after the lock; stricter levels raise
+SETTINGS = {
     "statement_timeout": "5s",
     "lock_timeout": "2s",
     "idle_in_transaction_session_timeout": "10s",
-    "default_transaction_isolation": "read\\ committed",  # re-checks a WHERE after the lock; stricter levels raise
     "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
 }
+"""What holds in each of our transactions, whatever is set for the role, the database or the session of a pooler."""
+
+POOL_SIZE = "if a pooler stands in between, its pool may be too small (PgBouncer: default_pool_size)"
+
+
+def _set_up(settings: Mapping[str, str]) -> bytes:
+    calls = (f"set_config('{name}', '{value}', true)" for name, value in settings.items())
+    return f"SELECT {', '.join(calls)}".encode()
 
 
 class Connection(psycopg.Connection[Any]):
-    """Gives up a server that takes a statement and never answers: a stopped process, whose host still acknowledges."""
+    """A connection that keeps no state in its session, so that a pooler may give every transaction another session.
+
+    Gives up a server that takes a statement and never answers: a stopped process, whose host still acknowledges.
+    """
+
+    has_pooler: bool | None = None
+    """Whether its session belongs to something between us and PostgreSQL; None until a first statement is answered."""
+    set_up = _set_up(SETTINGS)
+
+    @contextmanager
+    def transaction(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        """Overrides psycopg's: the outermost transaction is READ COMMITTED and has our settings, after one round trip."""
+        if self.info.transaction_status != TransactionStatus.IDLE:
+            with super().transaction(*args, **kwargs) as savepoint:
+                yield savepoint
+            return
+        with self._ending():
+            self.execute(BEGIN + b"; " + self.set_up, prepare=False)
+            yield
+            self.commit()
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Sends the statement of the block as a transaction of its own with our settings, in one round trip.
+
+        Its result can be read after the block. Within a transaction it is sent as it is.
+        """
+        if self.info.transaction_status != TransactionStatus.IDLE:
+            yield
+            return
+        with self._ending(), self.pipeline():
+            self.execute(BEGIN)
+            self.execute(self.set_up)
+            yield
+            self.execute(b"COMMIT")
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """Rolls back after an error. A connection that was interrupted in a statement is closed."""
+        try:
+            yield
+        except BaseException:
+            if self.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+                with suppress(psycopg.Error):
+                    self.rollback()
+            else:
+                self.close()
+            raise
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         return super().wait(self._patiently(gen), *args, **kwargs)
@@ -38,28 +100,30 @@ class Connection(psycopg.Connection[Any]):
                 ready = yield wanted
                 if not ready and clock.monotonic() > give_up_at:
                     self.close()
-                    raise psycopg.OperationalError(f"no answer to a statement within {ANSWER_TIMEOUT:g} s")
+                    raise psycopg.OperationalError(self._no_answer())
                 wanted = steps.send(ready)
         except StopIteration as end:
             return end.value
 
+    def _no_answer(self) -> str:
+        sentence = f"no answer to a statement within {ANSWER_TIMEOUT:g} s"
+        return sentence if self.has_pooler is False else f"{sentence}; {POOL_SIZE}"
 
-def connect(url: str, *, name: str = "ticker", planned_once: bool = False) -> psycopg.Connection[Any]:
-    """A connection whose every wait is bounded. Autocommit: one statement is one transaction, unless said otherwise.
+
+def connect(url: str, *, name: str = "ticker", planned_once: bool = False) -> Connection:
+    """Returns a connection whose every wait is bounded. Autocommit: one statement is one transaction, unless said otherwise.
 
     `planned_once`: PostgreSQL plans each statement when it first comes, and not five more times, where a connection sees
     few of each and none gains by a plan for its very parameters.
     """
-    options = SERVER_TIMEOUTS | ({"plan_cache_mode": "force_generic_plan"} if planned_once else {})
     try:
-        return Connection.connect(
+        connection = Connection.connect(
             url,
             autocommit=True,
             client_encoding="utf8",
             connect_timeout=CONNECT_TIMEOUT,
             application_name=name,
-            options=" ".join(f"-c {key}={value}" for key, value in options.items()),
-            prepare_threshold=0 if planned_once else 5,
+            prepare_threshold=None,
             keepalives_idle=10,
             keepalives_interval=5,
             keepalives_count=2,
@@ -69,6 +133,13 @@ def connect(url: str, *, name: str = "ticker", planned_once: bool = False) -> ps
         raise ConfigurationError(
             "DATABASE_URL cannot be read; write special characters in the name and the password as %XX"
         ) from None
+    pid = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
+    connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler makes one up
+    if planned_once:
+        connection.set_up = _set_up(SETTINGS | {"plan_cache_mode": "force_generic_plan"})
+    if settings.current().prepared_statements == "on" or not connection.has_pooler:
+        connection.prepare_threshold = 0 if planned_once else 5
+    return connection
 
 
 @contextmanager

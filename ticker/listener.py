@@ -17,6 +17,10 @@ log = logging.getLogger("ticker")
 CHANNEL = "ticker_wake"
 GLANCE = 0.5  # seconds between two looks whether it should stop
 PAUSE = 5.0  # seconds before it connects again
+POOLER = (
+    "TICKER_WAKE: changes wait for the next tick, since the database is reached through a pooler, which forwards no NOTIFY; "
+    "set TICKER_LISTEN_URL to the address of PostgreSQL itself"
+)
 
 
 class Listener(threading.Thread):
@@ -31,12 +35,16 @@ class Listener(threading.Thread):
         while not self._stopping.is_set():
             try:
                 self._listen()
+                return
             except (psycopg.Error, OSError, ConfigurationError) as error:
                 log.warning("cannot hear of changes: %s; they wait for the next tick", first_line(error))
                 self._stopping.wait(PAUSE)
 
     def _listen(self) -> None:
         with connect(self._url, name="ticker listener") as connection:
+            if connection.has_pooler:
+                log.warning(POOLER)
+                return
             connection.execute(f"LISTEN {CHANNEL}")
             self.heard.set()
             while not self._stopping.is_set():

@@ -240,7 +240,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     beat = Beat(store, queue, settings, stopping, observer)
     tellers = telling.start(settings, stopping)
     if settings.wake:
-        listener = Listener(settings.require_database(), settings.schema, stopping)
+        listener = Listener(settings.require_listen(), settings.schema, stopping)
         beat.alarm = Alarm(listener)
         listener.start()
     Pruner(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()

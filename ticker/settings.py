@@ -71,10 +71,16 @@ class Settings:
     web_read_only: bool = False
     hide_args: bool = False
     environment: str = ""
+    listen_url: str = field(default="", repr=False)
+    prepared_statements: str = "auto"
 
     def require_database(self) -> str:
         """The URL of PostgreSQL in the form that psycopg reads; ConfigurationError where it is unset or another's."""
         return psycopg_url(self.database_url)
+
+    def require_listen(self) -> str:
+        """Returns the URL on which a ticker hears of changes: TICKER_LISTEN_URL, or DATABASE_URL where it is unset."""
+        return psycopg_url(self.listen_url, "TICKER_LISTEN_URL") if self.listen_url else self.require_database()
 
     def require_redis(self) -> str:
         if not self.redis_url:
@@ -152,6 +158,8 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             web_tokens=keys("TICKER_WEB_TOKEN", environ.get("TICKER_WEB_TOKEN", "")),
             web_read_only=_one_of(environ, "TICKER_WEB_READ_ONLY", ("off", "on")) == "on",
             hide_args=_one_of(environ, "TICKER_HIDE_ARGS", ("off", "on")) == "on",
+            listen_url=environ.get("TICKER_LISTEN_URL", ""),
+            prepared_statements=_one_of(environ, "TICKER_PREPARED_STATEMENTS", ("auto", "on")),
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None
@@ -239,21 +247,21 @@ def environment_name(name: str, text: str) -> str:
     return text
 
 
-def psycopg_url(url: str) -> str:
-    """A DATABASE_URL as libpq reads it: `postgres://` and `postgresql+psycopg://` are the same thing."""
+def psycopg_url(url: str, name: str = "DATABASE_URL") -> str:
+    """A URL of PostgreSQL as libpq reads it: `postgres://` and `postgresql+psycopg://` are the same thing."""
     if not url:
-        raise ConfigurationError("DATABASE_URL is not set; write DATABASE_URL=postgresql://user@localhost/name")
+        raise ConfigurationError(f"{name} is not set; write {name}=postgresql://user@localhost/name")
     scheme, separator, rest = url.partition("://")
     if scheme in {"postgresql+psycopg2", "postgresql+asyncpg", "postgresql+pg8000"}:
         raise ConfigurationError(
-            f"DATABASE_URL: {quoted(scheme)} is another driver; write postgresql:// or postgresql+psycopg://"
+            f"{name}: {quoted(scheme)} is another driver; write postgresql:// or postgresql+psycopg://"
         )
     if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg"}:
         raise ConfigurationError(
-            f"DATABASE_URL: {_without_secret(url)} is no PostgreSQL URL; write postgresql://user@localhost/name"
+            f"{name}: {_without_secret(url)} is no PostgreSQL URL; write postgresql://user@localhost/name"
         )
     if not _ADDRESS.fullmatch(rest) or _BAD_PERCENT.search(rest):
-        raise _unreadable("DATABASE_URL")
+        raise _unreadable(name)
     return f"postgresql://{rest}"
 
 

@@ -6,6 +6,7 @@ Both the ticker and a worker's horse use it; it imports neither SQLAlchemy nor p
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -77,14 +78,21 @@ def _psycopg(connection: Any, sql: str, parameters: dict[str, Any]) -> list[Row]
     from psycopg.rows import dict_row
 
     text, names = _numbered(sql)
+    at_once = getattr(connection, "at_once", nullcontext)  # ours; in an application's a statement joins the transaction
     with RawCursor(connection, row_factory=dict_row) as cursor:
         _read_json(connection, cursor)
-        cursor.execute(text, [parameters[name] for name in names])
+        with at_once():
+            cursor.execute(text, [parameters[name] for name in names], binary=not _reads_iso(connection))
         answered = (
             cursor.pgresult is not None and cursor.pgresult.nfields > 0
         )  # `description` would describe each column
         rows: list[Row] = cursor.fetchall() if answered else []  # type: ignore[assignment]
         return rows
+
+
+def _reads_iso(connection: Any) -> bool:
+    """Whether the session writes times in the one format that psycopg reads as text."""
+    return (connection.pgconn.parameter_status(b"DateStyle") or b"ISO").startswith(b"ISO")
 
 
 def _read_json(connection: Any, cursor: Any) -> None:

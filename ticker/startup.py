@@ -56,9 +56,9 @@ def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
 def check_database(settings: Settings) -> str:
     """Checks the database, and returns the installation of its tables."""
     url = settings.require_database()
-    with connections.translated(), connections.connect(url) as connection:
+    with connections.translated(), connections.connect(url) as connection, connection.transaction():
         before = clock.python_utc()
-        facts = Facts(*connection.execute(FACTS, {"schema": f'"{settings.schema}"'}).fetchone() or ())
+        facts = Facts(*connection.execute(FACTS, {"schema": f'"{settings.schema}"'}, binary=True).fetchone() or ())
         check_server(facts)
         check_clock(facts.now - before, clock.python_utc() - before, settings.clock_difference_ms)
         check_tables(connection, facts, settings.schema)

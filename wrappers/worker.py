@@ -25,6 +25,7 @@ log = logging.getLogger("ticker.run")
 
 ONE_BEAT = 0.05  # seconds: heartbeats that come closer are one
 LOOK = 1  # seconds between two attempts at waiting ends, at most
+IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
 RQ_MARGIN = 60  # seconds behind a job's time-out, when RQ's own worker kills a horse
 
 
@@ -177,13 +178,18 @@ class Worker(SurvivingWorker):
             super().monitor_work_horse(job, queue)
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
-        """Overrides RQ's, which waits for a job for minutes. While ends wait, waits one second at a time, and tries them in between."""
+        """Overrides RQ's, which waits for a job for minutes. While ends wait, waits one second at a time, and tries them in between.
+        A worker that stays idle closes its connection to PostgreSQL."""
         began = clock.monotonic()
         while self._unwritten and timeout is not None:
             if job := super().dequeue_job_and_maintain_ttl(LOOK, LOOK):
                 return job
             if max_idle_time is not None and clock.monotonic() - began > max_idle_time:
                 return None
+        if self._database is not None and timeout is not None and (max_idle_time is None or max_idle_time > IDLE):
+            if job := super().dequeue_job_and_maintain_ttl(IDLE, IDLE):
+                return job
+            self._database.close()
         return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
 
     def teardown(self) -> None:

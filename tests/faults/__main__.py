@@ -30,15 +30,27 @@ SHOWN = 60  # violations; all are in what `python -m tests.faults.checker FOLDER
 @click.option(
     "--only", multiple=True, type=click.Choice(sorted(KINDS)), help="This kind of fault, and the others that are named."
 )
+@click.option(
+    "--pooler", "pooled", is_flag=True, help="All reach PostgreSQL through PgBouncer, which pools transactions."
+)
 @click.option("--own-hosts", is_flag=True, help="Each host in a network namespace of its own (root, iproute2).")
 def main(
-    minutes: float, seed: int, folder: Path | None, amount: float, batches: bool, only: tuple[str, ...], own_hosts: bool
+    minutes: float,
+    seed: int,
+    folder: Path | None,
+    amount: float,
+    batches: bool,
+    only: tuple[str, ...],
+    pooled: bool,
+    own_hosts: bool,
 ) -> None:
     """Runs tickers, workers and a client on real servers, injects faults, and judges the history."""
     place = folder or Path(tempfile.mkdtemp(prefix="ticker-faults-"))
     place.mkdir(parents=True, exist_ok=True)
     place.chmod(0o755)
-    unhealed = play(place, minutes * 60, seed, load=amount, batches=batches, own_hosts=own_hosts, only=only)
+    unhealed = play(
+        place, minutes * 60, seed, load=amount, batches=batches, own_hosts=own_hosts, only=only, pooled=pooled
+    )
     violations: list[Violation] = []
     for found in history.worlds(place):
         violations += check(found)

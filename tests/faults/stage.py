@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 from redis import Redis
 
+from tests import poolers
 from tests.faults.address import server_of
 from tests.faults.hosts import Cable, network
 from tests.faults.journal import Journal
@@ -51,7 +52,7 @@ class Host:
         own.mkdir(mode=0o755, parents=True)
         doors = (f"tcp:{cable.address}:0",) * 2 if cable else (own / ".s.PGSQL.5432", own / "redis")
         record = stage.folder / f"redis-{name}.jsonl"
-        urls = stage.postgres.url, stage.valkey.url
+        urls = stage.way, stage.valkey.url
         self.name = name
         self.cable = cable
         self.prefix = cable.prefix if cable else ()
@@ -189,12 +190,13 @@ class Stage:
 
     def __init__(
         self, folder: Path, journal: Journal, postgres: embedded.Postgres, valkey: embedded.Valkey,
-        cables: Mapping[str, Cable], started: ExitStack,
+        cables: Mapping[str, Cable], started: ExitStack, way: str,
     ) -> None:  # fmt: skip
         self.folder = folder
         self.journal = journal
         self.postgres = postgres
         self.valkey = valkey
+        self.way = way  # the URL to which the proxies lead
         self.edits = Edits()
         self.servers = orphans.children()  # the processes behind both, which are nobody's orphans
         self.server_lock = threading.RLock()  # the embedded servers are no objects for several threads
@@ -265,16 +267,20 @@ class Stage:
 
 
 @contextmanager
-def opened(folder: Path, journal: Journal, *, own_hosts: bool = False) -> Iterator[Stage]:
-    """Servers with the tables; the processes do not run yet. `own_hosts`: each host in a network namespace."""
+def opened(folder: Path, journal: Journal, *, own_hosts: bool = False, pooled: bool = False) -> Iterator[Stage]:
+    """Servers with the tables; the processes do not run yet. `own_hosts`: each host in a network namespace. `pooled`: all
+    reach PostgreSQL through PgBouncer in transaction mode."""
     (folder / "witness").mkdir(mode=0o777)
     orphans.become_subreaper()
     with ExitStack() as started:
         cables = started.enter_context(network(HOSTS)) if own_hosts else {}
         postgres = started.enter_context(embedded.postgres())
         valkey = started.enter_context(embedded.valkey())
+        way = postgres.url
+        if pooled:
+            way = poolers.through(started.enter_context(poolers.pooler(postgres.url)), postgres.url)
         others = orphans.children()
-        stage = Stage(folder, journal, postgres, valkey, cables, started)
+        stage = Stage(folder, journal, postgres, valkey, cables, started, way)
         migrations.upgrade(postgres.url)
         try:
             yield stage

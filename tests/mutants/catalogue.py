@@ -5,7 +5,8 @@ from tests.mutants.crowds import CROWDS
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.pushes import PUSHES
 from tests.mutants.runs import RUNS
+from tests.mutants.sessions import SESSIONS
 from tests.mutants.starts import STARTS
 from tests.mutants.sweeps import SWEEPS
 
-CATALOGUE = (*APPLICATIONS, *PUSHES, *CROWDS, *STARTS, *RUNS, *SWEEPS, *INSTALLATIONS)
+CATALOGUE = (*APPLICATIONS, *PUSHES, *CROWDS, *STARTS, *RUNS, *SWEEPS, *INSTALLATIONS, *SESSIONS)

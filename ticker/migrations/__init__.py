@@ -23,15 +23,19 @@ from ticker.settings import current, psycopg_url, schema_name
 UPGRADE_LOCK = 0x7469636B  # any number, as long as it is the same for all who upgrade
 VERSION_TABLE = "ticker_version"  # not alembic_version: the schema may be one in which the application has its own
 
+NO_DEFAULT_SCHEMA = "SET LOCAL search_path TO pg_catalog"  # not public either
+
 
 def engine(url: str) -> sa.Engine:
     """An engine of our own, for one short piece of work; libpq reads the URL, as it does for the ticker."""
     address = psycopg_url(url)
 
     def connect() -> psycopg.Connection[Any]:
-        connection = psycopg.connect(address, connect_timeout=CONNECT_TIMEOUT)
-        connection.execute("SET search_path TO pg_catalog")  # so that no schema, public neither, counts as the default
-        connection.commit()
+        """Prepares no statements, which would stay in a pooler's session. SQLAlchemy reads the default schema, then rolls back."""
+        connection = psycopg.connect(
+            address, connect_timeout=CONNECT_TIMEOUT, client_encoding="utf8", prepare_threshold=None
+        )
+        connection.execute(NO_DEFAULT_SCHEMA)
         return connection
 
     return sa.create_engine("postgresql+psycopg://", poolclass=sa.NullPool, creator=connect)
@@ -40,7 +44,7 @@ def engine(url: str) -> sa.Engine:
 def upgrade(url: str, schema: str = "ticker") -> None:
     """Brings the schema to the newest revision; any number of processes may do it at once, any number of times."""
     schema_name("schema", schema)
-    with _connected(url) as connection, connection.begin():
+    with _connected(url) as connection:
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
         connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
         try:
@@ -102,7 +106,8 @@ def config(schema: str, connection: sa.Connection | None = None, output: io.Stri
 def _connected(url: str) -> Iterator[sa.Connection]:
     with translated():
         try:
-            with engine(url).connect() as connection:
+            with engine(url).begin() as connection:
+                connection.exec_driver_sql(NO_DEFAULT_SCHEMA)
                 yield connection
         except sa.exc.ProgrammingError as error:  # an option that libpq does not know, a right that is missing
             raise ConfigurationError(f"DATABASE_URL: {first_line(error.orig or error)}") from error

@@ -1,0 +1,41 @@
+"""Faults in what keeps sessions of PostgreSQL free of state, so that a pooler may hand them out."""
+
+from tests.mutants.mutant import Mutant
+
+CONNECTIONS, WORKER = "ticker/connections.py", "wrappers/worker.py"
+OURS = "tests/test_sessions.py::test_every_transaction_has_our_settings_and_leaves_none[True-one statement]"
+
+SESSIONS = (
+    Mutant(
+        "settings-that-stay",
+        CONNECTIONS,
+        "'{value}', true)\"",
+        "'{value}', false)\"",
+        "Settings end with their transaction: another client of the pool finds the session as it was.",
+        (OURS,),
+    ),
+    Mutant(
+        "isolation-of-the-role",
+        CONNECTIONS,
+        'BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"',
+        'BEGIN = b"BEGIN"',
+        "Every transaction is READ COMMITTED, whatever the role or the database says.",
+        (OURS,),
+    ),
+    Mutant(
+        "statement-without-settings",
+        CONNECTIONS,
+        "            self.execute(self.set_up)\n",
+        "",
+        "A statement alone has the same time-outs and formats as one in a transaction.",
+        (OURS,),
+    ),
+    Mutant(
+        "idle-worker-keeps-its-session",
+        WORKER,
+        "            self._database.close()\n        return super().dequeue",
+        "        return super().dequeue",
+        "A worker that waits for jobs holds no session of PostgreSQL.",
+        ("tests/test_sessions.py::test_a_worker_without_jobs_holds_no_session",),
+    ),
+)

@@ -19,7 +19,7 @@ from redis.exceptions import NoPermissionError, ResponseError
 import ticker
 from tests.conftest import admin
 from tests.running import ROOT
-from ticker import attendance, health, prune
+from ticker import attendance, health, owners, prune
 from ticker.connections import connect
 from ticker.errors import QueueUnavailable
 from ticker.settings import Settings, from_environment
@@ -49,6 +49,17 @@ def redis_users(redis: Redis) -> Iterator[dict[str, str]]:
         redis.execute_command("ACL", "SETUSER", users[command[2]], *command[3:])
     yield users
     redis.acl_deluser(*users.values())
+
+
+@pytest.fixture
+def visitor(servers: Any, db: psycopg.Connection[Any]) -> Iterator[str]:
+    """A role of PostgreSQL that may look into the schema, and nothing more."""
+    role = f"test_visitor_{uuid4().hex[:8]}"
+    admin(servers, f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
+    db.execute(f"GRANT USAGE ON SCHEMA ticker TO {role}")
+    yield role
+    db.execute(f"DROP OWNED BY {role}")
+    admin(servers, f"DROP ROLE {role}")
 
 
 @pytest.fixture
@@ -190,3 +201,36 @@ def test_the_tickers_role_may_delete_old_records(db, database_url, roles):
     pruned = sum(prune.lap(store, Settings()), prune.Pruned())
     store.close()
     assert (pruned.successes, pruned.events) == (1, 1)
+
+
+# ------------------------------------------------------------------------------------ functions with their owner's rights
+
+
+@pytest.fixture
+def definers(db: psycopg.Connection[Any]) -> list[str]:
+    """The names of the SECURITY DEFINER functions in the schema: those of the migrations, and those of an owner's table."""
+    db.execute("CREATE TABLE channels (id int PRIMARY KEY, enabled boolean)")
+    db.execute("\n".join(owners.triggers("channels", active_when="enabled")))
+    found = db.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'ticker'::regnamespace AND prosecdef")
+    return sorted(name for (name,) in found)
+
+
+def test_no_role_can_hang_a_function_of_the_schema_on_its_own_table(database_url, definers, visitor):
+    assert definers == [
+        "note_change", "note_deletion", "note_edit",
+        *(f"owner_{event}_channels" for event in ("added", "changed", "deleted", "guarded", "truncated")),
+    ]  # fmt: skip
+    with connect(with_user(database_url, visitor)) as connection:
+        connection.execute("CREATE TEMPORARY TABLE tasks (id bigint, enabled boolean)")
+        for name in definers:
+            with pytest.raises(errors.InsufficientPrivilege, match=rf"{name}$"):
+                connection.execute(
+                    f"CREATE TRIGGER x BEFORE UPDATE ON tasks FOR EACH ROW EXECUTE FUNCTION ticker.{name}()"
+                )
+
+
+def test_every_function_with_its_owners_rights_sets_its_search_path(db, definers):
+    found = db.execute(
+        "SELECT proname FROM pg_proc WHERE 'search_path=pg_catalog, pg_temp' = ANY (proconfig) AND prosecdef"
+    )
+    assert {name for (name,) in found} >= set(definers)

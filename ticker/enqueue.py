@@ -58,9 +58,10 @@ def connect(url: str, *, retries: int = 1) -> Redis:
         )
         pool = client.connection_pool
         pool.connection_class(**pool.connection_kwargs)  # not connected; an unknown ?option shows here at the earliest
+        pool.connection_kwargs.get("host", "").encode("idna")  # as a socket does
     except (ValueError, TypeError, RedisError):  # whose text quotes the URL, and with it the password
         raise ConfigurationError(
-            "REDIS_URL cannot be read: look at its port and options; special characters in a password are written %XX"
+            "REDIS_URL cannot be read: look at its host, port and options; special characters in a password are written %XX"
         ) from None
     return client
 

@@ -1,5 +1,8 @@
 """What `owners` installs on an owner's table: the functions and triggers, as a document with names to be filled in."""
 
+BODY = "$ticker$"
+"""What begins and ends the body of each function: no name or condition inside may have it."""
+
 EVENTS = ("deleted", "truncated", "changed", "guarded", "added")
 
 # pg_temp last: with an empty search_path types are looked for in pg_temp first, and a caller's temporary domain "text"

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Mapper
 from ticker.errors import BadInput
 from ticker.identity import NOBODY, Owner, check_text, identify
 from ticker.mapped import base_table
-from ticker.owner_sql import EVENTS, MADE, SETTINGS, SOONEST, SQL, WHICH
+from ticker.owner_sql import BODY, EVENTS, MADE, SETTINGS, SOONEST, SQL, WHICH
 from ticker.settings import schema_name
 from ticker.sql import Execute
 
@@ -192,11 +192,14 @@ def _placed(
     """The owner's type, its table in quotes, its key, and its columns where they are known."""
     type_, where, name, own_key, columns = _described(table, split=table_schema is None)
     keys = own_key if key is None else (key,) if isinstance(key, str) else tuple(key)
-    for field, text in (("table", type_), *(("key", column) for column in keys)):
+    where = table_schema or where or "public"
+    for field, text in (("table", type_), *(("key", column) for column in keys), ("table_schema", where)):
         check_text(field, text)
+        if BODY in text:
+            raise BadInput(field, text, f"has {BODY!r}, which would end the body of the trigger functions")
     if not keys:
         raise BadInput("table", type_, "has no primary key; say which columns are its key: key=(...)")
-    return type_, f"{_quoted(table_schema or where or 'public')}.{_quoted(name)}", keys, columns
+    return type_, f"{_quoted(where)}.{_quoted(name)}", keys, columns
 
 
 def _described(
@@ -267,7 +270,7 @@ def _is_column(name: str, columns: frozenset[str] | None) -> bool:
 def _check_condition(condition: object) -> None:
     if not isinstance(condition, str) or not condition.strip():
         raise BadInput("active_when", condition, "is no SQL condition; None stands for always active")
-    for refused in (";", "--", "/*", "$$", "$ticker$", "\0"):
+    for refused in (";", "--", "/*", "$$", BODY, "\0"):
         if refused in condition:
             raise BadInput("active_when", condition, f"has {refused!r}, which a condition cannot have")
     if any(token[0] in ("'", '"') for token in TOKEN.finditer(condition)):

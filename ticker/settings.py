@@ -92,6 +92,10 @@ class Settings:
             )
         if "#" in rest or not _ADDRESS.fullmatch(rest):
             raise _unreadable("REDIS_URL")
+        if "," in re.split("[/?]", rest)[0].rpartition("@")[2]:
+            raise ConfigurationError(
+                "REDIS_URL: names several hosts, and one server is supported; write redis://host:6379/0"
+            )
         return f"{scheme.replace('valkey', 'redis')}://{rest}"
 
 

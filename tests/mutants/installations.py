@@ -1,4 +1,4 @@
-"""Faults in what separates installations: the mark of the tables, the ids of jobs, the leases of queues."""
+"""Faults in what separates installations and roles: the mark of the tables, the ids of jobs, the leases of queues, rights."""
 
 from tests.mutants.mutant import Mutant
 
@@ -52,5 +52,13 @@ INSTALLATIONS = (
         "if holder is None:",
         "Tickers and workers refuse to start on a queue that another installation has leased.",
         ("tests/test_installation.py::test_a_ticker_does_not_start_on_a_queue_that_another_has",),
+    ),
+    Mutant(
+        "trigger-function-for-everybody",
+        "ticker/migrations/versions/0007_changes.py",
+        "ON FUNCTION note_change(), note_edit(), note_deletion() FROM PUBLIC",
+        "ON FUNCTION note_edit(), note_deletion() FROM PUBLIC",
+        "No role can run a function of the schema that has its owner's rights from a table of its own.",
+        ("tests/test_security.py::test_no_role_can_hang_a_function_of_the_schema_on_its_own_table",),
     ),
 )

@@ -1,6 +1,7 @@
 """Mail by SMTP, to a small server on a real socket."""
 
 import socket
+from base64 import b64encode
 from dataclasses import replace
 from typing import Any
 
@@ -65,14 +66,22 @@ def test_a_receiver_who_is_refused_is_named_and_the_others_get_their_mail(caplog
     assert "mail of event=7 was refused for b@example.org, and taken for the others" in caplog.messages
 
 
-def test_a_server_that_repeats_the_password_does_not_bring_it_into_a_log(certificate):
+@pytest.mark.parametrize(
+    "words", [SECRET, f"{'x' * 180} {SECRET}", b64encode(f"\0me\0{SECRET}".encode()).decode()],
+    ids=["as it is", "where a message is cut", "as it was sent"],
+)  # fmt: skip
+def test_a_server_that_repeats_the_password_does_not_bring_it_into_a_log(certificate, words):
     post = Post(certificate, refuse="mail FROM")
-    post._answer = lambda verb, words: (
-        Post._answer(post, verb, words) if verb != "AUTH" else f"535 {SECRET}\r\n".encode()
-    )  # type: ignore[method-assign]
+    post._answer = lambda verb, sent: Post._answer(post, verb, sent) if verb != "AUTH" else f"535 {words}\r\n".encode()  # type: ignore[method-assign]
     with talking(post) as port, pytest.raises(NotDelivered) as error:
         mail(port, f"me:{SECRET}@").deliver(NOTICE)
-    assert "535" in str(error.value) and SECRET not in str(error.value)
+    assert str(error.value) == "answered 535 to the user and the password"
+
+
+def test_a_password_that_smtp_cannot_send_is_not_shown(certificate):
+    with talking(Post(certificate)) as port, pytest.raises(NotDelivered) as error:
+        mail(port, "me:s%C3%A9@").deliver(NOTICE)
+    assert str(error.value) == "the user or the password is not ASCII, and cannot be sent"
 
 
 def test_a_mail_server_that_never_greets_is_given_up_in_time(db, teller):

@@ -34,6 +34,7 @@ from ticker.embedded.guard import start_guard
 from ticker.embedded.programs import (
     Account,
     account_of_server,
+    hand_over,
     new_folder,
     postgres_programs,
     reachable,
@@ -42,6 +43,7 @@ from ticker.embedded.programs import (
 from ticker.errors import ConfigurationError
 
 IPC_RMID = 0
+LOG_END = 16_384  # bytes of a log from which an error shows the last lines
 PATIENCE = 30  # seconds for a start or a stop; PostgreSQL itself gives its processes 5 before it kills them
 INITDB_OPTIONS = "-U postgres --auth=trust --no-sync --no-instructions --locale=C.UTF-8 --encoding=UTF8"
 # Commits stay synchronous: 5 us each, and without it a kill loses the last ones, which no kill of a real one does.
@@ -120,7 +122,10 @@ class Server:
         self.folder = folder
         self.log = folder / "log"
         self._pid = 0
-        self._guard = start_guard(folder, self.log, self.last_signal, account)
+        # Opened once, while the folder is ours: later, the server's account can put a link to a file of root's in its place.
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        self._log = os.fdopen(os.open(self.log, flags, 0o600), "rb", buffering=0)
+        self._guard = start_guard(folder, self._log.fileno(), self.last_signal, account)
         _opened.add(self)
 
     @property
@@ -150,7 +155,7 @@ class Server:
 
     def close(self) -> None:
         """End it for good and remove its folder; the block's end does this."""
-        with self._guard:  # waits for it
+        with self._log, self._guard:  # waits for it
             self.let_go()
 
     def let_go(self) -> None:
@@ -183,8 +188,9 @@ class Server:
         return answer["value"]
 
     def _failure(self, problem: str) -> ConfigurationError:
-        lines = self.log.read_text(errors="replace").splitlines()[-15:]
-        return ConfigurationError("\n".join([f"{self.label} {problem}; its log ends:", *lines]))
+        size = os.fstat(self._log.fileno()).st_size
+        end = os.pread(self._log.fileno(), LOG_END, max(size - LOG_END, 0)).decode(errors="replace")
+        return ConfigurationError("\n".join([f"{self.label} {problem}; its log ends:", *end.splitlines()[-15:]]))
 
 
 class Postgres(Server):
@@ -197,6 +203,7 @@ class Postgres(Server):
         super().__init__(folder, account)
         self.url = f"postgresql://postgres@/postgres?host={folder}&port=5432"
         programs = reachable(programs, folder, account)
+        hand_over(folder, account)
         place = [f"-D{folder}/data", f"--unix_socket_directories={folder}"]
         self._command = [f"{programs}/postgres", *place, *POSTGRES_OPTIONS.split(), *options]
         self._create_command = [f"{programs}/initdb", place[0], *INITDB_OPTIONS.split()]

@@ -73,15 +73,14 @@ Guard(*json.loads(sys.argv[1])).obey()
 """
 
 
-def start_guard(folder: Path, log: Path, last_signal: int, account: Account) -> subprocess.Popen[bytes]:
+def start_guard(folder: Path, log: int, last_signal: int, account: Account) -> subprocess.Popen[bytes]:
     """In a session of its own, where no Ctrl-C arrives. Not PR_SET_PDEATHSIG: it follows the thread."""
     program = GUARD_PROGRAM.format(guard=inspect.getsource(Guard))
     user = {"user": account[0], "group": account[1], "extra_groups": []} if account else {}
     command = [sys.executable, "-I", "-S", "-c", program, json.dumps([str(folder), last_signal, user])]
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     environ = kept | {"LC_ALL": "C.UTF-8", "TZ": "UTC"}  # no PGPORT, and none of your secrets
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, bufsize=0,
-            cwd=folder, env=environ, start_new_session=True,
-        )  # fmt: skip
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0,
+        cwd=folder, env=environ, start_new_session=True,
+    )  # fmt: skip

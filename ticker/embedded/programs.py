@@ -6,7 +6,7 @@ import pwd
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from ticker.errors import ConfigurationError
@@ -28,20 +28,20 @@ def account_of_server() -> Account:
 
 
 def new_folder(account: Account) -> Path:
-    """A folder for one server, its account's, with a path short and plain enough for a socket and a URL."""
+    """A folder for one server, ours until `hand_over`, with a path short and plain enough for a socket and a URL."""
     for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
         usable = PLAIN_FOLDER.fullmatch(parent) and os.access(parent, os.W_OK | os.X_OK)
         if usable and (account is None or _is_open_to_all(Path(parent))):
-            folder = Path(tempfile.mkdtemp(prefix="ticker-", dir=parent))
-            _hand_over([folder], account)
-            return folder
+            return Path(tempfile.mkdtemp(prefix="ticker-", dir=parent))
     raise ConfigurationError("no folder for temporary files fits: set TMPDIR to one with a short, plain path")
 
 
-def _hand_over(paths: Iterable[Path], account: Account) -> None:
+def hand_over(folder: Path, account: Account) -> None:
+    """Gives the folder to the account, and all that is in it. Whatever root writes there is written before: later, the
+    account can have put a link in its place."""
     if account:
-        for path in paths:
-            os.chown(path, *account)
+        for path in (*folder.rglob("*"), folder):
+            os.chown(path, *account, follow_symlinks=False)
 
 
 def _is_open_to_all(path: Path) -> bool:
@@ -61,7 +61,6 @@ def reachable(programs: Path, folder: Path, account: Account) -> Path:
     libraries = package.with_suffix(".libs")  # which initdb finds by $ORIGIN/../../../
     if libraries.exists():
         shutil.copytree(libraries, copies / libraries.name)
-    _hand_over([copies, *copies.rglob("*")], account)
     return copied / programs.name
 
 

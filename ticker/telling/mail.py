@@ -70,12 +70,17 @@ class Mail:
         if self._user and not encrypted:
             raise NotDelivered("offers no STARTTLS, and the password is not sent in the clear")
         if self._user:
-            client.login(self._user, self._password)
+            try:
+                client.login(self._user, self._password)
+            except smtplib.SMTPAuthenticationError as error:  # whose text may repeat the password, in base64 too
+                raise NotDelivered(f"answered {error.smtp_code} to the user and the password") from None
+            except UnicodeError:
+                raise NotDelivered("the user or the password is not ASCII, and cannot be sent") from None
 
     def _said(self, error: smtplib.SMTPException) -> str:
         """The server's words, without our password, should it have repeated it."""
-        said = message.printable(str(error), 200)
-        return said.replace(self._password, "…") if self._password else said
+        words = str(error).replace(self._password, "…") if self._password else str(error)
+        return message.printable(words, 200)
 
 
 class _Client(smtplib.SMTP):

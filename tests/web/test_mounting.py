@@ -1,7 +1,6 @@
 """Mounted below an address of the user's own application."""
 
 from collections.abc import Callable, Mapping
-from http.cookies import SimpleCookie
 from typing import Any
 
 import psycopg
@@ -17,7 +16,6 @@ from ticker.schedules.duration import HOUR
 from ticker.settings import Settings
 from ticker.task import Task
 from ticker.web import application
-from ticker.web.access import COOKIE
 
 
 @pytest.fixture
@@ -52,11 +50,6 @@ def test_people_are_told_by_a_page_whose_links_lead_back(path: str, mounted: Tes
     answer = mounted.get(f"/ops/ticker{path}")
     assert answer.status_code == 404 and answer.headers["content-type"].startswith("text/html")
     assert 'href="/ops/ticker/' in answer.text and 'href="/ops/ticker/static/static' not in answer.text
-
-
-def test_the_cookie_of_forms_is_for_our_addresses_alone(mounted: TestClient) -> None:
-    cookie = SimpleCookie(mounted.get("/ops/ticker/tasks").headers["set-cookie"])[COOKIE]
-    assert cookie["path"] == "/ops/ticker/" and cookie["httponly"] and cookie["samesite"] == "strict"
 
 
 # -------------------------------------------------------------------------------------------- settings of its own

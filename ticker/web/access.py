@@ -4,20 +4,18 @@ Without a token only this host is served: the name it is called by must be one o
 another site can reach it through a name of its own (DNS rebinding). With one, each request shows it: `Authorization:
 Bearer`, or as the password of HTTP Basic, which browsers ask for; user names are not looked at.
 
-What changes something needs more where a browser may have been sent by another page, that is, where no bearer token
-stands in the request: the browser must not say that another site sent it, and it needs JSON (which a form of another
-site cannot send) or the token of a form that we made.
+A change needs more where a page of another site may have sent the browser, that is, where the request has no bearer
+token. The browser must not say that another site sent it. A POST must hold JSON, or the header that our page's script
+sends: another site's page can send neither, unless the server allows it (CORS), which we never do. So the page needs no
+cookie, and no key that its processes would have to share.
 """
 
 import base64
 import binascii
-import hashlib
 import hmac
 import ipaddress
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -36,7 +34,8 @@ OPEN = frozenset({"/healthz", "/readyz"})
 """What a load balancer asks; without a token these say yes or no, and nothing else."""
 HARMLESS = frozenset({f"{API}v1/schedules/validate"})
 """Changes nothing, though it is a POST."""
-COOKIE: Final = "ticker_form"
+SCRIPT: Final = "hx-request"
+"""The header with which htmx marks its requests."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -77,11 +76,10 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, access: Access, forms: "Forms", page: Callable[[Request, Mapping[str, Any]], Response] | None = None
-    ) -> None:  # fmt: skip
+        self, app: ASGIApp, access: Access, page: Callable[[Request, Mapping[str, Any]], Response] | None = None
+    ) -> None:
         self._app = app
         self._access = access
-        self._forms = forms
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -136,29 +134,14 @@ class Guard:
             return
         if not _is_of_ours(headers):
             raise Refused(403, "the request comes from a page of another site (Origin)")
-        if scope["method"] != "POST" or is_json(headers) or self._forms.fits(headers):
+        if scope["method"] != "POST" or is_json(headers) or headers.get(SCRIPT) == "true":
             return  # before any other method a browser asks us whether another site's page may, and is not answered
         if below(scope).startswith(API):
             raise Refused(415, "the request is no application/json; say so in Content-Type, also where it has no body")
-        raise Refused(403, "the request has neither a JSON body nor the token of one of our forms; load the page again")
-
-
-class Forms:
-    """The token of our own forms: a browser's cookie, signed. Another site can send the cookie, and cannot read it."""
-
-    def __init__(self, tokens: Sequence[str] = ()) -> None:
-        self._key = hashlib.sha256("\n".join(tokens).encode()).digest() if tokens else secrets.token_bytes(32)
-
-    def cookie(self, headers: Headers) -> str:
-        """The browser's own, or a new one."""
-        return _cookie(headers) or secrets.token_urlsafe(24)
-
-    def token(self, cookie: str) -> str:
-        return hmac.new(self._key, cookie.encode(), hashlib.sha256).hexdigest()
-
-    def fits(self, headers: Headers) -> bool:
-        cookie, shown = _cookie(headers), headers.get("x-csrf-token", "")
-        return bool(cookie) and hmac.compare_digest(self.token(cookie).encode(), shown.encode())
+        raise Refused(
+            403,
+            "the request was not sent by the script of this page (HX-Request), and holds no JSON; load the page again",
+        )
 
 
 def is_json(headers: Headers) -> bool:
@@ -215,14 +198,6 @@ def _is_of_ours(headers: Headers) -> bool:
         return site in ("same-origin", "none") and headers.get("origin") != "null"
     origin, host = headers.get("origin"), headers.get("host", "")
     return origin is None or (host != "" and origin.partition("://")[2].lower() == host.lower())
-
-
-def _cookie(headers: Headers) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found and 20 <= len(found.value) <= 100 else ""
 
 
 def _name(host: str) -> str:

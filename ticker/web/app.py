@@ -17,7 +17,7 @@ from ticker.errors import TickerError
 from ticker.metrics import Page
 from ticker.settings import Settings
 from ticker.web import api, pages
-from ticker.web.access import Access, Forms, Guard
+from ticker.web.access import Access, Guard
 from ticker.web.database import Database
 from ticker.web.problems import answer
 from ticker.web.site import Site, site
@@ -36,7 +36,7 @@ def application(
     access = Access(
         tuple(said.web_tokens if tokens is None else tokens), trusted, read_only or said.web_read_only
     )  # fmt: skip
-    forms, silences = Forms(access.tokens or (said.database_url,)), health.Silences()
+    silences = health.Silences()
     database = Database(said, silences)
 
     @asynccontextmanager
@@ -53,11 +53,11 @@ def application(
             Mount("/static", StaticFiles(packages=[("ticker.web", "static")]), name="static"),
             *pages.routes,
         ],
-        middleware=[Middleware(Under, found=said), Middleware(Guard, access=access, forms=forms, page=pages.error_page)],
+        middleware=[Middleware(Under, found=said), Middleware(Guard, access=access, page=pages.error_page)],
         exception_handlers={HTTPException: failed, TickerError: failed},  # of all others the guard knows
         lifespan=lifespan,
     )  # fmt: skip
-    app.state.site = Site(said, database, access, forms, silences)
+    app.state.site = Site(said, database, access, silences)
     app.state.scrape = Page(said)
     return app
 

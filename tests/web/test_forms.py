@@ -9,7 +9,6 @@ from starlette.testclient import TestClient
 from tests.web.asking import API, BEARER, FOREIGN, TOKEN, rows
 from tests.web.conftest import Serve
 from ticker.task import Task
-from ticker.web import application
 from ticker.web.access import loopback
 
 Db = psycopg.Connection[Any]
@@ -33,7 +32,7 @@ def test_no_other_site_may_send_what_the_script_sends(client: TestClient, task: 
 @pytest.mark.parametrize("path", ["/", "/tasks/new", "/nothing", f"{API}/tasks"])
 def test_neither_a_cookie_nor_a_key_goes_out_with_any_answer(path: str, serve: Serve, task: Task) -> None:
     """An answer that depended on the web token or on DATABASE_URL would let anybody try guesses without asking us."""
-    clients = [serve(application(tokens=[token])) for token in (TOKEN, "another token of ours")]
+    clients = [serve(TICKER_WEB_TOKEN=token) for token in (TOKEN, "another token of ours")]
     for shown, code in (({}, 401), (BEARER, 200 if path != "/nothing" else 404)):
         answer = clients[0].get(path, headers=shown)
         assert answer.status_code == code and "set-cookie" not in answer.headers

@@ -77,7 +77,7 @@ def two(serve: Serve, database_url: str, redis_url: str, monkeypatch: pytest.Mon
     clients = {}
     for schema, other in (("oslo", {}), ("lima", {"hide_args": True, "tick_ms": HOUR})):
         migrations.upgrade(database_url, schema)
-        found = Settings(database_url=database_url, redis_url=redis_url, schema=schema, **other)  # type: ignore[arg-type]
+        found = Settings(database_url=database_url, redis_url=redis_url, schema=schema, web_no_token=True, **other)  # type: ignore[arg-type]
         clients[schema] = client = serve(application(found))
         task = {"function": schema, "owner": f"shops:{schema}", "every": "1m", "kwargs": {"key": f"{schema}-key"}}
         assert client.post(f"{API}/tasks", json=task).status_code == 201

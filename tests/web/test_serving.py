@@ -34,11 +34,27 @@ def asked(address: str, headers: Mapping[str, str] = {}, *, data: bytes | None =
         return error.code, json.load(error)
 
 
-def test_it_says_its_address_and_serves_until_sigterm(environ: dict[str, str]) -> None:
+def test_it_prints_one_address_that_opens_and_serves_until_sigterm(environ: dict[str, str]) -> None:
     with serving() as served:
-        assert served.address.startswith("http://127.0.0.1:")
-        assert asked(f"{served.address}api/v1/tasks") == (200, {"tasks": [], "next": None, "looked_through": None})
+        assert served.address.startswith("http://127.0.0.1:") and served.token is not None and len(served.token) >= 32
+        assert asked(f"{served.address}api/v1/tasks")[0] == 401
+        shown = {"Authorization": f"Bearer {served.token}"}
+        assert asked(f"{served.address}api/v1/tasks", shown) == (
+            200,
+            {"tasks": [], "next": None, "looked_through": None},
+        )
     assert served.code == 0
+    url = served.address.replace("http://", f"http://ticker:{served.token}@")
+    assert served.said == f"the page and the HTTP API: {url}\n"
+
+
+@pytest.mark.parametrize(("words", "variables"), [(("--no-token",), {}), ((), {"TICKER_WEB_NO_TOKEN": "on"})])
+def test_open_access_has_to_be_asked_for(
+    words: tuple[str, ...], variables: dict[str, str], environ: dict[str, str]
+) -> None:
+    with serving(*words, **variables) as served:
+        assert asked(f"{served.address}api/v1/tasks")[0] == 200
+        assert asked(f"{served.address}api/v1/tasks", {"X-Forwarded-For": "127.0.0.1"})[0] == 403
     assert served.said == f"the page and the HTTP API: {served.address}\n"
 
 
@@ -50,18 +66,25 @@ def test_an_interruption_ends_it_as_well(environ: dict[str, str]) -> None:
 
 
 def test_read_only_nothing_can_be_changed(environ: dict[str, str]) -> None:
-    with serving("--read-only") as served:
+    with serving("--read-only", "--no-token") as served:
         said = b'{"function": "poll", "every": "1m"}'
         code, found = asked(f"{served.address}api/v1/tasks", {"Content-Type": "application/json"}, data=said)
     assert code == 403 and "--read-only" in found["detail"]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.org", "10.1.2.3", ""])
-def test_it_does_not_listen_elsewhere_without_a_token(host: str, environ: dict[str, str]) -> None:
-    result = CliRunner().invoke(main, ["web", "--host", host, "--port", "0"])
+def test_open_access_does_not_listen_elsewhere(host: str, environ: dict[str, str]) -> None:
+    result = CliRunner().invoke(main, ["web", "--no-token", "--host", host, "--port", "0"])
     assert (result.exit_code, result.stdout) == (EXIT_CONFIGURATION, "")
     assert result.stderr.startswith("error: --host ") and result.stderr.count("\n") == 1
-    assert "TICKER_WEB_TOKEN" in result.stderr
+    assert "--no-token" in result.stderr
+
+
+def test_elsewhere_it_asks_for_the_token_that_it_made(environ: dict[str, str]) -> None:
+    with serving("--host", "0.0.0.0") as served:
+        address = served.address.replace("0.0.0.0", "127.0.0.1")
+        assert asked(f"{address}api/v1/tasks")[0] == 401
+        assert asked(f"{address}api/v1/tasks", {"Authorization": f"Bearer {served.token}"})[0] == 200
 
 
 def test_with_a_token_it_listens_anywhere_and_asks_for_it(environ: dict[str, str]) -> None:
@@ -73,7 +96,7 @@ def test_with_a_token_it_listens_anywhere_and_asks_for_it(environ: dict[str, str
 
 
 def test_a_body_of_a_megabyte_is_refused_on_the_wire(environ: dict[str, str]) -> None:
-    with serving() as served:
+    with serving("--no-token") as served:
         host, port = served.address.removeprefix("http://").rstrip("/").split(":")
         with socket.create_connection((host, int(port)), timeout=60) as wire:
             wire.sendall(
@@ -105,7 +128,9 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(environ: dict[str, str]) -
 @pytest.mark.parametrize(
     ("variables", "words"),
     [({"DATABASE_URL": ""}, "DATABASE_URL is not set"), ({"REDIS_URL": ""}, "REDIS_URL is not set"),
-     ({"TICKER_WEB_TOKEN": "short"}, "TICKER_WEB_TOKEN: a key has fewer than 16 characters")],
+     ({"TICKER_WEB_TOKEN": "short"}, "TICKER_WEB_TOKEN: a key has fewer than 16 characters"),
+     ({"TICKER_WEB_NO_TOKEN": "yes"}, "TICKER_WEB_NO_TOKEN"),
+     ({"TICKER_WEB_TOKEN": TOKEN, "TICKER_WEB_NO_TOKEN": "on"}, "TICKER_WEB_NO_TOKEN")],
 )  # fmt: skip
 def test_a_setting_that_does_not_fit_ends_it_at_once(
     variables: dict[str, str], words: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch

@@ -1,8 +1,11 @@
 """Who may come in, and which requests may change something. Every request passes here first.
 
-Without a token only this host is served: the name it is called by must be one of the loopback's, so that no page of
-another site can reach it through a name of its own (DNS rebinding). With one, each request shows it: `Authorization:
-Bearer`, or as the password of HTTP Basic, which browsers ask for; user names are not looked at.
+Each request shows a token: `Authorization: Bearer`, or as the password of HTTP Basic, which browsers ask for; user names are
+not looked at. Where the settings name no token, one is made.
+
+Without a token, which has to be asked for, only this host is served: the peer must be on it, no proxy may have passed the
+request on, and the name in the request must be one of the loopback's, so that no page of another site can reach us through
+a name of its own (DNS rebinding).
 
 A change needs more where a page of another site may have sent the browser, that is, where the request has no bearer
 token. The browser must not say that another site sent it. A POST must hold JSON, or the header that our page's script
@@ -15,7 +18,7 @@ import binascii
 import hmac
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,19 +26,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ticker.errors import ConfigurationError
+from ticker.errors import ConfigurationError, quoted
 from ticker.settings import LEAST_KEY
 from ticker.web.problems import API, Refused, answer, below
 
 # Bytes: kwargs and metadata of 64 kB each, thrice as long in a form, and what stands around them.
 BODY_AT_MOST = 512 * 1024
+PROXIED = frozenset({"forwarded", "via"})
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN = frozenset({"/healthz", "/readyz"})
-"""What a load balancer asks; without a token these say yes or no, and nothing else."""
+"""What a load balancer asks; to anybody else these say yes or no, and nothing else."""
 HARMLESS = frozenset({f"{API}v1/schedules/validate"})
 """Changes nothing, though it is a POST."""
 SCRIPT: Final = "hx-request"
 """The header with which htmx marks its requests."""
+NO_TOKEN_SHOWN = "the request shows no valid token, as bearer or as the password of HTTP Basic (TICKER_WEB_TOKEN)"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -52,16 +57,21 @@ ASSETS, OF_ASSETS = "/static/", HEADERS | {"Cache-Control": "no-cache"}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may come in. `tokens`: any of them opens; none: this host alone. `trusted`: the application around us has
-    looked already. `read_only`: nobody changes anything."""
+    """Who may come in. `tokens`: any of them opens. `no_token`: this host, and nobody else. `trusted`: the application
+    around us has looked already. `read_only`: nobody changes anything."""
 
-    tokens: Sequence[str] = ()
+    tokens: Sequence[str] = field(default=(), repr=False)
+    no_token: bool = False
     trusted: bool = False
     read_only: bool = False
 
     def __post_init__(self) -> None:
         if any(len(token) < LEAST_KEY for token in self.tokens):
             raise ConfigurationError(f"tokens: one has fewer than {LEAST_KEY} characters, and can be guessed")
+        if self.no_token and self.tokens:
+            raise ConfigurationError(
+                "TICKER_WEB_NO_TOKEN=on (--no-token), and there is a token (TICKER_WEB_TOKEN); leave one out"
+            )
 
     def knows(self, headers: Headers) -> bool:
         """Whether the request shows a token; all are compared, in constant time."""
@@ -112,17 +122,12 @@ class Guard:
     def _come_in(self, scope: Scope, headers: Headers) -> bool:
         """Whether the request may be told details; Refused where it may not be served at all."""
         access = self._access
-        if access.trusted or (access.tokens and access.knows(headers)):
+        if access.trusted or access.knows(headers):
             return True
-        if not access.tokens and loopback(_name(headers.get("host", ""))):
-            return True
-        if below(scope) in OPEN:
-            return False
-        if access.tokens:
-            raise Refused(401, "a token is wanted, as bearer or as the password of HTTP Basic (TICKER_WEB_TOKEN)")
-        raise Refused(
-            403, "without TICKER_WEB_TOKEN only this host is served, under the names localhost, 127.0.0.1 and [::1]"
-        )
+        problem = not_local(scope, headers) if access.no_token else NO_TOKEN_SHOWN
+        if problem and below(scope) not in OPEN:
+            raise Refused(403 if access.no_token else 401, problem)
+        return not problem
 
     def _change(self, scope: Scope, headers: Headers) -> None:
         """Refused where the request may not change anything."""
@@ -146,6 +151,27 @@ class Guard:
 
 def is_json(headers: Headers) -> bool:
     return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+
+def not_local(scope: Scope, headers: Headers) -> str:
+    """Returns why the request did not come straight from this host; empty where it did, as far as it tells."""
+    client = scope.get("client")
+    if not (loopback(client[0]) if client else _on_unix_socket(scope)):
+        peer = quoted(client[0]) if client else "a peer without an address"
+        return f"without a token only this host is served, and the request comes from {peer}"
+    if not loopback(_name(headers.get("host", ""))):
+        return "without a token only the names localhost, 127.0.0.1 and [::1] are served, and the request has another (Host)"
+    if passed := [name for name in headers if name in PROXIED or name.startswith("x-forwarded-")]:
+        return (
+            f"without a token no request is served that a proxy has passed on, and this one has the header {passed[0]}"
+        )
+    return ""
+
+
+def _on_unix_socket(scope: Scope) -> bool:
+    """By our own end of it: a peer of the network has no address either, once it has gone."""
+    server = scope.get("server")
+    return server is not None and server[1] is None
 
 
 def loopback(host: str) -> bool:

@@ -1,5 +1,7 @@
 """The whole application: what is served where."""
 
+import logging
+import secrets
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -22,20 +24,33 @@ from ticker.web.database import Database
 from ticker.web.problems import answer
 from ticker.web.site import Site, site
 
+log = logging.getLogger("ticker.web")
+
 
 def application(
-    found: Settings | None = None, *, tokens: Sequence[str] | None = None, trusted: bool = False, read_only: bool = False
-) -> Starlette:  # fmt: skip
+    found: Settings | None = None,
+    *,
+    tokens: Sequence[str] | None = None,
+    no_token: bool = False,
+    trusted: bool = False,
+    read_only: bool = False,
+) -> Starlette:
     """An ASGI application: the page at its root, the HTTP API under `/api/v1`.
 
     `found` None: the settings of the environment, as they are now; whatever it reads and writes goes by them. `tokens` open
-    it, TICKER_WEB_TOKEN by default; without any, requests to this host under a name of the loopback are served alone.
-    `trusted`: your application around it has decided who comes in. ConfigurationError where DATABASE_URL is not set.
+    it, TICKER_WEB_TOKEN by default; without any, one is made and logged as a warning. `no_token`: requests that come straight
+    from this host need none. `trusted`: your application around it has decided who comes in. ConfigurationError where
+    DATABASE_URL is not set.
     """
     said = found or settings.from_environment()
-    access = Access(
-        tuple(said.web_tokens if tokens is None else tokens), trusted, read_only or said.web_read_only
-    )  # fmt: skip
+    tokens = tuple(said.web_tokens if tokens is None else tokens)
+    no_token = no_token or said.web_no_token
+    if not (tokens or no_token or trusted):
+        tokens = (new_token(),)
+        log.warning(
+            "no token is set (TICKER_WEB_TOKEN), and one was made that opens this process alone: token=%s", *tokens
+        )
+    access = Access(tokens, no_token, trusted, read_only or said.web_read_only)
     silences = health.Silences()
     database = Database(said, silences)
 
@@ -60,6 +75,10 @@ def application(
     app.state.site = Site(said, database, access, silences)
     app.state.scrape = Page(said)
     return app
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
 
 
 class Under:

@@ -5,22 +5,29 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import uvicorn
 from click.testing import CliRunner
 
 from tests.web.asking import BEARER, TOKEN
-from tests.web.serving import refused, serving
-from ticker import clock
+from tests.web.conftest import Serve
+from tests.web.serving import in_thread, refused, serving
+from ticker import clock, health
 from ticker.cli import main
-from ticker.settings import EXIT_CONFIGURATION
+from ticker.cli.web import prepared
+from ticker.health import Health
+from ticker.settings import EXIT_CONFIGURATION, from_environment
+from ticker.web import application, protocol
 
 SECRET = "s3cr3t-word"
 
@@ -157,3 +164,86 @@ def test_nothing_that_it_says_holds_a_secret(environ: dict[str, str]) -> None:
             code, found = asked(served.address + path, BEARER)
             assert code in (404, 503) and SECRET not in str(found) and TOKEN not in str(found)
     assert SECRET not in served.said and TOKEN not in served.said
+
+
+@pytest.fixture
+def quick(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server of this process that waits for headers half a second, instead of ten."""
+    monkeypatch.setattr(protocol, "HEADERS_WITHIN", 0.5)
+    config = uvicorn.Config(application(tokens=[TOKEN]), http=protocol.Protocol, port=0, log_config=None)
+    with in_thread(config) as server:
+        yield server.servers[0].sockets[0].getsockname()
+
+
+def test_a_request_whose_headers_do_not_end_is_cut_off_though_bytes_arrive(quick: Any) -> None:
+    with socket.create_connection(quick, timeout=60) as wire:
+        wire.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        wire.settimeout(0.05)
+        began = clock.monotonic()
+        assert until_closed(wire) == b""
+    assert clock.monotonic() - began < 30
+
+
+def test_so_is_a_second_request_and_an_answer_that_takes_longer_is_not(
+    quick: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = threading.Event()
+
+    def slow(*_: Any, **__: Any) -> Health:
+        answer.wait(60)
+        return Health("away", "away")
+
+    monkeypatch.setattr(health, "look", slow)
+    with socket.create_connection(quick, timeout=60) as wire:
+        wire.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wire.settimeout(4 * protocol.HEADERS_WITHIN)
+        with pytest.raises(TimeoutError):
+            wire.recv(1)
+        answer.set()
+        wire.settimeout(60)
+        assert wire.recv(65_536).startswith(b"HTTP/1.1 503 ")
+        wire.sendall(b"GET /healthz HTTP/1.1\r\n")
+        wire.settimeout(0.05)
+        assert b"HTTP/1.1" not in until_closed(wire)
+
+
+def until_closed(wire: socket.socket) -> bytes:
+    """What it receives until the other side closes, while it sends one header after the other."""
+    received = b""
+    while True:
+        try:
+            piece = wire.recv(65_536)
+            received += piece
+            if not piece:
+                return received
+        except TimeoutError:
+            wire.sendall(b"X: y\r\n")
+        except ConnectionError:
+            return received
+
+
+def test_ticker_web_waits_for_headers_ten_seconds(environ: dict[str, str]) -> None:
+    _, server = prepared(from_environment(), "127.0.0.1")
+    assert server.config.http is protocol.Protocol and protocol.HEADERS_WITHIN == 10
+
+
+def test_many_who_ask_whether_all_is_well_have_the_servers_asked_once_a_second(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, now = list[float](), [100.0]
+
+    def look(*_: Any, **__: Any) -> Health:
+        looks.append(now[0])
+        return Health("", "")
+
+    client = serve(TICKER_WEB_TOKEN=TOKEN)
+    monkeypatch.setattr(health, "look", look)
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(lambda _: client.get("/readyz"), range(100)))
+    assert looks == [100.0]
+    now[0] += 0.9
+    client.get("/readyz")
+    now[0] += 0.1
+    client.get("/readyz"), client.get("/readyz")
+    assert looks == [100.0, 101.0]

@@ -56,6 +56,7 @@ def prepared(found: "Settings", host: str) -> tuple[str, "Server"]:
         from ticker.web import application
         from ticker.web.access import loopback
         from ticker.web.app import new_token
+        from ticker.web.protocol import Protocol
     except ModuleNotFoundError as error:
         if (missing := str(error.name).partition(".")[0]) not in EXTRA:
             raise
@@ -66,7 +67,7 @@ def prepared(found: "Settings", host: str) -> tuple[str, "Server"]:
         )
     made = "" if found.web_tokens or found.web_no_token else new_token()
     config = uvicorn.Config(
-        application(found, tokens=[made] if made else None), log_config=None, access_log=False, server_header=False,
+        application(found, tokens=[made] if made else None), http=Protocol, log_config=None, access_log=False, server_header=False,
         timeout_graceful_shutdown=LAST_WORD,
     )  # fmt: skip
     server = uvicorn.Server(config)

@@ -2,10 +2,12 @@
 
 import logging
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from anyio import Lock
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -14,7 +16,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ticker import health, settings
+from ticker import clock, health, settings
 from ticker.errors import TickerError
 from ticker.metrics import Page
 from ticker.settings import Settings
@@ -22,9 +24,10 @@ from ticker.web import api, pages
 from ticker.web.access import Access, Guard
 from ticker.web.database import Database
 from ticker.web.problems import answer
-from ticker.web.site import Site, site
+from ticker.web.site import Site
 
 log = logging.getLogger("ticker.web")
+READINESS_KEPT = 1.0  # seconds
 
 
 def application(
@@ -73,6 +76,7 @@ def application(
         lifespan=lifespan,
     )  # fmt: skip
     app.state.site = Site(said, database, access, silences)
+    app.state.readiness = Readiness(app.state.site.look)
     app.state.scrape = Page(said)
     return app
 
@@ -93,14 +97,30 @@ class Under:
             await self._app(scope, receive, send)
 
 
+class Readiness:
+    """What `look` found, at most a second ago. Anybody may ask, so a flood of requests must not become one of questions."""
+
+    def __init__(self, look: Callable[[], health.Health]) -> None:
+        self._look = look
+        self._lock = Lock()
+        self._found: tuple[float, health.Health] | None = None
+
+    async def __call__(self) -> health.Health:
+        async with self._lock:  # whoever waits here holds no thread
+            if self._found is None or clock.monotonic() >= self._found[0] + READINESS_KEPT:
+                found = await run_in_threadpool(self._look)
+                self._found = clock.monotonic(), found
+            return self._found[1]
+
+
 def alive(_: Request) -> Response:
     """This process answers."""
     return PlainTextResponse("ok\n")
 
 
-def ready(request: Request) -> Response:
+async def ready(request: Request) -> Response:
     """All is well: 200, else 503; with the details for who may come in."""
-    found = site(request).look()
+    found = await request.app.state.readiness()
     told = health.data(found) if request.scope["ticker.known"] else {"healthy": found.ok}
     return JSONResponse(told, 200 if found.ok else 503)
 

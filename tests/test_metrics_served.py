@@ -187,7 +187,7 @@ def test_the_page_has_what_the_servers_tell(environ, db):
     db.execute(
         "INSERT INTO ticker.tickers (id, pid, started_at, last_tick_at) VALUES (gen_random_uuid(), 1, now(), now())"
     )
-    with TestClient(application(), base_url="http://localhost") as client:
+    with TestClient(application(trusted=True), base_url="http://localhost") as client:
         answer = client.get("/metrics")
     assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain; version=")
     found = names(answer.text)

@@ -70,7 +70,7 @@ def visitor(servers: Any, db: psycopg.Connection[Any]) -> Iterator[str]:
 @pytest.fixture
 def roles(servers: Any, db: psycopg.Connection[Any]) -> Iterator[dict[str, str]]:
     """Roles of PostgreSQL as the document makes them, by their names there."""
-    roles = {name: f"test_{name}_{uuid4().hex[:8]}" for name in ("ticker", "worker", "application")}
+    roles = {name: f"test_{name}_{uuid4().hex[:8]}" for name in ("ticker", "worker", "application", "page", "viewer")}
     for role in roles.values():
         admin(servers, f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
     for statement in filter(str.strip, block("sql").split(";")):
@@ -302,7 +302,8 @@ def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, r
 def test_the_rights_in_postgresql_allow_no_more(environ, roles):
     too_much = {
         "ticker": "INSERT INTO ticker.tasks (name) VALUES ('x')", "worker": "INSERT INTO ticker.tasks (name) VALUES ('x')",
-        "application": "UPDATE ticker.runs SET reason = 'x'",
+        "application": "UPDATE ticker.runs SET reason = 'x'", "page": "UPDATE ticker.runs SET reason = 'x'",
+        "viewer": "DELETE FROM ticker.tasks",
     }  # fmt: skip
     for name, statement in too_much.items():
         with connect(with_user(os.environ["DATABASE_URL"], roles[name])) as connection:

@@ -68,6 +68,7 @@ class Settings:
     mail_from: str = ""
     mail_to: tuple[str, ...] = ()
     web_tokens: tuple[str, ...] = field(default=(), repr=False)
+    web_no_token: bool = False
     web_read_only: bool = False
     hide_args: bool = False
     environment: str = ""
@@ -160,6 +161,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             mail_from="".join(mailboxes("TICKER_MAIL_FROM", environ.get("TICKER_MAIL_FROM", ""), most=1)),
             mail_to=mailboxes("TICKER_MAIL_TO", environ.get("TICKER_MAIL_TO", ""), most=100),
             web_tokens=keys("TICKER_WEB_TOKEN", environ.get("TICKER_WEB_TOKEN", "")),
+            web_no_token=_one_of(environ, "TICKER_WEB_NO_TOKEN", ("off", "on")) == "on",
             web_read_only=_one_of(environ, "TICKER_WEB_READ_ONLY", ("off", "on")) == "on",
             hide_args=_one_of(environ, "TICKER_HIDE_ARGS", ("off", "on")) == "on",
             listen_url=environ.get("TICKER_LISTEN_URL", ""),

@@ -101,7 +101,7 @@ def asked(rounds: int, screens: Sequence[str]) -> list[Figure]:
     from ticker.web import application
 
     figures = []
-    with TestClient(application(), base_url="http://localhost") as client:
+    with TestClient(application(trusted=True), base_url="http://localhost") as client:
         for screen in screens:
             took = []
             for _ in range(rounds):

@@ -1,7 +1,6 @@
 """Debian's Chromium, headless, before the real application on a real port. Every test ends without a word in its console."""
 
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,22 +14,15 @@ DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 
 @contextmanager
 def served(**said: Any) -> Iterator[str]:
-    """The address of the application, while the block lasts."""
+    """The address of the application, which is open to this host unless `said` names tokens, while the block lasts."""
     import uvicorn
 
+    from tests.web.serving import in_thread
     from ticker.web import application
 
-    server = uvicorn.Server(uvicorn.Config(application(**said), host="127.0.0.1", port=0, log_level="warning"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        thread.join(0.01)
-        assert thread.is_alive()
-    try:
+    app = application(**({} if "tokens" in said else {"no_token": True}) | said)
+    with in_thread(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning")) as server:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import re
 import pytest
 
 import ticker
+from tests.browser.conftest import DESKTOP, opened, served
 
 pytestmark = pytest.mark.browser
 
@@ -225,3 +226,16 @@ def test_the_list_looks_again_while_it_is_watched_and_not_in_a_hidden_tab(page, 
     page.on("request", lambda request: asked.append(request.url))
     page.evaluate("new Promise(done => setTimeout(done, 1500))")
     assert asked == []
+
+
+def test_the_address_with_the_token_opens_the_page_and_its_buttons_work(chromium, filled, db):
+    """As `ticker web` prints it, in a browser that has not been here."""
+    token = "made-at-the-start-0123456789"
+    with served(tokens=[token]) as address, opened(chromium, address, DESKTOP) as page:
+        page.goto(address.replace("http://", f"http://ticker:{token}@"))
+        page.click("nav >> text=Tasks")
+        page.click("text=support")
+        page.click("button:text-is('Disable')")
+        page.wait_for_selector("#said:has-text('disabled')")
+        assert page.context.cookies() == []
+    assert [task.name for task in ticker.list_tasks(db) if not task.enabled] == ["support"]

@@ -3,10 +3,11 @@
 from tests.mutants.applications import APPLICATIONS
 from tests.mutants.crowds import CROWDS
 from tests.mutants.installations import INSTALLATIONS
+from tests.mutants.pages import PAGES
 from tests.mutants.pushes import PUSHES
 from tests.mutants.runs import RUNS
 from tests.mutants.sessions import SESSIONS
 from tests.mutants.starts import STARTS
 from tests.mutants.sweeps import SWEEPS
 
-CATALOGUE = (*APPLICATIONS, *PUSHES, *CROWDS, *STARTS, *RUNS, *SWEEPS, *INSTALLATIONS, *SESSIONS)
+CATALOGUE = (*APPLICATIONS, *PUSHES, *CROWDS, *STARTS, *RUNS, *SWEEPS, *INSTALLATIONS, *SESSIONS, *PAGES)

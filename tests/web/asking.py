@@ -14,6 +14,8 @@ API = "/api/v1"
 TOKEN = "a token of 24 characters"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 JSON = {"Content-Type": "application/json"}
+SCRIPT = {"HX-Request": "true"}
+"""What the page's script sends with each request, and no form of another site can."""
 FOREIGN = {"Origin": "https://evil.example"}
 TABLES = ("tasks", "runs", "events", "tickers", "functions", "templates", "notices")
 

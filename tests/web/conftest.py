@@ -19,13 +19,14 @@ Serve = Callable[..., TestClient]
 
 @pytest.fixture
 def serve(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    """Makes an application with these settings, and what asks it: `serve(TICKER_HIDE_ARGS="on")`."""
+    """Makes an application with these settings, open to this host unless they name a token, and what asks it."""
     with ExitStack() as stack:
 
         def made(app: Any = None, **variables: str) -> TestClient:
-            for name, value in variables.items():
+            access = {"TICKER_WEB_NO_TOKEN": "off" if "TICKER_WEB_TOKEN" in variables else "on"}
+            for name, value in (access | variables).items():
                 monkeypatch.setenv(name, value)
-            return stack.enter_context(TestClient(app or application(), base_url=HERE))
+            return stack.enter_context(TestClient(app or application(), base_url=HERE, client=("127.0.0.1", 50_000)))
 
         yield made
 

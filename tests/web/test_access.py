@@ -1,10 +1,16 @@
 """Who may come in, and what is refused before anything is read or written."""
 
 import base64
+import logging
+import socket
 from typing import Any
 
 import psycopg
 import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from tests.web.asking import (
@@ -12,6 +18,7 @@ from tests.web.asking import (
     API,
     BEARER,
     FOREIGN,
+    HERE,
     JSON,
     TOKEN,
     WITH_BODY,
@@ -22,10 +29,11 @@ from tests.web.asking import (
     rows,
 )
 from tests.web.conftest import Serve
+from tests.web.serving import in_thread
 from ticker import ConfigurationError
 from ticker.task import Task
 from ticker.web import application
-from ticker.web.access import BODY_AT_MOST, HEADERS
+from ticker.web.access import BODY_AT_MOST, HEADERS, not_local
 
 Db = psycopg.Connection[Any]
 
@@ -104,23 +112,111 @@ def test_a_load_balancer_is_told_yes_or_no_and_who_may_come_in_is_told_why(with_
     assert answer.status_code == 503 and answer.json()["problems"]
 
 
+# ----------------------------------------------------------------------------------------- without a token of the user's
+
+
+@pytest.mark.parametrize("root", ["", "/ops/ticker"])
+def test_where_no_token_is_set_one_is_made_and_logged_and_nothing_opens_without_it(
+    root: str, environ: dict[str, str], caplog: pytest.LogCaptureFixture, task: Task, db: Db
+) -> None:
+    """Of requests that say that they come from this host, which anybody can say."""
+    with caplog.at_level(logging.WARNING, "ticker.web"):
+        app = application()
+    [record] = caplog.records
+    token = record.getMessage().rpartition("token=")[2]
+    assert len(token) >= 32 and "TICKER_WEB_TOKEN" in record.getMessage()
+    client = TestClient(Starlette(routes=[Mount(root, app)]) if root else app, base_url=HERE, client=("127.0.0.1", 1))
+    before = rows(db)
+    for method, path in (("GET", "/"), ("GET", f"{API}/tasks"), ("POST", f"{API}/tasks/1/run"), ("GET", "/metrics")):
+        assert client.request(method, root + path, headers=JSON).status_code == 401
+    assert rows(db) == before
+    assert client.get(f"{root}{API}/tasks", headers={"Authorization": f"Bearer {token}"}).status_code == 200
+    assert client.get(f"{root}/tasks", headers=basic("ticker", token)).status_code == 200
+
+
+def test_each_application_makes_a_token_of_its_own(environ: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    application(), application(tokens=[])
+    assert len({record.getMessage() for record in caplog.records}) == 2
+
+
+def test_no_token_is_made_where_it_would_open_nothing(
+    environ: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    application(no_token=True), application(tokens=[TOKEN]), application(trusted=True)
+    assert caplog.records == []
+
+
+def test_open_access_and_a_token_exclude_each_other(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="TICKER_WEB_NO_TOKEN"):
+        application(tokens=[TOKEN], no_token=True)
+
+
+@each
+def test_open_access_refuses_a_client_that_is_not_on_this_host(
+    one: Asking, environ: dict[str, str], task: Task, db: Db
+) -> None:
+    before, app = rows(db), application(no_token=True)
+    for client in (("10.0.0.1", 50_000), ("192.0.2.7", 1), ("2001:db8::1", 1), ("testclient", 1)):
+        answer = one.ask(TestClient(app, base_url=HERE, client=client))
+        assert client[0] in problem(answer, 403)["detail"]
+    assert rows(db) == before
+
+
+@each
+def test_open_access_refuses_what_a_proxy_has_passed_on(one: Asking, client: TestClient, task: Task, db: Db) -> None:
+    before = rows(db)
+    for name in ("Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Anything", "Via"):
+        answer = one.ask(client, headers={name: "127.0.0.1"})
+        assert name.lower() in problem(answer, 403)["detail"]
+    assert rows(db) == before
+
+
+def test_open_access_tells_others_no_more_than_whether_all_is_well(environ: dict[str, str]) -> None:
+    elsewhere = TestClient(application(no_token=True), base_url=HERE, client=("10.0.0.1", 50_000))
+    assert elsewhere.get("/readyz").json() == {"healthy": False}
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "is_local"),
+    [
+        (("127.0.0.1", 1), ("127.0.0.1", 8765), True), (("::1", 1), ("::1", 8765), True),
+        (None, ("/run/ticker.sock", None), True), (None, ("0.0.0.0", 8765), False), (None, None, False),
+        (("10.0.0.1", 1), ("/run/ticker.sock", None), False),
+    ],
+)  # fmt: skip
+def test_a_peer_without_an_address_is_local_on_a_unix_socket_alone(client: Any, server: Any, is_local: bool) -> None:
+    """A server that asks for the peer's address after the peer has gone is not told one."""
+    scope = {"type": "http", "client": client, "server": server}
+    assert (not_local(scope, Headers({"host": "localhost"})) == "") is is_local
+
+
+def test_a_unix_socket_is_served(environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory, task: Task) -> None:
+    path = str(tmp_path_factory.mktemp("s") / "s")
+    with in_thread(uvicorn.Config(application(no_token=True), uds=path, log_config=None)):
+        for host, expected in (("localhost", b"HTTP/1.1 200 "), ("evil.example", b"HTTP/1.1 403 ")):
+            with socket.socket(socket.AF_UNIX) as wire:
+                wire.connect(path)
+                wire.sendall(f"GET {API}/tasks HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+                assert wire.recv(65_536).startswith(expected)
+
+
 # ----------------------------------------------------------------------------------------------------- other sites
 
 
 @each
-def test_without_a_token_a_request_under_a_foreign_name_is_refused(
+def test_open_access_refuses_a_request_under_a_foreign_name(
     one: Asking, client: TestClient, task: Task, db: Db
 ) -> None:
     before = rows(db)
     for host in FOREIGN_NAMES:
-        assert "TICKER_WEB_TOKEN" in problem(one.ask(client, headers={"Host": host}), 403)["detail"]
+        assert "(Host)" in problem(one.ask(client, headers={"Host": host}), 403)["detail"]
     assert rows(db) == before
 
 
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.0.0.1:8765", "[::1]", "[::1]:8765", "127.1.2.3"]
 )
-def test_without_a_token_this_host_is_served_under_its_names(host: str, client: TestClient) -> None:
+def test_open_access_serves_this_host_under_its_names(host: str, client: TestClient) -> None:
     assert client.get(f"{API}/tasks", headers={"Host": host}).status_code == 200
 
 
@@ -229,7 +325,7 @@ def test_where_it_is_read_only_everything_can_be_read_and_nothing_changes(
 
 
 def test_an_application_can_be_read_only_whatever_the_environment_says(serve: Serve, task: Task) -> None:
-    client = serve(application(read_only=True))
+    client = serve(application(read_only=True, no_token=True))
     problem(client.delete(f"{API}/tasks/1"), 403)
     assert client.get(f"{API}/stats").json()["read_only"] is True
 

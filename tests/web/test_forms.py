@@ -1,38 +1,43 @@
-"""The token by which a form of ours is known, and which names are those of this host."""
+"""What a form sends, and which names are those of this host."""
 
 from typing import Any
 
 import psycopg
 import pytest
-from starlette.datastructures import Headers
 from starlette.testclient import TestClient
 
-from tests.web.asking import TOKEN, rows
+from tests.web.asking import API, BEARER, FOREIGN, TOKEN, rows
+from tests.web.conftest import Serve
 from ticker.task import Task
-from ticker.web.access import COOKIE, Forms, loopback
+from ticker.web.access import loopback
 
 Db = psycopg.Connection[Any]
 
 
-def test_the_token_of_a_form_fits_its_own_cookie_alone() -> None:
-    forms = Forms([TOKEN])
-    cookie = forms.cookie(Headers({}))
-    mine = {"cookie": f"{COOKIE}={cookie}", "x-csrf-token": forms.token(cookie)}
-    assert forms.fits(Headers(mine)) and forms.cookie(Headers(mine)) == cookie
-    assert Forms([TOKEN]).fits(Headers(mine))  # of another process, with the same token
-    for other in (
-        mine | {"x-csrf-token": forms.token(forms.cookie(Headers({})))}, mine | {"x-csrf-token": ""},
-        {"x-csrf-token": forms.token("")}, {"cookie": f"{COOKIE}=", "x-csrf-token": forms.token("")},
-        mine | {"cookie": f"{COOKIE}={cookie[:-1]}x"}, mine | {"cookie": "\x00;;;=\xff"},
-    ):  # fmt: skip
-        assert not forms.fits(Headers(other))
-    assert not Forms([]).fits(Headers(mine)) and not Forms(["another token of ours"]).fits(Headers(mine))
-
-
-def test_a_form_without_its_token_changes_nothing(client: TestClient, task: Task, db: Db) -> None:
+def test_a_form_that_the_pages_script_did_not_send_changes_nothing(client: TestClient, task: Task, db: Db) -> None:
     before = rows(db)
-    answer = client.post("/tasks/1/do", data={"action": "delete"})
-    assert answer.status_code == 403 and rows(db) == before
+    for headers in ({}, {"HX-Request": "false"}, {"X-CSRF-Token": "0" * 64}):
+        answer = client.post("/tasks/1/do", data={"action": "delete"}, headers=headers)
+        assert "load the page again" in answer.json()["detail"]
+        assert answer.status_code == 403 and rows(db) == before
+
+
+def test_no_other_site_may_send_what_the_script_sends(client: TestClient, task: Task) -> None:
+    asked = FOREIGN | {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "hx-request"}
+    answer = client.options("/tasks/1/do", headers=asked)
+    assert answer.status_code == 405
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("path", ["/", "/tasks/new", "/nothing", f"{API}/tasks"])
+def test_neither_a_cookie_nor_a_key_goes_out_with_any_answer(path: str, serve: Serve, task: Task) -> None:
+    """An answer that depended on the web token or on DATABASE_URL would let anybody try guesses without asking us."""
+    clients = [serve(TICKER_WEB_TOKEN=token) for token in (TOKEN, "another token of ours")]
+    for shown, code in (({}, 401), (BEARER, 200 if path != "/nothing" else 404)):
+        answer = clients[0].get(path, headers=shown)
+        assert answer.status_code == code and "set-cookie" not in answer.headers
+    refused = [client.get(path) for client in clients]
+    assert [refused[0].text, refused[0].headers] == [refused[1].text, refused[1].headers]
 
 
 @pytest.mark.parametrize(

@@ -5,22 +5,29 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPConnection
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import uvicorn
 from click.testing import CliRunner
 
 from tests.web.asking import BEARER, TOKEN
-from tests.web.serving import refused, serving
-from ticker import clock
+from tests.web.conftest import Serve
+from tests.web.serving import in_thread, refused, serving
+from ticker import clock, health
 from ticker.cli import main
-from ticker.settings import EXIT_CONFIGURATION
+from ticker.cli.web import prepared
+from ticker.health import Health
+from ticker.settings import EXIT_CONFIGURATION, from_environment
+from ticker.web import application, protocol
 
 SECRET = "s3cr3t-word"
 
@@ -34,11 +41,27 @@ def asked(address: str, headers: Mapping[str, str] = {}, *, data: bytes | None =
         return error.code, json.load(error)
 
 
-def test_it_says_its_address_and_serves_until_sigterm(environ: dict[str, str]) -> None:
+def test_it_prints_one_address_that_opens_and_serves_until_sigterm(environ: dict[str, str]) -> None:
     with serving() as served:
-        assert served.address.startswith("http://127.0.0.1:")
-        assert asked(f"{served.address}api/v1/tasks") == (200, {"tasks": [], "next": None, "looked_through": None})
+        assert served.address.startswith("http://127.0.0.1:") and served.token is not None and len(served.token) >= 32
+        assert asked(f"{served.address}api/v1/tasks")[0] == 401
+        shown = {"Authorization": f"Bearer {served.token}"}
+        assert asked(f"{served.address}api/v1/tasks", shown) == (
+            200,
+            {"tasks": [], "next": None, "looked_through": None},
+        )
     assert served.code == 0
+    url = served.address.replace("http://", f"http://ticker:{served.token}@")
+    assert served.said == f"the page and the HTTP API: {url}\n"
+
+
+@pytest.mark.parametrize(("words", "variables"), [(("--no-token",), {}), ((), {"TICKER_WEB_NO_TOKEN": "on"})])
+def test_open_access_has_to_be_asked_for(
+    words: tuple[str, ...], variables: dict[str, str], environ: dict[str, str]
+) -> None:
+    with serving(*words, **variables) as served:
+        assert asked(f"{served.address}api/v1/tasks")[0] == 200
+        assert asked(f"{served.address}api/v1/tasks", {"X-Forwarded-For": "127.0.0.1"})[0] == 403
     assert served.said == f"the page and the HTTP API: {served.address}\n"
 
 
@@ -50,18 +73,25 @@ def test_an_interruption_ends_it_as_well(environ: dict[str, str]) -> None:
 
 
 def test_read_only_nothing_can_be_changed(environ: dict[str, str]) -> None:
-    with serving("--read-only") as served:
+    with serving("--read-only", "--no-token") as served:
         said = b'{"function": "poll", "every": "1m"}'
         code, found = asked(f"{served.address}api/v1/tasks", {"Content-Type": "application/json"}, data=said)
     assert code == 403 and "--read-only" in found["detail"]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "example.org", "10.1.2.3", ""])
-def test_it_does_not_listen_elsewhere_without_a_token(host: str, environ: dict[str, str]) -> None:
-    result = CliRunner().invoke(main, ["web", "--host", host, "--port", "0"])
+def test_open_access_does_not_listen_elsewhere(host: str, environ: dict[str, str]) -> None:
+    result = CliRunner().invoke(main, ["web", "--no-token", "--host", host, "--port", "0"])
     assert (result.exit_code, result.stdout) == (EXIT_CONFIGURATION, "")
     assert result.stderr.startswith("error: --host ") and result.stderr.count("\n") == 1
-    assert "TICKER_WEB_TOKEN" in result.stderr
+    assert "--no-token" in result.stderr
+
+
+def test_elsewhere_it_asks_for_the_token_that_it_made(environ: dict[str, str]) -> None:
+    with serving("--host", "0.0.0.0") as served:
+        address = served.address.replace("0.0.0.0", "127.0.0.1")
+        assert asked(f"{address}api/v1/tasks")[0] == 401
+        assert asked(f"{address}api/v1/tasks", {"Authorization": f"Bearer {served.token}"})[0] == 200
 
 
 def test_with_a_token_it_listens_anywhere_and_asks_for_it(environ: dict[str, str]) -> None:
@@ -73,7 +103,7 @@ def test_with_a_token_it_listens_anywhere_and_asks_for_it(environ: dict[str, str
 
 
 def test_a_body_of_a_megabyte_is_refused_on_the_wire(environ: dict[str, str]) -> None:
-    with serving() as served:
+    with serving("--no-token") as served:
         host, port = served.address.removeprefix("http://").rstrip("/").split(":")
         with socket.create_connection((host, int(port)), timeout=60) as wire:
             wire.sendall(
@@ -105,7 +135,9 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(environ: dict[str, str]) -
 @pytest.mark.parametrize(
     ("variables", "words"),
     [({"DATABASE_URL": ""}, "DATABASE_URL is not set"), ({"REDIS_URL": ""}, "REDIS_URL is not set"),
-     ({"TICKER_WEB_TOKEN": "short"}, "TICKER_WEB_TOKEN: a key has fewer than 16 characters")],
+     ({"TICKER_WEB_TOKEN": "short"}, "TICKER_WEB_TOKEN: a key has fewer than 16 characters"),
+     ({"TICKER_WEB_NO_TOKEN": "yes"}, "TICKER_WEB_NO_TOKEN"),
+     ({"TICKER_WEB_TOKEN": TOKEN, "TICKER_WEB_NO_TOKEN": "on"}, "TICKER_WEB_NO_TOKEN")],
 )  # fmt: skip
 def test_a_setting_that_does_not_fit_ends_it_at_once(
     variables: dict[str, str], words: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
@@ -132,3 +164,86 @@ def test_nothing_that_it_says_holds_a_secret(environ: dict[str, str]) -> None:
             code, found = asked(served.address + path, BEARER)
             assert code in (404, 503) and SECRET not in str(found) and TOKEN not in str(found)
     assert SECRET not in served.said and TOKEN not in served.said
+
+
+@pytest.fixture
+def quick(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The address of a server of this process that waits for headers half a second, instead of ten."""
+    monkeypatch.setattr(protocol, "HEADERS_WITHIN", 0.5)
+    config = uvicorn.Config(application(tokens=[TOKEN]), http=protocol.Protocol, port=0, log_config=None)
+    with in_thread(config) as server:
+        yield server.servers[0].sockets[0].getsockname()
+
+
+def test_a_request_whose_headers_do_not_end_is_cut_off_though_bytes_arrive(quick: Any) -> None:
+    with socket.create_connection(quick, timeout=60) as wire:
+        wire.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        wire.settimeout(0.05)
+        began = clock.monotonic()
+        assert until_closed(wire) == b""
+    assert clock.monotonic() - began < 30
+
+
+def test_so_is_a_second_request_and_an_answer_that_takes_longer_is_not(
+    quick: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = threading.Event()
+
+    def slow(*_: Any, **__: Any) -> Health:
+        answer.wait(60)
+        return Health("away", "away")
+
+    monkeypatch.setattr(health, "look", slow)
+    with socket.create_connection(quick, timeout=60) as wire:
+        wire.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wire.settimeout(4 * protocol.HEADERS_WITHIN)
+        with pytest.raises(TimeoutError):
+            wire.recv(1)
+        answer.set()
+        wire.settimeout(60)
+        assert wire.recv(65_536).startswith(b"HTTP/1.1 503 ")
+        wire.sendall(b"GET /healthz HTTP/1.1\r\n")
+        wire.settimeout(0.05)
+        assert b"HTTP/1.1" not in until_closed(wire)
+
+
+def until_closed(wire: socket.socket) -> bytes:
+    """What it receives until the other side closes, while it sends one header after the other."""
+    received = b""
+    while True:
+        try:
+            piece = wire.recv(65_536)
+            received += piece
+            if not piece:
+                return received
+        except TimeoutError:
+            wire.sendall(b"X: y\r\n")
+        except ConnectionError:
+            return received
+
+
+def test_ticker_web_waits_for_headers_ten_seconds(environ: dict[str, str]) -> None:
+    _, server = prepared(from_environment(), "127.0.0.1")
+    assert server.config.http is protocol.Protocol and protocol.HEADERS_WITHIN == 10
+
+
+def test_many_who_ask_whether_all_is_well_have_the_servers_asked_once_a_second(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, now = list[float](), [100.0]
+
+    def look(*_: Any, **__: Any) -> Health:
+        looks.append(now[0])
+        return Health("", "")
+
+    client = serve(TICKER_WEB_TOKEN=TOKEN)
+    monkeypatch.setattr(health, "look", look)
+    monkeypatch.setattr(clock, "monotonic", lambda: now[0])
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(lambda _: client.get("/readyz"), range(100)))
+    assert looks == [100.0]
+    now[0] += 0.9
+    client.get("/readyz")
+    now[0] += 0.1
+    client.get("/readyz"), client.get("/readyz")
+    assert looks == [100.0, 101.0]

@@ -3,6 +3,7 @@
 import signal
 import socket
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -23,49 +24,56 @@ EXTRA = frozenset({"anyio", "jinja2", "markupsafe", "starlette", "uvicorn"})
 
 @click.command()
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Where to listen; with TICKER_WEB_TOKEN also elsewhere than here."
-)  # fmt: skip
+    "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 for every network."
+)
 @click.option("--port", type=options.Whole(0, 65_535), default=8765, show_default=True, help="0: one that is free.")
+@click.option("--no-token", is_flag=True, help="Whoever is on this host needs no token.")
 @click.option("--read-only", is_flag=True, help="Nothing can be changed.")
-def web(host: str, port: int, read_only: bool) -> None:
+def web(host: str, port: int, no_token: bool, read_only: bool) -> None:
     """Serve the page and the HTTP API, until SIGTERM or SIGINT.
 
-    Says its address on standard output. A browser asks for TICKER_WEB_TOKEN as the password of any user.
+    Prints its address. A browser asks for TICKER_WEB_TOKEN as the password of any user. Where that is not set, a token is
+    made and printed in the address.
     """
     found = configured()
     found.require_database(), found.require_redis()
-    server = made(found, host, read_only)
+    found = replace(found, web_no_token=no_token or found.web_no_token, web_read_only=read_only or found.web_read_only)
+    made, server = prepared(found, host)
     with listen(host, port) as listening:
         signal.signal(signal.SIGTERM, server.handle_exit)
         signal.signal(signal.SIGINT, server.handle_exit)
         logs.to_stdout()
-        render.say(f"the page and the HTTP API: {address(listening)}")
+        render.say(f"the page and the HTTP API: {address(listening, made)}")
         server.run([listening])
 
 
-def made(found: "Settings", host: str, read_only: bool) -> "Server":
-    """ConfigurationError where the extra is missing, and where anybody could come in."""
+def prepared(found: "Settings", host: str) -> tuple[str, "Server"]:
+    """Returns the token that was made, empty where none was, and the server; ConfigurationError where the extra is missing,
+    and where anybody could come in."""
     try:
         import uvicorn
 
         from ticker.web import application
         from ticker.web.access import loopback
+        from ticker.web.app import new_token
+        from ticker.web.protocol import Protocol
     except ModuleNotFoundError as error:
         if (missing := str(error.name).partition(".")[0]) not in EXTRA:
             raise
         raise ConfigurationError(f'ticker web needs {missing}: pip install "rq-ticker[web]"') from error
-    if not loopback(host) and not found.web_tokens:
+    if found.web_no_token and not loopback(host):
         raise ConfigurationError(
-            f"--host {host} can be reached from other hosts, and TICKER_WEB_TOKEN is not set; set it, or leave --host out"
+            f"--host {host} can be reached from other hosts; leave it out, or --no-token (TICKER_WEB_NO_TOKEN)"
         )
+    made = "" if found.web_tokens or found.web_no_token else new_token()
     config = uvicorn.Config(
-        application(found, read_only=read_only), log_config=None, access_log=False, server_header=False,
+        application(found, tokens=[made] if made else None), http=Protocol, log_config=None, access_log=False, server_header=False,
         timeout_graceful_shutdown=LAST_WORD,
     )  # fmt: skip
     server = uvicorn.Server(config)
     # a signal that came before uvicorn's own handlers would be lost, and one that it caught is sent again at its end
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    return server
+    return made, server
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -80,6 +88,8 @@ def listen(host: str, port: int) -> socket.socket:
         raise ConfigurationError(f"nothing can listen on --host {host} --port {port}: {why}") from error
 
 
-def address(listening: socket.socket) -> str:
+def address(listening: socket.socket, token: str = "") -> str:
+    """Returns the address, with the token in it as the password of HTTP Basic, so that a browser opens it at once."""
     host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    user = f"ticker:{token}@" if token else ""
+    return f"http://{user}[{host}]:{port}/" if ":" in host else f"http://{user}{host}:{port}/"

@@ -6,6 +6,7 @@
 
     app = Starlette(routes=[Mount("/ticker", application())])
 
+It is opened by TICKER_WEB_TOKEN, or by a token that it makes and logs.
 Needs the extra `web`: pip install "rq-ticker[web]".
 """
 

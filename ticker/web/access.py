@@ -1,23 +1,24 @@
 """Who may come in, and which requests may change something. Every request passes here first.
 
-Without a token only this host is served: the name it is called by must be one of the loopback's, so that no page of
-another site can reach it through a name of its own (DNS rebinding). With one, each request shows it: `Authorization:
-Bearer`, or as the password of HTTP Basic, which browsers ask for; user names are not looked at.
+Each request shows a token: `Authorization: Bearer`, or as the password of HTTP Basic, which browsers ask for; user names are
+not looked at. Where the settings name no token, one is made.
 
-What changes something needs more where a browser may have been sent by another page, that is, where no bearer token
-stands in the request: the browser must not say that another site sent it, and it needs JSON (which a form of another
-site cannot send) or the token of a form that we made.
+Without a token, which has to be asked for, only this host is served: the peer must be on it, no proxy may have passed the
+request on, and the name in the request must be one of the loopback's, so that no page of another site can reach us through
+a name of its own (DNS rebinding).
+
+A change needs more where a page of another site may have sent the browser, that is, where the request has no bearer
+token. The browser must not say that another site sent it. A POST must hold JSON, or the header that our page's script
+sends: another site's page can send neither, unless the server allows it (CORS), which we never do. So the page needs no
+cookie, and no key that its processes would have to share.
 """
 
 import base64
 import binascii
-import hashlib
 import hmac
 import ipaddress
-import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -25,18 +26,21 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ticker.errors import ConfigurationError
+from ticker.errors import ConfigurationError, quoted
 from ticker.settings import LEAST_KEY
 from ticker.web.problems import API, Refused, answer, below
 
 # Bytes: kwargs and metadata of 64 kB each, thrice as long in a form, and what stands around them.
 BODY_AT_MOST = 512 * 1024
+PROXIED = frozenset({"forwarded", "via"})
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN = frozenset({"/healthz", "/readyz"})
-"""What a load balancer asks; without a token these say yes or no, and nothing else."""
+"""What a load balancer asks; to anybody else these say yes or no, and nothing else."""
 HARMLESS = frozenset({f"{API}v1/schedules/validate"})
 """Changes nothing, though it is a POST."""
-COOKIE: Final = "ticker_form"
+SCRIPT: Final = "hx-request"
+"""The header with which htmx marks its requests."""
+NO_TOKEN_SHOWN = "the request shows no valid token, as bearer or as the password of HTTP Basic (TICKER_WEB_TOKEN)"
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -53,16 +57,21 @@ ASSETS, OF_ASSETS = "/static/", HEADERS | {"Cache-Control": "no-cache"}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may come in. `tokens`: any of them opens; none: this host alone. `trusted`: the application around us has
-    looked already. `read_only`: nobody changes anything."""
+    """Who may come in. `tokens`: any of them opens. `no_token`: this host, and nobody else. `trusted`: the application
+    around us has looked already. `read_only`: nobody changes anything."""
 
-    tokens: Sequence[str] = ()
+    tokens: Sequence[str] = field(default=(), repr=False)
+    no_token: bool = False
     trusted: bool = False
     read_only: bool = False
 
     def __post_init__(self) -> None:
         if any(len(token) < LEAST_KEY for token in self.tokens):
             raise ConfigurationError(f"tokens: one has fewer than {LEAST_KEY} characters, and can be guessed")
+        if self.no_token and self.tokens:
+            raise ConfigurationError(
+                "TICKER_WEB_NO_TOKEN=on (--no-token), and there is a token (TICKER_WEB_TOKEN); leave one out"
+            )
 
     def knows(self, headers: Headers) -> bool:
         """Whether the request shows a token; all are compared, in constant time."""
@@ -77,11 +86,10 @@ class Guard:
     """
 
     def __init__(
-        self, app: ASGIApp, access: Access, forms: "Forms", page: Callable[[Request, Mapping[str, Any]], Response] | None = None
-    ) -> None:  # fmt: skip
+        self, app: ASGIApp, access: Access, page: Callable[[Request, Mapping[str, Any]], Response] | None = None
+    ) -> None:
         self._app = app
         self._access = access
-        self._forms = forms
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,17 +122,12 @@ class Guard:
     def _come_in(self, scope: Scope, headers: Headers) -> bool:
         """Whether the request may be told details; Refused where it may not be served at all."""
         access = self._access
-        if access.trusted or (access.tokens and access.knows(headers)):
+        if access.trusted or access.knows(headers):
             return True
-        if not access.tokens and loopback(_name(headers.get("host", ""))):
-            return True
-        if below(scope) in OPEN:
-            return False
-        if access.tokens:
-            raise Refused(401, "a token is wanted, as bearer or as the password of HTTP Basic (TICKER_WEB_TOKEN)")
-        raise Refused(
-            403, "without TICKER_WEB_TOKEN only this host is served, under the names localhost, 127.0.0.1 and [::1]"
-        )
+        problem = not_local(scope, headers) if access.no_token else NO_TOKEN_SHOWN
+        if problem and below(scope) not in OPEN:
+            raise Refused(403 if access.no_token else 401, problem)
+        return not problem
 
     def _change(self, scope: Scope, headers: Headers) -> None:
         """Refused where the request may not change anything."""
@@ -136,33 +139,39 @@ class Guard:
             return
         if not _is_of_ours(headers):
             raise Refused(403, "the request comes from a page of another site (Origin)")
-        if scope["method"] != "POST" or is_json(headers) or self._forms.fits(headers):
+        if scope["method"] != "POST" or is_json(headers) or headers.get(SCRIPT) == "true":
             return  # before any other method a browser asks us whether another site's page may, and is not answered
         if below(scope).startswith(API):
             raise Refused(415, "the request is no application/json; say so in Content-Type, also where it has no body")
-        raise Refused(403, "the request has neither a JSON body nor the token of one of our forms; load the page again")
-
-
-class Forms:
-    """The token of our own forms: a browser's cookie, signed. Another site can send the cookie, and cannot read it."""
-
-    def __init__(self, tokens: Sequence[str] = ()) -> None:
-        self._key = hashlib.sha256("\n".join(tokens).encode()).digest() if tokens else secrets.token_bytes(32)
-
-    def cookie(self, headers: Headers) -> str:
-        """The browser's own, or a new one."""
-        return _cookie(headers) or secrets.token_urlsafe(24)
-
-    def token(self, cookie: str) -> str:
-        return hmac.new(self._key, cookie.encode(), hashlib.sha256).hexdigest()
-
-    def fits(self, headers: Headers) -> bool:
-        cookie, shown = _cookie(headers), headers.get("x-csrf-token", "")
-        return bool(cookie) and hmac.compare_digest(self.token(cookie).encode(), shown.encode())
+        raise Refused(
+            403,
+            "the request was not sent by the script of this page (HX-Request), and holds no JSON; load the page again",
+        )
 
 
 def is_json(headers: Headers) -> bool:
     return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+
+
+def not_local(scope: Scope, headers: Headers) -> str:
+    """Returns why the request did not come straight from this host; empty where it did, as far as it tells."""
+    client = scope.get("client")
+    if not (loopback(client[0]) if client else _on_unix_socket(scope)):
+        peer = quoted(client[0]) if client else "a peer without an address"
+        return f"without a token only this host is served, and the request comes from {peer}"
+    if not loopback(_name(headers.get("host", ""))):
+        return "without a token only the names localhost, 127.0.0.1 and [::1] are served, and the request has another (Host)"
+    if passed := [name for name in headers if name in PROXIED or name.startswith("x-forwarded-")]:
+        return (
+            f"without a token no request is served that a proxy has passed on, and this one has the header {passed[0]}"
+        )
+    return ""
+
+
+def _on_unix_socket(scope: Scope) -> bool:
+    """By our own end of it: a peer of the network has no address either, once it has gone."""
+    server = scope.get("server")
+    return server is not None and server[1] is None
 
 
 def loopback(host: str) -> bool:
@@ -215,14 +224,6 @@ def _is_of_ours(headers: Headers) -> bool:
         return site in ("same-origin", "none") and headers.get("origin") != "null"
     origin, host = headers.get("origin"), headers.get("host", "")
     return origin is None or (host != "" and origin.partition("://")[2].lower() == host.lower())
-
-
-def _cookie(headers: Headers) -> str:
-    try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return found.value if found and 20 <= len(found.value) <= 100 else ""
 
 
 def _name(host: str) -> str:

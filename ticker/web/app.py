@@ -1,9 +1,13 @@
 """The whole application: what is served where."""
 
-from collections.abc import AsyncIterator, Sequence
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from anyio import Lock
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -12,31 +16,45 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ticker import health, settings
+from ticker import clock, health, settings
 from ticker.errors import TickerError
 from ticker.metrics import Page
 from ticker.settings import Settings
 from ticker.web import api, pages
-from ticker.web.access import Access, Forms, Guard
+from ticker.web.access import Access, Guard
 from ticker.web.database import Database
 from ticker.web.problems import answer
-from ticker.web.site import Site, site
+from ticker.web.site import Site
+
+log = logging.getLogger("ticker.web")
+READINESS_KEPT = 1.0  # seconds
 
 
 def application(
-    found: Settings | None = None, *, tokens: Sequence[str] | None = None, trusted: bool = False, read_only: bool = False
-) -> Starlette:  # fmt: skip
+    found: Settings | None = None,
+    *,
+    tokens: Sequence[str] | None = None,
+    no_token: bool = False,
+    trusted: bool = False,
+    read_only: bool = False,
+) -> Starlette:
     """An ASGI application: the page at its root, the HTTP API under `/api/v1`.
 
     `found` None: the settings of the environment, as they are now; whatever it reads and writes goes by them. `tokens` open
-    it, TICKER_WEB_TOKEN by default; without any, requests to this host under a name of the loopback are served alone.
-    `trusted`: your application around it has decided who comes in. ConfigurationError where DATABASE_URL is not set.
+    it, TICKER_WEB_TOKEN by default; without any, one is made and logged as a warning. `no_token`: requests that come straight
+    from this host need none. `trusted`: your application around it has decided who comes in. ConfigurationError where
+    DATABASE_URL is not set.
     """
     said = found or settings.from_environment()
-    access = Access(
-        tuple(said.web_tokens if tokens is None else tokens), trusted, read_only or said.web_read_only
-    )  # fmt: skip
-    forms, silences = Forms(access.tokens or (said.database_url,)), health.Silences()
+    tokens = tuple(said.web_tokens if tokens is None else tokens)
+    no_token = no_token or said.web_no_token
+    if not (tokens or no_token or trusted):
+        tokens = (new_token(),)
+        log.warning(
+            "no token is set (TICKER_WEB_TOKEN), and one was made that opens this process alone: token=%s", *tokens
+        )
+    access = Access(tokens, no_token, trusted, read_only or said.web_read_only)
+    silences = health.Silences()
     database = Database(said, silences)
 
     @asynccontextmanager
@@ -53,13 +71,18 @@ def application(
             Mount("/static", StaticFiles(packages=[("ticker.web", "static")]), name="static"),
             *pages.routes,
         ],
-        middleware=[Middleware(Under, found=said), Middleware(Guard, access=access, forms=forms, page=pages.error_page)],
+        middleware=[Middleware(Under, found=said), Middleware(Guard, access=access, page=pages.error_page)],
         exception_handlers={HTTPException: failed, TickerError: failed},  # of all others the guard knows
         lifespan=lifespan,
     )  # fmt: skip
-    app.state.site = Site(said, database, access, forms, silences)
+    app.state.site = Site(said, database, access, silences)
+    app.state.readiness = Readiness(app.state.site.look)
     app.state.scrape = Page(said)
     return app
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
 
 
 class Under:
@@ -74,14 +97,30 @@ class Under:
             await self._app(scope, receive, send)
 
 
+class Readiness:
+    """What `look` found, at most a second ago. Anybody may ask, so a flood of requests must not become one of questions."""
+
+    def __init__(self, look: Callable[[], health.Health]) -> None:
+        self._look = look
+        self._lock = Lock()
+        self._found: tuple[float, health.Health] | None = None
+
+    async def __call__(self) -> health.Health:
+        async with self._lock:  # whoever waits here holds no thread
+            if self._found is None or clock.monotonic() >= self._found[0] + READINESS_KEPT:
+                found = await run_in_threadpool(self._look)
+                self._found = clock.monotonic(), found
+            return self._found[1]
+
+
 def alive(_: Request) -> Response:
     """This process answers."""
     return PlainTextResponse("ok\n")
 
 
-def ready(request: Request) -> Response:
+async def ready(request: Request) -> Response:
     """All is well: 200, else 503; with the details for who may come in."""
-    found = site(request).look()
+    found = await request.app.state.readiness()
     told = health.data(found) if request.scope["ticker.known"] else {"healthy": found.ok}
     return JSONResponse(told, 200 if found.ok else 503)
 

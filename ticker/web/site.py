@@ -13,7 +13,7 @@ from ticker.record import Drops
 from ticker.settings import Settings
 from ticker.status import FullRun, RunRecord
 from ticker.task import Task
-from ticker.web.access import Access, Forms
+from ticker.web.access import Access
 from ticker.web.database import Database
 
 HIDDEN = "hidden by TICKER_HIDE_ARGS"
@@ -29,7 +29,6 @@ class Site:
     settings: Settings
     database: Database
     access: Access
-    forms: Forms
     silences: health.Silences
 
     def look(self) -> health.Health:

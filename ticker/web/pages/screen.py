@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from ticker import display
 from ticker.errors import BadInput, UnknownTask, quoted
 from ticker.schedules import duration
-from ticker.web.access import COOKIE, SAFE
+from ticker.web.access import SAFE
 from ticker.web.api import bookmarks
 from ticker.web.api.fields import id_in
 from ticker.web.pages import phrases
@@ -66,18 +66,12 @@ def read(body: bytes) -> Form:
 
 
 def render(request: Request, template: str, shown: Shown, status: int = 200) -> Response:
-    """The page, and the cookie that goes with its forms."""
-    here = site(request)
-    cookie, root = here.forms.cookie(request.headers), request.scope.get("root_path", "")
+    here, root = site(request), request.scope.get("root_path", "")
     about = {
         "root": root, "address": request.url.path.removeprefix(root), "query_text": request.url.query,
-        "form_token": here.forms.token(cookie), "read_only": here.access.read_only, "words_of": here.words, "version": version("rq-ticker"),
+        "read_only": here.access.read_only, "words_of": here.words, "version": version("rq-ticker"),
     }  # fmt: skip
-    response = HTMLResponse(templates().get_template(template).render(about | shown), status)
-    if request.cookies.get(COOKIE) != cookie:
-        secure = request.url.scheme == "https"
-        response.set_cookie(COOKIE, cookie, path=f"{root}/", secure=secure, httponly=True, samesite="strict")
-    return response
+    return HTMLResponse(templates().get_template(template).render(about | shown), status)
 
 
 def error_page(request: Request, problem: Mapping[str, Any]) -> Response:

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -33,24 +34,14 @@ SHOWN = 60  # violations; all are in what `python -m tests.faults.checker FOLDER
 @click.option(
     "--pooler", "pooled", is_flag=True, help="All reach PostgreSQL through PgBouncer, which pools transactions."
 )
+@click.option("--workers", default=4, show_default=True, type=click.IntRange(2), help="How many, on two hosts.")
 @click.option("--own-hosts", is_flag=True, help="Each host in a network namespace of its own (root, iproute2).")
-def main(
-    minutes: float,
-    seed: int,
-    folder: Path | None,
-    amount: float,
-    batches: bool,
-    only: tuple[str, ...],
-    pooled: bool,
-    own_hosts: bool,
-) -> None:
+def main(minutes: float, seed: int, folder: Path | None, amount: float, **options: Any) -> None:
     """Runs tickers, workers and a client on real servers, injects faults, and judges the history."""
     place = folder or Path(tempfile.mkdtemp(prefix="ticker-faults-"))
     place.mkdir(parents=True, exist_ok=True)
     place.chmod(0o755)
-    unhealed = play(
-        place, minutes * 60, seed, load=amount, batches=batches, own_hosts=own_hosts, only=only, pooled=pooled
-    )
+    unhealed = play(place, minutes * 60, seed, load=amount, **options)
     violations: list[Violation] = []
     for found in history.worlds(place):
         violations += check(found)

@@ -28,10 +28,13 @@ class NeverBegan(Exception):
 
 def play(
     folder: Path, seconds: float, seed: int, *, load: float = 1.0, batches: bool = False, own_hosts: bool = False,
-    only: Collection[str] = (), pooled: bool = False,
+    only: Collection[str] = (), pooled: bool = False, workers: int = 4,
 ) -> list[str]:  # fmt: skip
     """Plays it, and leaves the history in `folder`; what did not recover by itself, in words."""
-    with Journal(folder) as events, opened(folder, events, own_hosts=own_hosts, pooled=pooled) as stage:
+    with (
+        Journal(folder) as events,
+        opened(folder, events, own_hosts=own_hosts, pooled=pooled, workers=workers) as stage,
+    ):
         journal.install_audit(stage.postgres.url)
         planned = schedule(seed, seconds, own_hosts=own_hosts, only=only)
         with clocked(stage), prepared(stage, seed, seconds, load, batches):

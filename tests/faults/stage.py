@@ -32,14 +32,9 @@ RESTART = 0.3  # seconds: how long the supervisor waits before it starts a proce
 FAREWELL = 15.0  # seconds from SIGTERM to SIGKILL at the end of a run
 ENDING = {signal.SIGKILL, signal.SIGTERM}
 TICKERS = {"ticker-1": "host-a", "ticker-2": "host-b", "ticker-3": "host-b"}
-WORKERS = {"worker-1": "host-c", "worker-2": "host-c", "worker-3": "host-d", "worker-4": "host-d"}
 HOSTS = ("host-a", "host-b", "host-c", "host-d", "host-app")
-QUEUES = {
-    "worker-1": "polling slow",
-    "worker-2": "slow polling",
-    "worker-3": "polling slow",
-    "worker-4": "slow polling",
-}
+WORKER_HOSTS = ("host-c", "host-d")  # half of the workers on each
+QUEUES = ("polling slow", "slow polling")  # in turn
 # Runs its arguments, and dies when the thread that started it does: nothing is left behind a harness that is killed.
 LEASH = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execvp(sys.argv[1], sys.argv[1:])"
 
@@ -190,7 +185,7 @@ class Stage:
 
     def __init__(
         self, folder: Path, journal: Journal, postgres: embedded.Postgres, valkey: embedded.Valkey,
-        cables: Mapping[str, Cable], started: ExitStack, way: str,
+        cables: Mapping[str, Cable], started: ExitStack, way: str, workers: int,
     ) -> None:  # fmt: skip
         self.folder = folder
         self.journal = journal
@@ -203,9 +198,12 @@ class Stage:
         self.hosts = {name: Host(name, self, cables.get(name), started) for name in HOSTS}
         self.tickers = [self._process(n, "-m ticker run", self.hosts[h]) for n, h in TICKERS.items()]
         self.workers = [
-            self._process(n, f"-m wrappers --tasks tests.faults.polls {QUEUES[n]}", self.hosts[h])
-            for n, h in WORKERS.items()
-        ]
+            self._process(
+                f"worker-{n + 1}", f"-m wrappers --tasks tests.faults.polls {QUEUES[n % 2]}",
+                self.hosts[WORKER_HOSTS[2 * n // workers]],
+            )
+            for n in range(workers)
+        ]  # fmt: skip
 
     def _process(self, name: str, command: str, host: Host) -> Process:
         environ = host.environ | {"TICKER_TICK": f"{TICK}s", "FAULTS_WITNESS": str(self.folder / "witness")}
@@ -267,7 +265,9 @@ class Stage:
 
 
 @contextmanager
-def opened(folder: Path, journal: Journal, *, own_hosts: bool = False, pooled: bool = False) -> Iterator[Stage]:
+def opened(
+    folder: Path, journal: Journal, *, own_hosts: bool = False, pooled: bool = False, workers: int = 4
+) -> Iterator[Stage]:
     """Servers with the tables; the processes do not run yet. `own_hosts`: each host in a network namespace. `pooled`: all
     reach PostgreSQL through PgBouncer in transaction mode."""
     (folder / "witness").mkdir(mode=0o777)
@@ -280,7 +280,7 @@ def opened(folder: Path, journal: Journal, *, own_hosts: bool = False, pooled: b
         if pooled:
             way = poolers.through(started.enter_context(poolers.pooler(postgres.url)), postgres.url)
         others = orphans.children()
-        stage = Stage(folder, journal, postgres, valkey, cables, started, way)
+        stage = Stage(folder, journal, postgres, valkey, cables, started, way, workers)
         migrations.upgrade(postgres.url)
         try:
             yield stage

@@ -16,6 +16,7 @@ CONNECT_TIMEOUT = 5  # seconds
 ANSWER_TIMEOUT = 15.0  # seconds; the server's own time-outs end a statement after 5, if it lives
 OLDEST_POSTGRESQL = 15
 BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"  # re-checks a WHERE after the lock; stricter levels raise
+SESSION = "SELECT pg_backend_pid(), current_setting('default_transaction_isolation')"
 SETTINGS = {
     "statement_timeout": "5s",
     "lock_timeout": "2s",
@@ -46,6 +47,8 @@ class Connection(psycopg.Connection[Any]):
 
     has_pooler: bool | None = None
     """Whether its session belongs to something between us and PostgreSQL; None until a first statement is answered."""
+    begins_itself = False
+    """Whether a transaction without a BEGIN is READ COMMITTED, whatever others do: nobody else uses the session."""
     set_up = _set_up(SETTINGS)
 
     @contextmanager
@@ -69,11 +72,13 @@ class Connection(psycopg.Connection[Any]):
         if self.info.transaction_status != TransactionStatus.IDLE:
             yield
             return
-        with self._ending(), self.pipeline():
-            self.execute(BEGIN)
+        with self._ending(), self.pipeline():  # without BEGIN, what is sent until its end is one transaction, too
+            if not self.begins_itself:
+                self.execute(BEGIN)
             self.execute(self.set_up)
             yield
-            self.execute(b"COMMIT")
+            if not self.begins_itself:
+                self.execute(b"COMMIT")
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
@@ -81,10 +86,11 @@ class Connection(psycopg.Connection[Any]):
         try:
             yield
         except BaseException:
-            if self.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            status = self.info.transaction_status
+            if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
                 with suppress(psycopg.Error):
                     self.rollback()
-            else:
+            elif status != TransactionStatus.IDLE:
                 self.close()
             raise
 
@@ -133,8 +139,9 @@ def connect(url: str, *, name: str = "ticker", planned_once: bool = False) -> Co
         raise ConfigurationError(
             "DATABASE_URL cannot be read; write special characters in the name and the password as %XX"
         ) from None
-    pid = connection.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
-    connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler makes one up
+    pid, isolation = connection.execute(SESSION, prepare=False).fetchone() or (None, None)
+    connection.has_pooler = pid != connection.info.backend_pid  # a pooler makes one up
+    connection.begins_itself = isolation == "read committed" and not connection.has_pooler
     if planned_once:
         connection.set_up = _set_up(SETTINGS | {"plan_cache_mode": "force_generic_plan"})
     if settings.current().prepared_statements == "on" or not connection.has_pooler:

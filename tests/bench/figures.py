@@ -67,9 +67,9 @@ class Stage:
 
 
 @contextmanager
-def stage(tasks: int) -> Iterator[Stage]:
-    """The table fits into PostgreSQL's memory, as a server's in earnest does."""
-    with embedded.postgres(os.environ, *MEMORY) as postgres, embedded.valkey() as valkey:
+def stage(tasks: int, *options: str) -> Iterator[Stage]:
+    """`options` are PostgreSQL's. The table fits into PostgreSQL's memory, as a server's in earnest does."""
+    with embedded.postgres(os.environ, *MEMORY, *options) as postgres, embedded.valkey() as valkey:
         url = psycopg_url(postgres.url)
         migrations.upgrade(url)
         with psycopg.connect(url, autocommit=True) as db, Redis.from_url(valkey.url) as redis:

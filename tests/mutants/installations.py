@@ -58,7 +58,7 @@ INSTALLATIONS = (
         "ticker/migrations/versions/0007_changes.py",
         "ON FUNCTION note_change(), note_edit(), note_deletion() FROM PUBLIC",
         "ON FUNCTION note_edit(), note_deletion() FROM PUBLIC",
-        "No role can run a function of the schema that has its owner's rights from a table of its own.",
+        "No role can use a table of its own to run a function of the schema with the rights of the schema's owner.",
         ("tests/test_security.py::test_no_role_can_hang_a_function_of_the_schema_on_its_own_table",),
     ),
 )

@@ -44,7 +44,7 @@ RUNS = (
         STARTS,
         "if waited > limit:",
         "if waited > 1000 * limit:",
-        "If the answer of the start took over 2 s, or longer than the box, the run does not begin: its hold may be over.",
+        "If the answer to the start statement takes over 2 s, or longer than the box, the run does not begin: its hold may be over.",
         ("tests/test_mutants_caught.py::test_a_start_whose_answer_took_over_two_seconds_is_given_up_and_says_so",),
     ),
     Mutant(

@@ -11,7 +11,7 @@ SESSIONS = (
         CONNECTIONS,
         "'{value}', true)\"",
         "'{value}', false)\"",
-        "Settings end with their transaction: another client of the pool finds the session as it was.",
+        "Settings end with their transaction, so another client of the pool finds the session unchanged.",
         (OURS,),
     ),
     Mutant(
@@ -19,7 +19,7 @@ SESSIONS = (
         CONNECTIONS,
         'BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"',
         'BEGIN = b"BEGIN"',
-        "Every transaction is READ COMMITTED, whatever the role or the database says.",
+        "Every transaction is READ COMMITTED, whatever is set for the role or the database.",
         (OURS,),
     ),
     Mutant(
@@ -27,7 +27,7 @@ SESSIONS = (
         CONNECTIONS,
         "            self.execute(self.set_up)\n",
         "",
-        "A statement alone has the same time-outs and formats as one in a transaction.",
+        "A single statement has the same time-outs and formats as one in a transaction.",
         (OURS,),
     ),
     Mutant(
@@ -35,7 +35,7 @@ SESSIONS = (
         WORKER,
         "            self._database.close()\n        return super().dequeue",
         "        return super().dequeue",
-        "A worker that waits for jobs holds no session of PostgreSQL.",
+        "A worker that waits for jobs holds no PostgreSQL session.",
         ("tests/test_sessions.py::test_a_worker_without_jobs_holds_no_session",),
     ),
 )

@@ -139,8 +139,8 @@ def test_a_pool_that_is_too_small_is_named(
         with busy, busy.transaction(), pytest.raises(DatabaseUnavailable) as error, translated():
             connect(url)
     assert str(error.value) == (
-        "PostgreSQL (DATABASE_URL) does not answer: no answer to a statement within 1 s; if a pooler stands in between, its "
-        "pool may be too small (PgBouncer: default_pool_size)"
+        "PostgreSQL (DATABASE_URL) does not answer: no answer to a statement within 1 s; behind a pooler, the pool "
+        "may be too small (PgBouncer: default_pool_size)"
     )
 
 

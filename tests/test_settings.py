@@ -199,7 +199,10 @@ def test_another_kind_of_redis_url_is_refused_in_a_sentence(url, sentence):
 def test_several_hosts_of_redis_are_refused_in_a_sentence(hosts):
     with pytest.raises(ConfigurationError) as error:
         Settings(redis_url=f"redis://{hosts}").require_redis()
-    assert str(error.value) == "REDIS_URL: names several hosts, and one server is supported; write redis://host:6379/0"
+    assert (
+        str(error.value)
+        == "REDIS_URL: names several hosts, but only one server is supported; write redis://host:6379/0"
+    )
 
 
 @pytest.mark.parametrize("rest", [*UNREADABLE, f":1#{SECRET}@h"])

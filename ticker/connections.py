@@ -29,9 +29,9 @@ SETTINGS = {
     "array_nulls": "on",
     "transform_null_equals": "off",
 }
-"""What holds in each of our transactions, whatever is set for the role, the database or the session of a pooler."""
+"""The settings of each of our transactions, whatever is set for the role, the database or a pooler's session."""
 
-POOL_SIZE = "if a pooler stands in between, its pool may be too small (PgBouncer: default_pool_size)"
+POOL_SIZE = "behind a pooler, the pool may be too small (PgBouncer: default_pool_size)"
 
 
 def _set_up(settings: Mapping[str, str]) -> bytes:
@@ -40,20 +40,20 @@ def _set_up(settings: Mapping[str, str]) -> bytes:
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that keeps no state in its session, so that a pooler may give every transaction another session.
+    """A connection that keeps no state in its session, so a pooler may give each transaction a different session.
 
-    Gives up a server that takes a statement and never answers: a stopped process, whose host still acknowledges.
+    Gives up on a server that takes a statement and never answers: a stopped process, whose host still acknowledges.
     """
 
     has_pooler: bool | None = None
-    """Whether its session belongs to something between us and PostgreSQL; None until a first statement is answered."""
+    """Whether its session belongs to a pooler between us and PostgreSQL; None until the first statement is answered."""
     begins_itself = False
-    """Whether a transaction without a BEGIN is READ COMMITTED, whatever others do: nobody else uses the session."""
+    """Whether a transaction without BEGIN is certain to be READ COMMITTED, because no other client uses the session."""
     set_up = _set_up(SETTINGS)
 
     @contextmanager
     def transaction(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Overrides psycopg's: the outermost transaction is READ COMMITTED and has our settings, after one round trip."""
+        """Overrides psycopg's method: the outermost transaction is READ COMMITTED and has our settings, after one round trip."""
         if self.info.transaction_status != TransactionStatus.IDLE:
             with super().transaction(*args, **kwargs) as savepoint:
                 yield savepoint
@@ -65,9 +65,9 @@ class Connection(psycopg.Connection[Any]):
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Sends the statement of the block as a transaction of its own with our settings, in one round trip.
+        """Sends the block's statement as a separate transaction with our settings, in one round trip.
 
-        Its result can be read after the block. Within a transaction it is sent as it is.
+        The result can be read after the block. Inside a transaction, the statement is sent as it is.
         """
         if self.info.transaction_status != TransactionStatus.IDLE:
             yield
@@ -82,7 +82,7 @@ class Connection(psycopg.Connection[Any]):
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """Rolls back after an error. A connection that was interrupted in a statement is closed."""
+        """Rolls back after an error. Closes a connection that was interrupted during a statement."""
         try:
             yield
         except BaseException:
@@ -117,7 +117,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def connect(url: str, *, name: str = "ticker", planned_once: bool = False) -> Connection:
-    """Returns a connection whose every wait is bounded. Autocommit: one statement is one transaction, unless said otherwise.
+    """Returns an autocommit connection on which every wait is bounded: outside `transaction()`, each statement is one transaction.
 
     `planned_once`: PostgreSQL plans each statement when it first comes, and not five more times, where a connection sees
     few of each and none gains by a plan for its very parameters.

@@ -61,7 +61,7 @@ def connect(url: str, *, retries: int = 1) -> Redis:
         pool.connection_kwargs.get("host", "").encode("idna")  # as a socket does
     except (ValueError, TypeError, RedisError):  # whose text quotes the URL, and with it the password
         raise ConfigurationError(
-            "REDIS_URL cannot be read: look at its host, port and options; special characters in a password are written %XX"
+            "REDIS_URL cannot be read: check its host, port and options, and write special characters in a password as %XX"
         ) from None
     return client
 

@@ -18,7 +18,7 @@ CHANNEL = "ticker_wake"
 GLANCE = 0.5  # seconds between two looks whether it should stop
 PAUSE = 5.0  # seconds before it connects again
 POOLER = (
-    "TICKER_WAKE: changes wait for the next tick, since the database is reached through a pooler, which forwards no NOTIFY; "
+    "TICKER_WAKE: changes wait for the next tick, because the connection goes through a pooler, which does not forward NOTIFY; "
     "set TICKER_LISTEN_URL to the address of PostgreSQL itself"
 )
 

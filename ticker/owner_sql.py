@@ -1,7 +1,7 @@
 """What `owners` installs on an owner's table: the functions and triggers, as a document with names to be filled in."""
 
 BODY = "$ticker$"
-"""What begins and ends the body of each function: no name or condition inside may have it."""
+"""The delimiter around the body of each function. No name or condition inside may contain it."""
 
 EVENTS = ("deleted", "truncated", "changed", "guarded", "added")
 

@@ -196,7 +196,7 @@ def _placed(
     for field, text in (("table", type_), *(("key", column) for column in keys), ("table_schema", where)):
         check_text(field, text)
         if BODY in text:
-            raise BadInput(field, text, f"has {BODY!r}, which would end the body of the trigger functions")
+            raise BadInput(field, text, f"has {BODY!r}, which would end the body of the trigger functions; rename it")
     if not keys:
         raise BadInput("table", type_, "has no primary key; say which columns are its key: key=(...)")
     return type_, f"{_quoted(where)}.{_quoted(name)}", keys, columns

@@ -80,7 +80,7 @@ class Settings:
         return psycopg_url(self.database_url)
 
     def require_listen(self) -> str:
-        """Returns the URL on which a ticker hears of changes: TICKER_LISTEN_URL, or DATABASE_URL where it is unset."""
+        """Returns the URL on which a ticker listens for changes: TICKER_LISTEN_URL, or DATABASE_URL if that is not set."""
         return psycopg_url(self.listen_url, "TICKER_LISTEN_URL") if self.listen_url else self.require_database()
 
     def require_redis(self) -> str:
@@ -95,7 +95,7 @@ class Settings:
             raise _unreadable("REDIS_URL")
         if "," in re.split("[/?]", rest)[0].rpartition("@")[2]:
             raise ConfigurationError(
-                "REDIS_URL: names several hosts, and one server is supported; write redis://host:6379/0"
+                "REDIS_URL: names several hosts, but only one server is supported; write redis://host:6379/0"
             )
         return f"{scheme.replace('valkey', 'redis')}://{rest}"
 
@@ -254,7 +254,7 @@ def environment_name(name: str, text: str) -> str:
 
 
 def psycopg_url(url: str, name: str = "DATABASE_URL") -> str:
-    """A URL of PostgreSQL as libpq reads it: `postgres://` and `postgresql+psycopg://` are the same thing."""
+    """Returns a PostgreSQL URL in the form that libpq reads; `postgres://` and `postgresql+psycopg://` mean the same."""
     if not url:
         raise ConfigurationError(f"{name} is not set; write {name}=postgresql://user@localhost/name")
     scheme, separator, rest = url.partition("://")

@@ -91,7 +91,7 @@ def _psycopg(connection: Any, sql: str, parameters: dict[str, Any]) -> list[Row]
 
 
 def _reads_iso(connection: Any) -> bool:
-    """Whether the session writes times in the one format that psycopg reads as text."""
+    """Returns whether the session writes times as ISO, the only format that psycopg reads as text."""
     return (connection.pgconn.parameter_status(b"DateStyle") or b"ISO").startswith(b"ISO")
 
 

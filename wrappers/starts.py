@@ -129,7 +129,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
 
 
 def give_up(call: Call, token: str, waited: float, limit: float) -> str:
-    """Ends a run before it begins: its answer came so late that its box may be over, or most of its hold."""
+    """Ends a run before it begins, because the answer came so late that the run's box, or most of its hold, may be over."""
     reason = f"the start statement took {waited:.1f} s, over the limit of {limit:g} s"
     call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
     page.clear()

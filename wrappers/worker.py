@@ -178,8 +178,8 @@ class Worker(SurvivingWorker):
             super().monitor_work_horse(job, queue)
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
-        """Overrides RQ's, which waits for a job for minutes. While ends wait, waits one second at a time, and tries them in between.
-        A worker that stays idle closes its connection to PostgreSQL."""
+        """Overrides RQ's method, which waits for a job for minutes. While ends wait to be written, waits one second at a time, and
+        tries them in between. An idle worker closes its connection to PostgreSQL."""
         began = clock.monotonic()
         while self._unwritten and timeout is not None:
             if job := super().dequeue_job_and_maintain_ttl(LOOK, LOOK):

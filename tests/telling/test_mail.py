@@ -75,13 +75,13 @@ def test_a_server_that_repeats_the_password_does_not_bring_it_into_a_log(certifi
     post._answer = lambda verb, sent: Post._answer(post, verb, sent) if verb != "AUTH" else f"535 {words}\r\n".encode()  # type: ignore[method-assign]
     with talking(post) as port, pytest.raises(NotDelivered) as error:
         mail(port, f"me:{SECRET}@").deliver(NOTICE)
-    assert str(error.value) == "answered 535 to the user and the password"
+    assert str(error.value) == "answered 535 to the login; check the user and the password in TICKER_SMTP_URL"
 
 
 def test_a_password_that_smtp_cannot_send_is_not_shown(certificate):
     with talking(Post(certificate)) as port, pytest.raises(NotDelivered) as error:
         mail(port, "me:s%C3%A9@").deliver(NOTICE)
-    assert str(error.value) == "the user or the password is not ASCII, and cannot be sent"
+    assert str(error.value) == "the user or the password in TICKER_SMTP_URL is not ASCII and cannot be sent; change it"
 
 
 def test_a_mail_server_that_never_greets_is_given_up_in_time(db, teller):

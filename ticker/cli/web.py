@@ -24,16 +24,16 @@ EXTRA = frozenset({"anyio", "jinja2", "markupsafe", "starlette", "uvicorn"})
 
 @click.command()
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 for every network."
+    "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 for all IPv4 interfaces."
 )
 @click.option("--port", type=options.Whole(0, 65_535), default=8765, show_default=True, help="0: one that is free.")
-@click.option("--no-token", is_flag=True, help="Whoever is on this host needs no token.")
+@click.option("--no-token", is_flag=True, help="Clients on this host need no token, and all others are refused.")
 @click.option("--read-only", is_flag=True, help="Nothing can be changed.")
 def web(host: str, port: int, no_token: bool, read_only: bool) -> None:
     """Serve the page and the HTTP API, until SIGTERM or SIGINT.
 
-    Prints its address. A browser asks for TICKER_WEB_TOKEN as the password of any user. Where that is not set, a token is
-    made and printed in the address.
+    Prints its address. A browser asks for TICKER_WEB_TOKEN as the password of any user. If it is not set, the address
+    contains a generated token.
     """
     found = configured()
     found.require_database(), found.require_redis()
@@ -48,8 +48,10 @@ def web(host: str, port: int, no_token: bool, read_only: bool) -> None:
 
 
 def prepared(found: "Settings", host: str) -> tuple[str, "Server"]:
-    """Returns the token that was made, empty where none was, and the server; ConfigurationError where the extra is missing,
-    and where anybody could come in."""
+    """Returns the generated token, or "" without one, and the server.
+
+    Raises ConfigurationError if the extra is missing, or if `--no-token` is combined with an address that is not of the loopback.
+    """
     try:
         import uvicorn
 
@@ -63,7 +65,7 @@ def prepared(found: "Settings", host: str) -> tuple[str, "Server"]:
         raise ConfigurationError(f'ticker web needs {missing}: pip install "rq-ticker[web]"') from error
     if found.web_no_token and not loopback(host):
         raise ConfigurationError(
-            f"--host {host} can be reached from other hosts; leave it out, or --no-token (TICKER_WEB_NO_TOKEN)"
+            f"--host {host} is not a loopback address, and --no-token (TICKER_WEB_NO_TOKEN) serves this host alone; leave out one of them"
         )
     made = "" if found.web_tokens or found.web_no_token else new_token()
     config = uvicorn.Config(
@@ -89,7 +91,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(listening: socket.socket, token: str = "") -> str:
-    """Returns the address, with the token in it as the password of HTTP Basic, so that a browser opens it at once."""
+    """Returns the address. It contains the token as the password of HTTP Basic, so a browser opens it without asking."""
     host, port = listening.getsockname()[:2]
     user = f"ticker:{token}@" if token else ""
     return f"http://{user}[{host}]:{port}/" if ":" in host else f"http://{user}{host}:{port}/"

@@ -28,7 +28,7 @@ def account_of_server() -> Account:
 
 
 def new_folder(account: Account) -> Path:
-    """A folder for one server, ours until `hand_over`, with a path short and plain enough for a socket and a URL."""
+    """Returns a new folder for one server, ours until `hand_over`. Its path is short and plain enough for a socket and a URL."""
     for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
         usable = PLAIN_FOLDER.fullmatch(parent) and os.access(parent, os.W_OK | os.X_OK)
         if usable and (account is None or _is_open_to_all(Path(parent))):
@@ -37,8 +37,10 @@ def new_folder(account: Account) -> Path:
 
 
 def hand_over(folder: Path, account: Account) -> None:
-    """Gives the folder to the account, and all that is in it. Whatever root writes there is written before: later, the
-    account can have put a link in its place."""
+    """Gives the folder and its contents to the account.
+
+    Root writes its files there before this call, because the account can replace them with links afterwards.
+    """
     if account:
         for path in (*folder.rglob("*"), folder):
             os.chown(path, *account, follow_symlinks=False)

@@ -31,7 +31,7 @@ def engine(url: str) -> sa.Engine:
     address = psycopg_url(url)
 
     def connect() -> psycopg.Connection[Any]:
-        """Prepares no statements, which would stay in a pooler's session. SQLAlchemy reads the default schema, then rolls back."""
+        """Connects without prepared statements, which would stay in a pooler's session. SQLAlchemy reads the default schema, then rolls back."""
         connection = psycopg.connect(
             address, connect_timeout=CONNECT_TIMEOUT, client_encoding="utf8", prepare_threshold=None
         )

@@ -73,9 +73,13 @@ class Mail:
             try:
                 client.login(self._user, self._password)
             except smtplib.SMTPAuthenticationError as error:  # whose text may repeat the password, in base64 too
-                raise NotDelivered(f"answered {error.smtp_code} to the user and the password") from None
+                raise NotDelivered(
+                    f"answered {error.smtp_code} to the login; check the user and the password in TICKER_SMTP_URL"
+                ) from None
             except UnicodeError:
-                raise NotDelivered("the user or the password is not ASCII, and cannot be sent") from None
+                raise NotDelivered(
+                    "the user or the password in TICKER_SMTP_URL is not ASCII and cannot be sent; change it"
+                ) from None
 
     def _said(self, error: smtplib.SMTPException) -> str:
         """The server's words, without our password, should it have repeated it."""

@@ -6,7 +6,7 @@
 
     app = Starlette(routes=[Mount("/ticker", application())])
 
-It is opened by TICKER_WEB_TOKEN, or by a token that it makes and logs.
+Requests need TICKER_WEB_TOKEN or, if it is not set, a token that the application generates and logs.
 Needs the extra `web`: pip install "rq-ticker[web]".
 """
 

@@ -1,16 +1,16 @@
-"""Who may come in, and which requests may change something. Every request passes here first.
+"""Checks each request first: whether it is authenticated, and whether it may change something.
 
-Each request shows a token: `Authorization: Bearer`, or as the password of HTTP Basic, which browsers ask for; user names are
-not looked at. Where the settings name no token, one is made.
+Each request sends a token: as `Authorization: Bearer`, or as the password of HTTP Basic, which browsers ask for. User names
+are ignored. If the settings contain no token, one is generated.
 
-Without a token, which has to be asked for, only this host is served: the peer must be on it, no proxy may have passed the
-request on, and the name in the request must be one of the loopback's, so that no page of another site can reach us through
-a name of its own (DNS rebinding).
+Open access without a token has to be requested, and then only this host is served. The client must be on it, no proxy may
+have forwarded the request, and the name in Host must be one of the loopback's. This keeps pages of other sites from reaching
+us through a name of their own (DNS rebinding).
 
-A change needs more where a page of another site may have sent the browser, that is, where the request has no bearer
-token. The browser must not say that another site sent it. A POST must hold JSON, or the header that our page's script
-sends: another site's page can send neither, unless the server allows it (CORS), which we never do. So the page needs no
-cookie, and no key that its processes would have to share.
+A change needs more if a page of another site may have sent the browser, that is, if the request has no bearer token. The
+browser must not say that another site sent the request. A POST must contain JSON, or the header that our page's script
+sends. Another site's page can send neither unless the server allows it (CORS), which we never do. The page therefore needs
+no cookie, and no key that its processes would have to share.
 """
 
 import base64
@@ -35,12 +35,14 @@ BODY_AT_MOST = 512 * 1024
 PROXIED = frozenset({"forwarded", "via"})
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN = frozenset({"/healthz", "/readyz"})
-"""What a load balancer asks; to anybody else these say yes or no, and nothing else."""
+"""What a load balancer asks for. Without authentication, the answer is only yes or no."""
 HARMLESS = frozenset({f"{API}v1/schedules/validate"})
 """Changes nothing, though it is a POST."""
 SCRIPT: Final = "hx-request"
-"""The header with which htmx marks its requests."""
-NO_TOKEN_SHOWN = "the request shows no valid token, as bearer or as the password of HTTP Basic (TICKER_WEB_TOKEN)"
+"""The header that htmx adds to its requests."""
+NO_TOKEN_SHOWN = (
+    "the request has no valid token; send it as a bearer token or as the password of HTTP Basic (TICKER_WEB_TOKEN)"
+)
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -57,8 +59,8 @@ ASSETS, OF_ASSETS = "/static/", HEADERS | {"Cache-Control": "no-cache"}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who may come in. `tokens`: any of them opens. `no_token`: this host, and nobody else. `trusted`: the application
-    around us has looked already. `read_only`: nobody changes anything."""
+    """The rules of access. `tokens`: any of them is accepted. `no_token`: clients on this host need none, and all others are
+    refused. `trusted`: the application around us has checked access already. `read_only`: nothing can be changed."""
 
     tokens: Sequence[str] = field(default=(), repr=False)
     no_token: bool = False
@@ -70,7 +72,7 @@ class Access:
             raise ConfigurationError(f"tokens: one has fewer than {LEAST_KEY} characters, and can be guessed")
         if self.no_token and self.tokens:
             raise ConfigurationError(
-                "TICKER_WEB_NO_TOKEN=on (--no-token), and there is a token (TICKER_WEB_TOKEN); leave one out"
+                "TICKER_WEB_NO_TOKEN=on (--no-token) and a token (TICKER_WEB_TOKEN) exclude each other; leave out one of them"
             )
 
     def knows(self, headers: Headers) -> bool:
@@ -145,7 +147,7 @@ class Guard:
             raise Refused(415, "the request is no application/json; say so in Content-Type, also where it has no body")
         raise Refused(
             403,
-            "the request was not sent by the script of this page (HX-Request), and holds no JSON; load the page again",
+            "the request has neither JSON nor the header of this page's script (HX-Request); load the page again",
         )
 
 
@@ -154,22 +156,22 @@ def is_json(headers: Headers) -> bool:
 
 
 def not_local(scope: Scope, headers: Headers) -> str:
-    """Returns why the request did not come straight from this host; empty where it did, as far as it tells."""
+    """Returns why the request did not come directly from this host, or "" if it did as far as the request shows."""
     client = scope.get("client")
     if not (loopback(client[0]) if client else _on_unix_socket(scope)):
         peer = quoted(client[0]) if client else "a peer without an address"
-        return f"without a token only this host is served, and the request comes from {peer}"
+        return f"without a token, only clients on this host are served, and the request comes from {peer}"
     if not loopback(_name(headers.get("host", ""))):
-        return "without a token only the names localhost, 127.0.0.1 and [::1] are served, and the request has another (Host)"
+        return "without a token, only the names localhost, 127.0.0.1 and [::1] are served, and the request has another name (Host)"
     if passed := [name for name in headers if name in PROXIED or name.startswith("x-forwarded-")]:
         return (
-            f"without a token no request is served that a proxy has passed on, and this one has the header {passed[0]}"
+            f"without a token, requests that a proxy has forwarded are refused, and this one has the header {passed[0]}"
         )
     return ""
 
 
 def _on_unix_socket(scope: Scope) -> bool:
-    """By our own end of it: a peer of the network has no address either, once it has gone."""
+    """Returns whether our own end is a Unix socket. A network client that has disconnected has no address either."""
     server = scope.get("server")
     return server is not None and server[1] is None
 

@@ -40,19 +40,17 @@ def application(
 ) -> Starlette:
     """An ASGI application: the page at its root, the HTTP API under `/api/v1`.
 
-    `found` None: the settings of the environment, as they are now; whatever it reads and writes goes by them. `tokens` open
-    it, TICKER_WEB_TOKEN by default; without any, one is made and logged as a warning. `no_token`: requests that come straight
-    from this host need none. `trusted`: your application around it has decided who comes in. ConfigurationError where
-    DATABASE_URL is not set.
+    `found` None: the settings of the environment, as they are now; whatever it reads and writes goes by them. `tokens`:
+    any of them is accepted; defaults to TICKER_WEB_TOKEN, and if there is none, one is generated and logged as a warning.
+    `no_token`: requests that come directly from this host need none. `trusted`: your application around it decides who has
+    access. Raises ConfigurationError if DATABASE_URL is not set.
     """
     said = found or settings.from_environment()
     tokens = tuple(said.web_tokens if tokens is None else tokens)
     no_token = no_token or said.web_no_token
     if not (tokens or no_token or trusted):
         tokens = (new_token(),)
-        log.warning(
-            "no token is set (TICKER_WEB_TOKEN), and one was made that opens this process alone: token=%s", *tokens
-        )
+        log.warning("no token is set (TICKER_WEB_TOKEN); generated one for this process only: token=%s", *tokens)
     access = Access(tokens, no_token, trusted, read_only or said.web_read_only)
     silences = health.Silences()
     database = Database(said, silences)
@@ -98,7 +96,7 @@ class Under:
 
 
 class Readiness:
-    """What `look` found, at most a second ago. Anybody may ask, so a flood of requests must not become one of questions."""
+    """Keeps the result of `look` for one second. Anyone may ask, so a flood of requests must not reach the servers."""
 
     def __init__(self, look: Callable[[], health.Health]) -> None:
         self._look = look

@@ -1,15 +1,15 @@
-"""HTTP as `ticker web` speaks it: uvicorn's, which by itself waits for the rest of a request's headers for ever."""
+"""The HTTP protocol of `ticker web`: uvicorn's, plus a time limit for a request's headers, since uvicorn has none."""
 
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADERS_WITHIN = 10.0
-"""Seconds that a client has for the headers of a request, from the connection or the last answer on."""
+"""Seconds that a client has for the headers of a request, counted from the connection or from the last answer."""
 
 
 class Protocol(H11Protocol):
-    """Closes a connection on which no request is complete in time, however many bytes of it arrive."""
+    """Closes a connection if the headers of a request are not complete in time, however many bytes arrive."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -143,12 +143,4 @@ PUSHES = (
         "Redis forgets a waiting job only long after it has expired: RQ would skip it without a record.",
         ("tests/test_timing.py::test_redis_forgets_a_job_long_after_it_has_expired",),
     ),
-    Mutant(
-        "snapshot-isolation",
-        "ticker/connections.py",
-        r'"read\\ committed"',
-        r'"repeatable\\ read"',
-        "READ COMMITTED re-checks a row after the wait for its lock; a stricter level raises instead of giving a reason.",
-        ("tests/test_start.py::test_of_16_racing_starts_one_wins_and_15_learn_why",),
-    ),
 )

@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 CONNECTIONS, WORKER = "ticker/connections.py", "wrappers/worker.py"
-OURS = "tests/test_sessions.py::test_every_transaction_has_our_settings_and_leaves_none[True-one statement]"
+OURS = "tests/test_sessions.py::test_every_transaction_has_our_settings_and_leaves_none"
 
 SESSIONS = (
     Mutant(
@@ -26,7 +26,7 @@ SESSIONS = (
         "statement-without-settings",
         CONNECTIONS,
         "            self.execute(self.set_up)\n",
-        "",
+        "            pass\n",
         "A single statement has the same time-outs and formats as one in a transaction.",
         (OURS,),
     ),

@@ -123,10 +123,10 @@ def test_sessions_that_are_pooled_whole_work_too(servers: Servers, database_url:
 
 
 def test_a_pooler_that_keeps_prepared_statements_is_told(pooled: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert connect(pooled).prepare_threshold is None
+    assert connect(pooled).prepares_after is None
     monkeypatch.setenv("TICKER_PREPARED_STATEMENTS", "on")
     settings._checked.cache_clear()
-    assert connect(pooled).prepare_threshold == 5
+    assert connect(pooled).prepares_after == 5
 
 
 def test_a_pool_that_is_too_small_is_named(

@@ -1,8 +1,13 @@
 """No state stays in a session, and nothing that is set there, for a role or for a database changes what we do."""
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +15,21 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 from psycopg.conninfo import conninfo_to_dict
+from rq.timeouts import JobTimeoutException
 
 import ticker
-from tests.conftest import connect
+from tests.conftest import admin, connect, of_database
 from tests.running import ROOT, until, work
-from ticker import connections, health, sql, startup
+from ticker import connections, health, migrations, sql, startup
 from ticker.cli import main
 from ticker.connections import SETTINGS, Connection, translated
+from ticker.embedded import Servers
 from ticker.enqueue import RedisQueue
 from ticker.errors import DatabaseUnavailable, RowLocked
 from ticker.settings import Settings
 from ticker.store import PostgresStore
 from ticker.tick import tick
+from wrappers.limits import SoftLimit
 
 Db = psycopg.Connection[Any]
 
@@ -31,7 +39,9 @@ ODD = {
     "client_encoding": "LATIN1", "default_transaction_isolation": "serializable", "transform_null_equals": "on",
     "array_nulls": "off", "extra_float_digits": "-10", "standard_conforming_strings": "off",
 }  # fmt: skip
-CURRENT = f"SELECT {', '.join(f'current_setting($${name}$$)' for name in (*SETTINGS, 'transaction_isolation'))}"
+CURRENT = (
+    f"SELECT {', '.join(f'current_setting($${name}$$) AS {name}' for name in (*SETTINGS, 'transaction_isolation'))}"
+)
 EXPECTED = (*(value.partition(",")[0] for value in SETTINGS.values()), "read committed")
 
 
@@ -44,11 +54,9 @@ def odd(db: Db) -> None:
 
 
 def current(connection: Connection, *, alone: bool) -> tuple[str, ...]:
-    cursor = connection.cursor()
-    with connection.at_once() if alone else connection.transaction():
-        cursor.execute(CURRENT)  # type: ignore[arg-type]
-    [row] = cursor.fetchall()
-    return tuple(value.partition(",")[0] for value in row)
+    with nullcontext() if alone else connection.transaction():
+        [row] = connection.run(CURRENT, [])
+    return tuple(value.partition(",")[0] for value in row.values())
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["one statement", "a transaction"])
@@ -77,14 +85,84 @@ def test_a_statement_that_fails_leaves_the_connection_usable(db: Db, database_ur
         execute = sql.on(connection, "ticker")
         with pytest.raises(RowLocked), translated():
             execute("find_task", owner_type="", owner_id="", name="poll")
-        with pytest.raises(DatabaseUnavailable, match="statement timeout"), translated(), connection.at_once():
-            connection.execute("SELECT set_config('statement_timeout', '1ms', true)")
-            connection.execute("SELECT pg_sleep(5)")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.run("SELECT 1 / 0", [])
+        with pytest.raises(DatabaseUnavailable, match="statement timeout"), translated(), connection.transaction():
+            connection.run("SELECT set_config('statement_timeout', '1ms', true)", [])
+            connection.run("SELECT pg_sleep(5)", [])
         assert execute("instant", now=None)
-        with pytest.raises(DatabaseUnavailable), translated(), connection.transaction():
-            connection.execute("SELECT set_config('statement_timeout', '1ms', true)")
-            connection.execute("SELECT pg_sleep(5)")
-        assert execute("instant", now=None)
+
+
+def test_an_error_at_the_commit_is_that_error(db: Db, database_url: str) -> None:
+    db.execute("CREATE TABLE once (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    with connections.connect(database_url) as connection:
+        for _ in range(2):
+            with pytest.raises(psycopg.errors.UniqueViolation):
+                connection.run("INSERT INTO once VALUES ($1), ($1)", [1])
+            assert connection.run("SELECT count(*)::int AS n FROM once", []) == [{"n": 0}]
+
+
+@pytest.mark.parametrize("error", [SoftLimit, JobTimeoutException, KeyboardInterrupt, SystemExit])
+def test_an_interrupted_statement_raises_what_interrupted_it(error: type[BaseException], database_url: str) -> None:
+    def interrupt(*_: object) -> None:
+        raise error
+
+    with connections.connect(database_url) as connection, signal_handler(signal.SIGALRM, interrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(error), translated():
+            connection.run("SELECT pg_sleep(4)", [])
+        assert connection.closed
+
+
+@contextmanager
+def signal_handler(number: int, handler: Callable[..., None]) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(number, before)
+
+
+def test_prepared_statements_survive_errors(database_url: str) -> None:
+    with connections.connect(database_url, planned_once=True) as connection:
+        for value in (1, 0, 1, 0, 1):
+            if value:
+                assert connection.run("SELECT 6 / $1::int AS n", [value]) == [{"n": 6}]
+            else:
+                with pytest.raises(psycopg.errors.DivisionByZero):
+                    connection.run("SELECT 6 / $1::int AS n", [value])
+                with pytest.raises(ZeroDivisionError), connection.transaction():
+                    connection.run("SELECT 6 / $1::int AS n", [2])
+                    raise ZeroDivisionError
+
+
+def test_a_task_is_due_an_interval_later_when_the_clocks_of_the_database_change(
+    db: Db, database_url: str, queue: RedisQueue
+) -> None:
+    """psycopg gives times in the zone of the session: 6 hours later on the clock of Berlin may be 7."""
+    db.execute(f"ALTER DATABASE \"{db.info.dbname}\" SET timezone = 'Europe/Berlin'")  # type: ignore[arg-type]
+    now = datetime(2027, 10, 31, 0, 59, 30, tzinfo=UTC)
+    task = ticker.register(db, "poll", every="6h", first=now)
+    store = PostgresStore(database_url)
+    assert tick(store, queue, now=now).enqueued == 1
+    assert store.now().utcoffset() == timedelta()
+    store.close()
+    assert ticker.get(db, task).next_run - now == timedelta(hours=6)  # type: ignore[operator]
+
+
+def test_settings_of_the_database_change_no_upgrade(servers: Servers, template: str) -> None:
+    admin(servers, f'CREATE DATABASE "{template}_odd"')
+    admin(servers, f"ALTER DATABASE \"{template}_odd\" SET default_transaction_isolation = 'repeatable read'")
+    admin(servers, f'ALTER DATABASE "{template}_odd" SET lock_timeout = 1')
+    url = of_database(servers.database_url, f"{template}_odd")
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(migrations.upgrade, url) for _ in range(4)]:
+                done.result()
+        assert migrations.problems(url) == []
+    finally:
+        admin(servers, f'DROP DATABASE "{template}_odd" WITH (FORCE)')
 
 
 def test_an_error_undoes_the_whole_transaction(database_url: str, db: Db) -> None:

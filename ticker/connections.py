@@ -1,22 +1,31 @@
 """Connections to PostgreSQL whose every wait is bounded, and its errors as ours."""
 
 import os
+import select
 import socket
-from collections.abc import Generator, Iterator, Mapping
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg import generators
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, Format, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
 
 from ticker import clock, settings
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
+from ticker.sql import reads_iso
 
 CONNECT_TIMEOUT = 5  # seconds
 ANSWER_TIMEOUT = 15.0  # seconds; the server's own time-outs end a statement after 5, if it lives
 OLDEST_POSTGRESQL = 15
 BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"  # re-checks a WHERE after the lock; stricter levels raise
-SESSION = "SELECT pg_backend_pid(), current_setting('default_transaction_isolation')"
+COMMIT = b"COMMIT"
+PREPARED_AT_MOST = 200  # statements of a connection
+Query = tuple[Any, ...]
 SETTINGS = {
     "statement_timeout": "5s",
     "lock_timeout": "2s",
@@ -40,59 +49,113 @@ def _set_up(settings: Mapping[str, str]) -> bytes:
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that keeps no state in its session, so a pooler may give each transaction a different session.
+    """A connection that keeps no state in its session, so that a pooler may give every transaction another session.
 
-    Gives up on a server that takes a statement and never answers: a stopped process, whose host still acknowledges.
+    It gives up on a server that accepts a statement and never answers: a stopped process, whose host still acknowledges.
     """
 
     has_pooler: bool | None = None
-    """Whether its session belongs to a pooler between us and PostgreSQL; None until the first statement is answered."""
-    begins_itself = False
-    """Whether a transaction without BEGIN is certain to be READ COMMITTED, because no other client uses the session."""
-    set_up = _set_up(SETTINGS)
+    """Whether the session belongs to a pooler between us and PostgreSQL; None until a first statement is answered."""
+    set_up = b""
+    """The statement that sets what holds in a transaction."""
+    prepares_after: int | None = None
+    """How often a statement runs before it is prepared; None means never."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._uses: Counter[tuple[Any, ...]] = Counter()
+        self._names: dict[tuple[Any, ...], bytes] = {}
+        self._prepared_ever = 0
 
     @contextmanager
-    def transaction(self, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        """Overrides psycopg's method: the outermost transaction is READ COMMITTED and has our settings, after one round trip."""
-        if self.info.transaction_status != TransactionStatus.IDLE:
-            with super().transaction(*args, **kwargs) as savepoint:
+    def transaction(self) -> Iterator[Any]:  # type: ignore[override]
+        """Overrides psycopg's: the outermost transaction is READ COMMITTED and has our settings, after one round trip."""
+        if self._is_in_transaction:
+            with super().transaction() as savepoint:
                 yield savepoint
             return
-        with self._ending():
-            self.execute(BEGIN + b"; " + self.set_up, prepare=False)
+        try:
+            self.execute(BEGIN + b"; " + self.set_up)
             yield
             self.commit()
-
-    @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """Sends the block's statement as a separate transaction with our settings, in one round trip.
-
-        The result can be read after the block. Inside a transaction, the statement is sent as it is.
-        """
-        if self.info.transaction_status != TransactionStatus.IDLE:
-            yield
-            return
-        with self._ending(), self.pipeline():  # without BEGIN, what is sent until its end is one transaction, too
-            if not self.begins_itself:
-                self.execute(BEGIN)
-            self.execute(self.set_up)
-            yield
-            if not self.begins_itself:
-                self.execute(b"COMMIT")
-
-    @contextmanager
-    def _ending(self) -> Iterator[None]:
-        """Rolls back after an error. Closes a connection that was interrupted during a statement."""
-        try:
-            yield
         except BaseException:
-            status = self.info.transaction_status
-            if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-                with suppress(psycopg.Error):
-                    self.rollback()
-            elif status != TransactionStatus.IDLE:
-                self.close()
+            self._leave()
             raise
+
+    def run(self, text: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        """Runs a statement with the parameters $1, $2 ... and returns its rows.
+
+        Outside `transaction`, the statement is a transaction of its own with our settings. All of it is sent at once, so that a
+        process that is stopped in between leaves no row locked.
+        """
+        is_alone = not self._is_in_transaction
+        adapted = Transformer(self)
+        dumped = adapted.dump_sequence(values, [PyFormat.AUTO] * len(values))
+        before: list[Query] = [(BEGIN,), (self.set_up,)] if is_alone else []
+        after: list[Query] = [(COMMIT,)] if is_alone else []
+        try:
+            self.pgconn.enter_pipeline_mode()
+            own = sum(
+                self._send(*query) for query in [*before, (text.encode(), dumped, adapted.types, adapted.formats)]
+            )
+            for query in after:
+                self._send(*query)
+            self.pgconn.pipeline_sync()
+            answers = self.wait(_answers(self.pgconn))
+            self.pgconn.exit_pipeline_mode()
+        except BaseException:
+            self.close()
+            raise
+        if refused := next((answer for answer in answers if answer.status == ExecStatus.FATAL_ERROR), None):
+            self._names.clear()  # of what came after the error, nothing was prepared
+            if is_alone:
+                self._leave()
+            raise error_from_result(refused)
+        return _rows(adapted, answers[own - 1])
+
+    def _send(
+        self, query: bytes, values: Sequence[Any] = (), types: Sequence[int] = (), formats: Sequence[Format] = ()
+    ) -> int:
+        """Queues a statement; returns how many answers it gets."""
+        key = query, *types
+        self._uses[key] += 1
+        name, wanted = self._names.get(key), Format.TEXT if reads_iso(self) else Format.BINARY
+        if name is not None:
+            self.pgconn.send_query_prepared(name, values, formats, wanted)
+            return 1
+        if (
+            self.prepares_after is None
+            or self._uses[key] <= self.prepares_after
+            or len(self._names) == PREPARED_AT_MOST
+        ):
+            self.pgconn.send_query_params(query, values, types, formats, wanted)
+            return 1
+        self._prepared_ever += 1
+        name = self._names[key] = b"ticker_%d" % self._prepared_ever
+        self.pgconn.send_prepare(name, query, types)
+        self.pgconn.send_query_prepared(name, values, formats, wanted)
+        return 2
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it is open, and the server has sent nothing unasked, which is mostly the end of the connection."""
+        if self.closed:
+            return False
+        unasked = select.poll()
+        unasked.register(self.fileno(), select.POLLIN)
+        return not unasked.poll(0)
+
+    @property
+    def _is_in_transaction(self) -> bool:
+        return self.info.transaction_status != TransactionStatus.IDLE
+
+    def _leave(self) -> None:
+        """Rolls back after an error. A connection that was interrupted in a statement is closed."""
+        if self.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            with suppress(psycopg.Error):
+                self.rollback()
+        elif self._is_in_transaction:
+            self.close()
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         return super().wait(self._patiently(gen), *args, **kwargs)
@@ -114,6 +177,27 @@ class Connection(psycopg.Connection[Any]):
     def _no_answer(self) -> str:
         sentence = f"no answer to a statement within {ANSWER_TIMEOUT:g} s"
         return sentence if self.has_pooler is False else f"{sentence}; {POOL_SIZE}"
+
+
+def _answers(pgconn: PGconn) -> Generator[Any, Any, list[PGresult]]:
+    """psycopg's steps that send what is queued and read all answers."""
+    yield from generators.send(pgconn)
+    found: list[PGresult] = []
+    while (answer := (yield from generators.fetch(pgconn))) is None or answer.status != ExecStatus.PIPELINE_SYNC:
+        if answer is not None:
+            found.append(answer)
+    return found
+
+
+def _rows(adapted: Any, answer: PGresult) -> list[dict[str, Any]]:
+    if not answer.nfields:
+        return []
+    names = [(answer.fname(column) or b"").decode() for column in range(answer.nfields)]
+    adapted.set_pgresult(answer)
+    rows: list[dict[str, Any]] = adapted.load_rows(
+        0, answer.ntuples, lambda values: dict(zip(names, values, strict=True))
+    )
+    return rows
 
 
 def connect(url: str, *, name: str = "ticker", planned_once: bool = False) -> Connection:
@@ -139,13 +223,16 @@ def connect(url: str, *, name: str = "ticker", planned_once: bool = False) -> Co
         raise ConfigurationError(
             "DATABASE_URL cannot be read; write special characters in the name and the password as %XX"
         ) from None
-    pid, isolation = connection.execute(SESSION, prepare=False).fetchone() or (None, None)
-    connection.has_pooler = pid != connection.info.backend_pid  # a pooler makes one up
-    connection.begins_itself = isolation == "read committed" and not connection.has_pooler
-    if planned_once:
-        connection.set_up = _set_up(SETTINGS | {"plan_cache_mode": "force_generic_plan"})
-    if settings.current().prepared_statements == "on" or not connection.has_pooler:
-        connection.prepare_threshold = 0 if planned_once else 5
+    pid = connection.execute("SELECT pg_backend_pid()").fetchone()
+    connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler makes one up
+    connection.set_up = _set_up(
+        SETTINGS
+        | ({"plan_cache_mode": "force_generic_plan"} if planned_once else {})
+        | ({"transaction_timeout": "0"} if connection.info.server_version >= 170_000 else {})
+    )
+    mode = settings.current().prepared_statements
+    if mode == "on" or (mode == "auto" and not connection.has_pooler):
+        connection.prepares_after = 0 if planned_once else 5
     return connection
 
 
@@ -184,11 +271,11 @@ class Pool:
     def __init__(self, url: str, *, name: str = "ticker") -> None:
         self._url = url
         self._name = name
-        self._spare: list[psycopg.Connection[Any]] = []
-        self._since: dict[psycopg.Connection[Any], float] = {}
+        self._spare: list[Connection] = []
+        self._since: dict[Connection, float] = {}
 
     @contextmanager
-    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+    def connection(self) -> Iterator[Connection]:
         """One that broke, or was interrupted, is thrown away. Raises what `translated` names."""
         with translated():
             connection = self._taken()
@@ -217,7 +304,7 @@ class Pool:
         while self._spare:
             self._spare.pop().close()
 
-    def _taken(self) -> psycopg.Connection[Any]:
+    def _taken(self) -> Connection:
         with suppress(IndexError):  # another thread may have taken the last one
             while True:
                 if not (connection := self._spare.pop()).closed:

@@ -165,7 +165,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             web_read_only=_one_of(environ, "TICKER_WEB_READ_ONLY", ("off", "on")) == "on",
             hide_args=_one_of(environ, "TICKER_HIDE_ARGS", ("off", "on")) == "on",
             listen_url=environ.get("TICKER_LISTEN_URL", ""),
-            prepared_statements=_one_of(environ, "TICKER_PREPARED_STATEMENTS", ("auto", "on")),
+            prepared_statements=_one_of(environ, "TICKER_PREPARED_STATEMENTS", ("auto", "on", "off")),
         )
     except BadInput as error:
         raise ConfigurationError(str(error)) from None

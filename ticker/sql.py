@@ -6,7 +6,7 @@ Both the ticker and a worker's horse use it; it imports neither SQLAlchemy nor p
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -78,21 +78,37 @@ def _psycopg(connection: Any, sql: str, parameters: dict[str, Any]) -> list[Row]
     from psycopg.rows import dict_row
 
     text, names = _numbered(sql)
-    at_once = getattr(connection, "at_once", nullcontext)  # ours; in an application's a statement joins the transaction
+    values = [parameters[name] for name in names]
+    if hasattr(connection, "run"):  # ours: outside a transaction, each statement is one
+        return _in_utc(connection, connection.run(text, values))
     with RawCursor(connection, row_factory=dict_row) as cursor:
         _read_json(connection, cursor)
-        with at_once():
-            cursor.execute(text, [parameters[name] for name in names], binary=not _reads_iso(connection))
+        cursor.execute(text, values, binary=not reads_iso(connection))
         answered = (
             cursor.pgresult is not None and cursor.pgresult.nfields > 0
         )  # `description` would describe each column
         rows: list[Row] = cursor.fetchall() if answered else []  # type: ignore[assignment]
-        return rows
+        return _in_utc(connection, rows)
 
 
-def _reads_iso(connection: Any) -> bool:
-    """Returns whether the session writes times as ISO, the only format that psycopg reads as text."""
+def reads_iso(connection: Any) -> bool:
+    """Whether the session writes times in the one format that psycopg reads as text."""
     return (connection.pgconn.parameter_status(b"DateStyle") or b"ISO").startswith(b"ISO")
+
+
+def _in_utc(connection: Any, rows: list[Row]) -> list[Row]:
+    """Times come in the zone of the session, where sums across a change of its clocks would be an hour off."""
+    if connection.pgconn.parameter_status(b"TimeZone") in (b"UTC", b"Etc/UTC"):
+        return rows
+    return [{name: _time_in_utc(value) for name, value in row.items()} for row in rows]
+
+
+def _time_in_utc(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    if isinstance(value, list) and value and isinstance(value[0], datetime):
+        return [time.astimezone(UTC) for time in value]
+    return value
 
 
 def _read_json(connection: Any, cursor: Any) -> None:

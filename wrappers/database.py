@@ -2,7 +2,6 @@
 
 import logging
 import os
-import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import psycopg
 
 from ticker import clock, settings, sql
-from ticker.connections import connect, first_line, translated
+from ticker.connections import Connection, connect, first_line, translated
 from ticker.task import Outcome
 from wrappers import limits
 
@@ -25,7 +24,7 @@ class Database:
     def __init__(self, url: str, schema: str) -> None:
         self.schema = schema
         self._url = url
-        self._connection: psycopg.Connection[Any] | None = None
+        self._connection: Connection | None = None
 
     @classmethod
     def from_environment(cls) -> "Database":
@@ -34,7 +33,7 @@ class Database:
 
     def open(self) -> None:
         """Connects, so that a deadline that is read next does not count it. DatabaseUnavailable."""
-        if self._connection is not None and not _is_alive(self._connection):
+        if self._connection is not None and not self._connection.is_alive:
             self.close()
         if self._connection is None:
             with translated():
@@ -107,12 +106,3 @@ class Database:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
-
-
-def _is_alive(connection: psycopg.Connection[Any]) -> bool:
-    """Whether the server has said nothing since: unasked, it speaks when it ends a connection, and hardly else."""
-    if connection.closed:
-        return False
-    unasked = select.poll()
-    unasked.register(connection.fileno(), select.POLLIN)
-    return not unasked.poll(0)

@@ -52,6 +52,7 @@ class Worker(SurvivingWorker):
         self._is_waiting = False  # for its horse
         self._forget: Any = None
         self._beat = -math.inf
+        self._idle_since = math.inf
         self._unwritten = WaitingEnds()
         self._oom_kills: int | None = None  # before the job
         super().__init__(*args, **kwargs)
@@ -178,18 +179,25 @@ class Worker(SurvivingWorker):
             super().monitor_work_horse(job, queue)
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
-        """Overrides RQ's method, which waits for a job for minutes. While ends wait to be written, waits one second at a time, and
-        tries them in between. An idle worker closes its connection to PostgreSQL."""
-        began = clock.monotonic()
+        """Overrides RQ's, which waits for a job for minutes. While ends wait, waits one second at a time, and tries them in between.
+        A worker that stays idle closes its connection to PostgreSQL."""
+        self._idle_since = clock.monotonic()
+        try:
+            return self._dequeue(timeout, max_idle_time)
+        finally:
+            self._idle_since = math.inf
+
+    def _dequeue(self, timeout: int | None, max_idle_time: int | None) -> Any:
         while self._unwritten and timeout is not None:
             if job := super().dequeue_job_and_maintain_ttl(LOOK, LOOK):
                 return job
-            if max_idle_time is not None and clock.monotonic() - began > max_idle_time:
+            if max_idle_time is not None and clock.monotonic() - self._idle_since > max_idle_time:
                 return None
         if self._database is not None and timeout is not None and (max_idle_time is None or max_idle_time > IDLE):
             if job := super().dequeue_job_and_maintain_ttl(IDLE, IDLE):
                 return job
             self._database.close()
+            max_idle_time = max_idle_time and max_idle_time - IDLE
         return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
 
     def teardown(self) -> None:
@@ -213,6 +221,8 @@ class Worker(SurvivingWorker):
         """
         if self._unwritten and not self.is_horse and not self._is_waiting and page.read() is None:
             self._unwritten.write(self._connected())
+        elif self._database is not None and clock.monotonic() - self._idle_since > IDLE:  # Redis may be away for long
+            self._database.close()
         if pipeline is not None:
             self._beat = -math.inf  # it is for another time
             super().heartbeat(timeout, pipeline)

@@ -86,7 +86,7 @@ def ticks(made: Stage, store: PostgresStore, rounds: int) -> list[float]:
 
 def measured(made: Stage, runs: int, rounds: int) -> Iterator[Figure]:
     settings = Settings(database_url=made.database_url, redis_url=made.redis_url)
-    made.db.prepare_threshold = None
+    made.db.prepares_after = None
     servers = Servers(settings, fresh=0.0)
     yield middle("a round, no records", rounds_of(servers.figures, rounds), "ms")
     until = fill(made, runs)

@@ -37,8 +37,7 @@ OPTIONS = " ".join(
 class SetUpOnce(psycopg.Connection[Any]):
     """A connection as it was before: its session has the settings, and a statement alone needs no BEGIN."""
 
-    has_pooler = False
-    at_once = staticmethod(nullcontext)
+    has_pooler, is_alive = False, True
 
 
 def connect(url: str, *, name: str = "ticker", planned_once: bool = False) -> SetUpOnce:

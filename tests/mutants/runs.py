@@ -106,7 +106,7 @@ RUNS = (
     Mutant(
         "dead-connection-used",
         "wrappers/database.py",
-        "if self._connection is not None and not _is_alive(self._connection):",
+        "if self._connection is not None and not self._connection.is_alive:",
         "if self._connection is None:",
         "A connection that the server has ended costs no run: it is seen before it is used.",
         ("tests/test_worker_faults.py::test_a_dead_connection_is_seen_before_it_is_used",),

@@ -19,6 +19,7 @@ import pytest
 import uvicorn
 from click.testing import CliRunner
 
+from tests.running import until
 from tests.web.asking import BEARER, TOKEN
 from tests.web.conftest import Serve
 from tests.web.serving import in_thread, refused, serving
@@ -167,12 +168,18 @@ def test_nothing_that_it_says_holds_a_secret(environ: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def quick(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a server of this process that waits for headers half a second, instead of ten."""
+def quick_server(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[uvicorn.Server]:
+    """A server of this process that waits for headers half a second, instead of ten."""
     monkeypatch.setattr(protocol, "HEADERS_WITHIN", 0.5)
     config = uvicorn.Config(application(tokens=[TOKEN]), http=protocol.Protocol, port=0, log_config=None)
     with in_thread(config) as server:
-        yield server.servers[0].sockets[0].getsockname()
+        yield server
+
+
+@pytest.fixture
+def quick(quick_server: uvicorn.Server) -> Any:
+    """Its address."""
+    return quick_server.servers[0].sockets[0].getsockname()
 
 
 def test_a_request_whose_headers_do_not_end_is_cut_off_though_bytes_arrive(quick: Any) -> None:
@@ -205,6 +212,15 @@ def test_so_is_a_second_request_and_an_answer_that_takes_longer_is_not(
         wire.sendall(b"GET /healthz HTTP/1.1\r\n")
         wire.settimeout(0.05)
         assert b"HTTP/1.1" not in until_closed(wire)
+
+
+def test_a_client_that_reads_no_answer_is_cut_off(quick: Any, quick_server: uvicorn.Server) -> None:
+    connections = quick_server.server_state.connections
+    with socket.create_connection(quick, timeout=60) as wire:
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        wire.sendall(400 * b"GET /static/htmx.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        until(lambda: connections, "it is connected")
+        until(lambda: not connections, "it is cut off")
 
 
 def until_closed(wire: socket.socket) -> bytes:

@@ -92,7 +92,7 @@ class Servers:
     def _of_database(self) -> Figures:
         url = self._settings.require_database()
         with connections.translated(), closing(connections.connect(url, name="ticker-metrics")) as db:
-            db.prepare_threshold = None  # each statement is planned for its own instants
+            db.prepares_after = None  # each statement is planned for its own instants
             execute = sql.on(db, self._settings.schema)
             now = {**standing.tasks(execute), **standing.tickers(execute, self._settings.tick_ms)}
             now |= self._waiting.look(execute)

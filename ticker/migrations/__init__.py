@@ -23,7 +23,10 @@ from ticker.settings import current, psycopg_url, schema_name
 UPGRADE_LOCK = 0x7469636B  # any number, as long as it is the same for all who upgrade
 VERSION_TABLE = "ticker_version"  # not alembic_version: the schema may be one in which the application has its own
 
-NO_DEFAULT_SCHEMA = "SET LOCAL search_path TO pg_catalog"  # not public either
+SET_UP = (  # no schema, not public either, counts as the default
+    "SELECT set_config('search_path', 'pg_catalog', true), set_config('statement_timeout', '0', true),"
+    " set_config('lock_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true)"
+)
 
 
 def engine(url: str) -> sa.Engine:
@@ -35,7 +38,8 @@ def engine(url: str) -> sa.Engine:
         connection = psycopg.connect(
             address, connect_timeout=CONNECT_TIMEOUT, client_encoding="utf8", prepare_threshold=None
         )
-        connection.execute(NO_DEFAULT_SCHEMA)
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        connection.execute(SET_UP)
         return connection
 
     return sa.create_engine("postgresql+psycopg://", poolclass=sa.NullPool, creator=connect)
@@ -107,7 +111,7 @@ def _connected(url: str) -> Iterator[sa.Connection]:
     with translated():
         try:
             with engine(url).begin() as connection:
-                connection.exec_driver_sql(NO_DEFAULT_SCHEMA)
+                connection.exec_driver_sql(SET_UP)
                 yield connection
         except sa.exc.ProgrammingError as error:  # an option that libpq does not know, a right that is missing
             raise ConfigurationError(f"DATABASE_URL: {first_line(error.orig or error)}") from error

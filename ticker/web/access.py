@@ -32,7 +32,7 @@ from ticker.web.problems import API, Refused, answer, below
 
 # Bytes: kwargs and metadata of 64 kB each, thrice as long in a form, and what stands around them.
 BODY_AT_MOST = 512 * 1024
-PROXIED = frozenset({"forwarded", "via"})
+PROXIED = frozenset({"forwarded", "via", "x-real-ip", "true-client-ip", "cf-connecting-ip"})
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN = frozenset({"/healthz", "/readyz"})
 """What a load balancer asks for. Without authentication, the answer is only yes or no."""

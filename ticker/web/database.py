@@ -1,13 +1,9 @@
 """What a request works with: one connection of a pool, whose every wait is bounded."""
 
-import select
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
-import psycopg
-
-from ticker.connections import Pool
+from ticker.connections import Connection, Pool
 from ticker.health import POSTGRESQL, Silences
 from ticker.settings import Settings
 
@@ -21,14 +17,14 @@ class Database:
         self._silences = silences
 
     @contextmanager
-    def reading(self) -> Iterator[psycopg.Connection[Any]]:
+    def reading(self) -> Iterator[Connection]:
         """Every statement is planned for its own parameters: most of a list's filters are not given."""
         with self._alive() as connection:
-            connection.prepare_threshold = None
+            connection.prepares_after = None
             yield connection
 
     @contextmanager
-    def writing(self) -> Iterator[psycopg.Connection[Any]]:
+    def writing(self) -> Iterator[Connection]:
         """One transaction: all of it, or nothing."""
         with self._alive() as connection, connection.transaction():
             yield connection
@@ -37,16 +33,9 @@ class Database:
         self._pool.close()
 
     @contextmanager
-    def _alive(self) -> Iterator[psycopg.Connection[Any]]:
+    def _alive(self) -> Iterator[Connection]:
         """One that the server has not ended meanwhile: after its restart, no request shall fail for each spare one."""
         with self._silences.asking(POSTGRESQL), ExitStack() as stack:
-            while has_news(connection := stack.enter_context(self._pool.connection())):
+            while not (connection := stack.enter_context(self._pool.connection())).is_alive:
                 connection.close()
             yield connection
-
-
-def has_news(connection: psycopg.Connection[Any]) -> bool:
-    """Whether the server has sent something that nobody asked for: to a connection that waits, its end."""
-    looked = select.poll()
-    looked.register(connection.fileno(), select.POLLIN)
-    return bool(looked.poll(0))

@@ -108,8 +108,28 @@ def test_no_key_of_another_type_stops_the_worker(environ, db, store, queue, redi
         assert re.search(f"poison job={job_id}: ", log), job_id
     assert outcomes(db) == ["succeeded"]
     assert not redis.exists("rq:executions:executions", "rq:wip:polling", "rq:job:executions")
-    left = redis.lrange("rq:queue:polling:intermediate", 0, -1)
-    assert left == [b"gone", b"x" * 5000, b""]  # there is no such job: RQ's own maintenance takes these away
+    assert not redis.exists("rq:queue:polling:intermediate")
+
+
+def test_no_id_stays_in_rqs_list_of_what_was_taken(environ, redis):
+    """RQ leaves an id without a job to its maintenance; it removes others by the queue and the id that the job has."""
+    put(redis, "elsewhere", origin="elsewhere")
+    put(redis, "half")
+    redis.rpush("rq:queue:polling", "gone", "half:1")  # RQ reads the id as far as the colon
+    work()
+    assert not redis.exists("rq:queue:polling", "rq:queue:polling:intermediate")
+
+
+def test_a_run_whose_dependents_are_no_set_ends_no_worker(environ, db, store, queue, redis):
+    """What RQ does after a success fails, when the horse is dead already."""
+    a_job_that_runs(db, store, queue)
+    [key] = redis.keys("rq:job:*")
+    redis.set(f"{key.decode()}:dependents", "x")
+    ticker.register(db, "plain", name="the next", every="1m")
+    tick(store, queue)
+    log = work().stdout
+    assert "poison job=" in log
+    assert outcomes(db) == ["succeeded"] * 2
 
 
 def test_a_poisoned_job_is_kept_aside_for_an_hour(environ, redis):

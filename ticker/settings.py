@@ -183,7 +183,7 @@ def queue_depth(name: str, text: str) -> dict[str, int]:
         queue, _, depth = part.rpartition("=")
         if not queue.strip() or not re.fullmatch(r"[1-9][0-9]{0,8}", depth.strip()):
             raise BadInput(name, part, "is no queue and depth from 1 to 999999999; write polling=10000,reports=500")
-        found[queue.strip()] = int(depth)
+        found[queue.strip()] = int(depth.strip())
     return found
 
 

@@ -17,6 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 from rq import Queue as RQQueue
 from rq import Worker as RQWorker
 from rq.exceptions import NoSuchJobError, StopRequested
+from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job as RQJob
 from rq.job import _job_stack
 from rq.utils import now
@@ -119,6 +120,7 @@ class Queue(RQQueue):
         queues = list(queues)
         met: set[str] = set()  # jobs of other installations
         while True:
+            _taken.clear()
             try:
                 if taken := super().dequeue_any(queues, timeout, connection, **options):
                     job, queue = taken
@@ -130,11 +132,30 @@ class Queue(RQQueue):
                         met.add(job.id)
                         continue
                     job.origin = job.origin or queue.name  # without it, RQ would look for the job in other lists
+                    if _taken and (_taken[0], queue.name) != (job.id.encode(), job.origin):
+                        # RQ would remove another id (it reads a:b as a), or look in another queue's list
+                        connection.lrem(queue.intermediate_queue_key, 1, cast(str, _taken[0]))
                 return taken
             except Poison as poison:
                 put_aside(connection, queues, poison)
             except UnicodeDecodeError as error:
                 put_aside(connection, queues, Poison("its id is no UTF-8", error.object))
+
+    @classmethod
+    def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:
+        """Overrides RQ's, which RQ calls again if the id that it took has no job. Removes that id from RQ's intermediate list.
+
+        RQ leaves it there until its next maintenance, up to ten minutes later or when another worker starts.
+        """
+        while _taken:
+            connection.lrem(IntermediateQueue.get_intermediate_queue_key(queue_key), 1, cast(str, _taken.pop()))
+        if taken := super().lmove(connection, queue_key, timeout):
+            _taken.append(taken[1])
+        return taken
+
+
+_taken: list[bytes] = []
+"""The id that `Queue.lmove` took last, within one call of `Queue.dequeue_any`."""
 
 
 class SurvivingWorker(RQWorker):

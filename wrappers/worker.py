@@ -254,6 +254,7 @@ class Worker(SurvivingWorker):
                 ended = super().wait_for_horse()
             signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
             self._clean_up(self._connected(), ended)
+            self._horse_pid = 0  # the process is gone, even if RQ fails below to write what became of the job
             if ends.has_succeeded():
                 job, queue = self._running
                 job.ended_at = now()

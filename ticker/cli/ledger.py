@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 EVERY = 1.0  # seconds from one look of --follow to the next
 
 _TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?Z?", re.ASCII)
-_AGO = re.compile(r"\s+ago$")
 _DATE = re.compile(r"\d{4}-", re.ASCII)
 
 since = click.option("--since", metavar="TIME", help="From then on: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
@@ -206,7 +205,7 @@ def past(field: str, text: str, now: Callable[[], datetime]) -> datetime:
         hour, minute, second = (int(part or 0) for part in match.groups())
         today = now().replace(hour=hour, minute=minute, second=second, microsecond=0)
         return today if today <= now() else today - timedelta(days=1)
-    bare = _AGO.sub("", text.strip())
+    bare = text.strip().removesuffix(" ago").rstrip()
     if _DATE.match(bare):
         return once.instant(field, bare, now)
     try:

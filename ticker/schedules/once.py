@@ -67,7 +67,7 @@ def _read(field: str, value: object) -> datetime:
     if isinstance(value, datetime):
         return _with_offset(field, value, value)
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 40:
-        value = int(value)
+        value = int(value.strip())  # strip() takes away more than int() does
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise BadInput(field, value, _HOW)
     if isinstance(value, int):

@@ -1,5 +1,6 @@
 """The embedded servers. With TICKER_POSTGRES_BIN and TICKER_REDIS_SERVER set, the same for those programs."""
 
+import ctypes
 import importlib.util
 import json
 import os
@@ -366,3 +367,18 @@ def test_root_passes_over_a_private_folder_for_temporary_files(
 def test_importing_the_module_imports_no_client() -> None:
     program = "import sys, ticker.embedded; print({'psycopg', 'redis', 'rq'} & set(sys.modules))"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
+
+
+@as_root
+def test_root_removes_no_shared_memory_that_another_account_names() -> None:
+    libc = ctypes.CDLL(None)
+    of_root = libc.shmget(0, 56, 0o600)
+    try:
+        with embedded.postgres() as postgres:
+            file = postgres.folder / "data/postmaster.pid"
+            words = file.read_text().splitlines()
+            file.write_text("\n".join([*words[:-2], f"  {words[-2].split()[0]}  {of_root}", words[-1]]) + "\n")
+            postgres.kill()
+            assert libc.shmctl(of_root, 2, ctypes.create_string_buffer(256)) == 0  # IPC_STAT: it is there
+    finally:
+        libc.shmctl(of_root, 0, None)

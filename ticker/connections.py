@@ -200,11 +200,13 @@ def _rows(adapted: Any, answer: PGresult) -> list[dict[str, Any]]:
     return rows
 
 
-def connect(url: str, *, name: str = "ticker", planned_once: bool = False) -> Connection:
+def connect(
+    url: str, *, name: str = "ticker", planned_once: bool = False, variable: str = "DATABASE_URL"
+) -> Connection:
     """Returns an autocommit connection on which every wait is bounded: outside `transaction()`, each statement is one transaction.
 
     `planned_once`: PostgreSQL plans each statement when it first comes, and not five more times, where a connection sees
-    few of each and none gains by a plan for its very parameters.
+    few of each and none gains by a plan for its very parameters. `variable` names the URL in a ConfigurationError.
     """
     try:
         connection = Connection.connect(
@@ -221,7 +223,7 @@ def connect(url: str, *, name: str = "ticker", planned_once: bool = False) -> Co
         )
     except (psycopg.ProgrammingError, UnicodeError):  # whose text quotes the URL, and with it the password
         raise ConfigurationError(
-            "DATABASE_URL cannot be read; write special characters in the name and the password as %XX"
+            f"{variable} cannot be read; write special characters in the name and the password as %XX"
         ) from None
     pid = connection.execute("SELECT pg_backend_pid()").fetchone()
     connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler makes one up

@@ -41,7 +41,7 @@ class Listener(threading.Thread):
                 self._stopping.wait(PAUSE)
 
     def _listen(self) -> None:
-        with connect(self._url, name="ticker listener") as connection:
+        with connect(self._url, name="ticker listener", variable="TICKER_LISTEN_URL or DATABASE_URL") as connection:
             if connection.has_pooler:
                 log.warning(POOLER)
                 return

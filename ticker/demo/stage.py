@@ -114,7 +114,7 @@ def clear(database_url: str, redis_url: str) -> None:
     """Leaves the servers as they were found."""
     application.sessions.cache_clear()
     with connections.connect(database_url) as connection:
-        connection.execute(f"DROP SCHEMA IF EXISTS {', '.join(SCHEMAS)} CASCADE")
+        connection.run(f"DROP SCHEMA IF EXISTS {', '.join(SCHEMAS)} CASCADE", [])
     with closing(enqueue.connect(redis_url)) as redis:
         for pattern in (RQ_KEYS, f"{enqueue.LEASE_PREFIX}*"):
             for key in redis.scan_iter(pattern, count=1000):

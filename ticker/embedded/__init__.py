@@ -17,14 +17,13 @@ What you may rely on:
 Only the process that opened the block can stop and start its servers; others, forks too, just use the URLs.
 """
 
-import ctypes
 import json
 import os
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -42,7 +41,6 @@ from ticker.embedded.programs import (
 )
 from ticker.errors import ConfigurationError
 
-IPC_RMID = 0
 LOG_END = 16_384  # bytes of a log from which an error shows the last lines
 PATIENCE = 30  # seconds for a start or a stop; PostgreSQL itself gives its processes 5 before it kills them
 INITDB_OPTIONS = "-U postgres --auth=trust --no-sync --no-instructions --locale=C.UTF-8 --encoding=UTF8"
@@ -223,7 +221,7 @@ class Postgres(Server):
         """End it at once, by SIGKILL; return when the last of its processes is gone (a query may hold it up)."""
         super().kill()
         *_, segment, _ = self._state() or ["-1", ""]
-        ctypes.CDLL(None).shmctl(int(segment), IPC_RMID, None)  # 56 bytes that nobody else would remove
+        self._ask("remove_segment", int(segment))  # 56 bytes that nobody else would remove
 
     def _is_ready(self) -> bool:
         words = self._state()
@@ -231,10 +229,11 @@ class Postgres(Server):
 
     def _state(self) -> list[str]:
         """The file that `pg_ctl` reads: begins with the process, ends with a memory segment and its state."""
-        try:
-            return (self.folder / "data/postmaster.pid").read_text().split()
-        except FileNotFoundError:
-            return []
+        with suppress(OSError):
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            with os.fdopen(os.open(self.folder / "data/postmaster.pid", flags), "rb") as file:
+                return file.read(4096).decode(errors="replace").split()
+        return []
 
 
 class Valkey(Server):

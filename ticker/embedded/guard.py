@@ -1,5 +1,6 @@
 """The parent of each embedded server: a process that outlives whatever happens to the server's user, for a moment."""
 
+import ctypes
 import inspect
 import json
 import os
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ticker.embedded.programs import Account
+
+IPC_RMID = 0
 
 
 class Guard:
@@ -58,6 +61,16 @@ class Guard:
         """The exit code, once no process of the server is left: only then may another use its folder."""
         return int(self.server.wait()) if select.select([self.life], [], [], patience)[0] else None
 
+    def remove_segment(self, number: int) -> None:
+        """Removes shared memory with the rights of the server's account, which may have named any."""
+        if self.user:
+            os.seteuid(self.user["user"])
+        try:
+            ctypes.CDLL(None).shmctl(number, IPC_RMID, None)
+        finally:
+            if self.user:
+                os.seteuid(0)
+
     def finish(self) -> None:
         for number in (self.last_signal, signal.SIGKILL) if self.server else ():
             self.send(number)
@@ -67,7 +80,8 @@ class Guard:
 
 
 GUARD_PROGRAM = """from __future__ import annotations
-import json, os, select, shutil, signal, subprocess, sys
+import ctypes, json, os, select, shutil, signal, subprocess, sys
+IPC_RMID = 0
 {guard}
 Guard(*json.loads(sys.argv[1])).obey()
 """

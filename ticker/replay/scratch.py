@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 from uuid import uuid4
 
 import psycopg
@@ -25,12 +25,12 @@ class Scratch:
 
     url: str
     schema: str
-    connection: psycopg.Connection[Any]
+    connection: connections.Connection
 
     def empty(self) -> None:
         """As new again, for the next table."""
         for table in ("tasks", "runs", "tickers"):
-            self.connection.execute(f'DELETE FROM "{self.schema}".{table}')
+            self.connection.run(f'DELETE FROM "{self.schema}".{table}', [])
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _connected(url: str) -> psycopg.Connection[Any]:
+def _connected(url: str) -> connections.Connection:
     """A server that is absent is a matter of configuration."""
     try:
         with connections.translated():
@@ -79,7 +79,7 @@ def _drop(url: str, schema: str) -> None:
     """On a connection of its own: the other may be in the midst of something."""
     try:
         with connections.connect(url, name="ticker-replay") as connection:
-            connection.execute(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
+            connection.run(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE', [])
     except psycopg.Error as error:
         said = connections.first_line(error)
         raise DatabaseUnavailable(

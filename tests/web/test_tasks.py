@@ -218,7 +218,7 @@ def test_a_deleted_task_is_gone_and_the_record_of_its_runs_stays(client: TestCli
 def test_a_row_that_somebody_holds_is_a_conflict_and_nothing_is_written(
     client: TestClient, task: Task, db: Db, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(connections.SERVER_TIMEOUTS, "lock_timeout", "50ms")
+    monkeypatch.setitem(connections.SETTINGS, "lock_timeout", "50ms")
     with connections.connect(database_url) as other, other.transaction():
         other.execute("SELECT 1 FROM ticker.tasks FOR UPDATE")
         for method, path, body in (

@@ -25,7 +25,7 @@ from ticker.cli import main
 from ticker.connections import SETTINGS, Connection, translated
 from ticker.embedded import Servers
 from ticker.enqueue import RedisQueue
-from ticker.errors import DatabaseUnavailable, RowLocked
+from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
 from ticker.settings import Settings
 from ticker.store import PostgresStore
 from ticker.tick import tick
@@ -122,6 +122,12 @@ def signal_handler(number: int, handler: Callable[..., None]) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(number, before)
+
+
+def test_a_libpq_without_pipelines_is_refused_in_a_sentence(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psycopg.pq, "version", lambda: 130_014)
+    with pytest.raises(ConfigurationError, match="psycopg works with libpq 13 here, and 14 or newer is needed"):
+        connections.connect(database_url)
 
 
 def test_prepared_statements_survive_errors(database_url: str) -> None:

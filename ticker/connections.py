@@ -22,6 +22,7 @@ from ticker.sql import reads_iso
 CONNECT_TIMEOUT = 5  # seconds
 ANSWER_TIMEOUT = 15.0  # seconds; the server's own time-outs end a statement after 5, if it lives
 OLDEST_POSTGRESQL = 15
+OLDEST_LIBPQ = 140_000  # the first with pipelines
 BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"  # re-checks a WHERE after the lock; stricter levels raise
 COMMIT = b"COMMIT"
 PREPARED_AT_MOST = 200  # statements of a connection
@@ -208,6 +209,11 @@ def connect(
     `planned_once`: PostgreSQL plans each statement when it first comes, and not five more times, where a connection sees
     few of each and none gains by a plan for its very parameters. `variable` names the URL in a ConfigurationError.
     """
+    if psycopg.pq.version() < OLDEST_LIBPQ:
+        raise ConfigurationError(
+            f"psycopg works with libpq {psycopg.pq.version() // 10_000} here, and {OLDEST_LIBPQ // 10_000} or newer is needed: "
+            'pip install "psycopg[binary]"'
+        )
     try:
         connection = Connection.connect(
             url,

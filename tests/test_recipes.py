@@ -15,6 +15,7 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg.types.string import TextLoader
 
@@ -50,13 +51,14 @@ def anchors(document: str) -> set[str]:
 
 
 def test_a_connection_that_hands_out_json_as_text_as_djangos_do_is_read_all_the_same(environ, db):
-    db.adapters.register_loader("jsonb", TextLoader)
-    wrapper = SimpleNamespace(ensure_connection=lambda: None, connection=db)  # as django.db.connection is one
-    for handed_over in (db, wrapper):
-        for number in (1, 2):
-            task = ticker.register(handed_over, "poll", every="1m", kwargs={"number": number})
-            assert (task.kwargs, ticker.get(handed_over, task).metadata) == ({"number": number}, {})
-    [kwargs] = db.execute("SELECT kwargs FROM ticker.tasks").fetchone()
+    with psycopg.connect(environ["DATABASE_URL"], autocommit=True) as own:
+        own.adapters.register_loader("jsonb", TextLoader)
+        wrapper = SimpleNamespace(ensure_connection=lambda: None, connection=own)  # as django.db.connection is one
+        for handed_over in (own, wrapper):
+            for number in (1, 2):
+                task = ticker.register(handed_over, "poll", every="1m", kwargs={"number": number})
+                assert (task.kwargs, ticker.get(handed_over, task).metadata) == ({"number": number}, {})
+        [kwargs] = own.execute("SELECT kwargs FROM ticker.tasks").fetchone()
     assert kwargs == '{"number": 2}'  # theirs reads as before
 
 

@@ -428,6 +428,15 @@ def test_a_start_that_the_server_read_late_keeps_the_last_run_and_moves_no_next_
     assert ticker.get(db, task).next_run == after.next_run
 
 
+def test_a_former_start_that_the_server_read_late_moves_no_next_run(db, task):
+    """Its uptime is older than its time by the clock: as if the clock had been set back since."""
+    start(db, task, NOW - MINUTE, now=NOW + 8 * SECOND, boot="b", uptime=0)
+    put(db, task, run_token=None, running_until=None, next_run=NOW + MINUTE)
+    verdict = start(db, task, NOW, now=NOW + 2 * MINUTE, boot="b", uptime=120_000_000)
+    assert verdict["refusal"] is None
+    assert ticker.get(db, task).next_run == NOW + MINUTE
+
+
 @pytest.mark.parametrize(("late", "moved"), [(4, False), (20, False), (21, True)])
 def test_a_start_that_the_server_read_late_leaves_the_next_run_and_a_clock_that_was_set_far_forward_moves_it(
     late, moved, db, task

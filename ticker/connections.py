@@ -69,16 +69,16 @@ class Connection(psycopg.Connection[Any]):
         self._prepared_ever = 0
 
     @contextmanager
-    def transaction(self) -> Iterator[Any]:  # type: ignore[override]
+    def transaction(self, *, force_rollback: bool = False) -> Iterator[Any]:  # type: ignore[override]
         """Overrides psycopg's: the outermost transaction is READ COMMITTED and has our settings, after one round trip."""
         if self._is_in_transaction:
-            with super().transaction() as savepoint:
+            with super().transaction(force_rollback=force_rollback) as savepoint:
                 yield savepoint
             return
         try:
             self.execute(BEGIN + b"; " + self.set_up)
             yield
-            self.commit()
+            self.rollback() if force_rollback else self.commit()
         except BaseException:
             self._leave()
             raise

@@ -452,7 +452,7 @@ WITH locked AS MATERIALIZED (
              ELSE greatest(m.last_run, m.true_last_run) END AS spaced_from
     FROM measured m, LATERAL (
         SELECT CASE WHEN m.true_last_run IS NULL THEN m.last_run > m.now
-            ELSE m.true_last_run NOT BETWEEN m.last_run - interval '3 seconds' AND m.last_run + interval '20 seconds'
+            ELSE m.true_last_run NOT BETWEEN m.last_run - interval '20 seconds' AND m.last_run + interval '20 seconds'
             END AS clock_was_set) c
 ), identified AS MATERIALIZED (
     SELECT s.*, {schema}.record_of(%(task_id)s, %(occurrence)s) AS record,

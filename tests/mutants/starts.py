@@ -92,8 +92,8 @@ STARTS = (
     Mutant(
         "late-start-moves-the-next-run",
         SQL,
-        "m.last_run - interval '3 seconds' AND m.last_run + interval '20 seconds'",
-        "m.last_run - interval '3 seconds' AND m.last_run + interval '3 seconds'",
+        "m.last_run - interval '20 seconds' AND m.last_run + interval '20 seconds'",
+        "m.last_run - interval '20 seconds' AND m.last_run + interval '3 seconds'",
         "No committed advance without a push, also where a stopped PostgreSQL read the start late.",
         (
             (

@@ -196,7 +196,6 @@ class Worker(SurvivingWorker):
         if self._database is not None and timeout is not None and (max_idle_time is None or max_idle_time > IDLE):
             if job := super().dequeue_job_and_maintain_ttl(IDLE, IDLE):
                 return job
-            self._database.close()
             max_idle_time = max_idle_time and max_idle_time - IDLE
         return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
 
@@ -221,7 +220,7 @@ class Worker(SurvivingWorker):
         """
         if self._unwritten and not self.is_horse and not self._is_waiting and page.read() is None:
             self._unwritten.write(self._connected())
-        elif self._database is not None and clock.monotonic() - self._idle_since > IDLE:  # Redis may be away for long
+        elif self._database is not None and clock.monotonic() - self._idle_since >= IDLE:  # also while Redis is away
             self._database.close()
         if pipeline is not None:
             self._beat = -math.inf  # it is for another time

@@ -33,8 +33,8 @@ SESSIONS = (
     Mutant(
         "idle-worker-keeps-its-session",
         WORKER,
-        "            self._database.close()\n            max_idle_time = ",
-        "            max_idle_time = ",
+        "clock.monotonic() - self._idle_since >= IDLE",
+        "clock.monotonic() - self._idle_since >= 1e9",
         "A worker that waits for jobs holds no PostgreSQL session.",
         ("tests/test_sessions.py::test_a_worker_without_jobs_holds_no_session",),
     ),

@@ -106,6 +106,7 @@ def test_words_are_read_back_to_the_same_number(number):
 
 @patiently
 @given(milliseconds_within_limits)
+@example(16_888_698_484)
 def test_a_number_of_seconds_a_decimal_text_and_a_timedelta_mean_the_same(number):
     seconds = number / SECOND
     assert milliseconds("every", seconds) == number

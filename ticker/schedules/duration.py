@@ -69,7 +69,7 @@ def _read(field: str, value: object) -> int:
 
 
 def _whole(field: str, value: object, exact: float) -> int:
-    if abs(exact - round(exact)) > 1e-6:
+    if abs(exact - round(exact)) > max(1e-6, 4 * math.ulp(exact)):  # half a year in milliseconds is exact to 4e-6
         raise BadInput(field, value, _TOO_FINE)
     return round(exact) or (-1 if exact < 0 else 0)  # -1e-9 is under zero, not zero
 

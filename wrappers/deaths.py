@@ -15,8 +15,8 @@ def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bo
     """Returns how the horse ended, in a few words, as far as it was observed.
 
     `code` is as in `os.waitstatus_to_exitcode`; None if it was not observed. A SIGKILL is attributed to the hard limit if
-    its instant has passed and the horse died `just_now`. It is attributed to memory if this cgroup has counted such a kill
-    since `oom_kills_before`.
+    its instant has passed and the horse died `just_now`; if it may have died earlier, both instants are told. It is
+    attributed to memory if this cgroup has counted such a kill since `oom_kills_before`.
     """
     if code is None:
         return "its process died, and how was not observed"
@@ -24,11 +24,14 @@ def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bo
         return f"exited with status {code}"
     if code != -signal.SIGKILL:
         return f"died of {_name(-code)}"
-    if just_now and page.hard_limit() and limits.now() >= page.deadline():
-        return f"killed at its hard limit of {round(page.hard_limit(), 3)} s"
+    limit = f"its hard limit of {round(page.hard_limit(), 3)} s"
+    is_past_limit = bool(page.hard_limit()) and limits.now() >= page.deadline()
+    if is_past_limit and just_now:
+        return f"killed at {limit}"
     after = oom_kills()
-    is_counted = oom_kills_before is not None and after is not None and after > oom_kills_before
-    return "killed by SIGKILL, out of memory" if is_counted else "killed by SIGKILL"
+    if oom_kills_before is not None and after is not None and after > oom_kills_before:
+        return "killed by SIGKILL, out of memory"
+    return f"killed by SIGKILL, which the worker saw after {limit}" if is_past_limit else "killed by SIGKILL"
 
 
 def oom_kills() -> int | None:

@@ -36,6 +36,12 @@ def test_nothing_is_killed_at_a_limit_before_its_time(book: Book, at: float, fou
     assert broken(book) == found
 
 
+@pytest.mark.parametrize(("at", "found"), [(5.2, set()), (2.0, {"S9"})])
+def test_a_kill_that_was_seen_after_the_limit_may_be_the_limits(book: Book, at: float, found: set[str]) -> None:
+    died(book, "killed by SIGKILL, which the worker saw after its hard limit of 5.1 s", at=at)
+    assert broken(book) == found
+
+
 def test_what_the_harness_killed_did_not_reach_its_limit(book: Book) -> None:
     book.signal(WORKER, 1, 9, pid=50)
     died(book, "killed at its hard limit of 5.1 s", at=6)

@@ -186,8 +186,8 @@ RUNS = (
     Mutant(
         "every-kill-is-the-hard-limits",
         "wrappers/deaths.py",
-        "if just_now and page.hard_limit() and limits.now() >= page.deadline():",
-        "if just_now and page.hard_limit():",
+        "bool(page.hard_limit()) and limits.now() >= page.deadline()",
+        "bool(page.hard_limit())",
         "A kill is attributed to the hard limit only once its instant has passed.",
         ("tests/test_deaths.py::test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant",),
     ),

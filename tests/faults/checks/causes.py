@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from tests.faults.checks.findings import Findings
 from tests.faults.facts import FOREVER, History, Run, Signal
 
-HARD_LIMIT = re.compile(r"at its hard limit of ([0-9.]+) s")
+HARD_LIMIT = re.compile(r"(at|after) its hard limit of ([0-9.]+) s")
 SIGNAL = re.compile(r"(?:died of|killed by) (SIG[A-Z0-9]+)")
 STATUS = re.compile(r"exited with status ([0-9]+)")
 OUT_OF_MEMORY, WORKER_GONE = "out of memory", "its worker is gone"
@@ -42,10 +42,11 @@ def true_causes(history: History, found: Findings) -> None:
 
 def _claims(history: History, run: Run) -> Iterator[tuple[bool, str]]:
     """Each thing that the reason says, whether it can be true, and what speaks against it."""
-    if match := HARD_LIMIT.search(run.reason):
-        yield from _reached_its_limit(history, run, float(match[1]))
+    limit = HARD_LIMIT.search(run.reason)
+    if limit:
+        yield from _reached_its_limit(history, run, float(limit[2]), is_the_cause=limit[1] == "at")
     if match := SIGNAL.search(run.reason):
-        by_us = match[1] == "SIGKILL" and (_kills(history, run) or _is_cold_shutdown(history, run))
+        by_us = match[1] == "SIGKILL" and (limit or _kills(history, run) or _is_cold_shutdown(history, run))
         yield bool(by_us) or _does(run, match[1]), "it does not do that, and the harness sent none"
     if match := STATUS.search(run.reason):
         own = STATUSES.get(run.function)
@@ -58,7 +59,7 @@ def _claims(history: History, run: Run) -> Iterator[tuple[bool, str]]:
         yield gone_at <= run.ended.at + DYING, f"its worker {process} lived until {_told(history, gone_at)}"
 
 
-def _reached_its_limit(history: History, run: Run, limit: float) -> Iterator[tuple[bool, str]]:
+def _reached_its_limit(history: History, run: Run, limit: float, *, is_the_cause: bool) -> Iterator[tuple[bool, str]]:
     """The limit may begin to count before the database decides the start: by the function's own word, its box was over no
     sooner than this."""
     assert run.started and run.ended
@@ -67,6 +68,8 @@ def _reached_its_limit(history: History, run: Run, limit: float) -> Iterator[tup
     reached = min(run.started.at + limit, begin.at + begin.box if begin else run.started.at + limit - START_WAITS)
     over = run.ended.at - run.started.at
     yield run.ended.at >= reached - ROUNDING, f"it was over {over:.3f} s after its start"
+    if not is_the_cause:
+        return
     kill = next((kill.at for kill in _kills(history, run) if kill.pid == _pid(history, run)), FOREVER)
     yield kill >= reached - NOTICED, f"the harness killed it {kill - run.started.at:.3f} s after its start"
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from tests.faults.checks.advances import advances
 from tests.faults.facts import FOREVER, Event, Fault, History, Operation, Push, Run, Task, Version
+from ticker.store import patience
 
 CLOCK_ERROR = 0.05  # seconds: how well an instant of the database is placed on the monotonic clock
 LEFT = 0.1  # of all processors, on average over what is judged
@@ -196,14 +197,16 @@ def failed_its_push(task: Task, begin: float, end: float) -> str | None:
 
 
 def kept_from_the_end(history: History, run: Run, until: float) -> float | None:
-    """Nobody could write the outcome while PostgreSQL was down, all tickers were, or somebody held the row's lock:
-    when the last such thing was over. None where there was none."""
+    """Nobody could write the outcome while PostgreSQL was down, all tickers were, or somebody held the row's lock; and
+    afterwards the tickers wait for the workers' ends: until when, at most. None where there was no such thing."""
     assert run.started is not None
-    begin = run.started.at
+    waits = patience(round(1000 * history.setup.tick))
+    begin = run.started.at - waits
     ends = [
         fault.end for fault in history.faults if fault.begin <= until and fault.end >= begin and stops_all_ends(fault)
     ]
-    return max([*ends, *all_tickers_silent(history, begin, until)], default=None)
+    over = [*ends, *all_tickers_silent(history, begin, until)]
+    return max(over) + max(waits, history.setup.restart) if over else None
 
 
 def stops_all_ends(fault: Fault) -> bool:

@@ -92,7 +92,7 @@ def _ends_in_time(history: History, run: Run, found: Findings) -> None:
             found.excuse("running at the end")
             return
         over = excuses.kept_from_the_end(history, run, ended)
-        if over is not None and ended <= over + history.setup.restart + more:
+        if over is not None and ended <= over + more:
             found.excuse("PostgreSQL, its row or all tickers were away")
             return
         _late(history, run, ended, limit, found)

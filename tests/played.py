@@ -12,12 +12,14 @@ from redis import Redis
 from rq.job import Job
 
 import ticker
-from ticker import clock, envelope, sql
-from ticker.enqueue import RedisQueue
-from ticker.status import RunRecord
-from ticker.store import PostgresStore
-from ticker.task import Task
-from ticker.tick import Report, tick
+from ticker import clock
+from ticker.db import sql
+from ticker.db.store import PostgresStore
+from ticker.engine import jobs
+from ticker.engine.tick import Report, tick
+from ticker.model import Task
+from ticker.queue.rq import RedisQueue
+from ticker.read.tasks import RunRecord
 
 QUEUE = "rq:queue:polling"
 
@@ -88,7 +90,7 @@ class Played:
         if planned:
             [row] = self._execute("start_planned", run_id=planned[0], **common)
         else:
-            [row] = self._execute("start", occurrence=envelope.instant(occurrence), **common)
+            [row] = self._execute("start", occurrence=jobs.instant(occurrence), **common)
         box = timedelta(milliseconds=row["box_ms"] or 0)
         return Taken(task_id, row["run_id"], token, row["refusal"], row["run_kind"], row["attempt"] or 0, self.now, box)
 

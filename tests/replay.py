@@ -15,9 +15,9 @@ from freezegun.api import FrozenDateTimeFactory
 from rq import Queue, SimpleWorker
 
 from tests.doubles import job_id
-from ticker.enqueue import RedisQueue
-from ticker.store import PostgresStore
-from ticker.tick import tick
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.queue.rq import RedisQueue
 from wrappers import Run
 
 BASE = datetime(2000, 1, 1, 5, tzinfo=UTC)

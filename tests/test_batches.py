@@ -11,13 +11,13 @@ from rq import Queue
 import ticker
 from tests.doubles import INSTALLATION
 from tests.running import stock_worker, until, work
-from ticker import envelope
-from ticker.connections import connect
+from ticker.db.connections import connect
+from ticker.engine import jobs as engine_jobs
+from ticker.engine.sweep import Swept
+from ticker.engine.tick import tick
 from ticker.errors import BadInput
-from ticker.sweep import Swept
-from ticker.task import DueTask
-from ticker.tick import tick
-from wrappers import payload, registry
+from ticker.model import DueTask
+from wrappers.pipeline import payload, registry
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -88,21 +88,21 @@ def test_tasks_of_a_function_share_jobs_and_others_have_their_own():
         due(5),
         due(6, batch=2, function="b", queue="q"),
     ]
-    parcels = envelope.parcels(INSTALLATION, tasks)
+    parcels = engine_jobs.parcels(INSTALLATION, tasks)
     assert [[task.id for task in parcel.tasks] for parcel in parcels] == [[1], [2, 3], [4], [5], [6]]
     assert [bool(parcel.batch_job_id) for parcel in parcels] == [False, True, False, False, False]
-    assert parcels[2].envelope == envelope.for_occurrence(
+    assert parcels[2].envelope == engine_jobs.for_occurrence(
         INSTALLATION, due(4, batch=2, function="b")
     )  # alone, it is an ordinary job
 
 
 def test_a_job_of_several_names_what_it_carries_and_has_the_time_of_all_of_them():
     tasks = [due(1, batch=3), due(2, batch=3)]
-    [(job, carried)] = envelope.parcels(INSTALLATION, tasks)
+    [(job, carried)] = engine_jobs.parcels(INSTALLATION, tasks)
     assert carried == tasks
-    assert job == envelope.parcels(INSTALLATION, tasks)[0].envelope
-    assert job.job_id != envelope.parcels(INSTALLATION, [due(1, batch=3), due(3, batch=3)])[0].envelope.job_id
-    assert (job.entry, job.args) == ("wrappers.run_batch", (1, envelope.micros(NOW), 2, envelope.micros(NOW)))
+    assert job == engine_jobs.parcels(INSTALLATION, tasks)[0].envelope
+    assert job.job_id != engine_jobs.parcels(INSTALLATION, [due(1, batch=3), due(3, batch=3)])[0].envelope.job_id
+    assert (job.entry, job.args) == ("wrappers.run_batch", (1, engine_jobs.micros(NOW), 2, engine_jobs.micros(NOW)))
     assert (job.timeout, job.description) == (2 * 31 + 30, "mail.fetch x 2")
 
 
@@ -115,7 +115,7 @@ def test_a_tick_pushes_due_tasks_in_batches_and_notes_the_job_of_each(announced,
     batch_jobs = db.execute("SELECT batch_jobs, waiting[1] FROM ticker.tasks ORDER BY id").fetchall()
     ids = [jobs[0].id] * 4 + [jobs[1].id] * 2
     assert [found for found, _ in batch_jobs] == [
-        {str(envelope.micros(due)): id_} for (_, due), id_ in zip(batch_jobs, ids, strict=True)
+        {str(engine_jobs.micros(due)): id_} for (_, due), id_ in zip(batch_jobs, ids, strict=True)
     ]
     assert all(ticker.get(db, task).waiting for task in tasks)
 
@@ -265,7 +265,7 @@ def test_each_is_asked_right_before_its_own_start(announced, db, store, queue):
 
 
 def test_a_hardened_worker_runs_batches_that_the_ticker_signed(announced, db, store, redis, monkeypatch):
-    from ticker.enqueue import RedisQueue
+    from ticker.queue.rq import RedisQueue
 
     monkeypatch.setenv("TICKER_SIGNING_KEY", "k" * 40)
     register(db, *["returns"] * 4)
@@ -276,14 +276,14 @@ def test_a_hardened_worker_runs_batches_that_the_ticker_signed(announced, db, st
 
 
 def test_the_largest_batch_is_read_within_the_hardened_workers_limit():
-    from ticker import rq_layout
+    from ticker.queue import bulk
 
     late = datetime(9999, 12, 31, tzinfo=UTC)
     tasks = [DueTask(2**63 - 1 - n, late, "q", "f", 60_000, 30_000, 1000, batch=100) for n in range(100)]
-    [(job, _)] = envelope.parcels(INSTALLATION, tasks)
-    packed = rq_layout.packed(rq_layout.payload(job))
+    [(job, _)] = engine_jobs.parcels(INSTALLATION, tasks)
+    packed = bulk.packed(bulk.payload(job))
     assert len(packed) <= payload.AT_MOST
-    assert payload.call(job.job_id, rq_layout.payload(job)) == ("wrappers.run_batch", job.args)
+    assert payload.call(job.job_id, bulk.payload(job)) == ("wrappers.run_batch", job.args)
 
 
 # ------------------------------------------------------------------------------------------------- what is announced

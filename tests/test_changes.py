@@ -9,12 +9,13 @@ from click.testing import CliRunner
 import ticker
 from tests.running import stock_worker, work
 from tests.test_events import events
-from ticker import owners, sync
+from ticker import owners
 from ticker.cli import main
-from ticker.connections import connect
-from ticker.status import list_runs
-from ticker.store import PostgresStore
-from ticker.tick import tick
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.read.tasks import list_runs
+from ticker.registration import sync
 
 HOUR = timedelta(hours=1)
 
@@ -272,10 +273,10 @@ def test_what_the_ticker_does_by_itself_is_the_tickers(play):
      ("owner_active = false", "owner_active = true")],
 )  # fmt: skip
 def test_the_time_in_which_a_task_could_not_be_pushed_makes_it_not_late(task, db, store, off, on):
-    from ticker import overview, status
     from ticker.metrics import standing
+    from ticker.read import overview, tasks
 
-    execute = status.on(db)
+    execute = tasks.on(db)
     db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() - interval '3 days'")
     assert overview.counts(execute).late == 1
     db.execute(f"UPDATE ticker.tasks SET {off}")

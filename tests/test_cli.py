@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.running import ROOT, until
-from ticker import owners, status
+from ticker import owners
 from ticker.cli import main, render
-from ticker.connections import connect
+from ticker.db.connections import connect
+from ticker.read import tasks as read_tasks
 from ticker.settings import psycopg_url
 
 COMMAND = [sys.executable, "-m", "ticker"]
@@ -228,7 +229,7 @@ def test_colour_is_for_terminals_and_not_with_no_color(db, monkeypatch):
 
     def shown():
         monkeypatch.setattr(sys, "stdout", Terminal())
-        render.print_tasks(status.list_tasks(db))
+        render.print_tasks(read_tasks.list_tasks(db))
         return sys.stdout.getvalue()
 
     ticker("add", "f", "--every", "1m")
@@ -521,7 +522,7 @@ def test_a_wrong_option_of_run_is_bad_input_even_beside_a_right_setting():
 
 def test_a_server_that_goes_away_in_the_middle_is_1(monkeypatch):
     monkeypatch.setattr(
-        status, "list_tasks", lambda db, **_: db.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        read_tasks, "list_tasks", lambda db, **_: db.execute("SELECT pg_terminate_backend(pg_backend_pid())")
     )
     assert "PostgreSQL (DATABASE_URL) does not answer" in refused("list", code=1)
 
@@ -530,7 +531,7 @@ def test_an_error_of_our_own_is_a_sentence_too_and_a_traceback_on_request(monkey
     def broken(*_, **__):
         raise RuntimeError("no\nluck")
 
-    monkeypatch.setattr(status, "list_tasks", broken)
+    monkeypatch.setattr(read_tasks, "list_tasks", broken)
     assert refused("list", code=1) == "RuntimeError: no; set TICKER_DEBUG=1 for the traceback"
     monkeypatch.setenv("TICKER_DEBUG", "1")
     assert "Traceback (most recent call last)" in ticker("list", code=1)[1]
@@ -540,7 +541,7 @@ def test_an_interrupt_is_quiet(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(status, "list_tasks", interrupted)
+    monkeypatch.setattr(read_tasks, "list_tasks", interrupted)
     out, err = ticker("list", code=130)
     assert (out, err.strip()) == ("", "")
 

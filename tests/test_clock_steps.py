@@ -20,9 +20,9 @@ from tests.simulation.postgres import PostgresTables
 from tests.simulation.record import Activity, History
 from tests.simulation.workers import Worker
 from tests.simulation.world import SECOND, YEAR, World
-from ticker.store import PostgresStore
-from ticker.task import Outcome
-from ticker.tick import tick
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.model import Outcome
 
 D = 5.0  # seconds between two ticks
 INTERVALS = (5.0, 10.0, 20.0, 31.0)

@@ -1,4 +1,4 @@
-"""What a pass may rely on: the promises of `ticker/ports.py`, kept by the doubles and by the real ones alike."""
+"""What a pass may rely on: the promises of `ticker/engine/ports.py`, kept by the doubles and by the real ones alike."""
 
 from contextlib import ExitStack
 from dataclasses import asdict, fields
@@ -11,13 +11,13 @@ from rq import Queue
 
 from tests.conftest import admin, copy_of
 from tests.doubles import NOW, MemoryQueue, MemoryStore, RunRow, TaskRow
-from ticker.connections import connect
-from ticker.enqueue import RedisQueue
-from ticker.envelope import Envelope
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
+from ticker.engine.jobs import Envelope
+from ticker.engine.ports import JobState, Receipt, Settled
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
-from ticker.ports import JobState, Receipt, Settled
-from ticker.store import PostgresStore
-from ticker.task import DueTask, Kind, Outcome, PlannedRun, Reason, RunKind, WaitingTask
+from ticker.model import DueTask, Kind, Outcome, PlannedRun, Reason, RunKind, WaitingTask
+from ticker.queue.rq import RedisQueue
 
 MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = timedelta(milliseconds=1)

@@ -13,9 +13,9 @@ from rq import Queue
 import ticker
 from tests import corruption
 from tests.running import stock_worker, until, work
-from ticker.enqueue import RedisQueue
-from ticker.store import PostgresStore
-from ticker.tick import tick
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.queue.rq import RedisQueue
 
 KEY = "a key of enough length"
 ENDED_EARLY = "found an unhandled exception, quitting"

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from wrappers import deaths, limits, page
+from wrappers.sandbox import deaths, limits, shared_state
 
 
 @pytest.fixture(autouse=True)
 def own_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "_page", None)
-    page.share()
-    page.begin(limits.now() + 100)
+    monkeypatch.setattr(shared_state, "_page", None)
+    shared_state.share()
+    shared_state.begin(limits.now() + 100)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_wait_status_in_words(code: int | None, said: str, events: Path) -> No
     ],
 )
 def test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant(code: int, seconds_left: float, said: str) -> None:
-    page.write_deadline(limits.now() + seconds_left, 2.0)
+    shared_state.write_deadline(limits.now() + seconds_left, 2.0)
     assert deaths.cause(code) == said
 
 
@@ -57,13 +57,13 @@ def test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant(code: int, sec
     [(-1, "killed by SIGKILL, which the worker saw after its hard limit of 2.0 s"), (60, "killed by SIGKILL")],
 )
 def test_a_kill_that_nobody_saw_happen_may_have_been_the_hard_limits(seconds_left: float, said: str) -> None:
-    page.write_deadline(limits.now() + seconds_left, 2.0)
+    shared_state.write_deadline(limits.now() + seconds_left, 2.0)
     assert deaths.cause(-signal.SIGKILL, just_now=False) == said
 
 
 def test_the_deadline_of_a_whole_batch_is_no_hard_limit() -> None:
-    page.write_deadline(limits.now() - 1, 2.0)
-    page.write_deadline(limits.now() - 1)
+    shared_state.write_deadline(limits.now() - 1, 2.0)
+    shared_state.write_deadline(limits.now() - 1)
     assert deaths.cause(-signal.SIGKILL) == "killed by SIGKILL"
 
 

@@ -23,10 +23,10 @@ from ticker.demo.pop3 import Retrieval
 from ticker.demo.processes import Processes, ProcessFailed, procfile
 from ticker.demo.watch import Push
 from ticker.errors import ConfigurationError
-from ticker.ledger import Why
-from ticker.lines import Line
-from ticker.status import FullRun, RunRecord
-from ticker.task import Kind, Outcome, Reason, RunKind, Task
+from ticker.model import Kind, Outcome, Reason, RunKind, Task
+from ticker.read.entries import Line
+from ticker.read.tasks import FullRun, RunRecord
+from ticker.read.why import Why
 
 CLAIMS = (
     "a run stopped at its quota, and the next one resumed at its cursor",

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from tests.conftest import admin, copy_of
+from ticker.db.sql import statements
 from ticker.embedded import Servers
-from ticker.sql import statements
 
 ROWS = 200_000
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

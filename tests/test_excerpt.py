@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.running import until
-from wrappers import excerpt
-from wrappers.excerpt import HALF, Excerpt
+from wrappers.sandbox import ring_buffer
+from wrappers.sandbox.ring_buffer import HALF, Excerpt
 
 
 @pytest.fixture
 def shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process and its forks share what they print, as a worker and its horse do."""
-    monkeypatch.setattr(excerpt, "_shared", None)
-    excerpt.share()
+    monkeypatch.setattr(ring_buffer, "_shared", None)
+    ring_buffer.share()
 
 
 @given(st.lists(st.binary(max_size=60)), st.integers(1, 16))
 def test_of_any_writes_the_first_and_the_last_bytes_are_kept_and_the_others_counted(writes, half):
-    kept = Excerpt(bytearray(excerpt.room(half)), half)
+    kept = Excerpt(bytearray(ring_buffer.room(half)), half)
     for data in writes:
         kept.write(data)
     everything = b"".join(writes)
@@ -30,7 +30,7 @@ def test_of_any_writes_the_first_and_the_last_bytes_are_kept_and_the_others_coun
     assert kept.read() == (head, max(len(rest) - half, 0), rest[-half:])
 
 
-@given(st.binary(min_size=excerpt.room(4), max_size=excerpt.room(4)))
+@given(st.binary(min_size=ring_buffer.room(4), max_size=ring_buffer.room(4)))
 def test_whatever_the_memory_holds_it_can_be_read(memory):
     head, left_out, tail = Excerpt(bytearray(memory), 4).read()
     assert len(head) <= 4 and len(tail) <= 4 and left_out >= 0
@@ -47,7 +47,7 @@ A_ROUND = sum(SIZES)
 
 def test_a_kill_in_mid_write_leaves_no_byte_of_the_end_in_a_wrong_place(shared):
     """The writer writes 0, 1, 2, ... in pieces of all sizes; what is left are consecutive numbers."""
-    kept, _ = excerpt.pair()
+    kept, _ = ring_buffer.pair()
     pieces = [numbers(sum(SIZES[:place]), size) for place, size in enumerate(SIZES)]
 
     def write_on() -> None:
@@ -69,7 +69,7 @@ def test_a_kill_in_mid_write_leaves_no_byte_of_the_end_in_a_wrong_place(shared):
 
 
 def test_writes_of_several_threads_are_all_counted_and_none_is_torn():
-    kept = Excerpt(bytearray(excerpt.room()))
+    kept = Excerpt(bytearray(ring_buffer.room()))
 
     def write(letter: bytes) -> None:
         for _ in range(2000):
@@ -86,7 +86,7 @@ def test_writes_of_several_threads_are_all_counted_and_none_is_torn():
 
 
 def test_a_lock_that_nobody_gives_back_costs_one_wait():
-    kept = Excerpt(bytearray(excerpt.room()))
+    kept = Excerpt(bytearray(ring_buffer.room()))
     thread = threading.Thread(target=kept._lock.acquire)
     thread.start()
     thread.join()

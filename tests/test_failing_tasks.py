@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 import ticker
-from ticker.task import Reason
+from ticker.model import Reason
 
 SECOND = timedelta(seconds=1)
 

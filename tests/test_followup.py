@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticker import timing
-from ticker.followup import Verdict, judge, judge_task, paused, recovered, stretched
+from ticker.engine import timing
+from ticker.engine.follow_up import Verdict, judge, judge_task, paused, recovered, stretched
+from ticker.model import GOOD, Ended, Health, Kind, Outcome, RunKind, What
 from ticker.schedules.duration import DAY, HOUR, LONGEST, MINUTE
-from ticker.task import GOOD, Ended, Health, Kind, Outcome, RunKind, What
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -13,17 +13,19 @@ import pytest
 from redis import Redis
 
 from tests.test_startup import SECRET, not_startable
-from ticker import connections, enqueue
-from ticker.connections import connect
+from ticker.db import connections
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
-from ticker.enqueue import RedisQueue
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
+from ticker.queue import rq
+from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings
-from ticker.store import PostgresStore
-from wrappers import endings, page
 from wrappers.__main__ import with_connect_timeout
-from wrappers.database import Database
-from wrappers.waiting import WaitingEnds
+from wrappers.pipeline import finish
+from wrappers.pipeline.database import Database
+from wrappers.pipeline.waiting_ends import WaitingEnds
+from wrappers.sandbox import shared_state
 
 Db = psycopg.Connection[Any]
 
@@ -39,7 +41,7 @@ def silent_port() -> Iterator[int]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECT_TIMEOUT", 1)
     monkeypatch.setattr(connections, "ANSWER_TIMEOUT", 0.5)
-    monkeypatch.setattr(enqueue, "SOCKET_TIMEOUT", 0.2)
+    monkeypatch.setattr(rq, "SOCKET_TIMEOUT", 0.2)
 
 
 def test_a_postgresql_that_never_answers_is_given_up(silent_port: int, redis_url: str, impatient: None) -> None:
@@ -100,8 +102,8 @@ def test_a_worker_does_not_wait_for_ever_to_close_the_record_of_a_dead_horse(
     silent_port: int, redis_url: str, impatient: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgresql://u:{SECRET}@127.0.0.1:{silent_port}/app")
-    monkeypatch.setattr(page, "read", lambda: (7, str(uuid4())))
-    endings.close_record(Database.from_environment(), waiting := WaitingEnds(), "died of SIGSEGV")
+    monkeypatch.setattr(shared_state, "read", lambda: (7, str(uuid4())))
+    finish.close_record(Database.from_environment(), waiting := WaitingEnds(), "died of SIGSEGV")
     assert "not recorded yet: PostgreSQL (DATABASE_URL) does not answer" in caplog.text
     assert len(waiting) == 1
     assert SECRET not in caplog.text

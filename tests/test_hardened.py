@@ -19,17 +19,18 @@ from rq.job import Job
 import ticker
 from tests.doubles import INSTALLATION, planned_id
 from tests.running import ROOT, stock_worker, work
-from ticker import envelope, rq_layout, signing
-from ticker.enqueue import RedisQueue
-from ticker.envelope import ENTRY, Envelope
+from ticker.engine import jobs
+from ticker.engine.jobs import ENTRY, Envelope
+from ticker.engine.tick import tick
 from ticker.errors import ConfigurationError
+from ticker.queue import bulk, signing
+from ticker.queue.rq import RedisQueue
 from ticker.settings import from_environment
-from ticker.tick import tick
-from wrappers import hardened
+from wrappers.rq import signed_worker
 
 KEY, OTHER_KEY = "a key of enough length", "another key as long"
 PEAK = "import atexit; atexit.register(lambda: print(open('/proc/self/status').read(), flush=True))"
-OCCURRENCE = envelope.micros(datetime(2026, 1, 1, tzinfo=UTC))
+OCCURRENCE = jobs.micros(datetime(2026, 1, 1, tzinfo=UTC))
 
 
 class Executes:
@@ -110,12 +111,12 @@ def test_other_workers_run_signed_jobs_as_ever(worker, task, db):
 
 def test_people_see_a_signed_job_as_any_other(task, redis):
     [job] = Queue("polling", connection=redis).get_jobs()
-    assert (job.func_name, job.args, job.kwargs) == (ENTRY, (task.id, envelope.micros(task.waiting[0])), {})
+    assert (job.func_name, job.args, job.kwargs) == (ENTRY, (task.id, jobs.micros(task.waiting[0])), {})
     assert (job.description, job.is_queued, job.origin) == ("plain", True, "polling")
 
 
 def test_a_signature_fits_the_64_bytes_that_redis_stores_compactly(signed, queue, redis):
-    largest = (10**9, envelope.micros(datetime(9999, 12, 31, tzinfo=UTC)))
+    largest = (10**9, jobs.micros(datetime(9999, 12, 31, tzinfo=UTC)))
     for where, job_id in ((queue, "t1-1"), (signed, "t2-1")):
         where.push([Envelope(job_id, "polling", largest, 61, 4800, "mail.fetch")])
     assert redis.object("encoding", "rq:job:t2-1") == b"listpack"
@@ -272,8 +273,8 @@ def test_a_job_that_a_dead_worker_left_is_not_unpickled_at_the_next_start(signed
     [1, OCCURRENCE], (1, [OCCURRENCE]), (b"1", OCCURRENCE),
 ], ids=repr)  # fmt: skip
 def test_even_with_a_signature_arguments_are_those_of_the_id(args):
-    with pytest.raises(hardened.Forged):
-        hardened.signed_call(
+    with pytest.raises(signed_worker.Forged):
+        signed_worker.signed_call(
             f"{INSTALLATION}-t1-{OCCURRENCE}", as_signed(f"{INSTALLATION}-t1-{OCCURRENCE}", payload(args=args)), [KEY]
         )
 
@@ -285,8 +286,8 @@ def test_even_with_a_signature_arguments_are_those_of_the_id(args):
     zlib.compress(json.dumps([ENTRY, None, [1, OCCURRENCE], {}]).encode()),
 ])  # fmt: skip
 def test_even_with_a_signature_a_payload_is_a_call_of_the_wrapper(data):
-    with pytest.raises(hardened.Forged):
-        hardened.signed_call(
+    with pytest.raises(signed_worker.Forged):
+        signed_worker.signed_call(
             f"{INSTALLATION}-t1-{OCCURRENCE}", as_signed(f"{INSTALLATION}-t1-{OCCURRENCE}", data), [KEY]
         )
 
@@ -294,13 +295,13 @@ def test_even_with_a_signature_a_payload_is_a_call_of_the_wrapper(data):
 @pytest.mark.parametrize("args", [(1, OCCURRENCE), (2**63 - 1, 253_402_214_400 * 10**6), (70_000, 0), (300, 1)])
 def test_the_integers_of_a_scheduled_job_are_read(args):
     job_id = f"{INSTALLATION}-t{args[0]}-{args[1]}"
-    data = rq_layout.packed(rq_layout.payload(Envelope(job_id, "polling", args, 60, 60, "")))
+    data = bulk.packed(bulk.payload(Envelope(job_id, "polling", args, 60, 60, "")))
     assert isinstance(data, bytes)
-    assert hardened.signed_call(job_id, as_signed(job_id, data), [OTHER_KEY, KEY]) == (ENTRY, args)
+    assert signed_worker.signed_call(job_id, as_signed(job_id, data), [OTHER_KEY, KEY]) == (ENTRY, args)
 
 
 def test_the_integers_of_a_planned_job_are_read():
-    assert hardened.signed_call(planned_id(7), as_signed(planned_id(7), payload(args=(5, 0, 7))), [KEY]) == (
+    assert signed_worker.signed_call(planned_id(7), as_signed(planned_id(7), payload(args=(5, 0, 7))), [KEY]) == (
         ENTRY,
         (5, 0, 7),
     )

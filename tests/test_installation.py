@@ -22,17 +22,20 @@ from tests.conftest import admin, copy_of, of_database
 from tests.doubles import INSTALLATION
 from tests.played import Played
 from tests.running import stock_worker, work
-from ticker import enqueue, health, installation, migrations, sql, startup
+from ticker import migrations
 from ticker.cli import main
-from ticker.connections import connect
+from ticker.daemon.loop import Beat
+from ticker.db import installation, sql
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
 from ticker.embedded import Servers, programs
-from ticker.enqueue import RedisQueue
+from ticker.engine.tick import tick
 from ticker.errors import ConfigurationError
-from ticker.loop import Beat
+from ticker.queue import checks, rq
+from ticker.queue.rq import RedisQueue
+from ticker.read import health
 from ticker.settings import Settings
-from ticker.store import PostgresStore
-from ticker.tick import tick
-from wrappers import foreign as foreign_jobs
+from wrappers.pipeline import foreign_jobs
 
 Db = psycopg.Connection[Any]
 
@@ -82,7 +85,7 @@ def other(servers: Servers, template: str) -> Iterator[str]:
 
 def refusal(settings: Settings, *queues: str) -> str:
     with pytest.raises(ConfigurationError) as error:
-        startup.check(settings, queues or None)
+        checks.check(settings, queues or None)
     return str(error.value)
 
 
@@ -98,7 +101,7 @@ def here(db: Db) -> installation.Installation:
 
 
 def test_an_upgrade_marks_the_tables_once(db: Db, database_url: str, settings: Settings) -> None:
-    startup.check(settings)
+    checks.check(settings)
     db.execute("UPDATE ticker.installation SET database_oid = 1")
     migrations.upgrade(database_url)
     assert refusal(settings) == SENTENCE
@@ -125,7 +128,7 @@ def test_there_is_one_row(db: Db) -> None:
 
 
 def test_a_copied_database_is_refused(copied: Callable[[], str], settings: Settings, redis_url: str) -> None:
-    startup.check(settings)
+    checks.check(settings)
     assert refusal(Settings(copied(), redis_url)) == SENTENCE
 
 
@@ -141,7 +144,7 @@ def test_a_dump_that_is_restored_is_refused(
                    timeout=60, check=True)  # fmt: skip
     assert refusal(Settings(database_url, redis_url)) == SENTENCE
     assert adopt(db).paused == 1
-    startup.check(Settings(database_url, redis_url))
+    checks.check(Settings(database_url, redis_url))
 
 
 @pytest.mark.parametrize("column", ["system_identifier", "database_oid", "marker_oid"])
@@ -154,7 +157,7 @@ def test_tables_without_a_mark_are_refused_and_can_be_adopted(db: Db, settings: 
     db.execute("DELETE FROM ticker.installation")
     assert refusal(settings) == SENTENCE
     adopt(db)
-    startup.check(settings)
+    checks.check(settings)
 
 
 def test_a_role_that_may_not_ask_for_the_identifier_goes_by_the_two_oids(db: Db) -> None:
@@ -190,12 +193,12 @@ def test_an_environment_that_is_set_must_be_the_one_of_the_tables(
     db.execute("UPDATE ticker.installation SET environment = %s", [stored])
     settings = Settings(database_url, redis_url, environment=said)
     if words is None:
-        startup.check(settings)
+        checks.check(settings)
         return
     told = refusal(settings)
     assert words in told and '"ticker db adopt"' in told
     adopt(db, environment=said)
-    startup.check(settings)
+    checks.check(settings)
     assert here(db).environment == said
 
 
@@ -256,7 +259,7 @@ def test_what_is_adopted_rests_under_a_new_id(db: Db, foreign: None, settings: S
     found = adopt(db)
     assert (found.former, found.paused, here(db).is_here) == (INSTALLATION, 1, True)
     assert found.id == here(db).id != INSTALLATION
-    startup.check(settings)
+    checks.check(settings)
     mine, theirs = ticker.list_tasks(db)
     assert (mine.paused_by, theirs.paused_by, theirs.paused_reason) == ("adopt", "anna", "a holiday")
     assert re.fullmatch(r"since .*Z, when the tables of installation test1234 were adopted", mine.paused_reason)
@@ -443,7 +446,7 @@ def test_health_says_that_another_has_a_queue_of_ours(db: Db, settings: Settings
         redis.set(f"ticker:queue:{name}", OTHER)
     found = health.look(settings)
     assert found.leased == {"polling": OTHER} == health.data(found)["leased"]
-    assert enqueue.leased("polling", OTHER) in found.problems
+    assert rq.leased("polling", OTHER) in found.problems
 
 
 # ------------------------------------------------------------------------------------------------------- foreign jobs
@@ -546,15 +549,15 @@ def test_a_worker_rests_when_it_meets_nothing_but_jobs_of_others(
     """Once for each round through the queue; and RQ beats and looks at its signals then."""
     from rq.exceptions import DequeueTimeout
 
-    from wrappers import foreign as foreign_jobs
-    from wrappers import poison
+    from wrappers.pipeline import foreign_jobs
+    from wrappers.rq import corrupt_jobs
 
     rests: list[float] = []
     monkeypatch.setenv("DATABASE_URL", other)
     monkeypatch.setattr(foreign_jobs.time, "sleep", rests.append)
     monkeypatch.setattr(foreign_jobs, "_own", "")
     monkeypatch.setattr(foreign_jobs, "_others", set())
-    queues = [poison.Queue("polling", connection=redis, job_class=poison.Job)]
+    queues = [corrupt_jobs.Queue("polling", connection=redis, job_class=corrupt_jobs.Job)]
     with pytest.raises(DequeueTimeout):
-        poison.Queue.dequeue_any(queues, 1, redis, job_class=poison.Job)
+        corrupt_jobs.Queue.dequeue_any(queues, 1, redis, job_class=corrupt_jobs.Job)
     assert rests == [foreign_jobs.PAUSE]

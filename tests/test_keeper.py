@@ -16,7 +16,7 @@ import ticker
 from tests.bench.overruns import CASES
 from tests.bench.overshoot import Launched, launched, overrun
 from tests.running import ROOT, is_alive, until
-from wrappers.orphans import children
+from wrappers.sandbox.subreaper import children
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper")
 
@@ -188,7 +188,7 @@ main()
 def test_a_worker_that_is_stopped_between_the_death_of_a_horse_and_its_clean_up_leaves_no_child_past_the_limit(
     environ: object, db: Any, store: Any, queue: Any, tmp_path: Path
 ) -> None:
-    from ticker.tick import tick
+    from ticker.engine.tick import tick
 
     note = tmp_path / "note"
     ticker.register(db, "leaves.and.exits", every="10s", box="2s", kwargs={"note": str(note)})
@@ -210,7 +210,7 @@ def test_a_worker_that_is_stopped_between_the_death_of_a_horse_and_its_clean_up_
 def test_an_orphaned_horse_ends_its_run_itself_before_the_keeper_goes(
     environ: object, db: Any, store: Any, queue: Any
 ) -> None:
-    from ticker.tick import tick
+    from ticker.engine.tick import tick
 
     ticker.register(db, "exhausts", every="10s", box="2s")
     with launched("tests.polls") as launcher:
@@ -223,7 +223,7 @@ def test_an_orphaned_horse_ends_its_run_itself_before_the_keeper_goes(
 
 
 def test_a_sigterm_ends_the_wait_for_an_orphaned_horse(environ: object, db: Any, store: Any, queue: Any) -> None:
-    from ticker.tick import tick
+    from ticker.engine.tick import tick
 
     ticker.register(db, "exhausts", every="1d", box="1h")
     with launched("tests.polls") as launcher:
@@ -242,7 +242,7 @@ def test_a_sigterm_ends_the_wait_for_an_orphaned_horse(environ: object, db: Any,
 def test_a_warm_stop_lets_the_run_end_and_rq_knows_the_worker_by_its_own_pid(
     environ: object, db: Any, store: Any, queue: Any, redis: Any
 ) -> None:
-    from ticker.tick import tick
+    from ticker.engine.tick import tick
 
     ticker.register(db, "exhausts", every="10s", box="2s")
     with launched("tests.polls") as launcher:

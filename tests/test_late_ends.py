@@ -11,11 +11,12 @@ import pytest
 
 import ticker
 from tests.played import Taken
-from ticker import clock, sql
-from ticker.connections import connect
+from ticker import clock
+from ticker.daemon.loop import Beat
+from ticker.db import sql
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore, patience
 from ticker.errors import DatabaseUnavailable
-from ticker.loop import Beat
-from ticker.store import PostgresStore, patience
 
 SECOND = timedelta(seconds=1)
 LOST_AT = 18.0  # seconds: B = 15 s, g = 1 s, and what a tick leaves the worker

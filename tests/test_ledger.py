@@ -11,10 +11,11 @@ from sqlalchemy.orm import Session
 import ticker
 from tests.replay import BASE, Replay, tables
 from tests.test_due_index import indexes, plan
-from ticker import clock, record
+from ticker import clock
+from ticker.engine.tick import tick
 from ticker.errors import BadInput, UnknownRun, UnknownTask
-from ticker.outlook import SILENT
-from ticker.tick import tick
+from ticker.read import journal
+from ticker.read.forecast import SILENT
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -488,7 +489,7 @@ def test_a_journal_of_what_is_nothing_is_refused(db):
 
 def test_a_journal_that_goes_on_brings_each_line_once_also_one_that_came_late(db, history, frozen):
     task, _ = history
-    tail = record.Tail(record.select(db))
+    tail = journal.Tail(journal.select(db))
     assert len(tail.begin(db, None, 2)) == 2
     assert tail.more(db) == []
     a_run(db, task, ended_at=NINE - 20 * SECOND)  # its transaction took so long
@@ -500,11 +501,11 @@ def test_a_journal_that_goes_on_brings_each_line_once_also_one_that_came_late(db
 
 
 def test_a_journal_that_goes_on_brings_also_what_is_more_than_one_look_finds(db, history, frozen, monkeypatch):
-    monkeypatch.setattr(record, "AT_MOST", 3)
+    monkeypatch.setattr(journal, "AT_MOST", 3)
     task, _ = history
     for _ in range(5):
         a_run(db, task, kind="manual")
-    tail = record.Tail(record.select(db))
+    tail = journal.Tail(journal.select(db))
     assert len(tail.begin(db, None, 100)) > 5
     frozen.tick(5)
     new = [a_run(db, task, kind="manual", ended_at=NINE + n * SECOND) for n in range(1, 5)]
@@ -593,8 +594,8 @@ def test_a_run_stands_in_the_journal_of_its_task_however_many_pieces_it_made(db,
 
 def test_pages_of_a_journal_go_on_through_the_pieces_to_the_run_before(db, task, of_pieces, frozen):
     frozen.tick(MINUTE)
-    wanted, before, found = record.Wanted(task_id=task.id, events=False), None, []
-    while (page := record.page(db, wanted, before=before, limit=400)).lines:
+    wanted, before, found = journal.Wanted(task_id=task.id, events=False), None, []
+    while (page := journal.page(db, wanted, before=before, limit=400)).lines:
         found += [line.run.id for line in page.lines]
         if (before := page.next) is None:
             break
@@ -679,8 +680,8 @@ def test_a_real_run_by_hand_and_a_real_retry_are_told(frozen, store, queue, db, 
 
 
 OUTCOMES = {
-    "outcomes": record.ENDED,
-    "reasons": record.REASONS,
+    "outcomes": journal.ENDED,
+    "reasons": journal.REASONS,
     "since": None,
     "limit": 100,
     "before": None,

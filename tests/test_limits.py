@@ -22,11 +22,11 @@ from typing import Self, cast
 import pytest
 
 from ticker.settings import Settings
-from wrappers import limits as module
-from wrappers.context import Call
 from wrappers.layers.box import limited
-from wrappers.limits import SOFT_SIGNAL, How, Limits, SoftLimit, now
-from wrappers.orphans import become_subreaper, children
+from wrappers.pipeline.context import Call
+from wrappers.sandbox import limits as module
+from wrappers.sandbox.limits import SOFT_SIGNAL, How, Limits, SoftLimit, now
+from wrappers.sandbox.subreaper import become_subreaper, children
 
 Say = Callable[[str], object]
 KILLED = -signal.SIGKILL

@@ -19,14 +19,17 @@ from redis import Redis
 
 import ticker
 from tests.running import ROOT, in_fork, until
-from ticker import embedded, health, loop, migrations, startup, status
-from ticker.connections import connect
+from ticker import embedded, migrations
+from ticker.daemon import loop
+from ticker.daemon.loop import Beat, EveryTick
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
 from ticker.embedded import Postgres, Valkey
-from ticker.enqueue import RedisQueue
 from ticker.errors import ConfigurationError, DatabaseUnavailable
-from ticker.loop import Beat, EveryTick
 from ticker.metrics import standing
-from ticker.store import PostgresStore
+from ticker.queue import checks
+from ticker.queue.rq import RedisQueue
+from ticker.read import health, tasks
 
 MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -100,9 +103,9 @@ def test_one_line_per_tick_and_a_heartbeat(environ, db):
 def test_a_signal_ends_it_cleanly_and_it_counts_as_a_ticker_no_more(environ, db, settings, number):
     with running(environ) as process:
         process.says("tick due=0")
-        assert [found.pid for found in status.tickers(db)] == [process.process.pid]
+        assert [found.pid for found in tasks.tickers(db)] == [process.process.pid]
         assert process.stop(number) == 0
-    assert status.tickers(db) == []
+    assert tasks.tickers(db) == []
     assert "no ticker ticks here; start one: ticker run" in health.look(settings).problems
     with PostgresStore(settings.database_url).transaction() as execute:
         assert standing.tickers(execute, 30_000)["ticker_tickers_alive"] == {(): 0}
@@ -113,7 +116,7 @@ def test_the_row_of_a_ticker_that_ended_still_tells_that_the_clock_was_set_back(
     beat.farewell()
     db.execute("UPDATE ticker.tickers SET last_tick_at = last_tick_at + interval '1 hour'")
     assert store.clamp(None, 100)
-    assert [found.last_report["ended"] for found in status.tickers(db, ended=True)] == [True]
+    assert [found.last_report["ended"] for found in tasks.tickers(db, ended=True)] == [True]
 
 
 def test_it_survives_postgresql_and_redis_being_away_and_goes_on_by_itself(own_servers):
@@ -313,7 +316,7 @@ def test_a_redis_that_evicts_is_refused(own_servers):
     with pytest.raises(
         ConfigurationError, match="maxmemory-policy is allkeys-lru, which loses jobs; set it to noeviction"
     ):
-        startup.check(ticker_settings({"DATABASE_URL": own_servers[0].url, "REDIS_URL": valkey.url}))
+        checks.check(ticker_settings({"DATABASE_URL": own_servers[0].url, "REDIS_URL": valkey.url}))
 
 
 def test_a_queue_without_a_worker_is_named_once(beat, environ, db, caplog):

@@ -8,13 +8,14 @@ import ticker
 from tests.scraping import grown, scraped
 from tests.test_due_index import crowd, indexes, plan, read_whole  # noqa: F401 - a fixture
 from tests.test_ledger import MINUTE, NINE, SECOND, a_drop, a_run
-from ticker import clock, sql
+from ticker import clock
+from ticker.db import sql
 from ticker.errors import DatabaseUnavailable
 from ticker.metrics import ended, families
 from ticker.metrics.ended import Ended
 from ticker.metrics.families import BY_NAME
 from ticker.metrics.servers import Servers
-from ticker.record import ENDED, REASONS
+from ticker.read.journal import ENDED, REASONS
 
 HOUR = timedelta(hours=1)
 POLL = 'function="poll"'

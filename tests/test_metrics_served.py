@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 import ticker
 from tests.running import PATIENCE, ROOT, until
 from tests.scraping import samples
-from ticker import sql
+from ticker.db import sql
 from ticker.metrics.families import BY_NAME, OF_A_PROCESS, OF_THE_DATABASE, Family
 from ticker.web import application
 
@@ -173,7 +173,9 @@ def test_without_the_library_the_option_says_how_to_install_it(environ):
 
 
 def test_without_the_option_the_library_is_not_loaded():
-    program = "import sys, ticker.cli.processes, ticker.loop, ticker.web; print('prometheus_client' in sys.modules)"
+    program = (
+        "import sys, ticker.cli.processes, ticker.daemon.loop, ticker.web; print('prometheus_client' in sys.modules)"
+    )
     assert command("-c", program).stdout == "False\n"
 
 

@@ -8,13 +8,14 @@ import pytest
 import ticker
 from tests.scraping import grown, scraped
 from tests.test_ledger import MINUTE, NINE, SECOND, ticked
-from ticker import clock, embedded, migrations, sql
-from ticker.loop import Beat
+from ticker import clock, embedded, migrations
+from ticker.daemon.loop import Beat
+from ticker.db import sql
+from ticker.engine.tick import Pushed, Report
 from ticker.metrics import servers
 from ticker.metrics.servers import Servers
 from ticker.metrics.ticks import Ticks
 from ticker.settings import Settings
-from ticker.tick import Pushed, Report
 
 
 @pytest.fixture
@@ -186,6 +187,6 @@ def test_an_observer_that_fails_harms_no_tick(environ, db, store, queue, setting
 
 def test_a_tick_that_failed_is_observed_as_such(environ, store, queue, settings, monkeypatch):
     ticks = Ticks(settings)
-    monkeypatch.setattr("ticker.loop.tick", lambda *_args, **_options: 1 / 0)
+    monkeypatch.setattr("ticker.daemon.loop.tick", lambda *_args, **_options: 1 / 0)
     Beat(store, queue, settings, threading.Event(), ticks)()
     assert of_ticks(ticks)["ticker_tick_failures_total"] == 1

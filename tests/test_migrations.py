@@ -14,12 +14,13 @@ from rq import SimpleWorker
 
 import ticker
 from tests.conftest import admin, of_database
-from ticker import migrations, tables
-from ticker.connections import connect
+from ticker import migrations
+from ticker.db import tables
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
+from ticker.engine.tick import tick
 from ticker.errors import BadInput, ConfigurationError
-from ticker.store import PostgresStore
-from ticker.tick import tick
 
 TABLES = ("tasks", "runs", "tickers", "events", "notices", "templates", "functions", "installation")
 

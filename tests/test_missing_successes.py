@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import ticker
-from ticker import timing
-from ticker.followup import next_look, no_success, too_late_at
+from ticker.engine import timing
+from ticker.engine.follow_up import next_look, no_success, too_late_at
+from ticker.engine.tick import tick
+from ticker.model import Alarm, Kind
 from ticker.schedules.duration import DAY, MINUTE
-from ticker.task import Alarm, Kind
-from ticker.tick import tick
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

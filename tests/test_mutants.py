@@ -37,7 +37,7 @@ def functions(file: Path) -> Iterator[str]:
 @pytest.mark.parametrize("text", ["other", "here and here"])
 def test_a_mutant_whose_text_is_not_there_or_there_twice_is_rotten(text: str) -> None:
     with pytest.raises(Rotten):
-        Mutant("name", "ticker/tick.py", "here", "there", "rule", ()).mutated(text)
+        Mutant("name", "ticker/engine/tick.py", "here", "there", "rule", ()).mutated(text)
 
 
 def test_there_are_many_mutants_each_with_a_name_and_a_rule_of_its_own() -> None:

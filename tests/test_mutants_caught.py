@@ -11,14 +11,16 @@ from freezegun import freeze_time
 from freezegun.api import FrozenDateTimeFactory
 
 import ticker
-from ticker import clock, sql
+from ticker import clock
+from ticker.db import sql
+from ticker.model import Task
 from ticker.settings import Settings
-from ticker.task import Task
-from wrappers import limits, starts
-from wrappers.context import Call
-from wrappers.database import Database
 from wrappers.layers import box
-from wrappers.limits import Limits
+from wrappers.pipeline import start
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.database import Database
+from wrappers.sandbox import limits
+from wrappers.sandbox.limits import Limits
 
 
 class SlowDatabase(Database):
@@ -58,7 +60,7 @@ def call_of(task: Task, database: Database) -> Call:
 
 def started(task: Task, database: Database) -> Call | None:
     """The call with its start; None where it gets none."""
-    asked = starts.ask(call_of(task, database))
+    asked = start.ask(call_of(task, database))
     return None if isinstance(asked, str) else asked
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.running import is_alive
 from tests.test_limits import NEVER, Say, horse, in_fork, until
-from wrappers import orphans
-from wrappers.orphans import become_subreaper, children, kill_new_children
+from wrappers.sandbox import subreaper
+from wrappers.sandbox.subreaper import become_subreaper, children, kill_new_children
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper and /proc")
 
@@ -123,7 +123,7 @@ def test_it_catches_a_process_that_keeps_forking(child: Callable[[], None]) -> N
 
 
 def test_a_whole_group_dies_in_one_stroke(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orphans, "_kill", lambda pid: True)
+    monkeypatch.setattr(subreaper, "_kill", lambda pid: True)
 
     def body(say: Say) -> None:
         run_horse(lambda: (in_fork(sleep), in_fork(sleep)))
@@ -172,7 +172,7 @@ def test_a_child_that_ended_by_itself_is_reaped_and_not_counted() -> None:
 
 def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A child in the kernel's deepest sleep does not die; here, one whose kill is lost."""
-    monkeypatch.setattr(orphans, "_kill", lambda pid: True)
+    monkeypatch.setattr(subreaper, "_kill", lambda pid: True)
 
     def body(say: Say) -> None:
         survivor = in_fork(sleep)
@@ -184,7 +184,7 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_child_that_we_may_not_kill_costs_no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orphans, "_kill", lambda pid: False)
+    monkeypatch.setattr(subreaper, "_kill", lambda pid: False)
 
     def body(say: Say) -> None:
         setuid = in_fork(sleep)
@@ -196,12 +196,12 @@ def test_a_child_that_we_may_not_kill_costs_no_patience(monkeypatch: pytest.Monk
 
 def test_a_process_knows_whether_it_has_children() -> None:
     def body(say: Say) -> None:
-        assert not orphans.has_children()
+        assert not subreaper.has_children()
         ended = in_fork(int)
         os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
-        assert orphans.has_children()
+        assert subreaper.has_children()
         os.waitpid(ended, 0)
-        assert not orphans.has_children()
+        assert not subreaper.has_children()
 
     assert worker(body) == (0, "")
 
@@ -232,7 +232,7 @@ def test_the_groups_under_a_worker_die_with_what_they_hand_on_to_it_while_it_is_
         os.waitpid(stopped, os.WUNTRACED)
         [leader] = children(stopped)
         [daemon] = children(leader)
-        orphans.kill_groups_under(stopped)
+        subreaper.kill_groups_under(stopped)
         until(lambda: not is_alive(daemon))
         kill_new_children(set())
 
@@ -242,7 +242,7 @@ def test_the_groups_under_a_worker_die_with_what_they_hand_on_to_it_while_it_is_
 def test_the_scan_finds_what_the_kernel_lists() -> None:
     def body(say: Say) -> None:
         pids = {in_fork(sleep) for _ in range(3)}
-        assert orphans._scanned_children(os.getpid()) == orphans._listed_children(os.getpid()) == pids
+        assert subreaper._scanned_children(os.getpid()) == subreaper._listed_children(os.getpid()) == pids
         kill_new_children(set())
 
     assert worker(body) == (0, "")
@@ -252,5 +252,5 @@ def test_without_the_kernels_list_it_scans(monkeypatch: pytest.MonkeyPatch) -> N
     def missing(_parent: int) -> set[int]:
         raise FileNotFoundError
 
-    monkeypatch.setattr(orphans, "_listed_children", missing)
+    monkeypatch.setattr(subreaper, "_listed_children", missing)
     test_nothing_that_a_horse_left_stays_alive(daemonise)

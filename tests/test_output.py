@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.running import in_fork
-from ticker.task import OUTPUT_AT_MOST
-from wrappers import excerpt, storable
-from wrappers.excerpt import HALF
-from wrappers.output import Capture
+from ticker.model import OUTPUT_AT_MOST
+from wrappers.pipeline import serialize
+from wrappers.pipeline.output import Capture
+from wrappers.sandbox import ring_buffer
+from wrappers.sandbox.ring_buffer import HALF
 
 
 @contextmanager
@@ -110,8 +111,8 @@ def test_child_processes_are_given_the_workers_own_output(tmp_path):
 
 
 def test_what_a_fork_holds_of_the_streams_does_not_reach_the_parents(monkeypatch):
-    monkeypatch.setattr(excerpt, "_shared", None)
-    excerpt.share()
+    monkeypatch.setattr(ring_buffer, "_shared", None)
+    ring_buffer.share()
     with writing() as found:
         held = sys.stdout
         assert in_fork(lambda: held.write("in the fork")) == 0
@@ -172,16 +173,16 @@ def test_no_text_becomes_longer_than_the_tables_take_by_being_made_visible(nasty
     with writing() as found:
         print(nasty * 60_000)
     assert OUTPUT_AT_MOST > len(found[0]) > 20_000
-    assert len(storable.visible(nasty * 1000)) == len(nasty * 1000)
+    assert len(serialize.visible(nasty * 1000)) == len(nasty * 1000)
 
 
 def test_a_return_begins_a_line():
-    assert storable.visible("10%\r20%\r\nnext\r\r\n\tend\r") == "10%\n20%\nnext\n\tend\n"
+    assert serialize.visible("10%\r20%\r\nnext\r\r\n\tend\r") == "10%\n20%\nnext\n\tend\n"
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_what_is_shown_has_no_control_character(text):
-    assert not {code for code in storable.visible(text).replace("\t", "").replace("\n", "") if ord(code) in CONTROLS}
+    assert not {code for code in serialize.visible(text).replace("\t", "").replace("\n", "") if ord(code) in CONTROLS}
 
 
 CONTROLS = {*range(0x20), *range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -210,8 +211,8 @@ def test_64_kb_are_kept_as_they_are_and_one_byte_more_is_cut():
 
 def test_an_error_that_holds_an_escape_sequence_is_shown_without_it():
     error = ValueError("\x1b]0;title\x07")
-    assert storable.sentence(error) == "ValueError: ␛]0;title␇"
-    assert "\x1b" not in storable.trace(error)
+    assert serialize.sentence(error) == "ValueError: ␛]0;title␇"
+    assert "\x1b" not in serialize.trace(error)
 
 
 # --- Interruptions --------------------------------------------------------------------------------------------

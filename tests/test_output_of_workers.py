@@ -8,8 +8,8 @@ import pytest
 
 import ticker
 from tests.running import PATIENCE, ROOT, work
-from ticker.tick import tick
-from wrappers.excerpt import HALF
+from ticker.engine.tick import tick
+from wrappers.sandbox.ring_buffer import HALF
 
 FUNCTIONS = """
 import ctypes, logging, os, sys, time, warnings

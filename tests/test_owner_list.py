@@ -8,10 +8,10 @@ from click.testing import CliRunner
 
 import ticker
 from tests.test_due_index import indexes, plan, read_whole
-from ticker import owner_status
 from ticker.cli import main
+from ticker.engine.tick import tick
 from ticker.errors import BadInput
-from ticker.tick import tick
+from ticker.read import owners as read_owners
 
 TYPE = "mail_channels"
 
@@ -105,7 +105,7 @@ def test_two_ticks_of_this_process_are_late(crowd, db, monkeypatch):
 @pytest.mark.parametrize("filters", [{}, {"failing": True, "paused": True}], ids=["all", "filtered"])
 @pytest.mark.parametrize("many", [1, 20_000], ids=["in a crowd", "of few"])
 def test_pages_go_on_behind_the_last_one(crowd, db, size, filters, many, monkeypatch):
-    monkeypatch.setattr(owner_status, "CROWD", many)
+    monkeypatch.setattr(read_owners, "CROWD", many)
     change(db, "e", FAILING)
     change(db, "c", LATE)
     change(db, "a", PAUSED)
@@ -122,7 +122,7 @@ def test_pages_go_on_behind_the_last_one(crowd, db, size, filters, many, monkeyp
      ({"owner_type": "phones"}, ""), ({"owner_type": TYPE, "late": True}, "c")],
 )  # fmt: skip
 def test_a_crowd_in_trouble_is_listed_as_a_few_are(crowd, db, filters, wanted, many, monkeypatch):
-    monkeypatch.setattr(owner_status, "CROWD", many)
+    monkeypatch.setattr(read_owners, "CROWD", many)
     for id_, what in [
         ("e", FAILING),
         ("c", LATE),

@@ -14,8 +14,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import ticker
 from tests.running import until
-from ticker import owners, timing
-from ticker.connections import connect
+from ticker import owners
+from ticker.db.connections import connect
+from ticker.engine import timing
 from ticker.errors import BadInput, UnknownOwner
 from ticker.owners import NOBODY, Owner, identify
 

@@ -15,19 +15,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ticker import attendance, checks, envelope, identity, numbers, owners, preview, systemd
+from ticker import numbers, owners
 from ticker import settings as environment
 from ticker.cli import ledger, options
+from ticker.daemon import systemd
+from ticker.engine import jobs
+from ticker.engine.retries import Backoff
 from ticker.errors import BadInput, ConfigurationError
+from ticker.queue import inspect
 from ticker.replay import event, table
-from ticker.retries import Backoff
 from ticker.schedules import calendar, cron, kinds, once, zones
 from ticker.settings import Settings
+from ticker.tasks import checks, identity, preview
 from ticker.web import access
 from ticker.web.api import bookmarks, fields
 from ticker.web.pages import fields as controls
 from ticker.web.pages import forms, screen
-from wrappers import hardened, payload, poison
+from wrappers.pipeline import payload
+from wrappers.rq import corrupt_jobs, signed_worker
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ZONE = ZoneInfo("Europe/Berlin")
@@ -94,7 +99,7 @@ TEXTS: dict[str, Reader] = {
                   ("enabled and not paused", "state = E'a\\'b' or \"x\" is null", "a::text = $1", "--", "$$")),
     "task": (lambda text: options.ref(text, None), ("17", "0", "mail.fetch", "9" * 19)),
     "id": (fields.id_in, ("17", "9" * 19)),
-    "job id": (envelope.installation_of, ("test1234-t5-1767225600000000", "test1234-r7", "test1234-b" + "0f" * 12)),
+    "job id": (jobs.installation_of, ("test1234-t5-1767225600000000", "test1234-r7", "test1234-b" + "0f" * 12)),
     "bookmark of tasks": (lambda text: bookmarks.of_task("after", text), ("17", "9" * 18)),
     "bookmark of records": (lambda text: bookmarks.key_in("after", text), ("1767225600000000-run-17", "9" * 17 + "-event-1")),
     "bookmark of owners": (lambda text: bookmarks.owner_before("after", text), OWNERS),
@@ -119,18 +124,18 @@ BYTES: dict[str, tuple[Callable[[bytes], Any], type[Exception], tuple[bytes, ...
     "packed data": (lambda data: payload.unpacked(data, payload.AT_MOST), ValueError, (PACKED,)),
     "payload": (lambda data: payload.call(JOB_ID, data), ValueError, (CALL, b"\x8b\xff\xff\xff\xff", b"\x8a\xff", b"I9\n")),
     "form": (screen.read, BadInput, (b"a=b&c=%C3%A4&a=+", b"%ff", b"&" * 2001)),
-    "what inflates": (lambda data: poison.inflates_within(data, 10), poison.Poison, (PACKED,)),
-    "data of a job": (lambda data: restored(poison.Job, {b"data": data}), poison.Poison, (PACKED,)),
-    "signature": (lambda data: restored(hardened.Job, {b"data": PACKED, b"signature": data}), poison.Poison, (b"0" * 16,)),
+    "what inflates": (lambda data: corrupt_jobs.inflates_within(data, 10), corrupt_jobs.Poison, (PACKED,)),
+    "data of a job": (lambda data: restored(corrupt_jobs.Job, {b"data": data}), corrupt_jobs.Poison, (PACKED,)),
+    "signature": (lambda data: restored(signed_worker.Job, {b"data": PACKED, b"signature": data}), corrupt_jobs.Poison, (b"0" * 16,)),
     "Authorization": (lambda data: access._shown(data.decode("latin-1")), ConfigurationError, (b"Basic dTpw", b"Bearer x")),
 }  # fmt: skip
 
 A_FEW, MANY = settings(deadline=None, max_examples=15), settings(deadline=None, max_examples=2000)
 
 
-def restored(kind: type[poison.Job], found: Mapping[bytes, bytes]) -> None:
+def restored(kind: type[corrupt_jobs.Job], found: Mapping[bytes, bytes]) -> None:
     """Reads a job's hash as a worker does."""
-    with poison.unreadable_is_poison(JOB_ID):
+    with corrupt_jobs.unreadable_is_poison(JOB_ID):
         kind(JOB_ID, connection=SimpleNamespace()).restore(found)
 
 
@@ -200,14 +205,14 @@ def test_thousands_of_bytes_are_read_or_refused(name: str) -> None:
 @given(st.dictionaries(st.sampled_from(FIELDS).map(str.encode) | st.binary(max_size=5), st.binary(max_size=50)))
 @A_FEW
 def test_any_hash_of_a_job_is_read_or_poison(found: dict[bytes, bytes]) -> None:
-    for kind in (poison.Job, hardened.Job):
+    for kind in (corrupt_jobs.Job, signed_worker.Job):
         try:
             restored(kind, {b"data": PACKED} | found)
-        except poison.Poison as refused:
+        except corrupt_jobs.Poison as refused:
             assert refused.job_id == JOB_ID
 
 
 @given(st.dictionaries(st.sampled_from(["last_heartbeat", "pid", "queues", "state", "hostname"]), st.text(max_size=30)))
 @A_FEW
 def test_any_hash_of_a_worker_is_shown(found: dict[str, str]) -> None:
-    assert attendance._worker("x", found, 1).name == "x"
+    assert inspect._worker("x", found, 1).name == "x"

@@ -6,13 +6,14 @@ import json
 import pytest
 
 from ticker.errors import BadInput
-from wrappers import NOTHING_TO_DO, pieces, registry
+from wrappers import NOTHING_TO_DO
+from wrappers.pipeline import fan_out, registry
 
 
 def collect(generated):
     """What would be recorded last, and what before."""
     kept: list[str] = []
-    found = pieces.Pieces(kept.append)
+    found = fan_out.Pieces(kept.append)
     found.collect(generated)
     return found.last(), kept
 
@@ -60,7 +61,7 @@ def test_of_many_pieces_few_are_in_memory():
     last, kept = collect(range(4_001))
     assert (json.loads(last), [json.loads(text)[0] for text in kept]) == ([4000], [0, 2000])
     last, kept = collect(["x" * 16_000] * 100)
-    assert all(len(text) <= pieces.BYTES_AT_MOST + 1000 for text in (last, *kept)) and len(kept) == 1
+    assert all(len(text) <= fan_out.BYTES_AT_MOST + 1000 for text in (last, *kept)) and len(kept) == 1
 
 
 def test_an_endless_stream_is_not_read_behind_its_limit():
@@ -72,7 +73,7 @@ def test_an_endless_stream_is_not_read_behind_its_limit():
             yield 1
 
     with pytest.raises(BadInput, match="1000001 is over the limit of 1,000,000 pieces of a run"):
-        asyncio.run(pieces.Pieces(lambda texts: None).collect_async(stream()))
+        asyncio.run(fan_out.Pieces(lambda texts: None).collect_async(stream()))
     assert len(read) == 1_000_001
 
 

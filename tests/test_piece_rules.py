@@ -7,12 +7,12 @@ import pytest
 
 import ticker
 from tests.test_start import finish, start
-from ticker import sql
+from ticker.db import sql
+from ticker.engine.tick import tick
 from ticker.errors import BadInput
-from ticker.task import PlannedRun, RunKind
-from ticker.tick import tick
+from ticker.model import PlannedRun, RunKind
 from wrappers import Quota, Run
-from wrappers.database import Database
+from wrappers.pipeline.database import Database
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -9,9 +9,10 @@ import ticker
 from tests.doubles import INSTALLATION
 from tests.running import work
 from tests.test_worker import let_time_pass
-from ticker import envelope, owners
-from ticker.task import PlannedRun, RunKind
-from ticker.tick import tick
+from ticker import owners
+from ticker.engine import jobs
+from ticker.engine.tick import tick
+from ticker.model import PlannedRun, RunKind
 
 SECOND = timedelta(seconds=1)
 
@@ -300,7 +301,7 @@ def test_two_jobs_of_a_piece_are_one_start(traced, db, store, queue):
     work()
     tick(store, queue)
     [piece] = [run for run in ticker.list_runs(db) if run.kind is RunKind.PIECE]
-    job = envelope.for_planned(
+    job = jobs.for_planned(
         INSTALLATION, PlannedRun(piece.id, task.id, task.queue, task.function, task.box_ms, task.grace_ms)
     )
     queue.push([job._replace(job_id="copy")])

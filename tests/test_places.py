@@ -13,16 +13,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ticker
-from ticker import definition, outlook, timing
 from ticker.cli import main
-from ticker.schedules import kinds, places
-from ticker.store import PostgresStore
-from ticker.task import DueTask, Kind
-from ticker.tick import tick
+from ticker.db.store import PostgresStore
+from ticker.engine import timing
+from ticker.engine.tick import tick
+from ticker.model import DueTask, Kind
+from ticker.read import forecast
+from ticker.schedules import kinds
+from ticker.schedules import phase as phases
+from ticker.tasks import definition
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-MS = places.MILLISECOND
+MS = phases.MILLISECOND
 TICK = 30_000
 
 
@@ -44,7 +47,7 @@ def starts(
     due, at = (
         BEGIN
         if phase is None
-        else places.EPOCH + (BEGIN - places.EPOCH) // (every * MS) * every * MS + (every + phase) * MS,
+        else phases.EPOCH + (BEGIN - phases.EPOCH) // (every * MS) * every * MS + (every + phase) * MS,
         BEGIN,
     )
     at += offset * MS
@@ -134,7 +137,7 @@ def test_a_tick_that_finds_a_task_late_puts_off_the_next_run_and_does_not_lose_i
 
 
 def is_in_place(task: ticker.Task) -> bool:
-    return (task.next_run - places.EPOCH) // MS % task.every_ms == task.phase_ms
+    return (task.next_run - phases.EPOCH) // MS % task.every_ms == task.phase_ms
 
 
 def test_a_task_that_is_registered_anew_gets_the_same_place(environ, db):
@@ -205,5 +208,5 @@ def test_why_tells_where_a_place_is_passed_over(away, sentence, environ, db, sto
     due = task.next_run + away * SECOND
     db.execute("UPDATE ticker.tasks SET next_run = %s, last_run = %s WHERE id = %s",
                (due, task.next_run - 280 * SECOND, task.id))  # fmt: skip
-    told = list(outlook.schedule(ticker.get(db, task), store.now()))
+    told = list(forecast.schedule(ticker.get(db, task), store.now()))
     assert (sentence in told) if sentence else len(told) == 1

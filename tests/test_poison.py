@@ -15,11 +15,11 @@ from rq.job import Job
 
 import ticker
 from tests.running import ROOT, is_alive, until, work
-from ticker import envelope
-from ticker.enqueue import RedisQueue
-from ticker.ports import JobState
-from ticker.tick import tick
-from wrappers.poison import inflates_within
+from ticker.engine import jobs
+from ticker.engine.ports import JobState
+from ticker.engine.tick import tick
+from ticker.queue.rq import RedisQueue
+from wrappers.rq.corrupt_jobs import inflates_within
 
 ASLEEP = zlib.compress(b"\x80\x05N.")  # the pickle of None: no call
 HASH = {
@@ -235,7 +235,7 @@ def test_what_inflates_is_measured_in_any_number_of_pieces():
 
 
 def test_a_key_of_another_type_costs_the_sweep_only_that_job(queue: RedisQueue, redis):
-    queue.push([envelope.Envelope("t1-1", "polling", (1, 1), 60, 600, "x")])
+    queue.push([jobs.Envelope("t1-1", "polling", (1, 1), 60, 600, "x")])
     redis.set("rq:job:t2-1", "x")
     assert queue.states(["t1-1", "t2-1", "t3-1"]) == [JobState.WAITING, JobState.DEAD, JobState.MISSING]
 

@@ -20,14 +20,15 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 import ticker
 from tests.conftest import admin, copy_of
-from ticker import sql, status, tables
 from ticker.cli import main
+from ticker.db import sql, tables
+from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
-from ticker.enqueue import RedisQueue
+from ticker.engine.tick import tick
 from ticker.errors import TickerError
-from ticker.store import PostgresStore
-from ticker.task import Reason
-from ticker.tick import tick
+from ticker.model import Reason
+from ticker.queue.rq import RedisQueue
+from ticker.read import tasks
 
 Db = psycopg.Connection[Any]
 
@@ -151,12 +152,12 @@ def assert_the_good_ones_went_on(db: Db) -> None:
 
 def assert_everybody_can_read(db: Db) -> None:
     """Lists and single rows, for programs and for people."""
-    status.tickers(db)
+    tasks.tickers(db)
     for words in (["list"], ["list", "--json"], ["runs"], ["runs", "--json"], ["tick", "--dry-run"]):
         told = CliRunner().invoke(main, words)
         assert told.exit_code == 0, (words, told.output[-500:])
     assert "ticker good pid" in CliRunner().invoke(main, ["health"]).output
-    status.get(db, "good due")
+    tasks.get(db, "good due")
 
 
 def assert_a_worker_is_answered(db: Db) -> None:

@@ -17,15 +17,17 @@ import ticker
 from tests.conftest import admin, of_database
 from tests.poolers import is_installed, pooler, through
 from tests.running import ROOT
-from ticker import connections, listener, migrations, settings, sql, startup
-from ticker.connections import connect, translated
+from ticker import migrations, settings
+from ticker.db import connections, listener, sql
+from ticker.db.connections import connect, translated
+from ticker.db.listener import Listener
+from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
-from ticker.enqueue import RedisQueue
+from ticker.engine.tick import tick
 from ticker.errors import DatabaseUnavailable
-from ticker.listener import Listener
+from ticker.queue import checks
+from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings
-from ticker.store import PostgresStore
-from ticker.tick import tick
 from ticker.web import application
 
 pytestmark = [pytest.mark.pooler, pytest.mark.timeout(600)]
@@ -66,7 +68,7 @@ def left(folder: Path, url: str) -> set[tuple[str, ...]]:
 def test_thirty_workers_on_ten_sessions_run_everything_and_leave_nothing(
     pooled: str, folder: Path, db: Db, queue: RedisQueue, settings: Settings
 ) -> None:
-    startup.check(Settings(pooled, settings.redis_url))
+    checks.check(Settings(pooled, settings.redis_url))
     db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
     for number in range(RUNS):
         ticker.register(db, "plain", every="1h", name=f"{number}", kwargs={"channel_id": number})

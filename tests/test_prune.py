@@ -10,12 +10,12 @@ from click.testing import CliRunner
 
 import ticker
 from tests.running import until
-from ticker import prune
 from ticker.cli import main
-from ticker.connections import connect
-from ticker.prune import Pruned, Pruner
+from ticker.daemon import prune
+from ticker.daemon.prune import Pruned, Pruner
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
 from ticker.settings import Settings, from_environment
-from ticker.store import PostgresStore
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 FAILURES = ("failed", "timed_out", "killed", "lost")

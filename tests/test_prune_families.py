@@ -7,9 +7,10 @@ import pytest
 
 from tests.test_due_index import indexes, nodes, plan, read_whole
 from tests.test_prune import DAY, HOUR, event, lap, left, newer, of, put
-from ticker import prune, sql
+from ticker.daemon import prune
+from ticker.daemon.prune import Pruned, Pruner
+from ticker.db import sql
 from ticker.errors import ConfigurationError
-from ticker.prune import Pruned, Pruner
 from ticker.settings import Settings
 
 ANY = pytest.approx(0, abs=60)

@@ -7,13 +7,13 @@ from click.testing import CliRunner
 
 import ticker
 from tests.test_piece_rules import handed_out
-from ticker import status
 from ticker.cli import main
-from ticker.envelope import micros
+from ticker.daemon.loop import Beat
+from ticker.engine.jobs import micros
+from ticker.engine.tick import tick
 from ticker.errors import ConfigurationError
-from ticker.loop import Beat
+from ticker.read import tasks as read_tasks
 from ticker.settings import from_environment
-from ticker.tick import tick
 
 
 def test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick(environ, db, store, queue, redis):
@@ -60,7 +60,7 @@ def test_the_tickers_line_and_its_heartbeat_say_what_is_left(environ, db, store,
     caplog.set_level("INFO")
     Beat(store, queue, from_environment(), Event())()
     assert any(" due=1 enqueued=1 errors=0 left=polling:2 took=" in line for line in caplog.messages)
-    assert status.tickers(db)[0].last_report["left"] == {"polling": 2}
+    assert read_tasks.tickers(db)[0].last_report["left"] == {"polling": 2}
 
 
 def length(redis) -> int:

@@ -17,7 +17,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 import ticker
 from tests.conftest import admin, copy_of
 from tests.doubles import NOW
-from ticker import BadInput, UnknownOwner, UnknownTask, Wanted, clock, owners, preview
+from ticker import BadInput, UnknownOwner, UnknownTask, Wanted, clock, owners
+from ticker.tasks import preview
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import ticker
-from ticker import clock, timing
+from ticker import clock
+from ticker.engine import timing
 from ticker.errors import BadInput
-from ticker.task import Kind
+from ticker.model import Kind
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)  # a Sunday
 MILLISECOND = timedelta(milliseconds=1)

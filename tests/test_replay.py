@@ -13,11 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from tests.running import ROOT
-from ticker import drawing, embedded
+from ticker import embedded
 from ticker.cli import main
-from ticker.envelope import Envelope
+from ticker.engine.jobs import Envelope
+from ticker.engine.ports import JobState, Receipt
 from ticker.errors import BadInput
-from ticker.ports import JobState, Receipt
+from ticker.read import svg as read_svg
 from ticker.replay import chart, play, scratch, shipped, table
 from ticker.replay.memory import MemoryQueue
 from ticker.replay.svg import svg
@@ -478,7 +479,7 @@ def test_a_table_of_one_instant_and_one_of_a_year_can_be_drawn(there):
 def test_steps_are_round_and_few():
     for seconds in (1, 59, 60, 151, 3600, 86_400, 31_622_400):
         total = timedelta(seconds=seconds)
-        assert total / 10 <= drawing.step(total, 10) <= total
+        assert total / 10 <= read_svg.step(total, 10) <= total
 
 
 # ------------------------------------------------------------------------------------------------------- the queue

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ticker import retries, timing
+from ticker.engine import retries, timing
+from ticker.engine.retries import Backoff
+from ticker.engine.timing import SHORTEST_INTERVAL
 from ticker.errors import BadInput
-from ticker.retries import Backoff
 from ticker.schedules.duration import LONGEST, MINUTE, SECOND
-from ticker.timing import SHORTEST_INTERVAL
 
 DURATIONS = st.integers(1, LONGEST)
 ATTEMPTS = st.integers(1, 100)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import ticker
 from tests.played import Played, Taken
-from ticker import timing
-from ticker.task import GOOD, Task
+from ticker.engine import timing
+from ticker.model import GOOD, Task
 
 ENDS = ("succeeded", "nothing_to_do", "failed", "failed", "failed", "timed_out", "killed", "dies")
 STEPS = st.lists(

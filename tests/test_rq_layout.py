@@ -15,18 +15,19 @@ from rq.job import Job, JobStatus
 from rq.registry import FinishedJobRegistry
 
 from tests.doubles import INSTALLATION
-from ticker import envelope, rq_layout
-from ticker.enqueue import RedisQueue
-from ticker.envelope import ENTRY, Envelope
-from ticker.ports import JobState, Receipt
-from ticker.task import DueTask, PlannedRun
+from ticker.engine import jobs
+from ticker.engine.jobs import ENTRY, Envelope
+from ticker.engine.ports import JobState, Receipt
+from ticker.model import DueTask, PlannedRun
+from ticker.queue import bulk
+from ticker.queue.rq import RedisQueue
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 STORED = Receipt(stored=True)
 
 
 def due(task_id: int, *, queue: str = "polling", function: str = "mail.fetch", occurrence: datetime = NOW) -> Envelope:
-    return envelope.for_occurrence(
+    return jobs.for_occurrence(
         INSTALLATION, DueTask(task_id, occurrence, queue, function, every_ms=60_000, box_ms=30_000, grace_ms=1000)
     )
 
@@ -35,7 +36,7 @@ BATCH = [
     due(1),
     due(2, queue="reports", function="Bericht für Zoë 📬"),
     due(3),
-    envelope.for_planned(INSTALLATION, PlannedRun(7, 10**9, "polling", "mail.fetch", box_ms=100, grace_ms=1)),
+    jobs.for_planned(INSTALLATION, PlannedRun(7, 10**9, "polling", "mail.fetch", box_ms=100, grace_ms=1)),
     due(10**9, queue="with space: and colon", function="x" * 200),
     due(4, occurrence=datetime(1970, 1, 1, tzinfo=UTC)),
 ]
@@ -74,7 +75,7 @@ def times_to_live(redis: Redis) -> dict[bytes, int]:
 @pytest.mark.parametrize("fits", [True, False])
 @pytest.mark.parametrize(("result_ttl", "failure_ttl"), [(0, 3600), (500, 0), (86_400, 31_622_400)])
 def test_a_push_leaves_redis_as_enqueue_call_leaves_it(redis, result_ttl, failure_ttl, fits, monkeypatch):
-    monkeypatch.setattr(rq_layout, "misfit", lambda _: "" if fits else "another RQ")
+    monkeypatch.setattr(bulk, "misfit", lambda _: "" if fits else "another RQ")
     with freeze_time(NOW):
         by_rq(redis, BATCH, result_ttl, failure_ttl)
         expected, lives = everything(redis), times_to_live(redis)
@@ -106,13 +107,13 @@ def test_a_layout_that_does_not_fit_is_named_once_and_jobs_go_by_rqs_own_interfa
 
 
 def test_an_rq_that_reads_other_jobs_than_were_written_does_not_fit(redis, monkeypatch):
-    assert rq_layout.misfit(redis) == ""
+    assert bulk.misfit(redis) == ""
 
     def restore(_job: Job, raw: dict[bytes, bytes]) -> None:
         raise KeyError("data")
 
     monkeypatch.setattr(Job, "restore", restore)
-    assert rq_layout.misfit(redis) == "it does not read such a job: KeyError: 'data'"
+    assert bulk.misfit(redis) == "it does not read such a job: KeyError: 'data'"
 
 
 def test_jobs_stand_in_the_list_in_the_order_of_the_push(queue, redis):
@@ -188,7 +189,7 @@ def test_what_people_look_at_with_rq_reads_our_jobs(queue, redis):
     assert (first.created_at, first.enqueued_at, first.started_at) == (NOW, NOW, None)
     assert (first.timeout, first.ttl, first.result_ttl, first.failure_ttl) == (61, 4800, 0, 3600)
     assert (first.description, first.meta, first.dependency) == ("mail.fetch", {}, None)
-    assert first.get_call_string() == f"wrappers.run(1, {envelope.micros(NOW)})"
+    assert first.get_call_string() == f"wrappers.run(1, {jobs.micros(NOW)})"
 
 
 def test_a_job_is_alive_then_dead_then_missing(queue, redis):

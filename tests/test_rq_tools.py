@@ -12,7 +12,7 @@ from rq.job import Job
 
 import ticker
 from tests.running import PATIENCE, ROOT, stock_worker, until, work
-from ticker.tick import tick
+from ticker.engine.tick import tick
 
 ENDLESS = {"every": "3s", "box": "0.5s"}
 SEVERAL = """

@@ -7,7 +7,7 @@ import pytest
 
 import ticker
 from tests.running import work
-from ticker.tick import tick
+from ticker.engine.tick import tick
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper")
 

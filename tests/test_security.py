@@ -22,12 +22,15 @@ from rq.job import Job
 import ticker
 from tests.conftest import admin
 from tests.running import ROOT, stock_worker, until
-from ticker import attendance, health, owners, prune
-from ticker.connections import connect
+from ticker import owners
+from ticker.daemon import prune
+from ticker.db.connections import connect
+from ticker.db.sql import statements
+from ticker.db.store import PostgresStore
 from ticker.errors import QueueUnavailable
+from ticker.queue import inspect
+from ticker.read import health
 from ticker.settings import Settings, from_environment
-from ticker.sql import statements
-from ticker.store import PostgresStore
 
 SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 PASSWORD = "not-a-secret"
@@ -245,11 +248,11 @@ def test_the_commands_of_redis_suffice_for_the_page_and_one_that_is_missing_is_t
     redis.sadd("rq:queues", "rq:queue:lonely")
     redis.rpush("rq:queue:lonely", "x")
     url = with_user(os.environ["REDIS_URL"], redis_users["page"])
-    assert [queue.name for queue in attendance.look(url).queues] == ["lonely", "polling"]
+    assert [queue.name for queue in inspect.look(url).queues] == ["lonely", "polling"]
     assert health.look(replace(from_environment(), redis_url=url)).redis_error == ""
     assert refused(redis, redis_users) == []
     with pytest.raises(QueueUnavailable, match="permission"):
-        attendance.look(with_user(os.environ["REDIS_URL"], redis_users["ticker"]))
+        inspect.look(with_user(os.environ["REDIS_URL"], redis_users["ticker"]))
 
 
 def test_the_commands_of_redis_allow_no_more(environ, redis_users):

@@ -7,7 +7,7 @@ import pytest
 
 import ticker
 from tests.running import stock_worker, work
-from ticker.tick import tick
+from ticker.engine.tick import tick
 
 APPLICATION = """
 import json, os, time

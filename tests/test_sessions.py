@@ -20,16 +20,19 @@ from rq.timeouts import JobTimeoutException
 import ticker
 from tests.conftest import admin, connect, of_database
 from tests.running import ROOT, until, work
-from ticker import connections, health, migrations, sql, startup
+from ticker import migrations
 from ticker.cli import main
-from ticker.connections import SETTINGS, Connection, translated
+from ticker.db import connections, sql
+from ticker.db.connections import SETTINGS, Connection, translated
+from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
-from ticker.enqueue import RedisQueue
+from ticker.engine.tick import tick
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
+from ticker.queue import checks
+from ticker.queue.rq import RedisQueue
+from ticker.read import health
 from ticker.settings import Settings
-from ticker.store import PostgresStore
-from ticker.tick import tick
-from wrappers.limits import SoftLimit
+from wrappers.sandbox.limits import SoftLimit
 
 Db = psycopg.Connection[Any]
 
@@ -187,7 +190,7 @@ def test_an_error_undoes_the_whole_transaction(database_url: str, db: Db) -> Non
 def test_settings_of_the_database_change_nothing(
     odd: None, db: Db, settings: Settings, queue: RedisQueue, environ: dict[str, str]
 ) -> None:
-    startup.check(settings)
+    checks.check(settings)
     with connect(settings.database_url) as connection:
         task = ticker.register(connection, "plain", every="1m", kwargs={"channel_id": 1})
         connection.execute(
@@ -208,7 +211,7 @@ def test_a_worker_without_jobs_holds_no_session(
     db: Db, store: PostgresStore, queue: RedisQueue, environ: dict[str, str], tmp_path: Path
 ) -> None:
     db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
-    patch = "import wrappers.worker; wrappers.worker.IDLE = 1\nfrom wrappers.__main__ import main; main()"
+    patch = "import wrappers.rq.worker; wrappers.rq.worker.IDLE = 1\nfrom wrappers.__main__ import main; main()"
     command = [sys.executable, "-c", patch, "--tasks", "tests.polls", "polling"]
     with (tmp_path / "log").open("wb") as log:
         worker = subprocess.Popen(command, cwd=ROOT, env=os.environ, stdout=log, stderr=log)

@@ -12,9 +12,9 @@ from rq.registry import FailedJobRegistry, FinishedJobRegistry, StartedJobRegist
 
 import ticker
 from tests.running import stock_worker, until, work
-from ticker.connections import connect
-from ticker.enqueue import RedisQueue
-from ticker.tick import tick
+from ticker.db.connections import connect
+from ticker.engine.tick import tick
+from ticker.queue.rq import RedisQueue
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.simulation.__main__ import story
 from tests.simulation.history import play
 from tests.simulation.memory import MemoryTables
 from tests.simulation.postgres import PostgresTables
-from ticker.tick import tick
+from ticker.engine.tick import tick
 
 
 def judged(seeds, tables_of, **options):

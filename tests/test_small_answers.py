@@ -8,10 +8,10 @@ from click.testing import CliRunner
 
 import ticker
 from ticker.cli import main
+from ticker.engine.tick import tick
 from ticker.errors import BadInput, ConfigurationError
 from ticker.schedules import calendar, cron
 from ticker.settings import from_environment
-from ticker.tick import tick
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -11,11 +11,12 @@ import pytest
 
 import ticker
 from tests.running import until
-from ticker import clock, sql
-from ticker.connections import connect
-from ticker.tick import tick
+from ticker import clock
+from ticker.db import sql
+from ticker.db.connections import connect
+from ticker.engine.tick import tick
 from wrappers import HoldLost, Quota, Run
-from wrappers.database import Database
+from wrappers.pipeline.database import Database
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -16,12 +16,13 @@ from redis import Redis
 
 from tests.conftest import admin, of_database
 from tests.running import ROOT
-from ticker import embedded, enqueue, migrations, startup
-from ticker.connections import connect
+from ticker import embedded, migrations
+from ticker.db.connections import connect
 from ticker.embedded import Servers
 from ticker.errors import ConfigurationError
+from ticker.queue import checks, rq
+from ticker.queue.checks import Facts
 from ticker.settings import Settings
-from ticker.startup import Facts
 
 Db = psycopg.Connection[Any]
 
@@ -39,7 +40,7 @@ def refused(check: Callable[[], Any]) -> str:
 
 
 def not_startable(settings: Settings) -> str:
-    return refused(lambda: startup.check(settings))
+    return refused(lambda: checks.check(settings))
 
 
 # ------------------------------------------------------------------------------------------------------- PostgreSQL
@@ -82,8 +83,8 @@ def test_a_database_that_takes_no_writes_is_refused(db: Db, settings: Settings) 
     ],
 )  # fmt: skip
 def test_a_server_that_is_too_old_or_a_standby_is_refused(facts: Facts, sentence: str) -> None:
-    startup.check_server(FACTS)
-    assert refused(lambda: startup.check_server(facts)) == sentence
+    checks.check_server(FACTS)
+    assert refused(lambda: checks.check_server(facts)) == sentence
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
@@ -99,12 +100,12 @@ def test_texts_travel_as_utf8_whatever_the_environment_says(
 
 
 def test_the_newest_revision_is_the_one_that_alembic_finds() -> None:
-    assert startup.revisions()[-1] == migrations.newest()
+    assert checks.revisions()[-1] == migrations.newest()
 
 
 def test_older_tables_are_to_be_upgraded(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    [*_, newest] = startup.revisions()
-    monkeypatch.setattr(startup, "revisions", lambda: [newest, "9998"])
+    [*_, newest] = checks.revisions()
+    monkeypatch.setattr(checks, "revisions", lambda: [newest, "9998"])
     assert not_startable(settings) == (
         f"DATABASE_URL: schema 'ticker' is at revision {newest}, and 9998 is needed; run: ticker db upgrade"
     )
@@ -165,7 +166,7 @@ def test_a_right_that_is_missing_is_named(grants: tuple[str, ...], sentence: str
 def test_a_user_with_no_more_than_the_rights_that_are_needed_may_start(db: Db, settings: Settings) -> None:
     with user_with(db, *ENOUGH) as role:
         url = re.sub("//([^@/]*@)?", f"//{role}:{role}@", settings.database_url, count=1)
-        startup.check(Settings(url, settings.redis_url))
+        checks.check(Settings(url, settings.redis_url))
 
 
 def test_the_check_loads_neither_alembic_nor_sqlalchemy(environ: dict[str, str]) -> None:
@@ -180,7 +181,7 @@ def test_the_check_loads_neither_alembic_nor_sqlalchemy(environ: dict[str, str])
 
 @pytest.mark.parametrize("ahead", [timedelta(days=-366), -HOUR * 1.1, HOUR * 1.1, timedelta(days=3660)])
 def test_clocks_that_are_hours_apart_are_refused(ahead: timedelta) -> None:
-    told = refused(lambda: startup.check_clock(ahead, timedelta(), 3_600_000))
+    told = refused(lambda: checks.check_clock(ahead, timedelta(), 3_600_000))
     assert re.fullmatch(
         r"the clock of this host differs from that of PostgreSQL \(DATABASE_URL\) by \w+, over the limit of 1h .*", told
     )
@@ -188,18 +189,18 @@ def test_clocks_that_are_hours_apart_are_refused(ahead: timedelta) -> None:
 
 @pytest.mark.parametrize("ahead", [timedelta(seconds=-6), timedelta(seconds=6), HOUR])
 def test_clocks_that_are_seconds_apart_are_warned_of(ahead: timedelta, caplog: pytest.LogCaptureFixture) -> None:
-    startup.check_clock(ahead, timedelta(), 3_600_000)
+    checks.check_clock(ahead, timedelta(), 3_600_000)
     [record] = caplog.records
     assert record.levelno == logging.WARNING and "differs" in record.getMessage()
 
 
 def test_what_the_question_itself_took_is_no_difference(caplog: pytest.LogCaptureFixture) -> None:
-    startup.check_clock(timedelta(seconds=9), timedelta(seconds=10), 3_600_000)
+    checks.check_clock(timedelta(seconds=9), timedelta(seconds=10), 3_600_000)
     assert caplog.records == []
 
 
 def test_the_hosts_clock_is_compared_with_the_databases(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(startup.clock, "python_utc", lambda: datetime(2001, 1, 1, tzinfo=UTC))
+    monkeypatch.setattr(checks.clock, "python_utc", lambda: datetime(2001, 1, 1, tzinfo=UTC))
     assert "TICKER_CLOCK_DIFFERENCE" in not_startable(settings)
 
 
@@ -243,7 +244,7 @@ GOOD = {"redis_version": "7.2.4", "role": "master", "maxmemory_policy": "noevict
 
 @pytest.mark.parametrize("version", ["6.2.0", "7.0", "10.0.1", "unstable", ""])
 def test_a_redis_of_6_2_or_newer_is_taken(version: str) -> None:
-    enqueue.check_server({**GOOD, "redis_version": version})
+    rq.check_server({**GOOD, "redis_version": version})
 
 
 @pytest.mark.parametrize(
@@ -258,8 +259,8 @@ def test_a_redis_of_6_2_or_newer_is_taken(version: str) -> None:
     ],
 )  # fmt: skip
 def test_a_redis_that_is_not_fit_for_jobs_is_refused(info: dict[str, Any], sentence: str) -> None:
-    assert refused(lambda: enqueue.check_server({**GOOD, **info})) == sentence
+    assert refused(lambda: rq.check_server({**GOOD, **info})) == sentence
 
 
 def test_a_valkey_of_any_version_is_taken() -> None:
-    enqueue.check_server({**GOOD, "redis_version": "1.0", "server_name": "valkey"})
+    rq.check_server({**GOOD, "redis_version": "1.0", "server_name": "valkey"})

@@ -25,10 +25,10 @@ from tests.doubles import INSTALLATION, NOW, NOWHERE, RunRow, TaskRow, Uptime, j
 from tests.simulation.memory import MemoryTables
 from tests.simulation.postgres import PostgresTables
 from tests.simulation.verdict import Job, Tables
+from ticker.engine.follow_up import Followed
+from ticker.engine.tick import Report, tick
 from ticker.errors import BadInput
-from ticker.followup import Followed
-from ticker.task import Outcome, Reason
-from ticker.tick import Report, tick
+from ticker.model import Outcome, Reason
 
 NAMESPACE = UUID(int=7)
 INTERVALS = st.sampled_from([1, 4, 10, 60, 600, 6_000])  # seconds

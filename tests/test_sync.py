@@ -18,7 +18,7 @@ def module(environ, function, monkeypatch):
     monkeypatch.setitem(sys.modules, name, ModuleType(name))
 
     def declare(**tasks):
-        from wrappers import registry
+        from wrappers.pipeline import registry
 
         registry._functions.clear()
         for function_name, said in tasks.items():

@@ -14,9 +14,10 @@ from uuid import uuid4
 import pytest
 
 from tests.running import PATIENCE, ROOT
-from ticker import clock, embedded, loop, migrations
-from ticker.loop import Beat
-from ticker.systemd import Systemd, address, half_of_watchdog
+from ticker import clock, embedded, migrations
+from ticker.daemon import loop
+from ticker.daemon.loop import Beat
+from ticker.daemon.systemd import Systemd, address, half_of_watchdog
 
 HANGS = """
 import threading

@@ -3,8 +3,8 @@
 import pytest
 
 import ticker
-from ticker import status
 from ticker.errors import BadInput
+from ticker.read import tasks
 
 STATES = {
     "failing": "failures = 1", "late": "next_run = '2020-01-01Z'", "paused": "paused_by = 'ann'", "inactive": "enabled = false",
@@ -15,7 +15,7 @@ STATES = {
 @pytest.fixture
 def ten(environ, db, monkeypatch):
     """Ten tasks, of which one in three runs `feeds.read`; a page looks through four."""
-    monkeypatch.setattr(status, "SEARCHED", 4)
+    monkeypatch.setattr(tasks, "SEARCHED", 4)
     for number in range(10):
         ticker.register(
             db, "mail.fetch" if number % 3 else "feeds.read", name=f"n{number}", owner=f"a:{number // 5}", every="1m"
@@ -27,7 +27,7 @@ def pages(db, **filters):
     """Of each page its names, and through how many tasks it looked."""
     found, after = [], 0
     while after is not None:
-        page = status.page_of_tasks(db, after=after, **filters)
+        page = tasks.page_of_tasks(db, after=after, **filters)
         found.append(("".join(task.name[1:] for task in page.tasks), page.looked_through))
         after = page.next
     return found
@@ -63,7 +63,7 @@ def test_what_an_index_knows_fills_its_pages(ten, db, filters):
 @pytest.mark.parametrize("many", [2, 20_000], ids=["in a crowd", "of few"])
 @pytest.mark.parametrize("state", STATES)
 def test_a_state_that_many_are_in_is_listed_as_one_of_few(state, many, ten, db, monkeypatch):
-    monkeypatch.setattr(status, "CROWD", many)
+    monkeypatch.setattr(tasks, "CROWD", many)
     db.execute(f"UPDATE ticker.tasks SET {STATES[state]} WHERE name IN ('n1', 'n4', 'n8')")
     assert names(db, state=state) == "148"
     whole = [("14", None), ("8", None)]
@@ -76,6 +76,6 @@ def test_a_state_that_many_are_in_is_listed_as_one_of_few(state, many, ten, db, 
 
 def test_what_is_no_state_or_no_limit_is_refused(environ, db):
     with pytest.raises(BadInput, match="is none of: failing"):
-        status.page_of_tasks(db, state="ill")
+        tasks.page_of_tasks(db, state="ill")
     with pytest.raises(BadInput, match="is no whole number from 1 to 10000"):
-        status.page_of_tasks(db, limit=0)
+        tasks.page_of_tasks(db, limit=0)

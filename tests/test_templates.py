@@ -8,10 +8,12 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import ticker
-from ticker import Wanted, definition, owner_sql, owners
-from ticker.connections import connect
+from ticker import Wanted, owners
+from ticker.db.connections import connect
+from ticker.engine.tick import tick
 from ticker.errors import BadInput
-from ticker.tick import tick
+from ticker.registration import triggers_sql
+from ticker.tasks import definition
 
 
 class Base(DeclarativeBase):
@@ -90,7 +92,7 @@ def test_a_default_task_is_as_if_it_had_been_registered(session, db):
 
 
 def test_every_column_of_a_definition_is_copied():
-    columns = owner_sql.MADE.partition("(")[2].partition(")")[0].replace(",", " ").split()
+    columns = triggers_sql.MADE.partition("(")[2].partition(")")[0].replace(",", " ").split()
     fixed = {"enabled", "ends_at", "remove"}  # cannot be said of a default task, or have their defaults
     assert set(definition.DEFAULTS) - fixed <= set(columns)
 

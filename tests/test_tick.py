@@ -16,13 +16,13 @@ from rq.job import Job, JobStatus
 import ticker
 from tests.doubles import NOW, MemoryQueue, MemoryStore, TaskRow, job_id, planned_id
 from ticker import embedded
-from ticker.connections import connect
-from ticker.enqueue import RedisQueue
-from ticker.envelope import instant
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
+from ticker.engine.jobs import instant
+from ticker.engine.tick import Pushed, tick
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
-from ticker.store import PostgresStore
-from ticker.task import Outcome, Reason, RunKind
-from ticker.tick import Pushed, tick
+from ticker.model import Outcome, Reason, RunKind
+from ticker.queue.rq import RedisQueue
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

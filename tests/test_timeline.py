@@ -11,9 +11,10 @@ import pytest
 import ticker
 from tests.test_cli import ticker as command
 from tests.test_ledger import MINUTE, NINE, SECOND, a_drop, a_run, an_event, ticked
-from ticker import clock, timeline
+from ticker import clock
 from ticker.cli import timeline as timeline_command
 from ticker.errors import BadInput, UnknownTask
+from ticker.read import timeline
 
 HOUR = timedelta(hours=1)
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,8 +10,8 @@ import ticker
 from tests.doubles import NOW as START
 from tests.doubles import MemoryQueue, MemoryStore, TaskRow
 from ticker import clock
-from ticker.task import Kind, Outcome, Reason
-from ticker.tick import tick
+from ticker.engine.tick import tick
+from ticker.model import Kind, Outcome, Reason
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import ticker
 from tests.replay import tables
-from ticker import sql, timing
+from ticker.db import sql
+from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.schedules.duration import DAY, HOUR, MINUTE, SECOND
 from ticker.schedules.interval import Interval

@@ -12,7 +12,7 @@ from rq import SimpleWorker
 import ticker
 from tests.replay import BASE, Replay, tables
 from ticker import clock
-from ticker.tick import tick
+from ticker.engine.tick import tick
 
 SECOND = timedelta(seconds=1)
 

@@ -15,13 +15,14 @@ import ticker
 from tests.running import stock_worker, until
 from tests.test_loop import own_servers, running  # noqa: F401 a fixture
 from tests.test_worker_faults import working
-from ticker.connections import connect
+from ticker.db.connections import connect
+from ticker.engine.tick import tick
 from ticker.errors import DatabaseUnavailable, RowLocked
-from ticker.task import Outcome
-from ticker.tick import tick
-from wrappers import limits, waiting
-from wrappers.ends import End, Left
-from wrappers.waiting import WaitingEnds
+from ticker.model import Outcome
+from wrappers.pipeline import waiting_ends
+from wrappers.pipeline.waiting_ends import WaitingEnds
+from wrappers.sandbox import limits
+from wrappers.sandbox.handoff import End, Left
 
 # --------------------------------------------------------------------------------------------------- the buffer
 
@@ -52,7 +53,7 @@ def tables() -> Tables:
 
 @pytest.fixture
 def ends(monkeypatch: pytest.MonkeyPatch) -> WaitingEnds:
-    monkeypatch.setattr(waiting, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 0.0)
     return WaitingEnds()
 
 
@@ -72,7 +73,7 @@ def test_an_end_is_written_at_once_and_what_cannot_be_waits(tables, ends):
 
 
 def test_a_server_that_is_away_is_not_asked_for_each_end_and_never_without_a_pause(tables, ends, monkeypatch):
-    monkeypatch.setattr(waiting, "FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
     tables.trouble = {None: AWAY}
     for number in range(10):
         ends.take(tables, end(number))
@@ -81,7 +82,7 @@ def test_a_server_that_is_away_is_not_asked_for_each_end_and_never_without_a_pau
 
 
 def test_a_locked_row_keeps_no_other_end_waiting(tables, ends, monkeypatch):
-    monkeypatch.setattr(waiting, "FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
     tables.trouble = {1: RowLocked("a row is locked")}
     ends.take(tables, end(1))
     ends.take(tables, end(2))
@@ -99,7 +100,7 @@ def test_an_end_that_fails_comes_behind_the_others(tables, ends):
 
 
 def test_when_the_buffer_is_full_the_oldest_goes_with_a_warning_that_names_it(tables, ends, monkeypatch, caplog):
-    monkeypatch.setattr(waiting, "AT_MOST", 3000)
+    monkeypatch.setattr(waiting_ends, "AT_MOST", 3000)
     tables.trouble = {None: AWAY}
     for number in (1, 2, 3):
         ends.take(tables, end(number, "x" * 1000, at=float(number)))

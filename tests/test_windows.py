@@ -6,11 +6,11 @@ import pytest
 from click.testing import CliRunner
 
 import ticker
-from ticker import preview
 from ticker.cli import main
+from ticker.engine.tick import tick
 from ticker.errors import BadInput
 from ticker.schedules.duration import words
-from ticker.tick import tick
+from ticker.tasks import preview
 
 HOUR = timedelta(hours=1)
 MS = timedelta(milliseconds=1)

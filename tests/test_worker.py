@@ -11,9 +11,9 @@ from rq.job import Job
 
 import ticker
 from tests.running import ROOT, is_alive, stock_worker, until, work
-from ticker import envelope
-from ticker.connections import connect
-from ticker.tick import tick
+from ticker.db.connections import connect
+from ticker.engine import jobs
+from ticker.engine.tick import tick
 
 ENDLESS = {"every": "3s", "box": "0.5s"}  # dead within 0.8 s of their start
 
@@ -322,7 +322,7 @@ def test_the_job_carries_ids_only(environ, db, store, queue, redis):
     task = ticker.register(db, "plain", every="1m", kwargs={"password": "hunter2"})
     tick(store, queue)
     [job] = Queue("polling", connection=redis).get_jobs()
-    assert (job.func_name, job.args, job.kwargs) == ("wrappers.run", (task.id, envelope.micros(task.next_run)), {})
+    assert (job.func_name, job.args, job.kwargs) == ("wrappers.run", (task.id, jobs.micros(task.next_run)), {})
     assert job.description == "plain"
     assert b"hunter2" not in b"".join(redis.hgetall(job.key).values())
 

@@ -17,13 +17,14 @@ from rq.registry import FailedJobRegistry
 
 import ticker
 from tests.running import ROOT, until, work
-from ticker import envelope
-from ticker.connections import connect
-from ticker.sweep import job_of
-from ticker.task import WaitingTask
-from ticker.tick import tick
-from wrappers import payload, worker
-from wrappers.database import Database
+from ticker.db.connections import connect
+from ticker.engine import jobs
+from ticker.engine.sweep import job_of
+from ticker.engine.tick import tick
+from ticker.model import WaitingTask
+from wrappers.pipeline import payload
+from wrappers.pipeline.database import Database
+from wrappers.rq import worker
 
 A_START_WAITS = """SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"""
 
@@ -180,7 +181,7 @@ def test_a_horse_that_nobody_minds_does_all_by_itself(traced, db, store, queue, 
     ticker.register(db, "plain", every="1d")
     tick(store, queue)
     told = "from wrappers import endings; w = endings.write; endings.write = lambda *a, **k: (print('written by', 'horse' if os.environ.get('HORSE') else 'worker', flush=True), w(*a, **k))[1]\n"
-    horse = "import os; from wrappers.worker import Worker; m = Worker.main_work_horse; Worker.main_work_horse = lambda s, j, q: (os.environ.update(HORSE='1'), m(s, j, q))\n"
+    horse = "import os; from wrappers.rq.worker import Worker; m = Worker.main_work_horse; Worker.main_work_horse = lambda s, j, q: (os.environ.update(HORSE='1'), m(s, j, q))\n"
     assert "written by horse" in work(patch=patch + horse + told).stdout
     assert runs(db) == [("plain", "succeeded")]
     assert redis.keys("rq:job:*") == []
@@ -190,7 +191,7 @@ def test_a_horse_that_nobody_minds_does_all_by_itself(traced, db, store, queue, 
     "patch",
     [
         "import os\ndef fork(): raise BlockingIOError(11, 'Resource temporarily unavailable')\nos.fork = fork",
-        "from wrappers.worker import Worker\ndef _begin(self, job): raise MemoryError\nWorker._begin = _begin",
+        "from wrappers.rq.worker import Worker\ndef _begin(self, job): raise MemoryError\nWorker._begin = _begin",
     ],
     ids=["no process", "no memory"],
 )
@@ -239,9 +240,9 @@ def test_a_foreign_job_of_any_size_is_not_taken_apart(monkeypatch):
 
 
 def test_each_waiting_occurrence_is_asked_for_by_its_own_job():
-    older, newer = (envelope.instant(1_000_000_000_000_000 + n * 3_000_000) for n in (0, 1))
-    task = WaitingTask(1, (older, newer), "polling", "f", 3000, 1000, 500, {str(envelope.micros(older)): "b1"})
+    older, newer = (jobs.instant(1_000_000_000_000_000 + n * 3_000_000) for n in (0, 1))
+    task = WaitingTask(1, (older, newer), "polling", "f", 3000, 1000, 500, {str(jobs.micros(older)): "b1"})
     assert [job_of("here1234", task, due) for due in task.occurrences()] == [
         "b1",
-        envelope.job_id("here1234", 1, newer),
+        jobs.job_id("here1234", 1, newer),
     ]

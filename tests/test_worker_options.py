@@ -9,8 +9,9 @@ import pytest
 
 from tests.running import ROOT
 from ticker.errors import ConfigurationError
-from wrappers import options, registry
 from wrappers.__main__ import as_rq_reads
+from wrappers.pipeline import registry
+from wrappers.rq import options
 
 
 @pytest.mark.parametrize(

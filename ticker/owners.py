@@ -18,12 +18,12 @@ from typing import Any, TypedDict, Unpack
 from sqlalchemy import Table, event, inspect
 from sqlalchemy.orm import Mapper
 
+from ticker.db.sql import Execute
 from ticker.errors import BadInput
-from ticker.identity import NOBODY, Owner, check_text, identify
-from ticker.mapped import base_table
-from ticker.owner_sql import BODY, EVENTS, MADE, SETTINGS, SOONEST, SQL, WHICH
+from ticker.registration.triggers_sql import BODY, EVENTS, MADE, SETTINGS, SOONEST, SQL, WHICH
 from ticker.settings import schema_name
-from ticker.sql import Execute
+from ticker.tasks.identity import NOBODY, Owner, check_text, identify
+from ticker.tasks.mapped import base_table
 
 NAME_BYTES = 63  # where PostgreSQL cuts a name
 

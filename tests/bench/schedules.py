@@ -16,9 +16,9 @@ from zoneinfo import ZoneInfo
 from tests.test_calendar import RECORDED
 from tests.test_cron import ZONES, expression
 from tests.test_schedules import REFUSED
-from ticker import preview
 from ticker.errors import BadInput
 from ticker.schedules import calendar, cron
+from ticker.tasks import preview
 
 NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
 

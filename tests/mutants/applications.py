@@ -2,12 +2,10 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "ticker/statements.sql"
-
 APPLICATIONS = (
     Mutant(
         "registration-overwrites-an-edit",
-        "ticker/taskrow.py",
+        "ticker/tasks/rows.py",
         "if column not in registered or registered[column] != value}",
         "if row[column] != value}",
         "A deploy that registers the same values again does not undo what an operator changed.",
@@ -15,23 +13,23 @@ APPLICATIONS = (
     ),
     Mutant(
         "longer-interval-pushes-the-next-run-away",
-        SQL,
-        "least(next_run,\n            coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s",
-        "(\n            coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s",
+        "ticker/db/sql/register.sql",
+        "least(next_run,\n            {now} + %(every_ms)s",
+        "(\n            {now} + %(every_ms)s",
         "A changed interval may bring the next run nearer and never pushes it away, so that no edit starves a task.",
         ("tests/test_registration.py::TestAChangedInterval::test_never_pushes_the_next_run_away",),
     ),
     Mutant(
         "resume-enables",
-        SQL,
-        "* interval '1 millisecond'))) END\nFROM (SELECT coalesce",
-        "* interval '1 millisecond'))) END, enabled = true\nFROM (SELECT coalesce",
+        "ticker/db/sql/register.sql",
+        "{soonest_due}))) END\nFROM (SELECT {now}",
+        "{soonest_due}))) END, enabled = true\nFROM (SELECT {now}",
         "Enabled, owner active and paused are three facts: the end of a pause enables nothing, and nothing starts while its task is disabled.",
         ("tests/test_registration.py::test_resuming_does_not_enable_what_was_disabled",),
     ),
     Mutant(
         "no-trigger-for-truncate",
-        "ticker/owner_sql.py",
+        "ticker/registration/triggers_sql.py",
         "CREATE OR REPLACE TRIGGER {on_truncated} AFTER TRUNCATE ON {relation}\n"
         "FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();\n\n",
         "",
@@ -40,7 +38,7 @@ APPLICATIONS = (
     ),
     Mutant(
         "no-trigger-for-a-changed-key",
-        "ticker/owner_sql.py",
+        "ticker/registration/triggers_sql.py",
         " OR {id_OLD} <> {id_NEW}) EXECUTE",
         ") EXECUTE",
         "Tasks follow their owner's row, also when its key changes.",
@@ -67,7 +65,7 @@ APPLICATIONS = (
     ),
     Mutant(
         "evicting-redis-is-accepted",
-        "ticker/enqueue.py",
+        "ticker/queue/rq.py",
         'if policy != "noeviction":',
         'if policy == "":',
         "A Redis that may evict jobs is refused before anything is pushed to it.",

@@ -2,8 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "ticker/statements.sql"
-PLACES = "ticker/schedules/places.py"
+PLACES = "ticker/schedules/phase.py"
 
 CROWDS = (
     Mutant(
@@ -24,7 +23,7 @@ CROWDS = (
     ),
     Mutant(
         "place-taken-for-a-clock-set-back",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms)",
         "greatest(t.every_ms, t.stretched_ms)",
         "A task may wait for its place up to two intervals, which does not mean that the clock was set back.",
@@ -32,15 +31,15 @@ CROWDS = (
     ),
     Mutant(
         "depth-ignored",
-        SQL,
-        "  AND (push_after IS NULL OR push_after <= %(now)s) AND queue <> ALL (%(without)s::text[])",
-        "  AND (push_after IS NULL OR push_after <= %(now)s) AND (true OR queue <> ALL (%(without)s::text[]))",
+        "ticker/db/sql/push.sql",
+        "  AND {due} AND queue <> ALL (%(without)s::text[])",
+        "  AND {due} AND (true OR queue <> ALL (%(without)s::text[]))",
         "A queue with a limit gets no more than it has room for.",
         ("tests/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
     ),
     Mutant(
         "oldest-first-where-room-is-short",
-        SQL,
+        "ticker/db/sql/push.sql",
         "SELECT * FROM due ORDER BY turn, next_run LIMIT %(limit)s",
         "SELECT * FROM due ORDER BY next_run LIMIT %(limit)s",
         "Where room is short, owners come in turn.",
@@ -48,7 +47,7 @@ CROWDS = (
     ),
     Mutant(
         "room-not-counted-down",
-        "ticker/room.py",
+        "ticker/engine/queue_limit.py",
         "                self.left[envelope.queue] -= 1\n",
         "                pass\n",
         "What a batch pushed takes room from the next one.",
@@ -56,7 +55,7 @@ CROWDS = (
     ),
     Mutant(
         "re-push-beyond-the-limit",
-        "ticker/sweep.py",
+        "ticker/engine/sweep.py",
         "again = queue.fitting(again)",
         "again = list(again)",
         "The limit of a queue holds for jobs that Redis lost, too.",
@@ -64,7 +63,7 @@ CROWDS = (
     ),
     Mutant(
         "pieces-before-all-are-made",
-        SQL,
+        "ticker/db/sql/push.sql",
         "    WHERE p.state = 'processing'\n      AND CASE WHEN %(queue)s",
         "    WHERE true\n      AND CASE WHEN %(queue)s",
         "No tick looks at pieces before their run has made all of them.",
@@ -72,7 +71,7 @@ CROWDS = (
     ),
     Mutant(
         "batch-job-forgotten",
-        "ticker/tick.py",
+        "ticker/engine/tick.py",
         "batch_jobs = {task.id: parcel.batch_job_id for parcel in parcels for task in parcel.tasks}",
         "batch_jobs: dict[int, str | None] = {}",
         "The row names the job that carries its occurrence, so that one that waits is not pushed again.",
@@ -82,7 +81,7 @@ CROWDS = (
     ),
     Mutant(
         "batch-time-of-one",
-        "ticker/envelope.py",
+        "ticker/engine/jobs.py",
         "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks)",
         "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks[:1])",
         "A job of several tasks has the time of all of them.",

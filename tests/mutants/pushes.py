@@ -2,8 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "ticker/statements.sql"
-TICK = "ticker/tick.py"
+TICK = "ticker/engine/tick.py"
 
 PUSH_THEN_ADVANCE = """\
         receipts = queue.push([parcel.envelope for parcel in parcels])
@@ -58,7 +57,7 @@ PUSHES = (
     ),
     Mutant(
         "random-job-id",
-        "ticker/envelope.py",
+        "ticker/engine/jobs.py",
         'return f"{installation}-t{task_id}-{micros(occurrence)}"',
         "return f\"{installation}-t{task_id}-{__import__('uuid').uuid4().hex}\"",
         "The job's id is a function of (task, occurrence), so that a push that is repeated after a crash is refused.",
@@ -68,7 +67,7 @@ PUSHES = (
     ),
     Mutant(
         "secrets-in-the-description",
-        SQL,
+        "ticker/db/sql/push.sql",
         "SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,\n"
         "    starts_at, ends_at, catch_up, tolerance_ms",
         "SELECT id, next_run AS occurrence, queue, function || ' ' || kwargs::text AS function, kind, expression, zone,\n"
@@ -78,7 +77,7 @@ PUSHES = (
     ),
     Mutant(
         "for-update",
-        SQL,
+        "ticker/db/sql/push.sql",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
         "Due rows are locked FOR NO KEY UPDATE: a foreign key to a task, held by somebody's open transaction, does not hide it.",
@@ -86,7 +85,7 @@ PUSHES = (
     ),
     Mutant(
         "no-skip-locked",
-        SQL,
+        "ticker/db/sql/push.sql",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE\n\n-- name: claim_in_turn",
         "Row locks divide the work of several tickers: rows that another holds are left out, not waited for.",
@@ -94,10 +93,9 @@ PUSHES = (
     ),
     Mutant(
         "no-look-ahead",
-        SQL,
-        "  AND next_run <= %(now)s + CASE WHEN kind = 'interval' THEN least(%(look_ahead)s, tolerance_ms / 5) ELSE 0 END\n"
-        "                          * interval '1 millisecond'\n  AND (push_after IS NULL OR push_after <= %(now)s) AND queue",
-        "  AND next_run <= %(now)s\n  AND (push_after IS NULL OR push_after <= %(now)s) AND queue",
+        "ticker/db/sql/rules.sql",
+        "THEN least(%(look_ahead)s, t.tolerance_ms / 5) ELSE 0 END",
+        "THEN 0 ELSE 0 END",
         "An interval task is due a little early, so that jitter of the tick does not cost it a whole tick.",
         (
             "tests/test_contract.py::test_an_interval_task_is_due_early_by_the_look_ahead_and_at_most_a_fifth_of_its_tolerance",
@@ -105,7 +103,7 @@ PUSHES = (
     ),
     Mutant(
         "look-ahead-of-the-loop-unused",
-        "ticker/loop.py",
+        "ticker/daemon/loop.py",
         "look_ahead=settings.look_ahead_ms,",
         "look_ahead=0,",
         "The loop hands the setting TICKER_LOOK_AHEAD to the tick: at 50 intervals, starts are 0.98 of time / interval.",
@@ -113,9 +111,9 @@ PUSHES = (
     ),
     Mutant(
         "paused-tasks-are-pushed",
-        SQL,
-        "FROM {schema}.tasks t\nWHERE enabled AND owner_active AND paused_by IS NULL\n  AND next_run <= %(now)s + %(look_ahead)s",
-        "FROM {schema}.tasks t\nWHERE enabled AND owner_active\n  AND next_run <= %(now)s + %(look_ahead)s",
+        "ticker/db/sql/rules.sql",
+        "t.enabled AND t.owner_active AND t.paused_by IS NULL",
+        "t.enabled AND t.owner_active",
         "Due is what is enabled, has an active owner, and is not paused.",
         ("tests/test_contract.py::test_what_is_off_paused_done_or_set_back_is_not_due",),
     ),
@@ -129,7 +127,7 @@ PUSHES = (
     ),
     Mutant(
         "pushed-occurrence-not-noted",
-        SQL,
+        "ticker/db/sql/push.sql",
         "waiting = CASE WHEN t.next_run = ANY (t.waiting) OR",
         "waiting = CASE WHEN true OR",
         "Every pushed occurrence is noted as waiting, so that what Redis loses is found and pushed again.",
@@ -137,7 +135,7 @@ PUSHES = (
     ),
     Mutant(
         "job-ttl-shorter-than-expiry",
-        "ticker/timing.py",
+        "ticker/engine/timing.py",
         "return math.ceil(2 * expiry(every) / SECOND) + 3600",
         "return math.ceil(expiry(every) / SECOND) // 2",
         "Redis forgets a waiting job only long after it has expired: RQ would skip it without a record.",

@@ -2,9 +2,8 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "ticker/statements.sql"
 BOX = "wrappers/layers/box.py"
-STARTS = "wrappers/starts.py"
+STARTS = "wrappers/pipeline/start.py"
 
 RUNS = (
     Mutant(
@@ -57,7 +56,7 @@ RUNS = (
     ),
     Mutant(
         "soft-limit-can-be-swallowed",
-        "wrappers/limits.py",
+        "wrappers/sandbox/limits.py",
         "class SoftLimit(BaseException):",
         "class SoftLimit(Exception):",
         "`except Exception` cannot swallow the soft limit.",
@@ -66,14 +65,14 @@ RUNS = (
     Mutant(
         "end-recorded-after-the-timers",
         "wrappers/layers/record.py",
-        "    ended = endings.write(",
-        "    if call.limits:\n        call.limits.cancel()\n    ended = endings.write(",
+        "    ended = finishing.write(",
+        "    if call.limits:\n        call.limits.cancel()\n    ended = finishing.write(",
         "The limits are cancelled last of all, after the record: a run that hangs there is dead by B + g, too.",
         ("tests/test_worker.py::test_under_a_stock_worker_a_run_that_hangs_where_its_end_is_recorded_is_killed_too",),
     ),
     Mutant(
         "end-left-to-a-dead-worker",
-        "wrappers/ends.py",
+        "wrappers/sandbox/handoff.py",
         " and os.getppid() == _worker",
         "",
         "A horse leaves its end only to a worker that lives: else the end would lie there until the hold is over.",
@@ -81,7 +80,7 @@ RUNS = (
     ),
     Mutant(
         "end-left-to-a-busy-worker",
-        "wrappers/ends.py",
+        "wrappers/sandbox/handoff.py",
         " and _memory[_LISTENS] == 1",
         "",
         "A horse leaves its end only to a worker that minds it: one that waits for Redis may do so for minutes.",
@@ -89,15 +88,15 @@ RUNS = (
     ),
     Mutant(
         "start-left-behind-without-a-horse",
-        "wrappers/worker.py",
-        "        except BaseException:\n            endings.abandon(self._connected(), self._unwritten)\n            raise",
+        "wrappers/rq/worker.py",
+        "        except BaseException:\n            finish.abandon(self._connected(), self._unwritten)\n            raise",
         "        except BaseException:\n            raise",
         "A start whose job gets no process is lost at once: nobody would end it before its hold is over.",
         ("tests/test_worker_faults.py::test_a_start_whose_job_gets_no_process_is_lost_at_once",),
     ),
     Mutant(
         "signal-lost-while-a-start-is-asked",
-        "wrappers/worker.py",
+        "wrappers/rq/worker.py",
         "        self._state = WorkerStatus.BUSY",
         "        self._state = self._state",
         "A SIGTERM while the start is asked ends the worker behind the job: it neither is lost nor takes the run with it.",
@@ -105,7 +104,7 @@ RUNS = (
     ),
     Mutant(
         "dead-connection-used",
-        "wrappers/database.py",
+        "wrappers/pipeline/database.py",
         "if self._connection is not None and not self._connection.is_alive:",
         "if self._connection is None:",
         "A connection that the server has ended costs no run: it is seen before it is used.",
@@ -113,7 +112,7 @@ RUNS = (
     ),
     Mutant(
         "lent-connection-closed",
-        "wrappers/database.py",
+        "wrappers/pipeline/database.py",
         "            if self._connection is not None and not self._connection.closed:\n                os.dup2(",
         "            if False:\n                os.dup2(",
         "The worker lets go of a connection that its horse goes on with, without a word to the server.",
@@ -121,15 +120,15 @@ RUNS = (
     ),
     Mutant(
         "batch-job-of-the-newest-alone",
-        "ticker/sweep.py",
-        "batch_job_id = task.batch_jobs and task.batch_jobs.get(str(envelope.micros(due.occurrence)))",
-        "batch_job_id = due.occurrence == task.waiting[-1] and (task.batch_jobs or {}).get(str(envelope.micros(due.occurrence)))",
+        "ticker/engine/sweep.py",
+        "batch_job_id = task.batch_jobs and task.batch_jobs.get(str(jobs.micros(due.occurrence)))",
+        "batch_job_id = due.occurrence == task.waiting[-1] and (task.batch_jobs or {}).get(str(jobs.micros(due.occurrence)))",
         "Each waiting occurrence is tied to its own job: no older one is recorded as lost by Redis while its job waits there.",
         ("tests/test_batches.py::test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits",),
     ),
     Mutant(
         "one-place-for-two-ends",
-        "wrappers/ends.py",
+        "wrappers/sandbox/handoff.py",
         "count - written == _ROOMS or ",
         "",
         "In a batch an end that the worker has not written yet is not written over: one without room is the horse's to write.",
@@ -137,15 +136,15 @@ RUNS = (
     ),
     Mutant(
         "children-left-alive",
-        "wrappers/worker.py",
-        "left = orphans.kill_new_children(self._before)",
+        "wrappers/rq/worker.py",
+        "left = subreaper.kill_new_children(self._before)",
         "left = 0",
         "No child of a run is alive behind it, under our own worker.",
         ("tests/test_worker.py::test_what_a_run_left_behind_dies_by_the_workers_own_hand_long_before_its_box_is_over",),
     ),
     Mutant(
         "checkpoint-without-a-fence",
-        SQL,
+        "ticker/db/sql/end.sql",
         "WHERE id = %(task_id)s AND run_token = %(token)s::uuid\nRETURNING id",
         "WHERE id = %(task_id)s AND (run_token = %(token)s::uuid OR true)\nRETURNING id",
         "A run that lost its hold can write no cursor, and learns it.",
@@ -154,14 +153,14 @@ RUNS = (
     Mutant(
         "children-live-on-beside-the-end",
         "wrappers/layers/record.py",
-        "    leftovers.kill()",
+        "    child_processes.kill()",
         "    pass",
         "The end frees the hold, so nothing that the function started lives on when it is written.",
         ("tests/test_run_ends.py::test_no_child_and_no_daemon_lives_when_a_horse_leaves_its_end",),
     ),
     Mutant(
         "end-without-a-fence",
-        SQL,
+        "ticker/db/sql/end.sql",
         "run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,\n        told",
         "run_token IS NOT DISTINCT FROM %(token)s::uuid OR true AS mine,\n        told",
         "A run that lost its hold can write no end, and learns it.",
@@ -169,7 +168,7 @@ RUNS = (
     ),
     Mutant(
         "late-end-over-a-later-start",
-        SQL,
+        "ticker/db/sql/end.sql",
         "h.id IS NULL OR (h.run_token IS NULL AND h.last_run_id = r.id AND",
         "h.id IS NULL OR true OR (h.run_token IS NULL AND h.last_run_id = r.id AND",
         "The end of a run that was declared lost changes nothing once a later run of its task has started.",
@@ -177,7 +176,7 @@ RUNS = (
     ),
     Mutant(
         "end-forgotten-while-the-tables-are-away",
-        "wrappers/waiting.py",
+        "wrappers/pipeline/waiting_ends.py",
         "        except TickerError as error:\n",
         "        except TickerError as error:\n            self._drop(run)\n",
         "An end that cannot be written waits in the worker until it can.",
@@ -185,9 +184,9 @@ RUNS = (
     ),
     Mutant(
         "every-kill-is-the-hard-limits",
-        "wrappers/deaths.py",
-        "bool(page.hard_limit()) and limits.now() >= page.deadline()",
-        "bool(page.hard_limit())",
+        "wrappers/sandbox/deaths.py",
+        "bool(shared_state.hard_limit()) and limits.now() >= shared_state.deadline()",
+        "bool(shared_state.hard_limit())",
         "A kill is attributed to the hard limit only once its instant has passed.",
         ("tests/test_deaths.py::test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant",),
     ),

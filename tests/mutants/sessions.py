@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-CONNECTIONS, WORKER = "ticker/connections.py", "wrappers/worker.py"
+CONNECTIONS, WORKER = "ticker/db/connections.py", "wrappers/rq/worker.py"
 OURS = "tests/test_sessions.py::test_every_transaction_has_our_settings_and_leaves_none"
 
 SESSIONS = (

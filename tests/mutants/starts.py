@@ -2,13 +2,12 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "ticker/statements.sql"
 MIGRATION = "ticker/migrations/versions/0006_records.py"
 
 STARTS = (
     Mutant(
         "guard-without-a-row-lock",
-        SQL,
+        "ticker/db/sql/start.sql",
         "SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE\n), instant",
         "SELECT * FROM {schema}.tasks WHERE id = %(task_id)s\n), instant",
         "The start judges under the task's row lock: read-then-write lets every racing worker win.",
@@ -16,23 +15,23 @@ STARTS = (
     ),
     Mutant(
         "clock-of-the-transaction",
-        SQL,
-        "SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now, count(id) AS found,",
+        "ticker/db/sql/start.sql",
+        "SELECT {now} AS now, count(id) AS found,",
         "SELECT coalesce(%(now)s::timestamptz, now()) AS now, count(id) AS found,",
         "The clock is read after the row's lock, by clock_timestamp(): `now()` lets two starts come closer than I - T.",
         ("tests/test_start.py::test_last_run_is_read_after_a_wait_for_the_row",),
     ),
     Mutant(
         "disabled-task-starts",
-        SQL,
-        "        WHEN NOT l.enabled OR NOT l.owner_active\n             OR (l.paused_by IS NOT NULL AND (l.paused_until",
+        "ticker/db/sql/start.sql",
+        "        WHEN {inactive l}\n             OR (l.paused_by IS NOT NULL AND (l.paused_until",
         "        WHEN (l.paused_by IS NOT NULL AND (l.paused_until",
         "Nothing starts after its task was disabled or its owner became inactive.",
         ("tests/test_start.py::test_each_reason_is_found_and_changes_nothing_else",),
     ),
     Mutant(
         "no-clamp-in-the-start",
-        SQL,
+        "ticker/db/sql/start.sql",
         "WHEN l.clock_was_set AND (l.true_last_run",
         "WHEN false AND (l.true_last_run",
         "After the clock was set back a task starves for an interval at most: the start pulls `last_run` back to now.",
@@ -40,7 +39,7 @@ STARTS = (
     ),
     Mutant(
         "expired-occurrence-starts",
-        SQL,
+        "ticker/db/sql/start.sql",
         "AND %(occurrence)s < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'",
         "AND %(occurrence)s < (SELECT min(w) FROM unnest(l.waiting) w) THEN 'expired'",
         "Waiting jobs stay bounded: an occurrence older than max(2 I, 10 min) does not start once a newer one waits.",
@@ -48,7 +47,7 @@ STARTS = (
     ),
     Mutant(
         "no-duplicate-check",
-        SQL,
+        "ticker/db/sql/start.sql",
         "WHEN %(occurrence)s <= l",
         "WHEN NULL::timestamptz <= l",
         "An occurrence that is not newer than the last one started is a duplicate, and does not start.",
@@ -56,7 +55,7 @@ STARTS = (
     ),
     Mutant(
         "record-not-asked-for",
-        SQL,
+        "ticker/db/sql/start.sql",
         "WHEN l.record IS NOT NULL THEN 'redelivered'",
         "WHEN false THEN 'redelivered'",
         "Each occurrence has one record, whatever became of it: a job that is delivered again starts nothing and drops nothing.",
@@ -67,7 +66,7 @@ STARTS = (
     ),
     Mutant(
         "stale-job-starts",
-        SQL,
+        "ticker/db/sql/start.sql",
         "WHEN NOT l.is_expected THEN 'stale'",
         "WHEN false THEN 'stale'",
         "Nothing starts for an occurrence that its row neither waits for nor has as its next run.",
@@ -75,7 +74,7 @@ STARTS = (
     ),
     Mutant(
         "planned-run-of-another-task",
-        SQL,
+        "ticker/db/sql/start.sql",
         "WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r",
         "WHERE r.id = %(run_id)s FOR NO KEY UPDATE OF r",
         "A planned job runs only the task to which its run belongs.",
@@ -91,7 +90,7 @@ STARTS = (
     ),
     Mutant(
         "late-start-moves-the-next-run",
-        SQL,
+        "ticker/db/sql/start.sql",
         "m.last_run - interval '20 seconds' AND m.last_run + interval '20 seconds'",
         "m.last_run - interval '20 seconds' AND m.last_run + interval '3 seconds'",
         "No committed advance without a push, also where a stopped PostgreSQL read the start late.",
@@ -104,7 +103,7 @@ STARTS = (
     ),
     Mutant(
         "no-still-running-check",
-        SQL,
+        "ticker/db/sql/start.sql",
         "THEN 'still_running'\n        WHEN",
         "AND false THEN 'still_running'\n        WHEN",
         "No overlap: nothing starts while another run holds the task.",
@@ -112,7 +111,7 @@ STARTS = (
     ),
     Mutant(
         "no-still-running-check-for-planned-runs",
-        SQL,
+        "ticker/db/sql/start.sql",
         "THEN 'still_running'\n        END",
         "AND false THEN 'still_running'\n        END",
         "No overlap: a planned run, too, obeys the hold of another run.",
@@ -120,23 +119,23 @@ STARTS = (
     ),
     Mutant(
         "equality-is-too-early",
-        SQL,
-        "AND l.now < l.spaced_from + (l.every_ms - l.tolerance_ms) * interval '1 millisecond' THEN 'too_early'",
-        "AND l.now <= l.spaced_from + (l.every_ms - l.tolerance_ms) * interval '1 millisecond' THEN 'too_early'",
+        "ticker/db/sql/start.sql",
+        "AND l.now < l.spaced_from + {spacing l} THEN 'too_early'",
+        "AND l.now <= l.spaced_from + {spacing l} THEN 'too_early'",
         "A run may start at `last_run + I - T`; equality runs.",
         ("tests/test_start.py::test_each_reason_is_found_and_changes_nothing_else",),
     ),
     Mutant(
         "no-tolerance",
-        SQL,
-        "AND l.now < l.spaced_from + (l.every_ms - l.tolerance_ms) * interval '1 millisecond' THEN 'too_early'",
+        "ticker/db/sql/start.sql",
+        "AND l.now < l.spaced_from + {spacing l} THEN 'too_early'",
         "AND l.now < l.spaced_from + l.every_ms * interval '1 millisecond' THEN 'too_early'",
         "A run may start up to its tolerance before `last_run + I`.",
         ("tests/test_start.py::test_each_reason_is_found_and_changes_nothing_else",),
     ),
     Mutant(
         "no-spacing",
-        SQL,
+        "ticker/db/sql/start.sql",
         "THEN 'too_early'",
         "AND false THEN 'too_early'",
         "Two runs of a task never start closer than I - T.",
@@ -144,7 +143,7 @@ STARTS = (
     ),
     Mutant(
         "waiting-not-cleared",
-        SQL,
+        "ticker/db/sql/start.sql",
         "waiting = array_remove(j.waiting, %(occurrence)s),",
         "waiting = j.waiting,",
         "An occurrence that started or was dropped waits no more, so that it is not pushed again.",
@@ -155,7 +154,7 @@ STARTS = (
     ),
     Mutant(
         "hold-without-grace",
-        SQL,
+        "ticker/db/sql/start.sql",
         "SELECT i.now, i.uptime, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold,",
         "SELECT i.now, i.uptime, l.*, l.box_ms * interval '1 millisecond' AS hold,",
         "The hold lasts B + g, as long as something of the run may live; no other run starts before.",
@@ -163,7 +162,7 @@ STARTS = (
     ),
     Mutant(
         "arguments-of-the-registration",
-        SQL,
+        "ticker/db/sql/start.sql",
         "coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs,",
         "coalesce(recorded.id, j.record) AS run_id, j.name, j.function, coalesce(j.registered -> 'kwargs', '{}') AS kwargs,",
         "A run has the arguments of the task's row at its start, not older ones.",
@@ -171,7 +170,7 @@ STARTS = (
     ),
     Mutant(
         "planned-run-moves-last-run",
-        SQL,
+        "ticker/db/sql/start.sql",
         "running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece'",
         "last_run = j.now, running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece'",
         "A manual run leaves the schedule alone: it never touches `last_run` or `last_occurrence`.",

@@ -2,13 +2,12 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "ticker/statements.sql"
-SWEEP = "ticker/sweep.py"
+SWEEP = "ticker/engine/sweep.py"
 
 SWEEPS = (
     Mutant(
         "no-clamp-in-the-sweep",
-        "ticker/tick.py",
+        "ticker/engine/tick.py",
         "set_back = store.clamp(now, batch)",
         "set_back = False",
         "After the clock was set back, `next_run`, `last_run` and the hold are brought back to now by the next tick.",
@@ -16,7 +15,7 @@ SWEEPS = (
     ),
     Mutant(
         "no-sign-of-a-clock-step",
-        "ticker/store.py",
+        "ticker/db/store.py",
         "set_back = stepped or self._look_again or self._sees_a_tick_ahead(now)",
         "set_back = stepped or self._look_again",
         "A tick in the future shows that the clock was set back: the next tick clamps, not the one an hour later.",
@@ -24,7 +23,7 @@ SWEEPS = (
     ),
     Mutant(
         "hold-freed-at-once",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "ELSE until < (SELECT now FROM instant) - interval '1 second' END",
         "ELSE started_at < (SELECT now FROM instant) - interval '1 second' END",
         "The sweep keeps the hold of a run until B + g: something of it may live so long.",
@@ -32,7 +31,7 @@ SWEEPS = (
     ),
     Mutant(
         "overdue-runs-are-left",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "WHERE state = 'running'\n      AND CASE",
         "WHERE false AND state = 'running'\n      AND CASE",
         "A run without an end gets its outcome within B + g and two ticks.",
@@ -40,7 +39,7 @@ SWEEPS = (
     ),
     Mutant(
         "lost-at-once-after-all-were-away",
-        "ticker/store.py",
+        "ticker/db/store.py",
         "if period and self._watched_for(now, period) < patience(period):",
         "if period and self._watched_for(now, period) < 0:",
         "After all tickers, or the tables, were away, workers get time to write their ends before a run is lost.",
@@ -48,7 +47,7 @@ SWEEPS = (
     ),
     Mutant(
         "overdue-by-the-wall-clock",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "AND CASE WHEN boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint\n               THEN",
         "AND CASE WHEN false AND boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint\n               THEN",
         "A run that lives is not taken for lost when the clock is set forward: its host's uptime tells.",
@@ -56,7 +55,7 @@ SWEEPS = (
     ),
     Mutant(
         "overdue-by-the-clock-of-the-pass",
-        "ticker/tick.py",
+        "ticker/engine/tick.py",
         "store.end_overdue(now, batch, period)",
         "store.end_overdue(now or store.now(), batch, period)",
         "A pass that was stopped, and whose `now` lies ahead of the clock since, ends no living run.",
@@ -64,7 +63,7 @@ SWEEPS = (
     ),
     Mutant(
         "back-off-from-ahead-of-the-clock",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "OR t.push_after > m.now +",
         "OR false AND t.push_after > m.now +",
         "A row that was set back is tried again though the clock was set back meanwhile.",
@@ -72,7 +71,7 @@ SWEEPS = (
     ),
     Mutant(
         "sweep-frees-a-later-runs-hold",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "ON h.id = e.task_id AND h.run_token = e.token",
         "ON h.id = e.task_id",
         "The end of a lost run leaves the hold of a later run alone.",
@@ -80,7 +79,7 @@ SWEEPS = (
     ),
     Mutant(
         "nothing-expires",
-        "ticker/timing.py",
+        "ticker/engine/timing.py",
         "return occurrence < newest and occurrence < now - span(expiry(every))",
         "return False",
         "Waiting jobs of a task stay bounded, also after hours without workers.",
@@ -104,7 +103,7 @@ SWEEPS = (
     ),
     Mutant(
         "waiting-asked-about-without-a-lock",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "FOR NO KEY UPDATE SKIP LOCKED\n\n-- name: settle_waiting",
         "\n-- name: settle_waiting",
         "Rows are locked while Redis is asked for their jobs, so that none of them starts in between.",
@@ -112,7 +111,7 @@ SWEEPS = (
     ),
     Mutant(
         "sweep-of-any-number",
-        "ticker/statements.sql",
+        "ticker/db/sql/sweep.sql",
         "count < 5000 AS fits",
         "count < 5000000 AS fits",
         "The sweep settles so many occurrences at a time that their rows are not locked for long.",

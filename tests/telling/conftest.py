@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.telling.stage import Endpoint
-from ticker.telling.deliver import Teller
-from ticker.telling.outbox import Outbox
+from ticker.notify.deliver import Teller
+from ticker.notify.outbox import Outbox
 
 
 @pytest.fixture

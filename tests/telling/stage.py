@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from ticker.telling.message import Notice
+from ticker.notify.message import Notice
 
 Db = psycopg.Connection[Any]
 

@@ -12,19 +12,19 @@ from click.testing import CliRunner
 from tests.running import ROOT, until
 from tests.telling.stage import NOW, SECRET, Kept, happens, notices
 from tests.test_loop import running
-from ticker import telling
+from ticker import notify
 from ticker.cli import main
 from ticker.errors import ConfigurationError
+from ticker.notify import entry_point
+from ticker.notify.deliver import AFTER_FAILURE
 from ticker.settings import Settings, from_environment
-from ticker.telling import entry_point
-from ticker.telling.deliver import AFTER_FAILURE
 
 # ------------------------------------------------------------------------------------------------------ entry points
 
 
 def test_an_entry_point_gets_the_notice_as_a_dict(db, teller, pager):
     event = happens(db, "failed")
-    [channel] = telling.channels(Settings(tell=("pager",)))
+    [channel] = notify.channels(Settings(tell=("pager",)))
     teller(channel).round(NOW)
     assert [(notice["id"], notice["task"]["name"]) for notice in pager] == [(event, "mail.fetch")]
 
@@ -101,7 +101,7 @@ def test_these_are_taken(environ):
 )  # fmt: skip
 def test_a_channel_without_its_setting_is_named_at_the_start(settings, sentence):
     with pytest.raises(ConfigurationError) as error:
-        telling.channels(settings)
+        notify.channels(settings)
     assert str(error.value) == sentence
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.telling.stage import NOTICE, NOW, SECRET, Post, happens, notices, talking
-from ticker.telling.channel import NotDelivered
-from ticker.telling.deliver import AFTER_FAILURE
-from ticker.telling.mail import Mail, compose
+from ticker.notify.channel import NotDelivered
+from ticker.notify.deliver import AFTER_FAILURE
+from ticker.notify.mail import Mail, compose
 
 
 def mail(port: int, user: str = "", to: tuple[str, ...] = ("a@example.org",), **more: Any) -> Mail:

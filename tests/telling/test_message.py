@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from tests.telling.stage import NOTICE, NOW
-from ticker.telling import message
+from ticker.notify import message
 
 # --------------------------------------------------------------------------------------------------------- the words
 

@@ -14,10 +14,10 @@ import ticker
 from tests.running import in_fork
 from tests.telling.stage import MINUTE, NOW, Kept, happens, notices
 from tests.test_due_index import indexes, plan, read_whole
-from ticker.telling import deliver, message
-from ticker.telling.deliver import AFTER_FAILURE, IDLE, Teller
-from ticker.telling.message import Notice
-from ticker.telling.outbox import GIVEN_UP, LEASE, Outbox
+from ticker.notify import deliver, message
+from ticker.notify.deliver import AFTER_FAILURE, IDLE, Teller
+from ticker.notify.message import Notice
+from ticker.notify.outbox import GIVEN_UP, LEASE, Outbox
 
 # ------------------------------------------------------------------------------------------- events become notices
 
@@ -52,7 +52,7 @@ def test_each_channel_has_a_notice_of_its_own(db, teller):
 
 
 def test_more_events_than_one_batch_are_all_told(db, teller, monkeypatch):
-    monkeypatch.setattr("ticker.telling.outbox.BATCH", 3)
+    monkeypatch.setattr("ticker.notify.outbox.BATCH", 3)
     told = [happens(db, "failed", task_id=n) for n in range(8)]
     kept = Kept()
     teller(kept).round(NOW)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from tests.telling.stage import MINUTE, NOW, Kept, happens, notices
-from ticker.telling.deliver import AFTER_FAILURE
+from ticker.notify.deliver import AFTER_FAILURE
 
 
 def test_events_older_than_three_days_are_done_with_and_never_become_notices(db, teller, caplog):
@@ -34,7 +34,7 @@ def test_after_three_days_a_notice_is_given_up_with_a_warning(db, teller, caplog
 
 
 def test_after_an_outage_of_four_days_nothing_of_before_is_delivered(db, teller, monkeypatch):
-    monkeypatch.setattr("ticker.telling.outbox.BATCH", 7)
+    monkeypatch.setattr("ticker.notify.outbox.BATCH", 7)
     for n in range(30):
         happens(db, "failed", task_id=n)
     kept = Kept("kept", OSError("no"))

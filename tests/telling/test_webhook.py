@@ -28,13 +28,13 @@ from tests.telling.stage import (
     notices,
     talking,
 )
-from ticker.enqueue import RedisQueue
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.notify import wire
+from ticker.notify.deliver import AFTER_FAILURE
+from ticker.notify.webhook import Webhook
+from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings
-from ticker.store import PostgresStore
-from ticker.telling import wire
-from ticker.telling.deliver import AFTER_FAILURE
-from ticker.telling.webhook import Webhook
-from ticker.tick import tick
 
 
 def test_a_webhook_gets_the_notice_as_json_signed_with_each_key(db, teller, endpoint):

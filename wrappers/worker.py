@@ -179,7 +179,7 @@ class Worker(SurvivingWorker):
             super().monitor_work_horse(job, queue)
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
-        """Overrides RQ's, which waits for a job for minutes. While ends wait, waits one second at a time, and tries them in between.
+        """Overrides RQ's, which waits for a job for minutes. While ends wait, it waits one second at a time, and tries them in between.
         A worker that stays idle closes its connection to PostgreSQL."""
         self._idle_since = clock.monotonic()
         try:
@@ -213,8 +213,8 @@ class Worker(SurvivingWorker):
             self._unwritten.drain(self._connected(), limits.now() + seconds)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """RQ's, which asks for four between two jobs: one is enough. Waiting ends are tried then, but not between a start
-        and its horse: the limits of that run count already.
+        """Overrides RQ's, which asks for four between two jobs: one is enough. Waiting ends are tried then, but not between a
+        start and its horse, because the limits of that run count already.
 
         A worker that was wiped out of RQ's list (FLUSHALL, a Redis that came back empty) adds itself again.
         """

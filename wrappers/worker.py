@@ -75,7 +75,11 @@ class Worker(SurvivingWorker):
         self._is_batch = function != envelope.ENTRY
         with self._abandoning():
             if function == envelope.ENTRY:  # in a batch each task is asked for right before its own start
+                if self._unwritten:  # a later start of their task would fence them
+                    self._unwritten.write(self._connected(), at_once=True)
                 may_run = entry.ask(args, job, self.name, self._connected(), when_it_waits=lambda: self._begin(job))
+                if page.run_id():
+                    self._unwritten.server_answered()
                 if not may_run and self._leaves_nothing(job) and self._is_forgotten(job):
                     self._is_over = True
                     self._state = WorkerStatus.IDLE

@@ -103,7 +103,7 @@ def run_details(run: "RunRecord") -> dict[str, Any]:
         "kind": run.kind, "attempt": run.attempt if run.attempt > 1 else "",
         "of run": run.parent_id, "piece": "" if run.item is None else json.dumps(run.item, ensure_ascii=False),
         "occurrence": display.at(run.occurrence), "due": display.at(run.due_at), "pushed": display.at(run.pushed_at), "started": display.at(run.started_at),
-        "ended": display.at(run.ended_at), "took": "" if lasted is None else words(lasted), "state": run.state if run.outcome is None else "",
+        "declared lost" if run.outcome == Outcome.LOST else "ended": display.at(run.ended_at), "took": "" if lasted is None else words(lasted), "state": run.state if run.outcome is None else "",
         "outcome": run.outcome, "why": display.why(run), "attempted again": "yes" if run.retried else "", "pieces": "",
         "result": "" if run.result is None else json.dumps(run.result, ensure_ascii=False), "worker": run.worker,
         "host": run.host, "pid": run.pid, "job": run.job_id,

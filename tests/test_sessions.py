@@ -129,7 +129,7 @@ def signal_handler(number: int, handler: Callable[..., None]) -> Iterator[None]:
 
 def test_a_libpq_without_pipelines_is_refused_in_a_sentence(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psycopg.pq, "version", lambda: 130_014)
-    with pytest.raises(ConfigurationError, match="psycopg works with libpq 13 here, and 14 or newer is needed"):
+    with pytest.raises(ConfigurationError, match="psycopg uses libpq 13 here, but libpq 14 or newer is needed"):
         connections.connect(database_url)
 
 

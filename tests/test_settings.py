@@ -200,8 +200,7 @@ def test_several_hosts_of_redis_are_refused_in_a_sentence(hosts):
     with pytest.raises(ConfigurationError) as error:
         Settings(redis_url=f"redis://{hosts}").require_redis()
     assert (
-        str(error.value)
-        == "REDIS_URL: names several hosts, but only one server is supported; write redis://host:6379/0"
+        str(error.value) == "REDIS_URL names several hosts, but only one server is supported; write redis://host:6379/0"
     )
 
 

@@ -34,6 +34,7 @@ class Tables:
         self.written: list[int] = []
         self.asked = 0
         self.trouble: dict[int | None, Exception] = {}
+        self.outcome = "lost"
 
     def finish(self, task_id: int, *end: Any, **texts: Any) -> bool:
         self.asked += 1
@@ -41,6 +42,9 @@ class Tables:
             raise error
         self.written.append(task_id)
         return True
+
+    def outcome_of(self, run_id: int, token: str) -> str | None:
+        return self.outcome
 
 
 AWAY = DatabaseUnavailable("it is away")
@@ -81,6 +85,27 @@ def test_a_server_that_is_away_is_not_asked_for_each_end_and_never_without_a_pau
     assert (tables.asked, len(ends)) == (1, 10)
 
 
+def test_the_answer_to_a_start_proves_that_the_server_is_back(tables, ends, monkeypatch):
+    monkeypatch.setattr(waiting, "FIRST_PAUSE", 60.0)
+    tables.trouble = {None: AWAY}
+    ends.take(tables, end(1))
+    tables.trouble = {}
+    ends.server_answered()
+    ends.take(tables, end(2))
+    assert tables.written == [2]
+
+
+def test_before_a_start_the_ends_that_wait_are_tried_whatever_the_pause(tables, ends, monkeypatch):
+    monkeypatch.setattr(waiting, "FIRST_PAUSE", 60.0)
+    tables.trouble = {None: AWAY}
+    ends.take(tables, end(1))
+    tables.trouble = {}
+    ends.write(tables)
+    assert tables.written == []
+    ends.write(tables, at_once=True)
+    assert tables.written == [1]
+
+
 def test_a_locked_row_keeps_no_other_end_waiting(tables, ends, monkeypatch):
     monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
     tables.trouble = {1: RowLocked("a row is locked")}
@@ -117,7 +142,21 @@ def test_a_hold_is_lost_only_where_a_start_was_answered(run_id, event, tables, e
     monkeypatch.setattr(tables, "finish", lambda *_, **__: False)
     ends.take(tables, end(1, run_id=run_id))
     [warning] = caplog.messages
-    assert warning.startswith(f"{event} task=1: ")
+    assert warning.startswith(f"{event} task=1")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "level", "event"), [("succeeded", "INFO", "end already recorded"), ("lost", "WARNING", "hold lost")]
+)
+def test_an_end_that_changed_nothing_is_a_warning_only_where_the_record_says_something_else(
+    recorded, level, event, tables, ends, monkeypatch, caplog
+):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(tables, "finish", lambda *_, **__: False)
+    tables.outcome = recorded
+    ends.take(tables, end(1, run_id=7))
+    [line] = caplog.records
+    assert (line.levelname, line.getMessage().startswith(f"{event} task=1 run=7: ")) == (level, True)
 
 
 def test_an_end_whose_writing_was_interrupted_waits_once(tables, ends):

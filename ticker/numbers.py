@@ -8,7 +8,7 @@ _PLAIN = re.compile(r"-?[0-9]{1,19}")
 
 
 def is_plain(text: str) -> bool:
-    """Whether the text is only digits, with a minus if it is negative: `int` also takes `1_0`, `+1` and other digits."""
+    """Returns whether the text is only digits, with a minus if it is negative: `int` also takes `1_0`, `+1` and other digits."""
     return _PLAIN.fullmatch(text) is not None
 
 

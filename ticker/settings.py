@@ -95,7 +95,7 @@ class Settings:
             raise _unreadable("REDIS_URL")
         if "," in re.split("[/?]", rest)[0].rpartition("@")[2]:
             raise ConfigurationError(
-                "REDIS_URL: names several hosts, but only one server is supported; write redis://host:6379/0"
+                "REDIS_URL names several hosts, but only one server is supported; write redis://host:6379/0"
             )
         return f"{scheme.replace('valkey', 'redis')}://{rest}"
 

@@ -34,7 +34,7 @@ class Whole(click.IntRange):
     """A whole number in plain digits, within the limits if any are given."""
 
     def _describe_range(self) -> str:
-        """Says nothing in the help where there are no limits."""
+        """Returns the limits for the help; nothing if there are none."""
         return "" if self.min is None and self.max is None else super()._describe_range()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

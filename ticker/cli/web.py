@@ -50,7 +50,7 @@ def web(host: str, port: int, no_token: bool, read_only: bool) -> None:
 def prepared(found: "Settings", host: str) -> tuple[str, "Server"]:
     """Returns the generated token, or "" without one, and the server.
 
-    Raises ConfigurationError if the extra is missing, or if `--no-token` is combined with an address that is not of the loopback.
+    Raises ConfigurationError if the extra is missing, or if `--no-token` is combined with an address other than a loopback one.
     """
     try:
         import uvicorn
@@ -65,7 +65,7 @@ def prepared(found: "Settings", host: str) -> tuple[str, "Server"]:
         raise ConfigurationError(f'ticker web needs {missing}: pip install "rq-ticker[web]"') from error
     if found.web_no_token and not loopback(host):
         raise ConfigurationError(
-            f"--host {host} is not a loopback address, and --no-token (TICKER_WEB_NO_TOKEN) serves this host alone; leave out one of them"
+            f"--host {host} is not a loopback address, and --no-token (TICKER_WEB_NO_TOKEN) serves only this host; leave out one of them"
         )
     made = "" if found.web_tokens or found.web_no_token else new_token()
     config = uvicorn.Config(

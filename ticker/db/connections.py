@@ -58,7 +58,7 @@ class Connection(psycopg.Connection[Any]):
     has_pooler: bool | None = None
     """Whether the session belongs to a pooler between us and PostgreSQL; None until a first statement is answered."""
     set_up = b""
-    """The statement that sets what holds in a transaction."""
+    """The statement that applies our settings to a transaction."""
     prepares_after: int | None = None
     """How often a statement runs before it is prepared; None means never."""
 
@@ -108,7 +108,7 @@ class Connection(psycopg.Connection[Any]):
             self.close()
             raise
         if refused := next((answer for answer in answers if answer.status == ExecStatus.FATAL_ERROR), None):
-            self._names.clear()  # of what came after the error, nothing was prepared
+            self._names.clear()  # statements after the error were not prepared
             if is_alone:
                 self._leave()
             raise error_from_result(refused)
@@ -139,7 +139,7 @@ class Connection(psycopg.Connection[Any]):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is open, and the server has sent nothing unasked, which is mostly the end of the connection."""
+        """Whether the connection is open and has no unread message. A message that we did not ask for is mostly its end."""
         if self.closed:
             return False
         unasked = select.poll()
@@ -181,7 +181,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _answers(pgconn: PGconn) -> Generator[Any, Any, list[PGresult]]:
-    """psycopg's steps that send what is queued and read all answers."""
+    """Sends what is queued and reads all answers, in psycopg's steps."""
     yield from generators.send(pgconn)
     found: list[PGresult] = []
     while (answer := (yield from generators.fetch(pgconn))) is None or answer.status != ExecStatus.PIPELINE_SYNC:
@@ -211,7 +211,7 @@ def connect(
     """
     if psycopg.pq.version() < OLDEST_LIBPQ:
         raise ConfigurationError(
-            f"psycopg works with libpq {psycopg.pq.version() // 10_000} here, and {OLDEST_LIBPQ // 10_000} or newer is needed: "
+            f"psycopg uses libpq {psycopg.pq.version() // 10_000} here, but libpq {OLDEST_LIBPQ // 10_000} or newer is needed: "
             'pip install "psycopg[binary]"'
         )
     try:

@@ -107,12 +107,12 @@ def _psycopg(connection: Any, sql: str, parameters: dict[str, Any]) -> list[Row]
 
 
 def reads_iso(connection: Any) -> bool:
-    """Whether the session writes times in the one format that psycopg reads as text."""
+    """Returns whether the session writes times in ISO, the only format that psycopg reads as text."""
     return (connection.pgconn.parameter_status(b"DateStyle") or b"ISO").startswith(b"ISO")
 
 
 def _in_utc(connection: Any, rows: list[Row]) -> list[Row]:
-    """Times come in the zone of the session, where sums across a change of its clocks would be an hour off."""
+    """Returns the rows with times in UTC. In the session's zone, sums across a clock change would be an hour off."""
     if connection.pgconn.parameter_status(b"TimeZone") in (b"UTC", b"Etc/UTC"):
         return rows
     return [{name: _time_in_utc(value) for name, value in row.items()} for row in rows]

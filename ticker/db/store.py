@@ -44,7 +44,7 @@ class PostgresStore:
 
     @property
     def installation(self) -> str:
-        """The port's. Raises ConfigurationError if the tables belong to another installation."""
+        """Implements the port. Raises ConfigurationError if the tables belong to another installation."""
         if not self._installation:
             found = installation.read(self.execute)
             installation.check(found)
@@ -56,7 +56,7 @@ class PostgresStore:
         return self._read
 
     def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
-        """The port's. First reads the installation again, before any row is locked: `ticker db adopt` may have changed it."""
+        """Implements the port. First reads the installation again, before any row is locked: `ticker db adopt` may have changed it."""
         self._installation = ""
         self._installation = self.installation
         if self._look_again or self._clamps % THOROUGH_EVERY == 0:

@@ -48,7 +48,7 @@ from ticker.schedules.duration import LONGEST
 WHEN = DateTime(timezone=True)
 _TEXT = Text()
 
-# 28 bits of a hash, as a fraction of the interval or the window; an interval is at most 2^35 ms, and a bigint has 63 bits
+# 28 bits of a hash, as a fraction of the interval or the window. An interval is at most 2^35 ms, and a bigint has 63 bits.
 PHASE = (
     "CASE WHEN spread THEN ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))"
     "::bit(28)::bigint * CASE kind WHEN 'interval' THEN every_ms ELSE within_ms END / 268435456 END"
@@ -437,7 +437,7 @@ def _functions(metadata: MetaData, types: Types) -> Table:
 
 
 def _installation(metadata: MetaData, types: Types) -> Table:
-    """One row: the installation of the tables. Its mark survives the promotion of a standby, but not a dump or a copy."""
+    """Returns the table whose one row is the installation of the tables. Its mark survives the promotion of a standby, but not a dump or a copy."""
     return Table(
         "installation",
         metadata,

@@ -221,7 +221,7 @@ class Postgres(Server):
         """End it at once, by SIGKILL; return when the last of its processes is gone (a query may hold it up)."""
         super().kill()
         *_, segment, _ = self._state() or ["-1", ""]
-        self._ask("remove_segment", int(segment))  # 56 bytes that nobody else would remove
+        self._ask("remove_segment", int(segment))  # 56 bytes, which would stay otherwise
 
     def _is_ready(self) -> bool:
         words = self._state()

@@ -62,7 +62,7 @@ class Guard:
         return int(self.server.wait()) if select.select([self.life], [], [], patience)[0] else None
 
     def remove_segment(self, number: int) -> None:
-        """Removes shared memory with the rights of the server's account, which may have named any."""
+        """Removes shared memory with the rights of the server's account, because that account may have named any segment."""
         if self.user:
             os.seteuid(self.user["user"])
         try:

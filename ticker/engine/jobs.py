@@ -42,7 +42,7 @@ def instant(microseconds: int) -> datetime:
 
 
 def job_id(installation: str, task_id: int, occurrence: datetime) -> str:
-    """Depends only on installation, task and occurrence, so that a repeated push names the same job."""
+    """Returns an id that depends only on installation, task and occurrence, so that a repeated push names the same job."""
     return f"{installation}-t{task_id}-{micros(occurrence)}"
 
 
@@ -51,7 +51,7 @@ def planned_id(installation: str, run_id: int) -> str:
 
 
 def installation_of(job_id: str) -> str:
-    """Returns the installation in a job's id; empty if the job is not a ticker's, or from an older release."""
+    """Returns the installation in a job's id; empty if the job is not a ticker's, or is from an older release."""
     named = _JOB_ID.fullmatch(job_id)
     return named[1] if named else ""
 
@@ -118,7 +118,7 @@ def for_batch(installation: str, tasks: Sequence[DueTask]) -> Envelope:
 
 
 def batch_id(installation: str, args: Sequence[int]) -> str:
-    """Depends only on the installation, and the task ids and occurrences that a job carries."""
+    """Returns an id that depends only on the installation, and on the task ids and occurrences that the job carries."""
     return f"{installation}-b{sha256(','.join(map(str, args)).encode()).hexdigest()[:24]}"
 
 

@@ -115,7 +115,7 @@ class Batch(Protocol):
     ) -> Sequence[PlannedRun]:
         """Returns due planned runs of one queue, or of all except `without`: retries and manual runs, oldest first, then pieces.
 
-        The pieces come one of each run, then the second of each, and so on; a run that still makes pieces is left out.
+        Pieces are taken in turns: one of each run, then the second of each, and so on. A run that still makes pieces is left out.
         Planned runs of deleted tasks are dropped (`gone`). Pieces of a run that ended while it made them are deleted.
         """
 
@@ -130,7 +130,7 @@ class Batch(Protocol):
         """Ends waiting occurrences without a start, each with a record, unless it has one already."""
 
     def has_more(self) -> bool:
-        """Whether more rows follow those that the last `claim_waiting` or `claim_pushed` read."""
+        """Returns whether more rows follow those that the last `claim_waiting` or `claim_pushed` read."""
 
     def claim_pushed(self, limit: int) -> Sequence[PlannedRun]:
         """Planned runs that were pushed and have not started. The next call goes on behind them."""
@@ -169,7 +169,7 @@ class Store(Protocol):
         """Deletes tasks for a single time that have succeeded and that nobody wants to keep; how many."""
 
     def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
-        """Ends runs past B + g without an end as lost, and frees their tasks; returns how many. None: by the store's clock.
+        """Records runs past B + g without an end as lost, and frees their tasks; returns how many. None: by the store's clock.
 
         With a `period`, the milliseconds between two ticks, it waits until ticks have come without a gap for two periods, and at
         least 10 s. So after everything was away, workers first get time to write the ends that they kept.

@@ -1,7 +1,7 @@
 """What each pass mends after the tick: old waiting jobs, and jobs that the queue lost.
 
-Bounded: while jobs are missing, batch after batch to the last; otherwise a few batches of each per pass. The rows stay
-locked while the queue is asked about their jobs, so that no job can start in between.
+A sweep is bounded. While jobs are missing, it takes batch after batch to the last; otherwise it takes a few of each per
+pass. The rows stay locked while the queue is asked about their jobs, so that no job can start in between.
 """
 
 from collections.abc import Callable

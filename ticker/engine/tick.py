@@ -97,12 +97,11 @@ def tick(
 ) -> Report:
     """Pushes what is due at `now` (None: the database's clock, read once), sweeps, and gives queues with a limit what they have room for.
 
-    `look_ahead` is in milliseconds; `batch` rows are locked, pushed and committed at a time; `stop` is asked between
-    batches; `late` is how late an occurrence is by the rhythm alone: what is later may have been missed; `period` is the
-    milliseconds between two ticks, 0 for a single one: after a gap, workers get time for their ends; `beat` is the same
-    where the last tick came that long ago, else 0; `depths` is how many jobs may wait in a queue at most; `lanes`
-    has batches pushed side by side. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due
-    again.
+    `look_ahead` is in milliseconds. `batch` rows are locked, pushed and committed at a time, and `stop` is asked between
+    batches. `late` is how late an occurrence is by the rhythm alone: what is later may have been missed. `period` is the
+    milliseconds between two ticks, or 0 for a single one: after a gap, workers get time for their ends. `beat` is the same
+    if the last tick came that long ago, else 0. `depths` is how many jobs may wait in a queue at most. `lanes` has batches
+    pushed side by side. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
     """
     idle_at = store.idle_at(now, look_ahead)
     if idle_at is not None:
@@ -126,7 +125,9 @@ def tick(
         )
     )
     planned, due = (sum(kind, Pushed()) for kind in zip(*pushed, strict=True))
-    swept = ended + sweep(store, room, now, batch, stop)  # before what would take all the room, tick after tick
+    swept = ended + sweep(
+        store, room, now, batch, stop
+    )  # before the step that would take all the room, tick after tick
     limited, limited_planned, left = push_limited(store, room, now, look_ahead, batch, late, beat, stop)
     return Report(now, due + limited, planned + limited_planned, swept, followed, left)
 
@@ -242,8 +243,8 @@ def in_turns(
 ) -> list[Pushed]:
     """Runs a batch of each step in turn, until each came back less than full, no room is `left`, or `stop` says so.
 
-    So a run in many pieces does not keep all due tasks waiting, nor the other way round: if room is short, the unfinished
-    steps share it.
+    So a run in many pieces does not keep all due tasks waiting, and due tasks do not keep it waiting. If room is short,
+    the unfinished steps share it.
     """
     totals = [Pushed() for _ in steps]
     unfinished = list(range(len(steps)))

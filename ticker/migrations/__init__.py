@@ -23,7 +23,7 @@ from ticker.settings import current, psycopg_url, schema_name
 UPGRADE_LOCK = 0x7469636B  # any number, as long as it is the same for all who upgrade
 VERSION_TABLE = "ticker_version"  # not alembic_version: the schema may be one in which the application has its own
 
-SET_UP = (  # no schema, not public either, counts as the default
+SET_UP = (  # so that no schema, not even public, counts as the default
     "SELECT set_config('search_path', 'pg_catalog', true), set_config('statement_timeout', '0', true),"
     " set_config('lock_timeout', '0', true), set_config('idle_in_transaction_session_timeout', '0', true)"
 )

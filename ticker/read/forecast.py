@@ -145,7 +145,7 @@ def running(task: Task, runs: Sequence["RunRecord"], now: datetime) -> Iterator[
     for run in runs:
         if run.state == "running" and run.started_at:
             if run.until and run.until < now:
-                yield f"run {run.id} has been dead since {time_of_day(run.until, now)} at the latest; no end was recorded yet"
+                yield f"run {run.id} has been dead since {time_of_day(run.until, now)} at the latest; no end has been recorded yet"
                 continue
             end = f"; it is dead by {time_of_day(run.until, now)} at the latest" if run.until else ""
             yield f"run {run.id} has been running for {span(now - run.started_at)}{end}"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
-JITTER = 1.1  # ticks: at most so long after a tick the next one comes, if the rhythm holds
+JITTER = 1.1  # ticks: the next tick comes at most this long after the last one, if the rhythm holds
 
 
 def keeps(every: int, tolerance: int, tick: int) -> bool:
@@ -24,8 +24,8 @@ def next_after(occurrence: datetime, now: datetime, every: int, tolerance: int, 
     """Returns when a task pushed at `now` is due again; `tick` is the milliseconds between two ticks, 0 if unknown.
 
     The task is due at its place, `phase` after a multiple of the interval since 1970, if that is within reach. Otherwise it
-    is due an interval after `now`, as without a place. So it never waits longer, and never comes too early. Only after an
-    outage or a resumption has moved it, the task waits for its place once, less than an interval longer.
+    is due an interval after `now`, as without a place. So it never waits longer, and never comes too early. The
+    exception is a task that an outage or a resumption has moved: it waits for its place once, less than an interval longer.
     """
     whole = now + every * MILLISECOND
     place = first_from(whole - window(tolerance) * MILLISECOND, every, phase)

@@ -181,7 +181,7 @@ def _fit_times(
 
 
 def _fit_window(values: Mapping[str, Any], now: Callable[[], datetime]) -> None:
-    """Checks that the window of a task with times, in which its place lies, ends before the next time."""
+    """Checks that the window after a time, in which the task has its place, ends before the next time."""
     within, named = values["within_ms"], values["kind"] in (Kind.CRON, Kind.CALENDAR)
     if within is not None and not (values["spread"] and named):
         raise BadInput("within", words(within), "needs spread=True, and cron or calendar")
@@ -221,7 +221,7 @@ def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
 
 
 def keeps_place(task: Task, tick: int) -> bool:
-    """Whether the task can keep its place in the interval with this tick, and so runs as often as its interval says."""
+    """Returns whether the task can keep its place with this tick, and still run as often as its interval says."""
     return task.spread and phase.keeps(task.every_ms, task.tolerance_ms, tick)
 
 

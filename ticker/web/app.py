@@ -105,7 +105,7 @@ class Readiness:
         self._found: tuple[float, health.Health] | None = None
 
     async def __call__(self) -> health.Health:
-        async with self._lock:  # whoever waits here holds no thread
+        async with self._lock:  # a request that waits here holds no thread
             if self._found is None or clock.monotonic() >= self._found[0] + READINESS_KEPT:
                 found = await run_in_threadpool(self._look)
                 self._found = clock.monotonic(), found

@@ -27,7 +27,7 @@ class Protocol(H11Protocol):
     def _close_unless_answering(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
-        elif self.flow.write_paused:  # the client reads none of its answers
+        elif self.flow.write_paused:  # the client does not read its answers
             self.transport.abort()
         else:
             self._due = self.loop.call_later(HEADERS_WITHIN, self._close_unless_answering)

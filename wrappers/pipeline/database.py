@@ -79,6 +79,11 @@ class Database:
         log.warning("end recorded late task=%s run=%s: %s, %.1f s ago", end["task_id"], run_id, end["outcome"], age)
         return True
 
+    def outcome_of(self, run_id: int, token: str) -> str | None:
+        """Returns the recorded outcome of the run of this token; None if it has none, or no record."""
+        rows = self.execute("outcome_of", run_id=run_id, token=token)
+        return rows[0]["outcome"] if rows else None
+
     def hand_out(
         self, task_id: int, token: str, pieces: str, made: int = 0, *, output: str = "", error_output: str = "",
         pid: int | None = None,

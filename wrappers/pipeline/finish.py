@@ -54,7 +54,7 @@ def close_record(database: Database, waiting: WaitingEnds, cause: str) -> None:
     if open_run is not None and open_run not in left and open_run not in waiting:
         outcome, reason = (Outcome.KILLED, cause) if shared_state.run_id() else (Outcome.LOST, UNANSWERED)
         _close_open(database, waiting, outcome, reason)
-    shared_state.clear()  # also where its end is one that it left, and was killed right after
+    shared_state.clear()  # also if the run left an end and was killed right after
 
 
 def abandon(database: Database, waiting: WaitingEnds) -> None:

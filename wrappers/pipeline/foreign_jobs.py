@@ -20,7 +20,7 @@ from wrappers.pipeline.start import PATIENCE, patiently
 log = logging.getLogger("ticker.run")
 
 PAUSE = 1.0  # seconds, if a queue holds only jobs of other installations
-AT_ONCE = 100  # of these jobs; a worker that has put so many back rests as well
+AT_ONCE = 100  # such jobs; a worker that has put this many back pauses as well
 
 _own = ""
 _others: set[str] = set()

@@ -53,9 +53,14 @@ class WaitingEnds:
         if run in self._ends and not (self._is_away and limits.now() < self._again_at):
             self._try(database, run)
 
-    def write(self, database: Database) -> None:
-        """Tries all waiting ends until one fails. That one is then tried last, after a pause."""
-        if limits.now() < self._again_at:
+    def server_answered(self) -> None:
+        """Lets the next attempts be made at once."""
+        self._pause = self._again_at = 0.0
+        self._is_away = False
+
+    def write(self, database: Database, *, at_once: bool = False) -> None:
+        """Tries all waiting ends until one fails. That one is then tried last, after a pause, unless `at_once` is set."""
+        if limits.now() < self._again_at and not at_once:
             return
         for run in [*self._ends]:
             if not self._try(database, run):
@@ -65,8 +70,7 @@ class WaitingEnds:
     def drain(self, database: Database, until: float) -> None:
         """Tries at least once, until all are written, or until `until`, an instant of `limits.now`. Gives up the rest."""
         while self._ends:
-            self._again_at = 0.0
-            self.write(database)
+            self.write(database, at_once=True)
             if limits.now() >= until:
                 break
             time.sleep(FIRST_PAUSE if self._ends else 0)
@@ -86,7 +90,7 @@ class WaitingEnds:
             return False
         except psycopg.Error as error:
             self._give_up(run, first_line(error))
-        self._pause, self._is_away = 0.0, False
+        self.server_answered()
         self._drop(run)
         return True
 
@@ -115,13 +119,21 @@ def record(database: Database, left: Left, *, wake: bool) -> bool:
     if not recorded and not left.run_id:
         log.warning("no start task=%s: the start that was not answered is not in the tables; nothing ran", left.task_id)
     elif not recorded:
-        log.warning(
-            "hold lost task=%s: its end (%s) changed nothing; a later run has started, or an end was recorded before",
-            left.task_id, end.outcome,
-        )  # fmt: skip
+        _report_unchanged(left, end.outcome, database.outcome_of(left.run_id, left.token))
     elif wake and _is_news(end):
         database.execute("wake_up", schema=database.schema)
     return recorded
+
+
+def _report_unchanged(left: Left, outcome: Outcome, recorded: str | None) -> None:
+    """Logs that an end changed nothing: it was recorded by an earlier attempt, or a later run of the task has started."""
+    if recorded == outcome:
+        log.info("end already recorded task=%s run=%s: %s", left.task_id, left.run_id, outcome)
+    else:
+        log.warning(
+            "hold lost task=%s run=%s: its end (%s) changed nothing; its record says %s",
+            left.task_id, left.run_id, outcome, recorded or "nothing",
+        )  # fmt: skip
 
 
 def _is_news(end: End) -> bool:

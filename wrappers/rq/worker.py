@@ -79,7 +79,11 @@ class Worker(SurvivingWorker):
         self._is_batch = function != jobs.ENTRY
         with self._abandoning():
             if function == jobs.ENTRY:  # in a batch each task is asked for right before its own start
+                if self._unwritten:  # a later start of their task would fence them
+                    self._unwritten.write(self._connected(), at_once=True)
                 may_run = entry.ask(args, job, self.name, self._connected(), when_it_waits=lambda: self._begin(job))
+                if shared_state.run_id():
+                    self._unwritten.server_answered()
                 if not may_run and self._leaves_nothing(job) and self._is_forgotten(job):
                     self._is_over = True
                     self._state = WorkerStatus.IDLE
@@ -183,7 +187,7 @@ class Worker(SurvivingWorker):
             super().monitor_work_horse(job, queue)
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
-        """Overrides RQ's, which waits for a job for minutes. While ends wait, waits one second at a time, and tries them in between.
+        """Overrides RQ's, which waits for a job for minutes. While ends wait, it waits one second at a time, and tries them in between.
         A worker that stays idle closes its connection to PostgreSQL."""
         self._idle_since = clock.monotonic()
         try:
@@ -217,8 +221,8 @@ class Worker(SurvivingWorker):
             self._unwritten.drain(self._connected(), limits.now() + seconds)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """RQ's, which asks for four between two jobs: one is enough. Waiting ends are tried then, but not between a start
-        and its horse: the limits of that run count already.
+        """Overrides RQ's, which asks for four between two jobs: one is enough. Waiting ends are tried then, but not between a
+        start and its horse, because the limits of that run count already.
 
         A worker that was wiped out of RQ's list (FLUSHALL, a Redis that came back empty) adds itself again.
         """

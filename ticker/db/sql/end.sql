@@ -43,6 +43,9 @@ WITH held AS MATERIALIZED (
 )
 SELECT id AS run_id FROM ended
 
+-- name: outcome_of
+SELECT outcome FROM {schema}.runs WHERE id = %(run_id)s AND token = %(token)s::uuid
+
 -- name: finish_late
 -- The end of a run that the sweep has declared lost. It becomes the record, unless a later run of the task has started, or
 -- the next attempt of a piece. A success takes back the failure and its effects: a retry that has not started ends as a

@@ -10,9 +10,9 @@
 -- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a job is
 -- delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the occurrence nor
 -- has it as its next run (`stale`), as after the restore of an older dump, the installation gets an event: the job may have
--- been meant for another task. If a later occurrence has started, `stale` is only a line in the worker's log: the record was
--- pruned, or the tick was killed before it could commit. (A tick that is killed so leaves a job for the next run, which is
--- expected.)
+-- been meant for another task. If a later occurrence has started, `stale` is only a line in the worker's log. The record was
+-- then pruned, or the tick was killed before it could commit. (A tick that is killed in this way leaves a job for the next
+-- run, which is expected.)
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (

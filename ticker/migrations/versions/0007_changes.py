@@ -40,8 +40,8 @@ BEGIN
     RETURN NEW;
 END $$"""
 
-# The old and the new value of each field. For arguments and metadata, which may hold secrets, only that they changed. `told`
-# is true, since edits and deletions send no notice.
+# Notes the old and the new value of each field. Arguments and metadata may hold secrets: for them, it notes only that they
+# changed. `told` is true, since edits and deletions send no notice.
 NOTE_EDIT = """CREATE OR REPLACE FUNCTION note_edit() {definer} SET timezone = 'UTC' AS $$
 DECLARE before jsonb := to_jsonb(OLD); after jsonb := to_jsonb(NEW);
 BEGIN

@@ -17,11 +17,12 @@ from redis import Redis
 from tests.conftest import admin, of_database
 from tests.running import ROOT
 from ticker import embedded, migrations
+from ticker.db import checks as db_checks
+from ticker.db.checks import Facts
 from ticker.db.connections import connect
 from ticker.embedded import Servers
 from ticker.errors import ConfigurationError
 from ticker.queue import checks, rq
-from ticker.queue.checks import Facts
 from ticker.settings import Settings
 
 Db = psycopg.Connection[Any]
@@ -83,8 +84,8 @@ def test_a_database_that_takes_no_writes_is_refused(db: Db, settings: Settings) 
     ],
 )  # fmt: skip
 def test_a_server_that_is_too_old_or_a_standby_is_refused(facts: Facts, sentence: str) -> None:
-    checks.check_server(FACTS)
-    assert refused(lambda: checks.check_server(facts)) == sentence
+    db_checks.check_server(FACTS)
+    assert refused(lambda: db_checks.check_server(facts)) == sentence
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
@@ -100,11 +101,11 @@ def test_texts_travel_as_utf8_whatever_the_environment_says(
 
 
 def test_the_newest_revision_is_the_one_that_alembic_finds() -> None:
-    assert checks.revisions()[-1] == migrations.newest()
+    assert db_checks.revisions()[-1] == migrations.newest()
 
 
 def test_older_tables_are_to_be_upgraded(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    [*_, newest] = checks.revisions()
+    [*_, newest] = db_checks.revisions()
     monkeypatch.setattr(checks, "revisions", lambda: [newest, "9998"])
     assert not_startable(settings) == (
         f"DATABASE_URL: schema 'ticker' is at revision {newest}, and 9998 is needed; run: ticker db upgrade"
@@ -181,7 +182,7 @@ def test_the_check_loads_neither_alembic_nor_sqlalchemy(environ: dict[str, str])
 
 @pytest.mark.parametrize("ahead", [timedelta(days=-366), -HOUR * 1.1, HOUR * 1.1, timedelta(days=3660)])
 def test_clocks_that_are_hours_apart_are_refused(ahead: timedelta) -> None:
-    told = refused(lambda: checks.check_clock(ahead, timedelta(), 3_600_000))
+    told = refused(lambda: db_checks.check_clock(ahead, timedelta(), 3_600_000))
     assert re.fullmatch(
         r"the clock of this host differs from that of PostgreSQL \(DATABASE_URL\) by \w+, over the limit of 1h .*", told
     )
@@ -189,18 +190,18 @@ def test_clocks_that_are_hours_apart_are_refused(ahead: timedelta) -> None:
 
 @pytest.mark.parametrize("ahead", [timedelta(seconds=-6), timedelta(seconds=6), HOUR])
 def test_clocks_that_are_seconds_apart_are_warned_of(ahead: timedelta, caplog: pytest.LogCaptureFixture) -> None:
-    checks.check_clock(ahead, timedelta(), 3_600_000)
+    db_checks.check_clock(ahead, timedelta(), 3_600_000)
     [record] = caplog.records
     assert record.levelno == logging.WARNING and "differs" in record.getMessage()
 
 
 def test_what_the_question_itself_took_is_no_difference(caplog: pytest.LogCaptureFixture) -> None:
-    checks.check_clock(timedelta(seconds=9), timedelta(seconds=10), 3_600_000)
+    db_checks.check_clock(timedelta(seconds=9), timedelta(seconds=10), 3_600_000)
     assert caplog.records == []
 
 
 def test_the_hosts_clock_is_compared_with_the_databases(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks.clock, "python_utc", lambda: datetime(2001, 1, 1, tzinfo=UTC))
+    monkeypatch.setattr(db_checks.clock, "python_utc", lambda: datetime(2001, 1, 1, tzinfo=UTC))
     assert "TICKER_CLOCK_DIFFERENCE" in not_startable(settings)
 
 

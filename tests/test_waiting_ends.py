@@ -86,7 +86,7 @@ def test_a_server_that_is_away_is_not_asked_for_each_end_and_never_without_a_pau
 
 
 def test_the_answer_to_a_start_proves_that_the_server_is_back(tables, ends, monkeypatch):
-    monkeypatch.setattr(waiting, "FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
     tables.trouble = {None: AWAY}
     ends.take(tables, end(1))
     tables.trouble = {}
@@ -96,7 +96,7 @@ def test_the_answer_to_a_start_proves_that_the_server_is_back(tables, ends, monk
 
 
 def test_before_a_start_the_ends_that_wait_are_tried_whatever_the_pause(tables, ends, monkeypatch):
-    monkeypatch.setattr(waiting, "FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
     tables.trouble = {None: AWAY}
     ends.take(tables, end(1))
     tables.trouble = {}

@@ -1,9 +1,10 @@
 """`python -m wrappers --tasks myapp.polls QUEUE...`: RQ's own worker command, with our Worker class, under a keeper."""
 
+from wrappers.pipeline.orphaned_ends import close_record
 from wrappers.sandbox import supervisor
 
 if __name__ == "__main__":
-    supervisor.fork_worker()  # before the imports below: the keeper stays at a quarter of the worker's memory
+    supervisor.fork_worker(close_record)  # before the imports below, so that it takes a quarter of the worker's memory
 
 import os
 import sys

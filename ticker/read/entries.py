@@ -13,7 +13,7 @@ from ticker.read import explain, tasks
 from ticker.read.explain import Beside, Pieces
 from ticker.read.forecast import Event, said
 from ticker.read.tasks import RunRecord
-from ticker.registration.operations import Ref, id_or_name
+from ticker.tasks.reference import Ref, id_or_name
 
 
 @dataclass(frozen=True, slots=True)

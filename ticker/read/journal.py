@@ -22,8 +22,8 @@ from ticker.read.entries import (
 )
 from ticker.read.explain import Beside
 from ticker.read.tasks import AT_MOST
-from ticker.registration.operations import Ref
 from ticker.tasks import identity
+from ticker.tasks.reference import Ref
 
 ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]
 REASONS = [str(reason) for reason in Reason]

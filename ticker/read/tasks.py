@@ -10,8 +10,8 @@ from ticker import clock, settings
 from ticker.db import sql
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.model import Outcome, RunKind, Task
-from ticker.registration.operations import Ref, described, id_or_name
 from ticker.tasks import identity
+from ticker.tasks.reference import Ref, described, id_or_name
 from ticker.tasks.rows import tasks_from
 
 AT_MOST = 10_000  # rows of one answer

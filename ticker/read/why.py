@@ -19,8 +19,8 @@ from ticker.read.entries import Line, check_past, event_from, instant, line_of_e
 from ticker.read.explain import Beside
 from ticker.read.forecast import Event, following, held, stopped, then
 from ticker.read.tasks import AT_MOST, RunRecord
-from ticker.registration.operations import Ref
 from ticker.schedules.duration import HOUR
+from ticker.tasks.reference import Ref
 
 EVENTS_AT_MOST = 1000  # of one task, the newest; what was before them is not told
 LOOKED_AT = 100  # of a task's newest occurrences, for those that have not ended

@@ -8,10 +8,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ticker import owners, settings
+from ticker import settings
 from ticker.db import sql
 from ticker.errors import BadInput
 from ticker.model import Kind
+from ticker.registration import triggers
 from ticker.tasks import definition
 from ticker.tasks import rows as task_rows
 from ticker.tasks.definition import Wanted
@@ -36,11 +37,11 @@ def defaults(
 
     Idempotent; joins the caller's transaction. BadInput names the task and what is wrong; nothing is written then.
     """
-    owner_type, schema, execute = owners.type_of(table), settings.current().schema, task_rows.on(db)
+    owner_type, schema, execute = triggers.type_of(table), settings.current().schema, task_rows.on(db)
     rows = {item.task_name(): _row(execute, item) for item in _checked(wanted)}
     if len(rows) < len(wanted):
         raise BadInput("wanted", sorted(item.task_name() for item in wanted), "has a name twice")
-    trigger = owners.adding_trigger(table, schema)
+    trigger = triggers.adding_trigger(table, schema)
     if not execute("has_trigger", name=trigger)[0]["found"]:
         raise BadInput(
             "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or what "
@@ -49,7 +50,7 @@ def defaults(
     execute(
         "write_templates", owner_type=owner_type, names=list(rows), tasks=[json.dumps(row) for row in rows.values()]
     )
-    return len(sql.run(db, owners.tasks_of_existing(table, key, schema, table_schema))) if existing else 0
+    return len(sql.run(db, triggers.tasks_of_existing(table, key, schema, table_schema))) if existing else 0
 
 
 def _checked(wanted: Sequence[Wanted]) -> Sequence[Wanted]:

@@ -12,14 +12,13 @@ from typing import Any
 from ticker import clock
 from ticker.db import sql
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
-from ticker.model import LARGEST_ID, Task
+from ticker.model import Task
 from ticker.schedules.duration import Duration
 from ticker.tasks import checks, identity
 from ticker.tasks import rows as task_rows
 from ticker.tasks.definition import Given, Wanted
 from ticker.tasks.identity import Owner
-
-Ref = Task | int | str | None
+from ticker.tasks.reference import Ref, described, id_or_name
 
 ATTEMPTS = 10  # to find or to insert a task that others insert and delete meanwhile
 
@@ -214,19 +213,6 @@ def _register_again(execute: sql.Execute, row: sql.Row, given: Given, by: str | 
     return task_rows.task_from(row)
 
 
-def id_or_name(task: Ref) -> int | str | None:
-    """What names a task, checked; BadInput where it cannot."""
-    if isinstance(task, Task):
-        return task.id
-    if isinstance(task, str):
-        return checks.plain("task", task)
-    if isinstance(task, bool) or not isinstance(task, int | None):
-        raise BadInput("task", task, "is no task, no id and no name")
-    if task is not None and not 0 < task <= LARGEST_ID:
-        raise BadInput("task", task, "is no id: ids are whole numbers from 1")
-    return task
-
-
 def _select(execute: sql.Execute, db: Any, task: Ref, owner: Any) -> list[sql.Row]:
     """The rows of the tasks that are meant, locked."""
     ref = id_or_name(task)
@@ -268,12 +254,6 @@ def _switched_on(rows: list[sql.Row]) -> list[sql.Row]:
     whose, why = rows[0], "it is inactive; they run when it is active again" if is_inactive else enable
     named = f"{whose['owner_type']}:{whose['owner_id']}"
     raise BadInput("owner", named, f"has {len(rows)} tasks, none of which can run now: {why}")
-
-
-def described(db: Any, owner: Any) -> str:
-    """type:id, and never an object's own repr, which may show what is nobody's business."""
-    who = identity.identify(db, owner)
-    return f"{who.type}:{who.id}"
 
 
 def _one(rows: list[sql.Row]) -> sql.Row:

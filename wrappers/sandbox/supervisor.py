@@ -1,6 +1,6 @@
 """The parent of `python -m wrappers`' worker: nothing of a run outlives its hard limit, whatever happens to the worker.
 
-    keeper.fork_worker()    # returns in the worker only, a new process
+    supervisor.fork_worker(close_record)  # returns in the worker only, a new process
     import whatever_is_big  # which the keeper does not hold: it has 14 MB
 
 The keeper hands on signals and ends as its worker ended. When a run is over its deadline and something of it lives
@@ -16,16 +16,17 @@ import logging
 import os
 import signal
 import sys
-from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 from ticker import logs
 from wrappers.sandbox import deaths, handoff, limits, ring_buffer, shared_state, subreaper
 
-if TYPE_CHECKING:
-    from wrappers.pipeline.waiting_ends import WaitingEnds
-
 __all__ = ["fork_worker"]
+
+CloseRecord = Callable[[Any, str | None], Any]
+"""Is handed what it returned before, or None, and the cause of the horse's death, or None while the horse may live."""
 
 LOOK = 0.25  # seconds between two looks at the deadline
 MARGIN = 0.1  # seconds that the horse's own timers, and the worker, have for it first
@@ -37,8 +38,11 @@ _PR_SET_PDEATHSIG = 1
 log = logging.getLogger("ticker.run")
 
 
-def fork_worker() -> None:
-    """Returns in a new process. The one that called goes on as its keeper, and ends with it."""
+def fork_worker(close_record: CloseRecord) -> None:
+    """Returns in a new process. The calling process goes on as its supervisor, and ends with it.
+
+    After the worker's death, `close_record` writes the ends that the worker could not write.
+    """
     if not subreaper.become_subreaper():
         return
     shared_state.share()
@@ -50,7 +54,7 @@ def fork_worker() -> None:
     worker = os.fork()
     if worker:
         code = keep(worker)
-        mind_orphans()
+        mind_orphans(close_record)
         end_as(code)
     os.setpgid(0, 0)  # what a terminal sends to the whole group arrives once, through the keeper
     die_with(keeper)
@@ -80,7 +84,7 @@ def hand_on(signum: int, worker: int) -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def mind_orphans() -> None:
+def mind_orphans(close_record: CloseRecord) -> None:
     """After the worker's death: waits for its horse, until the deadline, or until a signal to stop; then kills what is left."""
     kept, code = close_record(None, None), None
     horse = shared_state.horse()
@@ -95,22 +99,6 @@ def mind_orphans() -> None:
         code = -signal.SIGKILL  # which we send next
     subreaper.kill_new_children(set())
     close_record(kept, deaths.cause(code))
-
-
-def close_record(kept: "WaitingEnds | None", cause: str | None) -> "WaitingEnds | None":
-    """Writes the ends that the worker could not; without a `cause` the horse may live, and only the ends that it left."""
-    if not (kept or handoff.left() or (cause and shared_state.read())):
-        return kept
-    from wrappers.pipeline import database, finish, waiting_ends  # only now: they import much of what a worker needs
-
-    kept = kept or waiting_ends.WaitingEnds()
-    with closing(database.Database.from_environment()) as own:
-        if cause is None:
-            finish.take_left(own, kept)
-        else:
-            finish.close_record(own, kept, cause)
-            kept.drain(own, limits.now() + waiting_ends.LAST_WORD)
-    return kept
 
 
 def awaited_signal() -> int:

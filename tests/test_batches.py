@@ -190,7 +190,7 @@ def test_each_task_has_its_own_outcome(worker, announced, db, store, queue):
     assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
 
 
-UNHEARD = "from wrappers import ends; ends.wait = lambda horse, seconds=None: False"
+UNHEARD = "from wrappers.sandbox import handoff as ends; ends.wait = lambda horse, seconds=None: False"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
         def run(body: str) -> Launched:
             keeper = subprocess.Popen(
-                [sys.executable, "-c", f"from wrappers import keeper; keeper.fork_worker()\n{body}"],
+                [sys.executable, "-c", f"from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)\n{body}"],
                 cwd=ROOT, env=os.environ | {"FOLDER": str(tmp_path)}, stderr=subprocess.PIPE, text=True,
                 start_new_session=True,
             )  # fmt: skip
@@ -69,7 +69,7 @@ def said(tmp_path: Path) -> str:
     ],
 )
 def test_it_ends_as_its_worker_ended(body: str, code: int) -> None:
-    program = f"import os, signal, sys\nfrom wrappers import keeper; keeper.fork_worker()\n{body}"
+    program = f"import os, signal, sys\nfrom wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)\n{body}"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=30).returncode == code
 
 
@@ -109,7 +109,7 @@ def test_a_killed_keeper_ends_its_worker_by_sigterm(start: Start, tmp_path: Path
 
 
 def test_it_loads_nothing_that_a_worker_needs() -> None:
-    program = "import sys; from wrappers import keeper; print(*sys.modules)"
+    program = "import sys; from wrappers.pipeline import orphaned_ends; from wrappers.sandbox import supervisor; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     names = {name.partition(".")[0] for name in loaded.stdout.split()}
     assert not names & {"rq", "redis", "psycopg", "click", "asyncio"}
@@ -165,10 +165,11 @@ def test_a_program_that_an_exec_put_in_the_place_of_the_horse_dies_in_time(meet:
 
 
 STOPS_BEFORE_ITS_CLEAN_UP = """
-from wrappers import keeper; keeper.fork_worker()
+from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)
 import os, signal, subprocess
 from pathlib import Path
-from wrappers import task, worker
+from wrappers import task
+from wrappers.rq import worker
 from wrappers.__main__ import main
 
 @task("leaves.and.exits")
@@ -176,11 +177,11 @@ def leaves_and_exits(note):
     Path(note).write_text(str(subprocess.Popen(["sleep", "60"]).pid))
     os._exit(0)
 
-kill = worker.orphans.kill_new_children
+kill = worker.subreaper.kill_new_children
 def stopped_before_it_kills(before):
     os.kill(os.getpid(), signal.SIGSTOP)
     return kill(before)
-worker.orphans.kill_new_children = stopped_before_it_kills
+worker.subreaper.kill_new_children = stopped_before_it_kills
 main()
 """
 

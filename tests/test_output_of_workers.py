@@ -94,7 +94,9 @@ def test_the_last_words_of_a_run_that_was_killed_are_in_its_record(environ, db, 
         ticker.register(db, f"dies.{name}", **ENDLESS)
     ticker.register(db, "says.nothing", every="1m")
     tick(store, queue)
-    work(patch=f"from wrappers import keeper; keeper.fork_worker()\n{FUNCTIONS}")
+    work(
+        patch=f"from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)\n{FUNCTIONS}"
+    )
     found = records(db)
     for name in DEADLY:
         output, errors, outcome, _ = found[f"dies.{name}"]
@@ -113,7 +115,7 @@ def test_a_run_that_prints_until_its_soft_limit_ends_as_timed_out_with_its_outpu
 
 
 DIES_BEHIND_ITS_WORKER = f"""
-from wrappers import keeper; keeper.fork_worker()
+from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)
 {FUNCTIONS}
 def kill_worker():
     os.kill(os.getppid(), 9)

@@ -19,6 +19,7 @@ from ticker.db.connections import connect
 from ticker.engine import timing
 from ticker.errors import BadInput, UnknownOwner
 from ticker.owners import NOBODY, Owner, identify
+from ticker.registration import triggers as registered_triggers
 
 ACTIVE = "enabled and not paused"
 UID = UUID("6f2c1c3e-8a59-4b5e-9d7a-1f0e5c8b7a60")
@@ -403,9 +404,13 @@ def test_the_second_of_two_that_race_waits_for_the_first_and_sees_it(
 )
 def test_a_condition_is_read_over_the_rows_of_the_trigger(text):
     condition, columns = text.replace("R.", ""), frozenset(column.name for column in Channel.__table__.columns)
-    assert "".join(owners._over("R", condition, columns)) == "".join(owners._over("R", condition, None)) == text
-    assert "".join(owners._over("R", 'zone AND "Odd"', frozenset({"zone"}))) == 'R.zone AND "Odd"'
-    assert "".join(owners._over("R", 'zone AND "Odd"', None)) == 'zone AND R."Odd"'
+    assert (
+        "".join(registered_triggers._over("R", condition, columns))
+        == "".join(registered_triggers._over("R", condition, None))
+        == text
+    )
+    assert "".join(registered_triggers._over("R", 'zone AND "Odd"', frozenset({"zone"}))) == 'R.zone AND "Odd"'
+    assert "".join(registered_triggers._over("R", 'zone AND "Odd"', None)) == 'zone AND R."Odd"'
 
 
 @pytest.mark.parametrize(

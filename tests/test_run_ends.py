@@ -15,7 +15,8 @@ LEAVES = """
 import os, subprocess
 from pathlib import Path
 from tests.running import is_alive
-from wrappers import ends, task
+from wrappers import task
+from wrappers.sandbox import handoff as ends
 
 NULL = subprocess.DEVNULL
 left = []
@@ -84,7 +85,7 @@ def test_a_forked_process_that_comes_out_of_the_function_writes_no_end_in_its_pa
 
 ANSWER_IS_LOST = """
 from ticker.errors import DatabaseUnavailable
-from wrappers import database
+from wrappers.pipeline import database
 
 real = database.Database.execute
 def execute(self, name, /, **parameters):
@@ -111,7 +112,9 @@ def test_the_keeper_ends_the_record_of_a_worker_that_dies_at_the_answer_to_a_sta
     tick(store, queue)
     dies = ANSWER_IS_LOST.format(deed="import os; os.kill(os.getpid(), 9)")
     with pytest.raises(subprocess.CalledProcessError):
-        work(patch=f"from wrappers import keeper; keeper.fork_worker()\n{dies}")
+        work(
+            patch=f"from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)\n{dies}"
+        )
     [run] = ticker.list_runs(db)
     assert (run.outcome, run.reason) == ("lost", "the answer to its start never came, so its function did not run")
     assert ticker.get(db, task).running_until is None

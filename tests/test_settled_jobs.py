@@ -122,7 +122,7 @@ def test_a_horse_that_is_killed_behind_its_last_word_has_succeeded_to_rq_too(tra
     tick(store, queue)
     killed = """
 import os, signal
-from wrappers import ends
+from wrappers.sandbox import handoff as ends
 said = ends.leave_success
 ends.leave_success = lambda: said() and os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -138,8 +138,8 @@ def test_a_horse_imports_nothing(environ, db, store, queue):
     tick(store, queue)
     told = """
 import sys
-from wrappers import ends
-from wrappers.worker import Worker
+from wrappers.sandbox import handoff as ends
+from wrappers.rq.worker import Worker
 work, said = Worker.main_work_horse, ends.leave_success
 def main_work_horse(self, job, queue):
     before = set(sys.modules)

@@ -106,7 +106,7 @@ def test_the_newest_revision_is_the_one_that_alembic_finds() -> None:
 
 def test_older_tables_are_to_be_upgraded(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     [*_, newest] = db_checks.revisions()
-    monkeypatch.setattr(checks, "revisions", lambda: [newest, "9998"])
+    monkeypatch.setattr(db_checks, "revisions", lambda: [newest, "9998"])
     assert not_startable(settings) == (
         f"DATABASE_URL: schema 'ticker' is at revision {newest}, and 9998 is needed; run: ticker db upgrade"
     )
@@ -171,7 +171,7 @@ def test_a_user_with_no_more_than_the_rights_that_are_needed_may_start(db: Db, s
 
 
 def test_the_check_loads_neither_alembic_nor_sqlalchemy(environ: dict[str, str]) -> None:
-    asked = "import sys; from ticker import settings, startup; startup.check(settings.from_environment()); print(*sys.modules)"
+    asked = "import sys; from ticker import settings; from ticker.queue import checks; checks.check(settings.from_environment()); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert not {"alembic", "sqlalchemy"} & set(done.stdout.split())

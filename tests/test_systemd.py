@@ -21,7 +21,7 @@ from ticker.daemon.systemd import Systemd, address, half_of_watchdog
 
 HANGS = """
 import threading
-from ticker import loop
+from ticker.daemon import loop
 loop.STUCK, loop.LAST_WORD = 0.2, 0.1
 loop.tick = lambda *_, **__: threading.Event().wait()
 from ticker.cli import main

@@ -257,7 +257,7 @@ def test_an_end_that_waits_is_not_tried_between_the_start_of_another_run_and_its
     task, other = ticker.register(db, "waits", every="1h"), ticker.register(db, "plain", every="1h", box="1s")
     ticker.pause(db, other, by="me")
     tick(store, queue)
-    eager = "from wrappers import waiting; waiting.LONGEST_PAUSE = 0.0\n"
+    eager = "from wrappers.pipeline import waiting_ends as waiting; waiting.LONGEST_PAUSE = 0.0\n"
     with working(patch=eager + WAITS):
         until((folder / "began").exists, "the run")
         with locked(environ, task):
@@ -303,7 +303,7 @@ def test_a_worker_that_is_told_to_stop_still_tries_the_ends_that_wait(environ, f
 def test_a_worker_that_is_told_to_stop_gives_them_up_in_time(environ, folder, db, store, queue):
     task = ticker.register(db, "waits", every="1h")
     tick(store, queue)
-    with working(patch=f"from wrappers import worker; worker.LAST_WORD = 1.0\n{WAITS}") as process:
+    with working(patch=f"from wrappers.rq import worker; worker.LAST_WORD = 1.0\n{WAITS}") as process:
         until((folder / "began").exists, "the run")
         with locked(environ, task):
             (folder / "go").touch()
@@ -388,7 +388,7 @@ def test_postgresql_away_for_longer_than_the_box_costs_no_run_and_makes_none_twi
 def test_the_worker_corrects_what_a_tick_without_a_rhythm_has_declared_lost(environ, folder, db, store, queue):
     task = ticker.register(db, "waits", every="3s", box="1s", retries=2, backoff="1s")
     tick(store, queue)
-    away = "from wrappers import waiting, database\nfrom ticker.errors import DatabaseUnavailable\nfinish = database.Database.finish\ndef late(self, *end, **texts):\n    if not Path(os.environ['FOLDER'], 'back').exists(): raise DatabaseUnavailable('it is away')\n    return finish(self, *end, **texts)\ndatabase.Database.finish = late\n"
+    away = "from wrappers.pipeline import database, waiting_ends as waiting\nfrom ticker.errors import DatabaseUnavailable\nfinish = database.Database.finish\ndef late(self, *end, **texts):\n    if not Path(os.environ['FOLDER'], 'back').exists(): raise DatabaseUnavailable('it is away')\n    return finish(self, *end, **texts)\ndatabase.Database.finish = late\n"
     (folder / "go").touch()
     with working(patch=WAITS + away):
         until(lambda: ticker.list_runs(db), "the run")

@@ -122,7 +122,7 @@ def test_a_dead_connection_is_seen_before_it_is_used(environ, db):
 
 LENT = """
 import os
-from wrappers.database import Database
+from wrappers.pipeline.database import Database
 
 database = Database.from_environment()
 database.open()
@@ -146,7 +146,7 @@ def test_a_connection_that_is_lent_goes_on_in_the_child(environ):
 
 BACKENDS = """
 from wrappers import entry, task
-from wrappers.database import Database
+from wrappers.pipeline.database import Database
 
 @task("many", batch=2)
 def many(run):
@@ -172,15 +172,17 @@ def test_the_horse_of_a_batch_takes_over_its_workers_connection(environ, db, sto
     assert second in written
 
 
-ALONE = "import os; from wrappers import ends; ends.os.getppid = lambda: 1\n"  # as if the worker had died
-DEAF = "from contextlib import nullcontext; from wrappers import ends; ends.listening = nullcontext\n"
+ALONE = "import os; from wrappers.sandbox import handoff as ends; ends.os.getppid = lambda: 1\n"  # as if the worker had died
+DEAF = (
+    "from contextlib import nullcontext; from wrappers.sandbox import handoff as ends; ends.listening = nullcontext\n"
+)
 
 
 @pytest.mark.parametrize("patch", [ALONE, DEAF], ids=["worker dead", "worker busy"])
 def test_a_horse_that_nobody_minds_does_all_by_itself(traced, db, store, queue, redis, patch):
     ticker.register(db, "plain", every="1d")
     tick(store, queue)
-    told = "from wrappers import endings; w = endings.write; endings.write = lambda *a, **k: (print('written by', 'horse' if os.environ.get('HORSE') else 'worker', flush=True), w(*a, **k))[1]\n"
+    told = "from wrappers.pipeline import finish as endings; w = endings.write; endings.write = lambda *a, **k: (print('written by', 'horse' if os.environ.get('HORSE') else 'worker', flush=True), w(*a, **k))[1]\n"
     horse = "import os; from wrappers.rq.worker import Worker; m = Worker.main_work_horse; Worker.main_work_horse = lambda s, j, q: (os.environ.update(HORSE='1'), m(s, j, q))\n"
     assert "written by horse" in work(patch=patch + horse + told).stdout
     assert runs(db) == [("plain", "succeeded")]
@@ -213,8 +215,8 @@ def test_a_cold_shutdown_ends_though_the_connection_is_in_use(traced, db, store,
     tick(store, queue)
     patch = """
 import os, signal
-from wrappers import endings, page
-from wrappers.database import Database
+from wrappers.pipeline import finish as endings; from wrappers.sandbox import shared_state as page
+from wrappers.pipeline.database import Database
 finish, sent = Database.finish, []
 def finish_slowly(self, *args, **fields):
     if page.horse() and not sent:

@@ -17,7 +17,7 @@ import pytest
 from redis import Redis
 
 from tests.doubles import INSTALLATION
-from tests.played import Played
+from tests.harness import Played
 from tests.poolers import pooler, through
 from ticker import embedded, migrations
 from ticker.db.connections import connect

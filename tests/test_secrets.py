@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from tests.telling.stage import NOTICE
+from tests.notify.stage import NOTICE
 from ticker.db import connections
 from ticker.errors import QueueUnavailable, TickerError
 from ticker.notify.channel import Channel, NotDelivered

@@ -118,8 +118,8 @@ def test_the_commands_of_redis_suffice_for_the_ticker_and_the_worker(hardened, e
     redis.rpush("rq:queue:polling", "bad")
     options = ["--hardened"] if hardened else []
     worker = environ | {"REDIS_URL": with_user(os.environ["REDIS_URL"], redis_users["worker"])}
-    log = process("wrappers", "--tasks", "tests.polls", "--burst", *options, "polling", **worker)
-    log += process("wrappers", "--tasks", "tests.polls", "--burst", *options, "polling", "reports", **worker)
+    log = process("wrappers", "--tasks", "tests.sample_tasks", "--burst", *options, "polling", **worker)
+    log += process("wrappers", "--tasks", "tests.sample_tasks", "--burst", *options, "polling", "reports", **worker)
     assert {(run.task_name, run.outcome) for run in ticker.list_runs(db)} == {
         ("plain", "succeeded"), ("fails", "failed"), ("crashes", "killed"),
     }  # fmt: skip
@@ -184,7 +184,7 @@ def test_the_user_of_a_worker_may_do_all_that_a_worker_does_until_sigterm(
     jobs = with_work_for_maintenance(redis)
     redis.acl_log_reset()
     expected = ["failed", *(["killed"] if "reports" in queues else []), *["succeeded"] * 5]
-    command = [sys.executable, "-c", FUNCTIONS, *options, "--tasks", "tests.polls", *queues]
+    command = [sys.executable, "-c", FUNCTIONS, *options, "--tasks", "tests.sample_tasks", *queues]
     with subprocess.Popen(command, cwd=ROOT, env=as_worker) as worker:
         try:
             until(
@@ -295,7 +295,9 @@ def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, r
         ticker.unregister(application, ticker.register(application, "unheard.of", every="1h"))
         assert len(ticker.list_tasks(application)) == 4
     process("ticker", "tick", DATABASE_URL=with_user(url, roles["ticker"]))
-    process("wrappers", "--tasks", "tests.polls", "--burst", "polling", DATABASE_URL=with_user(url, roles["worker"]))
+    process(
+        "wrappers", "--tasks", "tests.sample_tasks", "--burst", "polling", DATABASE_URL=with_user(url, roles["worker"])
+    )
     process("ticker", "tick", DATABASE_URL=with_user(url, roles["ticker"]))
     assert {(run.task_name, run.outcome) for run in ticker.list_runs(db) if run.kind == "scheduled"} >= {
         ("resumes", "succeeded"), ("fails", "failed"), ("crashes", "killed"),

@@ -12,7 +12,7 @@ RUNS = (
         "    limits.arm()\n",
         "",
         "A run is dead by B + g after its start, also when it overlooks every exception; RQ's time-out alone does not do that.",
-        ("tests/test_worker.py::test_what_overruns_its_box_is_ended_with_everything_it_left_behind",),
+        ("tests/worker/test_worker.py::test_what_overruns_its_box_is_ended_with_everything_it_left_behind",),
     ),
     Mutant(
         "limits-counted-from-the-functions-start",
@@ -20,7 +20,7 @@ RUNS = (
         "since=call.since, how",
         "since=None, how",
         "The limits count from before the start statement was sent, as the hold does; else a run outlives its hold.",
-        ("tests/test_mutants_caught.py::test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits",),
+        ("tests/mutants/test_limits.py::test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits",),
     ),
     Mutant(
         "quota-counted-from-the-functions-start",
@@ -28,7 +28,7 @@ RUNS = (
         "quota = Quota(granted / 1000, call.began)",
         "quota = Quota(granted / 1000, clock.monotonic())",
         "The quota counts from before the start statement was sent, as the hold does.",
-        ("tests/test_mutants_caught.py::test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits",),
+        ("tests/mutants/test_limits.py::test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits",),
     ),
     Mutant(
         "box-counted-from-the-guards-answer",
@@ -36,7 +36,7 @@ RUNS = (
         "return replace(call, began=began, start",
         "return replace(call, began=clock.monotonic(), start",
         "The box counts from before the start statement was sent: its answer may have taken two seconds of the hold.",
-        ("tests/test_mutants_caught.py::test_a_run_counts_its_time_from_before_the_start_was_asked_for",),
+        ("tests/mutants/test_limits.py::test_a_run_counts_its_time_from_before_the_start_was_asked_for",),
     ),
     Mutant(
         "late-answer-of-the-start-is-trusted",
@@ -44,7 +44,7 @@ RUNS = (
         "if waited > limit:",
         "if waited > 1000 * limit:",
         "If the answer to the start statement takes over 2 s, or longer than the box, the run does not begin: its hold may be over.",
-        ("tests/test_mutants_caught.py::test_a_start_whose_answer_took_over_two_seconds_is_given_up_and_says_so",),
+        ("tests/mutants/test_limits.py::test_a_start_whose_answer_took_over_two_seconds_is_given_up_and_says_so",),
     ),
     Mutant(
         "box-longer-than-rqs-time-out",
@@ -52,7 +52,7 @@ RUNS = (
         "timing.granted_box(start.box_ms, start.grace_ms, call.rq_timeout)",
         "timing.granted_box(start.box_ms, start.grace_ms, None)",
         "The box never outlasts the time-out that RQ was told at the push, however the row was edited since.",
-        ("tests/test_worker.py::test_the_box_never_outlasts_the_time_out_that_rq_was_told_at_the_push",),
+        ("tests/worker/test_worker.py::test_the_box_never_outlasts_the_time_out_that_rq_was_told_at_the_push",),
     ),
     Mutant(
         "soft-limit-can-be-swallowed",
@@ -60,7 +60,7 @@ RUNS = (
         "class SoftLimit(BaseException):",
         "class SoftLimit(Exception):",
         "`except Exception` cannot swallow the soft limit.",
-        ("tests/test_worker.py::test_what_overruns_its_box_is_ended_with_everything_it_left_behind",),
+        ("tests/worker/test_worker.py::test_what_overruns_its_box_is_ended_with_everything_it_left_behind",),
     ),
     Mutant(
         "end-recorded-after-the-timers",
@@ -68,7 +68,9 @@ RUNS = (
         "    ended = finishing.write(",
         "    if call.limits:\n        call.limits.cancel()\n    ended = finishing.write(",
         "The limits are cancelled last of all, after the record: a run that hangs there is dead by B + g, too.",
-        ("tests/test_worker.py::test_under_a_stock_worker_a_run_that_hangs_where_its_end_is_recorded_is_killed_too",),
+        (
+            "tests/worker/test_worker.py::test_under_a_stock_worker_a_run_that_hangs_where_its_end_is_recorded_is_killed_too",
+        ),
     ),
     Mutant(
         "end-left-to-a-dead-worker",
@@ -76,7 +78,7 @@ RUNS = (
         " and os.getppid() == _worker",
         "",
         "A horse leaves its end only to a worker that lives: else the end would lie there until the hold is over.",
-        ("tests/test_worker_faults.py::test_a_horse_that_nobody_minds_does_all_by_itself",),
+        ("tests/worker/test_faults.py::test_a_horse_that_nobody_minds_does_all_by_itself",),
     ),
     Mutant(
         "end-left-to-a-busy-worker",
@@ -84,7 +86,7 @@ RUNS = (
         " and _memory[_LISTENS] == 1",
         "",
         "A horse leaves its end only to a worker that minds it: one that waits for Redis may do so for minutes.",
-        ("tests/test_worker_faults.py::test_a_horse_that_nobody_minds_does_all_by_itself",),
+        ("tests/worker/test_faults.py::test_a_horse_that_nobody_minds_does_all_by_itself",),
     ),
     Mutant(
         "start-left-behind-without-a-horse",
@@ -92,7 +94,7 @@ RUNS = (
         "        except BaseException:\n            finish.abandon(self._connected(), self._unwritten)\n            raise",
         "        except BaseException:\n            raise",
         "A start whose job gets no process is lost at once: nobody would end it before its hold is over.",
-        ("tests/test_worker_faults.py::test_a_start_whose_job_gets_no_process_is_lost_at_once",),
+        ("tests/worker/test_faults.py::test_a_start_whose_job_gets_no_process_is_lost_at_once",),
     ),
     Mutant(
         "signal-lost-while-a-start-is-asked",
@@ -100,7 +102,7 @@ RUNS = (
         "        self._state = WorkerStatus.BUSY",
         "        self._state = self._state",
         "A SIGTERM while the start is asked ends the worker behind the job: it neither is lost nor takes the run with it.",
-        ("tests/test_worker_faults.py::test_a_sigterm_while_the_start_is_asked_ends_the_worker_behind_the_job",),
+        ("tests/worker/test_faults.py::test_a_sigterm_while_the_start_is_asked_ends_the_worker_behind_the_job",),
     ),
     Mutant(
         "dead-connection-used",
@@ -108,7 +110,7 @@ RUNS = (
         "if self._connection is not None and not self._connection.is_alive:",
         "if self._connection is None:",
         "A connection that the server has ended costs no run: it is seen before it is used.",
-        ("tests/test_worker_faults.py::test_a_dead_connection_is_seen_before_it_is_used",),
+        ("tests/worker/test_faults.py::test_a_dead_connection_is_seen_before_it_is_used",),
     ),
     Mutant(
         "lent-connection-closed",
@@ -116,7 +118,7 @@ RUNS = (
         "            if self._connection is not None and not self._connection.closed:\n                os.dup2(",
         "            if False:\n                os.dup2(",
         "The worker lets go of a connection that its horse goes on with, without a word to the server.",
-        ("tests/test_worker_faults.py::test_the_horse_of_a_batch_takes_over_its_workers_connection",),
+        ("tests/worker/test_faults.py::test_the_horse_of_a_batch_takes_over_its_workers_connection",),
     ),
     Mutant(
         "batch-job-of-the-newest-alone",
@@ -124,7 +126,7 @@ RUNS = (
         "batch_job_id = task.batch_jobs and task.batch_jobs.get(str(jobs.micros(due.occurrence)))",
         "batch_job_id = due.occurrence == task.waiting[-1] and (task.batch_jobs or {}).get(str(jobs.micros(due.occurrence)))",
         "Each waiting occurrence is tied to its own job: no older one is recorded as lost by Redis while its job waits there.",
-        ("tests/test_batches.py::test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits",),
+        ("tests/worker/test_batches.py::test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits",),
     ),
     Mutant(
         "one-place-for-two-ends",
@@ -132,7 +134,7 @@ RUNS = (
         "count - written == _ROOMS or ",
         "",
         "In a batch an end that the worker has not written yet is not written over: one without room is the horse's to write.",
-        ("tests/test_batches.py::test_each_end_is_written_with_what_its_own_run_printed",),
+        ("tests/worker/test_batches.py::test_each_end_is_written_with_what_its_own_run_printed",),
     ),
     Mutant(
         "children-left-alive",
@@ -140,7 +142,9 @@ RUNS = (
         "left = subreaper.kill_new_children(self._before)",
         "left = 0",
         "No child of a run is alive behind it, under our own worker.",
-        ("tests/test_worker.py::test_what_a_run_left_behind_dies_by_the_workers_own_hand_long_before_its_box_is_over",),
+        (
+            "tests/worker/test_worker.py::test_what_a_run_left_behind_dies_by_the_workers_own_hand_long_before_its_box_is_over",
+        ),
     ),
     Mutant(
         "checkpoint-without-a-fence",
@@ -148,7 +152,7 @@ RUNS = (
         "WHERE id = %(task_id)s AND run_token = %(token)s::uuid\nRETURNING id",
         "WHERE id = %(task_id)s AND (run_token = %(token)s::uuid OR true)\nRETURNING id",
         "A run that lost its hold can write no cursor, and learns it.",
-        ("tests/test_start.py::test_a_run_that_lost_its_hold_writes_no_cursor_and_learns_it",),
+        ("tests/db/test_start.py::test_a_run_that_lost_its_hold_writes_no_cursor_and_learns_it",),
     ),
     Mutant(
         "children-live-on-beside-the-end",
@@ -156,7 +160,7 @@ RUNS = (
         "    child_processes.kill()",
         "    pass",
         "The end frees the hold, so nothing that the function started lives on when it is written.",
-        ("tests/test_run_ends.py::test_no_child_and_no_daemon_lives_when_a_horse_leaves_its_end",),
+        ("tests/worker/test_run_ends.py::test_no_child_and_no_daemon_lives_when_a_horse_leaves_its_end",),
     ),
     Mutant(
         "end-without-a-fence",
@@ -164,7 +168,7 @@ RUNS = (
         "run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,\n        told",
         "run_token IS NOT DISTINCT FROM %(token)s::uuid OR true AS mine,\n        told",
         "A run that lost its hold can write no end, and learns it.",
-        ("tests/test_start.py::test_the_end_is_fenced_by_the_token",),
+        ("tests/db/test_start.py::test_the_end_is_fenced_by_the_token",),
     ),
     Mutant(
         "late-end-over-a-later-start",
@@ -172,7 +176,7 @@ RUNS = (
         "h.id IS NULL OR (h.run_token IS NULL AND h.last_run_id = r.id AND",
         "h.id IS NULL OR true OR (h.run_token IS NULL AND h.last_run_id = r.id AND",
         "The end of a run that was declared lost changes nothing once a later run of its task has started.",
-        ("tests/test_late_ends.py::test_a_late_end_changes_nothing_once_the_next_occurrence_has_started",),
+        ("tests/db/test_late_ends.py::test_a_late_end_changes_nothing_once_the_next_occurrence_has_started",),
     ),
     Mutant(
         "end-forgotten-while-the-tables-are-away",
@@ -180,7 +184,7 @@ RUNS = (
         "        except TickerError as error:\n",
         "        except TickerError as error:\n            self._drop(run)\n",
         "An end that cannot be written waits in the worker until it can.",
-        ("tests/test_waiting_ends.py::test_an_end_is_written_at_once_and_what_cannot_be_waits",),
+        ("tests/worker/test_waiting_ends.py::test_an_end_is_written_at_once_and_what_cannot_be_waits",),
     ),
     Mutant(
         "every-kill-is-the-hard-limits",
@@ -188,6 +192,6 @@ RUNS = (
         "bool(shared_state.hard_limit()) and limits.now() >= shared_state.deadline()",
         "bool(shared_state.hard_limit())",
         "A kill is attributed to the hard limit only once its instant has passed.",
-        ("tests/test_deaths.py::test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant",),
+        ("tests/worker/test_deaths.py::test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant",),
     ),
 )

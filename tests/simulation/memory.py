@@ -1,6 +1,6 @@
 """What applications and workers do to the rows, over the in-memory double: the folder `sql` in Python.
 
-The state machine in `tests/test_state_machine.py` holds this to the statements, row by row.
+The state machine in `tests/db/test_state_machine.py` holds this to the statements, row by row.
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import ticker
-from tests.played import Played
+from tests.harness import Played
 from tests.web.asking import ALL, API, BEARER, Asking, named
 from tests.web.conftest import Serve
 from ticker.errors import BadInput

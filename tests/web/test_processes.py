@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 import ticker
-from tests.test_cli import ticker as command
-from tests.test_ledger import MINUTE, SECOND, ticked
+from tests.cli.test_commands import ticker as command
+from tests.read.test_why import MINUTE, SECOND, ticked
 from tests.web.test_pages import text_of
 from ticker.db import connections
 from ticker.errors import Unavailable

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 import ticker
-from tests.played import Played
+from tests.harness import Played
 from tests.web.asking import API, problem
 from ticker.cli import main
 from ticker.db import connections

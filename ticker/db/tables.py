@@ -253,7 +253,7 @@ def _tasks(metadata: MetaData, types: Types) -> Table:
                " AND coalesce(array_lower(waiting, 1), 1) = 1"
                " AND '1970-01-01T00:00:00Z' <= ALL (waiting) AND '9999-12-31T00:00:00Z' >= ALL (waiting)"),
         # The due query: a range on next_run, oldest first. 1,000 due of 200,000 rows: 0.06 ms to the first row with
-        # it, a scan of the table without; tests/test_due_index.py argues with EXPLAIN.
+        # it, a scan of the table without; tests/db/test_indexes.py argues with EXPLAIN.
         Index(
             "tasks_due",
             "next_run",

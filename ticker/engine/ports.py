@@ -1,6 +1,6 @@
 """What a pass of the ticker asks of a store and of a queue. Real ones: `store.py`, `enqueue.py`.
 
-`tests/test_contract.py` holds the promises that every implementation keeps, the in-memory doubles included.
+`tests/engine/test_ports.py` holds the promises that every implementation keeps, the in-memory doubles included.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,6 +1,6 @@
 """The arithmetic of DESIGN's rules, pure: no clock is read here. I interval, T tolerance, B box, g grace, in ms.
 
-The start statement judges with the same formulas inside the database; `tests/test_timing.py` compares the two.
+The start statement judges with the same formulas inside the database; `tests/engine/test_timing.py` compares the two.
 """
 
 import math

@@ -1,6 +1,6 @@
 """The keys and fields that RQ writes when it enqueues a job, written for a whole batch in one call; and when it forgets one.
 
-This file alone knows them. The fields come from RQ's own `Job.to_dict()`; `tests/test_rq_layout.py` compares every
+This file alone knows them. The fields come from RQ's own `Job.to_dict()`; `tests/queue/test_bulk.py` compares every
 key, field and byte with `Queue.enqueue_call`, and lets a stock worker run the job.
 """
 

@@ -96,7 +96,7 @@ PUSHES = (
     Mutant(
         "no-look-ahead",
         "ticker/db/sql/rules.sql",
-        "THEN least(%(look_ahead)s, t.tolerance_ms / 5) ELSE 0 END",
+        "THEN least(%(look_ahead)s::bigint, t.tolerance_ms / 5) ELSE 0 END",
         "THEN 0 ELSE 0 END",
         "An interval task is due a little early, so that jitter of the tick does not cost it a whole tick.",
         (

@@ -16,6 +16,7 @@ from rq.serializers import DefaultSerializer
 
 from ticker.engine.jobs import ENTRY, Envelope
 from ticker.queue import signing
+from ticker.queue.scripts import script
 
 Argument = str | bytes | int
 Label = tuple[str, str, int, int]
@@ -25,103 +26,7 @@ _STORED = struct.Struct("<3s2H")  # RFC 1950 and 1951: no preset, the only block
 _HEAD = b"\x78\x01\x01"
 _CHECKSUM = struct.Struct(">I")
 
-# ARGV: RQ's set of queues, the prefix of its jobs' keys; how many fields and values all jobs share, and these; how many
-# labels, and five of each: the queue's key and name, the description, the time-out, the time to live; then of each job the
-# number of its label, its id, its data, its signature or ''.
-# A queue whose key is of another type refuses the id, before anything is written: that is this job's answer alone. Any
-# other error (OOM, READONLY, ...) is the server's: it answers the call, so that no row has to back off on its account.
-PUSH = """
-local queues, prefix, shared = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local at = 4 + shared
-local labels, fields, stored = tonumber(ARGV[at]), {}, {}
-local function label(i) return at + 1 + 5 * (i - 1) end
-for i = 1, labels do
-    local first = label(i)
-    fields[i] = {'origin', ARGV[first + 1], 'description', ARGV[first + 2], 'timeout', ARGV[first + 3], 'ttl', ARGV[first + 4],
-        unpack(ARGV, 4, 3 + shared)}
-end
-local answers = {}
-for i = label(labels + 1), #ARGV, 4 do
-    local number, id = tonumber(ARGV[i]), ARGV[i + 1]
-    local first, job = label(number), prefix .. id
-    local answer = 'stored'
-    if redis.call('EXISTS', job) == 1 then
-        answer = 'held'
-    else
-        local pushed = redis.pcall('RPUSH', ARGV[first], id)
-        if type(pushed) == 'table' and pushed.err then
-            if not string.find(pushed.err, 'WRONGTYPE') then return pushed end
-            answer = pushed.err
-        else
-            redis.call('HSET', job, 'data', ARGV[i + 2], unpack(fields[number]))
-            if ARGV[i + 3] ~= '' then redis.call('HSET', job, 'signature', ARGV[i + 3]) end
-            redis.call('EXPIRE', job, ARGV[first + 4])
-            if not stored[number] then redis.call('SADD', queues, ARGV[first]) end
-            stored[number] = true
-        end
-    end
-    answers[#answers + 1] = answer
-end
-return answers
-"""
-
-# ARGV: job ids. Of each, its status; '' when it is not there, or when it is queued by its own account, and in no queue
-# for ten seconds: a worker took it, and died before it could say so. A worker that lives says so within moments. As a
-# queue is taken from its front, only a job whose queue begins with a later one can be astray, and only 20 of those are
-# looked for in a call: each costs a pass over the list, 1 ms for 100,000 jobs.
-STATES = """
-local heads, looks, now = {}, 20, tonumber(redis.call('TIME')[1])
-local function head_of(queue)
-    if not heads[queue] then
-        local id = redis.pcall('LINDEX', queue, 0)
-        local at = type(id) == 'string' and redis.pcall('HGET', 'rq:job:' .. id, 'enqueued_at')
-        heads[queue] = not id and 'empty' or type(at) == 'string' and at or ''
-    end
-    return heads[queue]
-end
-local function is_astray(id, queue, enqueued_at)
-    local head = head_of(queue)
-    if head == 'empty' then return true end
-    if head <= enqueued_at or looks == 0 then return false end
-    looks = looks - 1
-    return not redis.call('LPOS', queue, id)
-end
-local answers = {}
-for i, id in ipairs(ARGV) do
-    local key = 'rq:job:' .. id
-    local job = redis.pcall('HMGET', key, 'status', 'origin', 'enqueued_at', 'astray_since')
-    if job.err and not string.find(job.err, 'WRONGTYPE') then
-        return job
-    elseif job.err then
-        answers[i] = 'no job'
-    else
-        answers[i] = job[1] or ''
-        if job[1] == 'queued' and job[2] and job[3] and is_astray(id, 'rq:queue:' .. job[2], job[3]) then
-            if not job[4] then
-                redis.pcall('HSET', key, 'astray_since', now)
-            elseif now - (tonumber(job[4]) or 0) >= 10 then
-                answers[i] = ''
-            end
-        end
-    end
-end
-return answers
-"""
-
-# ARGV: a job's id, and for how many seconds it was executed; the keys of its worker's hash, of its dependents, of its
-# queue's list of what workers have just taken, and of its queue's registry of what they execute; the job's member in that;
-# then all keys that vanish with the job. 0, and nothing is done: other jobs wait for this one.
-FORGET = """
-local id, seconds, worker, dependents, taken, registry, member = unpack(ARGV, 1, 7)
-if redis.call('EXISTS', dependents) == 1 then return 0 end
-redis.call('DEL', unpack(ARGV, 8))
-redis.pcall('LREM', taken, 1, id)
-redis.pcall('ZREM', registry, member)
-redis.call('HINCRBY', worker, 'successful_job_count', 1)
-redis.call('HINCRBYFLOAT', worker, 'total_working_time', seconds)
-redis.call('HDEL', worker, 'current_job')
-return 1
-"""
+PUSH, STATES, FORGET = script("push"), script("states"), script("forget")
 
 PER_JOB = ("origin", "data", "description", "timeout", "ttl")
 

@@ -17,6 +17,7 @@ from ticker.engine.jobs import Envelope
 from ticker.engine.ports import JobState, Receipt
 from ticker.errors import ConfigurationError, QueueUnavailable
 from ticker.queue import bulk, signing
+from ticker.queue.scripts import script
 from ticker.settings import Settings
 
 log = logging.getLogger("ticker")
@@ -33,20 +34,7 @@ _STATES: dict[str, JobState] = {
 }
 
 
-# KEYS: the leases; ARGV: our installation, another one whose leases we take over or '', seconds. Returns the holders of the
-# leases of others, and '' for ours.
-TAKE_LEASES = """
-local holders = {}
-for i, key in ipairs(KEYS) do
-    local holder = redis.call('GET', key)
-    if not holder or holder == ARGV[1] or holder == ARGV[2] then
-        redis.call('SET', key, ARGV[1], 'EX', ARGV[3])
-        holder = ''
-    end
-    holders[i] = holder
-end
-return holders
-"""
+TAKE_LEASES = script("take_leases")
 
 
 def connect(url: str, *, retries: int = 1) -> Redis:

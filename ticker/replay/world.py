@@ -180,7 +180,7 @@ class World:
     def _give_up(self, name: str, job_id: str, at: timedelta) -> str:
         """Why the sweep took a job from the queue, as it recorded it."""
         with self.store.transaction() as execute:
-            records = execute("list_runs", task_id=self.task.id, outcome=None, before=None, limit=AT_MOST)
+            records = execute("list_runs", outcome=None, before=None, limit=AT_MOST)
         here = self.store.installation
         ids = {engine_jobs.job_id(here, self.task.id, row["occurrence"]): row for row in records if row["occurrence"]}
         job = self.jobs[name]

@@ -23,6 +23,7 @@ from rq.job import _job_stack
 from rq.utils import now
 
 from ticker.errors import quoted
+from ticker.queue.scripts import script
 from wrappers.pipeline import foreign_jobs, serialize
 
 log = logging.getLogger("ticker.run")
@@ -37,16 +38,7 @@ CHUNK = 65536  # bytes
 NO_JOBS_FAULT = (OSError, MemoryError)  # this host cannot fork just now: the next job would fare no better
 TRIES = 100  # poisoned jobs in RQ's registries that one pass of its maintenance puts aside
 
-# KEYS: a hash; ARGV: how many fields and bytes it may have. How many it has (0 bytes where the server does not tell), and
-# if that is not too much, every field and value.
-READ_HASH = """
-local fields = redis.pcall('HLEN', KEYS[1])
-if type(fields) == 'table' then return fields end
-local size = redis.pcall('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', ARGV[1])
-size = type(size) == 'number' and size or 0
-if fields > tonumber(ARGV[1]) or size > tonumber(ARGV[2]) then return {fields, size} end
-return {fields, size, unpack(redis.call('HGETALL', KEYS[1]))}
-"""
+READ_HASH = script("read_hash", "wrappers.rq")
 
 T = TypeVar("T")
 

@@ -48,7 +48,7 @@ RETURNING *
 UPDATE {schema}.tasks SET
     function = %(function)s, kwargs = %(kwargs)s::jsonb, registered = coalesce(%(registered)s::jsonb, registered),
     kind = %(kind)s, expression = %(expression)s, zone = %(zone)s,
-    every_ms = %(every_ms)s, tolerance_ms = %(tolerance_ms)s, box_ms = %(box_ms)s, grace_ms = %(grace_ms)s,
+    every_ms = %(every_ms)s::bigint, tolerance_ms = %(tolerance_ms)s, box_ms = %(box_ms)s, grace_ms = %(grace_ms)s,
     queue = %(queue)s, subject = %(subject)s, description = %(description)s, metadata = %(metadata)s::jsonb,
     enabled = %(enabled)s, starts_at = %(starts_at)s::timestamptz, ends_at = %(ends_at)s::timestamptz,
     max_runs = %(max_runs)s::integer, catch_up = %(catch_up)s, remove = %(remove)s,
@@ -59,11 +59,11 @@ UPDATE {schema}.tasks SET
         ELSE {now} END,
     keep = %(keep)s, submitter = %(submitter)s, group_name = %(group_name)s, priority = %(priority)s,
     spread = %(spread)s, within_ms = %(within_ms)s::bigint, next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
-        WHEN %(enabled)s AND NOT enabled AND every_ms = %(every_ms)s AND kind = 'interval' AND next_run IS NOT NULL
+        WHEN %(enabled)s AND NOT enabled AND every_ms = %(every_ms)s::bigint AND kind = 'interval' AND next_run IS NOT NULL
         THEN greatest(next_run, {now})
-        WHEN every_ms = %(every_ms)s OR next_run IS NULL THEN next_run ELSE
+        WHEN every_ms = %(every_ms)s::bigint OR next_run IS NULL THEN next_run ELSE
         greatest(%(starts_at)s::timestamptz, least(next_run,
-            {now} + %(every_ms)s * interval '1 millisecond')) END,
+            {now} + %(every_ms)s::bigint * interval '1 millisecond')) END,
     push_after = NULL,
     declared_in = coalesce(%(declared_in)s, declared_in),
     updated_at = {now}

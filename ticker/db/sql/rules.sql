@@ -22,10 +22,10 @@ t.enabled AND t.owner_active AND t.paused_by IS NULL
 
 -- rule: due
 -- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
-t.next_run <= %(now)s + %(look_ahead)s * interval '1 millisecond'
-  AND t.next_run <= %(now)s
-      + CASE WHEN t.kind = 'interval' THEN least(%(look_ahead)s, t.tolerance_ms / 5) ELSE 0 END * interval '1 millisecond'
-  AND (t.push_after IS NULL OR t.push_after <= %(now)s)
+t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millisecond'
+  AND t.next_run <= %(now)s::timestamptz
+      + CASE WHEN t.kind = 'interval' THEN least(%(look_ahead)s::bigint, t.tolerance_ms / 5) ELSE 0 END * interval '1 millisecond'
+  AND (t.push_after IS NULL OR t.push_after <= %(now)s::timestamptz)
 
 -- rule: busy
 -- A job of the task waits or runs, so that `overlap = 'skip'` pushes no other.

@@ -321,7 +321,7 @@ def test_the_rights_in_postgresql_allow_no_more(environ, roles):
 @pytest.fixture
 def statements_of_a_worker() -> dict[str, str]:
     """The statements that the package `wrappers` executes, by name."""
-    sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "wrappers").glob("*.py"))
+    sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "wrappers").rglob("*.py"))
     names = {"installation", *re.findall(r"execute\(\s*\"([a-z_]+)\"", sources)}
     assert names >= {
         "start",

@@ -10,7 +10,7 @@ from ticker.db import json_text
 
 RESULT_AT_MOST = 4096  # bytes of JSON text
 SENTENCE_AT_MOST = 500  # characters
-OURS = Path(__file__).parent  # frames of the layers say nothing to the function's author
+OURS = Path(__file__).parents[1]  # frames of the layers say nothing to the function's author
 TRACEBACK_AT_MOST = 64 * 1024  # characters; the end of it tells most
 
 _RETURN = re.compile(r"\r+\n?")

@@ -17,16 +17,16 @@ import pytest
 from redis import Redis
 
 from tests.doubles import INSTALLATION
-from tests.played import Played
+from tests.harness import Played
 from tests.poolers import pooler, through
 from ticker import embedded, migrations
-from ticker.connections import connect
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
-from ticker.enqueue import RedisQueue
 from ticker.errors import TickerError
+from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings, psycopg_url
-from ticker.store import PostgresStore
-from wrappers import registry
+from wrappers.pipeline import registry
 
 
 @pytest.fixture(autouse=True)

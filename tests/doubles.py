@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from ticker import envelope, timing
-from ticker.envelope import Envelope
+from ticker.engine import jobs as envelope
+from ticker.engine import timing
+from ticker.engine.jobs import Envelope
+from ticker.engine.ports import JobState, Receipt, Settled
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
-from ticker.ports import JobState, Receipt, Settled
+from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 from ticker.schedules import kinds
-from ticker.task import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
 
 INSTALLATION = "test1234"
 """Whose tables the doubles are, and the databases of the tests."""

@@ -13,9 +13,9 @@ PATIENCE = 60.0  # seconds: a bound for a loaded machine, never what a test wait
 
 
 def work(*queues: str, patch: str = "", timeout: float = PATIENCE) -> "subprocess.CompletedProcess[str]":
-    """`python -m wrappers --tasks tests.polls --burst QUEUE...` until the queues are empty; `patch` runs before."""
+    """`python -m wrappers --tasks tests.sample_tasks --burst QUEUE...` until the queues are empty; `patch` runs before."""
     start = ["-m", "wrappers"] if not patch else ["-c", f"{patch}\nfrom wrappers.__main__ import main; main()"]
-    command = [sys.executable, *start, "--tasks", "tests.polls", "--burst", *(queues or ["polling"])]
+    command = [sys.executable, *start, "--tasks", "tests.sample_tasks", "--burst", *(queues or ["polling"])]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=True)
 
 
@@ -30,7 +30,7 @@ def stock_worker(*queues: str, patch: str = "") -> "subprocess.CompletedProcess[
         os.environ["REDIS_URL"],
         *(queues or ["polling"]),
     ]
-    environ = os.environ | {"TICKER_TASKS": "tests.polls"}
+    environ = os.environ | {"TICKER_TASKS": "tests.sample_tasks"}
     return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=True)
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import ticker
 from tests.running import in_fork, stock_worker, work
-from ticker.enqueue import RedisQueue
-from ticker.store import PostgresStore
-from ticker.tick import tick
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.queue.rq import RedisQueue
 
 TASKS = 5
 

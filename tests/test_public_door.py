@@ -46,6 +46,11 @@ def test_every_name_of_a_door_is_there_and_documented(package):
         assert (getattr(package, name).__doc__ or "").strip(), name
 
 
+@pytest.mark.parametrize("package", [ticker, wrappers], ids=["ticker", "wrappers"])
+def test_dir_lists_the_public_names(package):
+    assert dir(package) == sorted(package.__all__)
+
+
 def test_a_star_import_brings_every_name():
     names: dict[str, object] = {}
     exec("from ticker import *\nfrom wrappers import *", names)

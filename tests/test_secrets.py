@@ -12,14 +12,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from tests.telling.stage import NOTICE
-from ticker import connections, enqueue
+from tests.notify.stage import NOTICE
+from ticker.db import connections
 from ticker.errors import QueueUnavailable, TickerError
+from ticker.notify.channel import Channel, NotDelivered
+from ticker.notify.deliver import in_words
+from ticker.notify.mail import Mail
+from ticker.notify.webhook import Webhook
+from ticker.queue import rq
 from ticker.settings import from_environment
-from ticker.telling.channel import Channel, NotDelivered
-from ticker.telling.deliver import in_words
-from ticker.telling.mail import Mail
-from ticker.telling.webhook import Webhook
 
 SECRET = "s3cr3t"
 ODD = st.text("@:/?#[]%&=+,;.\\ \"'\t\u00e9\u2028\udc80aA1~", max_size=4)
@@ -41,7 +42,7 @@ def ask_postgresql(url: str) -> None:
 
 def ask_redis(url: str) -> None:
     found = from_environment({"REDIS_URL": url}).require_redis()
-    with enqueue.translated(), closing(enqueue.connect(found, retries=0)) as connection:
+    with rq.translated(), closing(rq.connect(found, retries=0)) as connection:
         connection.ping()
 
 

@@ -22,12 +22,15 @@ from rq.job import Job
 import ticker
 from tests.conftest import admin
 from tests.running import ROOT, stock_worker, until
-from ticker import attendance, health, owners, prune
-from ticker.connections import connect
+from ticker import owners
+from ticker.daemon import prune
+from ticker.db.connections import connect
+from ticker.db.sql import statements
+from ticker.db.store import PostgresStore
 from ticker.errors import QueueUnavailable
+from ticker.queue import inspect
+from ticker.read import health
 from ticker.settings import Settings, from_environment
-from ticker.sql import statements
-from ticker.store import PostgresStore
 
 SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 PASSWORD = "not-a-secret"
@@ -115,8 +118,8 @@ def test_the_commands_of_redis_suffice_for_the_ticker_and_the_worker(hardened, e
     redis.rpush("rq:queue:polling", "bad")
     options = ["--hardened"] if hardened else []
     worker = environ | {"REDIS_URL": with_user(os.environ["REDIS_URL"], redis_users["worker"])}
-    log = process("wrappers", "--tasks", "tests.polls", "--burst", *options, "polling", **worker)
-    log += process("wrappers", "--tasks", "tests.polls", "--burst", *options, "polling", "reports", **worker)
+    log = process("wrappers", "--tasks", "tests.sample_tasks", "--burst", *options, "polling", **worker)
+    log += process("wrappers", "--tasks", "tests.sample_tasks", "--burst", *options, "polling", "reports", **worker)
     assert {(run.task_name, run.outcome) for run in ticker.list_runs(db)} == {
         ("plain", "succeeded"), ("fails", "failed"), ("crashes", "killed"),
     }  # fmt: skip
@@ -181,7 +184,7 @@ def test_the_user_of_a_worker_may_do_all_that_a_worker_does_until_sigterm(
     jobs = with_work_for_maintenance(redis)
     redis.acl_log_reset()
     expected = ["failed", *(["killed"] if "reports" in queues else []), *["succeeded"] * 5]
-    command = [sys.executable, "-c", FUNCTIONS, *options, "--tasks", "tests.polls", *queues]
+    command = [sys.executable, "-c", FUNCTIONS, *options, "--tasks", "tests.sample_tasks", *queues]
     with subprocess.Popen(command, cwd=ROOT, env=as_worker) as worker:
         try:
             until(
@@ -245,11 +248,11 @@ def test_the_commands_of_redis_suffice_for_the_page_and_one_that_is_missing_is_t
     redis.sadd("rq:queues", "rq:queue:lonely")
     redis.rpush("rq:queue:lonely", "x")
     url = with_user(os.environ["REDIS_URL"], redis_users["page"])
-    assert [queue.name for queue in attendance.look(url).queues] == ["lonely", "polling"]
+    assert [queue.name for queue in inspect.look(url).queues] == ["lonely", "polling"]
     assert health.look(replace(from_environment(), redis_url=url)).redis_error == ""
     assert refused(redis, redis_users) == []
     with pytest.raises(QueueUnavailable, match="permission"):
-        attendance.look(with_user(os.environ["REDIS_URL"], redis_users["ticker"]))
+        inspect.look(with_user(os.environ["REDIS_URL"], redis_users["ticker"]))
 
 
 def test_the_commands_of_redis_allow_no_more(environ, redis_users):
@@ -292,7 +295,9 @@ def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, r
         ticker.unregister(application, ticker.register(application, "unheard.of", every="1h"))
         assert len(ticker.list_tasks(application)) == 4
     process("ticker", "tick", DATABASE_URL=with_user(url, roles["ticker"]))
-    process("wrappers", "--tasks", "tests.polls", "--burst", "polling", DATABASE_URL=with_user(url, roles["worker"]))
+    process(
+        "wrappers", "--tasks", "tests.sample_tasks", "--burst", "polling", DATABASE_URL=with_user(url, roles["worker"])
+    )
     process("ticker", "tick", DATABASE_URL=with_user(url, roles["ticker"]))
     assert {(run.task_name, run.outcome) for run in ticker.list_runs(db) if run.kind == "scheduled"} >= {
         ("resumes", "succeeded"), ("fails", "failed"), ("crashes", "killed"),
@@ -316,7 +321,7 @@ def test_the_rights_in_postgresql_allow_no_more(environ, roles):
 @pytest.fixture
 def statements_of_a_worker() -> dict[str, str]:
     """The statements that the package `wrappers` executes, by name."""
-    sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "wrappers").glob("*.py"))
+    sources = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "wrappers").rglob("*.py"))
     names = {"installation", *re.findall(r"execute\(\s*\"([a-z_]+)\"", sources)}
     assert names >= {
         "start",

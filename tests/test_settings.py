@@ -7,11 +7,11 @@ from dataclasses import fields
 
 import pytest
 
-from ticker import startup
+from ticker.db.sql import statements
 from ticker.errors import BadInput, ConfigurationError
+from ticker.queue import checks
 from ticker.schedules.duration import HOUR, SECOND
 from ticker.settings import Settings, from_environment, psycopg_url, schema_name
-from ticker.sql import statements
 
 SECRET = "s3cr3t"
 SECONDS_OF_366_DAYS = 31_622_400
@@ -230,7 +230,7 @@ def closed_port() -> Iterator[int]:
 
 def not_startable(settings: Settings) -> str:
     with pytest.raises(ConfigurationError) as error:
-        startup.check(settings)
+        checks.check(settings)
     sentence = str(error.value)
     assert SECRET not in sentence and sentence.isprintable() and "Traceback" not in sentence
     assert error.value.__cause__ is None or SECRET not in str(error.value.__cause__)
@@ -238,7 +238,7 @@ def not_startable(settings: Settings) -> str:
 
 
 def test_a_start_with_both_servers_there_says_nothing(settings):
-    startup.check(settings)
+    checks.check(settings)
 
 
 def test_an_absent_postgresql_is_named(redis_url, closed_port):

@@ -43,7 +43,7 @@ def ticking(period="1s"):
 
 
 def working():
-    return process("-m", "wrappers", "--tasks", "tests.polls", "polling")
+    return process("-m", "wrappers", "--tasks", "tests.sample_tasks", "polling")
 
 
 def test_a_function_that_swallows_every_exception_is_dead_in_time_and_runs_again_in_time(traced, db):

@@ -20,17 +20,17 @@ from ticker.errors import (
 )
 
 if TYPE_CHECKING:
-    from ticker.definition import Wanted
-    from ticker.identity import Owner
-    from ticker.ledger import Why, why
-    from ticker.lines import Line
-    from ticker.owner_status import OwnerStatus, list_owners
-    from ticker.preview import Preview, validate
-    from ticker.record import Drops, drops, journal
-    from ticker.registration import edit, pause, reconcile, register, resume, run_now, unregister
-    from ticker.status import FullRun, RunRecord, get, get_run, list_runs, list_tasks
-    from ticker.task import Kind, Outcome, Reason, Task
-    from ticker.templates import defaults
+    from ticker.model import Kind, Outcome, Reason, Task
+    from ticker.read.entries import Line
+    from ticker.read.journal import Drops, drops, journal
+    from ticker.read.owners import OwnerStatus, list_owners
+    from ticker.read.tasks import FullRun, RunRecord, get, get_run, list_runs, list_tasks
+    from ticker.read.why import Why, why
+    from ticker.registration.defaults import defaults
+    from ticker.registration.operations import edit, pause, reconcile, register, resume, run_now, unregister
+    from ticker.tasks.definition import Wanted
+    from ticker.tasks.identity import Owner
+    from ticker.tasks.preview import Preview, validate
 
 __all__ = [
     "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults",
@@ -40,22 +40,27 @@ __all__ = [
     "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
 ]  # fmt: skip
 
-_HOME = {
-    **dict.fromkeys(("register", "unregister", "reconcile", "edit", "pause", "resume", "run_now"), "registration"),
-    **dict.fromkeys(("get", "list_tasks", "list_runs", "get_run", "RunRecord", "FullRun"), "status"),
-    **dict.fromkeys(("why", "Why"), "ledger"),
-    **dict.fromkeys(("journal", "drops", "Drops"), "record"),
-    "Line": "lines",
-    **dict.fromkeys(("Task", "Kind", "Outcome", "Reason"), "task"),
-    **dict.fromkeys(("Preview", "validate"), "preview"),
-    **dict.fromkeys(("list_owners", "OwnerStatus"), "owner_status"),
-    "defaults": "templates",
-    "Wanted": "definition",
-    "Owner": "identity",
+_HOMES = {
+    "registration.operations": ("register", "unregister", "reconcile", "edit", "pause", "resume", "run_now"),
+    "registration.defaults": ("defaults",),
+    "read.tasks": ("get", "list_tasks", "list_runs", "get_run", "RunRecord", "FullRun"),
+    "read.owners": ("list_owners", "OwnerStatus"),
+    "read.why": ("why", "Why"),
+    "read.journal": ("journal", "drops", "Drops"),
+    "read.entries": ("Line",),
+    "tasks.preview": ("Preview", "validate"),
+    "tasks.definition": ("Wanted",),
+    "tasks.identity": ("Owner",),
+    "model": ("Task", "Kind", "Outcome", "Reason"),
 }
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(import_module(f"ticker.{_HOME[name]}"), name)
     raise AttributeError(f"module 'ticker' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # as `wrappers.limits`: a suspended host's goes on
+_CLOCK = getattr(
+    time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC
+)  # as `wrappers.sandbox.limits`: a suspended host's goes on
 _source: ContextVar[Callable[[], datetime] | None] = ContextVar("ticker_clock", default=None)
 
 

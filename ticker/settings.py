@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from ticker.engine.timing import LONGEST_LOOK_AHEAD
 from ticker.errors import BadInput, ConfigurationError, quoted
 from ticker.numbers import whole
 from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
-from ticker.timing import LONGEST_LOOK_AHEAD
 
 EXIT_CONFIGURATION = 78
 """The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""

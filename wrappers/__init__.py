@@ -9,25 +9,33 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wrappers.context import HoldLost, Quota, Run
     from wrappers.entry import run, run_batch
-    from wrappers.limits import SoftLimit
-    from wrappers.pieces import NOTHING_TO_DO
-    from wrappers.registry import task
-    from wrappers.worker import Worker
+    from wrappers.pipeline.context import HoldLost, Quota, Run
+    from wrappers.pipeline.fan_out import NOTHING_TO_DO
+    from wrappers.pipeline.registry import task
+    from wrappers.rq.worker import Worker
+    from wrappers.sandbox.limits import SoftLimit
 
 __all__ = ["task", "Run", "Quota", "HoldLost", "SoftLimit", "NOTHING_TO_DO", "run", "run_batch", "Worker"]
 
 _HOMES = {
-    "task": "registry", "Run": "context", "Quota": "context", "HoldLost": "context", "SoftLimit": "limits",
-    "NOTHING_TO_DO": "pieces", "run": "entry", "run_batch": "entry", "Worker": "worker",
-}  # fmt: skip
+    "entry": ("run", "run_batch"),
+    "pipeline.context": ("HoldLost", "Quota", "Run"),
+    "pipeline.fan_out": ("NOTHING_TO_DO",),
+    "pipeline.registry": ("task",),
+    "rq.worker": ("Worker",),
+    "sandbox.limits": ("SoftLimit",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Each when it is asked for: a stock worker's horse pays for no Worker, and a keeper, of 14 MB, for nothing."""
-    if name not in _HOMES:
+    """Imports a name when it is first used: a stock worker's horse loads no Worker, and the supervisor loads nothing."""
+    if name not in _HOME:
         raise AttributeError(f"module 'wrappers' has no attribute {name!r}")
-    found = getattr(import_module(f"wrappers.{_HOMES[name]}"), name)
-    globals()[name] = found
-    return found
+    value = globals()[name] = getattr(import_module(f"wrappers.{_HOME[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

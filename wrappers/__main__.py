@@ -1,9 +1,10 @@
 """`python -m wrappers --tasks myapp.polls QUEUE...`: RQ's own worker command, with our Worker class, under a keeper."""
 
-from wrappers import keeper
+from wrappers.pipeline.orphaned_ends import close_record
+from wrappers.sandbox import supervisor
 
 if __name__ == "__main__":
-    keeper.fork_worker()  # before the imports below: the keeper stays at a quarter of the worker's memory
+    supervisor.fork_worker(close_record)  # before the imports below, so that it takes a quarter of the worker's memory
 
 import os
 import sys
@@ -16,12 +17,14 @@ from click.core import ParameterSource
 from rq.cli.cli import main as rq
 from rq.cli.helpers import read_config_file
 
-from ticker import logs, settings, startup
-from ticker.connections import translated
-from ticker.definition import DEFAULTS
+from ticker import logs, settings
+from ticker.db.connections import translated
 from ticker.errors import BadInput, ConfigurationError
-from wrappers import options, registry
-from wrappers.database import Database
+from ticker.queue import checks
+from ticker.tasks.definition import DEFAULTS
+from wrappers.pipeline import registry
+from wrappers.pipeline.database import Database
+from wrappers.rq import options
 
 CONNECT_TIMEOUT = 5  # seconds, towards Redis
 
@@ -72,7 +75,7 @@ def worker_class(hardened: bool, arguments: tuple[str, ...]) -> str:
     """The name of our class; ConfigurationError where an option would take away what `--hardened` gives."""
     if not hardened:
         return "wrappers.Worker"
-    from wrappers.hardened import HardenedWorker, signing_keys
+    from wrappers.rq.signed_worker import HardenedWorker, signing_keys
 
     signing_keys()
     found = as_rq_reads(arguments)
@@ -95,7 +98,7 @@ def prepare(queues: tuple[str, ...]) -> str:
         raise ConfigurationError(
             "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS)"
         )
-    startup.check(found, queues or (DEFAULTS["queue"],))
+    checks.check(found, queues or (DEFAULTS["queue"],))
     announce()
     return with_connect_timeout(found.require_redis())
 

@@ -14,18 +14,20 @@ from rq.exceptions import StopRequested
 from rq.job import Job
 from rq.timeouts import JobTimeoutException
 
-from ticker import clock, envelope, settings
+from ticker import clock, settings
+from ticker.engine import jobs
 from ticker.errors import ConfigurationError, DatabaseUnavailable
+from ticker.model import RunKind
 from ticker.settings import Settings
-from ticker.task import RunKind
-from wrappers import foreign, page, pieces, registry, starts, storable
-from wrappers.chain import chain
-from wrappers.context import Call, HoldLost
-from wrappers.database import Database
 from wrappers.layers import LAYERS
 from wrappers.layers.sentry import apart
-from wrappers.limits import SoftLimit
-from wrappers.registry import Step
+from wrappers.pipeline import fan_out, foreign_jobs, registry, serialize, start
+from wrappers.pipeline.chain import chain
+from wrappers.pipeline.context import Call, HoldLost
+from wrappers.pipeline.database import Database
+from wrappers.pipeline.registry import Step
+from wrappers.sandbox import shared_state
+from wrappers.sandbox.limits import SoftLimit
 
 log = logging.getLogger("ticker.run")
 
@@ -47,7 +49,7 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     own = Database(found.require_database(), found.schema)
     try:
         if asked is None:
-            foreign.refuse(job.id if job else "", own, found)
+            foreign_jobs.refuse(job.id if job else "", own, found)
         call = replace(asked, database=own) if asked else new_call(
             (task_id, occurrence, *([planned] if planned else [])), job, os.environ.get("RQ_WORKER_ID", ""), own, found
         )  # fmt: skip
@@ -64,19 +66,19 @@ def run_batch(*numbers: int) -> str:
     """
     found = settings.from_environment()
     refuse_without_a_horse(found)
-    job, whole = get_current_job(), page.deadline()
+    job, whole = get_current_job(), shared_state.deadline()
     database = _offered or Database(found.require_database(), found.schema)
     answers: Counter[str] = Counter()
     try:
         if database is not _offered:
-            foreign.refuse(job.id if job else "", database, found)
+            foreign_jobs.refuse(job.id if job else "", database, found)
         for task_id, occurrence in zip(numbers[::2], numbers[1::2], strict=True):
             call = replace(
                 new_call((task_id, occurrence), job, os.environ.get("RQ_WORKER_ID", ""), database, found),
                 rq_timeout=None,
             )
             answers[run_one_of_several(call).partition(":")[0]] += 1
-            page.write_deadline(whole)  # that of the task is over
+            shared_state.write_deadline(whole)  # that of the task is over
     finally:
         database.close()
     return ", ".join(f"{count} {answer}" for answer, count in answers.items())
@@ -122,7 +124,7 @@ def ask(args: tuple[int, ...], job: Job, worker: str, database: Database, when_i
     answer: Asked
     try:
         call = replace(new_call(args, job, worker, database, settings.from_environment()), pid=None)
-        answer = starts.ask(call, when_it_waits)
+        answer = start.ask(call, when_it_waits)
     except StopRequested:
         raise
     except Exception as error:
@@ -143,7 +145,7 @@ def new_call(args: tuple[int, ...], job: Job | None, worker: str, database: Data
     registry.load(found.tasks)
     return Call(
         task_id=task_id,
-        occurrence=None if planned else envelope.instant(occurrence),
+        occurrence=None if planned else jobs.instant(occurrence),
         planned=planned[0] if planned else None,
         job_id=job.id if job else "",
         worker=worker,
@@ -173,13 +175,13 @@ def call_function(call: Call) -> str:
 
 
 def note(call: Call, returned: Any) -> None:
-    call.answer.nothing_to_do = returned is pieces.NOTHING_TO_DO
-    call.answer.result = None if call.answer.nothing_to_do else storable.as_json(returned) or None
+    call.answer.nothing_to_do = returned is fan_out.NOTHING_TO_DO
+    call.answer.result = None if call.answer.nothing_to_do else serialize.as_json(returned) or None
 
 
 def generate(call: Call, step: Step) -> None:
     """Stores the pieces of work in the call's answer; a generator runs while they are collected, inside the run's limits."""
-    found = pieces.Pieces(lambda texts: keep(call, texts))
+    found = fan_out.Pieces(lambda texts: keep(call, texts))
     if step.is_async and step.yields:
         asyncio.run(within(call, found.collect_async(called(call, step))))
     else:

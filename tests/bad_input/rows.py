@@ -1,8 +1,8 @@
 """Every row of what cannot be taken, through every door: Python, the command line, and the environment.
 
 A typed error names the field, the value (quoted and cut) and the limit. Nothing is written or pushed: most is refused
-before a single statement is sent, which `Silent` proves. Rows that a hand has edited are in `tests/test_poison_rows.py`,
-forged, truncated and foreign jobs in `tests/test_hardened.py` and `tests/test_poison.py`.
+before a single statement is sent, which `Silent` proves. Rows that a hand has edited are in `tests/db/test_poison_rows.py`,
+forged, truncated and foreign jobs in `tests/worker/test_signed_worker.py` and `tests/worker/test_corrupt_jobs.py`.
 """
 
 import math

@@ -20,7 +20,7 @@ NOWHERE = {"DATABASE_URL": f"postgresql://u:{SECRET}@127.0.0.1:1/app", "REDIS_UR
 COMMANDS = {
     "run": ["ticker", "run"], "tick": ["ticker", "tick"], "list": ["ticker", "list"],
     "upgrade": ["ticker", "db", "upgrade"], "demo": ["ticker", "demo"],
-    "worker": ["wrappers", "--tasks", "tests.polls", "polling"],
+    "worker": ["wrappers", "--tasks", "tests.sample_tasks", "polling"],
 }  # fmt: skip
 WRONG = [
     ({"TICKER_TICK": "0"}, "TICKER_TICK: '0' is under the limit of 100ms"),
@@ -42,7 +42,7 @@ def test_a_wrong_environment_is_78_and_one_sentence(
 ) -> None:
     for variable, value in wrong.items():
         monkeypatch.setenv(variable, value)
-    monkeypatch.setenv("TICKER_TASKS", "tests.polls")
+    monkeypatch.setenv("TICKER_TASKS", "tests.sample_tasks")
     monkeypatch.setattr(sys, "path", [*sys.path])
     program, *words = COMMANDS[name]
     result = CliRunner().invoke(main if program == "ticker" else work, words)

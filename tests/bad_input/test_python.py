@@ -30,11 +30,14 @@ from tests.bad_input.rows import (
     nested,
     refused,
 )
-from ticker import BadInput, Wanted, checks, json_text
+from ticker import BadInput, Wanted
+from ticker.db import json_text
 from ticker.schedules.duration import LONGEST
-from wrappers import registry, task
-from wrappers.context import Run
-from wrappers.database import Database
+from ticker.tasks import checks
+from wrappers import task
+from wrappers.pipeline import registry
+from wrappers.pipeline.context import Run
+from wrappers.pipeline.database import Database
 
 Db = psycopg.Connection[Any]
 

@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from statistics import median, quantiles
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker.enqueue import RedisQueue
-from ticker.lanes import Lanes
-from ticker.store import PostgresStore
-from ticker.tick import tick
+from ticker.daemon.push_threads import Lanes
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.queue.rq import RedisQueue
 
 TICK = 30  # seconds
 

@@ -8,9 +8,9 @@ from contextlib import closing
 
 from tests.bench.figures import Figure, middle, parser, show, stage, timed
 from ticker import clock
-from ticker.enqueue import RedisQueue
-from ticker.store import THOROUGH_EVERY, PostgresStore
-from ticker.tick import tick
+from ticker.db.store import THOROUGH_EVERY, PostgresStore
+from ticker.engine.tick import tick
+from ticker.queue.rq import RedisQueue
 
 STARTED = """
 UPDATE ticker.tasks SET last_run = clock_timestamp() + interval '1 minute', last_occurrence = clock_timestamp() + interval '1 minute',

@@ -16,10 +16,11 @@ from typing import Any
 import psycopg
 
 import ticker
-from ticker import embedded, migrations, record
-from ticker.connections import connect
+from ticker import embedded, migrations
+from ticker.db.connections import connect
+from ticker.db.sql import statements
+from ticker.read import journal as read_journal
 from ticker.settings import psycopg_url
-from ticker.sql import statements
 
 TASKS, BUSY, BUSY_RUNS, RARE = 10_000, 7, 43_200, "sensors"
 
@@ -84,7 +85,7 @@ def questions(db: psycopg.Connection[Any], now: datetime) -> Iterator[tuple[str,
         yield f"journal --outcome {outcome}", lambda n, outcome=outcome: journal(db, outcome=outcome)  # type: ignore[misc]
     yield "journal --reason expired", lambda n: journal(db, reason="expired")
     yield "journal --reason clock, of which there is none", lambda n: journal(db, reason="clock")
-    for by in record.GROUPS:
+    for by in read_journal.GROUPS:
         yield f"drops --by {by} --since 1d", lambda n, by=by: ticker.drops(db, by=by, since=now - day)  # type: ignore[misc]
         yield f"drops --by {by}, of ten days", lambda n, by=by: ticker.drops(db, by=by)  # type: ignore[misc]
 
@@ -102,13 +103,13 @@ def timed(ask: Callable[[int], Any], rounds: int) -> list[float]:
 EXPLAINED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("last_occurrences", {"task_id": BUSY, "limit": 20}),
     ("occurrences_around", {"task_id": BUSY, "at": None, "late": 4_200_000, "limit": 20}),
-    ("journal", {"outcomes": record.ENDED, "reasons": record.REASONS, "since": None, "limit": 100,
+    ("journal", {"outcomes": read_journal.ENDED, "reasons": read_journal.REASONS, "since": None, "limit": 100,
                  "owner_types": ["feeds", "mail_channels", RARE]}),
-    ("journal", {"outcomes": record.ENDED, "reasons": record.REASONS, "since": None, "limit": 100,
+    ("journal", {"outcomes": read_journal.ENDED, "reasons": read_journal.REASONS, "since": None, "limit": 100,
                  "owner_types": [RARE]}),
     ("journal_of_task", {"task_id": BUSY, "outcomes": ["killed"], "reasons": [], "since": None, "limit": 100}),
-    ("journal_of_owner", {"owner_type": "mail_channels", "owner_id": "97", "outcomes": record.ENDED,
-                          "reasons": record.REASONS, "since": None, "limit": 100}),
+    ("journal_of_owner", {"owner_type": "mail_channels", "owner_id": "97", "outcomes": read_journal.ENDED,
+                          "reasons": read_journal.REASONS, "since": None, "limit": 100}),
     ("journal_of_events", {"task_id": None, "owner_type": None, "owner_id": None, "since": None, "limit": 100}),
     ("drops", {"by": "owner", "since": None, "limit": 20}),
 )  # fmt: skip

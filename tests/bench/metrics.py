@@ -12,14 +12,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker import sql
-from ticker.enqueue import RedisQueue
+from ticker.db import sql
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
 from ticker.metrics.ended import Ended
 from ticker.metrics.servers import Servers
-from ticker.record import LATE
+from ticker.queue.rq import RedisQueue
+from ticker.read.journal import LATE
 from ticker.settings import Settings
-from ticker.store import PostgresStore
-from ticker.tick import tick
 
 FILL = """
 INSERT INTO ticker.runs (task_id, task_name, function, owner_type, owner_id, kind, due_at, pushed_at, state, outcome, reason,

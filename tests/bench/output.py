@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from wrappers import storable
-from wrappers.output import Capture
+from wrappers.pipeline import serialize
+from wrappers.pipeline.output import Capture
 
 LINES = 20_000
 LINE = "poll 4711: 3 messages, 12 kB"
@@ -65,7 +65,7 @@ def measurements() -> dict[str, tuple[Callable[[], float], str]]:
         "a run that prints nothing": (lambda: seconds(empty_capture, 100), "µs"),
         "the text of a full output": (lambda: text_of(b"x"), "µs"),
         "the text of a full output of NULs": (lambda: text_of(b"\0"), "µs"),
-        "a traceback made visible": (lambda: seconds(lambda: storable.visible(LINE * 40)), "µs"),
+        "a traceback made visible": (lambda: seconds(lambda: serialize.visible(LINE * 40)), "µs"),
     }
 
 

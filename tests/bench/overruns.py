@@ -11,7 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from wrappers import Run, limits, task
+from wrappers import Run, task
+from wrappers.sandbox import limits
 
 NEVER = 600.0  # seconds
 FORKS = 50

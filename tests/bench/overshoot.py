@@ -26,13 +26,13 @@ import ticker
 from tests.bench.overruns import CASES
 from tests.running import ROOT, until
 from ticker import embedded, migrations
-from ticker.connections import connect
-from ticker.enqueue import RedisQueue
-from ticker.store import PostgresStore
-from ticker.task import Task
-from ticker.tick import tick
-from wrappers import limits
-from wrappers.orphans import children
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.model import Task
+from ticker.queue.rq import RedisQueue
+from wrappers.sandbox import limits
+from wrappers.sandbox.subreaper import children
 
 EVERY, TOLERANCE, BOX, GRACE = 3, 1, 1.5, 0.3  # seconds
 GIVE_UP = 10.0  # seconds past the limit

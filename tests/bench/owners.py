@@ -15,7 +15,7 @@ import psycopg
 
 import ticker
 from ticker import embedded, migrations, owners
-from ticker.sql import statements
+from ticker.db.sql import statements
 
 FILL = """
 INSERT INTO ticker.tasks (owner_type, owner_id, name, function, kind, every_ms, tolerance_ms, box_ms, grace_ms, queue, next_run,

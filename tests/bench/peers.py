@@ -24,10 +24,10 @@ from typing import Any
 from rq import Queue
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker.enqueue import RedisQueue
-from ticker.lanes import Lanes
-from ticker.store import PostgresStore
-from ticker.tick import tick
+from ticker.daemon.push_threads import Lanes
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.queue.rq import RedisQueue
 
 KEYS = ("rq:queue:polling", "polling", "huey.redis.bench")  # the queues of RQ, celery and huey
 

@@ -18,11 +18,12 @@ from typing import Any
 import psycopg
 
 from tests.running import ROOT
-from ticker import embedded, migrations, prune
-from ticker.enqueue import RedisQueue
+from ticker import embedded, migrations
+from ticker.daemon import prune
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.queue.rq import RedisQueue
 from ticker.settings import KEPT_AT_LEAST, Settings
-from ticker.store import PostgresStore
-from ticker.tick import tick
 
 TASKS = """
 INSERT INTO ticker.tasks (owner_type, owner_id, name, function, kind, every_ms, tolerance_ms, box_ms, grace_ms, queue, next_run)

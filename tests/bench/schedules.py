@@ -13,12 +13,12 @@ from statistics import median
 from time import perf_counter
 from zoneinfo import ZoneInfo
 
-from tests.test_calendar import RECORDED
-from tests.test_cron import ZONES, expression
-from tests.test_schedules import REFUSED
-from ticker import preview
+from tests.schedules.test_calendar import RECORDED
+from tests.schedules.test_cron import ZONES, expression
+from tests.schedules.test_kinds import REFUSED
 from ticker.errors import BadInput
 from ticker.schedules import calendar, cron
+from ticker.tasks import preview
 
 NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
 

@@ -18,15 +18,15 @@ import psycopg
 
 import wrappers
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker.connections import SETTINGS
-from ticker.enqueue import RedisQueue
+from ticker.db.connections import SETTINGS
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.model import Outcome
+from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings
-from ticker.store import PostgresStore
-from ticker.task import Outcome
-from ticker.tick import tick
-from wrappers import starts
-from wrappers.context import Call
-from wrappers.database import Database
+from wrappers.pipeline import start
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.database import Database
 
 SYNC = ("--fsync=on", "--synchronous_commit=on")
 OPTIONS = " ".join(
@@ -56,7 +56,7 @@ class Rivals:
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        with patch("ticker.connections.connect", connect), patch("wrappers.database.connect", connect):
+        with patch("ticker.db.connections.connect", connect), patch("wrappers.pipeline.database.connect", connect):
             yield
 
     transaction = staticmethod(nullcontext)
@@ -88,7 +88,7 @@ class Rivals:
 
 
 def start_and_end(call: Call) -> None:
-    asked = starts.ask(call)
+    asked = start.ask(call)
     assert not isinstance(asked, str), asked
     assert asked.start
     assert asked.database.finish(asked.task_id, asked.start.token, Outcome.SUCCEEDED, reason="")

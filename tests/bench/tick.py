@@ -21,14 +21,16 @@ from rq import Queue
 from sqlalchemy import MetaData, Table, any_, create_engine, func, select, update
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker import envelope, rq_layout, sql
-from ticker.connections import connect
-from ticker.enqueue import RedisQueue
-from ticker.lanes import Lanes
+from ticker.daemon.push_threads import Lanes
+from ticker.db import sql
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
+from ticker.engine import jobs
+from ticker.engine.tick import alone, tick
+from ticker.model import DueTask, Kind
+from ticker.queue import bulk
+from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings
-from ticker.store import PostgresStore
-from ticker.task import DueTask, Kind
-from ticker.tick import alone, tick
 
 LOOK_AHEAD = 750  # milliseconds, as of a tick of 30 s
 
@@ -79,14 +81,12 @@ class Rivals:
             for n in range(1, self.due + 1)
         ]
         with Redis.from_url(self.on.redis_url) as redis:
-            shared = rq_layout.shared_fields(redis, 0, 3600)
-            script = redis.script_load(rq_layout.PUSH)
-            envelopes = [envelope.for_occurrence("bench123", task) for task in tasks]
+            shared = bulk.shared_fields(redis, 0, 3600)
+            script = redis.script_load(bulk.PUSH)
+            envelopes = [jobs.for_occurrence("bench123", task) for task in tasks]
             connection = redis.connection_pool.get_connection()
             calls = [
-                connection.pack_command(
-                    "EVALSHA", script, 0, *rq_layout.arguments(envelopes[n : n + self.batch], shared)
-                )
+                connection.pack_command("EVALSHA", script, 0, *bulk.arguments(envelopes[n : n + self.batch], shared))
                 for n in range(0, self.due, self.batch)
             ]
 

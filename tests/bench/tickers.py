@@ -10,10 +10,10 @@ from contextlib import closing
 from multiprocessing.synchronize import Barrier
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage
-from ticker.enqueue import RedisQueue
-from ticker.lanes import Lanes
-from ticker.store import PostgresStore
-from ticker.tick import tick
+from ticker.daemon.push_threads import Lanes
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.queue.rq import RedisQueue
 
 
 def one(database_url: str, redis_url: str, together: Barrier) -> None:

@@ -19,7 +19,7 @@ from redis import Redis
 import ticker
 from tests.running import ROOT, until
 from ticker import embedded, migrations
-from ticker.connections import connect
+from ticker.db.connections import connect
 
 
 @contextmanager

@@ -21,9 +21,9 @@ from rq import Queue
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage
 from tests.running import ROOT, until
-from ticker.enqueue import RedisQueue
-from ticker.store import PostgresStore
-from ticker.tick import tick
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.queue.rq import RedisQueue
 
 FRESH = """
 TRUNCATE ticker.runs;

@@ -3,7 +3,7 @@
 from typing import Any
 
 import ticker
-from tests.played import Played
+from tests.harness import Played
 
 SCRIPT = "<script>document.title='broken in'</script>"
 

@@ -17,7 +17,7 @@ import ticker
 from tests.faults.journal import Journal
 from tests.faults.stage import Edits
 from ticker import owners
-from ticker.connections import connect
+from ticker.db.connections import connect
 
 ARGUMENT_SECRET = "5ecret-of-the-arguments"
 OWNERS = """

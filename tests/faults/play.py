@@ -12,7 +12,7 @@ from tests.faults.facts import installation
 from tests.faults.journal import Journal
 from tests.faults.nemesis import RECOVERY, Nemesis, schedule
 from tests.faults.stage import SECRET, TICK, Stage, opened
-from ticker.connections import connect
+from ticker.db.connections import connect
 from ticker.errors import Unavailable
 
 QUEUE_DELAY = 6.0  # seconds: how long a job may wait for a worker while nothing is wrong

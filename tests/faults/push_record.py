@@ -16,7 +16,7 @@ from rq import Queue
 from rq.job import Job
 
 from tests.faults import wire
-from wrappers import payload
+from wrappers.pipeline import payload
 
 FLUSH_EVERY = 0.2  # seconds: what a killed proxy loses at most
 KEY = Job.redis_job_namespace_prefix.encode()
@@ -38,7 +38,7 @@ class PushedJob:
 
 
 def pushed_jobs(words: Sequence[bytes]) -> list[PushedJob]:
-    """The jobs of an EVAL or EVALSHA if its arguments are laid out as `ticker.rq_layout.arguments` does.
+    """The jobs of an EVAL or EVALSHA if its arguments are laid out as `ticker.queue.bulk.arguments` does.
 
     Behind the fields that all jobs share come the labels, five words each, the third of which is a description, then the
     jobs, four words each: the number of a label, from 1 on, an id, and the packed call come first.

@@ -17,7 +17,7 @@ from tests.faults import journal
 from tests.faults.facts import installation
 from tests.faults.stage import Stage
 from tests.running import ROOT
-from wrappers import orphans
+from wrappers.sandbox import subreaper
 
 ADOPT = ("db", "adopt", "--resume")
 GRACE = 5.0  # seconds from SIGTERM to SIGKILL
@@ -83,7 +83,7 @@ def _stop(stage: Stage) -> None:
         process.send(signal.SIGKILL)
     while not all(process.is_gone() for process in stage.processes):
         time.sleep(0.05)
-    orphans.kill_new_children(stage.servers)
+    subreaper.kill_new_children(stage.servers)
 
 
 def _prefixes(stage: Stage) -> set[str]:

@@ -25,7 +25,7 @@ from tests.faults.journal import Journal
 from tests.faults.nemesis import Nemesis, Planned
 from tests.faults.play import Spare, clocked, ill, let_end
 from tests.faults.stage import Stage, opened
-from ticker.connections import connect
+from ticker.db.connections import connect
 
 TASKS = 3000
 SHORTEST, LONGEST = 10.0, 60.0  # seconds: intervals

@@ -24,7 +24,7 @@ from tests.faults.journal import Journal
 from tests.faults.proxy import Proxy
 from tests.running import ROOT
 from ticker import embedded, migrations
-from wrappers import orphans
+from wrappers.sandbox import subreaper
 
 SECRET = "5ecret-of-the-settings"  # the embedded servers accept every password; none may be seen in a log
 TICK = 1.0  # seconds
@@ -193,7 +193,7 @@ class Stage:
         self.valkey = valkey
         self.way = way  # the URL to which the proxies lead
         self.edits = Edits()
-        self.servers = orphans.children()  # the processes behind both, which are nobody's orphans
+        self.servers = subreaper.children()  # the processes behind both, which are nobody's orphans
         self.server_lock = threading.RLock()  # the embedded servers are no objects for several threads
         self.hosts = {name: Host(name, self, cables.get(name), started) for name in HOSTS}
         self.tickers = [self._process(n, "-m ticker run", self.hosts[h]) for n, h in TICKERS.items()]
@@ -271,7 +271,7 @@ def opened(
     """Servers with the tables; the processes do not run yet. `own_hosts`: each host in a network namespace. `pooled`: all
     reach PostgreSQL through PgBouncer in transaction mode."""
     (folder / "witness").mkdir(mode=0o777)
-    orphans.become_subreaper()
+    subreaper.become_subreaper()
     with ExitStack() as started:
         cables = started.enter_context(network(HOSTS)) if own_hosts else {}
         postgres = started.enter_context(embedded.postgres())
@@ -279,10 +279,10 @@ def opened(
         way = postgres.url
         if pooled:
             way = poolers.through(started.enter_context(poolers.pooler(postgres.url)), postgres.url)
-        others = orphans.children()
+        others = subreaper.children()
         stage = Stage(folder, journal, postgres, valkey, cables, started, way, workers)
         migrations.upgrade(postgres.url)
         try:
             yield stage
         finally:
-            orphans.kill_new_children(others)
+            subreaper.kill_new_children(others)

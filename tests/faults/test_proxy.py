@@ -22,13 +22,14 @@ from tests.faults.address import server_of
 from tests.faults.proxy import Proxy
 from tests.faults.push_record import PushedJob
 from tests.running import ROOT, until
-from ticker import envelope, rq_layout
-from ticker.connections import connect
-from ticker.enqueue import RedisQueue
-from ticker.envelope import BATCH_ENTRY, Envelope
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
+from ticker.engine import jobs as engine_jobs
+from ticker.engine.jobs import BATCH_ENTRY, Envelope
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
-from ticker.store import PostgresStore
-from ticker.task import DueTask
+from ticker.model import DueTask
+from ticker.queue import bulk
+from ticker.queue.rq import RedisQueue
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ONE = "00000000-0000-0000-0000-000000000001"
@@ -40,7 +41,7 @@ Client = Callable[..., Redis]
 
 
 def due(task_id: int, queue: str = "polling", function: str = "mail.fetch") -> Envelope:
-    return envelope.for_occurrence(
+    return engine_jobs.for_occurrence(
         "faults12", DueTask(task_id, NOW, queue, function, every_ms=60_000, box_ms=30_000, grace_ms=1000)
     )
 
@@ -199,9 +200,7 @@ def test_fifty_clients_at_once_each_get_their_own_answers(client: Client, proxy:
 def test_a_batch_is_recorded_by_what_it_carries_each_with_its_installation(record: Path) -> None:
     args = (1, 1_790_000_000_000_000, 2, 1_790_000_000_000_001)
     batch = Envelope("a1b2c3d4-b" + 24 * "0", "polling", args, 60, 60, "poll x 2", BATCH_ENTRY)
-    jobs = push_record.pushed_jobs(
-        [b"EVALSHA", b"sha", b"0", *map(rq_layout.as_stored, rq_layout.arguments([batch], {}))]
-    )
+    jobs = push_record.pushed_jobs([b"EVALSHA", b"sha", b"0", *map(bulk.as_stored, bulk.arguments([batch], {}))])
     assert jobs == [
         PushedJob(batch.job_id, ("a1b2c3d4-t1-1790000000000000", "a1b2c3d4-t2-1790000000000001"), "poll x 2")
     ]

@@ -3,7 +3,7 @@
 `actions` is what the search follows. Nothing here decides anything by itself: ticks.py and runs.py hold the rules,
 faults.py what befalls them.
 
-What is simpler here than in statements.sql, sweep.py and store.py:
+What is simpler here than in db/sql, sweep.py and store.py:
 
 * Interval tasks alone. No pauses, owners, retries or pieces, no cron; one planned run at a time.
 * A statement is one instant, also the three of a clamp; a start waits for a row, but keeps no other waiting.

@@ -1,4 +1,4 @@
-"""The worker's side: the start, the end, and what a worker does between them. As in statements.sql and wrappers/."""
+"""The worker's side: the start, the end, and what a worker does between them. As in db/sql and wrappers/."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""The ticker's side: one pass, cut at every point where it may die. As in tick.py, sweep.py and statements.sql."""
+"""The ticker's side: one pass, cut at every point where it may die. As in tick.py, sweep.py and db/sql."""
 
 from tests.model.clamp import Times
 from tests.model.rules import MARGIN, UNIT, Bounds, Rules

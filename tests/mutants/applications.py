@@ -2,51 +2,49 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "ticker/statements.sql"
-
 APPLICATIONS = (
     Mutant(
         "registration-overwrites-an-edit",
-        "ticker/taskrow.py",
+        "ticker/tasks/rows.py",
         "if column not in registered or registered[column] != value}",
         "if row[column] != value}",
         "A deploy that registers the same values again does not undo what an operator changed.",
-        ("tests/test_registration.py::test_a_deploy_does_not_undo_what_an_operator_did",),
+        ("tests/registration/test_operations.py::test_a_deploy_does_not_undo_what_an_operator_did",),
     ),
     Mutant(
         "longer-interval-pushes-the-next-run-away",
-        SQL,
-        "least(next_run,\n            coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s",
-        "(\n            coalesce(%(now)s::timestamptz, clock_timestamp()) + %(every_ms)s",
+        "ticker/db/sql/register.sql",
+        "least(next_run,\n            {now} + %(every_ms)s::bigint",
+        "(\n            {now} + %(every_ms)s::bigint",
         "A changed interval may bring the next run nearer and never pushes it away, so that no edit starves a task.",
-        ("tests/test_registration.py::TestAChangedInterval::test_never_pushes_the_next_run_away",),
+        ("tests/registration/test_operations.py::TestAChangedInterval::test_never_pushes_the_next_run_away",),
     ),
     Mutant(
         "resume-enables",
-        SQL,
-        "* interval '1 millisecond'))) END\nFROM (SELECT coalesce",
-        "* interval '1 millisecond'))) END, enabled = true\nFROM (SELECT coalesce",
+        "ticker/db/sql/register.sql",
+        "{soonest_due}))) END\nFROM (SELECT {now}",
+        "{soonest_due}))) END, enabled = true\nFROM (SELECT {now}",
         "Enabled, owner active and paused are three facts: the end of a pause enables nothing, and nothing starts while its task is disabled.",
-        ("tests/test_registration.py::test_resuming_does_not_enable_what_was_disabled",),
+        ("tests/registration/test_operations.py::test_resuming_does_not_enable_what_was_disabled",),
     ),
     Mutant(
         "no-trigger-for-truncate",
-        "ticker/owner_sql.py",
+        "ticker/registration/triggers_sql.py",
         "CREATE OR REPLACE TRIGGER {on_truncated} AFTER TRUNCATE ON {relation}\n"
         "FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();\n\n",
         "",
         "Nothing starts after its owner is gone, however it went: a TRUNCATE takes the tasks along.",
-        ("tests/test_owners.py::test_an_emptied_table_takes_the_tasks_of_its_owners_and_no_others",),
+        ("tests/registration/test_triggers.py::test_an_emptied_table_takes_the_tasks_of_its_owners_and_no_others",),
     ),
     Mutant(
         "no-trigger-for-a-changed-key",
-        "ticker/owner_sql.py",
+        "ticker/registration/triggers_sql.py",
         " OR {id_OLD} <> {id_NEW}) EXECUTE",
         ") EXECUTE",
         "Tasks follow their owner's row, also when its key changes.",
         (
-            "tests/test_owners.py::test_tasks_follow_a_changed_key_even_when_the_condition_changes_with_it",
-            "tests/test_owners.py::test_keys_of_other_types_and_of_several_columns_are_followed_too",
+            "tests/registration/test_triggers.py::test_tasks_follow_a_changed_key_even_when_the_condition_changes_with_it",
+            "tests/registration/test_triggers.py::test_keys_of_other_types_and_of_several_columns_are_followed_too",
         ),
     ),
     Mutant(
@@ -55,7 +53,7 @@ APPLICATIONS = (
         "unnest(waiting) AS occurrence ORDER",
         "unnest(waiting) AS occurrence WHERE false ORDER",
         "A deletion records each waiting occurrence as gone, in its own transaction.",
-        ("tests/test_changes.py::test_a_deletion_ends_each_occurrence_that_waits_and_says_who_did_it",),
+        ("tests/registration/test_changes.py::test_a_deletion_ends_each_occurrence_that_waits_and_says_who_did_it",),
     ),
     Mutant(
         "events-by-the-database-user-alone",
@@ -63,14 +61,14 @@ APPLICATIONS = (
         "coalesce(nullif(current_setting('ticker.by', true), ''), session_user)",
         "session_user",
         "The event of an edit, a switch or a deletion names the author that the operation was given.",
-        ("tests/test_changes.py::test_each_operation_says_who_did_it_and_leaves_no_name_behind",),
+        ("tests/registration/test_changes.py::test_each_operation_says_who_did_it_and_leaves_no_name_behind",),
     ),
     Mutant(
         "evicting-redis-is-accepted",
-        "ticker/enqueue.py",
+        "ticker/queue/rq.py",
         'if policy != "noeviction":',
         'if policy == "":',
         "A Redis that may evict jobs is refused before anything is pushed to it.",
-        ("tests/test_loop.py::test_a_redis_that_evicts_is_refused",),
+        ("tests/daemon/test_loop.py::test_a_redis_that_evicts_is_refused",),
     ),
 )

@@ -2,8 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "ticker/statements.sql"
-PLACES = "ticker/schedules/places.py"
+PLACES = "ticker/schedules/phase.py"
 
 CROWDS = (
     Mutant(
@@ -12,7 +11,7 @@ CROWDS = (
         "return place if was_moved else whole",
         "return place",
         "A task never waits for its place longer than its interval, except once after something has moved it.",
-        ("tests/test_places.py::test_a_spread_task_runs_at_least_as_often_as_one_that_is_not",),
+        ("tests/schedules/test_phase.py::test_a_spread_task_runs_at_least_as_often_as_one_that_is_not",),
     ),
     Mutant(
         "place-drifts",
@@ -20,73 +19,73 @@ CROWDS = (
         "return place if was_moved else whole",
         "return whole",
         "A task that an outage has moved waits for its place once, so that tasks do not stay bunched up.",
-        ("tests/test_places.py::test_an_outage_leaves_no_herd_behind",),
+        ("tests/schedules/test_phase.py::test_an_outage_leaves_no_herd_behind",),
     ),
     Mutant(
         "place-taken-for-a-clock-set-back",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms)",
         "greatest(t.every_ms, t.stretched_ms)",
         "A task may wait for its place up to two intervals, which does not mean that the clock was set back.",
-        ("tests/test_places.py::test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_place_as_it_is",),
+        ("tests/schedules/test_phase.py::test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_place_as_it_is",),
     ),
     Mutant(
         "depth-ignored",
-        SQL,
-        "  AND (push_after IS NULL OR push_after <= %(now)s) AND queue <> ALL (%(without)s::text[])",
-        "  AND (push_after IS NULL OR push_after <= %(now)s) AND (true OR queue <> ALL (%(without)s::text[]))",
+        "ticker/db/sql/push.sql",
+        "  AND {due} AND queue <> ALL (%(without)s::text[])",
+        "  AND {due} AND (true OR queue <> ALL (%(without)s::text[]))",
         "A queue with a limit gets no more than it has room for.",
-        ("tests/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
+        ("tests/engine/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
     ),
     Mutant(
         "oldest-first-where-room-is-short",
-        SQL,
+        "ticker/db/sql/push.sql",
         "SELECT * FROM due ORDER BY turn, next_run LIMIT %(limit)s",
         "SELECT * FROM due ORDER BY next_run LIMIT %(limit)s",
         "Where room is short, owners come in turn.",
-        ("tests/test_queue_limits.py::test_when_room_is_short_no_owner_takes_all_of_it",),
+        ("tests/engine/test_queue_limits.py::test_when_room_is_short_no_owner_takes_all_of_it",),
     ),
     Mutant(
         "room-not-counted-down",
-        "ticker/room.py",
+        "ticker/engine/queue_limit.py",
         "                self.left[envelope.queue] -= 1\n",
         "                pass\n",
         "What a batch pushed takes room from the next one.",
-        ("tests/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
+        ("tests/engine/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
     ),
     Mutant(
         "re-push-beyond-the-limit",
-        "ticker/sweep.py",
+        "ticker/engine/sweep.py",
         "again = queue.fitting(again)",
         "again = list(again)",
         "The limit of a queue holds for jobs that Redis lost, too.",
-        ("tests/test_queue_limits.py::test_jobs_that_redis_lost_come_again_only_as_there_is_room",),
+        ("tests/engine/test_queue_limits.py::test_jobs_that_redis_lost_come_again_only_as_there_is_room",),
     ),
     Mutant(
         "pieces-before-all-are-made",
-        SQL,
+        "ticker/db/sql/push.sql",
         "    WHERE p.state = 'processing'\n      AND CASE WHEN %(queue)s",
         "    WHERE true\n      AND CASE WHEN %(queue)s",
         "No tick looks at pieces before their run has made all of them.",
-        ("tests/test_piece_rules.py::test_no_tick_looks_at_pieces_before_their_run_has_made_all_of_them",),
+        ("tests/db/test_piece_rules.py::test_no_tick_looks_at_pieces_before_their_run_has_made_all_of_them",),
     ),
     Mutant(
         "batch-job-forgotten",
-        "ticker/tick.py",
+        "ticker/engine/tick.py",
         "batch_jobs = {task.id: parcel.batch_job_id for parcel in parcels for task in parcel.tasks}",
         "batch_jobs: dict[int, str | None] = {}",
         "The row names the job that carries its occurrence, so that one that waits is not pushed again.",
         (
-            "tests/test_batches.py::test_a_job_that_waits_is_not_pushed_again_and_one_that_is_lost_is_with_a_job_for_each",
+            "tests/worker/test_batches.py::test_a_job_that_waits_is_not_pushed_again_and_one_that_is_lost_is_with_a_job_for_each",
         ),
     ),
     Mutant(
         "batch-time-of-one",
-        "ticker/envelope.py",
+        "ticker/engine/jobs.py",
         "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks)",
         "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks[:1])",
         "A job of several tasks has the time of all of them.",
-        ("tests/test_batches.py::test_a_job_of_several_names_what_it_carries_and_has_the_time_of_all_of_them",),
+        ("tests/worker/test_batches.py::test_a_job_of_several_names_what_it_carries_and_has_the_time_of_all_of_them",),
     ),
     Mutant(
         "batch-ends-with-a-failure",
@@ -94,6 +93,6 @@ CROWDS = (
         'call.task_id, call.job_id)\n            return "failed"\n',
         "call.task_id, call.job_id)\n            raise\n",
         "A task of a batch that fails leaves the others alone.",
-        ("tests/test_batches.py::test_each_task_has_its_own_outcome",),
+        ("tests/worker/test_batches.py::test_each_task_has_its_own_outcome",),
     ),
 )

@@ -2,56 +2,54 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "ticker/statements.sql"
-
 INSTALLATIONS = (
     Mutant(
         "mark-that-compares-nothing",
-        SQL,
+        "ticker/db/sql/installation.sql",
         "i.marker_oid = i.tableoid\n    AND i.database_oid =",
         "i.marker_oid IS NOT NULL\n    OR i.database_oid =",
         "Nothing works on a copied or restored database until it is adopted.",
-        ("tests/test_installation.py::test_a_copied_database_is_refused",),
+        ("tests/db/test_installation.py::test_a_copied_database_is_refused",),
     ),
     Mutant(
         "adopt-keeps-the-id",
-        SQL,
+        "ticker/db/sql/installation.sql",
         "DO UPDATE SET id = excluded.id,",
         "DO UPDATE SET id = i.id,",
         "Adopted tables get a new installation id, so that their jobs never collide with those of the former one.",
-        ("tests/test_installation.py::test_what_is_adopted_rests_under_a_new_id",),
+        ("tests/db/test_installation.py::test_what_is_adopted_rests_under_a_new_id",),
     ),
     Mutant(
         "adopt-pauses-nothing",
-        SQL,
+        "ticker/db/sql/installation.sql",
         "paused_by = CASE WHEN c.pauses THEN 'adopt' ELSE t.paused_by END,",
         "paused_by = t.paused_by,",
         "The tasks of a copy are paused until they are resumed.",
-        ("tests/test_installation.py::test_adopt_says_what_it_did_and_how_to_go_on",),
+        ("tests/db/test_installation.py::test_adopt_says_what_it_did_and_how_to_go_on",),
     ),
     Mutant(
         "job-id-without-the-installation",
-        "ticker/envelope.py",
+        "ticker/engine/jobs.py",
         'return f"{installation}-t{task_id}-{micros(occurrence)}"',
         'return f"t{task_id}-{micros(occurrence)}"',
         "Job ids of two installations never collide.",
-        ("tests/test_installation.py::test_jobs_of_an_adopted_installation_have_the_new_id",),
+        ("tests/db/test_installation.py::test_jobs_of_an_adopted_installation_have_the_new_id",),
     ),
     Mutant(
         "worker-takes-foreign-jobs",
-        "wrappers/poison.py",
-        "if foreign.is_foreign(job.id):",
-        "if foreign.is_foreign(job.id) is None:",
+        "wrappers/rq/corrupt_jobs.py",
+        "if foreign_jobs.is_foreign(job.id):",
+        "if foreign_jobs.is_foreign(job.id) is None:",
         "A worker never runs or drops a job of another installation.",
-        ("tests/test_installation.py::test_a_worker_puts_a_job_of_another_installation_back",),
+        ("tests/db/test_installation.py::test_a_worker_puts_a_job_of_another_installation_back",),
     ),
     Mutant(
         "lease-that-nobody-respects",
-        "ticker/startup.py",
+        "ticker/queue/checks.py",
         "if holder != here:",
         "if holder is None:",
         "Tickers and workers refuse to start on a queue that another installation has leased.",
-        ("tests/test_installation.py::test_a_ticker_does_not_start_on_a_queue_that_another_has",),
+        ("tests/db/test_installation.py::test_a_ticker_does_not_start_on_a_queue_that_another_has",),
     ),
     Mutant(
         "trigger-function-for-everybody",

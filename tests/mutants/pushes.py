@@ -2,8 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "ticker/statements.sql"
-TICK = "ticker/tick.py"
+TICK = "ticker/engine/tick.py"
 
 PUSH_THEN_ADVANCE = """\
         receipts = queue.push([parcel.envelope for parcel in parcels])
@@ -30,7 +29,7 @@ PUSHES = (
         PUSH_THEN_ADVANCE,
         ADVANCE_THEN_PUSH,
         "`next_run` moves on only after Redis took the job: a crash between the two pushes again, and loses nothing.",
-        ("tests/test_tick.py::test_a_task_whose_push_has_no_answer_does_not_advance",),
+        ("tests/engine/test_tick.py::test_a_task_whose_push_has_no_answer_does_not_advance",),
     ),
     Mutant(
         "advance-on-push-error",
@@ -38,7 +37,7 @@ PUSHES = (
         "rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans if task.id not in refused])",
         "rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans])",
         "A row whose push Redis refused does not advance; it stays due.",
-        ("tests/test_tick.py::test_a_task_that_cannot_be_enqueued_costs_only_itself_backs_off_and_is_shown",),
+        ("tests/engine/test_tick.py::test_a_task_that_cannot_be_enqueued_costs_only_itself_backs_off_and_is_shown",),
     ),
     Mutant(
         "planned-run-counts-as-pushed-on-error",
@@ -46,7 +45,7 @@ PUSHES = (
         "rows.mark_pushed([run.id for run, receipt in zip(runs, receipts, strict=True) if not receipt.error], now)",
         "rows.mark_pushed([run.id for run in runs], now)",
         "A planned run whose push Redis refused stays planned; it is not taken for a job that exists.",
-        ("tests/test_tick.py::test_a_planned_run_that_cannot_be_pushed_is_tried_again_after_30_seconds",),
+        ("tests/engine/test_tick.py::test_a_planned_run_that_cannot_be_pushed_is_tried_again_after_30_seconds",),
     ),
     Mutant(
         "bad-row-stops-its-batch",
@@ -54,70 +53,71 @@ PUSHES = (
         "except (BadInput, OverflowError) as error:",
         "except ZeroDivisionError as error:",
         "A bad row costs only itself, and changes no other task's history.",
-        ("tests/test_tick.py::test_a_row_that_has_no_next_time_costs_only_itself_and_says_why",),
+        ("tests/engine/test_tick.py::test_a_row_that_has_no_next_time_costs_only_itself_and_says_why",),
     ),
     Mutant(
         "random-job-id",
-        "ticker/envelope.py",
+        "ticker/engine/jobs.py",
         'return f"{installation}-t{task_id}-{micros(occurrence)}"',
         "return f\"{installation}-t{task_id}-{__import__('uuid').uuid4().hex}\"",
         "The job's id is a function of (task, occurrence), so that a push that is repeated after a crash is refused.",
         (
-            "tests/test_tick.py::test_after_a_crash_between_push_and_commit_the_same_jobs_are_held_and_the_tasks_advance",
+            "tests/engine/test_tick.py::test_after_a_crash_between_push_and_commit_the_same_jobs_are_held_and_the_tasks_advance",
         ),
     ),
     Mutant(
         "secrets-in-the-description",
-        SQL,
+        "ticker/db/sql/push.sql",
         "SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,\n"
         "    starts_at, ends_at, catch_up, tolerance_ms",
         "SELECT id, next_run AS occurrence, queue, function || ' ' || kwargs::text AS function, kind, expression, zone,\n"
         "    every_ms, box_ms, grace_ms, push_errors, starts_at, ends_at, catch_up, tolerance_ms",
         "No argument of a task, which may be a secret, stands in a job's description.",
-        ("tests/test_worker.py::test_the_job_carries_ids_only",),
+        ("tests/worker/test_worker.py::test_the_job_carries_ids_only",),
     ),
     Mutant(
         "for-update",
-        SQL,
+        "ticker/db/sql/push.sql",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
         "Due rows are locked FOR NO KEY UPDATE: a foreign key to a task, held by somebody's open transaction, does not hide it.",
-        ("tests/test_tick.py::test_a_task_that_an_open_transaction_refers_to_by_a_foreign_key_is_pushed_all_the_same",),
+        (
+            "tests/engine/test_tick.py::test_a_task_that_an_open_transaction_refers_to_by_a_foreign_key_is_pushed_all_the_same",
+        ),
     ),
     Mutant(
         "no-skip-locked",
-        SQL,
+        "ticker/db/sql/push.sql",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE\n\n-- name: claim_in_turn",
         "Row locks divide the work of several tickers: rows that another holds are left out, not waited for.",
-        ("tests/test_contract.py::test_rows_of_an_open_batch_are_left_out_by_others_until_it_ends",),
+        ("tests/engine/test_ports.py::test_rows_of_an_open_batch_are_left_out_by_others_until_it_ends",),
     ),
     Mutant(
         "no-look-ahead",
-        SQL,
-        "  AND next_run <= %(now)s + CASE WHEN kind = 'interval' THEN least(%(look_ahead)s, tolerance_ms / 5) ELSE 0 END\n"
-        "                          * interval '1 millisecond'\n  AND (push_after IS NULL OR push_after <= %(now)s) AND queue",
-        "  AND next_run <= %(now)s\n  AND (push_after IS NULL OR push_after <= %(now)s) AND queue",
+        "ticker/db/sql/rules.sql",
+        "THEN least(%(look_ahead)s::bigint, t.tolerance_ms / 5) ELSE 0 END",
+        "THEN 0 ELSE 0 END",
         "An interval task is due a little early, so that jitter of the tick does not cost it a whole tick.",
         (
-            "tests/test_contract.py::test_an_interval_task_is_due_early_by_the_look_ahead_and_at_most_a_fifth_of_its_tolerance",
+            "tests/engine/test_ports.py::test_an_interval_task_is_due_early_by_the_look_ahead_and_at_most_a_fifth_of_its_tolerance",
         ),
     ),
     Mutant(
         "look-ahead-of-the-loop-unused",
-        "ticker/loop.py",
+        "ticker/daemon/loop.py",
         "look_ahead=settings.look_ahead_ms,",
         "look_ahead=0,",
         "The loop hands the setting TICKER_LOOK_AHEAD to the tick: at 50 intervals, starts are 0.98 of time / interval.",
-        ("tests/test_loop.py::test_a_beat_looks_ahead_as_far_as_the_setting_says",),
+        ("tests/daemon/test_loop.py::test_a_beat_looks_ahead_as_far_as_the_setting_says",),
     ),
     Mutant(
         "paused-tasks-are-pushed",
-        SQL,
-        "FROM {schema}.tasks t\nWHERE enabled AND owner_active AND paused_by IS NULL\n  AND next_run <= %(now)s + %(look_ahead)s",
-        "FROM {schema}.tasks t\nWHERE enabled AND owner_active\n  AND next_run <= %(now)s + %(look_ahead)s",
+        "ticker/db/sql/rules.sql",
+        "t.enabled AND t.owner_active AND t.paused_by IS NULL",
+        "t.enabled AND t.owner_active",
         "Due is what is enabled, has an active owner, and is not paused.",
-        ("tests/test_contract.py::test_what_is_off_paused_done_or_set_back_is_not_due",),
+        ("tests/engine/test_ports.py::test_what_is_off_paused_done_or_set_back_is_not_due",),
     ),
     Mutant(
         "next-run-counted-from-the-occurrence",
@@ -125,22 +125,22 @@ PUSHES = (
         "next_after(now if task.kind == Kind.INTERVAL else max(now, task.occurrence))",
         "next_after(task.occurrence)",
         "An outage gives one late run, never a burst: the next time is counted from now.",
-        ("tests/test_tick.py::test_an_outage_gives_one_late_run_and_never_a_burst",),
+        ("tests/engine/test_tick.py::test_an_outage_gives_one_late_run_and_never_a_burst",),
     ),
     Mutant(
         "pushed-occurrence-not-noted",
-        SQL,
+        "ticker/db/sql/push.sql",
         "waiting = CASE WHEN t.next_run = ANY (t.waiting) OR",
         "waiting = CASE WHEN true OR",
         "Every pushed occurrence is noted as waiting, so that what Redis loses is found and pushed again.",
-        ("tests/test_contract.py::test_an_advanced_task_waits_for_its_start_and_moves_on",),
+        ("tests/engine/test_ports.py::test_an_advanced_task_waits_for_its_start_and_moves_on",),
     ),
     Mutant(
         "job-ttl-shorter-than-expiry",
-        "ticker/timing.py",
+        "ticker/engine/timing.py",
         "return math.ceil(2 * expiry(every) / SECOND) + 3600",
         "return math.ceil(expiry(every) / SECOND) // 2",
         "Redis forgets a waiting job only long after it has expired: RQ would skip it without a record.",
-        ("tests/test_timing.py::test_redis_forgets_a_job_long_after_it_has_expired",),
+        ("tests/engine/test_timing.py::test_redis_forgets_a_job_long_after_it_has_expired",),
     ),
 )

@@ -2,8 +2,8 @@
 
 from tests.mutants.mutant import Mutant
 
-CONNECTIONS, WORKER = "ticker/connections.py", "wrappers/worker.py"
-OURS = "tests/test_sessions.py::test_every_transaction_has_our_settings_and_leaves_none"
+CONNECTIONS, WORKER = "ticker/db/connections.py", "wrappers/rq/worker.py"
+OURS = "tests/db/test_sessions.py::test_every_transaction_has_our_settings_and_leaves_none"
 
 SESSIONS = (
     Mutant(
@@ -36,6 +36,6 @@ SESSIONS = (
         "clock.monotonic() - self._idle_since >= IDLE",
         "clock.monotonic() - self._idle_since >= 1e9",
         "A worker that waits for jobs holds no PostgreSQL session.",
-        ("tests/test_sessions.py::test_a_worker_without_jobs_holds_no_session",),
+        ("tests/db/test_sessions.py::test_a_worker_without_jobs_holds_no_session",),
     ),
 )

@@ -2,89 +2,92 @@
 
 from tests.mutants.mutant import Mutant
 
-SQL = "ticker/statements.sql"
-SWEEP = "ticker/sweep.py"
+SWEEP = "ticker/engine/sweep.py"
 
 SWEEPS = (
     Mutant(
         "no-clamp-in-the-sweep",
-        "ticker/tick.py",
+        "ticker/engine/tick.py",
         "set_back = store.clamp(now, batch)",
         "set_back = False",
         "After the clock was set back, `next_run`, `last_run` and the hold are brought back to now by the next tick.",
-        ("tests/test_tick.py::test_a_pass_brings_back_what_lies_ahead_since_the_clock_was_set_back",),
+        ("tests/engine/test_tick.py::test_a_pass_brings_back_what_lies_ahead_since_the_clock_was_set_back",),
     ),
     Mutant(
         "no-sign-of-a-clock-step",
-        "ticker/store.py",
+        "ticker/db/store.py",
         "set_back = stepped or self._look_again or self._sees_a_tick_ahead(now)",
         "set_back = stepped or self._look_again",
         "A tick in the future shows that the clock was set back: the next tick clamps, not the one an hour later.",
-        ("tests/test_contract.py::test_a_tick_in_the_future_makes_a_later_pass_look_at_every_row_again",),
+        ("tests/engine/test_ports.py::test_a_tick_in_the_future_makes_a_later_pass_look_at_every_row_again",),
     ),
     Mutant(
         "hold-freed-at-once",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "ELSE until < (SELECT now FROM instant) - interval '1 second' END",
         "ELSE started_at < (SELECT now FROM instant) - interval '1 second' END",
         "The sweep keeps the hold of a run until B + g: something of it may live so long.",
-        ("tests/test_contract.py::test_a_run_past_its_box_ends_as_lost_and_frees_its_task",),
+        ("tests/engine/test_ports.py::test_a_run_past_its_box_ends_as_lost_and_frees_its_task",),
     ),
     Mutant(
         "overdue-runs-are-left",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "WHERE state = 'running'\n      AND CASE",
         "WHERE false AND state = 'running'\n      AND CASE",
         "A run without an end gets its outcome within B + g and two ticks.",
-        ("tests/test_contract.py::test_a_run_past_its_box_ends_as_lost_and_frees_its_task",),
+        ("tests/engine/test_ports.py::test_a_run_past_its_box_ends_as_lost_and_frees_its_task",),
     ),
     Mutant(
         "lost-at-once-after-all-were-away",
-        "ticker/store.py",
+        "ticker/db/store.py",
         "if period and self._watched_for(now, period) < patience(period):",
         "if period and self._watched_for(now, period) < 0:",
         "After all tickers, or the tables, were away, workers get time to write their ends before a run is lost.",
-        ("tests/test_late_ends.py::test_after_all_tickers_were_away_the_sweep_waits_before_it_declares_runs_lost",),
+        ("tests/db/test_late_ends.py::test_after_all_tickers_were_away_the_sweep_waits_before_it_declares_runs_lost",),
     ),
     Mutant(
         "overdue-by-the-wall-clock",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "AND CASE WHEN boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint\n               THEN",
         "AND CASE WHEN false AND boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint\n               THEN",
         "A run that lives is not taken for lost when the clock is set forward: its host's uptime tells.",
-        ("tests/test_clock_steps.py::test_a_run_that_lives_is_not_taken_for_lost_when_the_clock_is_set_forward",),
+        (
+            "tests/engine/test_clock_steps.py::test_a_run_that_lives_is_not_taken_for_lost_when_the_clock_is_set_forward",
+        ),
     ),
     Mutant(
         "overdue-by-the-clock-of-the-pass",
-        "ticker/tick.py",
+        "ticker/engine/tick.py",
         "store.end_overdue(now, batch, period)",
         "store.end_overdue(now or store.now(), batch, period)",
         "A pass that was stopped, and whose `now` lies ahead of the clock since, ends no living run.",
-        ("tests/test_tick.py::test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the_pass",),
+        (
+            "tests/engine/test_tick.py::test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the_pass",
+        ),
     ),
     Mutant(
         "back-off-from-ahead-of-the-clock",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "OR t.push_after > m.now +",
         "OR false AND t.push_after > m.now +",
         "A row that was set back is tried again though the clock was set back meanwhile.",
-        ("tests/test_clock_steps.py::test_a_back_off_does_not_wait_for_a_clock_that_was_set_back",),
+        ("tests/engine/test_clock_steps.py::test_a_back_off_does_not_wait_for_a_clock_that_was_set_back",),
     ),
     Mutant(
         "sweep-frees-a-later-runs-hold",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "ON h.id = e.task_id AND h.run_token = e.token",
         "ON h.id = e.task_id",
         "The end of a lost run leaves the hold of a later run alone.",
-        ("tests/test_contract.py::test_the_end_of_an_overdue_run_leaves_a_later_runs_hold_alone",),
+        ("tests/engine/test_ports.py::test_the_end_of_an_overdue_run_leaves_a_later_runs_hold_alone",),
     ),
     Mutant(
         "nothing-expires",
-        "ticker/timing.py",
+        "ticker/engine/timing.py",
         "return occurrence < newest and occurrence < now - span(expiry(every))",
         "return False",
         "Waiting jobs of a task stay bounded, also after hours without workers.",
-        ("tests/test_tick.py::test_it_expires_when_it_is_older_than_two_intervals_and_ten_minutes",),
+        ("tests/engine/test_tick.py::test_it_expires_when_it_is_older_than_two_intervals_and_ten_minutes",),
     ),
     Mutant(
         "pushed-again-without-asking",
@@ -92,7 +95,7 @@ SWEEPS = (
         "\n    return Fate.WAITS\n",
         "\n    return Fate.AGAIN\n",
         "An occurrence is pushed again only when Redis does not hold its job any more.",
-        ("tests/test_tick.py::test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tick",),
+        ("tests/engine/test_tick.py::test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tick",),
     ),
     Mutant(
         "lost-jobs-are-not-pushed-again",
@@ -100,25 +103,25 @@ SWEEPS = (
         "    if state is JobState.MISSING:\n",
         "    if False and state is JobState.MISSING:\n",
         "What Redis lost before its start is pushed again, without a hand.",
-        ("tests/test_tick.py::test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tick",),
+        ("tests/engine/test_tick.py::test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tick",),
     ),
     Mutant(
         "waiting-asked-about-without-a-lock",
-        SQL,
+        "ticker/db/sql/sweep.sql",
         "FOR NO KEY UPDATE SKIP LOCKED\n\n-- name: settle_waiting",
         "\n-- name: settle_waiting",
         "Rows are locked while Redis is asked for their jobs, so that none of them starts in between.",
-        ("tests/test_contract.py::test_waiting_tasks_that_another_batch_holds_are_left_out",),
+        ("tests/engine/test_ports.py::test_waiting_tasks_that_another_batch_holds_are_left_out",),
     ),
     Mutant(
         "sweep-of-any-number",
-        "ticker/statements.sql",
+        "ticker/db/sql/sweep.sql",
         "count < 5000 AS fits",
         "count < 5000000 AS fits",
         "The sweep settles so many occurrences at a time that their rows are not locked for long.",
         (
             (
-                "tests/test_poison_rows.py::"
+                "tests/db/test_poison_rows.py::"
                 "test_a_sweep_settles_so_many_occurrences_that_their_rows_are_not_locked_for_long"
             ),
         ),
@@ -129,6 +132,6 @@ SWEEPS = (
         "rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)",
         "pass",
         "Every pushed job ends in a run, a drop with a reason, or lost with a reason.",
-        ("tests/test_tick.py::test_an_old_occurrence_expires_once_a_newer_one_waits_and_the_newest_never_does",),
+        ("tests/engine/test_tick.py::test_an_old_occurrence_expires_once_a_newer_one_waits_and_the_newest_never_does",),
     ),
 )

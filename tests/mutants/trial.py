@@ -92,7 +92,7 @@ def first_failure(copy: Path, *arguments: str) -> Failure | None:
 
 def check_import(mutant: Mutant, copy: Path) -> None:
     """Unfit unless the mutated module can be imported, from the copy, in a process of a process far from it."""
-    name = "ticker.sql" if mutant.file.endswith(".sql") else module(mutant.file)
+    name = "ticker.db.sql" if mutant.file.endswith(".sql") else module(mutant.file)
     look = f"import importlib; print(importlib.import_module({name!r}).__file__)"
     outer = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-P', '-c', {look!r}]))"
     done = run(copy, "-P", "-c", outer, cwd=Path("/"))

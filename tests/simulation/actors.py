@@ -7,16 +7,16 @@ from uuid import UUID
 
 from tests.simulation.ports import Fault, FaultyQueue, FaultyStore, Killed, Pass
 from tests.simulation.world import World
-from ticker import timing
+from ticker.engine import timing
+from ticker.engine.tick import tick
 from ticker.errors import DatabaseUnavailable, Unavailable
-from ticker.tick import tick
 
 LOOK_AHEAD = 1000  # ms, the default of the setting
 EXPLICIT = 8  # a task that gives its tolerance and box gives I/8 and I/4
 
 
 class Ticker:
-    """A process that ticks every `period` seconds, as `ticker.loop` does; when it is killed, it is started again."""
+    """A process that ticks every `period` seconds, as `ticker.daemon.loop` does; when it is killed, it is started again."""
 
     def __init__(self, world: World, number: int, period: float) -> None:
         self._world, self._period = world, period

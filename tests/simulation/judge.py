@@ -13,9 +13,9 @@ from tests.doubles import INSTALLATION, RunRow, planned_id
 from tests.simulation.actors import People, Spec
 from tests.simulation.record import Activity, History
 from tests.simulation.world import SECOND, World
-from ticker import envelope
-from ticker.ports import JobState
-from ticker.task import RunKind
+from ticker.engine import jobs
+from ticker.engine.ports import JobState
+from ticker.model import RunKind
 
 SLACK = 0.05  # seconds, of a tick's jitter
 
@@ -101,7 +101,7 @@ class Judge:
         """Every job that was stored ends in one record: a run, a drop or a loss."""
         records = Counter(job_of(run) for run in self.runs if run.state == "ended")
         stored = {push.job_id for push in self.history.pushes if push.answer == "stored"}
-        waiting = {envelope.job_id(INSTALLATION, row.id, due) for row in self.tasks.values() for due in row.waiting}
+        waiting = {jobs.job_id(INSTALLATION, row.id, due) for row in self.tasks.values() for due in row.waiting}
         advanced = {advance.job_id for advance in self.history.advances}
         for job_id in stored:
             if records[job_id] > 1:
@@ -169,7 +169,7 @@ class Judge:
         """What Redis lost before its start is pushed again: in calm, whatever waits has a job."""
         for row in self.tasks.values():
             old = [due for due in row.waiting if (self.now - due).total_seconds() > self.period + 1]
-            states = self.queue.states([envelope.job_id(INSTALLATION, row.id, due) for due in old])
+            states = self.queue.states([jobs.job_id(INSTALLATION, row.id, due) for due in old])
             for due, state in zip(old, states, strict=True):
                 if state is JobState.MISSING:
                     yield f"L4: task {row.id} waits for {due}, and the queue has no job for it"
@@ -220,7 +220,7 @@ class Judge:
 
 def job_of(run: RunRow) -> str:
     scheduled = run.kind is RunKind.SCHEDULED and run.occurrence is not None
-    return envelope.job_id(INSTALLATION, run.task_id, run.occurrence) if scheduled else planned_id(run.id)  # type: ignore[arg-type]
+    return jobs.job_id(INSTALLATION, run.task_id, run.occurrence) if scheduled else planned_id(run.id)  # type: ignore[arg-type]
 
 
 def longest_wait(history: History) -> float:

@@ -1,6 +1,6 @@
-"""What applications and workers do to the rows, over the in-memory double: `statements.sql` in Python.
+"""What applications and workers do to the rows, over the in-memory double: the folder `sql` in Python.
 
-The state machine in `tests/test_state_machine.py` holds this to the statements, row by row.
+The state machine in `tests/db/test_state_machine.py` holds this to the statements, row by row.
 """
 
 from collections.abc import Mapping
@@ -37,10 +37,11 @@ from tests.simulation.rows import (
     verdict,
 )
 from tests.simulation.verdict import Job, Verdict
-from ticker import checks, definition, envelope, timing
-from ticker.definition import Wanted
+from ticker.engine import jobs, timing
 from ticker.errors import BadInput, RowLocked
-from ticker.task import Kind, Outcome, Reason, RunKind, Task
+from ticker.model import Kind, Outcome, Reason, RunKind, Task
+from ticker.tasks import checks, definition
+from ticker.tasks.definition import Wanted
 
 OPEN = ("planned", "pushed")
 FUNCTIONS = ("poll", "fetch")  # what the workers know
@@ -273,7 +274,7 @@ class MemoryTables:
         args = self.queue.jobs[id_].args
         if len(args) == 3:
             return Job(id_, args[0], None, args[2])
-        return Job(id_, args[0], envelope.instant(args[1]), None)
+        return Job(id_, args[0], jobs.instant(args[1]), None)
 
     def end_job(self, job_id: str, *, failed: bool = False) -> None:
         if failed:

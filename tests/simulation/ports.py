@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from tests.doubles import job_id
 from tests.simulation.record import Advance, Push
 from tests.simulation.world import World
-from ticker.envelope import Envelope
+from ticker.engine.jobs import Envelope
+from ticker.engine.ports import JobState, Receipt
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
-from ticker.ports import JobState, Receipt
-from ticker.task import DueTask
+from ticker.model import DueTask
 
 T = TypeVar("T")
 

@@ -15,11 +15,13 @@ import ticker
 from tests.doubles import NOWHERE, RunRow, TaskRow, Uptime
 from tests.simulation.memory import FUNCTIONS
 from tests.simulation.verdict import Job, Verdict
-from ticker import clock, envelope, sql
-from ticker.connections import connect, translated
-from ticker.enqueue import RedisQueue
-from ticker.store import PostgresStore
-from ticker.task import Kind, Outcome, RunKind
+from ticker import clock
+from ticker.db import sql
+from ticker.db.connections import connect, translated
+from ticker.db.store import PostgresStore
+from ticker.engine import jobs
+from ticker.model import Kind, Outcome, RunKind
+from ticker.queue.rq import RedisQueue
 
 R = TypeVar("R", TaskRow, RunRow)
 
@@ -131,7 +133,7 @@ class PostgresTables:
                 self._redis.hset(RQJob.key_for(id_), "status", "started")
                 if len(args) == 3:
                     return Job(id_, args[0], None, args[2])
-                return Job(id_, args[0], envelope.instant(args[1]), None)
+                return Job(id_, args[0], jobs.instant(args[1]), None)
         return None
 
     def end_job(self, job_id: str, *, failed: bool = False) -> None:

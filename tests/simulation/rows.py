@@ -8,8 +8,8 @@ from uuid import UUID
 
 from tests.doubles import RunRow, TaskRow, Uptime, clock_was_set_for_a_start, earlier, true_last_run
 from tests.simulation.verdict import Verdict
-from ticker import timing
-from ticker.task import Kind, Outcome, Reason
+from ticker.engine import timing
+from ticker.model import Kind, Outcome, Reason
 
 GOOD = (Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO)
 

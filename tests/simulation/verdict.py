@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from tests.doubles import NOWHERE, RunRow, TaskRow, Uptime
-from ticker.ports import Queue
-from ticker.task import Outcome
+from ticker.engine.ports import Queue
+from ticker.model import Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from tests.simulation.record import Activity, Drop
 from tests.simulation.verdict import Job, Verdict
 from tests.simulation.world import SECOND, World
 from ticker.errors import DatabaseUnavailable, RowLocked
-from ticker.task import Outcome
-from wrappers.starts import PATIENCE, PAUSE, SLOWEST_ANSWER
+from ticker.model import Outcome
+from wrappers.pipeline.start import PATIENCE, PAUSE, SLOWEST_ANSWER
 
 LOCK_TIMEOUT = 2.0  # seconds: as the real connections
 DEATHS = (

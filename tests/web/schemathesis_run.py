@@ -19,7 +19,8 @@ from pathlib import Path
 
 import ticker
 from tests.web.serving import serving
-from ticker import connections, embedded, migrations
+from ticker import embedded, migrations
+from ticker.db import connections
 
 LEFT_OUT = "positive_data_acceptance"
 TASKS = 5

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from tests.bad_input.rows import SLOWLY
 from tests.web.asking import ALL, API, JSON, WITH_BODY, Asking, named, problem, rows
-from ticker.task import Task
+from ticker.model import Task
 
 Db = psycopg.Connection[Any]
 

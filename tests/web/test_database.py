@@ -10,12 +10,13 @@ from starlette.testclient import TestClient
 import ticker
 from tests.bad_input.rows import nested
 from tests.web.asking import API
-from ticker import connections, health
-from ticker.connections import Pool
+from ticker.db import connections
+from ticker.db.connections import Pool
 from ticker.errors import DatabaseUnavailable, Unavailable
-from ticker.health import Silences
+from ticker.model import Task
+from ticker.read import health
+from ticker.read.health import Silences
 from ticker.settings import Settings
-from ticker.task import Task
 from ticker.web.database import Database
 
 Db = psycopg.Connection[Any]

@@ -9,8 +9,9 @@ from starlette.testclient import TestClient
 
 from tests.web.asking import ALL, API, BEARER, TOKEN, problem
 from tests.web.conftest import Serve
-from ticker import ConfigurationError, status
-from ticker.task import Task
+from ticker import ConfigurationError
+from ticker.model import Task
+from ticker.read import tasks
 from ticker.web import application
 from ticker.web.access import HEADERS
 
@@ -23,7 +24,7 @@ def test_an_error_that_nobody_expected_is_logged_and_told_without_its_words(
     def breaks(*_: Any, **__: Any) -> None:
         raise RuntimeError("the word of the day")
 
-    monkeypatch.setattr(status, "on", breaks)
+    monkeypatch.setattr(tasks, "on", breaks)
     for address in (f"{API}/tasks", "/tasks"):
         caplog.clear()
         with caplog.at_level(logging.ERROR, "ticker.web"):

@@ -11,13 +11,14 @@ import pytest
 from starlette.testclient import TestClient
 
 import ticker
-from tests.played import Played
+from tests.harness import Played
 from tests.web.asking import ALL, API, BEARER, Asking, named
 from tests.web.conftest import Serve
-from ticker import checks, display
-from ticker.definition import Wanted
 from ticker.errors import BadInput
-from ticker.task import Task
+from ticker.model import Task
+from ticker.read import formatting
+from ticker.tasks import checks
+from ticker.tasks.definition import Wanted
 from ticker.web.api import router, schemas, task_fields
 
 Db = psycopg.Connection[Any]
@@ -122,7 +123,7 @@ def beyond(schema: Any) -> list[Any]:
 
 
 def test_the_states_that_are_described_are_those_that_are_shown() -> None:
-    shown = re.findall(r'^ +"(\w+)": ', inspect.getsource(display.state), flags=re.MULTILINE)
+    shown = re.findall(r'^ +"(\w+)": ', inspect.getsource(formatting.state), flags=re.MULTILINE)
     assert (*shown, "ok") == schemas.STATES
 
 

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.web.asking import API, problem
-from ticker.task import Task
+from ticker.model import Task
 
 Db = psycopg.Connection[Any]
 

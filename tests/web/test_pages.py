@@ -13,7 +13,7 @@ from starlette.routing import Mount
 import ticker
 from tests.web.asking import SCRIPT
 from tests.web.payloads import PAYLOADS
-from ticker import display, status
+from ticker.read import formatting, tasks
 from ticker.web import application
 from ticker.web.pages import fields, phrases, runs
 
@@ -403,7 +403,7 @@ def test_each_field_is_stored_shown_filled_in_again_and_emptied(name, client, fo
     task = ticker.get(db, 2)
     assert getattr(task, column) != getattr(usual, column)
     said = {"next run", "id", "name", "function", "created", "changed"}
-    kept = [{key: one for key, one in display.details(each).items() if key not in said} for each in (task, usual)]
+    kept = [{key: one for key, one in formatting.details(each).items() if key not in said} for each in (task, usual)]
     assert kept[0] != kept[1] or name == "starts"  # which the next run says, too
     was = shown(client, 2)
     assert was[name] == text if name != "metadata" else json.loads(was[name]) == {"a": 1}
@@ -427,7 +427,7 @@ def test_more_is_closed_where_nothing_under_it_is_set(client, db):
 
 def test_the_function_can_be_edited_and_the_first_time_be_said(client, form, db):
     form("/tasks/create", function="poll", schedule="5m", first=FAR)
-    assert display.at(ticker.get(db, 1).next_run) == "2100-01-01 09:00:00Z"
+    assert formatting.at(ticker.get(db, 1).next_run) == "2100-01-01 09:00:00Z"
     was = shown(client, 1)
     assert "first" not in was and 'name="first"' not in client.get("/tasks/1/edit").text
     assert form("/tasks/1/change", **was | {"function": "fetch"}).status_code == 204
@@ -474,7 +474,7 @@ def test_a_pause_has_a_reason_and_an_end(form, db, task):
     assert timedelta(0) <= found.paused_until - found.updated_at - timedelta(hours=2) < timedelta(minutes=1)
     form("/tasks/do", action="pause", id="1", reason="longer", until=FAR)
     found = ticker.get(db, 1)
-    assert (found.paused_reason, display.at(found.paused_until)) == ("longer", "2100-01-01 09:00:00Z")
+    assert (found.paused_reason, formatting.at(found.paused_until)) == ("longer", "2100-01-01 09:00:00Z")
 
 
 @pytest.mark.parametrize("until", ["0", "2020-01-01T00:00:00Z"])
@@ -602,7 +602,7 @@ def test_times_are_told_in_their_two_largest_units():
 
 
 def test_a_search_says_how_far_it_looked_and_goes_on(client, db, task, monkeypatch):
-    monkeypatch.setattr(status, "SEARCHED", 1)
+    monkeypatch.setattr(tasks, "SEARCHED", 1)
     ticker.register(db, "poll", name="found late", every="1m")
     page = client.get("/tasks", params={"search": "found late"})
     assert "No task fits among the 1 that were looked through." in text_of(page)

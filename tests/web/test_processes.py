@@ -10,12 +10,14 @@ import psycopg
 import pytest
 
 import ticker
-from tests.test_cli import ticker as command
-from tests.test_ledger import MINUTE, SECOND, ticked
+from tests.cli.test_commands import ticker as command
+from tests.read.test_why import MINUTE, SECOND, ticked
 from tests.web.test_pages import text_of
-from ticker import attendance, connections, enqueue, health
+from ticker.db import connections
 from ticker.errors import Unavailable
-from ticker.health import Silences
+from ticker.queue import inspect, rq
+from ticker.read import health
+from ticker.read.health import Silences
 
 
 class Silent:
@@ -46,7 +48,7 @@ def silent_server():
 
 @pytest.fixture
 def hung(monkeypatch):
-    monkeypatch.setattr(enqueue, "SOCKET_TIMEOUT", 0.2)
+    monkeypatch.setattr(rq, "SOCKET_TIMEOUT", 0.2)
     monkeypatch.setattr(health, "LONG", 0.1)
     with silent_server() as found:
         yield found
@@ -148,7 +150,7 @@ def test_silent_tickers_and_workers_are_called_so(client, db, redis):
 
 
 def test_of_many_it_shows_five_hundred_and_says_how_many_there_are(client, redis, monkeypatch):
-    monkeypatch.setattr(attendance, "AT_MOST", 2)
+    monkeypatch.setattr(inspect, "AT_MOST", 2)
     for number in range(3):
         a_worker(redis, f"w{number}", queues=f"q{number},all")
     redis.sadd("rq:workers", "rq:worker:killed")
@@ -165,7 +167,7 @@ def test_what_is_none_of_rqs_in_redis_is_passed_over(client, redis, environ):
     redis.sadd("rq:queues", b"rq:queue:\xff", "elsewhere", "rq:queue:text", "rq:queue:polling")
     for key in ("rq:queue:text", "rq:failed:text", "rq:workers:text"):
         redis.set(key, "x")
-    found = attendance.look(environ["REDIS_URL"])
+    found = inspect.look(environ["REDIS_URL"])
     assert [(queue.name, queue.jobs, queue.failed, queue.workers) for queue in found.queues] == [
         ("polling", 0, 0, 1), ("text", 0, 0, 0),
     ]  # fmt: skip

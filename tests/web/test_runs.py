@@ -7,7 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import ticker
-from tests.played import Played
+from tests.harness import Played
 from tests.web.asking import API, problem
 from tests.web.conftest import Serve
 

@@ -23,10 +23,11 @@ from tests.running import until
 from tests.web.asking import BEARER, TOKEN
 from tests.web.conftest import Serve
 from tests.web.serving import in_thread, refused, serving
-from ticker import clock, health
+from ticker import clock
 from ticker.cli import main
 from ticker.cli.web import prepared
-from ticker.health import Health
+from ticker.read import health
+from ticker.read.health import Health
 from ticker.settings import EXIT_CONFIGURATION, from_environment
 from ticker.web import application, protocol
 

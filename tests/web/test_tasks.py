@@ -9,11 +9,12 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 import ticker
-from tests.played import Played
+from tests.harness import Played
 from tests.web.asking import API, problem
-from ticker import connections, display, status
 from ticker.cli import main
-from ticker.task import Task
+from ticker.db import connections
+from ticker.model import Task
+from ticker.read import formatting, tasks
 
 Db = psycopg.Connection[Any]
 
@@ -56,7 +57,7 @@ def test_a_list_goes_on_where_its_page_ended(client: TestClient, db: Db) -> None
 def test_a_search_says_how_far_it_looked_where_it_ended_before_its_page_was_full(
     client: TestClient, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status, "SEARCHED", 2)
+    monkeypatch.setattr(tasks, "SEARCHED", 2)
     for name in ("one", "two", "three"):
         ticker.register(db, "poll", name=name, every="1m")
     found = client.get(f"{API}/tasks", params={"search": "three"}).json()
@@ -88,7 +89,7 @@ def test_a_filter_leaves_those_that_fit(query: dict[str, str], client: TestClien
 def test_a_task_is_shown_as_the_command_shows_it_with_its_schedule_in_words(client: TestClient, db: Db) -> None:
     task = ticker.register(db, "report", cron="0 9 * * 1-5", zone="Europe/Berlin", kwargs={"ä": [1, None]})
     found = client.get(f"{API}/tasks/1").json()
-    assert {name: found[name] for name in display.task_data(task)} == display.task_data(task)
+    assert {name: found[name] for name in formatting.task_data(task)} == formatting.task_data(task)
     assert found["schedule"] == "cron 0 9 * * 1-5 Europe/Berlin"
     assert found["in_words"] == "At 09:00, Monday through Friday"
 
@@ -281,7 +282,7 @@ def test_the_next_times_begin_where_the_task_is_due(client: TestClient, db: Db) 
     first = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
     ticker.register(db, "poll", every="1h", first=first, max_runs=3)
     found = client.get(f"{API}/tasks/1/next").json()
-    assert found["times"] == [display.plain_data(first + timedelta(hours=n)) for n in range(3)]
+    assert found["times"] == [formatting.plain_data(first + timedelta(hours=n)) for n in range(3)]
     assert (found["kind"], found["normalized"], found["words"]) == ("interval", "1h", "Every 1h")
     assert len(client.get(f"{API}/tasks/1/next", params={"count": 2}).json()["times"]) == 2
 

@@ -31,7 +31,7 @@ def configured(**options: str | None) -> Settings:
 @contextmanager
 def database() -> "Iterator[psycopg.Connection[Any]]":
     """A connection in one transaction. ConfigurationError if no server is there, DatabaseUnavailable if it goes away."""
-    from ticker import connections
+    from ticker.db import connections
 
     url = configured().require_database()
     try:

@@ -12,7 +12,7 @@ from ticker.cli.options import as_json
 from ticker.errors import TickerError
 
 if TYPE_CHECKING:
-    from ticker.installation import Adopted
+    from ticker.db.installation import Adopted
     from ticker.settings import Settings
 
 
@@ -83,7 +83,7 @@ def adopt(resume: bool) -> None:
     They get a new installation id, and every task is paused, unless --resume is given. Stop tickers and workers first.
     """
     found = configured()
-    from ticker import connections, installation
+    from ticker.db import connections, installation
 
     with database():
         pass
@@ -102,8 +102,8 @@ def adopt(resume: bool) -> None:
 
 def take_over_leases(found: "Settings", adopted: "Adopted") -> None:
     """Takes over the queues' leases, so that the ticker may start at once; if that fails, they expire by themselves."""
-    from ticker.enqueue import RedisQueue
-    from ticker.store import PostgresStore
+    from ticker.db.store import PostgresStore
+    from ticker.queue.rq import RedisQueue
 
     try:
         with (
@@ -117,7 +117,7 @@ def take_over_leases(found: "Settings", adopted: "Adopted") -> None:
 
 def strangers(found: "Settings") -> list[str]:
     """Returns why the tables belong to another installation, if they do."""
-    from ticker import installation, sql
+    from ticker.db import installation, sql
 
     with database() as db:
         sentence = installation.foreign(installation.read(sql.on(db, found.schema)), found.environment)
@@ -126,7 +126,8 @@ def strangers(found: "Settings") -> list[str]:
 
 def orphans_to_be(schema: str) -> list[str]:
     """A sentence for each table of owners whose tasks no trigger takes along."""
-    from ticker import owners, sql
+    from ticker import owners
+    from ticker.db import sql
 
     with database() as db:
         tables = owners.unfollowed(sql.on(db, schema), schema)

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json, found, ref
 from ticker.errors import BadInput, DatabaseUnavailable, UnknownTask
+from ticker.model import Outcome, Reason
+from ticker.read import formatting
 from ticker.schedules import once
 from ticker.schedules.duration import milliseconds
-from ticker.task import Outcome, Reason
 
 if TYPE_CHECKING:
-    from ticker.ledger import Why
-    from ticker.lines import Line
-    from ticker.record import Drops, Tail
+    from ticker.read.entries import Line
+    from ticker.read.journal import Drops, Tail
+    from ticker.read.why import Why
 
 EVERY = 1.0  # seconds from one look of --follow to the next
 
@@ -43,14 +43,14 @@ def why(task: str, owner: str | None, at: str | None, limit: int, as_json: bool)
 
     Its last occurrences, the newest last, each with the numbers by which it was judged. A deleted task is found by its id.
     """
-    from ticker import ledger
+    from ticker.read import why as read_why
 
     named = ref(task, owner)
     assert named is not None
     with found(named, owner), database() as db:
         when = None if at is None else past("at", at, lambda: now(db))
         try:
-            answer = ledger.why(db, named, owner=owner, at=when, limit=limit)
+            answer = read_why.why(db, named, owner=owner, at=when, limit=limit)
         except UnknownTask as error:
             if owner is None:
                 raise
@@ -80,14 +80,14 @@ def journal(
     Runs and drops as they ended, and events: who paused a task, since when it fails. With --outcome or --reason no
     events. A deleted task is found by its id, or by its owner.
     """
-    from ticker import record
+    from ticker.read import journal as read_journal
 
     named = ref(task, owner if task is not None else None)
     said: dict[str, Any] = {"owner": owner, "owner_type": owner_type, "outcome": outcome, "reason": reason}
     with found(named, owner), database() as db:
         begin = None if since is None else past("since", since, lambda: now(db))
-        wanted = record.select(db, task=named, **said)
-        tail = record.Tail(wanted)
+        wanted = read_journal.select(db, task=named, **said)
+        tail = read_journal.Tail(wanted)
         lines = tail.begin(db, begin, limit)
     show(lines, as_json)
     if follow:
@@ -105,11 +105,11 @@ def drops(by: str, since: str | None, limit: int, as_json: bool) -> None:
 
     With the newest of each as an example.
     """
-    from ticker import record
+    from ticker.read import journal as read_journal
 
     with database() as db:
         begin = None if since is None else past("since", since, lambda: now(db))
-        found = record.drops(db, by=by, since=begin, limit=min(limit + 1, options.MOST_ROWS))
+        found = read_journal.drops(db, by=by, since=begin, limit=min(limit + 1, options.MOST_ROWS))
     counted = found[:limit]
     if as_json:
         render.print_json([drops_data(one) for one in counted])
@@ -134,7 +134,7 @@ def go_on(tail: "Tail", as_json: bool) -> None:
 
 
 def looks(tail: "Tail") -> "Iterator[list[Line]]":
-    from ticker import connections
+    from ticker.db import connections
 
     url, pause, told = configured().require_database(), threading.Event(), False
     while True:
@@ -157,7 +157,7 @@ def looks(tail: "Tail") -> "Iterator[list[Line]]":
 def show(lines: "list[Line]", as_json: bool, *, quiet: bool = False) -> None:
     if as_json:
         for line in lines:
-            click.echo(json.dumps(display.line_data(line)))
+            click.echo(json.dumps(formatting.line_data(line)))
     elif lines:
         render.print_lines(lines, whose=True, head=not quiet)
     elif not quiet:
@@ -166,9 +166,9 @@ def show(lines: "list[Line]", as_json: bool, *, quiet: bool = False) -> None:
 
 def why_data(answer: "Why") -> dict[str, Any]:
     return {
-        **display.plain_data(answer),
-        "task": None if answer.task is None else display.task_data(answer.task),
-        "lines": [display.line_data(line) for line in answer.lines],
+        **formatting.plain_data(answer),
+        "task": None if answer.task is None else formatting.task_data(answer.task),
+        "lines": [formatting.line_data(line) for line in answer.lines],
     }
 
 
@@ -184,7 +184,7 @@ def print_why(answer: "Why") -> None:
 
 
 def drops_data(one: "Drops") -> dict[str, Any]:
-    return {**display.plain_data(one), "example": None if one.example is None else display.line_data(one.example)}
+    return {**formatting.plain_data(one), "example": None if one.example is None else formatting.line_data(one.example)}
 
 
 def print_drops(by: str, counted: "list[Drops]") -> None:
@@ -192,7 +192,7 @@ def print_drops(by: str, counted: "list[Drops]") -> None:
     for one in counted:
         example = one.example
         such = f"{example.task_id} {example.task_name}: {example.words}" if example else ""
-        render.add(table, one.count, one.key or "-", display.moment(one.newest), such)
+        render.add(table, one.count, one.key or "-", formatting.moment(one.newest), such)
     render.print_table(table)
 
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ticker import display
 from ticker.cli import watching
 from ticker.cli.connection import database
 from ticker.cli.render import colour
-from ticker.task import Task
+from ticker.model import Task
+from ticker.read import formatting
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -39,10 +39,10 @@ def watch(chosen: Mapping[str, Any], interval: str, as_json: bool) -> None:
         raise click.UsageError(
             "--watch draws on a terminal, not into a pipe and not as JSON; ticker journal --follow goes on there"
         )
-    from ticker import status
+    from ticker.read import tasks
 
     def look(db: Any) -> list[Task]:
-        return status.list_tasks(db, **chosen)
+        return tasks.list_tasks(db, **chosen)
 
     with database() as db:
         first = look(db)
@@ -65,7 +65,7 @@ def listed(task: Task) -> "Row":
     from ticker.cli import fit
 
     return fit.row(
-        task.id, task.name, task.owner, task.function, display.schedule(task), task.queue, display.moment(task.next_run),
-        display.moment(task.last_run), display.outcome(task), display.state_in_words(task),
-        style=colour(display.state(task)),
+        task.id, task.name, task.owner, task.function, formatting.schedule(task), task.queue, formatting.moment(task.next_run),
+        formatting.moment(task.last_run), formatting.outcome(task), formatting.state_in_words(task),
+        style=colour(formatting.state(task)),
     )  # fmt: skip

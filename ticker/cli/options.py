@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from ticker import numbers
-from ticker.checks import plain
 from ticker.errors import BadInput, UnknownTask
-from ticker.task import LARGEST_ID
+from ticker.model import LARGEST_ID
+from ticker.tasks.checks import plain
 
 MOST_ROWS = 10_000
 

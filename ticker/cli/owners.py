@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.options import as_json
+from ticker.read import formatting
 
 if TYPE_CHECKING:
-    from ticker.owner_status import OwnerStatus
+    from ticker.read.owners import OwnerStatus
 
 
 @click.command()
@@ -25,10 +25,10 @@ def owners(type_: str | None, failing: bool, late: bool, paused: bool, limit: in
 
     Those in trouble (failing, late) come first. Of --failing, --late and --paused, any one is enough.
     """
-    from ticker import owner_status
+    from ticker.read import owners as read_owners
 
     with database() as db:
-        found = owner_status.list_owners(
+        found = read_owners.list_owners(
             db, owner_type=type_, failing=failing, late=late, paused=paused, limit=min(limit + 1, options.MOST_ROWS)
         )
     if as_json:
@@ -48,7 +48,7 @@ def show(found: "list[OwnerStatus]") -> None:
     for one in found:
         render.add(
             table, one.owner, one.tasks, one.failing or "", one.late or "", one.paused or "", one.inactive or "",
-            display.moment(one.last_success), display.moment(one.next_run), style=colour(one),
+            formatting.moment(one.last_success), formatting.moment(one.next_run), style=colour(one),
         )  # fmt: skip
     render.print_table(table)
 
@@ -58,4 +58,4 @@ def colour(one: "OwnerStatus") -> str:
 
 
 def data(one: "OwnerStatus") -> dict[str, Any]:
-    return {"owner": one.owner, **display.plain_data(one)}
+    return {"owner": one.owner, **formatting.plain_data(one)}

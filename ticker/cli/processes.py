@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
 from ticker.errors import BadInput
+from ticker.read import formatting
 from ticker.schedules.duration import DAY, SECOND, milliseconds
 
 if TYPE_CHECKING:
-    from ticker.loop import Observer
+    from ticker.daemon.loop import Observer
+    from ticker.engine.tick import Report
     from ticker.settings import Settings
-    from ticker.tick import Report
 
 HERE = "127.0.0.1"
 
@@ -36,9 +36,11 @@ def run(
     Any number of them may run, on any hosts. Under systemd it tells how it is (Type=notify, WatchdogSec=).
     """
     found = configured(tick=tick, look_ahead=look_ahead, batch=batch)
-    from ticker import logs, loop, startup
+    from ticker import logs
+    from ticker.daemon import loop
+    from ticker.queue import checks
 
-    startup.check(found)
+    checks.check(found)
     logs.to_stdout()
     with observed(found, metrics_host, metrics_port) as observer:
         loop.run(found, observer)
@@ -72,7 +74,7 @@ def tick(dry_run: bool, as_json: bool) -> None:
     report, took_ms = one_pass(configured())
     if as_json:
         totals = {"enqueued": report.enqueued, "errors": report.errors, "took_ms": took_ms}
-        render.print_json({**display.plain_data(report), **totals})
+        render.print_json({**formatting.plain_data(report), **totals})
     else:
         render.say(in_words(report, took_ms))
     if report.errors:
@@ -88,7 +90,7 @@ def health(max_age: str | None, as_json: bool) -> None:
     That is: both servers answer, a ticker has ticked lately (by the database's clock), and a worker listens to each queue
     in which jobs wait. For health checks of containers.
     """
-    from ticker import health as looking
+    from ticker.read import health as looking
 
     most = None if max_age is None else milliseconds("--max-age", max_age, least=SECOND, most=366 * DAY)
     found = looking.look(configured(), max_age_ms=most)
@@ -105,12 +107,12 @@ def health(max_age: str | None, as_json: bool) -> None:
 
 
 def print_due(as_json: bool) -> None:
-    from ticker import status
+    from ticker.read import tasks
 
     with database() as db:
-        due = status.due_tasks(db)
+        due = tasks.due_tasks(db)
     if as_json:
-        render.print_json([display.task_data(task) for task in due])
+        render.print_json([formatting.task_data(task) for task in due])
     elif due:
         render.print_tasks(due)
     else:
@@ -119,12 +121,13 @@ def print_due(as_json: bool) -> None:
 
 def one_pass(found: "Settings") -> "tuple[Report, int]":
     """One tick with its own connections, and how many milliseconds it took."""
-    from ticker import clock, startup
-    from ticker.enqueue import RedisQueue
-    from ticker.store import PostgresStore
-    from ticker.tick import tick
+    from ticker import clock
+    from ticker.db.store import PostgresStore
+    from ticker.engine.tick import tick
+    from ticker.queue import checks
+    from ticker.queue.rq import RedisQueue
 
-    startup.check(found)
+    checks.check(found)
     store = PostgresStore(found.require_database(), found.schema)
     queue = RedisQueue.from_settings(found)
     began = clock.monotonic()
@@ -141,7 +144,7 @@ def in_words(report: "Report", took_ms: int) -> str:
     """The counts of the ticker's log line."""
     pushed, swept = report.due + report.planned, report.swept
     return (
-        f"tick {display.at(report.now)} due={pushed.due} enqueued={report.enqueued} held={pushed.held}"
+        f"tick {formatting.at(report.now)} due={pushed.due} enqueued={report.enqueued} held={pushed.held}"
         f" repushed={swept.repushed} expired={swept.expired} lost={swept.lost + swept.overdue}"
         f" retries={report.followed.retries}"
         f" errors={report.errors} took={took_ms / 1000:.3f}"

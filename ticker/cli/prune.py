@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ticker import display
 from ticker.cli import render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
+from ticker.read import formatting
 
 if TYPE_CHECKING:
-    from ticker.prune import Pruned
+    from ticker.daemon.prune import Pruned
     from ticker.settings import Settings
 
 
@@ -27,7 +27,7 @@ def prune(dry_run: bool, as_json: bool) -> None:
     """
     total = at_once(configured(), dry_run)
     if as_json:
-        counts = {name: count for name, count in display.plain_data(total).items() if name != "seconds"}
+        counts = {name: count for name, count in formatting.plain_data(total).items() if name != "seconds"}
         render.print_json({"dry_run": dry_run, **counts, "took_ms": round(1000 * total.seconds)})
     else:
         render.say(f"{'would prune' if dry_run else 'pruned'} {total}")
@@ -37,8 +37,8 @@ def at_once(settings: "Settings", dry: bool) -> "Pruned":
     """One lap that rests as long as it works, for the sake of the ticks; on a terminal, its counts as they grow."""
     from rich.console import Console
 
-    from ticker.prune import Pruned, lap
-    from ticker.store import PostgresStore
+    from ticker.daemon.prune import Pruned, lap
+    from ticker.db.store import PostgresStore
 
     with database():
         pass  # a server that is absent is a matter of configuration

@@ -1,4 +1,4 @@
-"""What is printed: tables for people, and JSON for programs. The words in them: `ticker.display`."""
+"""What is printed: tables for people, and JSON for programs. The words in them: `ticker.read.formatting`."""
 
 import json
 import os
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ticker.display import details, moment, outcome, owner_of, schedule, state, state_in_words, took, why
+from ticker.model import Outcome, Task
+from ticker.read.formatting import details, moment, outcome, owner_of, schedule, state, state_in_words, took, why
 from ticker.schedules.duration import words
-from ticker.task import Outcome, Task
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ticker.lines import Line
-    from ticker.status import RunRecord
+    from ticker.read.entries import Line
+    from ticker.read.tasks import RunRecord
 
 WIDE = 100_000  # columns: a terminal wraps a long line itself, and keeps its words and ids in one piece
 RED = {"failing", "not_pushed", Outcome.FAILED, Outcome.TIMED_OUT, Outcome.KILLED, Outcome.LOST}

@@ -85,7 +85,7 @@ def print_names(tables: "dict[str, list[Table]]") -> None:
 def play_all(tables: "list[Table]") -> "list[Played]":
     """Plays and prints one after the other."""
     configured()  # a setting that cannot be read is told before a server is started
-    from ticker.connections import translated
+    from ticker.db.connections import translated
     from ticker.replay import chart, play, scratch
 
     played = []

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.options import as_json, found, ref
+from ticker.model import GOOD, LARGEST_ID, Outcome
+from ticker.read import formatting
 from ticker.schedules.duration import words
-from ticker.task import GOOD, LARGEST_ID, Outcome
 
 if TYPE_CHECKING:
-    from ticker.status import FullRun, RunRecord
+    from ticker.read.tasks import FullRun, RunRecord
 
 
 @click.command()
@@ -31,7 +31,7 @@ def runs(
     Of TASK, or of all tasks. The records outlive their task: those of a deleted one are found by its id. In full: with
     what it printed, its traceback, its further attempts, and its pieces of work.
     """
-    from ticker import status
+    from ticker.read import tasks
 
     if run_id is not None:
         if task or owner or outcome:
@@ -42,12 +42,12 @@ def runs(
     if named is None and owner is not None:
         raise click.UsageError("--owner says whose TASK is meant; give its name, too")
     with found(named, owner), database() as db:
-        task_id = status.get(db, named, owner=owner).id if isinstance(named, str) else named
-        records = status.list_runs(db, task=task_id, outcome=Outcome(outcome) if outcome else None, limit=limit)
+        task_id = tasks.get(db, named, owner=owner).id if isinstance(named, str) else named
+        records = tasks.list_runs(db, task=task_id, outcome=Outcome(outcome) if outcome else None, limit=limit)
         if task_id is not None and not records:
-            status.get(db, task_id)  # neither a task nor a record of one: UnknownTask
+            tasks.get(db, task_id)  # neither a task nor a record of one: UnknownTask
     if as_json:
-        render.print_json([display.run_data(record) for record in records])
+        render.print_json([formatting.run_data(record) for record in records])
     elif records:
         render.print_runs(records)
     else:
@@ -55,16 +55,16 @@ def runs(
 
 
 def show(run_id: int, as_json: bool) -> None:
-    from ticker import status
+    from ticker.read import tasks
 
     with database() as db:
-        found = status.get_run(db, run_id)
+        found = tasks.get_run(db, run_id)
     if not as_json:
         print_full(found)
         return
-    data = display.run_data(found.run) | {"output": found.output, "error_output": found.error_output}
+    data = formatting.run_data(found.run) | {"output": found.output, "error_output": found.error_output}
     others = {"attempts": found.attempts, "made": found.pieces}
-    render.print_json(data | {name: [display.run_data(run) for run in runs] for name, runs in others.items()})
+    render.print_json(data | {name: [formatting.run_data(run) for run in runs] for name, runs in others.items()})
 
 
 def print_full(found: "FullRun") -> None:
@@ -87,24 +87,24 @@ def print_full(found: "FullRun") -> None:
 
 def pieces(found: "FullRun") -> str:
     """How far those that are listed have come, each by its last attempt."""
-    from ticker import arithmetic
+    from ticker.read import explain
 
     if found.run.pieces is None:
         return ""
     last = [piece for piece in found.pieces if not piece.retried]
     done, opened = sum(piece.outcome in GOOD for piece in last), sum(piece.outcome is None for piece in last)
-    return arithmetic.pieces(arithmetic.Pieces(done, len(last) - done - opened, opened))
+    return explain.pieces(explain.Pieces(done, len(last) - done - opened, opened))
 
 
 def run_details(run: "RunRecord") -> dict[str, Any]:
-    lasted = display.took(run)
+    lasted = formatting.took(run)
     return {
-        "id": run.id, "task": f"{run.task_id} {run.task_name}", "owner": display.owner_of(run), "function": run.function,
+        "id": run.id, "task": f"{run.task_id} {run.task_name}", "owner": formatting.owner_of(run), "function": run.function,
         "kind": run.kind, "attempt": run.attempt if run.attempt > 1 else "",
         "of run": run.parent_id, "piece": "" if run.item is None else json.dumps(run.item, ensure_ascii=False),
-        "occurrence": display.at(run.occurrence), "due": display.at(run.due_at), "pushed": display.at(run.pushed_at), "started": display.at(run.started_at),
-        "declared lost" if run.outcome == Outcome.LOST else "ended": display.at(run.ended_at), "took": "" if lasted is None else words(lasted), "state": run.state if run.outcome is None else "",
-        "outcome": run.outcome, "why": display.why(run), "attempted again": "yes" if run.retried else "", "pieces": "",
+        "occurrence": formatting.at(run.occurrence), "due": formatting.at(run.due_at), "pushed": formatting.at(run.pushed_at), "started": formatting.at(run.started_at),
+        "declared lost" if run.outcome == Outcome.LOST else "ended": formatting.at(run.ended_at), "took": "" if lasted is None else words(lasted), "state": run.state if run.outcome is None else "",
+        "outcome": run.outcome, "why": formatting.why(run), "attempted again": "yes" if run.retried else "", "pieces": "",
         "result": "" if run.result is None else json.dumps(run.result, ensure_ascii=False), "worker": run.worker,
         "host": run.host, "pid": run.pid, "job": run.job_id,
     }  # fmt: skip

@@ -6,12 +6,12 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.options import as_json, found, ref
 from ticker.errors import BadInput, UnknownTask
-from ticker.preview import MOST_TIMES, Preview
+from ticker.read import formatting
+from ticker.tasks.preview import MOST_TIMES, Preview
 
 ID_AT_MOST = 8  # digits; longer ones are seconds since 1970
 
@@ -25,7 +25,7 @@ def validate(expression: str, zone: str | None, as_json: bool) -> None:
 
     An interval (1m), cron (0 9 * * 1-5), a calendar event of systemd (Mon..Fri 09:00), or a single time.
     """
-    from ticker import preview
+    from ticker.tasks import preview
 
     show(preview.validate(expression, zone=zone), as_json)
 
@@ -45,7 +45,7 @@ def next_(expression: str, count: int, zone: str | None, owner: str | None, as_j
 
 
 def read(expression: str, count: int, zone: str | None, owner: str | None) -> Preview:
-    from ticker import preview
+    from ticker.tasks import preview
 
     is_id = expression.isascii() and expression.isdigit() and len(expression) <= ID_AT_MOST
     if is_id or owner is not None:
@@ -63,15 +63,16 @@ def read(expression: str, count: int, zone: str | None, owner: str | None) -> Pr
 
 def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Preview:
     """From the time at which it is due."""
-    from ticker import preview, status
     from ticker.cli.tasks import now
+    from ticker.read import tasks
+    from ticker.tasks import preview
 
     if zone is not None:
         raise BadInput("zone", zone, "stands beside a task, which has a zone of its own")
     named = ref(task, owner)
     assert named is not None
     with found(named, owner), database() as db:
-        one, instant = status.get(db, named, owner=owner), now(db)
+        one, instant = tasks.get(db, named, owner=owner), now(db)
     if one.next_run is None:
         raise BadInput("task", task, "is done: it has no next time")
     return preview.of_task(one, instant, count)
@@ -99,7 +100,7 @@ def show(found: Preview, as_json: bool) -> None:
 
 
 def moments(instant: datetime, zone: str) -> list[str]:
-    utc = display.moment(instant)
+    utc = formatting.moment(instant)
     return [utc] if zone == "UTC" else [f"{instant.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M:%S %Z}", utc]
 
 

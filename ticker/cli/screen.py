@@ -7,17 +7,17 @@ from itertools import chain, islice
 
 from rich.text import Text
 
-from ticker import arithmetic, display, health
 from ticker.cli import fit
 from ticker.cli.fit import Row, row
 from ticker.cli.render import colour
-from ticker.health import Health
-from ticker.lines import Line
-from ticker.overview import Counts, Overview
-from ticker.record import Drops
+from ticker.model import GOOD, Task
+from ticker.read import explain, formatting, health
+from ticker.read.entries import Line
+from ticker.read.health import Health
+from ticker.read.journal import Drops
+from ticker.read.overview import Counts, Overview
+from ticker.read.tasks import RunRecord, TickerStatus
 from ticker.schedules.duration import words
-from ticker.status import RunRecord, TickerStatus
-from ticker.task import GOOD, Task
 
 TENTH = timedelta(milliseconds=100)
 SECOND = timedelta(seconds=1)
@@ -66,7 +66,7 @@ def aligned(groups: Sequence[Sequence[Row]], width: int) -> Iterator[list[Text]]
 def head(view: View) -> Iterator[tuple[str, str]]:
     """Sentences, each with its style: the counts, who ticks, and all that is wrong."""
     found, most = view.overview, view.health.max_age_ms
-    yield f"{display.moment(found.now)} UTC  {counted(found.counts)}", "bold"
+    yield f"{formatting.moment(found.now)} UTC  {counted(found.counts)}", "bold"
     alive = [ticker for ticker in found.tickers if health.ticks([ticker], most)]
     if alive:
         who = "1 ticker" if len(alive) == 1 else f"{len(alive)} tickers; the last one"
@@ -124,7 +124,7 @@ def titled(section: Section, shown: int) -> str:
 
 def late(task: Task, view: View) -> Row:
     assert task.next_run is not None
-    cause = display.state_in_words(task) if task.push_errors else pushed(view)
+    cause = formatting.state_in_words(task) if task.push_errors else pushed(view)
     said = f"for {_short(view.overview.now - task.next_run)}: {cause}"
     return row(task.id, task.name, task.owner, said, style="yellow")
 
@@ -140,34 +140,36 @@ def failing(task: Task, view: View) -> Row:
     last = view.failures.get(task.id)
     parts = [f"{task.failures} in a row"]
     if last is not None:
-        parts.append(f"{arithmetic.what(last)}: {last.reason}" if last.reason else arithmetic.what(last))
+        parts.append(f"{explain.what(last)}: {last.reason}" if last.reason else explain.what(last))
     elif task.last_outcome and task.last_outcome not in GOOD:
         parts.append(task.last_outcome)
     said = ", ".join(parts)
-    state = "" if display.state(task) == "failing" else f"; {display.state_in_words(task).partition(', failing')[0]}"
+    state = (
+        "" if formatting.state(task) == "failing" else f"; {formatting.state_in_words(task).partition(', failing')[0]}"
+    )
     return row(task.id, task.name, task.owner, said + state, style="red")
 
 
 def running(run: RunRecord, view: View) -> Row:
     assert run.started_at is not None
     age = max(view.overview.now - run.started_at, timedelta(0))  # it may have started after that was read
-    lasted = f"for {_short(age)}{arithmetic.of_its_box(run, None)}"
-    began = f"started {arithmetic.lateness(run.started_at, arithmetic.planned_for(run))}"
-    which = arithmetic.identity(run, run.attempt)
+    lasted = f"for {_short(age)}{explain.of_its_box(run, None)}"
+    began = f"started {explain.lateness(run.started_at, explain.planned_for(run))}"
+    which = explain.identity(run, run.attempt)
     said = "; ".join(part for part in (lasted, which, began) if part)
-    return row(run.task_id, run.task_name, display.owner_of(run), said)
+    return row(run.task_id, run.task_name, formatting.owner_of(run), said)
 
 
 def ahead(task: Task, view: View) -> Row:
     assert task.next_run is not None
-    now, state = view.overview.now, display.state(task)
-    at = arithmetic.time_of_day(task.next_run.replace(microsecond=0), now)
+    now, state = view.overview.now, formatting.state(task)
+    at = explain.time_of_day(task.next_run.replace(microsecond=0), now)
     if task.next_run > now:
         when = f"in {_short(task.next_run - now)}, at {at}"
     else:
         when = f"due since {at}" + ("" if task.push_errors else f": {pushed(view)}")
-    said = f"{when}, {display.in_words(task) or display.schedule(task)}"
-    return row(task.id, task.name, task.owner, said + ("" if state == "ok" else f"; {display.state_in_words(task)}"))
+    said = f"{when}, {formatting.in_words(task) or formatting.schedule(task)}"
+    return row(task.id, task.name, task.owner, said + ("" if state == "ok" else f"; {formatting.state_in_words(task)}"))
 
 
 def dropped(drop: Drops) -> Row:
@@ -183,4 +185,4 @@ def _whose(line: Line) -> str:
 def _short(span: timedelta) -> str:
     """Finer than a second only where there are few of them."""
     unit = TENTH if abs(span) < 10 * SECOND else SECOND
-    return arithmetic.span(span // unit * unit)
+    return explain.span(span // unit * unit)

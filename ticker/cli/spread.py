@@ -4,10 +4,10 @@ from contextlib import closing
 
 import click
 
-from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
+from ticker.read import formatting
 
 
 @click.command()
@@ -21,9 +21,9 @@ def spread(owner_type: str | None, function: str | None, only_plan: bool, as_jso
     Each keeps its place from then on, also behind an outage. All tasks, or those of an --owner-type or a --function.
     It may be interrupted and repeated; tickers go on meanwhile.
     """
-    from ticker.spread import Chosen, plan
-    from ticker.spread import spread as place
-    from ticker.store import PostgresStore
+    from ticker.db.store import PostgresStore
+    from ticker.registration.spread import Chosen, plan
+    from ticker.registration.spread import spread as place
 
     settings = configured()
     with database():
@@ -33,7 +33,7 @@ def spread(owner_type: str | None, function: str | None, only_plan: bool, as_jso
         planned = plan(store, chosen, settings.tick_ms)
         done = 0 if only_plan else sum(place(store, chosen))
     if as_json:
-        render.print_json({"plan": only_plan, **display.plain_data(planned), "changed": done})
+        render.print_json({"plan": only_plan, **formatting.plain_data(planned), "changed": done})
         return
     render.say(
         f"{planned.tasks} interval tasks, {planned.placed} with a place; due within one tick at most: "

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ticker import display
 from ticker.cli import render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
 from ticker.errors import ConfigurationError
+from ticker.read import formatting
 
 if TYPE_CHECKING:
-    from ticker.sync import Declared, Step
+    from ticker.registration.sync import Declared, Step
 
 SIGNS = {"add": "+", "change": "~", "remove": "-", "keep": " "}
 
@@ -32,8 +32,8 @@ def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
     Adds, changes and removes what was declared; touches nothing that was registered at run time.
     """
     from ticker import settings
-    from ticker import sync as declared_tasks
-    from wrappers import registry
+    from ticker.registration import sync as declared_tasks
+    from wrappers.pipeline import registry
 
     named = settings.modules(",".join(texts)) if texts else configured().tasks
     if not named:
@@ -47,22 +47,22 @@ def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
 
 def declared() -> "list[Declared]":
     """What the loaded modules declare, in the order of the names."""
-    from ticker.sync import Declared
-    from wrappers import registry
+    from ticker.registration.sync import Declared
+    from wrappers.pipeline import registry
 
     functions = sorted(registry.functions().values(), key=lambda function: function.name)
     return [Declared(f.name, f.module, f.declared) for f in functions if f.declared]
 
 
 def modules() -> set[str]:
-    from wrappers import registry
+    from wrappers.pipeline import registry
 
     return {function.module for function in registry.functions().values()}
 
 
 def show(steps: "Sequence[Step]", plan: bool, as_json: bool) -> None:
     if as_json:
-        render.print_json([display.plain_data(step) for step in steps])
+        render.print_json([formatting.plain_data(step) for step in steps])
         return
     for step in steps:
         if step.what != "keep":

@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
-from ticker import display
-from ticker.checks import json_value
 from ticker.cli import listing, options, render, watching
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json, found, ref
 from ticker.errors import UnknownTask
+from ticker.model import Task
+from ticker.read import formatting
 from ticker.schedules import once
-from ticker.task import Task
+from ticker.tasks.checks import json_value
 
 
 def definition(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,13 +100,14 @@ def add(function: str, name: str | None, owner: str | None, first: str | None, a
 
     With --every it is due at once, otherwise at its first time. Adding it again changes only what is given and differs from what was registered last.
     """
-    from ticker import overview, registration
+    from ticker.read import overview
+    from ticker.registration import operations
 
     given = values(said)
     with database() as db:
         due = None if first is None else once.instant("first", first, lambda: now(db))
         task = overview.warned(
-            db, registration.register(db, function, name=name, owner=owner, first=due, by=user(), **given)
+            db, operations.register(db, function, name=name, owner=owner, first=due, by=user(), **given)
         )
     print_one(task, as_json)
 
@@ -123,13 +124,14 @@ def edit(task: str, owner: str | None, as_json: bool, **said: Any) -> None:
 
     Adding it again, as it was added before, does not undo this.
     """
-    from ticker import overview, registration
+    from ticker.read import overview
+    from ticker.registration import operations
 
     named, given = ref(task, owner), values(said)
     if not given:
         raise click.UsageError("nothing to change: give an option, such as --every 1m or --disable")
     with found(named, owner), database() as db:
-        changed = overview.warned(db, registration.edit(db, named, owner=owner, by=user(), **given))
+        changed = overview.warned(db, operations.edit(db, named, owner=owner, by=user(), **given))
     print_one(changed, as_json)
 
 
@@ -145,7 +147,7 @@ def edit(task: str, owner: str | None, as_json: bool, **said: Any) -> None:
 @as_json
 def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) -> None:
     """List tasks."""
-    from ticker import status
+    from ticker.read import tasks as read_tasks
 
     if chosen["owner"] is not None and chosen["owner_type"] is not None:
         raise click.UsageError("--owner and --owner-type exclude each other; give one")
@@ -153,7 +155,7 @@ def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) 
         listing.watch({**chosen, "limit": limit}, interval, as_json)
         return
     with database() as db:
-        tasks = status.list_tasks(db, **chosen, limit=min(limit + 1, options.MOST_ROWS))
+        tasks = read_tasks.list_tasks(db, **chosen, limit=min(limit + 1, options.MOST_ROWS))
     print_some(tasks[:limit], as_json)
     if len(tasks) > limit:
         render.warn([f"there are more than {limit} tasks; see --limit, --owner, --owner-type and --function"])
@@ -165,12 +167,12 @@ def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) 
 @as_json
 def show(task: str, owner: str | None, as_json: bool) -> None:
     """Show all of TASK."""
-    from ticker import status
+    from ticker.read import tasks as read_tasks
 
     named = ref(task, owner)
     assert named is not None
     with found(named, owner), database() as db:
-        one = status.get(db, named, owner=owner)
+        one = read_tasks.get(db, named, owner=owner)
     print_one(one, as_json)
 
 
@@ -188,12 +190,12 @@ def pause(
 
     Nothing is pushed and nothing starts until `resume`, or until that time.
     """
-    from ticker import registration
+    from ticker.registration import operations
 
     named = ref(task, owner)
     with found(named, owner), database() as db:
         end = None if until is None else once.instant("until", until, lambda: now(db))
-        paused = registration.pause(db, named, owner=owner, by=user() if by is None else by, reason=reason, until=end)
+        paused = operations.pause(db, named, owner=owner, by=user() if by is None else by, reason=reason, until=end)
     print_done("paused", paused, as_json)
 
 
@@ -206,11 +208,11 @@ def resume(task: str | None, owner: str | None, as_json: bool) -> None:
 
     Those that were paused are due at once; the others stay as they are.
     """
-    from ticker import registration
+    from ticker.registration import operations
 
     named = ref(task, owner)
     with found(named, owner), database() as db:
-        resumed = registration.resume(db, named, owner=owner, by=user())
+        resumed = operations.resume(db, named, owner=owner, by=user())
     print_done("resumed", resumed, as_json)
 
 
@@ -223,12 +225,13 @@ def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
 
     The next tick pushes the run, also while TASK is paused; the schedule is not touched. What is disabled cannot run.
     """
-    from ticker import registration, status
+    from ticker.read import tasks as read_tasks
+    from ticker.registration import operations
 
     named = ref(task, owner)
     with found(named, owner), database() as db:
-        planned = registration.run_now(db, named, owner=owner)
-        left = 0 if named is not None else len(status.list_tasks(db, owner=owner)) - len(planned)
+        planned = operations.run_now(db, named, owner=owner)
+        left = 0 if named is not None else len(read_tasks.list_tasks(db, owner=owner)) - len(planned)
     if as_json:
         render.print_json({"run_ids": planned})
     else:
@@ -246,11 +249,11 @@ def remove(task: str | None, owner: str | None, as_json: bool) -> None:
 
     The records of their runs stay.
     """
-    from ticker import registration
+    from ticker.registration import operations
 
     named = ref(task, owner)
     with found(named, owner), database() as db:
-        removed = registration.unregister(db, named, owner=owner, by=user())
+        removed = operations.unregister(db, named, owner=owner, by=user())
         if not removed:
             which = f" {named!r}" if named is not None else ""
             raise UnknownTask(f"there is no task{which}" + (f" of owner {owner}" if owner else ""))
@@ -267,7 +270,8 @@ def values(said: dict[str, Any]) -> dict[str, Any]:
 
 def now(db: Any) -> datetime:
     """The instant, by the clock that decides: the database's."""
-    from ticker import clock, sql
+    from ticker import clock
+    from ticker.db import sql
 
     instant: datetime = sql.on(db, configured().schema)("instant", now=clock.now())[0]["now"]
     return instant
@@ -283,7 +287,7 @@ def user() -> str:
 
 def print_one(task: Task, as_json: bool) -> None:
     if as_json:
-        render.print_json(display.task_data(task))
+        render.print_json(formatting.task_data(task))
     else:
         render.print_task(task)
     render.warn(task.warnings)
@@ -291,7 +295,7 @@ def print_one(task: Task, as_json: bool) -> None:
 
 def print_some(tasks: Sequence[Task], as_json: bool) -> None:
     if as_json:
-        render.print_json([display.task_data(task) for task in tasks])
+        render.print_json([formatting.task_data(task) for task in tasks])
     elif tasks:
         render.print_tasks(tasks)
     else:
@@ -301,7 +305,7 @@ def print_some(tasks: Sequence[Task], as_json: bool) -> None:
 def print_done(verb: str, tasks: Sequence[Task], as_json: bool) -> None:
     """One line for each task that it happened to."""
     if as_json:
-        render.print_json([display.task_data(task) for task in tasks])
+        render.print_json([formatting.task_data(task) for task in tasks])
         return
     for task in tasks:
         render.say(f"{verb} {task.id} {task.name}" + (f" of {task.owner}" if task.owner else ""))

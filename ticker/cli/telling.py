@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ticker import display
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
+from ticker.read import formatting
 
 if TYPE_CHECKING:
     from ticker.settings import Settings
@@ -41,12 +41,12 @@ def tell(test: bool, as_json: bool) -> None:
 @as_json
 def notices(limit: int, as_json: bool) -> None:
     """List the notices that have not arrived yet, the oldest first, and why."""
-    from ticker import telling
+    from ticker import notify
 
     with database() as db:
-        rows = telling.waiting(db, configured().schema, limit)
+        rows = notify.waiting(db, configured().schema, limit)
     if as_json:
-        render.print_json(display.plain_data(rows))
+        render.print_json(formatting.plain_data(rows))
     elif rows:
         print_notices(rows)
     else:
@@ -55,11 +55,11 @@ def notices(limit: int, as_json: bool) -> None:
 
 def tried(found: "Settings") -> list[dict[str, Any]]:
     """Each channel's answer, or what went wrong."""
-    from ticker import telling
+    from ticker import notify
 
     answers = []
-    for channel in telling.channels(found):
-        delivered, words = telling.try_out(channel, found)
+    for channel in notify.channels(found):
+        delivered, words = notify.try_out(channel, found)
         answers.append(
             {"channel": channel.name, "delivered": delivered, "answer": words if delivered else None,
              "error": None if delivered else words}
@@ -73,6 +73,6 @@ def print_notices(rows: list[dict[str, Any]]) -> None:
     )
     for row in rows:
         owner = f"{row['owner_type']}:{row['owner_id']}" if row["owner_type"] else ""
-        render.add(table, row["event_id"], row["what"], row["task_id"], row["task_name"], owner, display.moment(row["at"]),
-                   row["channel"], row["tries"], display.moment(row["due_at"]), row["error"])  # fmt: skip
+        render.add(table, row["event_id"], row["what"], row["task_id"], row["task_name"], owner, formatting.moment(row["at"]),
+                   row["channel"], row["tries"], formatting.moment(row["due_at"]), row["error"])  # fmt: skip
     render.print_table(table)

@@ -10,15 +10,15 @@ import click
 from ticker.cli import options, pictures, render
 from ticker.cli.connection import database
 from ticker.cli.options import found, ref
+from ticker.model import GOOD
 from ticker.schedules.duration import DAY, SECOND, milliseconds
-from ticker.task import GOOD
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from ticker.lines import Line
-    from ticker.timeline import Mark, Timeline
+    from ticker.read.entries import Line
+    from ticker.read.timeline import Mark, Timeline
 
 LEGEND = "' due   o due next   - waits   . waits briefly   = runs   > goes on   ! goes wrong   x is dropped   | now"
 SEVEREST = " |o'.-=>x!"  # of several in one cell, the last of these is shown
@@ -54,15 +54,15 @@ def timeline(task: str, owner: str | None, since: str, svg: str | None) -> None:
 
 
 def look(db: Any, named: int | str, owner: str | None, since: timedelta) -> "Timeline":
-    from ticker import status
-    from ticker import timeline as drawing
+    from ticker.read import tasks
+    from ticker.read import timeline as drawing
 
-    task_id = named if isinstance(named, int) else status.get(db, named, owner=owner).id
+    task_id = named if isinstance(named, int) else tasks.get(db, named, owner=owner).id
     return drawing.of(db, task_id, since=since)
 
 
 def write(path: str, drawn: "Timeline") -> None:
-    from ticker.timeline import svg
+    from ticker.read.timeline import svg
 
     if path == "-":
         click.echo(svg(drawn), nl=False)
@@ -71,7 +71,7 @@ def write(path: str, drawn: "Timeline") -> None:
 
 
 def print_timeline(drawn: "Timeline") -> None:
-    from ticker.timeline import title
+    from ticker.read.timeline import title
 
     width = min(max(shutil.get_terminal_size((100, 24)).columns, NARROWEST), WIDEST)
     render.say(title(drawn))
@@ -97,7 +97,7 @@ def is_wrong(line: "Line") -> bool:
 
 def chart(drawn: "Timeline", width: int) -> "Table":
     """The axis and the lanes, each row within `width` cells."""
-    from ticker.timeline import lanes
+    from ticker.read.timeline import lanes
 
     grid = render.columns("", "")
     grid.columns[0].width, grid.columns[1].no_wrap = NAMES - 2, True
@@ -121,7 +121,7 @@ class Scale:
         return min(max(place, 0), self._cells - 1)
 
     def axis(self) -> str:
-        from ticker.drawing import label, marked, step
+        from ticker.read.svg import label, marked, step
 
         every = step(self._end - self._begin, max(self._cells // PER_LABEL, 1))
         text = ""

@@ -37,8 +37,8 @@ def top(interval: str, once: bool) -> None:
 
 def look(db: Any, limit: int) -> "View":
     """Asks both servers."""
-    from ticker import health, overview
     from ticker.cli.screen import View
+    from ticker.read import health, overview
 
     found = overview.overview(db, limit=limit)
     return View(found, overview.last_failures(db, found.failing), health.look(configured()))

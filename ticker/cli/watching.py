@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import click
 
 from ticker import clock
-from ticker.arithmetic import span
 from ticker.cli.connection import configured
 from ticker.errors import TickerError
+from ticker.read.explain import span
 from ticker.schedules.duration import HOUR, SECOND, milliseconds
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Looker(Generic[T]):
         return State(self._found, self._trouble or hangs, self._every_ms)
 
     def _go_on(self) -> None:
-        from ticker.connections import Pool
+        from ticker.db.connections import Pool
 
         pool = Pool(configured().require_database(), name="ticker-cli")
         try:

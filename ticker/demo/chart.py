@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from ticker import timing
 from ticker.demo.watch import Push
-from ticker.status import RunRecord
-from ticker.task import Outcome, Task
+from ticker.engine import timing
+from ticker.model import Outcome, Task
+from ticker.read.tasks import RunRecord
 
 CELLS_AT_MOST = 66
 LEGEND = "- waits in the queue   = runs   q stops at its quota   ! is killed   x is dropped"

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from ticker.demo.mailbox import Delivery
 from ticker.demo.pop3 import Retrieval
-from ticker.ledger import Why
-from ticker.status import FullRun, RunRecord
-from ticker.task import Outcome, Task
+from ticker.model import Outcome, Task
+from ticker.read.tasks import FullRun, RunRecord
+from ticker.read.why import Why
 
 Key = tuple[str, int]
 """A message: its mailbox and its UID there."""

@@ -4,9 +4,9 @@ import re
 from datetime import timedelta
 
 from ticker.demo.evidence import Check, Evidence
-from ticker.lines import Line
-from ticker.status import FullRun, RunRecord
-from ticker.task import Outcome, Reason, RunKind
+from ticker.model import Outcome, Reason, RunKind
+from ticker.read.entries import Line
+from ticker.read.tasks import FullRun, RunRecord
 
 IMPORT, REFRESH = "feeds.import", "feeds.refresh"
 ROUNDING = 0.01  # seconds: of three figures that are rounded to a millisecond

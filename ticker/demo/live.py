@@ -13,8 +13,8 @@ from rich.text import Text
 
 from ticker.demo.chart import clock
 from ticker.demo.watch import Watch
-from ticker.status import RunRecord
-from ticker.task import Outcome, Task
+from ticker.model import Outcome, Task
+from ticker.read.tasks import RunRecord
 
 EVENTS = 10  # below the table
 COLOURS: dict[str, str] = {"running": "", "-": "", "gone": "", Outcome.SUCCEEDED: "green", Outcome.PARTIAL: "yellow"}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ticker import connections, embedded, settings
+from ticker import embedded, settings
+from ticker.db import connections
 from ticker.demo import chart, verdict
 from ticker.demo.evidence import Check
 from ticker.demo.live import Show

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Self
 
-from wrappers import orphans
+from wrappers.sandbox import subreaper
 
 PATIENCE = 4.0  # seconds from SIGTERM to SIGKILL: a worker first lets its run end, which its box does within 2.1 s
 LAST_LINES = 15
@@ -36,8 +36,8 @@ class Processes:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
-        orphans.become_subreaper()  # the work-horse of a worker that was killed becomes a child of ours
-        self._others = orphans.children()
+        subreaper.become_subreaper()  # the work-horse of a worker that was killed becomes a child of ours
+        self._others = subreaper.children()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,7 +68,7 @@ class Processes:
             time.sleep(0.02)
         for group in filter(_lives, groups):
             _signal(group, signal.SIGKILL)
-        orphans.kill_new_children(self._others)
+        subreaper.kill_new_children(self._others)
         for process in self._running.values():
             process.wait()
         self._running.clear()

@@ -8,7 +8,7 @@ from typing import Any, cast
 from sqlalchemy import select, text
 
 import ticker
-from ticker import sql
+from ticker.db import sql
 from ticker.demo import application, live, verdict
 from ticker.demo.cast import CAST, DELETED, REPORTED, UNATTENDED
 from ticker.demo.chart import clock
@@ -19,8 +19,8 @@ from ticker.demo.post import Post
 from ticker.demo.processes import Processes, procfile
 from ticker.demo.stage import TICKERS_SCHEMA, Interruption
 from ticker.demo.watch import Watch
-from ticker.status import FullRun
-from ticker.task import Outcome, RunKind, Task
+from ticker.model import Outcome, RunKind, Task
+from ticker.read.tasks import FullRun
 
 LOOK = 0.2  # seconds between two looks at the tables
 PATIENCE = 12.0  # seconds for a step that usually takes one to five

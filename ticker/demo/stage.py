@@ -9,9 +9,11 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 
-from ticker import connections, enqueue, migrations, settings
+from ticker import migrations, settings
+from ticker.db import connections
 from ticker.demo import application
 from ticker.errors import ConfigurationError, Unavailable
+from ticker.queue import rq
 from ticker.signals import Noted, noted
 
 TICKERS_SCHEMA = "ticker_demo"
@@ -100,13 +102,13 @@ def schemas_in_use(database_url: str) -> list[str]:
 
 
 def is_used_by_rq(redis_url: str) -> bool:
-    with enqueue.translated(), closing(enqueue.connect(redis_url)) as connection:
+    with rq.translated(), closing(rq.connect(redis_url)) as connection:
         return next(connection.scan_iter(RQ_KEYS, count=1000), None) is not None
 
 
 def workers_on(queue: str) -> int:
     """How many RQ workers listen to it."""
-    with closing(enqueue.connect(settings.from_environment().require_redis())) as connection:
+    with closing(rq.connect(settings.from_environment().require_redis())) as connection:
         return int(connection.scard(f"rq:workers:{queue}"))
 
 
@@ -115,7 +117,7 @@ def clear(database_url: str, redis_url: str) -> None:
     application.sessions.cache_clear()
     with connections.connect(database_url) as connection:
         connection.run(f"DROP SCHEMA IF EXISTS {', '.join(SCHEMAS)} CASCADE", [])
-    with closing(enqueue.connect(redis_url)) as redis:
-        for pattern in (RQ_KEYS, f"{enqueue.LEASE_PREFIX}*"):
+    with closing(rq.connect(redis_url)) as redis:
+        for pattern in (RQ_KEYS, f"{rq.LEASE_PREFIX}*"):
             for key in redis.scan_iter(pattern, count=1000):
                 redis.unlink(key)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from ticker import timing
 from ticker.demo import failures
 from ticker.demo.evidence import Check, Evidence, Key
 from ticker.demo.pop3 import Outcome as Retrieved
-from ticker.status import RunRecord
-from ticker.task import Outcome, Reason, RunKind, Task
+from ticker.engine import timing
+from ticker.model import Outcome, Reason, RunKind, Task
+from ticker.read.tasks import RunRecord
 
 LATEST_KILL = timedelta(seconds=3)  # a kill that is recorded so long after its limit was none of the limit's
 

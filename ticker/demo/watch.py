@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 import ticker
-from ticker import timing
-from ticker.status import RunRecord
-from ticker.task import Task
+from ticker.engine import timing
+from ticker.model import Task
+from ticker.read.tasks import RunRecord
 
 NEWEST = 200  # runs that are looked at again: more than can begin while one of them lasts
 

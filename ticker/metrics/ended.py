@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from ticker import clock, sql
-from ticker.lines import instant
+from ticker import clock
+from ticker.db import sql
 from ticker.metrics.families import BY_NAME, DELAYS, DURATIONS, SHARES, WORDS, Figures, Histogram
-from ticker.record import ENDED, LATE, REASONS
+from ticker.read.entries import instant
+from ticker.read.journal import ENDED, LATE, REASONS
 
 STEP = timedelta(minutes=1)  # of records that one statement reads; half of it after one that failed
 LEAST_STEP = timedelta(seconds=1)

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from contextlib import closing
 from contextvars import copy_context
 
-from ticker import clock, connections, sql
-from ticker.enqueue import RedisQueue
+from ticker import clock
+from ticker.db import connections, sql
 from ticker.errors import TickerError
 from ticker.metrics import standing
 from ticker.metrics.ended import Ended
 from ticker.metrics.families import Figures
+from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings
 
 log = logging.getLogger("ticker")

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 
-from ticker import clock, overview, sql
-from ticker.enqueue import RedisQueue
-from ticker.health import longest_silence
+from ticker import clock
+from ticker.db import sql
 from ticker.metrics.families import Figures
+from ticker.queue.rq import RedisQueue
+from ticker.read import overview
+from ticker.read.health import longest_silence
 from ticker.schedules.duration import SECOND
 
 QUEUES_AT_MOST = 200

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from ticker import clock
-from ticker.enqueue import RedisQueue
-from ticker.envelope import ENTRY, EPOCH, Envelope, micros
-from ticker.loop import counts
+from ticker.daemon.loop import counts
+from ticker.engine.jobs import ENTRY, EPOCH, Envelope, micros
+from ticker.engine.ports import Receipt
+from ticker.engine.tick import Report
 from ticker.metrics.ended import FUNCTIONS_AT_MOST, OTHER
 from ticker.metrics.families import DELAYS, TICKS, Figures, Histogram
-from ticker.ports import Receipt
+from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings
-from ticker.tick import Report
 
 
 class Ticks:

@@ -15,8 +15,8 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 
-from ticker import tables
-from ticker.connections import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line, translated
+from ticker.db import tables
+from ticker.db.connections import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line, translated
 from ticker.errors import ConfigurationError
 from ticker.settings import current, psycopg_url, schema_name
 

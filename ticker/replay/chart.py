@@ -7,7 +7,7 @@ from datetime import timedelta
 from rich.table import Table as Grid
 from rich.text import Text
 
-from ticker.drawing import SECOND, packed, step
+from ticker.read.svg import SECOND, packed, step
 from ticker.replay.play import Played
 from ticker.replay.world import Job
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from ticker.errors import BadInput
-from ticker.task import Reason
+from ticker.model import Reason
 
 HOW = (
     "initial state, tick enqueues A1, tick enqueues nothing, A1 begins, A1 ends, A1 is dropped, A1 is dropped: too_early, "

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ticker.envelope import Envelope
-from ticker.ports import JobState, Receipt
+from ticker.engine.jobs import Envelope
+from ticker.engine.ports import JobState, Receipt
 
 
 class MemoryQueue:
-    """`ticker.ports.Queue`; `pushed` keeps every job that was ever stored, in order."""
+    """`ticker.engine.ports.Queue`; `pushed` keeps every job that was ever stored, in order."""
 
     def __init__(self) -> None:
         self.pushed: list[Envelope] = []

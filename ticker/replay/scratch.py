@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import psycopg
 
-from ticker import connections, embedded, migrations
+from ticker import embedded, migrations
+from ticker.db import connections
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.settings import psycopg_url
 

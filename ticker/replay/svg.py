@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from ticker.drawing import packed, safe, step
+from ticker.read.svg import packed, safe, step
 from ticker.replay.chart import Piece, lanes, span
 from ticker.replay.event import What
 from ticker.replay.play import Line, Played

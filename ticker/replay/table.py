@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import pairwise
 
-from ticker import timing
+from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.replay.event import Event, What, clock, read_event, read_time
 from ticker.schedules.duration import HOUR, SECOND, milliseconds, words

@@ -9,16 +9,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-from ticker import clock, envelope, registration, sql, timing
-from ticker.envelope import Envelope
+from ticker import clock
+from ticker.db import sql
+from ticker.db.store import PostgresStore
+from ticker.engine import jobs as engine_jobs
+from ticker.engine import timing
+from ticker.engine.jobs import Envelope
+from ticker.engine.tick import tick
+from ticker.model import Outcome, Reason, Task
+from ticker.registration import operations
 from ticker.replay.event import Event, What
 from ticker.replay.memory import MemoryQueue
 from ticker.replay.scratch import Scratch
 from ticker.replay.table import Row, Timing
 from ticker.schedules.duration import words
-from ticker.store import PostgresStore
-from ticker.task import Outcome, Reason, Task
-from ticker.tick import tick
 
 # A table's 00:00. Behind every real clock: a row that was created later than its own `now` counts as registered before
 # the clock was set back, and the tick would bring its times back.
@@ -108,9 +112,9 @@ class World:
     def run_now(self, at: timedelta) -> None:
         """Somebody asks for a run, which the next tick pushes."""
         with clock.use(lambda: ZERO + at):
-            for run_id in registration.run_now(self.scratch.connection, self.task):
+            for run_id in operations.run_now(self.scratch.connection, self.task):
                 count = sum(name.startswith("M") for name in self._names.values())
-                self._names[envelope.planned_id(self.store.installation, run_id)] = f"M{count + 1}"
+                self._names[engine_jobs.planned_id(self.store.installation, run_id)] = f"M{count + 1}"
 
     def take(self, at: timedelta) -> Taken | None:
         """A worker takes the next job, and the start statement says whether it runs; None: no job waits."""
@@ -137,7 +141,7 @@ class World:
     def has_run(self, at: timedelta, occurrence: timedelta) -> None:
         """A run before the table's first row, which only leaves its last_run: it began and ended at `at`."""
         token = str(uuid4())
-        before = Envelope("", self.task.queue, (self.task.id, envelope.micros(ZERO + occurrence)), 0, 0, "")
+        before = Envelope("", self.task.queue, (self.task.id, engine_jobs.micros(ZERO + occurrence)), 0, 0, "")
         self._is_due(ZERO + occurrence)  # a job at any other time would not be expected
         self._start(before, token, at)
         self._finish(token, Outcome.SUCCEEDED, at)
@@ -157,7 +161,7 @@ class World:
         with self.store.transaction() as execute:
             if planned:
                 return execute("start_planned", run_id=planned[0], **common)[0]
-            return execute("start", occurrence=envelope.instant(occurrence), **common)[0]
+            return execute("start", occurrence=engine_jobs.instant(occurrence), **common)[0]
 
     def _finish(self, token: str, outcome: Outcome, at: timedelta) -> None:
         with self.store.transaction() as execute:
@@ -176,9 +180,9 @@ class World:
     def _give_up(self, name: str, job_id: str, at: timedelta) -> str:
         """Why the sweep took a job from the queue, as it recorded it."""
         with self.store.transaction() as execute:
-            records = execute("list_runs", task_id=self.task.id, outcome=None, before=None, limit=AT_MOST)
+            records = execute("list_runs", outcome=None, before=None, limit=AT_MOST)
         here = self.store.installation
-        ids = {envelope.job_id(here, self.task.id, row["occurrence"]): row for row in records if row["occurrence"]}
+        ids = {engine_jobs.job_id(here, self.task.id, row["occurrence"]): row for row in records if row["occurrence"]}
         job = self.jobs[name]
         job.taken, job.dropped = at, ids[job_id]["reason"]
         return job.dropped
@@ -192,7 +196,7 @@ def world(scratch: Scratch, settings: Timing, start: Row) -> Iterator[World]:
     next_run = start.expected.get("next_run") or start.at
     try:
         with clock.use(lambda: ZERO + start.at):
-            task = registration.register(
+            task = operations.register(
                 scratch.connection, FUNCTION, every=timing.span(settings.every), box=timing.span(settings.box),
                 tolerance=timing.span(settings.tolerance), first=ZERO + next_run,
             )  # fmt: skip

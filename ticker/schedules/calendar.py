@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 from oncalendar import BaseIterator, OnCalendarError
 
 from ticker.errors import BadInput
-from ticker.schedules import walls
+from ticker.model import Kind
+from ticker.schedules import dst
 from ticker.schedules.zones import zone as zone_named
-from ticker.task import Kind
 
 LONGEST = 200  # characters
 SPECIALS = {
@@ -41,7 +41,7 @@ class Calendar:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first time behind `instant` (aware), in UTC; None when there is none before the year 2200."""
-        return walls.once_each(self.shown_after, instant, self.zone)
+        return dst.once_each(self.shown_after, instant, self.zone)
 
     def words(self) -> str:
         """What it says, without its zone."""
@@ -67,7 +67,7 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
         raise BadInput(field, text, f"names a zone of its own beside {zone.key}; leave one of them out")
     normal = _normal(field, text, parts)
     try:
-        BaseIterator(normal, walls.ANY)
+        BaseIterator(normal, dst.ANY)
     except OnCalendarError as error:
         raise BadInput(field, text, f"{_HOW} ({str(error)[:1].lower()}{str(error)[1:]})") from None
     return Calendar(normal, named or zone or ZoneInfo("UTC"))

@@ -18,9 +18,9 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from ticker.errors import BadInput
-from ticker.schedules import walls
+from ticker.model import Kind
+from ticker.schedules import dst
 from ticker.schedules.zones import SECOND
-from ticker.task import Kind
 
 LONGEST = 200  # characters
 FIELDS = ("second", "minute", "hour", "day of month", "month", "day of week", "year")
@@ -56,7 +56,7 @@ class Cron:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first time behind `instant` (aware), in UTC; None when there is none before the year 2200."""
-        rule = walls.by_wall if self.is_wildcard else walls.fixed
+        rule = dst.by_wall if self.is_wildcard else dst.fixed
         return rule(self.shown_after, instant, self.zone)
 
     @property
@@ -99,7 +99,7 @@ def _in_years(text: str, years: list[int], after: datetime) -> Iterator[datetime
         following = bisect_right(years, shown.year)
         if following == len(years):
             return
-        after = walls.ANY.replace(year=years[following]) - SECOND
+        after = dst.ANY.replace(year=years[following]) - SECOND
 
 
 def parse(text: str, zone: ZoneInfo, field: str = "cron") -> Cron:
@@ -129,7 +129,7 @@ def _is_late(days: str) -> bool:
 
 def _check_days(field: str, text: str, checked: list[str]) -> None:
     try:
-        CronSim(" ".join((["0", *checked] if len(checked) == 5 else checked)[:YEAR]), walls.ANY)
+        CronSim(" ".join((["0", *checked] if len(checked) == 5 else checked)[:YEAR]), dst.ANY)
     except CronSimError:
         raise BadInput(field, text, "never fires: no such day is in any of its months") from None
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from ticker.model import Kind
 from ticker.schedules.duration import words
-from ticker.task import Kind
 
 UTC = ZoneInfo("UTC")
 

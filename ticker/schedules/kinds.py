@@ -16,9 +16,9 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
-from ticker.schedules import calendar, cron, duration, once, places, zones
+from ticker.model import Alarm, DueTask, Kind, Task
+from ticker.schedules import calendar, cron, duration, once, phase, zones
 from ticker.schedules.interval import Interval
-from ticker.task import Alarm, DueTask, Kind, Task
 
 UTC = "UTC"
 MICROSECOND = timedelta(microseconds=1)
@@ -195,7 +195,7 @@ def upcoming(task: Task, after: datetime, count: int, tick: int) -> list[datetim
     found = [after]
     while len(found) <= count:
         last = found[-1]
-        found.append(places.next_after(last, last, task.every_ms, task.tolerance_ms, task.phase_ms, tick))
+        found.append(phase.next_after(last, last, task.every_ms, task.tolerance_ms, task.phase_ms, tick))
     return found[1:]
 
 
@@ -206,7 +206,7 @@ def next_run(task: DueTask, now: datetime, tick: int = 0) -> datetime | None:
     other kinds go on after `now`, and never twice to one occurrence.
     """
     if task.phase_ms is not None and task.kind == Kind.INTERVAL:
-        found: datetime | None = places.next_after(
+        found: datetime | None = phase.next_after(
             task.occurrence, now, task.every_ms, task.tolerance_ms, task.phase_ms, tick
         )
     else:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
+from ticker.model import Kind
 from ticker.schedules.duration import milliseconds
-from ticker.task import Kind
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST = datetime(2199, 12, 31, 23, 59, 59, tzinfo=UTC)

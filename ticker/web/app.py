@@ -16,9 +16,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ticker import clock, health, settings
+from ticker import clock, settings
 from ticker.errors import TickerError
 from ticker.metrics import Page
+from ticker.read import health
 from ticker.settings import Settings
 from ticker.web import api, pages
 from ticker.web.access import Access, Guard

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from ticker.connections import Connection, Pool
-from ticker.health import POSTGRESQL, Silences
+from ticker.db.connections import Connection, Pool
+from ticker.read.health import POSTGRESQL, Silences
 from ticker.settings import Settings
 
 

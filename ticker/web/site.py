@@ -6,13 +6,13 @@ from typing import Any, cast
 
 from starlette.requests import Request
 
-from ticker import arithmetic, display, health
-from ticker.ledger import Why
-from ticker.lines import Line
-from ticker.record import Drops
+from ticker.model import Task
+from ticker.read import explain, formatting, health
+from ticker.read.entries import Line
+from ticker.read.journal import Drops
+from ticker.read.tasks import FullRun, RunRecord
+from ticker.read.why import Why
 from ticker.settings import Settings
-from ticker.status import FullRun, RunRecord
-from ticker.task import Task
 from ticker.web.access import Access
 from ticker.web.database import Database
 
@@ -36,16 +36,16 @@ class Site:
         return health.look(self.settings, silences=self.silences)
 
     def task_data(self, task: Task) -> dict[str, Any]:
-        said = {"schedule": display.schedule(task), "in_words": display.in_words(task)}
-        return self._shown({**display.task_data(task), **said}, OF_TASKS)
+        said = {"schedule": formatting.schedule(task), "in_words": formatting.in_words(task)}
+        return self._shown({**formatting.task_data(task), **said}, OF_TASKS)
 
     def run_data(self, run: RunRecord) -> dict[str, Any]:
-        return self._shown(display.run_data(run), OF_RUNS)
+        return self._shown(formatting.run_data(run), OF_RUNS)
 
     def full_run_data(self, found: FullRun) -> dict[str, Any]:
         texts = {"output": found.output, "error_output": found.error_output}
         others = {"attempts": found.attempts, "made": found.pieces}
-        return self._shown(display.run_data(found.run) | texts, OF_RUNS) | {
+        return self._shown(formatting.run_data(found.run) | texts, OF_RUNS) | {
             name: [self.run_data(run) for run in runs] for name, runs in others.items()
         }
 
@@ -64,21 +64,21 @@ class Site:
         return without_piece(line.words, line.run) if self.settings.hide_args and line.run else line.words
 
     def line_data(self, line: Line) -> dict[str, Any]:
-        data = display.line_data(line)
+        data = formatting.line_data(line)
         if line.run is not None:
             data |= {"run": self.run_data(line.run), "words": self.words(line)}
         return data
 
     def drops_data(self, counted: Iterable[Drops]) -> list[dict[str, Any]]:
         return [
-            {**display.plain_data(drops), "example": drops.example and self.line_data(drops.example)}
+            {**formatting.plain_data(drops), "example": drops.example and self.line_data(drops.example)}
             for drops in counted
         ]
 
     def why_data(self, why: Why) -> dict[str, Any]:
         return {
             "task_id": why.task_id, "task": None if why.task is None else self.task_data(why.task),
-            "now": display.plain_data(why.now), "at": display.plain_data(why.at),
+            "now": formatting.plain_data(why.now), "at": formatting.plain_data(why.at),
             "lines": [self.line_data(line) for line in why.lines], "then": list(why.then), "next": list(why.next),
         }  # fmt: skip
 
@@ -88,7 +88,7 @@ class Site:
 
 def without_piece(words: str, run: RunRecord) -> str:
     """A line's words, which name the piece of work that a run was for."""
-    return words.replace(f"piece {arithmetic.item(run)} of run", "a piece of run", 1)
+    return words.replace(f"piece {explain.item(run)} of run", "a piece of run", 1)
 
 
 def site(request: Request) -> Site:

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
 
-from ticker import timing
-from wrappers import page
-from wrappers.chain import Proceed
-from wrappers.context import Call, Quota, Run
-from wrappers.limits import How, Limits
+from ticker.engine import timing
+from wrappers.pipeline.chain import Proceed
+from wrappers.pipeline.context import Call, Quota, Run
+from wrappers.sandbox import shared_state
+from wrappers.sandbox.limits import How, Limits
 
 log = logging.getLogger("ticker.run")
 
@@ -39,7 +39,7 @@ def limited(call: Call, box_ms: int, grace_ms: int) -> Iterator[Limits | None]:
     hard = (box_ms + grace_ms) / 1000
     limits = Limits(hard - grace_ms / 2000, hard, since=call.since, how=cast(How, call.settings.hard_limit))
     # for those who end what the timers cannot: children, and what an exec started
-    page.write_deadline(call.since + hard, hard)
+    shared_state.write_deadline(call.since + hard, hard)
     limits.arm()
     try:
         yield limits

@@ -1,11 +1,11 @@
 """Lets nothing pass that has no start. Our Worker has asked for it before the fork; under a stock worker it is asked for here."""
 
-from wrappers import starts
-from wrappers.chain import Proceed
-from wrappers.context import Call
+from wrappers.pipeline import start
+from wrappers.pipeline.chain import Proceed
+from wrappers.pipeline.context import Call
 
 
 def guard(call: Call, proceed: Proceed) -> str:
     """Runs the job, or drops it with a reason."""
-    asked = call if call.start is not None else starts.ask(call)
+    asked = call if call.start is not None else start.ask(call)
     return asked if isinstance(asked, str) else proceed(asked)

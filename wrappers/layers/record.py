@@ -6,26 +6,28 @@ from dataclasses import replace
 
 from rq.timeouts import JobTimeoutException
 
-from ticker.task import Outcome
-from wrappers import endings, ends, leftovers, limits, page, storable
-from wrappers.chain import Proceed
-from wrappers.context import Call, HoldLost
-from wrappers.ends import End, Left
-from wrappers.limits import SoftLimit
-from wrappers.output import Capture
+from ticker.model import Outcome
+from wrappers.pipeline import finish as finishing
+from wrappers.pipeline import serialize
+from wrappers.pipeline.chain import Proceed
+from wrappers.pipeline.context import Call, HoldLost
+from wrappers.pipeline.output import Capture
+from wrappers.sandbox import child_processes, handoff, limits, shared_state
+from wrappers.sandbox.handoff import End, Left
+from wrappers.sandbox.limits import SoftLimit
 
 
 def record(call: Call, proceed: Proceed) -> str:
     """The innermost layer but for the function: it ends in exactly one outcome, or the hard limit ends it."""
     assert call.run is not None
     capture = Capture(call.settings.output == "keep")
-    leftovers.adopt()
+    child_processes.adopt()
     try:
         with capture, call.limits.interrupting() if call.limits else nullcontext():
             proceed(call)
         overlooked = call.limits is not None and call.limits.passed
     except BaseException as error:
-        finish(call, End(outcome_of(error), storable.sentence(error), traceback=storable.trace(error)), capture)
+        finish(call, End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error)), capture)
         raise
     return finish(call, end_of(call, overlooked), capture)
 
@@ -51,16 +53,16 @@ def outcome_of(error: BaseException) -> Outcome:
 def finish(call: Call, end: End, capture: Capture) -> str:
     """Leaves the end to the worker, or writes it."""
     assert call.start is not None
-    leftovers.kill()  # the end frees the hold: another run may begin beside whatever still lives
+    child_processes.kill()  # the end frees the hold: another run may begin beside whatever still lives
     printed, complained = capture.texts()
     end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
     left = Left(call.task_id, call.start.run_id, call.start.token, end)
     until = call.since + (call.start.box_ms + call.start.grace_ms) / 1000
-    if end.pieces is None and ends.leave(left):  # there may be many pieces: the horse writes them itself
-        page.clear()
+    if end.pieces is None and handoff.leave(left):  # there may be many pieces: the horse writes them itself
+        shared_state.clear()
         return end.outcome
-    ended = endings.write(call.database, left, until=until, wake=call.settings.wake)
-    page.clear()
+    ended = finishing.write(call.database, left, until=until, wake=call.settings.wake)
+    shared_state.clear()
     if not ended:
         return "lost: another run holds the task"
     return end.outcome if end.pieces is None else "processing"

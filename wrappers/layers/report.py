@@ -2,10 +2,10 @@
 
 import logging
 
-from wrappers import storable
-from wrappers.chain import Proceed
-from wrappers.context import Call
-from wrappers.limits import SoftLimit
+from wrappers.pipeline import serialize
+from wrappers.pipeline.chain import Proceed
+from wrappers.pipeline.context import Call
+from wrappers.sandbox.limits import SoftLimit
 
 log = logging.getLogger("ticker.run")
 
@@ -23,10 +23,10 @@ def report(call: Call, proceed: Proceed) -> str:
         answer = proceed(call)
     except SoftLimit as limit:
         log.warning("run timed_out task=%s job=%s", call.task_id, call.job_id)
-        storable.shorten(limit)
+        serialize.shorten(limit)
         raise TimedOut(str(limit)) from limit
     except Exception as error:
-        storable.shorten(error)
+        serialize.shorten(error)
         raise
     if ":" not in answer:  # a drop has had its own line
         log.info("run %s task=%s job=%s", answer, call.task_id, call.job_id)

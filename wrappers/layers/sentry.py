@@ -10,9 +10,9 @@ from typing import Any
 
 from rq.timeouts import JobTimeoutException
 
-from wrappers.chain import Proceed
-from wrappers.context import Call
-from wrappers.limits import SoftLimit
+from wrappers.pipeline.chain import Proceed
+from wrappers.pipeline.context import Call
+from wrappers.sandbox.limits import SoftLimit
 
 
 def sentry(call: Call, proceed: Proceed) -> str:

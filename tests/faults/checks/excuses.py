@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tests.faults.checks.advances import advances
 from tests.faults.facts import FOREVER, Event, Fault, History, Operation, Push, Run, Task, Version
-from ticker.store import patience
+from ticker.db.store import patience
 
 CLOCK_ERROR = 0.05  # seconds: how well an instant of the database is placed on the monotonic clock
 LEFT = 0.1  # of all processors, on average over what is judged

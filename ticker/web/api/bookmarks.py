@@ -4,8 +4,8 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from ticker.errors import BadInput
-from ticker.owner_status import OwnerStatus
-from ticker.record import Key
+from ticker.read.journal import Key
+from ticker.read.owners import OwnerStatus
 from ticker.web.api.fields import owner_in
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

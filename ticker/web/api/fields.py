@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ticker import checks, identity, numbers
+from ticker import numbers
 from ticker.errors import BadInput
+from ticker.model import LARGEST_ID, NAME_AT_MOST
 from ticker.schedules import once
-from ticker.task import LARGEST_ID, NAME_AT_MOST
+from ticker.tasks import checks, identity
 
 Schema = Mapping[str, Any]
 Read = Callable[[str, Any], Any]

@@ -2,8 +2,9 @@
 
 from http import HTTPStatus
 
-from ticker import display, owner_status, registration
-from ticker.owner_status import OwnerStatus
+from ticker.read import formatting, owners
+from ticker.read.owners import OwnerStatus
+from ticker.registration import operations
 from ticker.web.api import bookmarks, schemas
 from ticker.web.api.fields import bookmark, flag, label, number, owner
 from ticker.web.api.operation import Answer, Asked, Operation
@@ -18,7 +19,7 @@ def list_owners(site: Site, asked: Asked) -> Answer:
     wanted = {"limit": PAGE, **asked.query}
     limit = wanted.pop("limit")
     with site.database.reading() as db:
-        found = owner_status.list_owners(db, **wanted, limit=limit + 1)
+        found = owners.list_owners(db, **wanted, limit=limit + 1)
     following = bookmarks.of_owner(found[limit - 1]) if len(found) > limit else None
     return Answer({"owners": [owner_data(one) for one in found[:limit]], "next": following})
 
@@ -26,25 +27,25 @@ def list_owners(site: Site, asked: Asked) -> Answer:
 def pause_owner(site: Site, asked: Asked) -> Answer:
     """Pauses all tasks that the owner has."""
     with site.database.writing() as db:
-        paused = registration.pause(db, owner=asked.of, **{"by": BY, **asked.body})
+        paused = operations.pause(db, owner=asked.of, **{"by": BY, **asked.body})
     return Answer({"tasks": [site.task_data(task) for task in paused]})
 
 
 def resume_owner(site: Site, asked: Asked) -> Answer:
     """Ends the pauses of the owner's tasks; those that were paused."""
     with site.database.writing() as db:
-        resumed = registration.resume(db, owner=asked.of, by=BY)
+        resumed = operations.resume(db, owner=asked.of, by=BY)
     return Answer({"tasks": [site.task_data(task) for task in resumed]})
 
 
 def run_owner(site: Site, asked: Asked) -> Answer:
     """Plans one run of each of the owner's tasks, which the next tick pushes; those that are disabled are passed over."""
     with site.database.writing() as db:
-        return Answer({"run_ids": registration.run_now(db, owner=asked.of)}, HTTPStatus.ACCEPTED)
+        return Answer({"run_ids": operations.run_now(db, owner=asked.of)}, HTTPStatus.ACCEPTED)
 
 
 def owner_data(one: OwnerStatus) -> dict[str, object]:
-    return {**display.plain_data(one), "owner": one.owner}
+    return {**formatting.plain_data(one), "owner": one.owner}
 
 
 OWNER = owner("owner", "The owner, as type:id.")

@@ -4,10 +4,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ticker import record, status
 from ticker.errors import BadInput, UnknownRun, quoted
-from ticker.record import GROUPS, Page
-from ticker.task import LARGEST_ID, Outcome, Reason
+from ticker.model import LARGEST_ID, Outcome, Reason
+from ticker.read import journal as read_journal
+from ticker.read import tasks
+from ticker.read.journal import GROUPS, Page
 from ticker.web.api import bookmarks, schemas
 from ticker.web.api.fields import Field, bookmark, id_in, instant, label, number, one_of, owner
 from ticker.web.api.operation import Answer, Asked, Operation
@@ -35,14 +36,14 @@ def read_run(site: Site, asked: Asked) -> Answer:
     """One run or drop with all that is kept of it: what it printed, its attempts, the pieces that it made, page by page."""
     wanted = {"limit": MADE, "after": 0, **asked.query}
     with site.database.reading() as db:
-        found = status.get_run(db, asked.of, pieces=wanted["limit"], after=wanted["after"])
+        found = tasks.get_run(db, asked.of, pieces=wanted["limit"], after=wanted["after"])
     return Answer({**site.full_run_data(found), "next": None if found.next is None else str(found.next)})
 
 
 def count_drops(site: Site, asked: Asked) -> Answer:
     """Drops, counted by what they have in common, the most first; the newest of each as an example."""
     with site.database.reading() as db:
-        found = record.drops(db, **{"limit": GROUPED, **asked.query})
+        found = read_journal.drops(db, **{"limit": GROUPED, **asked.query})
     return Answer({"drops": site.drops_data(found)})
 
 
@@ -50,9 +51,9 @@ def ended(site: Site, asked: Asked, *, events: bool) -> Page:
     said: dict[str, Any] = dict(asked.query)
     page = {name: said.pop(name) for name in ("since", "before", "limit") if name in said}
     with site.database.reading() as db:
-        wanted = record.select(db, **said)
+        wanted = read_journal.select(db, **said)
         wanted = replace(wanted, events=wanted.events and events)
-        return record.page(db, wanted, **{"limit": PAGE, **page})
+        return read_journal.page(db, wanted, **{"limit": PAGE, **page})
 
 
 def following(found: Page) -> str | None:

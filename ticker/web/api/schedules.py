@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from ticker import checks, clock, definition, display, preview
+from ticker import clock
 from ticker.errors import BadInput
-from ticker.preview import MOST_TIMES, Preview
+from ticker.model import Kind
+from ticker.read import formatting
 from ticker.schedules import kinds
-from ticker.task import Kind
+from ticker.tasks import checks, definition, preview
+from ticker.tasks.preview import MOST_TIMES, Preview
 from ticker.web.api import schemas, task_fields
 from ticker.web.api.fields import Field, number
 from ticker.web.api.operation import Answer, Asked, Operation
@@ -19,7 +21,7 @@ NAMES = tuple(checks.NAMES.values())
 def validate_schedule(_: Site, asked: Asked) -> Answer:
     """What a schedule means: its kind, how it is stored, words, its next times, and what is worth a warning."""
     said = {"count": TIMES, **asked.body}
-    return Answer(display.plain_data(looked_at(said, said.pop("count"))))
+    return Answer(formatting.plain_data(looked_at(said, said.pop("count"))))
 
 
 def looked_at(said: dict[str, Any], count: int) -> Preview:

@@ -8,14 +8,14 @@ from enum import StrEnum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from ticker.lines import Line
-from ticker.outlook import Event
-from ticker.overview import Counts, Function
-from ticker.owner_status import OwnerStatus
-from ticker.preview import Preview
-from ticker.record import Drops
-from ticker.status import RunRecord, TickerStatus
-from ticker.task import Task
+from ticker.model import Task
+from ticker.read.entries import Line
+from ticker.read.forecast import Event
+from ticker.read.journal import Drops
+from ticker.read.overview import Counts, Function
+from ticker.read.owners import OwnerStatus
+from ticker.read.tasks import RunRecord, TickerStatus
+from ticker.tasks.preview import Preview
 from ticker.web.api.fields import INSTANT, Schema
 from ticker.web.problems import MEDIA_TYPE
 

@@ -1,15 +1,8 @@
-"""What can be said of a task in a body: the arguments of `register`, each described. `ticker.checks` reads them."""
+"""What can be said of a task in a body: the arguments of `register`, each described. `ticker.tasks.checks` reads them."""
 
 from collections.abc import Mapping
 
-from ticker.task import (
-    COUNT_AT_MOST,
-    INTERVALS_AT_MOST,
-    NAME_AT_MOST,
-    PRIORITY_AT_MOST,
-    RETRIES_AT_MOST,
-    TEXT_AT_MOST,
-)
+from ticker.model import COUNT_AT_MOST, INTERVALS_AT_MOST, NAME_AT_MOST, PRIORITY_AT_MOST, RETRIES_AT_MOST, TEXT_AT_MOST
 from ticker.web.api.fields import Field, Schema, instant, owner
 
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}

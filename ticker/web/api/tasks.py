@@ -3,10 +3,12 @@
 from http import HTTPStatus
 from typing import Any
 
-from ticker import checks, display, identity, ledger, lines, overview, preview, registration, status
 from ticker.errors import BadInput, UnknownTask, quoted
-from ticker.preview import MOST_TIMES
-from ticker.task import NAME_AT_MOST
+from ticker.model import NAME_AT_MOST
+from ticker.read import entries, formatting, overview, tasks, why
+from ticker.registration import operations
+from ticker.tasks import checks, identity, preview
+from ticker.tasks.preview import MOST_TIMES
 from ticker.web.api import bookmarks, schemas, task_fields
 from ticker.web.api.fields import Field, bookmark, id_in, instant, label, number, one_of, owner
 from ticker.web.api.operation import Answer, Asked, Operation
@@ -27,7 +29,7 @@ def list_tasks(site: Site, asked: Asked) -> Answer:
     if "owner" in wanted and "owner_type" in wanted:
         raise BadInput("owner_type", wanted["owner_type"], "stands beside an owner, which has a type; leave one out")
     with site.database.reading() as db:
-        page = status.page_of_tasks(db, **wanted)
+        page = tasks.page_of_tasks(db, **wanted)
     return Answer({
         "tasks": [site.task_data(task) for task in page.tasks], "next": None if page.next is None else str(page.next),
         "looked_through": page.looked_through,
@@ -41,8 +43,8 @@ def create_task(site: Site, asked: Asked) -> Answer:
     name = checks.plain("name", said["name"]) if "name" in said else checks.plain("function", function)
     with site.database.writing() as db:
         # of two who make it at the same instant, both may be told that it is new
-        was_there = status.list_tasks(db, name=name, owner=said.get("owner", identity.NOBODY))
-        task = overview.warned(db, registration.register(db, function, **said, by=BY))
+        was_there = tasks.list_tasks(db, name=name, owner=said.get("owner", identity.NOBODY))
+        task = overview.warned(db, operations.register(db, function, **said, by=BY))
     return Answer(
         site.task_data(task), HTTPStatus.OK if was_there else HTTPStatus.CREATED, f"{asked.root}/tasks/{task.id}"
     )
@@ -51,20 +53,20 @@ def create_task(site: Site, asked: Asked) -> Answer:
 def read_task(site: Site, asked: Asked) -> Answer:
     """One task."""
     with site.database.reading() as db:
-        return Answer(site.task_data(status.get(db, asked.of)))
+        return Answer(site.task_data(tasks.get(db, asked.of)))
 
 
 def change_task(site: Site, asked: Asked) -> Answer:
     """Changes what is said of a task, at once, as an operator does: registering it again does not undo it."""
     with site.database.writing() as db:
-        task = overview.warned(db, registration.edit(db, asked.of, by=BY, **asked.body))
+        task = overview.warned(db, operations.edit(db, asked.of, by=BY, **asked.body))
     return Answer(site.task_data(task))
 
 
 def delete_task(site: Site, asked: Asked) -> Answer:
     """Deletes a task; the records of its runs stay."""
     with site.database.writing() as db:
-        if not registration.unregister(db, asked.of, by=BY):
+        if not operations.unregister(db, asked.of, by=BY):
             raise UnknownTask(f"there is no task {asked.of}")
     return Answer(status=HTTPStatus.NO_CONTENT)
 
@@ -72,34 +74,34 @@ def delete_task(site: Site, asked: Asked) -> Answer:
 def pause_task(site: Site, asked: Asked) -> Answer:
     """Nothing of it is pushed and nothing starts, until it is resumed, or until that time."""
     with site.database.writing() as db:
-        [task] = registration.pause(db, asked.of, **{"by": BY, **asked.body})
+        [task] = operations.pause(db, asked.of, **{"by": BY, **asked.body})
     return Answer(site.task_data(task))
 
 
 def resume_task(site: Site, asked: Asked) -> Answer:
     """Ends its pause; a task that was not paused stays as it is."""
     with site.database.writing() as db:
-        registration.resume(db, asked.of, by=BY)
-        return Answer(site.task_data(status.get(db, asked.of)))
+        operations.resume(db, asked.of, by=BY)
+        return Answer(site.task_data(tasks.get(db, asked.of)))
 
 
 def run_task(site: Site, asked: Asked) -> Answer:
     """Plans one run, which the next tick pushes, also of a paused task; the schedule is not touched. 422 where it is disabled."""
     with site.database.writing() as db:
-        return Answer({"run_ids": registration.run_now(db, asked.of)}, HTTPStatus.ACCEPTED)
+        return Answer({"run_ids": operations.run_now(db, asked.of)}, HTTPStatus.ACCEPTED)
 
 
 def why_task(site: Site, asked: Asked) -> Answer:
     """Why it ran, or did not: its last occurrences, or those around a time, and what happens next. Also of a deleted task."""
     with site.database.reading() as db:
-        return Answer(site.why_data(ledger.why(db, asked.of, **{"limit": OCCURRENCES, **asked.query})))
+        return Answer(site.why_data(why.why(db, asked.of, **{"limit": OCCURRENCES, **asked.query})))
 
 
 def next_times(site: Site, asked: Asked) -> Answer:
     """What its schedule means, and its next times, from the one at which it is due; none of a task that is done."""
     with site.database.reading() as db:
-        task, now = status.get(db, asked.of), lines.instant(status.on(db))
-    return Answer(display.plain_data(preview.of_task(task, now, asked.query.get("count", TIMES))))
+        task, now = tasks.get(db, asked.of), entries.instant(tasks.on(db))
+    return Answer(formatting.plain_data(preview.of_task(task, now, asked.query.get("count", TIMES))))
 
 
 def task_in(_: str, text: str) -> int:
@@ -118,7 +120,7 @@ FILTERS = (
     label("queue", "Tasks of this queue."),
     label("group", "Tasks of this group."),
     label("submitter", "Tasks with this submitter."),
-    one_of("state", "Tasks in this state; a task may be in several.", status.STATES),
+    one_of("state", "Tasks in this state; a task may be in several.", tasks.STATES),
     label("search", "A part of the name, the function, the owner or the subject, in any case."),
 )
 PAUSE = (

@@ -8,8 +8,9 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ticker import lines, registration, status
 from ticker.errors import BadInput, UnknownTask
+from ticker.read import entries, tasks
+from ticker.registration import operations
 from ticker.schedules import once
 from ticker.web.pages.screen import Form, as_id, change, id_of
 from ticker.web.site import Site
@@ -30,22 +31,22 @@ class Action:
 def pause(db: Any, task: int, form: Form) -> Any:
     """With a reason, and until a time or for a duration, where the form says so."""
     reason, until = (form.get(name, [""])[0].strip() for name in ("reason", "until"))
-    end = once.instant("until", until, lambda: lines.instant(status.on(db))) if until else None
-    return registration.pause(db, task, by=BY, reason=reason, until=end)
+    end = once.instant("until", until, lambda: entries.instant(tasks.on(db))) if until else None
+    return operations.pause(db, task, by=BY, reason=reason, until=end)
 
 
 def delete(db: Any, task: int, _: Form) -> Any:
-    if not (deleted := registration.unregister(db, task, by=BY)):
+    if not (deleted := operations.unregister(db, task, by=BY)):
         raise UnknownTask(f"there is no task {task}")
     return deleted
 
 
 ACTIONS: Mapping[str, Action] = {
     "pause": Action("paused", pause),
-    "resume": Action("resumed", lambda db, task, _: registration.resume(db, task, by=BY)),
-    "run": Action("planned to run at the next tick", lambda db, task, _: registration.run_now(db, task)),
-    "enable": Action("enabled", lambda db, task, _: registration.edit(db, task, enabled=True, by=BY)),
-    "disable": Action("disabled", lambda db, task, _: registration.edit(db, task, enabled=False, by=BY)),
+    "resume": Action("resumed", lambda db, task, _: operations.resume(db, task, by=BY)),
+    "run": Action("planned to run at the next tick", lambda db, task, _: operations.run_now(db, task)),
+    "enable": Action("enabled", lambda db, task, _: operations.edit(db, task, enabled=True, by=BY)),
+    "disable": Action("disabled", lambda db, task, _: operations.edit(db, task, enabled=False, by=BY)),
     "delete": Action("deleted", delete, leaves=True),
 }
 

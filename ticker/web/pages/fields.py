@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ticker import numbers
-from ticker.checks import COLUMNS, json_value
-from ticker.definition import DEFAULTS, has_usual_box, has_usual_tolerance
 from ticker.errors import BadInput
+from ticker.model import JSON_AT_MOST, Kind, Task
 from ticker.schedules.duration import words
-from ticker.task import JSON_AT_MOST, Kind, Task
+from ticker.tasks.checks import COLUMNS, json_value
+from ticker.tasks.definition import DEFAULTS, has_usual_box, has_usual_tolerance
 from ticker.web.api.fields import Schema, instant_in
 from ticker.web.api.task_fields import DURATION, NEW
 from ticker.web.pages.phrases import as_json

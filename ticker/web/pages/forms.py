@@ -8,12 +8,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ticker import lines, overview, preview, registration, status
-from ticker.checks import json_value
 from ticker.errors import BadInput
-from ticker.identity import NOBODY
+from ticker.model import Kind, Task
+from ticker.read import entries, overview, tasks
+from ticker.registration import operations
 from ticker.schedules import kinds
-from ticker.task import Kind, Task
+from ticker.tasks import preview
+from ticker.tasks.checks import json_value
+from ticker.tasks.identity import NOBODY
 from ticker.web.pages import fields
 from ticker.web.pages.actions import BY, said
 from ticker.web.pages.screen import Form, Shown, asked, id_of, screen
@@ -41,8 +43,8 @@ def new(here: Site, _: Request) -> Shown:
 @screen("form.html")
 def edit(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
-        task, functions = status.get(db, id_of(request)), overview.functions(db)
-        now = lines.instant(status.on(db))
+        task, functions = tasks.get(db, id_of(request)), overview.functions(db)
+        now = entries.instant(tasks.on(db))
     hidden = (*(OF_TASKS if here.settings.hide_args else ()), fields.FIRST.name)
     filled = {name: text for name, text in fields.filled(task).items() if name not in hidden}
     return {
@@ -57,7 +59,7 @@ def previewed(here: Site, request: Request) -> Shown:
     """What is typed, in words; an error is shown as what it is, and nothing is stored."""
     text, function = asked(request, "schedule"), asked(request, "function")
     with here.database.reading() as db:
-        now, announced = lines.instant(status.on(db)), overview.functions(db)
+        now, announced = entries.instant(tasks.on(db)), overview.functions(db)
     found, problem = None, ""
     try:
         found = preview.validate(text, zone=asked(request, "zone"), count=TIMES, now=now) if text else None
@@ -80,9 +82,9 @@ def create(here: Site, request: Request, form: Form) -> Response:
         function = given.pop("function", None)
         if function is None:
             raise BadInput("function", None, "is missing; write the name that @task has, such as mail.fetch")
-        for there in status.list_tasks(db, name=name or function, owner=owner or NOBODY, limit=1):
+        for there in tasks.list_tasks(db, name=name or function, owner=owner or NOBODY, limit=1):
             raise BadInput("name", there.name, f"is there already, as task {there.id}; edit that one")
-        task = registration.register(db, function, name=name, owner=owner, by=BY, **given)
+        task = operations.register(db, function, name=name, owner=owner, by=BY, **given)
     return gone_to(request, task, "registered")
 
 
@@ -90,9 +92,9 @@ def create(here: Site, request: Request, form: Form) -> Response:
 def change(here: Site, request: Request, form: Form) -> Response:
     """Writes what differs from what the form was filled with."""
     with beside_fields(), here.database.writing() as db:
-        task = status.get(db, id_of(request))
+        task = tasks.get(db, id_of(request))
         given = typed(form, task)
-        task = registration.edit(db, task.id, by=BY, **given) if given else task
+        task = operations.edit(db, task.id, by=BY, **given) if given else task
     return gone_to(request, task, "changed" if given else "nothing was changed")
 
 

@@ -2,9 +2,9 @@
 
 from starlette.requests import Request
 
-from ticker import health, record
-from ticker.overview import Overview, last_failures, overview
-from ticker.task import Task
+from ticker.model import Task
+from ticker.read import health, journal
+from ticker.read.overview import Overview, last_failures, overview
 from ticker.web.pages.screen import Shown, screen
 from ticker.web.site import Site
 
@@ -14,7 +14,7 @@ def now(here: Site, _: Request) -> Shown:
     with here.database.reading() as db:
         found = overview(db)
         failures = last_failures(db, found.failing)
-        deleted = record.deleted(db, [one.example.task_id for one in found.drops if one.example])
+        deleted = journal.deleted(db, [one.example.task_id for one in found.drops if one.example])
     look = here.look()
     late = [(task, cause(task, look)) for task in found.late]
     failing = [(task, failures.get(task.id)) for task in found.failing]

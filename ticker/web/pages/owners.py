@@ -2,9 +2,9 @@
 
 from starlette.requests import Request
 
-from ticker import lines, status
 from ticker.errors import BadInput
-from ticker.owner_status import OwnerStatus, list_owners
+from ticker.read import entries, tasks
+from ticker.read.owners import OwnerStatus, list_owners
 from ticker.web.api import bookmarks
 from ticker.web.pages.screen import ROWS, Shown, asked, filtered, screen
 from ticker.web.site import Site
@@ -20,7 +20,7 @@ def owners(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
         flags = {name: name == state for name in STATES}
         found = list_owners(db, owner_type=owner_type, **flags, after=behind(request), limit=ROWS + 1)
-        now = lines.instant(status.on(db))
+        now = entries.instant(tasks.on(db))
     shown = found[:ROWS]
     last = shown[-1] if len(found) > ROWS else None
     return {

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ticker import display
-from ticker.arithmetic import span, time_of_day
-from ticker.overview import Fate
-from ticker.task import GOOD, Outcome, Task
+from ticker.model import GOOD, Outcome, Task
+from ticker.read import formatting
+from ticker.read.explain import span, time_of_day
+from ticker.read.overview import Fate
 
 MARKS = {
     Outcome.SUCCEEDED: "●", Outcome.PARTIAL: "◐", Outcome.NOTHING_TO_DO: "○", Outcome.FAILED: "✖", Outcome.TIMED_OUT: "■",
@@ -66,7 +66,7 @@ def lateness(task: Task) -> str:
 
 def schedule(task: Task) -> str:
     """In words, and its zone where it has one."""
-    words = display.in_words(task) or display.schedule(task)
+    words = formatting.in_words(task) or formatting.schedule(task)
     return words if task.zone in ("UTC", "") or task.zone in words else f"{words}, {task.zone}"
 
 

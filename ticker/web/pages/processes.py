@@ -5,9 +5,11 @@ from uuid import UUID
 
 from starlette.requests import Request
 
-from ticker import attendance, clock, health, lines, overview, status
-from ticker.attendance import Attendance
+from ticker import clock
 from ticker.errors import ConfigurationError, Unavailable
+from ticker.queue import inspect
+from ticker.queue.inspect import Attendance
+from ticker.read import entries, health, overview, tasks
 from ticker.schedules.duration import SECOND
 from ticker.web.pages.phrases import roughly
 from ticker.web.pages.screen import Shown, screen
@@ -23,10 +25,10 @@ def processes(here: Site, _: Request) -> Shown:
 
 def of_tables(here: Site) -> dict[str, Any]:
     with here.database.reading() as db:
-        execute = status.on(db)
+        execute = tasks.on(db)
         [server] = execute("server_version")
         version = {"version_of_postgresql": server["version"]}
-        return {"functions": overview.functions(db), "now": lines.instant(execute), **version}
+        return {"functions": overview.functions(db), "now": entries.instant(execute), **version}
 
 
 def silent(found: health.Health) -> dict[UUID, str]:
@@ -39,6 +41,6 @@ def attending(here: Site) -> dict[str, Any]:
     """Queues and workers as RQ knows them; `unknown`: why they are not known."""
     try:
         url = here.settings.require_redis()
-        return {"attendance": here.silences.ask(health.REDIS, lambda: attendance.look(url)), "unknown": ""}
+        return {"attendance": here.silences.ask(health.REDIS, lambda: inspect.look(url)), "unknown": ""}
     except (Unavailable, ConfigurationError) as error:
         return {"attendance": Attendance(), "unknown": str(error)}

@@ -5,10 +5,10 @@ from typing import Any
 
 from starlette.requests import Request
 
-from ticker import ledger, lines, record, status
 from ticker.errors import BadInput, UnknownTask
-from ticker.record import Key, Wanted
-from ticker.task import Outcome, Reason
+from ticker.model import Outcome, Reason
+from ticker.read import entries, journal, tasks, why
+from ticker.read.journal import Key, Wanted
 from ticker.web.api import bookmarks
 from ticker.web.api.fields import number, owner_in
 from ticker.web.pages.screen import ROWS, Shown, as_id, asked, behind, filtered, id_of, screen
@@ -16,7 +16,7 @@ from ticker.web.site import Site
 
 DROPS = 50
 PIECES = 100
-AFTER = number("after", "How many were told before.", 0, record.TOLD_AT_MOST, 0)
+AFTER = number("after", "How many were told before.", 0, journal.TOLD_AT_MOST, 0)
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
 
@@ -25,8 +25,8 @@ def runs(here: Site, request: Request) -> Shown:
     wanted = {name: asked(request, name) for name in ("task", "owner", "owner_type", "outcome", "reason")}
     with here.database.reading() as db:
         chosen = select(db, **wanted)
-        page = record.page(db, chosen, before=before(request), limit=ROWS)
-        now, deleted = lines.instant(status.on(db)), record.deleted(db, [line.task_id for line in page.lines])
+        page = journal.page(db, chosen, before=before(request), limit=ROWS)
+        now, deleted = entries.instant(tasks.on(db)), journal.deleted(db, [line.task_id for line in page.lines])
     following = filtered(request, before=bookmarks.of_key(page.next)) if page.next else ""
     is_nobodys = is_name(wanted["task"]) and wanted["owner"] is None
     return {
@@ -41,7 +41,7 @@ def select(db: Any, *, task: str | None, owner: str | None, **others: Any) -> Wa
     who = None if owner is None else owner_in("owner", owner)
     named = as_id("task", task) if task and not is_name(task) else task
     try:
-        return record.select(db, task=named, owner=who, **others)
+        return journal.select(db, task=named, owner=who, **others)
     except UnknownTask as error:
         if owner is not None:
             raise UnknownTask(f"{error} now; one that was deleted is found by its id, or by its owner alone") from None
@@ -56,10 +56,10 @@ def is_name(task: str | None) -> bool:
 @screen("run.html")
 def run(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
-        full = status.get_run(db, id_of(request), pieces=PIECES, after=behind(request))
-        now = lines.instant(status.on(db))
-        words = here.words(ledger.told(status.on(db), None, [full.run], [], now)[0])
-        deleted = record.deleted(db, [full.run.task_id])
+        full = tasks.get_run(db, id_of(request), pieces=PIECES, after=behind(request))
+        now = entries.instant(tasks.on(db))
+        words = here.words(why.told(tasks.on(db), None, [full.run], [], now)[0])
+        deleted = journal.deleted(db, [full.run.task_id])
     found = here.shown(full)
     return {
         "full": found, "run": found.run, "words": words, "now": now, "deleted": deleted, "hidden": here.settings.hide_args,
@@ -73,7 +73,7 @@ def run(here: Site, request: Request) -> Shown:
 def texts(here: Site, request: Request) -> Shown:
     """What a run left in words, for the table of a task's runs: asked for once somebody opens it, as it may be long."""
     with here.database.reading() as db:
-        found = here.shown(status.get_run(db, id_of(request), pieces=1))
+        found = here.shown(tasks.get_run(db, id_of(request), pieces=1))
     return {"run": found.run, "full": found, "hidden": here.settings.hide_args}
 
 
@@ -90,11 +90,11 @@ def drops(here: Site, request: Request) -> Shown:
         raise BadInput("hours", hours, f"is none of: {', '.join(HOURS)}")
     told = AFTER.read("after", after)
     with here.database.reading() as db:
-        now = lines.instant(status.on(db))
-        found = record.drops(db, by=by, since=now - timedelta(hours=int(hours)), limit=DROPS + 1, after=told)
-        deleted = record.deleted(db, [one.example.task_id for one in found if one.example])
+        now = entries.instant(tasks.on(db))
+        found = journal.drops(db, by=by, since=now - timedelta(hours=int(hours)), limit=DROPS + 1, after=told)
+        deleted = journal.deleted(db, [one.example.task_id for one in found if one.example])
     return {
-        "counted": found[:DROPS], "now": now, "deleted": deleted, "by": by, "groups": record.GROUPS, "hours": hours, "spans": HOURS,
+        "counted": found[:DROPS], "now": now, "deleted": deleted, "by": by, "groups": journal.GROUPS, "hours": hours, "spans": HOURS,
         "told": told, "following": filtered(request, after=told + DROPS) if len(found) > DROPS else "",
         "first": filtered(request, after=None) if told else None,
     }  # fmt: skip

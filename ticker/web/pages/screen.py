@@ -11,8 +11,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from ticker import display
 from ticker.errors import BadInput, UnknownTask, quoted
+from ticker.read import formatting
 from ticker.schedules import duration
 from ticker.web.access import SAFE
 from ticker.web.api import bookmarks
@@ -87,11 +87,11 @@ def templates() -> Environment:
         loader=PackageLoader("ticker.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )  # fmt: skip
     made.filters |= {
-        "moment": display.moment, "words": duration.words, "schedule": phrases.schedule, "state": display.state,
-        "state_in_words": display.state_in_words, "mark": phrases.mark, "plain": phrases.plain, "ago": phrases.ago,
-        "lateness": phrases.lateness, "took": display.took, "tone": phrases.tone, "iso": phrases.iso, "strip": phrases.strip,
+        "moment": formatting.moment, "words": duration.words, "schedule": phrases.schedule, "state": formatting.state,
+        "state_in_words": formatting.state_in_words, "mark": phrases.mark, "plain": phrases.plain, "ago": phrases.ago,
+        "lateness": phrases.lateness, "took": formatting.took, "tone": phrases.tone, "iso": phrases.iso, "strip": phrases.strip,
         "fate": phrases.fate, "first_line": phrases.first_line,
-        "owner_of": display.owner_of, "text": phrases.text, "report": phrases.report, "apart": phrases.apart,
+        "owner_of": formatting.owner_of, "text": phrases.text, "report": phrases.report, "apart": phrases.apart,
     }  # fmt: skip
     return made
 

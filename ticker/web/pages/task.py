@@ -7,9 +7,11 @@ from typing import Any
 from markupsafe import Markup
 from starlette.requests import Request
 
-from ticker import display, ledger, overview, preview, record, status, timeline
 from ticker.errors import BadInput
-from ticker.task import Task
+from ticker.model import Task
+from ticker.read import formatting, journal, overview, tasks, timeline
+from ticker.read import why as read_why
+from ticker.tasks import preview
 from ticker.web.pages.screen import Shown, id_of, screen
 from ticker.web.site import HIDDEN, Site
 
@@ -23,10 +25,10 @@ def task(here: Site, request: Request) -> Shown:
     """Shows a task, or the history of a deleted one. Raises UnknownTask if no record of it is left."""
     wanted = id_of(request)
     with here.database.reading() as db:
-        why = ledger.why(db, wanted)
-        runs = status.list_runs(db, task=wanted, limit=RUNS)
+        why = read_why.why(db, wanted)
+        runs = tasks.list_runs(db, task=wanted, limit=RUNS)
         if why.task is None:
-            gone = record.deleted(db, [wanted])[wanted]
+            gone = journal.deleted(db, [wanted])[wanted]
             return {"task": None, "gone": gone, "why": why, "now": why.now, "runs": runs}
         drawn = timeline.of(db, wanted, since=stretch(why.task), now=why.now, why=why)
         warnings = overview.warned(db, why.task).warnings
@@ -55,7 +57,7 @@ def stretch(found: Task) -> timedelta:
 
 def details(here: Site, found: Task) -> dict[str, Any]:
     """What was said of the task, but for what is to be hidden."""
-    said = display.details(found)
+    said = formatting.details(found)
     if here.settings.hide_args:
         said |= {name: HIDDEN for name in ("arguments", "cursor", "metadata") if said.get(name)}
     return {name: value for name, value in said.items() if value not in ("", None)}

@@ -4,9 +4,11 @@ from datetime import datetime
 
 from starlette.requests import Request
 
-from ticker import lines, overview, status, timing
-from ticker.outlook import due_since
-from ticker.task import Task
+from ticker.engine import timing
+from ticker.model import Task
+from ticker.read import entries, overview
+from ticker.read import tasks as read_tasks
+from ticker.read.forecast import due_since
 from ticker.web.pages.screen import ROWS, Shown, asked, behind, filtered, screen
 from ticker.web.site import Site
 
@@ -17,13 +19,13 @@ FILTERS = ("search", "state", "owner", "owner_type", "function", "queue", "group
 def tasks(here: Site, request: Request) -> Shown:
     wanted = {name: asked(request, name) for name in FILTERS}
     with here.database.reading() as db:
-        page = status.page_of_tasks(db, **wanted, after=behind(request), limit=ROWS)
+        page = read_tasks.page_of_tasks(db, **wanted, after=behind(request), limit=ROWS)
         strips = overview.strips(db, page.tasks)
-        now = lines.instant(status.on(db))
+        now = entries.instant(read_tasks.on(db))
     following = "" if page.next is None else filtered(request, after=page.next)
     return {
         "tasks": page.tasks, "strips": strips, "now": now, "late": {task.id for task in page.tasks if is_late(task, now)},
-        "looked_through": page.looked_through, "wanted": wanted, "states": status.STATES, "following": following,
+        "looked_through": page.looked_through, "wanted": wanted, "states": read_tasks.STATES, "following": following,
         "first": filtered(request, after=None) if asked(request, "after") else None,
     }  # fmt: skip
 
@@ -32,4 +34,4 @@ def is_late(task: Task, now: datetime) -> bool:
     """Whether it should have been pushed two ticks ago."""
     if task.next_run is None or not (task.enabled and task.owner_active and task.paused_by is None):
         return False
-    return due_since(task.next_run, task) < now - timing.span(status.late_ms())
+    return due_since(task.next_run, task) < now - timing.span(read_tasks.late_ms())

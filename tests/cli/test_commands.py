@@ -1,0 +1,615 @@
+"""The command `ticker`, through its entry point; real processes where a signal, a pipe or an import is the question."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from io import StringIO
+from types import ModuleType
+
+import pytest
+from click.testing import CliRunner
+
+from tests.running import ROOT, until
+from ticker import owners
+from ticker.cli import main, render
+from ticker.db.connections import connect
+from ticker.read import tasks as read_tasks
+from ticker.settings import psycopg_url
+
+COMMAND = [sys.executable, "-m", "ticker"]
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+TASK = {
+    "id", "guid", "owner", "owner_type", "owner_id", "name", "function", "kwargs", "kind", "expression", "zone",
+    "every_ms", "tolerance_ms", "box_ms", "grace_ms", "queue", "subject", "description", "metadata", "enabled",
+    "owner_active", "paused_by", "paused_reason", "paused_until", "next_run", "waiting", "push_errors", "push_error",
+    "push_after", "last_run", "last_occurrence", "running_until", "cursor", "last_run_id", "last_outcome",
+    "last_ended_at", "last_success_at", "last_worked_at", "failures", "created_at", "updated_at", "warnings", "state",
+    "starts_at", "ends_at", "max_runs", "started", "catch_up", "remove", "overlap", "retries", "backoff", "stretch_ms",
+    "stretched_ms", "pause_after", "probe_ms", "dead_man", "resumed_at", "submitter", "group_name", "priority", "keep", "spread", "within_ms", "phase_ms",
+    "succeeded", "failed", "dropped",
+}  # fmt: skip
+RUN = {
+    "id", "task_id", "task_name", "function", "owner", "owner_type", "owner_id", "kind", "parent_id", "item",
+    "occurrence", "attempt", "retried", "pieces", "state", "outcome", "reason", "due_at", "pushed_at", "started_at",
+    "until", "ended_at", "created_at", "checked_last_run", "checked_at", "every_ms",
+    "tolerance_ms", "early_ms", "took_ms", "result", "traceback", "worker", "host", "pid", "job_id",
+}  # fmt: skip
+PUSHED = {"due", "enqueued", "held", "errors", "missed"}
+SWEPT = {"overdue", "expired", "repushed", "lost", "errors"}
+FOLLOWED = {"ended", "retries", "events"}
+HEALTH = {"healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers", "unattended", "leased"}
+TICKER = {"id", "host", "pid", "started_at", "last_tick_at", "last_report", "age_ms"}
+
+
+@pytest.fixture(autouse=True)
+def served(environ):
+    """Every test has both servers, unless it takes one away."""
+
+
+def ticker(*words, code=0):
+    """Runs a command in this process; its standard output and error."""
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == code, (result.exit_code, result.output, result.exception)
+    return result.stdout, result.stderr
+
+
+def answer(*words, code=0):
+    """What a command says with --json."""
+    return json.loads(ticker(*words, "--json", code=code)[0])
+
+
+def refused(*words, code=2):
+    """The sentence by which a command is refused."""
+    out, err = ticker(*words, code=code)
+    assert (out, err[:7], err.count("\n")) == ("", "error: ", 1)
+    return err[7:-1]
+
+
+def rows(db):
+    return db.execute(
+        "SELECT t, r FROM ticker.tasks t FULL JOIN ticker.runs r ON r.task_id = t.id ORDER BY 1, 2"
+    ).fetchall()
+
+
+def dropped(db, task_id, reason, **columns):
+    """The record of a drop. Each has an occurrence of its own, a microsecond after the last one's."""
+    [[count]] = db.execute("SELECT count(*) FROM ticker.runs WHERE task_id = %s", [task_id]).fetchall()
+    values = {"task_id": task_id, "task_name": "mail.fetch", "reason": reason, "kind": "scheduled", "state": "ended",
+              "outcome": "dropped", "occurrence": f"2026-03-01T12:02:00.{count:06}Z", "ended_at": "2026-03-01T12:02:03Z"} | columns  # fmt: skip
+    db.execute(
+        f"INSERT INTO ticker.runs ({', '.join(values)}) VALUES ({', '.join(['%s'] * len(values))})", [*values.values()]
+    )
+
+
+def ticked(db, ago):
+    """The heartbeat of a ticker, some seconds old."""
+    db.execute(
+        "INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at)"
+        " VALUES (gen_random_uuid(), 'here', 7, clock_timestamp(), clock_timestamp() - %s * interval '1 s')",
+        [ago],
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ tasks
+
+
+def test_add_registers_a_task_and_prints_it():
+    task = answer(
+        "add", "mail.fetch", "--every", "1m", "--owner", "mail_channels:5", "--name", "inbox", "--queue", "slow",
+        "--kwargs", '{"channel_id": 5}', "--tolerance", "2s", "--box", "PT20S", "--first", "2030-01-01T00:00:00+01:00",
+        "--subject", "Post", "--description", "Holt Post.", "--metadata", '{"group": "a"}',
+    )  # fmt: skip
+    assert set(task) == TASK
+    assert (task["owner"], task["name"], task["function"], task["queue"]) == (
+        "mail_channels:5",
+        "inbox",
+        "mail.fetch",
+        "slow",
+    )
+    assert (task["every_ms"], task["tolerance_ms"], task["box_ms"], task["grace_ms"]) == (60_000, 2_000, 20_000, 1_000)
+    assert (task["kwargs"], task["metadata"], task["subject"]) == ({"channel_id": 5}, {"group": "a"}, "Post")
+    assert task["next_run"] == "2029-12-31T23:00:00.000000Z"
+    assert answer("show", "inbox", "--owner", "mail_channels:5") == task
+
+
+def test_all_times_are_utc_with_a_z():
+    task = answer("add", "f", "--every", "1m")
+    times = [value for key, value in task.items() if key.endswith(("_at", "_run", "until")) and value]
+    assert len(times) == 3 and all(INSTANT.fullmatch(time) for time in times)
+
+
+def test_adding_again_changes_only_what_is_new():
+    first = answer("add", "f", "--every", "1m", "--queue", "slow")
+    assert answer("add", "f", "--every", "1m") == first
+    assert answer("add", "f", "--every", "2m")["queue"] == "slow"
+    assert [task["every_ms"] for task in answer("list")] == [120_000]
+
+
+def test_warnings_are_told_on_standard_error():
+    out, err = ticker("add", "f", "--every", "45s", "--json")
+    assert err.startswith("warning: every 45 s is no multiple") and json.loads(out)["warnings"] == [err[9:-1]]
+
+
+def test_a_first_time_may_be_a_duration_from_now(db):
+    answer("add", "f", "--every", "1m", "--first", "2h")
+    [[ahead]] = db.execute("SELECT extract(epoch FROM next_run - clock_timestamp()) FROM ticker.tasks")
+    assert 7190 < ahead <= 7200
+
+
+BAD = [
+    (["--every", "5M"], "every: '5M' could be minutes or months"),
+    (["--every", "-5"], "every: '-5' is under the limit of "),
+    (["--every=-5s"], "every: '-5s' is under the limit of "),
+    (["--every", "0"], "every: '0' is under the limit of 1s"),
+    (["--every", "367d"], "every: '367d' is over the limit of 366d"),
+    (["--every", "nan"], "every: 'nan' is no duration"),
+    (["--every", "٦٠"], "every: '٦٠' is no duration"),
+    ([], "every: "),
+    (["--every", "1m", "--tolerance", "2m"], "tolerance: '2m' is over the limit of 29s"),
+    (["--every", "1m", "--box", "59s"], "box: '59s' is over the limit of 54s"),
+    (["--every", "1m", "--kwargs", "[1]"], "kwargs: 'list' is no JSON object"),
+    (["--every", "1m", "--kwargs", '{"a":'], "kwargs: is not JSON"),
+    (["--every", "1m", "--kwargs", '{"a": NaN}'], "kwargs: 'dict' is not JSON"),
+    (["--every", "1m", "--kwargs", '{"a": %s}' % ("[" * 10_000)], "is nested too deeply"),
+    (["--every", "1m", "--kwargs", '{"a": "%s"}' % ("x" * 70_000)], "over the limit of 65536"),
+    (["--every", "1m", "--metadata", '{"a": "\\u0000"}'], "has a NUL character"),
+    (["--every", "1m", "--owner", "5"], "owner: '5' names no owner; write type:id"),
+    (["--every", "1m", "--owner", "a:"], "owner_id: "),
+    (["--every", "1m", "--name", "a\x1b[31m"], "name: 'a\\x1b[31m' has characters that cannot be printed"),
+    (["--every", "1m", "--queue", ""], "queue: '' has 0 characters"),
+    (["--every", "1m", "--first", "2026-07-01"], "first: '2026-07-01' has no zone"),
+    (["--every", "1m", "--first", "2026-13-01T00:00:00Z"], "first: '2026-13-01T00:00:00Z' is no time"),
+    (["--every", "1m", "--first", "1900-01-01T00:00:00Z"], "is not between the years 1970 and 9999"),
+    (["--every", "1m", "--evry", "2m"], "no such option"),
+    (["--every", "1m", "f2"], "got unexpected extra argument"),
+]
+
+
+def test_bad_input_is_refused_in_one_sentence_and_nothing_is_written(db):
+    for words, sentence in BAD:
+        assert sentence in refused("add", "f", *words), words
+    assert "function: '' has 0 characters" in refused("add", "", "--every", "1m")
+    assert rows(db) == []
+
+
+def test_edit_changes_a_task_and_adding_it_again_does_not_undo_that():
+    answer("add", "f", "--every", "1m")
+    edited = answer("edit", "f", "--every", "10m", "--disable", "--kwargs", '{"a": 1}')
+    assert (edited["every_ms"], edited["enabled"], edited["kwargs"]) == (600_000, False, {"a": 1})
+    assert answer("add", "f", "--every", "1m")["every_ms"] == 600_000
+    assert answer("edit", str(edited["id"]), "--enable")["enabled"] is True
+
+
+def test_a_bad_edit_changes_nothing(db):
+    ticker("add", "f", "--every", "1m")
+    before = rows(db)
+    assert "nothing to change" in refused("edit", "f")
+    assert "box: '2m' is over the limit" in refused("edit", "f", "--box", "2m")
+    assert "needs no owner" in refused("edit", "1", "--owner", "a:1", "--disable")
+    assert rows(db) == before
+
+
+def test_list_finds_by_owner_its_type_and_function():
+    for words in (["f", "--owner", "a:1"], ["g", "--owner", "a:2"], ["f", "--owner", "b:1"], ["f"]):
+        ticker("add", *words, "--every", "1m")
+
+    def listed(*words):
+        tasks = answer("list", *words)
+        assert all(set(task) == TASK for task in tasks)
+        return [f"{task['function']} {task['owner']}".strip() for task in tasks]
+
+    assert listed() == ["f a:1", "g a:2", "f b:1", "f"]
+    assert listed("--owner", "a:2") == ["g a:2"]
+    assert listed("--owner-type", "a") == ["f a:1", "g a:2"]
+    assert listed("--function", "f") == ["f a:1", "f b:1", "f"]
+    assert listed("--limit", "2") == ["f a:1", "g a:2"]
+    assert "there are more than 2 tasks" in ticker("list", "--limit", "2")[1]
+    assert "more than" not in ticker("list", "--limit", "10000")[1]
+    assert "exclude each other" in refused("list", "--owner", "a:1", "--owner-type", "a")
+    assert "--limit" in refused("list", "--limit", "-5")
+
+
+def test_a_row_in_a_pipe_is_one_line_uncut_and_without_colour():
+    name, owner = "n" * 200, "o" * 100 + ":" + "7" * 90
+    ticker("add", "f", "--name", name, "--owner", owner, "--every", "1m")
+    out, _ = ticker("list")
+    [head, row] = out.splitlines()
+    assert head.split()[:3] == ["id", "name", "owner"]
+    assert row.split()[:6] == ["1", name, owner, "f", "every", "1m"] and "\x1b" not in out
+
+
+def test_colour_is_for_terminals_and_not_with_no_color(db, monkeypatch):
+    class Terminal(StringIO):
+        def isatty(self):
+            return True
+
+    def shown():
+        monkeypatch.setattr(sys, "stdout", Terminal())
+        render.print_tasks(read_tasks.list_tasks(db))
+        return sys.stdout.getvalue()
+
+    ticker("add", "f", "--every", "1m")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[" in shown()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in shown() and "every 1m" in shown()
+
+
+def test_what_a_hand_has_written_cannot_drive_the_terminal(db):
+    ticker("add", "f", "--every", "1m")
+    db.execute("UPDATE ticker.tasks SET subject = %s", ["\x1b]0;owned\x07\n[red]"])
+    assert "subject    \\x1b]0;owned\\x07\\n[red]" in ticker("show", "f")[0]
+
+
+def test_an_unknown_task_is_an_exit_of_1_that_hints_at_owners():
+    ticker("add", "f", "--owner", "a:1", "--every", "1m")
+    assert refused("show", "77", code=1) == "there is no task 77"
+    assert (
+        refused("show", "f", code=1) == "there is no task 'f' without an owner; for an owner's task add --owner type:id"
+    )
+    assert refused("edit", "f", "--owner", "a:2", "--disable", code=1) == "there is no task 'f' of owner a:2"
+    for command in ("pause", "resume", "run-now", "remove"):
+        assert refused(command, "--owner", "a:2", code=1) == "there is no task of owner a:2"
+        assert "there is no task 'g'" in refused(command, "g", code=1)
+    assert "there is no task 77" in refused("runs", "77", code=1)
+
+
+def test_what_names_no_task_is_bad_input():
+    for command in ("pause", "resume", "run-now", "remove"):
+        assert "names no task" in refused(command)
+    assert "is no id" in refused("show", "99999999999999999999")
+    assert "is no id" in refused("show", "0")
+    assert "missing argument 'TASK'" in refused("show")
+    assert "give its name, too" in refused("runs", "--owner", "a:1")
+
+
+def test_pause_and_resume(db):
+    ticker("add", "f", "--owner", "a:1", "--every", "1m")
+    [paused] = answer("pause", "f", "--owner", "a:1", "--reason", "moving house", "--until", "2h", "--by", "ann")
+    assert (paused["paused_by"], paused["paused_reason"], paused["state"]) == ("ann", "moving house", "paused")
+    [[ahead]] = db.execute("SELECT extract(epoch FROM paused_until - clock_timestamp()) FROM ticker.tasks")
+    assert 7190 < ahead <= 7200
+    assert "paused by ann until 20" in ticker("list")[0]
+    assert ticker("resume", "--owner", "a:1")[0] == "resumed 1 f of a:1\n"
+    assert ticker("resume", "--owner", "a:1")[0] == "nothing was resumed\n"
+    assert answer("show", "1")["paused_by"] is None
+
+
+def test_pause_says_who_it_was_and_takes_a_time(monkeypatch):
+    monkeypatch.setenv("LOGNAME", "bob")
+    ticker("add", "f", "--every", "1m")
+    [paused] = answer("pause", "f", "--until", "2030-01-01T00:00:00Z")
+    assert (paused["paused_by"], paused["paused_until"]) == ("bob", "2030-01-01T00:00:00.000000Z")
+    assert "until: 'soon' is no duration" in refused("pause", "f", "--until", "soon")
+    assert refused("pause", "f", "--until", "yesterday").endswith("; or write a time such as 2026-07-01T12:00:00Z")
+    assert "is over already" in refused("pause", "f", "--until", "0")
+    assert "by: '' has 0 characters" in refused("pause", "f", "--by", "")
+
+
+def test_remove_takes_a_task_or_all_of_an_owner():
+    for name in "fgh":
+        ticker("add", name, "--owner", "a:1", "--every", "1m")
+    assert ticker("remove", "g", "--owner", "a:1")[0] == "removed 2 g of a:1\n"
+    assert [task["name"] for task in answer("remove", "--owner", "a:1")] == ["f", "h"]
+    assert ticker("list")[0] == "no tasks\n" and answer("list") == []
+
+
+# ------------------------------------------------------------------------------------------------------------- runs
+
+
+def test_run_now_plans_a_run_which_the_next_tick_pushes():
+    ticker("add", "f", "--every", "1m", "--first", "2h")
+    assert answer("run-now", "f") == {"run_ids": [1]}
+    assert ticker("run-now", "1")[0] == "planned run 2; the next tick pushes it\n"
+    assert [run["state"] for run in answer("runs", "f")] == ["planned", "planned"]
+    ticker("tick")
+    [run, _] = answer("runs", "f")
+    assert set(run) == RUN
+    assert (run["id"], run["kind"], run["state"], run["outcome"]) == (2, "manual", "pushed", None)
+
+
+def test_what_is_disabled_cannot_run_now_and_is_passed_over_beside_others(db):
+    for name in "fg":
+        ticker("add", name, "--owner", "a:1", "--every", "1m")
+    ticker("edit", "1", "--disable")
+    assert (
+        refused("run-now", "1") == "task: 'f' cannot run now: it is disabled; enable it first (ticker edit 1 --enable)"
+    )
+    assert ticker("run-now", "--owner", "a:1") == (
+        "planned run 1; the next tick pushes it\n", "warning: 1 of the tasks of a:1 is disabled: passed over\n",
+    )  # fmt: skip
+    db.execute("UPDATE ticker.tasks SET owner_active = false")
+    assert (
+        refused("run-now", "2")
+        == "task: 'g' cannot run now: its owner is inactive; it runs when the owner is active again"
+    )
+
+
+def test_runs_show_the_arithmetic_of_a_drop(db):
+    judged = {"checked_last_run": "2026-03-01T12:01:35Z", "checked_at": "2026-03-01T12:02:03.25Z", "every_ms": 60_000,
+              "tolerance_ms": 5_000}  # fmt: skip
+    dropped(db, 1, "too_early", **judged)
+    dropped(db, 1, "clock", **judged | {"checked_last_run": "2026-03-02T00:00:00Z"})
+    dropped(db, 1, "duplicate", **judged)
+    last, clock, early = ticker("runs")[0].splitlines()[1:]
+    assert early.endswith("too_early: 12:02:03.250 < 12:01:35 + 1m - 5s: 26s750ms early")
+    assert clock.endswith("clock: 12:02:03.250 < last run 2026-03-02 00:00:00")
+    assert last.endswith("dropped  duplicate")
+    assert [run["early_ms"] for run in answer("runs")] == [None, None, 26_750]
+
+
+def test_runs_of_a_task_that_is_gone_are_found_by_its_id_newest_first(db):
+    dropped(db, 5, "gone", ended_at="2026-03-01T12:00:00Z")
+    dropped(db, 5, "paused")
+    dropped(db, 6, "gone")
+    db.execute("INSERT INTO ticker.runs (task_id, kind, state, outcome, started_at, ended_at)"
+               " VALUES (5, 'manual', 'ended', 'failed', '2026-03-01T12:00:00Z', '2026-03-01T12:00:01.5Z')")  # fmt: skip
+    assert [(run["id"], run["reason"], run["took_ms"]) for run in answer("runs", "5")] == [(4, "", 1500), (2, "paused", None), (1, "gone", None)]  # fmt: skip
+    assert [run["id"] for run in answer("runs", "--outcome", "dropped", "--limit", "2")] == [3, 2]
+    assert answer("runs", "5", "--outcome", "failed")[0]["id"] == 4
+    db.execute("UPDATE ticker.runs SET outcome = 'lost' WHERE id = 4")
+    assert answer("runs", "5", "--limit", "1")[0]["took_ms"] is None
+    assert "is not one of" in refused("runs", "--outcome", "great")
+
+
+def test_runs_of_a_known_task_without_any_are_none():
+    ticker("add", "f", "--every", "1m")
+    assert ticker("runs", "f")[0] == "no runs\n" and answer("runs", "1") == []
+
+
+# -------------------------------------------------------------------------------------------------- tick and health
+
+
+def test_tick_makes_one_pass_and_reports_it(redis):
+    ticker("add", "f", "--every", "1m")
+    ticker("add", "g", "--every", "1m", "--first", "500ms")  # no look-ahead: not due yet
+    ticker("run-now", "g")
+    report = answer("tick")
+    assert set(report) == {"now", "due", "planned", "swept", "followed", "left", "enqueued", "errors", "took_ms"}
+    assert (set(report["due"]), set(report["planned"]), set(report["swept"])) == (PUSHED, PUSHED, SWEPT)
+    assert set(report["followed"]) == FOLLOWED
+    assert (report["due"]["due"], report["planned"]["due"], report["enqueued"], report["errors"]) == (1, 1, 2, 0)
+    assert INSTANT.fullmatch(report["now"])
+    assert redis.llen("rq:queue:polling") == 2
+    assert re.fullmatch(r"tick \S+ \S+Z due=\d enqueued=\d held=0 .* errors=0 took=[\d.]+\n", ticker("tick")[0])
+
+
+def test_a_dry_run_lists_what_is_due_and_changes_nothing(db, redis):
+    ticker("add", "f", "--every", "1m")
+    ticker("add", "later", "--every", "1m", "--first", "1h")
+    before = rows(db)
+    assert [(set(task), task["name"]) for task in answer("tick", "--dry-run")] == [(TASK, "f")]
+    assert "every 1m" in ticker("tick", "--dry-run")[0]
+    assert rows(db) == before and redis.keys() == []
+    ticker("tick")
+    assert ticker("tick", "--dry-run")[0] == "nothing is due\n"
+
+
+def test_a_tick_that_cannot_push_all_says_so(redis):
+    redis.set("rq:queue:broken", "no list")
+    ticker("add", "f", "--every", "1m", "--queue", "broken")
+    out, err = ticker("tick", "--json", code=1)
+    assert json.loads(out)["errors"] == 1
+    assert err == "error: 1 could not be pushed and stay due; ticker list says why\n"
+    assert "not pushed: WRONGTYPE" in ticker("list")[0]
+
+
+def test_health_is_told_by_the_age_of_the_last_tick(db):
+    assert "no ticker ticks here" in ticker("health", code=1)[1]
+    ticked(db, ago=100)
+    out, err = ticker("health", code=1)
+    assert err.startswith("error: no ticker has ticked within 1m30s: the last one, pid 7 on here, ticked 1m40")
+    assert out.splitlines()[:2] == ["PostgreSQL answers", "Redis answers"] and out.endswith("s ago (silent)\n")
+    ticker("health", "--max-age", "5m")
+    ticked(db, ago=3)
+    healthy = answer("health")
+    assert (set(healthy), healthy["healthy"], healthy["max_age_ms"]) == (HEALTH, True, 90_000)
+    assert healthy["redis"] == {"answers": True, "error": None}
+    assert [set(one) for one in healthy["tickers"]] == [TICKER, TICKER]
+    assert 3_000 <= healthy["tickers"][0]["age_ms"] < 60_000
+    assert "--max-age: 'x' is no duration" in refused("health", "--max-age", "x")
+
+
+def test_a_tick_far_in_the_future_is_not_healthy(db):
+    ticked(db, ago=-90_000)
+    assert "ticked 1d59m59s ahead of the database's clock" in ticker("health", code=1)[1]
+
+
+def test_health_says_which_server_does_not_answer(db, monkeypatch):
+    ticked(db, ago=3)
+    monkeypatch.setenv("REDIS_URL", "unix:///nowhere")
+    assert "Redis (REDIS_URL) does not take jobs" in ticker("health", code=1)[1]
+    monkeypatch.setenv("DATABASE_URL", "postgresql://postgres@/nowhere?host=/nowhere")
+    told = answer("health", code=1)
+    assert (told["healthy"], told["postgresql"]["answers"], told["redis"]["answers"]) == (False, False, False)
+    assert "PostgreSQL (DATABASE_URL) does not answer" in told["postgresql"]["error"]
+
+
+def test_a_queue_with_jobs_that_nobody_listens_to_is_not_healthy(db):
+    ticked(db, ago=3)
+    ticker("add", "mail.fetch", "--every", "1m", "--queue", "lonely")
+    ticker("tick")
+    told = answer("health", code=1)
+    assert told["unattended"] == {"lonely": 1}
+    assert told["problems"] == [
+        "1 job waits in the queue lonely, to which no worker listens; start one: python -m wrappers lonely"
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------------- db
+
+
+def test_db_check_lists_problems_before_the_upgrade_and_none_after(monkeypatch):
+    monkeypatch.setenv("TICKER_SCHEMA", "other")
+    told = answer("db", "check", code=1)
+    assert told["fits"] is False and "run: ticker db upgrade" in told["problems"][0]
+    assert refused("list", code=78).endswith("run: ticker db upgrade")
+    assert "schema other is at revision 0" in ticker("db", "upgrade")[0]
+    ticker("db", "upgrade")
+    assert answer("db", "check") == {"fits": True, "problems": []}
+    assert answer("list") == []
+
+
+def test_db_check_sees_what_a_hand_has_changed(db):
+    db.execute("ALTER TABLE ticker.tasks DROP COLUMN subject CASCADE")
+    out, err = ticker("db", "check", code=1)
+    assert "subject" in out and err.startswith("error: schema ticker does not fit")
+
+
+def test_db_check_names_the_tables_of_owners_whose_tasks_would_outlive_them(db):
+    db.execute(
+        'CREATE TABLE feeds (id int PRIMARY KEY); CREATE SCHEMA crm; CREATE TABLE crm."Big feeds" (id int PRIMARY KEY)'
+    )
+    db.execute('INSERT INTO feeds VALUES (1); INSERT INTO crm."Big feeds" VALUES (1)')
+    assert answer("db", "check")["fits"] is True
+    for owner in ("feeds:1", "crm.Big feeds:1", "no_table:1", "Feeds:1", "crm.feeds:1"):
+        ticker("add", "poll", "--every", "1m", "--owner", owner)
+    ticker("add", "poll", "--every", "1m")
+    told = answer("db", "check", code=1)["problems"]
+    assert [sentence.partition(":")[0] for sentence in told] == [
+        "table crm.Big feeds has no trigger of ours", "table feeds has no trigger of ours",
+    ]  # fmt: skip
+    assert 'owners.install(op, "feeds")' in told[1]
+    db.execute("\n".join([*owners.triggers("feeds"), *owners.triggers("crm.Big feeds")]))
+    assert answer("db", "check") == {"fits": True, "problems": []}
+    db.execute("DROP TABLE feeds; CREATE TABLE feeds (id int PRIMARY KEY)")
+    assert "table feeds has no trigger" in ticker("db", "check", code=1)[0]
+
+
+def test_db_sql_prints_the_statements_and_asks_no_server(monkeypatch):
+    monkeypatch.delenv("DATABASE_URL")
+    out, _ = ticker("db", "sql")
+    assert out.startswith('CREATE SCHEMA IF NOT EXISTS "ticker";') and "CREATE TABLE" in out
+
+
+# ----------------------------------------------------------------------------------------------- how a command ends
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words", "sentence"),
+    [
+        ("DATABASE_URL", "", ["list"], "DATABASE_URL is not set"),
+        ("DATABASE_URL", "", ["health"], "DATABASE_URL is not set"),
+        ("DATABASE_URL", "mysql://me:geheim@host/name", ["show", "f"], "DATABASE_URL"),
+        ("DATABASE_URL", "postgresql://me:ge%zzheim@host/name", ["list"], "DATABASE_URL"),
+        ("DATABASE_URL", "postgresql://me@/name?host=/nowhere", ["list"], "PostgreSQL (DATABASE_URL) does not answer"),
+        ("DATABASE_URL", "postgresql://me@/name?host=/nowhere", ["db", "check"], "PostgreSQL (DATABASE_URL)"),
+        ("DATABASE_URL", "postgresql://me@/name?host=/nowhere", ["run"], "PostgreSQL (DATABASE_URL) does not answer"),
+        ("REDIS_URL", "", ["tick"], "REDIS_URL is not set"),
+        ("REDIS_URL", "redis://me:geheim/0", ["run"], "REDIS_URL"),
+        ("REDIS_URL", "unix:///nowhere", ["run"], "Redis (REDIS_URL) does not take jobs"),
+        ("TICKER_TICK", "0", ["run"], "TICKER_TICK: '0' is under the limit of 100ms"),
+        ("TICKER_SCHEMA", 'a"b', ["list"], "TICKER_SCHEMA"),
+        ("TICKER_SCHEMA", "nowhere", ["run"], "run: ticker db upgrade"),
+    ],
+)
+def test_a_wrong_setting_or_an_absent_server_is_78_and_one_sentence(monkeypatch, name, value, words, sentence):
+    monkeypatch.setenv(name, value)
+    told = refused(*words, code=78)
+    assert sentence in told and "heim" not in told
+
+
+def test_a_wrong_option_of_run_is_bad_input_even_beside_a_right_setting():
+    assert "--tick: '0' is under the limit of 100ms" in refused("run", "--tick", "0")
+    assert "--look-ahead: '1h' is over the limit of 10s" in refused("run", "--look-ahead", "1h")
+    assert "--batch: '-1' is no whole number" in refused("run", "--batch", "-1")
+
+
+def test_a_server_that_goes_away_in_the_middle_is_1(monkeypatch):
+    monkeypatch.setattr(
+        read_tasks, "list_tasks", lambda db, **_: db.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    )
+    assert "PostgreSQL (DATABASE_URL) does not answer" in refused("list", code=1)
+
+
+def test_an_error_of_our_own_is_a_sentence_too_and_a_traceback_on_request(monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("no\nluck")
+
+    monkeypatch.setattr(read_tasks, "list_tasks", broken)
+    assert refused("list", code=1) == "RuntimeError: no; set TICKER_DEBUG=1 for the traceback"
+    monkeypatch.setenv("TICKER_DEBUG", "1")
+    assert "Traceback (most recent call last)" in ticker("list", code=1)[1]
+
+
+def test_an_interrupt_is_quiet(monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(read_tasks, "list_tasks", interrupted)
+    out, err = ticker("list", code=130)
+    assert (out, err.strip()) == ("", "")
+
+
+def test_an_unknown_command_is_bad_input_and_none_at_all_shows_the_help():
+    assert refused("bo\ngus") == "no such command 'bo\\ngus'; see: ticker --help"
+    assert "Commands:" in ticker(code=2)[1]
+
+
+def test_the_demo_gets_its_seconds_and_gives_the_exit_code(monkeypatch):
+    stage = ModuleType("ticker.demo.main")
+    stage.demo = lambda *said: {(90.0, True, False): 7, (30.0, True, True): 8}.get(said, 9)
+    monkeypatch.setitem(sys.modules, "ticker.demo.main", stage)
+    ticker("demo", "--seconds", "90", "--keep", code=7)
+    ticker("demo", "--web", code=8)
+    assert "--seconds: 'nan' is no duration" in refused("demo", "--seconds", "nan")
+
+
+# -------------------------------------------------------------------------------------------------- real processes
+
+
+def test_help_imports_neither_servers_nor_schedulers():
+    asked = (
+        "import sys; from ticker.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    heavy = {"sqlalchemy", "alembic", "rq", "redis", "apscheduler", "psycopg", "rich", "wrappers"}
+    assert done.returncode == 0 and not heavy & set(done.stderr.split())
+
+
+def test_run_ticks_until_sigterm(database_url):
+    with subprocess.Popen([*COMMAND, "run", "--tick", "1s"], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if " tick due=0 enqueued=0 errors=0 took=" in line:
+                break
+        assert answer("health")["tickers"][0]["pid"] == process.pid
+        process.send_signal(signal.SIGTERM)
+        lines += process.stdout.readlines()
+        assert process.wait(timeout=5) == 0
+    assert "ticker started" in lines[0] and "tick=1s" in lines[0] and "ticker stopped" in lines[-1]
+    assert "no ticker ticks here" in ticker("health", code=1)[1]
+
+
+def test_a_closed_pipe_is_quiet_and_an_old_encoding_shows_everything(database_url):
+    ticker("add", "f", "--name", "łódź", "--every", "1m")
+    environ = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as closed:
+        process = subprocess.Popen([*COMMAND, "list"], cwd=ROOT, stdout=closed, stderr=subprocess.PIPE)
+    old = subprocess.run([*COMMAND, "list"], cwd=ROOT, env=environ, capture_output=True, timeout=60)
+    assert old.returncode == 0 and "\\u0142ód\\u017a" in old.stdout.decode("latin-1")
+    assert process.communicate(timeout=60)[1] == b""
+
+
+def test_sigint_ends_a_command_that_waits_with_130(db, database_url):
+    """It waits for two seconds at most, in which a machine that is busy may not come to the signal: then once more."""
+    ticker("add", "f", "--every", "1m")
+    with connect(psycopg_url(database_url)) as other, other.transaction():
+        other.execute("LOCK TABLE ticker.tasks")
+        for _ in range(5):
+            process = subprocess.Popen([*COMMAND, "list"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            until(lambda waits=waits: db.execute(waits).fetchone(), "the command waits for the lock")
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            if b"longer than 2 s" not in err:
+                break
+    assert (process.returncode, out, err.strip()) == (130, b"", b"")

@@ -1,0 +1,253 @@
+"""`ticker why | journal | drops` and `ticker runs --id`: what they print, and how a journal goes on."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.cli.test_commands import INSTANT, RUN, answer, dropped, refused, ticked, ticker
+from tests.running import ROOT, until
+from ticker.cli import ledger
+from ticker.cli.ledger import past
+from ticker.errors import BadInput
+
+NOON = datetime(2026, 3, 1, 12, 2, 3, tzinfo=UTC)
+LINE = {"at", "what", "words", "task_id", "task_name", "owner", "owner_type", "owner_id", "due", "run", "event"}
+SENTENCE = (
+    "too_early: 28 s after the last start at 12:01:35, 27 s too early"
+    " (60 s interval, 5 s tolerance: not before 12:02:30)"
+)
+
+
+@pytest.fixture(autouse=True)
+def served(environ):
+    """Every test has both servers."""
+
+
+@pytest.fixture
+def drop(db):
+    """A task, and the drop of the third table."""
+    ticker("add", "mail.fetch", "--owner", "mail_channels:5", "--every", "1m", "--tolerance", "5s")
+    dropped(db, 1, "too_early", checked_at=NOON, ended_at=NOON, checked_last_run=NOON - timedelta(seconds=28),
+            every_ms=60_000, tolerance_ms=5_000, owner_type="mail_channels", owner_id="5", function="mail.fetch")  # fmt: skip
+
+
+def lines(*words):
+    """What a command prints, with single spaces."""
+    return [re.sub(r" +", " ", line) for line in ticker(*words)[0].splitlines()]
+
+
+# -------------------------------------------------------------------------------------------------------------- why
+
+
+def test_why_prints_the_arithmetic_and_what_happens_next(db, drop):
+    ticked(db, 4)
+    head, line, first, second = lines("why", "mail.fetch", "--owner", "mail_channels:5")
+    assert head == "when (UTC) what why run"
+    assert line == f"2026-03-01 12:02:03 dropped {SENTENCE} 1"
+    assert first in ("next: a ticker ticked 4 s ago", "next: a ticker ticked 5 s ago")
+    assert re.fullmatch(r"next: due since [0-9:.]+, for [0-9.]+ s: the next tick pushes it", second)
+
+
+def test_why_as_json_has_the_lines_with_their_rows(db, drop):
+    told = answer("why", "1")
+    assert set(told) == {"task_id", "task", "now", "at", "lines", "then", "next"}
+    [line] = told["lines"]
+    assert set(line) == LINE and set(line["run"]) == RUN
+    assert (line["at"], line["what"], line["words"]) == ("2026-03-01T12:02:03.000000Z", "dropped", SENTENCE)
+    assert told["next"][0] == "no ticker ticks here: nothing is pushed; start one: ticker run"
+    assert INSTANT.fullmatch(told["now"]) and told["task"]["state"] == "ok"
+
+
+def test_why_around_a_time_says_what_was_then_and_what_is_now(db, drop):
+    db.execute("UPDATE ticker.tasks SET created_at = '2026-01-01T00:00:00Z'")
+    ticker("pause", "1", "--by", "anna", "--reason", "moving house")
+    printed = lines("why", "1", "--at", "2026-03-01T12:30:00Z")
+    assert printed[1].endswith("5 s tolerance: not before 12:02:30) 1")
+    assert printed[2] == "no ticker has ticked here for a day, if ever"
+    assert printed[3] == "now: no ticker ticks here: nothing is pushed; start one: ticker run"
+    assert printed[4] == "now: paused by anna; ticker resume TASK ends it: moving house"
+
+
+def test_why_of_what_was_never_there_or_ahead_is_a_sentence(drop):
+    assert refused("why", "77", code=1) == "there is no task 77, and no record of one"
+    assert "for an owner's task add --owner type:id" in refused("why", "mail.fetch", code=1)
+    assert "at: '2100-01-01T00:00:00+00:00' lies ahead" in refused("why", "1", "--at", "2100-01-01T00:00:00Z")
+    assert "at: 'noon' is no time that was" in refused("why", "1", "--at", "noon")
+    assert "has no zone" in refused("why", "1", "--at", "2026-01-01T00:00:00")
+
+
+def test_why_of_a_deleted_owners_task_leads_to_what_is_kept_of_it(drop):
+    said = refused("why", "mail.fetch", "--owner", "mail_channels:6", code=1)
+    assert said.startswith("there is no task 'mail.fetch' of owner mail_channels:6")
+    assert said.endswith("ticker journal --owner mail_channels:6")
+
+
+def test_what_a_function_has_said_cannot_drive_the_terminal(db, drop):
+    db.execute("UPDATE ticker.runs SET outcome = 'failed', reason = %s, output = %s, traceback = %s",
+               ["\x1b]0;owned\x07\nA", "\x1b[31mred\x1b[0m\nsecond", "\x9b2J"])  # fmt: skip
+    db.execute("INSERT INTO ticker.events (task_id, what, by, words) VALUES (1, 'paused', 'ticker', E'\\x1b[2Jgone')")
+    for command in (["why", "1"], ["journal"], ["runs", "--id", "1"], ["journal", "--json"]):
+        out = ticker(*command)[0]
+        assert not {c for c in out if not c.isprintable()} - {"\n"}, command
+    assert "\\x1b[31mred" in ticker("runs", "--id", "1")[0] and "\\x1b[2Jgone" in ticker("why", "1")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("12:00", NOON.replace(minute=0, second=0)),
+        ("9:30:15", NOON.replace(hour=9, minute=30, second=15)),
+        ("12:02:04", NOON - timedelta(days=1) + timedelta(seconds=1)),
+        ("2h ago", NOON - timedelta(hours=2)),
+        ("90", NOON - timedelta(seconds=90)),
+        ("2026-02-01T00:00:00+01:00", datetime(2026, 1, 31, 23, tzinfo=UTC)),
+    ],
+)
+def test_a_time_that_was_may_be_written_in_three_ways(text, instant):
+    assert past("at", text, lambda: NOON) == instant
+
+
+@pytest.mark.parametrize("text", ["25:00", "9", "x", "", "-2h", "2026-13-01T00:00:00Z", "yesterday"])
+def test_what_is_no_time_is_refused(text):
+    if text == "9":
+        assert past("at", text, lambda: NOON) == NOON - timedelta(seconds=9)  # a bare number is seconds, as everywhere
+    else:
+        with pytest.raises(BadInput, match="at: "):
+            past("at", text, lambda: NOON)
+
+
+# ---------------------------------------------------------------------------------------------------------- journal
+
+
+def test_the_journal_prints_one_line_each_with_its_task(db, drop):
+    ticker("pause", "1", "--by", "anna", "--reason", "moving")
+    head, first, second = lines("journal")
+    assert head == "when (UTC) what task name owner why run"
+    assert first == f"2026-03-01 12:02:03 dropped 1 mail.fetch mail_channels:5 {SENTENCE} 1"
+    assert second.endswith(" paused 1 mail.fetch mail_channels:5 by anna: moving")
+    assert lines("journal", "--reason", "gone") == ["nothing was recorded"]
+    assert lines("journal", "--since", "1h")[1:] == [second]
+    for words in (
+        ["--task", "1"],
+        ["--owner", "mail_channels:5"],
+        ["--task", "mail.fetch", "--owner", "mail_channels:5"],
+    ):
+        assert lines("journal", *words)[1:] == [first, second]
+    assert lines("journal", "--outcome", "dropped", "--owner-type", "mail_channels")[1:] == [first]
+
+
+def test_the_journal_as_json_is_one_document_per_line(db, drop):
+    ticker("pause", "1", "--by", "anna")
+    first, second = [json.loads(line) for line in ticker("journal", "--json")[0].splitlines()]
+    assert set(first) == set(second) == LINE
+    assert (first["run"]["early_ms"], first["event"], second["event"]["by"]) == (27_000, None, "anna")
+
+
+def test_a_journal_of_what_excludes_each_other_is_bad_input():
+    assert "owner_type: 'a' stands beside an owner" in refused("journal", "--owner", "a:1", "--owner-type", "a")
+    assert "is of drops" in refused("journal", "--reason", "gone", "--outcome", "failed")
+    assert "stands beside the id 1" in refused("journal", "--task", "1", "--owner", "a:1")
+
+
+@contextmanager
+def following(*words):
+    """`ticker journal --follow` as a process; its lines as they come, without buffering."""
+    process = subprocess.Popen([sys.executable, "-m", "ticker", "journal", "--follow", "--json", *words], cwd=ROOT,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_a_journal_that_is_followed_goes_on_through_a_lost_connection_until_it_is_interrupted(db, drop):
+    with following("--limit", "1") as process:
+        assert json.loads(process.stdout.readline())["what"] == "dropped"
+        ticker("pause", "1", "--by", "anna")
+        assert json.loads(process.stdout.readline())["what"] == "paused"
+        cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ticker-cli'"
+        until(lambda: db.execute(cut).fetchall(), "its connection is there, and cut")
+        ticker("resume", "1")
+        assert json.loads(process.stdout.readline())["what"] == "resumed"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (0, "")
+    assert re.fullmatch(r"PostgreSQL \(DATABASE_URL\) does not answer: .+; asked again each second\n", err)
+
+
+def test_a_follower_in_this_process_ends_quietly_when_it_is_interrupted(monkeypatch, drop):
+    def interrupted(tail):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ledger, "looks", interrupted)
+    assert ticker("journal", "--follow")[1] == ""
+
+
+# ------------------------------------------------------------------------------------------------------------ drops
+
+
+def test_drops_are_counted_with_an_example(db, drop):
+    dropped(db, 1, "gone", ended_at=NOON)
+    dropped(db, 1, "gone", ended_at=NOON)
+    head, first, second = lines("drops")
+    assert head == "count reason newest (UTC) such as"
+    assert first == "2 gone 2026-03-01 12:02:03 1 mail.fetch: gone: the task was deleted before its job was taken"
+    assert second == f"1 too_early 2026-03-01 12:02:03 1 mail.fetch: {SENTENCE}"
+    assert [(one["key"], one["count"]) for one in answer("drops", "--by", "owner")] == [("", 2), ("mail_channels:5", 1)]
+    assert lines("drops", "--by", "owner")[1].startswith("2 - ")
+    assert lines("drops", "--since", "1h") == ["no drops"] and answer("drops", "--since", "1h") == []
+
+
+def test_a_count_that_is_cut_says_so(db, drop):
+    dropped(db, 1, "gone", ended_at=NOON)
+    out, err = ticker("drops", "--limit", "1")
+    assert (len(out.splitlines()), err) == (2, "warning: there are more than 1; see --limit and --since\n")
+    assert len(answer("drops", "--limit", "1")) == 1
+    assert ticker("drops", "--limit", "10000")[1] == ""
+
+
+def test_a_task_and_an_owner_that_exclude_each_other_are_refused(drop):
+    assert refused("journal", "--task", "1", "--owner-type", "feeds") == (
+        "owner_type: 'feeds' does not go with task 1, which belongs to mail_channels:5; leave one of them out"
+    )
+    assert "which needs no owner" in refused("runs", "1", "--owner", "mail_channels:6")
+    assert "for an owner's task add --owner type:id" in refused("runs", "mail.fetch", code=1)
+
+
+# --------------------------------------------------------------------------------------------------- one run in full
+
+
+def test_one_run_in_full_is_printed_with_what_it_printed(db, drop):
+    db.execute(
+        "UPDATE ticker.runs SET outcome = 'failed', reason = 'OSError: no', started_at = checked_at, retried = true,"
+        " output = E'fetched\\t3\\n\\nand more', error_output = 'slow', traceback = E'Traceback\\n  OSError: no'"
+    )
+    db.execute(
+        "INSERT INTO ticker.runs (task_id, task_name, kind, parent_id, attempt, state, due_at, pieces)"
+        " VALUES (1, 'mail.fetch', 'retry', 1, 2, 'planned', %s, 1)", [NOON]
+    )  # fmt: skip
+    db.execute("INSERT INTO ticker.runs (task_id, kind, parent_id, item, state, due_at) VALUES (1, 'piece', 2, '7', 'planned', %s)",
+               [NOON])  # fmt: skip
+    out = ticker("runs", "--id", "1")[0]
+    assert out.endswith(
+        "\noutput:\nfetched 3\n\nand more\n\nerror output:\nslow\n\ntraceback:\nTraceback\n  OSError: no\n"
+    )
+    assert "\nattempts:\n" in out and re.search(r"^attempted again +yes$", out, re.MULTILINE)
+    told = answer("runs", "--id", "2")
+    assert set(told) == RUN | {"output", "error_output", "attempts", "made"}
+    assert ([run["id"] for run in told["attempts"]], [run["item"] for run in told["made"]]) == ([1, 2], [7])
+    assert "of run" in ticker("runs", "--id", "3")[0]
+    assert re.search(r"^pieces +1 piece: 0 done, 0 failed, 1 to come$", ticker("runs", "--id", "2")[0], re.MULTILINE)
+
+
+def test_a_run_that_is_not_there_and_an_id_beside_a_task_are_refused(drop):
+    assert refused("runs", "--id", "77", code=1) == "there is no run 77; it may have been pruned"
+    assert "--id names one run; leave TASK" in refused("runs", "1", "--id", "1")

@@ -1,0 +1,92 @@
+"""`ticker add | edit | show | validate | next` with times: cron, calendar events, single times."""
+
+import json
+import re
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.cli.test_commands import answer, refused, ticker
+
+KEYS = {"kind", "normalized", "zone", "words", "times", "warnings"}
+
+
+@pytest.fixture(autouse=True)
+def served(environ):
+    """Every test has both servers."""
+
+
+def test_a_task_with_times_is_added_shown_in_words_and_edited():
+    ticker("add", "reports.daily", "--cron", "0 6 * * mon-fri", "--zone", "Europe/Berlin", "--max-runs", "3")
+    shown = ticker("show", "reports.daily")[0]
+    assert "cron 0 6 * * 1-5 Europe/Berlin" in shown
+    assert "At 06:00, Monday through Friday" in shown
+    assert "0 of 3" in shown
+    changed = answer("edit", "reports.daily", "--calendar", "daily", "--max-runs", "0")
+    assert (changed["kind"], changed["expression"], changed["max_runs"]) == ("calendar", "*-*-* 00:00:00", None)
+
+
+def test_a_single_time_and_bounds_are_options():
+    once = answer("add", "trial.ends", "--at", "2199-01-01T00:00:00+01:00", "--remove", "--catch-up", "none")
+    assert (once["kind"], once["next_run"], once["remove"]) == ("once", "2198-12-31T23:00:00.000000Z", True)
+    bounded = answer(
+        "add", "poll", "--every", "1m", "--starts", "2199-01-01T00:00:00Z", "--ends", "2199-02-01T00:00:00Z"
+    )
+    assert bounded["next_run"] == "2199-01-01T00:00:00.000000Z"
+
+
+@pytest.mark.parametrize("expression", ["1m", "0 9 * * 1-5", "Mon..Fri 09:00", "2199-01-01T00:00:00Z", "5000000000"])
+def test_validate_answers_with_stable_keys_and_times_in_utc(expression):
+    found = answer("validate", expression)
+    assert set(found) == KEYS
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", instant) for instant in found["times"])
+
+
+def test_next_takes_an_expression_an_id_and_a_name():
+    assert len(answer("next", "*/5 * * * *", "-n", "3")["times"]) == 3
+    added = answer("add", "poll", "--every", "1h")
+    for task in (str(added["id"]), "poll"):
+        times = answer("next", task, "-n", "2")["times"]
+        assert times[0] == re.sub(r"\.\d+", "", added["next_run"])
+    ticker("add", "poll", "--owner", "channels:5", "--cron", "0 0 1 1 *")
+    assert answer("next", "poll", "--owner", "channels:5", "-n", "1")["times"][0].endswith("-01-01T00:00:00Z")
+
+
+def test_next_of_a_task_that_failures_have_slowed_is_as_far_apart_as_it_runs(db):
+    answer("add", "poll", "--every", "1m", "--stretch", "1h", "--first", "1h")
+    db.execute("UPDATE ticker.tasks SET stretched_ms = 240000")
+    found = answer("next", "1", "-n", "3")
+    first, second, third = map(datetime.fromisoformat, found["times"])
+    assert (second - first, third - second) == (timedelta(minutes=4), timedelta(minutes=4))
+    assert (found["words"], found["warnings"]) == ("Every 1m", ["its interval is 4m while it fails, else 60 s"])
+
+
+def test_what_falls_on_a_change_of_clocks_is_warned_of():
+    warnings = answer("validate", "30 2 * * *", "--zone", "Europe/Berlin")["warnings"]
+    assert [bool(re.search(words, text)) for words, text in zip(("pass over", "twice"), sorted(warnings), strict=True)]
+    assert answer("validate", "30 2 * * *")["warnings"] == []
+    finer = answer("validate", "*/10 * * * * *")["warnings"]
+    assert "finer than the usual tick" in finer[0]
+    assert "time box is 5s" in finer[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("next", "nonsense"), "there is no task 'nonsense'"),
+        (("validate", "every 15 minutes"), "write the interval alone, such as 15m"),
+        (("validate", "2027-01-31T00:00:00"), "has no offset from UTC"),
+        (("next", "999999"), "there is no task 999999"),
+        (("next", "1m", "--zone", "Europe/Berlin"), "has no meaning beside an interval"),
+        (("validate", "/5 * * * *"), "write */5"),
+        (("add", "poll", "--every", "1m", "--cron", "* * * * *"), "a task has one schedule"),
+        (("add", "poll", "--cron", "* * * * *", "--zone", "../../etc/passwd"), "is no zone"),
+        (("add", "poll", "--at", "yesterday"), "is no time"),
+        (("add", "poll", "--every", "1m", "--max-runs", "-5"), "is no whole number"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_what_cannot_be_is_one_sentence(words, sentence):
+    code = 1 if "there is no task" in sentence else 2
+    assert sentence in refused(*words, code=code)
+    assert json.loads(ticker("list", "--json")[0]) == []

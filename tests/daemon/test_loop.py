@@ -1,0 +1,401 @@
+"""The rhythm: it survives servers that go away, stops fast, and says what it does in one line."""
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from redis import Redis
+
+import ticker
+from tests.running import ROOT, in_fork, until
+from ticker import embedded, migrations
+from ticker.daemon import loop
+from ticker.daemon.loop import Beat, EveryTick
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
+from ticker.embedded import Postgres, Valkey
+from ticker.errors import ConfigurationError, DatabaseUnavailable
+from ticker.metrics import standing
+from ticker.queue import checks
+from ticker.queue.rq import RedisQueue
+from ticker.read import health, tasks
+
+MINUTE = timedelta(minutes=1)
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class Ticker:
+    """A `ticker run` of its own process, and the lines that it has printed so far."""
+
+    def __init__(self, environ, tick="0.2s"):
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "ticker", "run", "--tick", tick], cwd=ROOT, env=os.environ | environ,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    def says(self, pattern, after=0):
+        """Waits for a line; the number of lines up to it."""
+
+        def found():
+            return next((n for n, line in enumerate(self.lines[after:], after + 1) if re.search(pattern, line)), None)
+
+        return until(found, f"{pattern!r} in {''.join(self.lines[-8:])}")
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=30)
+        self._reader.join(timeout=30)
+        return code
+
+
+@contextmanager
+def running(environ) -> Iterator[Ticker]:
+    ticker_process = Ticker(environ)
+    try:
+        yield ticker_process
+    finally:
+        ticker_process.process.kill()
+        ticker_process.process.wait()
+
+
+@pytest.fixture
+def own_servers(monkeypatch) -> Iterator[tuple[Postgres, Valkey]]:
+    """Servers that the test may take away."""
+    with embedded.postgres() as postgres, embedded.valkey() as valkey:
+        migrations.upgrade(postgres.url)
+        monkeypatch.setenv("DATABASE_URL", postgres.url)
+        monkeypatch.setenv("REDIS_URL", valkey.url)
+        yield postgres, valkey
+
+
+def test_one_line_per_tick_and_a_heartbeat(environ, db):
+    ticker.register(db, "plain", every="1m")
+    with running(environ) as process:
+        process.says(r"tick due=1 enqueued=1 errors=0 took=0\.\d{3}$")
+        process.says(r"tick due=0 enqueued=0 errors=0 took=")
+        process.says(r"queue polling: 1 jobs wait and no worker listens")
+        pid = db.execute("SELECT pid FROM ticker.tickers WHERE last_tick_at > now() - interval '1 minute'").fetchone()
+        assert pid == (process.process.pid,)
+        assert process.stop() == 0
+    assert "ticker stopped" in process.lines[-1]
+    assert not any("Traceback" in line for line in process.lines)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly_and_it_counts_as_a_ticker_no_more(environ, db, settings, number):
+    with running(environ) as process:
+        process.says("tick due=0")
+        assert [found.pid for found in tasks.tickers(db)] == [process.process.pid]
+        assert process.stop(number) == 0
+    assert tasks.tickers(db) == []
+    assert "no ticker ticks here; start one: ticker run" in health.look(settings).problems
+    with PostgresStore(settings.database_url).transaction() as execute:
+        assert standing.tickers(execute, 30_000)["ticker_tickers_alive"] == {(): 0}
+
+
+def test_the_row_of_a_ticker_that_ended_still_tells_that_the_clock_was_set_back(beat, db, store):
+    beat()
+    beat.farewell()
+    db.execute("UPDATE ticker.tickers SET last_tick_at = last_tick_at + interval '1 hour'")
+    assert store.clamp(None, 100)
+    assert [found.last_report["ended"] for found in tasks.tickers(db, ended=True)] == [True]
+
+
+def test_it_survives_postgresql_and_redis_being_away_and_goes_on_by_itself(own_servers):
+    postgres, valkey = own_servers
+    with running({}) as process:
+        heard = process.says("tick due=0")
+        valkey.kill()
+        with connect(postgres.url) as db, db.transaction():
+            task = ticker.register(db, "plain", every="1d")
+        heard = process.says(r"tick failed: Redis \(REDIS_URL\) does not take jobs: .*; next attempt in", after=heard)
+        with connect(postgres.url) as db:
+            assert ticker.get(db, task).waiting == ()  # Redis did not take the job, so nothing advanced
+        valkey.start()
+        heard = process.says("tick due=1 enqueued=1 errors=0", after=heard)
+        postgres.kill()
+        heard = process.says(r"tick failed: PostgreSQL \(DATABASE_URL\) does not answer: ", after=heard)
+        postgres.start()
+        process.says("tick due=0", after=heard)
+        assert process.stop() == 0
+    assert not any("Traceback" in line for line in process.lines)
+
+
+def test_jobs_that_a_dead_redis_took_along_are_pushed_again(own_servers):
+    postgres, valkey = own_servers
+    with connect(postgres.url) as db, db.transaction():
+        ticker.register(db, "plain", every="1d")
+    with running({}) as process:
+        heard = process.says("tick due=1 enqueued=1")
+        valkey.kill()
+        valkey.start()
+        process.says(r"tick due=0 enqueued=1 errors=0 repushed=1", after=heard)
+
+
+def test_it_stops_although_the_database_hangs(own_servers):
+    """A stopped postmaster answers nothing, and a backend that is stopped cannot time out a statement by itself."""
+    postgres, _ = own_servers
+    with running({}) as process, connect(postgres.url) as db:
+        process.says("tick due=0")
+        find = "SELECT pid FROM pg_stat_activity WHERE application_name = 'ticker' AND pid <> pg_backend_pid()"
+        [backend] = until(lambda: db.execute(find).fetchone(), "the ticker's backend")
+        os.kill(backend, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            assert process.stop() == 0
+            assert time.monotonic() - began < 6
+        finally:
+            os.kill(backend, signal.SIGCONT)
+
+
+def test_five_tickers_at_once_push_each_occurrence_once(environ, db, redis):
+    for number in range(200):
+        ticker.register(db, "plain", name=f"task {number}", every="1d")
+    with (
+        running(environ) as a,
+        running(environ) as b,
+        running(environ) as c,
+        running(environ) as d,
+        running(environ) as e,
+    ):
+        for process in (a, b, c, d, e):
+            process.says("tick due=")
+        until(lambda: db.execute("SELECT bool_and(waiting <> '{}') FROM ticker.tasks").fetchone()[0], "all are pushed")
+        assert [process.stop() for process in (a, b, c, d, e)] == [0] * 5
+    jobs = redis.lrange("rq:queue:polling", 0, -1)
+    assert (len(jobs), len(set(jobs))) == (200, 200)
+
+
+def test_a_ticker_killed_in_mid_tick_is_made_up_for_by_the_next(environ, db, redis):
+    """Killed while it holds row locks: the server releases them, and another ticker pushes the same ids."""
+    ticker.register(db, "plain", every="1d")
+
+    def dies_after_its_push():
+        store, queue = PostgresStore(environ["DATABASE_URL"]), RedisQueue.from_url(environ["REDIS_URL"])
+        push = queue.push
+        queue.push = lambda envelopes: (push(envelopes), os.kill(os.getpid(), signal.SIGKILL)) if envelopes else []
+        Beat(store, queue, ticker_settings(environ), threading.Event())()
+
+    assert in_fork(dies_after_its_push) == -signal.SIGKILL
+    with running(environ) as process:
+        process.says("tick due=1 enqueued=0 errors=0 held=1")
+    assert len(redis.lrange("rq:queue:polling", 0, -1)) == 1
+
+
+def ticker_settings(environ):
+    from ticker import settings
+
+    return settings.from_environment(environ)
+
+
+@pytest.mark.parametrize(
+    ("previous", "now", "expected"),
+    [
+        (None, NOW, NOW),
+        (NOW, NOW, NOW + MINUTE),
+        (NOW, NOW + 0.4 * MINUTE, NOW + MINUTE),
+        (NOW, NOW + MINUTE, NOW + 2 * MINUTE),
+        (NOW, NOW + 10.5 * MINUTE, NOW + 11 * MINUTE),
+        (NOW, NOW + timedelta(days=366), NOW + timedelta(days=366) + MINUTE),
+        (NOW, NOW - timedelta(hours=1), NOW - timedelta(hours=1) + MINUTE),
+    ],
+)
+def test_a_beat_is_never_made_up_for_and_never_far_away(previous, now, expected):
+    assert EveryTick(MINUTE).get_next_fire_time(previous, now) == expected
+
+
+class Job:
+    """Stands for APScheduler's job: remembers when it was told to run."""
+
+    def __init__(self):
+        self.told = []
+
+    def modify(self, next_run_time):
+        self.told.append(next_run_time)
+
+
+@pytest.fixture
+def beat(store, queue, settings):
+    return Beat(store, queue, replace(settings, tick_ms=30_000), threading.Event())
+
+
+@pytest.mark.parametrize(
+    ("waited", "failures", "busy", "nudged"),
+    [(59, 0, False, False), (61, 0, False, True), (61, 0, True, False), (0.9, 1, False, False), (1.1, 1, False, True),
+     (29, 20, False, False), (31, 20, False, True)],
+)  # fmt: skip
+def test_the_watch_nudges_a_beat_that_stopped_and_retries_one_that_failed(beat, waited, failures, busy, nudged):
+    beat.began, beat.failures, beat.busy = loop.clock.monotonic() - waited, failures, busy
+    job = Job()
+    loop.watch(beat, 30, job)
+    assert bool(job.told) == nudged
+
+
+def test_a_failed_tick_is_one_sentence_and_an_error_of_ours_a_traceback(beat, caplog, monkeypatch):
+    def unavailable(*_args, **_kwargs):
+        raise DatabaseUnavailable("PostgreSQL (DATABASE_URL) does not answer: connection refused")
+
+    monkeypatch.setattr(loop, "tick", unavailable)
+    with caplog.at_level(logging.INFO, "ticker"):
+        beat()
+        beat()
+        monkeypatch.setattr(loop, "tick", lambda *_args, **_kwargs: 1 / 0)
+        beat()
+    assert [record.getMessage() for record in caplog.records] == [
+        "tick failed: PostgreSQL (DATABASE_URL) does not answer: connection refused; next attempt in 1 s",
+        "tick failed: PostgreSQL (DATABASE_URL) does not answer: connection refused; next attempt in 2 s",
+        "tick failed on an error of its own; the next one goes on",
+    ]
+    assert caplog.records[2].exc_info
+    assert beat.failures == 3
+
+
+def test_the_pause_after_failures_is_bounded_however_many_there_were(beat):
+    """A night without PostgreSQL: 2 to the power of the failures is no float any more."""
+    beat.failures = 5000
+    assert beat.pause() == 30
+
+
+def test_a_backend_that_hangs_is_given_up_and_the_tick_goes_on(own_servers, store_of):
+    """A stopped backend cannot end a statement by itself; the ticker breaks the connection, as a network would."""
+    postgres, _ = own_servers
+    store = store_of(postgres.url)
+    store.now()
+    with connect(postgres.url) as db:
+        find = "SELECT pid FROM pg_stat_activity WHERE application_name = 'ticker' AND pid <> pg_backend_pid()"
+        [backend] = db.execute(find).fetchone()
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(store.now)
+            until(lambda: store.pool.waited() > 0.05, "it waits")
+            store.pool.interrupt()
+            with pytest.raises(DatabaseUnavailable):
+                asked.result(timeout=30)
+    finally:
+        os.kill(backend, signal.SIGCONT)
+    assert store.now()
+    assert store.pool.waited() == 0.0
+
+
+@pytest.fixture
+def store_of():
+    stores = []
+
+    def make(url):
+        stores.append(PostgresStore(url))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+def test_a_redis_that_evicts_is_refused(own_servers):
+    _, valkey = own_servers
+    with Redis.from_url(valkey.url) as redis:
+        redis.config_set("maxmemory-policy", "allkeys-lru")
+    with pytest.raises(
+        ConfigurationError, match="maxmemory-policy is allkeys-lru, which loses jobs; set it to noeviction"
+    ):
+        checks.check(ticker_settings({"DATABASE_URL": own_servers[0].url, "REDIS_URL": valkey.url}))
+
+
+def test_a_queue_without_a_worker_is_named_once(beat, environ, db, caplog):
+    ticker.register(db, "plain", every="1m")
+    with caplog.at_level(logging.WARNING, "ticker"):
+        beat()
+        assert caplog.records == []  # a worker may be on its way
+        beat()
+        beat()
+    assert [record.args[0] for record in caplog.records] == ["polling"]
+
+
+def test_a_beat_looks_ahead_as_far_as_the_setting_says(environ, db, store, queue, settings):
+    """And a fifth of the tolerance at most: 36 s of an hour's."""
+    task = ticker.register(db, "plain", every="1h", first=store.now() + timedelta(seconds=9))
+    Beat(store, queue, replace(settings, look_ahead_ms=10_000), threading.Event())()
+    assert ticker.get(db, task).waiting == (task.next_run,)
+
+
+# -------------------------------------------------------------------------------------------------- woken by changes
+
+WAKE = {"TICKER_WAKE": "on"}
+
+
+@pytest.fixture
+def sleeper(environ, monkeypatch):
+    """A ticker that would sleep for an hour after its first tick, but for what wakes it."""
+    monkeypatch.setenv("TICKER_WAKE", "on")
+    ticker = Ticker(environ | WAKE, tick="1h")
+    ticker.says("tick due=0")
+    yield ticker
+    assert ticker.stop() == 0
+
+
+def pushed(redis, count):
+    until(lambda: redis.llen("rq:queue:polling") >= count, f"{count} jobs in the queue")
+
+
+def test_a_task_that_is_registered_edited_resumed_or_run_wakes_a_sleeping_ticker(sleeper, db, redis):
+    task = ticker.register(db, "poll", every="1h")
+    pushed(redis, 1)
+    ticker.run_now(db, task)
+    pushed(redis, 2)
+    ticker.pause(db, task)
+    ticker.resume(db, task)
+    pushed(redis, 3)
+    ticker.register(db, "poll", name="later", every="1h", first=datetime.now(UTC) + timedelta(hours=2))
+    ticker.edit(db, "later", cron="* * * * * *")
+    pushed(redis, 4)
+
+
+def test_it_sleeps_exactly_until_the_next_task_is_due(sleeper, db, redis):
+    ticker.register(db, "poll", every="1h", first=datetime.now(UTC) + timedelta(seconds=3))
+    pushed(redis, 1)
+    sleeper.says("tick due=1 enqueued=1")
+
+
+def test_a_change_that_is_rolled_back_wakes_nobody_and_one_of_another_schema_neither(sleeper, db):
+    lines = len(sleeper.lines)
+    with pytest.raises(ZeroDivisionError), db.transaction():
+        ticker.register(db, "poll", every="1h")
+        1 / 0  # noqa: B018
+    db.execute("SELECT pg_notify('ticker_wake', 'another')")
+    db.execute("SELECT pg_notify('ticker_wake', 'ticker')")  # what comes first is heard first
+    sleeper.says("tick due=0", after=lines)
+    assert len(sleeper.lines) == lines + 1
+
+
+def test_without_the_setting_a_change_waits_for_the_rhythm(environ, db, redis):
+    sleeper = Ticker(environ, tick="1h")
+    sleeper.says("tick due=0")
+    ticker.register(db, "poll", every="1h")
+    db.execute("SELECT pg_notify('ticker_wake', 'ticker')")
+    assert sleeper.stop() == 0
+    assert redis.llen("rq:queue:polling") == 0
+
+
+def test_it_hears_again_after_postgresql_was_away(sleeper, db, redis):
+    db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ticker listener'")
+    sleeper.says("cannot hear of changes")
+    ticker.register(db, "poll", every="1h")
+    pushed(redis, 1)

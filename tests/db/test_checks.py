@@ -1,0 +1,267 @@
+"""What a process checks before it works, and how long it waits for a server that never answers."""
+
+import logging
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from redis import Redis
+
+from tests.conftest import admin, of_database
+from tests.running import ROOT
+from ticker import embedded, migrations
+from ticker.db import checks as db_checks
+from ticker.db.checks import Facts
+from ticker.db.connections import connect
+from ticker.embedded import Servers
+from ticker.errors import ConfigurationError
+from ticker.queue import checks, rq
+from ticker.settings import Settings
+
+Db = psycopg.Connection[Any]
+
+SECRET = "s3cr3t"
+HOUR = timedelta(hours=1)
+FACTS = Facts(18, "UTF8", False, False, datetime(2026, 3, 1, tzinfo=UTC), True, True)
+
+
+def refused(check: Callable[[], Any]) -> str:
+    with pytest.raises(ConfigurationError) as error:
+        check()
+    sentence = str(error.value)
+    assert sentence.isprintable() and SECRET not in sentence
+    return sentence
+
+
+def not_startable(settings: Settings) -> str:
+    return refused(lambda: checks.check(settings))
+
+
+# ------------------------------------------------------------------------------------------------------- PostgreSQL
+
+
+@pytest.fixture
+def database_of(servers: Servers) -> Iterator[Callable[[str], str]]:
+    """Makes a database with options of its own; its URL."""
+    with ExitStack() as made:
+
+        def make(options: str) -> str:
+            name = f"ticker_odd_{uuid4().hex[:12]}"
+            admin(servers, f'CREATE DATABASE "{name}" TEMPLATE template0 {options}')
+            made.callback(admin, servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+            return of_database(servers.database_url, name)
+
+        yield make
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_that_cannot_store_every_text_is_refused(
+    encoding: str, database_of: Callable[[str], str], redis_url: str
+) -> None:
+    url = database_of(f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'")
+    told = not_startable(Settings(url, redis_url))
+    assert told == f"DATABASE_URL: the database's encoding is {encoding}; create one with ENCODING 'UTF8'"
+
+
+def test_a_database_that_takes_no_writes_is_refused(db: Db, settings: Settings) -> None:
+    db.execute(f'ALTER DATABASE "{db.info.dbname}" SET default_transaction_read_only = on')
+    assert not_startable(settings).startswith("DATABASE_URL: transactions of this user are read-only here; ")
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        (FACTS._replace(version=14), "DATABASE_URL: PostgreSQL 14 is too old; 15 or newer is needed"),
+        (FACTS._replace(is_standby=True, is_read_only=True),
+         "DATABASE_URL: this server is a standby and takes no writes; name the primary"),
+    ],
+)  # fmt: skip
+def test_a_server_that_is_too_old_or_a_standby_is_refused(facts: Facts, sentence: str) -> None:
+    db_checks.check_server(FACTS)
+    assert refused(lambda: db_checks.check_server(facts)) == sentence
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_texts_travel_as_utf8_whatever_the_environment_says(
+    encoding: str, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
+    with connect(database_url) as db:
+        assert db.execute("SELECT %s", ["łódź"]).fetchone() == ("łódź",)
+
+
+# ------------------------------------------------------------------------------------------------------------ tables
+
+
+def test_the_newest_revision_is_the_one_that_alembic_finds() -> None:
+    assert db_checks.revisions()[-1] == migrations.newest()
+
+
+def test_older_tables_are_to_be_upgraded(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    [*_, newest] = db_checks.revisions()
+    monkeypatch.setattr(db_checks, "revisions", lambda: [newest, "9998"])
+    assert not_startable(settings) == (
+        f"DATABASE_URL: schema 'ticker' is at revision {newest}, and 9998 is needed; run: ticker db upgrade"
+    )
+
+
+def test_newer_tables_want_a_newer_release(db: Db, settings: Settings) -> None:
+    db.execute("UPDATE ticker.ticker_version SET version_num = '9999'")
+    assert re.fullmatch(
+        r"DATABASE_URL: schema 'ticker' is at revision '9999', which this release \(up to \d{4}\) does not know; .*",
+        not_startable(settings),
+    )
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM ticker.ticker_version", "DROP TABLE ticker.ticker_version"])
+def test_tables_without_a_revision_are_to_be_upgraded(change: str, db: Db, settings: Settings) -> None:
+    db.execute(change)
+    assert "is at revision none, and " in not_startable(settings)
+
+
+@contextmanager
+def user_with(db: Db, *grants: str) -> Iterator[str]:
+    """A user that may do no more than this; its name and password."""
+    role = f"weak_{uuid4().hex[:12]}"
+    db.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'")
+    try:
+        for grant in grants:
+            db.execute(f"GRANT {grant} TO {role}")
+        yield role
+    finally:
+        db.execute(f"DROP OWNED BY {role}")
+        db.execute(f"DROP ROLE {role}")
+
+
+ENOUGH = (
+    "USAGE ON SCHEMA ticker", "SELECT ON ticker.ticker_version", "SELECT, UPDATE ON ticker.tasks",
+    "SELECT, INSERT, UPDATE ON ticker.runs", "INSERT ON ticker.events", "SELECT ON ticker.installation",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("grants", "sentence"),
+    [
+        ((), "permission denied for schema ticker"),
+        (ENOUGH[:1], "permission denied for table ticker_version"),
+        (ENOUGH[:2], "DATABASE_URL: its user may not SELECT ticker.tasks; GRANT it that right"),
+        ((*ENOUGH[:2], "SELECT ON ticker.tasks"), "DATABASE_URL: its user may not UPDATE ticker.tasks; "),
+        ((*ENOUGH[:3], "SELECT, UPDATE ON ticker.runs"), "DATABASE_URL: its user may not INSERT ticker.runs; "),
+        (ENOUGH[:4], "DATABASE_URL: its user may not INSERT ticker.events; "),
+        (ENOUGH[:5], "permission denied for table installation"),
+    ],
+)
+def test_a_right_that_is_missing_is_named(grants: tuple[str, ...], sentence: str, db: Db, settings: Settings) -> None:
+    with user_with(db, *grants) as role:
+        url = re.sub("//([^@/]*@)?", f"//{role}:{role}@", settings.database_url, count=1)
+        assert sentence in not_startable(Settings(url, settings.redis_url))
+
+
+def test_a_user_with_no_more_than_the_rights_that_are_needed_may_start(db: Db, settings: Settings) -> None:
+    with user_with(db, *ENOUGH) as role:
+        url = re.sub("//([^@/]*@)?", f"//{role}:{role}@", settings.database_url, count=1)
+        checks.check(Settings(url, settings.redis_url))
+
+
+def test_the_check_loads_neither_alembic_nor_sqlalchemy(environ: dict[str, str]) -> None:
+    asked = "import sys; from ticker import settings; from ticker.queue import checks; checks.check(settings.from_environment()); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert not {"alembic", "sqlalchemy"} & set(done.stdout.split())
+
+
+# ------------------------------------------------------------------------------------------------------------- clocks
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=-366), -HOUR * 1.1, HOUR * 1.1, timedelta(days=3660)])
+def test_clocks_that_are_hours_apart_are_refused(ahead: timedelta) -> None:
+    told = refused(lambda: db_checks.check_clock(ahead, timedelta(), 3_600_000))
+    assert re.fullmatch(
+        r"the clock of this host differs from that of PostgreSQL \(DATABASE_URL\) by \w+, over the limit of 1h .*", told
+    )
+
+
+@pytest.mark.parametrize("ahead", [timedelta(seconds=-6), timedelta(seconds=6), HOUR])
+def test_clocks_that_are_seconds_apart_are_warned_of(ahead: timedelta, caplog: pytest.LogCaptureFixture) -> None:
+    db_checks.check_clock(ahead, timedelta(), 3_600_000)
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING and "differs" in record.getMessage()
+
+
+def test_what_the_question_itself_took_is_no_difference(caplog: pytest.LogCaptureFixture) -> None:
+    db_checks.check_clock(timedelta(seconds=9), timedelta(seconds=10), 3_600_000)
+    assert caplog.records == []
+
+
+def test_the_hosts_clock_is_compared_with_the_databases(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(db_checks.clock, "python_utc", lambda: datetime(2001, 1, 1, tzinfo=UTC))
+    assert "TICKER_CLOCK_DIFFERENCE" in not_startable(settings)
+
+
+# -------------------------------------------------------------------------------------------------------------- Redis
+
+
+@pytest.fixture
+def valkey() -> Iterator[embedded.Valkey]:
+    with embedded.valkey() as server:
+        yield server
+
+
+def test_a_replica_is_refused(valkey: embedded.Valkey, database_url: str) -> None:
+    with Redis.from_url(valkey.url) as redis:
+        redis.replicaof("127.0.0.1", 1)
+    told = not_startable(Settings(database_url, valkey.url))
+    assert told == "REDIS_URL: this server is a replica and takes no jobs; name the primary"
+
+
+def test_a_password_that_is_missing_or_wrong_is_one_sentence_without_it(
+    valkey: embedded.Valkey, database_url: str
+) -> None:
+    with Redis.from_url(valkey.url) as redis:
+        redis.config_set("requirepass", SECRET)
+    assert "REDIS_URL" in not_startable(Settings(database_url, valkey.url))
+    wrong = valkey.url.replace("unix://", f"unix://:{SECRET}x@")
+    assert "invalid username-password pair" in not_startable(Settings(database_url, wrong))
+
+
+def test_a_user_without_the_right_to_ask_is_one_sentence_that_names_the_command(
+    valkey: embedded.Valkey, database_url: str
+) -> None:
+    with Redis.from_url(valkey.url) as redis:
+        redis.acl_setuser("weak", enabled=True, passwords=[f"+{SECRET}"], commands=["+@all", "-info"], keys=["*"])
+    told = not_startable(Settings(database_url, valkey.url.replace("unix://", f"unix://weak:{SECRET}@")))
+    assert re.match(r"Redis \(REDIS_URL\) does not take jobs: .*'info' command", told)
+
+
+GOOD = {"redis_version": "7.2.4", "role": "master", "maxmemory_policy": "noeviction", "cluster_enabled": 0}
+
+
+@pytest.mark.parametrize("version", ["6.2.0", "7.0", "10.0.1", "unstable", ""])
+def test_a_redis_of_6_2_or_newer_is_taken(version: str) -> None:
+    rq.check_server({**GOOD, "redis_version": version})
+
+
+@pytest.mark.parametrize(
+    ("info", "sentence"),
+    [
+        ({"redis_version": "6.0.16"}, "REDIS_URL: Redis 6.0.16 is too old; 6.2 or newer is needed, or any Valkey"),
+        ({"redis_version": "5.0.7"}, "REDIS_URL: Redis 5.0.7 is too old; 6.2 or newer is needed, or any Valkey"),
+        ({"cluster_enabled": 1}, "REDIS_URL: Redis Cluster is not supported; name a single server"),
+        ({"role": "slave"}, "REDIS_URL: this server is a replica and takes no jobs; name the primary"),
+        ({"maxmemory_policy": "volatile-ttl"},
+         "REDIS_URL: maxmemory-policy is volatile-ttl, which loses jobs; set it to noeviction"),
+    ],
+)  # fmt: skip
+def test_a_redis_that_is_not_fit_for_jobs_is_refused(info: dict[str, Any], sentence: str) -> None:
+    assert refused(lambda: rq.check_server({**GOOD, **info})) == sentence
+
+
+def test_a_valkey_of_any_version_is_taken() -> None:
+    rq.check_server({**GOOD, "redis_version": "1.0", "server_name": "valkey"})

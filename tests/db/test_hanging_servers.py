@@ -1,0 +1,117 @@
+"""How long we wait for a server that takes a connection, or a statement, and never answers."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from redis import Redis
+
+from tests.db.test_checks import SECRET, not_startable
+from ticker.db import connections
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
+from ticker.embedded import Servers
+from ticker.errors import DatabaseUnavailable, QueueUnavailable
+from ticker.queue import rq
+from ticker.queue.rq import RedisQueue
+from ticker.settings import Settings
+from wrappers.__main__ import with_connect_timeout
+from wrappers.pipeline import finish
+from wrappers.pipeline.database import Database
+from wrappers.pipeline.waiting_ends import WaitingEnds
+from wrappers.sandbox import shared_state
+
+Db = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def silent_port() -> Iterator[int]:
+    """Somebody who takes every connection and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CONNECT_TIMEOUT", 1)
+    monkeypatch.setattr(connections, "ANSWER_TIMEOUT", 0.5)
+    monkeypatch.setattr(rq, "SOCKET_TIMEOUT", 0.2)
+
+
+def test_a_postgresql_that_never_answers_is_given_up(silent_port: int, redis_url: str, impatient: None) -> None:
+    url = f"postgresql://u:{SECRET}@127.0.0.1:{silent_port}/app"
+    assert not_startable(Settings(url, redis_url)).startswith("PostgreSQL (DATABASE_URL) does not answer: ")
+
+
+def test_a_redis_that_never_answers_is_given_up(silent_port: int, database_url: str, impatient: None) -> None:
+    url = f"redis://:{SECRET}@127.0.0.1:{silent_port}/0"
+    assert not_startable(Settings(database_url, url)).startswith("Redis (REDIS_URL) does not take jobs: Timeout")
+    with pytest.raises(QueueUnavailable):
+        RedisQueue.from_url(url).states(["t1-1"])
+
+
+@contextmanager
+def stopped(db: Db, name: str) -> Iterator[None]:
+    """The one backend of that name hangs: it takes a statement, and cannot end it by a time-out of its own."""
+    [[pid]] = db.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()", [name]).fetchall()  # fmt: skip
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_a_backend_that_hangs_is_given_up_and_the_next_call_connects_anew(
+    servers: Servers, database_url: str, impatient: None
+) -> None:
+    tables = PostgresStore(database_url)
+    tables.now()
+    with connect(database_url, name="looks on") as db, stopped(db, "ticker"):
+        with pytest.raises(DatabaseUnavailable, match=r"no answer to a statement within 0\.5 s"):
+            tables.now()
+        assert tables.now()
+    tables.close()
+
+
+def test_a_server_that_takes_no_writes_counts_as_away(database_url: str) -> None:
+    """After a failover the old primary may live on as a standby; the new one is found again by the next attempt."""
+    with connect(database_url) as db:
+        name = db.execute("SELECT current_database()").fetchone()[0]  # type: ignore[index]
+        db.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    with closing(PostgresStore(database_url)) as standby, pytest.raises(DatabaseUnavailable, match="takes no writes"):
+        standby.heartbeat(str(uuid4()), "h", 1, standby.now(), {})
+
+
+def test_a_horse_gives_up_a_backend_that_hangs(database_url: str, impatient: None) -> None:
+    database = Database(database_url, "ticker")
+    database.open()
+    with connect(database_url, name="looks on") as db, stopped(db, "ticker-run"):
+        with pytest.raises(DatabaseUnavailable, match="no answer to a statement"):
+            database.execute("instant", now=None)
+        assert database.execute("instant", now=None)
+    database.close()
+
+
+def test_a_worker_does_not_wait_for_ever_to_close_the_record_of_a_dead_horse(
+    silent_port: int, redis_url: str, impatient: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://u:{SECRET}@127.0.0.1:{silent_port}/app")
+    monkeypatch.setattr(shared_state, "read", lambda: (7, str(uuid4())))
+    finish.close_record(Database.from_environment(), waiting := WaitingEnds(), "died of SIGSEGV")
+    assert "not recorded yet: PostgreSQL (DATABASE_URL) does not answer" in caplog.text
+    assert len(waiting) == 1
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("url", ["redis://h:6379/1", "rediss://h/0?ssl_cert_reqs=none", "unix:///tmp/socket?db=3"])
+def test_rqs_own_connection_gives_up_a_redis_that_cannot_be_reached(url: str) -> None:
+    bounded = Redis.from_url(with_connect_timeout(url)).connection_pool.connection_kwargs
+    assert bounded["socket_connect_timeout"] == 5.0
+    assert bounded["db"] == Redis.from_url(url).connection_pool.connection_kwargs["db"]
+    assert with_connect_timeout(f"{url}{'&' if '?' in url else '?'}socket_connect_timeout=1")[-2:] == "=1"

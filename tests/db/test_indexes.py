@@ -1,0 +1,206 @@
+"""The statements of a tick find their rows by an index, with 200,000 tasks and as many runs.
+
+Each is looked at as PostgreSQL plans it for its parameters, and as it plans it for any (what it may turn to once a
+connection has prepared the statement).
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+
+from tests.conftest import admin, copy_of
+from ticker.db.sql import statements
+from ticker.embedded import Servers
+
+ROWS = 200_000
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TYPES: dict[type, str] = {datetime: "timestamptz", int: "bigint", UUID: "uuid", list: "text[]", str: "text"}
+
+TASKS = f"""
+INSERT INTO ticker.tasks (name, function, kind, every_ms, tolerance_ms, box_ms, grace_ms, queue, next_run, waiting)
+SELECT 'task ' || n, 'poll', 'interval', 60000, 5000, 30000, 1000, 'polling',
+    timestamptz '{NOW}' + (n - 1000) * interval '10 milliseconds',
+    CASE WHEN n % 1000 = 0 THEN ARRAY[timestamptz '{NOW}'] ELSE '{{}}' END
+FROM generate_series(1, {ROWS}) n"""
+
+RUNS = f"""
+INSERT INTO ticker.runs (task_id, kind, occurrence, state, outcome, due_at, started_at, ended_at, token, until)
+SELECT 1 + n % 20000, 'scheduled', at, state, CASE state WHEN 'ended' THEN 'succeeded' END, at,
+    CASE WHEN state IN ('ended', 'running') THEN at END, CASE state WHEN 'ended' THEN at END,
+    CASE state WHEN 'running' THEN gen_random_uuid() END, CASE state WHEN 'running' THEN at END
+FROM generate_series(1, {ROWS}) n,
+    LATERAL (SELECT timestamptz '{NOW}' - n * interval '1 second' AS at,
+             CASE n % 5000 WHEN 1 THEN 'planned' WHEN 2 THEN 'pushed' WHEN 3 THEN 'running' ELSE 'ended' END AS state) s"""
+
+
+@pytest.fixture(scope="module")
+def crowd(servers: Servers, template: str) -> Iterator[psycopg.Connection[Any]]:
+    """1,000 of 200,000 tasks due, 200 waiting; 40 runs planned, pushed and running each among 200,000."""
+    name = f"{template}_crowd"
+    with psycopg.connect(copy_of(servers, template, name), autocommit=True) as db:
+        db.execute(TASKS)
+        db.execute(RUNS)
+        db.execute("VACUUM ANALYZE ticker.tasks, ticker.runs")
+        yield db
+    admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture(params=["force_custom_plan", "force_generic_plan"])
+def db(request: pytest.FixtureRequest, crowd: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    crowd.execute(f"SET plan_cache_mode TO {request.param}")
+    return crowd
+
+
+def plan(db: psycopg.Connection[Any], statement: str, **parameters: Any) -> list[dict[str, Any]]:
+    """The nodes of the plan of a real statement."""
+    text, names = numbered(statement)
+    types = [TYPES.get(type(parameters[name]), "unknown") for name in names]
+    with psycopg.ClientCursor(db) as cursor:
+        cursor.execute(f"PREPARE looked_at ({', '.join(types)}) AS {text}")
+        try:
+            values = [parameters[name] for name in names]
+            cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE looked_at ({', '.join(['%s'] * len(names))})", values)
+            [[[found]]] = cursor.fetchall()
+        finally:
+            cursor.execute("DEALLOCATE looked_at")
+    return list(nodes(found["Plan"]))
+
+
+def numbered(statement: str) -> tuple[str, list[str]]:
+    """A statement with $1, $2 ... for its parameters, as PREPARE takes it, and their names."""
+    text = statements("ticker")[statement]
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
+    for number, name in enumerate(names, 1):
+        text = text.replace(f"%({name})s", f"${number}")
+    return text, names
+
+
+def nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for inner in node.get("Plans", ()):
+        yield from nodes(inner)
+
+
+def indexes(found: list[dict[str, Any]]) -> set[str]:
+    return {node["Index Name"] for node in found if "Index Name" in node}
+
+
+def read_whole(found: list[dict[str, Any]]) -> set[str]:
+    """The tables that are read from the beginning to the end."""
+    return {node["Relation Name"] for node in found if node["Node Type"] == "Seq Scan"}
+
+
+PRUNE = {"now": NOW, "after": 0, "limit": 1000, "dry": False, "successes_ms": 1, "failures_ms": 1}
+DUE = {"now": NOW, "look_ahead": 1000, "limit": 1000, "without": []}
+
+
+@pytest.mark.parametrize("now", [NOW, NOW + timedelta(days=1)], ids=["a few are due", "all are due"])
+def test_due_tasks_are_found_by_their_index_and_already_in_order(now, db):
+    found = plan(db, "claim_due", **{**DUE, "now": now})
+    asked_for_some_rows = {"runs_pushed", "runs_unstarted", "runs_processing", "functions_pkey"}
+    assert indexes(found) - asked_for_some_rows == {"tasks_due"}
+    assert [node["Node Type"] for node in found[:3]] == ["Limit", "LockRows", "Index Scan"]
+    assert read_whole(found) - {"functions"} == set()
+
+
+def test_without_that_index_every_task_is_read_and_sorted(db):
+    with db.transaction(force_rollback=True):
+        db.execute("DROP INDEX ticker.tasks_due")
+        found = plan(db, "claim_due", **DUE)
+    assert "tasks" in read_whole(found)
+    assert "Sort" in {node["Node Type"] for node in found}
+
+
+@pytest.mark.parametrize(
+    ("statement", "parameters", "index"),
+    [
+        ("claim_waiting", {"after": 0, "limit": 1000}, "tasks_waiting_oldest"),
+        ("claim_planned", {"now": NOW, "limit": 1000, "queue": None, "without": []}, "runs_planned"),
+        ("claim_pieces", {"now": NOW, "limit": 1000, "queue": "polling", "without": []}, "runs_planned_pieces"),
+        ("drop_orphaned_plans", {"now": NOW, "limit": 1000}, "runs_planned_pieces"),
+        ("drop_orphaned_plans", {"now": NOW, "limit": 1000}, "runs_planned"),
+        ("claim_pushed", {"after": 0, "limit": 1000}, "runs_pushed"),
+        ("prune_runs", PRUNE, "runs_pkey"),
+        ("prune_runs", PRUNE, "runs_of_task"),
+        ("claim_ended", {"limit": 1000}, "runs_follow_up"),
+        ("claim_alarms", {"now": NOW, "limit": 1000}, "tasks_alarm_at"),
+        ("end_overdue", {"now": NOW, "limit": 1000, "boot": "b", "uptime": 1}, "runs_running_until"),
+        (
+            "start",
+            {"task_id": 7, "occurrence": NOW, "functions": ["poll"], "token": uuid4(), "now": NOW, "worker": "",
+             "host": "", "pid": 1, "job_id": "", "boot": "b", "uptime": 1},
+            "runs_running_token",
+        ),
+        ("sum_up", {"now": NOW, "limit": 1000}, "runs_processing"),
+        ("sum_up", {"now": NOW, "limit": 1000}, "runs_open_pieces"),
+        ("add_pieces", {"token": uuid4(), "items": "[1]", "now": None}, "runs_running_token"),
+        (
+            "start_planned",
+            {"task_id": 7, "run_id": 7, "functions": ["poll"], "token": uuid4(), "now": NOW, "worker": "", "host": "",
+             "pid": 1, "job_id": "", "boot": "b", "uptime": 1},
+            "runs_pkey",
+        ),
+        (
+            "generated",
+            {"task_id": 7, "token": uuid4(), "items": "[1]", "made": 0, "output": "", "error_output": "", "pid": None, "now": None},
+            "runs_running_token",
+        ),
+        (
+            "finish",
+            {"task_id": 7, "token": uuid4(), "outcome": "succeeded", "reason": "", "result": None, "traceback": "",
+             "output": "", "error_output": "", "age": 0, "pid": None, "now": None},
+            "runs_running_token",
+        ),
+        (
+            "finish_late",
+            {"task_id": 7, "run_id": 7, "token": uuid4(), "outcome": "succeeded", "reason": "", "result": None,
+             "traceback": "", "output": "", "error_output": "", "age": 0, "pid": None, "now": None},
+            "runs_pkey",
+        ),
+    ],
+)  # fmt: skip
+def test_whatever_a_tick_or_a_worker_asks_is_found_by_an_index(statement, parameters, index, db):
+    found = plan(db, statement, **parameters)
+    assert index in indexes(found)
+    assert read_whole(found) == set()
+
+
+def test_the_glance_at_the_begin_of_a_tick_reads_no_table_but_that_of_the_tickers(db):
+    found = plan(db, "glance", now=NOW, look_ahead=1000, boot="b", uptime=1)
+    assert read_whole(found) <= {"tickers"}
+    assert {"tasks_due", "tasks_waiting_oldest", "runs_planned", "runs_pushed", "runs_follow_up"} <= indexes(found)
+
+
+def test_the_record_of_an_occurrence_is_found_by_its_index(db):
+    """What the start asks of a function, so that it sees what was committed while it waited."""
+    [(text,)] = db.execute("SELECT pg_get_function_sqlbody('ticker.record_of'::regproc)")
+    question = re.sub(r"record_of\.task\b", "7", re.sub(r"record_of\.at\b", "now()", text))
+    [query] = re.findall(r"SELECT .*;", question, re.DOTALL)
+    [[[found]]] = db.execute(f"EXPLAIN (FORMAT JSON) {query}").fetchall()
+    assert indexes(list(nodes(found["Plan"]))) == {"runs_one_record"}
+
+
+@pytest.mark.parametrize("outcome", [None, "failed"])
+@pytest.mark.parametrize("before", [None, 1000])
+def test_the_last_runs_of_a_task_are_found_by_their_indexes(outcome, before, db):
+    """Whether PostgreSQL plans for this task or for any: a plan for all would walk back through the runs of all tasks."""
+    found = plan(db, "runs_of_task", task_id=7, outcome=outcome, before=before, limit=100)
+    assert "runs_further" in indexes(found) and indexes(found) <= {"runs_of_task", "runs_further", "runs_by_outcome"}
+    assert outcome or indexes(found) == {"runs_of_task", "runs_further"}
+    assert read_whole(found) == set()
+
+
+def test_behind_a_clock_step_each_row_is_found_by_its_own_id(db):
+    """A list of ids is gone through once: once per row, 5,000 rows took 20 s."""
+    found = plan(db, "clamp", now=None, limit=5000, after=0, boot="boot", uptime=1, stepped=True)
+    on_tasks = [
+        node.get("Index Cond", "") for node in found if node.get("Relation Name") == "tasks" and "Index Name" in node
+    ]
+    assert len(on_tasks) == 4
+    assert sum("ANY" in condition for condition in on_tasks) == 1
+    assert "tasks" not in read_whole(found)

@@ -1,0 +1,563 @@
+"""Whose tables these are: a copied or restored database is refused until somebody adopts it, and jobs never meet."""
+
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg.conninfo import conninfo_to_dict
+from redis import Redis
+from rq import Queue
+from rq.job import Job
+
+import ticker
+from tests.conftest import admin, copy_of, of_database
+from tests.doubles import INSTALLATION
+from tests.harness import Played
+from tests.running import stock_worker, work
+from ticker import migrations
+from ticker.cli import main
+from ticker.daemon.loop import Beat
+from ticker.db import installation, sql
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
+from ticker.embedded import Servers, programs
+from ticker.engine.tick import tick
+from ticker.errors import ConfigurationError
+from ticker.queue import checks, rq
+from ticker.queue.rq import RedisQueue
+from ticker.read import health
+from ticker.settings import Settings
+from wrappers.pipeline import foreign_jobs
+
+Db = psycopg.Connection[Any]
+
+SENTENCE = (
+    "DATABASE_URL: these tables belong to another installation (restored, copied or moved by pg_upgrade): run "
+    '"ticker db adopt" to take them over with all tasks paused, or "ticker db adopt --resume" after a restore of the same '
+    "production"
+)
+OTHER = "other123"
+
+
+@pytest.fixture
+def copied(servers: Servers, database_url: str) -> Iterator[Callable[[], str]]:
+    """Copies the test's database as it is now; the URL of the copy. No session may be open in the database meanwhile."""
+    made: list[str] = []
+
+    def copy() -> str:
+        made.append(f"ticker_copy_{uuid4().hex[:12]}")
+        source = conninfo_to_dict(database_url)["dbname"]
+        admin(
+            servers,
+            f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{source}' AND pid <> pg_backend_pid()",
+        )
+        admin(servers, f'CREATE DATABASE "{made[-1]}" TEMPLATE "{source}"')
+        return of_database(servers.database_url, made[-1])
+
+    yield copy
+    for name in made:
+        admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture
+def foreign(db: Db) -> None:
+    """These tables are a copy: their mark is that of another database."""
+    db.execute("UPDATE ticker.installation SET database_oid = 1")
+
+
+@pytest.fixture
+def other(servers: Servers, template: str) -> Iterator[str]:
+    """The URL of another installation's database."""
+    url = copy_of(servers, template, name := f"{template}_other")
+    with connect(url) as connection:
+        connection.execute("UPDATE ticker.installation SET id = %s", [OTHER])
+    yield url
+    admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def refusal(settings: Settings, *queues: str) -> str:
+    with pytest.raises(ConfigurationError) as error:
+        checks.check(settings, queues or None)
+    return str(error.value)
+
+
+def adopt(db: Db, *, resume: bool = False, environment: str = "") -> installation.Adopted:
+    return installation.adopt(db, "ticker", environment, resume=resume)
+
+
+def here(db: Db) -> installation.Installation:
+    return installation.read(sql.on(db, "ticker"))
+
+
+# ------------------------------------------------------------------------------------------------------------ the mark
+
+
+def test_an_upgrade_marks_the_tables_once(db: Db, database_url: str, settings: Settings) -> None:
+    checks.check(settings)
+    db.execute("UPDATE ticker.installation SET database_oid = 1")
+    migrations.upgrade(database_url)
+    assert refusal(settings) == SENTENCE
+
+
+def test_the_ddl_alone_marks_the_tables_too(db: Db) -> None:
+    db.execute(migrations.ddl("second"))
+    found = installation.read(sql.on(db, "second"))
+    assert found.is_here and re.fullmatch("[a-z0-9]{8}", found.id)
+
+
+def test_every_installation_has_an_id_of_its_own(db: Db) -> None:
+    ids = set()
+    for schema in ("one", "two", "three"):
+        db.execute(migrations.ddl(schema))
+        ids.add(installation.read(sql.on(db, schema)).id)
+    assert len(ids) == 3
+
+
+def test_there_is_one_row(db: Db) -> None:
+    for row in ("(true, 1, 1)", "(false, 1, 1)"):
+        with pytest.raises(psycopg.IntegrityError):
+            db.execute(f"INSERT INTO ticker.installation (single, database_oid, marker_oid) VALUES {row}")  # type: ignore[arg-type]
+
+
+def test_a_copied_database_is_refused(copied: Callable[[], str], settings: Settings, redis_url: str) -> None:
+    checks.check(settings)
+    assert refusal(Settings(copied(), redis_url)) == SENTENCE
+
+
+def test_a_dump_that_is_restored_is_refused(
+    servers: Servers, db: Db, database_url: str, redis_url: str, template: str
+) -> None:
+    """In the same database under the same name, too: the table that carries the mark is another one."""
+    ticker.register(db, "poll", every="1m")
+    bin_ = programs.postgres_programs(os.environ)
+    dump = subprocess.run([bin_ / "pg_dump", database_url], capture_output=True, timeout=60, check=True)
+    db.execute("DROP SCHEMA ticker CASCADE")
+    subprocess.run([bin_ / "psql", "-q", "-v", "ON_ERROR_STOP=1", database_url], input=dump.stdout, capture_output=True,
+                   timeout=60, check=True)  # fmt: skip
+    assert refusal(Settings(database_url, redis_url)) == SENTENCE
+    assert adopt(db).paused == 1
+    checks.check(Settings(database_url, redis_url))
+
+
+@pytest.mark.parametrize("column", ["system_identifier", "database_oid", "marker_oid"])
+def test_each_part_of_the_mark_counts(column: str, db: Db, settings: Settings) -> None:
+    db.execute(f"UPDATE ticker.installation SET {column} = 1")  # type: ignore[arg-type]
+    assert refusal(settings) == SENTENCE
+
+
+def test_tables_without_a_mark_are_refused_and_can_be_adopted(db: Db, settings: Settings) -> None:
+    db.execute("DELETE FROM ticker.installation")
+    assert refusal(settings) == SENTENCE
+    adopt(db)
+    checks.check(settings)
+
+
+def test_a_role_that_may_not_ask_for_the_identifier_goes_by_the_two_oids(db: Db) -> None:
+    """As on a server whose administrator has revoked it."""
+    role = f"weak_{uuid4().hex[:12]}"
+    db.execute(
+        f"CREATE ROLE {role}; GRANT USAGE ON SCHEMA ticker TO {role}; GRANT SELECT ON ticker.installation TO {role}"
+    )  # type: ignore[arg-type]
+    db.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    try:
+        db.execute(f"SET ROLE {role}")  # type: ignore[arg-type]
+        assert here(db).is_here
+        db.execute("RESET ROLE; UPDATE ticker.installation SET database_oid = 1")
+        db.execute(f"SET ROLE {role}")  # type: ignore[arg-type]
+        assert not here(db).is_here
+    finally:
+        db.execute("RESET ROLE; GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC")
+        db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("stored", "said", "words"),
+    [
+        ("production", "staging", "these tables belong to the environment 'production', and TICKER_ENVIRONMENT is 'staging'"),
+        ("", "staging", "these tables belong to an installation without environment, and TICKER_ENVIRONMENT is 'staging'"),
+        ("production", "", None),
+        ("production", "production", None),
+    ],
+)  # fmt: skip
+def test_an_environment_that_is_set_must_be_the_one_of_the_tables(
+    stored: str, said: str, words: str | None, db: Db, database_url: str, redis_url: str
+) -> None:
+    db.execute("UPDATE ticker.installation SET environment = %s", [stored])
+    settings = Settings(database_url, redis_url, environment=said)
+    if words is None:
+        checks.check(settings)
+        return
+    told = refusal(settings)
+    assert words in told and '"ticker db adopt"' in told
+    adopt(db, environment=said)
+    checks.check(settings)
+    assert here(db).environment == said
+
+
+def test_the_environment_is_stored_when_the_tables_are_marked(
+    db: Db, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TICKER_ENVIRONMENT", "production")
+    db.execute(migrations.ddl("second"))
+    assert installation.read(sql.on(db, "second")).environment == "production"
+
+
+@pytest.mark.parametrize("command", [["run"], ["tick"]])
+def test_a_ticker_ends_with_78_on_the_tables_of_another(
+    command: list[str], foreign: None, environ: dict[str, str]
+) -> None:
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, done.stderr) == (78, f"error: {SENTENCE}\n")
+
+
+def test_a_worker_ends_with_78_on_the_tables_of_another(foreign: None, environ: dict[str, str]) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        work()
+    assert (error.value.returncode, error.value.stderr) == (78, f"error: {SENTENCE}\n")
+
+
+def test_a_ticker_that_runs_on_pushes_nothing_once_the_tables_are_anothers(
+    db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis
+) -> None:
+    ticker.register(db, "poll", every="1m")
+    db.execute("UPDATE ticker.installation SET database_oid = 1")
+    with pytest.raises(ConfigurationError, match="DATABASE_URL: these tables belong to another installation"):
+        tick(store, queue)
+    assert not redis.exists("rq:queue:polling")
+
+
+def test_health_and_check_say_it(foreign: None, settings: Settings, environ: dict[str, str]) -> None:
+    assert SENTENCE in health.look(settings).problems
+    done = CliRunner().invoke(main, ["db", "check"])
+    assert done.exit_code == 1 and SENTENCE in done.stdout
+
+
+# ------------------------------------------------------------------------------------------------------------- adopted
+
+
+def test_nothing_is_adopted_that_is_ours_already(db: Db, environ: dict[str, str]) -> None:
+    ticker.register(db, "poll", every="1m")
+    done = CliRunner().invoke(main, ["db", "adopt"])
+    assert done.exit_code == 78
+    assert (
+        done.stderr == "error: these tables belong to this installation (test1234) already: there is nothing to adopt\n"
+    )
+    assert ticker.list_tasks(db)[0].paused_by is None and here(db).id == INSTALLATION
+
+
+def test_what_is_adopted_rests_under_a_new_id(db: Db, foreign: None, settings: Settings, play: Played) -> None:
+    ticker.register(db, "poll", name="mine", every="1m")
+    ticker.pause(db, ticker.register(db, "poll", name="theirs", every="1m").id, by="anna", reason="a holiday")
+    found = adopt(db)
+    assert (found.former, found.paused, here(db).is_here) == (INSTALLATION, 1, True)
+    assert found.id == here(db).id != INSTALLATION
+    checks.check(settings)
+    mine, theirs = ticker.list_tasks(db)
+    assert (mine.paused_by, theirs.paused_by, theirs.paused_reason) == ("adopt", "anna", "a holiday")
+    assert re.fullmatch(r"since .*Z, when the tables of installation test1234 were adopted", mine.paused_reason)
+    assert play.tick().enqueued == 0
+    event = db.execute("SELECT task_id, task_name, by, words FROM ticker.events WHERE what = 'adopted'").fetchall()
+    assert event == [(0, "", "adopt", "the tables of installation test1234; 1 tasks were paused")]
+
+
+def test_jobs_of_an_adopted_installation_have_the_new_id(
+    db: Db, foreign: None, store: PostgresStore, queue: RedisQueue, redis: Redis
+) -> None:
+    task = ticker.register(db, "poll", every="1m")
+    found = adopt(db, resume=True)
+    assert tick(store, queue).enqueued == 1
+    [job_id] = Queue("polling", connection=redis).get_job_ids()
+    assert job_id == f"{found.id}-t{task.id}-{round(task.next_run.timestamp() * 1_000_000)}"
+
+
+def test_after_a_restore_of_the_same_production_what_waited_is_due_again_and_nothing_rests(play: Played) -> None:
+    """Its jobs are gone with the other installation's Redis, and their ids are of no use."""
+    task = ticker.register(play.db, "poll", every="1m")
+    play.tick()
+    [waited] = play.task().waiting
+    play.db.execute("UPDATE ticker.installation SET database_oid = 1")
+    found = adopt(play.db, resume=True)
+    assert (found.paused, found.dropped) == (0, 0)
+    assert (play.task().waiting, play.task().next_run, play.task().paused_by) == ((), waited, None)
+    play.redis.flushdb()
+    assert play.tick().enqueued == 1
+    [taken] = play.take()
+    assert (taken.refusal, [run.occurrence for run in play.runs()], task.id) == (None, [waited], taken.task_id)
+
+
+def test_each_waiting_occurrence_that_goes_leaves_one_record(play: Played) -> None:
+    ticker.register(play.db, "poll", every="1m")
+    for seconds in (0, 60, 120):
+        play.at(seconds)
+        play.tick()
+    *older, newest = play.task().waiting
+    play.db.execute("UPDATE ticker.installation SET database_oid = 1")
+    assert adopt(play.db).dropped == 2
+    assert [(run.occurrence, run.outcome, run.reason) for run in play.runs()] == [
+        (o, "dropped", "adopted") for o in older
+    ]
+    assert (play.task().waiting, play.task().next_run, play.task().dropped) == ((), newest, 2)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_what_ran_is_lost_and_its_hold_is_over(resume: bool, play: Played) -> None:
+    ticker.register(play.db, "poll", every="1m")
+    play.tick()
+    play.take()
+    play.db.execute("UPDATE ticker.installation SET database_oid = 1")
+    assert adopt(play.db, resume=resume).lost == 1
+    [run] = play.runs()
+    assert (run.outcome, run.reason) == ("lost", f"its worker belongs to installation {INSTALLATION}")
+    assert (play.task().running_until, play.column("run_token"), play.task().last_outcome) == (None, None, "lost")
+    assert play.column("(SELECT bool_or(follow_up) FROM ticker.runs)") is resume
+
+
+@pytest.mark.parametrize(("resume", "outcome"), [(False, "dropped"), (True, None)])
+def test_a_run_that_was_asked_for_by_hand_starts_in_a_restored_production_alone(
+    resume: bool, outcome: str | None, play: Played
+) -> None:
+    """A manual run starts while its task is paused, too."""
+    task = ticker.register(play.db, "poll", every="1m")
+    play.run(0, "succeeded")
+    ticker.run_now(play.db, task)
+    play.tick()
+    play.db.execute("UPDATE ticker.installation SET database_oid = 1")
+    play.redis.flushdb()
+    adopt(play.db, resume=resume)
+    *_, run = play.runs()
+    assert (run.kind, run.outcome) == ("manual", outcome)
+    play.tick()
+    assert [taken.kind for taken in play.take()] == ["manual"] * resume
+
+
+def test_somebody_elses_notices_are_not_sent(db: Db, foreign: None) -> None:
+    db.execute("INSERT INTO ticker.events (task_id, what) VALUES (1, 'failed')")
+    db.execute("INSERT INTO ticker.notices (event_id, channel) VALUES (1, 'mail')")
+    adopt(db)
+    assert db.execute("SELECT count(*) FROM ticker.notices").fetchone() == (0,)
+    assert db.execute("SELECT told FROM ticker.events WHERE what = 'failed'").fetchone() == (True,)
+
+
+def test_a_call_that_was_interrupted_is_repeated(db: Db, foreign: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        ticker.register(db, "poll", name=f"{number}", every="1m")
+    monkeypatch.setattr(installation, "ROWS_AT_A_TIME", 2)
+    db.execute("ALTER TABLE ticker.tasks ADD CONSTRAINT stop CHECK (name <> '4' OR paused_by IS NULL)")
+    with pytest.raises(psycopg.IntegrityError):
+        adopt(db)
+    assert not here(db).is_here
+    db.execute("ALTER TABLE ticker.tasks DROP CONSTRAINT stop")
+    assert adopt(db).paused == 1
+    assert here(db).is_here and all(task.paused_by == "adopt" for task in ticker.list_tasks(db))
+
+
+def test_adopt_says_what_it_did_and_how_to_go_on(db: Db, foreign: None, environ: dict[str, str]) -> None:
+    ticker.register(db, "poll", every="1m")
+    done = CliRunner().invoke(main, ["db", "adopt"])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == [
+        f"installation test1234 is {here(db).id} from now on: 1 tasks paused, 0 runs lost, 0 waiting occurrences dropped",
+        "resume a task: ticker resume TASK; resume all of an owner: ticker resume --owner TYPE:ID",
+    ]
+
+
+# -------------------------------------------------------------------------------------------------------------- leases
+
+
+def test_a_ticker_leases_the_queues_of_its_tasks(db: Db, environ: dict[str, str], redis: Redis) -> None:
+    ticker.register(db, "poll", every="1m", first=datetime(2100, 1, 1, tzinfo=UTC), queue="yearly")
+    assert CliRunner().invoke(main, ["tick"]).exit_code == 0
+    assert redis.get("ticker:queue:yearly") == INSTALLATION.encode()
+    assert 290 < redis.ttl("ticker:queue:yearly") <= 300
+
+
+@pytest.mark.parametrize("command", [["run"], ["tick"]])
+def test_a_ticker_does_not_start_on_a_queue_that_another_has(
+    command: list[str], db: Db, environ: dict[str, str], redis: Redis
+) -> None:
+    ticker.register(db, "poll", every="1m")
+    redis.set("ticker:queue:polling", OTHER)
+    done = CliRunner().invoke(main, command)
+    assert (done.exit_code, done.stderr) == (
+        78,
+        (
+            "error: REDIS_URL: the queue polling is leased by another installation (other123), until 5 minutes after its last "
+            "tick; name another queue, or another Redis or database of it\n"
+        ),
+    )
+
+
+def test_a_worker_does_not_start_on_a_queue_that_another_has(environ: dict[str, str], redis: Redis) -> None:
+    redis.set("ticker:queue:polling", OTHER)
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        work("polling")
+    assert error.value.returncode == 78 and "the queue polling is leased by another installation" in error.value.stderr
+    work("another")
+
+
+def test_a_ticker_that_meets_such_a_queue_later_warns_once_and_goes_on(
+    db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    beat = Beat(store, queue, settings, threading.Event())
+    ticker.register(db, "poll", every="1m")
+    redis.set("ticker:queue:polling", OTHER)
+    for _ in range(3):
+        beat()
+    assert sum("the queue polling is leased by another installation" in message for message in caplog.messages) == 1
+    assert (beat.failures, redis.llen("rq:queue:polling"), redis.get("ticker:queue:polling")) == (0, 1, OTHER.encode())
+
+
+def test_a_lease_is_never_taken_from_another_but_by_who_was_it(queue: RedisQueue, redis: Redis) -> None:
+    redis.set("ticker:queue:a", OTHER, ex=10)
+    assert queue.lease(INSTALLATION, ["a", "b"]) == {"a": OTHER}
+    assert (redis.get("ticker:queue:a"), redis.get("ticker:queue:b")) == (OTHER.encode(), INSTALLATION.encode())
+    assert redis.ttl("ticker:queue:a") <= 10
+    assert queue.lease(INSTALLATION, ["a", "b"], formerly=OTHER) == {}
+    assert redis.get("ticker:queue:a") == INSTALLATION.encode()
+
+
+def test_a_queue_that_is_pushed_to_is_leased(queue: RedisQueue, store: PostgresStore, db: Db, redis: Redis) -> None:
+    ticker.register(db, "poll", every="1m", queue="new")
+    tick(store, queue)
+    queue.lease(store.installation)
+    assert redis.get("ticker:queue:new") == INSTALLATION.encode()
+
+
+def test_a_restored_production_takes_its_own_leases_over(db: Db, environ: dict[str, str], redis: Redis) -> None:
+    ticker.register(db, "poll", every="1m")
+    redis.set("ticker:queue:polling", INSTALLATION)
+    db.execute("UPDATE ticker.installation SET database_oid = 1")
+    assert CliRunner().invoke(main, ["db", "adopt", "--resume"]).exit_code == 0
+    assert redis.get("ticker:queue:polling") == here(db).id.encode()
+
+
+def test_health_says_that_another_has_a_queue_of_ours(db: Db, settings: Settings, redis: Redis) -> None:
+    ticker.register(db, "poll", every="1m")
+    for name in ("polling", "theirs"):
+        redis.sadd("rq:queues", f"rq:queue:{name}")
+        redis.set(f"ticker:queue:{name}", OTHER)
+    found = health.look(settings)
+    assert found.leased == {"polling": OTHER} == health.data(found)["leased"]
+    assert rq.leased("polling", OTHER) in found.problems
+
+
+# ------------------------------------------------------------------------------------------------------- foreign jobs
+
+
+@pytest.fixture
+def theirs(db: Db, store: PostgresStore, queue: RedisQueue) -> str:
+    """A job of this installation waits; its id."""
+    ticker.register(db, "plain", every="1m", kwargs={"channel_id": 1})
+    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+    tick(store, queue)
+    [job_id] = queue._connection.lrange("rq:queue:polling", 0, -1)  # type: ignore[misc,union-attr]
+    return str(job_id.decode())
+
+
+def records(url: str) -> list[tuple[str, str]]:
+    with connect(url) as connection:
+        return [(run.outcome or "", run.reason) for run in ticker.list_runs(connection)]
+
+
+@pytest.mark.parametrize("options", [(), ("--hardened",)], ids=["ours", "hardened"])
+@pytest.mark.parametrize("queues", [("polling",), ("first", "polling")], ids=["one queue", "two"])
+def test_a_worker_puts_a_job_of_another_installation_back(
+    options: tuple[str, ...], queues: tuple[str, ...], theirs: str, other: str, database_url: str, redis: Redis,
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str],
+) -> None:  # fmt: skip
+    """It never runs or drops it, and the worker of its own installation finds it."""
+    monkeypatch.setenv("DATABASE_URL", other)
+    if options:
+        monkeypatch.setenv("TICKER_SIGNING_KEY", "a key of the other installation")
+    done = work(*options, *queues)
+    assert (records(other), records(database_url)) == ([], [])
+    assert redis.lrange("rq:queue:polling", 0, -1) == [theirs.encode()]
+    assert not redis.exists("rq:queue:polling:intermediate", "ticker:refused")
+    assert done.stdout.count(f"job={theirs} belongs to installation {INSTALLATION} and these tables to {OTHER}") == 1
+    monkeypatch.setenv("DATABASE_URL", database_url)
+    monkeypatch.delenv("TICKER_SIGNING_KEY", raising=False)
+    work()
+    assert records(database_url) == [("succeeded", "")]
+
+
+@pytest.mark.parametrize("more", [0, foreign_jobs.AT_ONCE], ids=["one", "more than it puts back at once"])
+def test_a_worker_finds_its_own_jobs_behind_those_of_another(
+    more: int,
+    theirs: str,
+    other: str,
+    queue: RedisQueue,
+    redis: Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    environ: dict[str, str],
+) -> None:
+    for number in range(more):
+        redis.rpush("rq:queue:polling", stranger := theirs.replace("-t", f"-t{number + 2}"))
+        redis.copy(f"rq:job:{theirs}", f"rq:job:{stranger}")
+    with connect(other) as connection:
+        ticker.register(connection, "plain", every="1m", kwargs={"channel_id": 2})
+        connection.execute(
+            "CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)"
+        )
+    store = PostgresStore(other)
+    tick(store, queue)
+    store.close()
+    monkeypatch.setenv("DATABASE_URL", other)
+    work()
+    assert records(other) == [("succeeded", "")]
+    assert redis.llen("rq:queue:polling") == 1 + more
+
+
+def test_jobs_that_are_no_tickers_run_as_ever(other: str, redis: Redis, monkeypatch: pytest.MonkeyPatch,
+                                              environ: dict[str, str]) -> None:  # fmt: skip
+    job = Queue("polling", connection=redis).enqueue_call("platform.node", result_ttl=60)
+    monkeypatch.setenv("DATABASE_URL", other)
+    work()
+    assert Job.fetch(job.id, connection=redis).is_finished
+
+
+def test_a_stock_worker_refuses_a_job_of_another_installation_without_a_record(
+    theirs: str, other: str, database_url: str, redis: Redis, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", other)
+    stock_worker()
+    result = Job.fetch(theirs, connection=redis).latest_result()
+    assert result is not None and f"job {theirs} belongs to installation {INSTALLATION}" in str(result.exc_string)
+    assert (records(other), records(database_url)) == ([], [])
+
+
+def test_a_stock_worker_runs_nothing_on_copied_tables(
+    theirs: str, db: Db, database_url: str, redis: Redis, environ: dict[str, str]
+) -> None:
+    db.execute("UPDATE ticker.installation SET database_oid = 1")
+    stock_worker()
+    result = Job.fetch(theirs, connection=redis).latest_result()
+    assert result is not None and SENTENCE in str(result.exc_string)
+    assert records(database_url) == []
+
+
+def test_a_worker_rests_when_it_meets_nothing_but_jobs_of_others(
+    theirs: str, other: str, redis: Redis, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
+) -> None:
+    """Once for each round through the queue; and RQ beats and looks at its signals then."""
+    from rq.exceptions import DequeueTimeout
+
+    from wrappers.pipeline import foreign_jobs
+    from wrappers.rq import corrupt_jobs
+
+    rests: list[float] = []
+    monkeypatch.setenv("DATABASE_URL", other)
+    monkeypatch.setattr(foreign_jobs.time, "sleep", rests.append)
+    monkeypatch.setattr(foreign_jobs, "_own", "")
+    monkeypatch.setattr(foreign_jobs, "_others", set())
+    queues = [corrupt_jobs.Queue("polling", connection=redis, job_class=corrupt_jobs.Job)]
+    with pytest.raises(DequeueTimeout):
+        corrupt_jobs.Queue.dequeue_any(queues, 1, redis, job_class=corrupt_jobs.Job)
+    assert rests == [foreign_jobs.PAUSE]

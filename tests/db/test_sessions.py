@@ -1,0 +1,233 @@
+"""No state stays in a session, and nothing that is set there, for a role or for a database changes what we do."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner
+from psycopg.conninfo import conninfo_to_dict
+from rq.timeouts import JobTimeoutException
+
+import ticker
+from tests.conftest import admin, connect, of_database
+from tests.running import ROOT, until, work
+from ticker import migrations
+from ticker.cli import main
+from ticker.db import connections, sql
+from ticker.db.connections import SETTINGS, Connection, translated
+from ticker.db.store import PostgresStore
+from ticker.embedded import Servers
+from ticker.engine.tick import tick
+from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
+from ticker.queue import checks
+from ticker.queue.rq import RedisQueue
+from ticker.read import health
+from ticker.settings import Settings
+from wrappers.sandbox.limits import SoftLimit
+
+Db = psycopg.Connection[Any]
+
+SET_HERE = "SELECT name FROM pg_settings WHERE source IN ('session', 'client') ORDER BY name"
+ODD = {
+    "datestyle": "SQL, DMY", "intervalstyle": "sql_standard", "bytea_output": "escape", "timezone": "Asia/Kathmandu",
+    "client_encoding": "LATIN1", "default_transaction_isolation": "serializable", "transform_null_equals": "on",
+    "array_nulls": "off", "extra_float_digits": "-10", "standard_conforming_strings": "off",
+}  # fmt: skip
+CURRENT = (
+    f"SELECT {', '.join(f'current_setting($${name}$$) AS {name}' for name in (*SETTINGS, 'transaction_isolation'))}"
+)
+EXPECTED = (*(value.partition(",")[0] for value in SETTINGS.values()), "read committed")
+
+
+@pytest.fixture
+def odd(db: Db) -> None:
+    """The database has settings that other applications may want."""
+    name = db.info.dbname
+    for setting, value in ODD.items():
+        db.execute(f"ALTER DATABASE \"{name}\" SET {setting} = '{value}'")  # type: ignore[arg-type]
+
+
+def current(connection: Connection, *, alone: bool) -> tuple[str, ...]:
+    with nullcontext() if alone else connection.transaction():
+        [row] = connection.run(CURRENT, [])
+    return tuple(value.partition(",")[0] for value in row.values())
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["one statement", "a transaction"])
+@pytest.mark.parametrize("planned_once", [True, False])
+def test_every_transaction_has_our_settings_and_leaves_none(
+    alone: bool, planned_once: bool, odd: None, database_url: str
+) -> None:
+    with connections.connect(database_url, planned_once=planned_once) as connection:
+        assert current(connection, alone=alone) == EXPECTED
+        assert [name for (name,) in connection.execute(SET_HERE)] == ["application_name", "client_encoding"]
+
+
+def test_a_statement_alone_takes_one_round_trip(database_url: str, tmp_path: Path) -> None:
+    with connections.connect(database_url) as connection, (tmp_path / "trace").open("w+b") as trace:
+        connection.pgconn.trace(trace.fileno())
+        sql.on(connection, "ticker")("instant", now=None)
+        connection.pgconn.untrace()
+        sent = [line.split("\t")[3] for line in (tmp_path / "trace").read_text().splitlines() if "\tF\t" in line]
+    assert (sent.count("Sync"), sent.count("Query")) == (1, 0)
+
+
+def test_a_statement_that_fails_leaves_the_connection_usable(db: Db, database_url: str) -> None:
+    task = ticker.register(db, "poll", every="1m")
+    with connections.connect(database_url) as connection, db.transaction():
+        db.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
+        execute = sql.on(connection, "ticker")
+        with pytest.raises(RowLocked), translated():
+            execute("find_task", owner_type="", owner_id="", name="poll")
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            connection.run("SELECT 1 / 0", [])
+        with pytest.raises(DatabaseUnavailable, match="statement timeout"), translated(), connection.transaction():
+            connection.run("SELECT set_config('statement_timeout', '1ms', true)", [])
+            connection.run("SELECT pg_sleep(5)", [])
+        assert execute("instant", now=None)
+
+
+def test_an_error_at_the_commit_is_that_error(db: Db, database_url: str) -> None:
+    db.execute("CREATE TABLE once (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    with connections.connect(database_url) as connection:
+        for _ in range(2):
+            with pytest.raises(psycopg.errors.UniqueViolation):
+                connection.run("INSERT INTO once VALUES ($1), ($1)", [1])
+            assert connection.run("SELECT count(*)::int AS n FROM once", []) == [{"n": 0}]
+
+
+@pytest.mark.parametrize("error", [SoftLimit, JobTimeoutException, KeyboardInterrupt, SystemExit])
+def test_an_interrupted_statement_raises_what_interrupted_it(error: type[BaseException], database_url: str) -> None:
+    def interrupt(*_: object) -> None:
+        raise error
+
+    with connections.connect(database_url) as connection, signal_handler(signal.SIGALRM, interrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(error), translated():
+            connection.run("SELECT pg_sleep(4)", [])
+        assert connection.closed
+
+
+@contextmanager
+def signal_handler(number: int, handler: Callable[..., None]) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(number, before)
+
+
+def test_a_libpq_without_pipelines_is_refused_in_a_sentence(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psycopg.pq, "version", lambda: 130_014)
+    with pytest.raises(ConfigurationError, match="psycopg uses libpq 13 here, but libpq 14 or newer is needed"):
+        connections.connect(database_url)
+
+
+def test_prepared_statements_survive_errors(database_url: str) -> None:
+    with connections.connect(database_url, planned_once=True) as connection:
+        for value in (1, 0, 1, 0, 1):
+            if value:
+                assert connection.run("SELECT 6 / $1::int AS n", [value]) == [{"n": 6}]
+            else:
+                with pytest.raises(psycopg.errors.DivisionByZero):
+                    connection.run("SELECT 6 / $1::int AS n", [value])
+                with pytest.raises(ZeroDivisionError), connection.transaction():
+                    connection.run("SELECT 6 / $1::int AS n", [2])
+                    raise ZeroDivisionError
+
+
+def test_a_task_is_due_an_interval_later_when_the_clocks_of_the_database_change(
+    db: Db, database_url: str, queue: RedisQueue
+) -> None:
+    """psycopg gives times in the zone of the session: 6 hours later on the clock of Berlin may be 7."""
+    db.execute(f"ALTER DATABASE \"{db.info.dbname}\" SET timezone = 'Europe/Berlin'")  # type: ignore[arg-type]
+    now = datetime(2027, 10, 31, 0, 59, 30, tzinfo=UTC)
+    task = ticker.register(db, "poll", every="6h", first=now)
+    store = PostgresStore(database_url)
+    assert tick(store, queue, now=now).enqueued == 1
+    assert store.now().utcoffset() == timedelta()
+    store.close()
+    assert ticker.get(db, task).next_run - now == timedelta(hours=6)  # type: ignore[operator]
+
+
+def test_settings_of_the_database_change_no_upgrade(servers: Servers, template: str) -> None:
+    admin(servers, f'CREATE DATABASE "{template}_odd"')
+    admin(servers, f"ALTER DATABASE \"{template}_odd\" SET default_transaction_isolation = 'repeatable read'")
+    admin(servers, f'ALTER DATABASE "{template}_odd" SET lock_timeout = 1')
+    url = of_database(servers.database_url, f"{template}_odd")
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(migrations.upgrade, url) for _ in range(4)]:
+                done.result()
+        assert migrations.problems(url) == []
+    finally:
+        admin(servers, f'DROP DATABASE "{template}_odd" WITH (FORCE)')
+
+
+def test_an_error_undoes_the_whole_transaction(database_url: str, db: Db) -> None:
+    with connections.connect(database_url) as connection:
+        with pytest.raises(ZeroDivisionError), connection.transaction():
+            ticker.register(connection, "outer", every="1m")
+            with pytest.raises(KeyError), connection.transaction():
+                ticker.register(connection, "inner", every="1m")
+                raise KeyError
+            raise ZeroDivisionError
+        with connection.transaction():
+            ticker.register(connection, "kept", every="1m")
+    assert [task.name for task in ticker.list_tasks(db)] == ["kept"]
+
+
+def test_settings_of_the_database_change_nothing(
+    odd: None, db: Db, settings: Settings, queue: RedisQueue, environ: dict[str, str]
+) -> None:
+    checks.check(settings)
+    with connect(settings.database_url) as connection:
+        task = ticker.register(connection, "plain", every="1m", kwargs={"channel_id": 1})
+        connection.execute(
+            "CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)"
+        )
+        store = PostgresStore(settings.database_url)
+        tick(store, queue)
+        store.close()
+        work()
+        [run] = ticker.list_runs(connection)
+        assert run.outcome == "succeeded" and run.occurrence == task.next_run
+        assert health.look(settings).ahead is not None
+        for command in (["list"], ["why", str(task.id)], ["runs", str(task.id)], ["show", str(task.id)], ["tick"]):
+            assert CliRunner().invoke(main, command).exit_code == 0, command
+
+
+def test_a_worker_without_jobs_holds_no_session(
+    db: Db, store: PostgresStore, queue: RedisQueue, environ: dict[str, str], tmp_path: Path
+) -> None:
+    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+    patch = "import wrappers.rq.worker; wrappers.rq.worker.IDLE = 1\nfrom wrappers.__main__ import main; main()"
+    command = [sys.executable, "-c", patch, "--tasks", "tests.sample_tasks", "polling"]
+    with (tmp_path / "log").open("wb") as log:
+        worker = subprocess.Popen(command, cwd=ROOT, env=os.environ, stdout=log, stderr=log)
+    try:
+        for number in (1, 2):
+            ticker.register(db, "plain", every="1m", name=f"{number}", kwargs={"channel_id": number})
+            tick(store, queue)
+            until(lambda number=number: len(ticker.list_runs(db, outcome="succeeded")) == number, "the run ends")
+            until(lambda: sessions(db) == 0, "the worker has no session")
+    finally:
+        worker.terminate()
+        worker.wait()
+
+
+def sessions(db: Db) -> int:
+    found = db.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ticker-run' AND datname = %s",
+                       [conninfo_to_dict(os.environ["DATABASE_URL"])["dbname"]]).fetchone()  # fmt: skip
+    assert found
+    return int(found[0])

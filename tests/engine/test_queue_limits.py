@@ -1,0 +1,144 @@
+"""A queue that has as many jobs as it may have gets no more: the rest stays due, and everybody can see that."""
+
+from threading import Event
+
+import pytest
+from click.testing import CliRunner
+
+import ticker
+from tests.db.test_piece_rules import handed_out
+from ticker.cli import main
+from ticker.daemon.loop import Beat
+from ticker.engine.jobs import micros
+from ticker.engine.tick import tick
+from ticker.errors import ConfigurationError
+from ticker.read import tasks as read_tasks
+from ticker.settings import from_environment
+
+
+def test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick(environ, db, store, queue, redis):
+    for number in range(8):
+        ticker.register(db, "poll", owner=f"mail:{number % 4}", name=f"{number}", every="1m")
+    ticker.register(db, "other", every="1m", queue="reports")
+    report = tick(store, queue, depths={"polling": 5, "empty": 3})
+    assert (report.due.enqueued, report.left) == (6, {"polling": 3})
+    assert redis.llen("rq:queue:polling") == 5 and redis.llen("rq:queue:reports") == 1
+    assert tick(store, queue, depths={"polling": 5}).left == {"polling": 3}
+    redis.ltrim("rq:queue:polling", 3, -1)
+    assert tick(store, queue, depths={"polling": 5}).left == {}
+    assert redis.llen("rq:queue:polling") == 5
+    assert all(task.push_errors == 0 for task in ticker.list_tasks(db))
+
+
+def test_when_room_is_short_no_owner_takes_all_of_it(environ, db, store, queue):
+    for number in range(10):
+        ticker.register(db, "poll", owner="mail:greedy", name=f"{number}", every="1m")
+    modest = ticker.register(db, "poll", owner="mail:modest", every="1m")
+    tick(store, queue, depths={"polling": 2})
+    assert ticker.get(db, modest).waiting
+    assert sum(bool(task.waiting) for task in ticker.list_tasks(db)) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["polling", "=5", "polling=0", "polling=-1", "polling=x", "polling=1e3", "a=1,b", "polling=9999999999"]
+)
+def test_a_depth_that_is_none_is_named(text):
+    with pytest.raises(ConfigurationError, match=r"TICKER_QUEUE_DEPTH: .* is no queue and depth from 1"):
+        from_environment({"TICKER_QUEUE_DEPTH": text})
+
+
+def test_depths_are_read_by_queue():
+    assert from_environment({}).queue_depth == {}
+    found = from_environment({"TICKER_QUEUE_DEPTH": "polling=10000, a=b=5 ,"}).queue_depth
+    assert found == {"polling": 10_000, "a=b": 5}
+
+
+def test_the_tickers_line_and_its_heartbeat_say_what_is_left(environ, db, store, queue, caplog, monkeypatch):
+    monkeypatch.setenv("TICKER_QUEUE_DEPTH", "polling=1")
+    for number in range(3):
+        ticker.register(db, "poll", name=f"{number}", every="1m")
+    caplog.set_level("INFO")
+    Beat(store, queue, from_environment(), Event())()
+    assert any(" due=1 enqueued=1 errors=0 left=polling:2 took=" in line for line in caplog.messages)
+    assert read_tasks.tickers(db)[0].last_report["left"] == {"polling": 2}
+
+
+def length(redis) -> int:
+    return redis.llen("rq:queue:polling")
+
+
+def test_a_tick_by_hand_keeps_to_the_limit(environ, db, redis, monkeypatch):
+    monkeypatch.setenv("TICKER_QUEUE_DEPTH", "polling=3")
+    for number in range(8):
+        ticker.register(db, "poll", name=f"{number}", every="1m")
+    assert CliRunner().invoke(main, ["tick"]).exit_code == 0
+    assert length(redis) == 3
+
+
+def test_runs_by_hand_keep_to_the_limit_and_go_before_nothing_that_is_due(environ, db, store, queue, redis):
+    tasks = [ticker.register(db, "poll", name=f"{number}", every="1m") for number in range(8)]
+    for task in tasks:
+        ticker.run_now(db, task)
+    report = tick(store, queue, depths={"polling": 6})
+    assert (length(redis), report.due.enqueued, report.planned.enqueued) == (6, 3, 3)
+    assert tick(store, queue, depths={"polling": 6}).enqueued == 0
+
+
+def test_pieces_keep_to_the_limit_and_come_in_turn_and_a_retry_of_another_task_before_them(
+    environ, db, store, queue, redis
+):
+    """So that a run in many pieces keeps nobody else waiting."""
+    long, short, other = (ticker.register(db, "poll", name=name, every="1m", first=store.now()) for name in "abc")
+    handed_out(db, long, *map(str, range(300)), occurrence=store.now(), now=store.now())
+    handed_out(db, short, *map(str, range(300)), occurrence=store.now(), now=store.now())
+    for task in (long, short, other):
+        ticker.edit(db, task, starts="2100-01-01T00:00:00Z")
+    ticker.run_now(db, other)
+    assert tick(store, queue, depths={"polling": 9}).planned.enqueued == length(redis) == 9
+    pushed = db.execute(
+        "SELECT task_id, kind, count(*) FROM ticker.runs WHERE state = 'pushed' GROUP BY 1, 2"
+    ).fetchall()
+    assert set(pushed) == {(long.id, "piece", 4), (short.id, "piece", 4), (other.id, "manual", 1)}
+    redis.ltrim("rq:queue:polling", 2, -1)
+    assert tick(store, queue, depths={"polling": 9}).planned.enqueued == 2
+
+
+def test_jobs_that_redis_lost_come_again_only_as_there_is_room(environ, db, store, queue, redis):
+    for number in range(8):
+        ticker.register(db, "poll", name=f"{number}", every="1h")
+    tick(store, queue)
+    redis.flushall()
+    reports = [tick(store, queue, depths={"polling": 5}) for _ in range(2)]
+    assert [report.swept.repushed for report in reports] == [5, 0] and length(redis) == 5
+    redis.ltrim("rq:queue:polling", 2, -1)
+    assert length(redis) == 3
+
+
+def test_a_job_that_redis_lost_comes_again_though_more_is_due_at_each_tick_than_there_is_room_for(
+    environ, db, store, queue, redis
+):
+    daily = ticker.register(db, "poll", name="daily", every="1d")
+    tick(store, queue, depths={"polling": 2})
+    redis.flushall()
+    for number in range(3):
+        ticker.register(db, "poll", name=f"{number}", every="1m")
+    report = tick(store, queue, depths={"polling": 2})
+    assert (report.swept.repushed, report.due.enqueued, report.left) == (1, 1, {"polling": 2})
+    assert redis.lindex("rq:queue:polling", 0).decode().endswith(f"-t{daily.id}-{micros(daily.next_run)}")
+
+
+def test_jobs_that_redis_lost_come_again_in_one_pass_however_many(environ, db, store, queue, redis):
+    for number in range(25):
+        ticker.run_now(db, ticker.register(db, "poll", name=f"{number}", every="1h"))
+    tick(store, queue)
+    redis.flushall()
+    assert tick(store, queue, batch=2).swept.repushed == length(redis) == 50
+
+
+def test_a_ticker_that_is_to_stop_leaves_lost_jobs_to_the_next_pass(environ, db, store, queue, redis):
+    for number in range(6):
+        ticker.register(db, "poll", name=f"{number}", every="1h")
+    tick(store, queue)
+    redis.flushall()
+    assert tick(store, queue, batch=2, stop=lambda: True).swept.repushed == 2
+    assert tick(store, queue, batch=2).swept.repushed == 4

@@ -1,0 +1,101 @@
+"""How long to wait behind an attempt that failed, and by when the next one must be over. Pure."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ticker.engine import retries, timing
+from ticker.engine.retries import Backoff
+from ticker.engine.timing import SHORTEST_INTERVAL
+from ticker.errors import BadInput
+from ticker.schedules.duration import LONGEST, MINUTE, SECOND
+
+DURATIONS = st.integers(1, LONGEST)
+ATTEMPTS = st.integers(1, 100)
+SEEDS = st.integers(1, 2**63 - 1)
+
+
+@st.composite
+def backoffs(draw):
+    return Backoff(*sorted(draw(st.tuples(DURATIONS, DURATIONS))))
+
+
+@pytest.mark.parametrize(
+    ("said", "least", "most", "text"),
+    [
+        ("10s..5m", 10 * SECOND, 5 * MINUTE, "10s..5m"),
+        (" 10s .. 300 ", 10 * SECOND, 5 * MINUTE, "10s..5m"),
+        ("10s", 10 * SECOND, 10 * SECOND, "10s"),
+        ("10s..10s", 10 * SECOND, 10 * SECOND, "10s"),
+        (0.5, 500, 500, "500ms"),
+        (90, 90 * SECOND, 90 * SECOND, "1m30s"),
+        (timedelta(minutes=1), MINUTE, MINUTE, "1m"),
+        ("PT10S..PT5M", 10 * SECOND, 5 * MINUTE, "10s..5m"),
+    ],
+)
+def test_a_backoff_is_one_duration_or_from_one_to_another(said, least, most, text):
+    backoff = Backoff.parse("backoff", said)
+    assert (backoff, backoff.text) == (Backoff(least, most), text)
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ("5m..10s", "backoff: '5m..10s' ends before it begins; write the shorter one first, as in 10s..5m"),
+        ("0..5m", "backoff: '0' is under the limit of 1ms"),
+        (0, "backoff: 0 is under the limit of 1ms"),
+        ("10s..", "backoff: '' is no duration"),
+        ("..5m", "backoff: '' is no duration"),
+        ("1s..2s..3s", "is no duration"),
+        ("1s...5m", "is no duration"),
+        ("1s..400d", "backoff: '400d' is over the limit of 366d"),
+        ("-1s", "backoff: '-1s' is under the limit"),
+        ("nonsense", "backoff: 'nonsense' is no duration"),
+        (None, "is no duration"),
+        (True, "is no duration"),
+    ],
+)
+def test_what_is_no_backoff_is_refused_in_a_sentence(said, sentence):
+    with pytest.raises(BadInput) as caught:
+        Backoff.parse("backoff", said)
+    assert sentence in str(caught.value)
+
+
+@given(backoffs())
+def test_its_text_is_read_back_as_the_same(backoff):
+    assert Backoff.parse("backoff", backoff.text) == backoff
+
+
+@given(backoffs(), ATTEMPTS, SEEDS)
+def test_a_wait_is_from_half_of_the_doubled_value_up_to_all_of_it(backoff, attempt, seed):
+    full = min(backoff.least * 2 ** (attempt - 1), backoff.most)
+    assert full // 2 <= backoff.after(attempt, seed) <= full
+
+
+@given(backoffs(), ATTEMPTS, SEEDS)
+def test_the_same_run_always_waits_as_long(backoff, attempt, seed):
+    assert backoff.after(attempt, seed) == backoff.after(attempt, seed)
+
+
+def test_tasks_that_fail_together_do_not_come_back_together():
+    waits = sorted(Backoff(10 * SECOND, 10 * SECOND).after(1, seed) for seed in range(1000))
+    gaps = [later - earlier for earlier, later in pairwise(waits)]
+    assert 5 * SECOND <= waits[0] < 5100 and 9900 < waits[-1] <= 10 * SECOND
+    assert max(gaps) < 100  # spread over the five seconds
+
+
+@given(
+    st.integers(SHORTEST_INTERVAL, LONGEST).flatmap(
+        lambda every: st.tuples(st.just(every), st.integers(0, every - timing.grace(every)))
+    )
+)
+def test_an_attempt_is_dead_when_the_next_start_may_come(drawn):
+    every, tolerance = drawn
+    last_run, grace = datetime(2026, 3, 1, tzinfo=UTC), timing.grace(every)
+    end = retries.last_end(last_run, every, tolerance, grace)
+    assert end >= last_run
+    assert not timing.too_early(end + timing.span(grace), last_run, every, tolerance)
+    assert timing.too_early(end + timing.span(grace - 1), last_run, every, tolerance)

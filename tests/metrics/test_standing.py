@@ -1,0 +1,192 @@
+"""How things stand, what a ticker did itself, and what a scrape says while a server is away: on real servers."""
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+import ticker
+from tests.read.test_why import MINUTE, NINE, SECOND, ticked
+from tests.scraping import grown, scraped
+from ticker import clock, embedded, migrations
+from ticker.daemon.loop import Beat
+from ticker.db import sql
+from ticker.engine.tick import Pushed, Report
+from ticker.metrics import servers
+from ticker.metrics.servers import Servers
+from ticker.metrics.ticks import Ticks
+from ticker.settings import Settings
+
+
+@pytest.fixture
+def asked(environ, settings):
+    """Servers that are asked anew for each scrape."""
+    return Servers(settings, fresh=0.0)
+
+
+# ----------------------------------------------------------------------------------------------------- how things stand
+
+
+def test_tasks_are_counted_by_their_state(environ, db, asked):
+    for name, change in {
+        "late": "next_run = clock_timestamp() - interval '90 s'", "failing": "failures = 2", "paused": "paused_by = 'ann'",
+        "disabled": "enabled = false", "waiting": "waiting = ARRAY[clock_timestamp() - interval '7 s']",
+    }.items():  # fmt: skip
+        task = ticker.register(db, "poll", name=name, every="1h")
+        db.execute(f"UPDATE ticker.tasks SET next_run = clock_timestamp() + interval '1 h' WHERE id = {task.id}")
+        db.execute(f"UPDATE ticker.tasks SET {change} WHERE id = {task.id}")
+    ticker.run_now(db, "late")
+    found = scraped(asked)
+    assert {name: found[f"ticker_{name}"] for name in (
+        "tasks", "tasks_late", "tasks_failing", "tasks_paused", "tasks_inactive", "tasks_waiting", "runs_running",
+        "runs_planned")} == {"tasks": 5, "tasks_late": 1, "tasks_failing": 1, "tasks_paused": 1, "tasks_inactive": 1,
+                             "tasks_waiting": 1, "runs_running": 0, "runs_planned": 1}  # fmt: skip
+    assert 90 <= found["ticker_oldest_due_age_seconds"] < 150
+    assert 7 <= found['ticker_queue_oldest_waiting_seconds{queue="polling"}'] < 67
+
+
+def test_of_an_empty_table_the_numbers_are_zero_and_what_never_was_is_not_there(asked):
+    found = scraped(asked)
+    assert (found["ticker_tasks"], found["ticker_oldest_due_age_seconds"], found["ticker_tickers_alive"]) == (0, 0, 0)
+    assert "ticker_last_tick_timestamp_seconds" not in found
+
+
+def test_a_ticker_is_alive_for_ninety_seconds_or_three_ticks(environ, db, settings):
+    for seconds in (1, 80, 100, 3000):
+        ticked(db, ago=seconds * SECOND)
+    assert scraped(Servers(settings))["ticker_tickers_alive"] == 2
+    assert scraped(Servers(Settings(settings.database_url, settings.redis_url, tick_ms=3_600_000)))[
+        "ticker_tickers_alive"
+    ] == 4  # fmt: skip
+
+
+def test_a_queue_that_is_empty_again_has_a_zero_and_does_not_vanish(environ, db, store, queue, redis, asked):
+    ticker.register(db, "poll", every="1m")
+    Beat(store, queue, asked._settings, threading.Event())()
+    found = scraped(asked)
+    assert found['ticker_queue_jobs{queue="polling"}'] == found['ticker_queue_unattended_jobs{queue="polling"}'] == 1
+    redis.flushdb()
+    db.execute("UPDATE ticker.tasks SET waiting = '{}'")
+    found = scraped(asked)
+    assert [found[f'ticker_queue_{name}{{queue="polling"}}'] for name in ("jobs", "unattended_jobs", "oldest_waiting_seconds")
+            ] == [0, 0, 0]  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------- servers that are away
+
+
+@pytest.fixture
+def own_servers():
+    """Servers that the test may take away, and what asks them."""
+    with embedded.postgres() as postgres, embedded.valkey() as valkey:
+        migrations.upgrade(postgres.url)
+        yield postgres, valkey, Servers(Settings(postgres.url, valkey.url), fresh=0.0)
+
+
+def test_a_server_that_is_away_leaves_a_zero_and_nothing_of_what_it_tells(own_servers, caplog):
+    postgres, valkey, asked = own_servers
+    everything = scraped(asked)
+    assert (everything["ticker_database_up"], everything["ticker_redis_up"]) == (1, 1)
+    valkey.kill()
+    assert grown(everything, scraped(asked)) == {"ticker_redis_up": -1}
+    postgres.kill()
+    assert scraped(asked) == scraped(asked) == {"ticker_database_up": 0, "ticker_redis_up": 0}
+    assert [record.getMessage().partition(" (")[0] for record in caplog.records] == [
+        "metrics: Redis",
+        "metrics: PostgreSQL",
+    ]
+    postgres.start(), valkey.start()
+    assert scraped(asked) == everything
+
+
+def test_a_scrape_does_not_wait_for_a_server_that_hangs(environ, db, asked, monkeypatch):
+    monkeypatch.setattr(servers, "PATIENCE", 0.1)
+    with db.transaction():
+        db.execute("LOCK TABLE ticker.tasks IN ACCESS EXCLUSIVE MODE")
+        assert scraped(asked) == {"ticker_database_up": 0}
+        assert scraped(asked) == {"ticker_database_up": 0}  # the same question still waits
+    monkeypatch.undo()
+    scraped(asked)
+    assert scraped(asked)["ticker_database_up"] == 1
+
+
+def test_within_five_seconds_nobody_is_asked_twice(environ, db, settings):
+    patient = Servers(settings)
+    assert scraped(patient)["ticker_tasks"] == 0
+    ticker.register(db, "poll", every="1m")
+    assert scraped(patient)["ticker_tasks"] == 0
+    assert scraped(Servers(settings))["ticker_tasks"] == 1
+
+
+# -------------------------------------------------------------------------------------------- what a ticker did itself
+
+
+def of_ticks(ticks):
+    return {name: values.get(()) for name, values in ticks.figures().items()}
+
+
+def test_the_counts_of_ticks_add_up(settings):
+    ticks = Ticks(settings)
+    ticks.ticked(Report(NINE, due=Pushed(due=3, enqueued=2, errors=1)), 0.2)
+    ticks.ticked(Report(NINE + MINUTE, due=Pushed(due=1, held=1)), 0.3)
+    ticks.ticked(None, 5.0)
+    found = of_ticks(ticks)
+    assert [found[f"ticker_tick_{name}_total"] for name in ("due", "enqueued", "held", "errors", "failures")] == [
+        4,
+        2,
+        1,
+        1,
+        1,
+    ]
+    assert found["ticker_tick_last_timestamp_seconds"] == (NINE + MINUTE).timestamp()
+    duration = found["ticker_tick_duration_seconds"]
+    assert (sum(duration.counts), duration.sum) == (2, 0.5)
+
+
+def test_each_push_tells_how_late_it_was_by_the_databases_clock(play, settings):
+    ticks = Ticks(settings)
+    play.queue = ticks.queue
+    ticker.register(play.db, "poll", every="1m")
+    sql.on(play.db, "ticker")("announce", names=["sum"], batches=[10])
+    for name in ("a", "b"):
+        ticker.register(play.db, "sum", name=name, every="1m")
+    due = min(task.next_run for task in ticker.list_tasks(play.db))
+    ticker.run_now(play.db, "poll")  # which has no occurrence
+    play.at(play.since_begin(due) + 20)
+    play.tick()
+    found = ticks.figures()["ticker_push_delay_seconds"]
+    assert {function: sum(delays.counts) for (function,), delays in found.items()} == {"poll": 1, "sum": 2}
+    assert found["poll",].sum == pytest.approx(20, abs=0.5)
+
+
+def test_the_difference_between_the_clocks_is_the_least_of_what_ticks_saw(settings):
+    """A tick reads the database's clock at once, or after a look at a million rows; never before it began."""
+    ticks = Ticks(settings)
+    for late in (9, 0.1, 30):
+        ticks.ticked(Report(clock.python_utc() + timedelta(seconds=3600 + late - 10)), 10.0)
+    assert min(ticks._delays._ahead).total_seconds() == pytest.approx(3600.1, abs=0.05)
+
+
+class Spoilt:
+    """An observer with an error."""
+
+    def __init__(self, queue):
+        self.queue = queue
+
+    def ticked(self, report, seconds):
+        raise RuntimeError("no more room")
+
+
+def test_an_observer_that_fails_harms_no_tick(environ, db, store, queue, settings, caplog):
+    ticker.register(db, "poll", every="1m")
+    beat = Beat(store, queue, settings, threading.Event(), Spoilt(queue))
+    beat()
+    assert (beat.failures, beat.busy, queue.lengths(["polling"])) == (0, False, {"polling": 1})
+    assert [record.message for record in caplog.records if record.exc_info] == ["the metrics have missed a tick"]
+
+
+def test_a_tick_that_failed_is_observed_as_such(environ, store, queue, settings, monkeypatch):
+    ticks = Ticks(settings)
+    monkeypatch.setattr("ticker.daemon.loop.tick", lambda *_args, **_options: 1 / 0)
+    Beat(store, queue, settings, threading.Event(), ticks)()
+    assert of_ticks(ticks)["ticker_tick_failures_total"] == 1

@@ -1,0 +1,104 @@
+"""Mail by SMTP, to a small server on a real socket."""
+
+import socket
+from base64 import b64encode
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.notify.stage import NOTICE, NOW, SECRET, Post, happens, notices, talking
+from ticker.notify.channel import NotDelivered
+from ticker.notify.deliver import AFTER_FAILURE
+from ticker.notify.mail import Mail, compose
+
+
+def mail(port: int, user: str = "", to: tuple[str, ...] = ("a@example.org",), **more: Any) -> Mail:
+    return Mail(f"smtp://{user}localhost:{port}", "ticker@example.org", to, **more)
+
+
+def test_a_mail_says_it_in_its_subject_and_the_facts_below(db, teller):
+    post = Post()
+    happens(db, "failed", owner_type="channels", owner_id="7", words="failed: TimeoutError: slow")
+    with talking(post) as port:
+        teller(mail(port, to=("a@example.org", "b@example.org"))).round(NOW)
+    assert notices(db) == []
+    [sent] = post.messages
+    assert "Subject: [ticker] mail.fetch of channels:7 failed: TimeoutError: slow\r\n" in sent
+    assert "To: a@example.org, b@example.org\r\n" in sent and "Auto-Submitted: auto-generated\r\n" in sent
+    assert "task_owner_id: 7\r\n" in sent and "what: failed\r\n" in sent
+    assert [line for line in post.lines if line.startswith("rcpt")] == [
+        "rcpt TO:<a@example.org>",
+        "rcpt TO:<b@example.org>",
+    ]
+
+
+def test_a_password_goes_over_tls(certificate):
+    post = Post(certificate)
+    with talking(post) as port:
+        assert mail(port, f"me:{SECRET}@").deliver(NOTICE) == "taken for 1 of 1"
+    assert [line.split()[0] for line in post.lines][:4] == ["ehlo", "STARTTLS", "ehlo", "AUTH"]
+
+
+def test_a_password_is_never_sent_in_the_clear():
+    post = Post()
+    with talking(post) as port, pytest.raises(NotDelivered, match="offers no STARTTLS"):
+        mail(port, f"me:{SECRET}@").deliver(NOTICE)
+    assert [line.split()[0] for line in post.lines] == ["ehlo"]
+
+
+def test_smtps_is_tls_from_the_first_byte(certificate):
+    post = Post()
+
+    def secure(wire: socket.socket) -> None:
+        with certificate.wrap_socket(wire, server_side=True) as inside:
+            post(inside)
+
+    with talking(secure) as port:
+        assert Mail(f"smtps://localhost:{port}", "t@x.org", ["a@x.org"]).deliver(NOTICE) == "taken for 1 of 1"
+    assert len(post.messages) == 1
+
+
+def test_a_receiver_who_is_refused_is_named_and_the_others_get_their_mail(caplog):
+    post = Post(refuse="rcpt TO:<b@")
+    with talking(post) as port:
+        assert mail(port, to=("a@example.org", "b@example.org")).deliver(NOTICE) == "taken for 1 of 2"
+    assert "mail of event=7 was refused for b@example.org, and taken for the others" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    "words", [SECRET, f"{'x' * 180} {SECRET}", b64encode(f"\0me\0{SECRET}".encode()).decode()],
+    ids=["as it is", "where a message is cut", "as it was sent"],
+)  # fmt: skip
+def test_a_server_that_repeats_the_password_does_not_bring_it_into_a_log(certificate, words):
+    post = Post(certificate, refuse="mail FROM")
+    post._answer = lambda verb, sent: Post._answer(post, verb, sent) if verb != "AUTH" else f"535 {words}\r\n".encode()  # type: ignore[method-assign]
+    with talking(post) as port, pytest.raises(NotDelivered) as error:
+        mail(port, f"me:{SECRET}@").deliver(NOTICE)
+    assert str(error.value) == "answered 535 to the login; check the user and the password in TICKER_SMTP_URL"
+
+
+def test_a_password_that_smtp_cannot_send_is_not_shown(certificate):
+    with talking(Post(certificate)) as port, pytest.raises(NotDelivered) as error:
+        mail(port, "me:s%C3%A9@").deliver(NOTICE)
+    assert str(error.value) == "the user or the password in TICKER_SMTP_URL is not ASCII and cannot be sent; change it"
+
+
+def test_a_mail_server_that_never_greets_is_given_up_in_time(db, teller):
+    happens(db, "failed")
+    with talking(Post(silent=True)) as port:
+        assert teller(mail(port, seconds=0.5)).round(NOW) == AFTER_FAILURE
+    assert notices(db, "error") == [("no answer within 0.5 s",)]
+
+
+def test_nothing_that_a_task_says_becomes_a_header_or_a_second_line():
+    evil = "x\r\nBcc: all@example.org\r\n\r\nbody"
+    sent = compose(
+        replace(NOTICE, task_name=evil, owner_id=evil, subject=evil, error=evil, words=evil), "t@x.org", ["a@x.org"]
+    )
+    assert sent["Bcc"] is None and "\n" not in sent["Subject"]
+    assert not any(line.startswith("Bcc:") for line in sent.as_bytes().decode().splitlines())
+
+
+def test_the_message_id_of_a_notice_is_the_same_each_time():
+    assert compose(NOTICE, "t@x.org", ["a@x.org"])["Message-ID"] == "<ticker-ticker-7@x.org>"

@@ -1,0 +1,711 @@
+"""Why a task ran, or did not: every sentence with the numbers by which it was judged, and what happens next."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from freezegun import freeze_time
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+import ticker
+from tests.db.test_indexes import indexes, plan
+from tests.timing_tables import BASE, Replay, tables
+from ticker import clock
+from ticker.engine.tick import tick
+from ticker.errors import BadInput, UnknownRun, UnknownTask
+from ticker.read import journal
+from ticker.read.forecast import SILENT
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def frozen(environ, monkeypatch):
+    """Python's clock stands still at nine, and statements are handed it."""
+    monkeypatch.setenv("TICKER_HARD_LIMIT", "off")
+    with freeze_time(NINE) as frozen, clock.use():
+        yield frozen
+
+
+@pytest.fixture
+def task(frozen, db):
+    """A task of every minute, made an hour ago, whose last occurrence was now."""
+    made = ticker.register(db, "mail.fetch", owner="mail_channels:5", every=60, tolerance=5)
+    db.execute("UPDATE ticker.tasks SET created_at = %s, next_run = %s", [NINE - 60 * MINUTE, NINE + 12 * SECOND])
+    return made
+
+
+def a_run(db, task, **values):
+    """A row of `runs`, by default one that succeeded on time."""
+    due = values.get("occurrence") or NINE + first_free(db, task)
+    given = {"task_id": task.id, "task_name": task.name, "function": task.function, "owner_type": task.owner_type,
+             "owner_id": task.owner_id, "kind": "scheduled", "occurrence": due, "state": "ended", "outcome": "succeeded",
+             "started_at": due, "until": due + 31 * SECOND, "ended_at": due + SECOND, "created_at": due, "checked_at": due,
+             "every_ms": 60_000, "tolerance_ms": 5_000}  # fmt: skip
+    values = given | values
+    names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
+    [[id_]] = db.execute(f"INSERT INTO ticker.runs ({names}) VALUES ({marks}) RETURNING id", [*values.values()])
+    return id_
+
+
+def first_free(db, task):
+    """An occurrence has one record: further runs that name none are a microsecond apart."""
+    [(taken,)] = db.execute(
+        "SELECT count(*) FROM ticker.runs WHERE task_id = %s AND kind = 'scheduled' AND occurrence >= %s"
+        " AND occurrence < %s + interval '10 milliseconds'", [task.id, NINE, NINE]
+    )  # fmt: skip
+    return timedelta(microseconds=taken)
+
+
+def a_drop(db, task, reason, **values):
+    at = values.get("checked_at", NINE)
+    given = {"outcome": "dropped", "reason": reason, "checked_at": at, "ended_at": at, "created_at": at}
+    return a_run(db, task, **given | {"started_at": None, "until": None} | values)
+
+
+def an_event(db, task, what, at, by="", words=""):
+    db.execute(
+        "INSERT INTO ticker.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words)"
+        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        [at, task.id, task.name, task.function, task.owner_type, task.owner_id, what, by, words],
+    )
+
+
+def ticked(db, ago=SECOND, started=NINE - 60 * MINUTE):
+    """A ticker's heartbeat; its age is told by the database's own clock."""
+    db.execute(
+        "INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at)"
+        " VALUES (gen_random_uuid(), 'here', 7, %s, clock_timestamp() - %s)", [started, ago],
+    )  # fmt: skip
+
+
+def words(db, task, **options):
+    """Of its runs: tests edit the task by hand, which is an event."""
+    return [line.words for line in ticker.why(db, task, **options).lines if line.run]
+
+
+# -------------------------------------------------------------------------------------------- the arithmetic of a drop
+
+
+def test_the_drop_of_the_third_table_is_told_with_its_numbers(store, queue, db, redis, function, environ, monkeypatch):
+    monkeypatch.setenv("TICKER_HARD_LIMIT", "off")
+    [rows] = [rows for name, rows in tables().items() if name.startswith("3.")]
+    with freeze_time(BASE) as frozen, clock.use():
+        task = ticker.register(db, "poll", every=60, tolerance=5, first=BASE + 30 * SECOND)
+        replay = Replay(frozen, store, queue, db, redis, task.id)
+        function("poll")(replay.body)
+        replay.play(rows)
+        lines = [str(line) for line in ticker.why(db, task).lines]
+    assert lines == [
+        "05:01:35  succeeded  started 65 s after it was due at 05:00:30, took 3 s of its 30 s",
+        (
+            "05:02:03  dropped  too_early: 28 s after the last start at 05:01:35, 27 s too early"
+            " (60 s interval, 5 s tolerance: not before 05:02:30)"
+        ),
+        "05:02:56  succeeded  started 26 s after it was due at 05:02:30, took 0 s of its 30 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "values", "sentence"),
+    [
+        ("gone", {}, "the task was deleted before its job was taken"),
+        ("unknown_function", {"worker": "w1", "host": "h"}, "worker w1 on h knows no function 'mail.fetch'; see --tasks"),
+        ("paused", {}, "the task was paused or disabled, or its owner was inactive"),
+        ("done", {}, "the task has had all its runs"),
+        ("clock", {"checked_last_run": NINE - 20 * SECOND},
+         ("the database's clock was set since the last start: 20 s after the last start at 08:59:40, 35 s too early"
+         " (60 s interval, 5 s tolerance: not before 09:00:35)")),
+        ("clock", {"checked_last_run": NINE}, "the database's clock was set since the last start"),
+        ("expired", {"occurrence": NINE - 11 * MINUTE},
+         "it had waited 11m since it was due, over the limit of 10m, and a newer one waited"),
+        ("expired", {"occurrence": NINE - 2 * SECOND},
+         "Redis did not hold its job any more, 2 s after it was due, and a newer one waited"),
+        ("duplicate", {"checked_last_run": NINE - 7 * SECOND},
+         "a newer occurrence had started before; the last start was at 08:59:53"),
+        ("still_running", {}, "another run held the task"),
+        ("too_early", {"checked_last_run": NINE - 54_999 * SECOND / 1000},
+         ("54.999 s after the last start at 08:59:05.001, 0.001 s too early"
+         " (60 s interval, 5 s tolerance: not before 09:00:00.001)")),
+        ("too_early", {"checked_last_run": NINE - 10 * 60 * MINUTE, "every_ms": 86_400_000, "tolerance_ms": 4_320_000},
+         ("10h after the last start at 2026-02-28 23:00:00, 12h48m too early"
+         " (24h interval, 1h12m tolerance: not before 21:48:00)")),
+        ("missed", {"occurrence": NINE - 125 * SECOND},
+         "it was looked at 2m5s after it was due, when a later one had passed, too; no late run is wanted (catch_up none)"),
+        ("overlap", {}, "a job of the task waited or ran (overlap skip)"),
+        ("no_time", {"checked_last_run": NINE - 53.5 * SECOND},
+         "it could not have ended before the next start: 0.5 s were left until 09:00:00.500, under the limit of 1 s"),
+    ],
+)  # fmt: skip
+def test_each_reason_has_a_sentence_with_its_numbers(reason, values, sentence, db, task):
+    a_drop(db, task, reason, **values)
+    assert words(db, task) == [f"{reason}: {sentence}".replace("24h ", "1d ")]
+
+
+def test_a_job_that_found_the_task_paused_says_by_whom_and_from_when_to_when(db, task):
+    an_event(db, task, "paused", NINE - 5 * MINUTE, by="anna", words="moving house")
+    an_event(db, task, "resumed", NINE + 0 * SECOND)
+    a_drop(db, task, "paused", checked_at=NINE - MINUTE)
+    assert "paused: paused from 08:55:00 to 09:00:00 by anna: moving house" in words(db, task)
+
+
+def test_a_job_that_found_the_task_held_names_the_run_that_held_it(db, task):
+    holder = a_run(db, task, kind="manual", occurrence=None, due_at=NINE, started_at=NINE - 10 * SECOND)
+    a_drop(db, task, "still_running", checked_at=NINE)
+    assert f"still_running: run {holder} held the task from 08:59:50 to 09:00:01" in words(db, task)
+
+
+# ------------------------------------------------------------------------------------------------------------ runs
+
+
+def test_a_run_tells_how_late_it_was_and_how_long_it_took_of_its_box(db, task):
+    a_run(db, task, started_at=NINE - 3 * SECOND, ended_at=NINE - 1 * SECOND, until=NINE + 28 * SECOND,
+          occurrence=NINE - 130 * SECOND)  # fmt: skip
+    [line] = ticker.why(db, task).lines
+    assert str(line) == "08:59:57  succeeded  started 2m7s after it was due at 08:57:50, took 2 s of its 30 s"
+    assert (line.due, line.owner, line.run.attempt) == (NINE - 130 * SECOND, "mail_channels:5", 1)
+
+
+def test_a_run_that_came_before_its_time_says_so(db, task):
+    a_run(db, task, started_at=NINE - SECOND / 2, ended_at=NINE)
+    assert words(db, task)[0].startswith("started 0.5 s before it was due at 09:00:00, took 0.5 s")
+
+
+def test_attempts_of_an_occurrence_stand_behind_it_with_how_many_there_may_be(db, task):
+    db.execute("UPDATE ticker.tasks SET retries = 3")
+    first = a_run(db, task, outcome="failed", reason="TimeoutError: no answer", retried=True)
+    a_run(db, task, kind="retry", parent_id=first, attempt=2, due_at=NINE + 10 * SECOND, outcome="failed",
+          started_at=NINE + 12 * SECOND, until=NINE + 23 * SECOND, ended_at=NINE + 13 * SECOND, retried=True,
+          reason="OSError: again")  # fmt: skip
+    a_run(db, task, kind="retry", parent_id=first, attempt=3, due_at=NINE + 40 * SECOND, state="planned", outcome=None,
+          started_at=None, until=None, ended_at=None, checked_at=None)  # fmt: skip
+    answer = ticker.why(db, task)
+    assert [f"{line.what}: {line.words}" for line in answer.lines if line.run] == [
+        "failed: attempt 1 of 4, attempted again; started when it was due, took 1 s of its 30 s: TimeoutError: no answer",
+        (
+            "failed: attempt 2 of 4, attempted again; started 2 s after it was due at 09:00:10, took 1 s of its 10 s:"
+            " OSError: again"
+        ),
+        "planned: attempt 3 of 4; planned for 09:00:40, in 40 s",
+    ]
+    assert "attempt 3 is planned for 09:00:40" in answer.next
+
+
+def test_the_limit_counts_occurrences_and_not_attempts(db, task):
+    for number in range(3):
+        first = a_run(db, task, occurrence=NINE - (9 - number) * MINUTE, outcome="failed", retried=True)
+        a_run(db, task, occurrence=NINE - (9 - number) * MINUTE, kind="retry", parent_id=first, attempt=2)
+    assert [line.due for line in ticker.why(db, task, limit=2).lines] == [NINE - 8 * MINUTE] * 2 + [
+        NINE - 7 * MINUTE
+    ] * 2
+
+
+def test_a_run_tells_how_far_its_pieces_have_come(db, task):
+    parent = a_run(db, task, state="processing", outcome=None, ended_at=None, pieces=3)
+    for item, (state, outcome, retried) in enumerate(
+        [("ended", "succeeded", False), ("ended", "failed", True), ("ended", "failed", False), ("planned", None, False)]
+    ):
+        a_run(db, task, kind="piece", parent_id=parent, item=json.dumps({"uid": item}), state=state, outcome=outcome,
+              retried=retried, due_at=NINE, ended_at=NINE if outcome else None, started_at=NINE if outcome else None)  # fmt: skip
+    assert words(db, task) == [
+        "started when it was due, for 0 s now with its pieces; 3 pieces: 1 done, 1 failed, 1 to come",
+    ]
+    [piece] = [line.words for line in ticker.journal(db, outcome="succeeded")]
+    assert piece.startswith(f'piece {{"uid": 0}} of run {parent}; started when it was due')
+
+
+def test_pieces_without_a_record_any_more_are_counted_and_said_to_be_so(db, task):
+    reason = "1 of 5 pieces failed"
+    parent = a_run(db, task, outcome="failed", pieces=5, reason=reason)
+    took = "started when it was due, took 1 s with its pieces"
+    assert words(db, task) == [f"{took}; 5 pieces: 5 no longer kept: {reason}"]
+    a_run(db, task, kind="piece", parent_id=parent, item="1", outcome="failed")
+    assert words(db, task) == [f"{took}; 5 pieces: 0 done, 1 failed, 4 no longer kept: {reason}"]
+
+
+def test_a_run_is_told_with_the_settings_of_its_own_time(db, task):
+    a_run(db, task)
+    before = words(db, task)
+    db.execute("UPDATE ticker.tasks SET every_ms = 2000, tolerance_ms = 500, box_ms = 500, grace_ms = 200, retries = 3")
+    assert words(db, task) == before == ["started when it was due, took 1 s of its 30 s"]
+    assert [line.words for line in ticker.journal(db) if line.run] == before
+
+
+def test_a_run_by_times_is_told_with_the_grace_of_its_task(db, task):
+    db.execute("UPDATE ticker.tasks SET kind = 'cron', expression = '* * * * *', every_ms = 0, grace_ms = 500")
+    a_run(db, task, every_ms=0, until=NINE + 30 * SECOND + SECOND / 2)
+    assert words(db, task) == ["started when it was due, took 1 s of its 30 s"]
+
+
+def test_a_run_that_is_still_open_says_how_many_attempts_there_may_be(db, task):
+    db.execute("UPDATE ticker.tasks SET retries = 3")
+    a_run(db, task, state="running", outcome=None, ended_at=None, token="6f2c1c3e-8a59-4b5e-9d7a-1f0e5c8b7a60")
+    assert words(db, task) == ["attempt 1 of 4; started when it was due, for 0 s now of its 30 s"]
+
+
+def test_an_occurrence_that_waits_says_for_how_long(db, task):
+    db.execute("UPDATE ticker.tasks SET waiting = %s", [[NINE - 90 * SECOND, NINE - 30 * SECOND]])
+    answer = ticker.why(db, task)
+    assert [str(line) for line in answer.lines] == [
+        "08:58:30  waiting  its job was pushed and has not started, 90 s after it was due",
+        "08:59:30  waiting  its job was pushed and has not started, 30 s after it was due",
+    ]
+    assert "2 jobs were pushed to the queue polling and have not started; the oldest was due 90 s ago" in answer.next
+
+
+def test_events_stand_between_the_occurrences_at_their_times(db, task):
+    a_run(db, task, occurrence=NINE - 9 * MINUTE)
+    an_event(db, task, "slowed", NINE - 8 * MINUTE, by="ticker", words="every 2m instead of 1m")
+    an_event(db, task, "disabled", NINE - 7 * MINUTE)
+    a_run(db, task, occurrence=NINE - 6 * MINUTE)
+    lines = ticker.why(db, task).lines
+    assert [line.what for line in lines] == ["succeeded", "slowed", "disabled", "succeeded"]
+    assert str(lines[1]) == "08:52:00  slowed  every 2m instead of 1m"
+
+
+# ------------------------------------------------------------------------------------------------------------ next
+
+
+def test_next_it_says_when_the_task_is_due_and_that_a_ticker_lives(db, task):
+    ticked(db)
+    assert ticker.why(db, task).next == ("a ticker ticked 1 s ago", "due at 09:00:12, in 12 s")
+
+
+def test_a_task_that_is_due_while_no_ticker_ticks_says_that_first(db, task, frozen):
+    frozen.move_to(NINE + 45 * SECOND)
+    due = "due since 09:00:12, for 33 s: the next tick pushes it"
+    assert ticker.why(db, task).next == ("no ticker ticks here: nothing is pushed; start one: ticker run", due)
+    ticked(db, ago=2 * SILENT * SECOND / 1000)
+    assert ticker.why(db, task).next == ("no ticker has ticked for 3m: nothing is pushed; start one: ticker run", due)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("enabled = false", "disabled: nothing is pushed until it is enabled; ticker edit TASK --enable"),
+        ("owner_active = false", "its owner is inactive: nothing is pushed until it is active again"),
+        ("paused_by = 'anna', paused_reason = 'moving', paused_until = '2026-03-01T10:00:00Z'",
+         "paused by anna until 10:00:00: moving"),
+        ("paused_by = 'anna'", "paused by anna; ticker resume TASK ends it"),
+        ("next_run = NULL, max_runs = 3, started = 3", "done: it has had all its 3 runs"),
+        ("push_errors = 2, push_error = 'queue: is no name', push_after = '2026-03-01T09:01:00Z'",
+         "it could not be pushed 2 times in a row, and is tried again at 09:01:00: queue: is no name"),
+        ("stretched_ms = 240000", "its interval is 4m while it fails, else 60 s"),
+    ],
+)  # fmt: skip
+def test_next_it_says_what_stands_in_its_way(change, sentence, db, task):
+    db.execute(f"UPDATE ticker.tasks SET {change}")
+    assert sentence in ticker.why(db, task).next
+
+
+def test_next_it_says_what_runs_and_until_when_at_the_latest(db, task):
+    run = a_run(db, task, occurrence=NINE - 3 * SECOND, state="running", outcome=None, ended_at=None,
+                token="00000000-0000-0000-0000-000000000001")  # fmt: skip
+    answer = ticker.why(db, task)
+    assert f"run {run} has been running for 3 s; it is dead by 09:00:28 at the latest" in answer.next
+    assert [(line.what, line.words) for line in answer.lines] == [
+        ("running", "started when it was due, for 3 s now of its 30 s")
+    ]
+
+
+def test_a_waiting_job_that_would_come_too_early_is_foretold(db, task):
+    db.execute("UPDATE ticker.tasks SET waiting = %s, last_run = %s", [[NINE], NINE - 5 * SECOND])
+    assert "a job that is taken before 09:00:50 is dropped as too early" in ticker.why(db, task).next
+
+
+# ---------------------------------------------------------------------------------------------- at a time that was
+
+
+def test_around_a_time_stand_the_occurrences_until_then_and_the_next_one(db, task):
+    for minutes in (9, 8, 7, 6, 5):
+        a_run(db, task, occurrence=NINE - minutes * MINUTE)
+    an_event(db, task, "failed", NINE - 5.5 * MINUTE)
+    shown = ticker.why(db, task, at=NINE - 6.5 * MINUTE, limit=2)
+    assert [line.at for line in shown.lines] == [NINE - minutes * MINUTE for minutes in (8, 7, 6)]
+
+
+def test_around_a_time_also_what_was_recorded_long_after_it(db, task):
+    for minutes in (20, 19, 3, 2):
+        a_run(db, task, occurrence=NINE - minutes * MINUTE)
+    a_drop(db, task, "expired", occurrence=NINE - 18 * MINUTE, checked_at=NINE - MINUTE)
+    shown = ticker.why(db, task, at=NINE - 18 * MINUTE, limit=1)
+    assert [line.due for line in shown.lines] == [NINE - 3 * MINUTE, NINE - 18 * MINUTE]
+
+
+@pytest.mark.parametrize(
+    ("events", "sentence"),
+    [
+        ([("paused", 20), ("resumed", 5)], "then: paused from 08:40:00 to 08:55:00 by anna: moving"),
+        ([("auto_paused", 20)], "then: paused from 08:40:00 by anna: moving"),
+        ([("resumed", 5)], "then: paused to 08:55:00"),
+        ([("disabled", 20), ("enabled", 5)], "then: disabled from 08:40:00 to 08:55:00 by anna: moving"),
+        ([("owner_inactive", 20)], "then: its owner was inactive from 08:40:00 by anna: moving"),
+    ],
+)
+def test_around_a_time_it_says_what_kept_the_task_from_being_pushed_then(events, sentence, db, task):
+    for what, minutes in events:
+        an_event(db, task, what, NINE - minutes * MINUTE, by="anna", words="moving")
+    ticked(db)
+    assert ticker.why(db, task, at=NINE - 10 * MINUTE).then == (sentence,)
+
+
+def test_a_pause_that_was_over_by_then_is_not_told(db, task):
+    an_event(db, task, "paused", NINE - 20 * MINUTE)
+    an_event(db, task, "resumed", NINE - 15 * MINUTE)
+    ticked(db)
+    assert ticker.why(db, task, at=NINE - 10 * MINUTE).then == ()
+
+
+def test_around_a_time_it_says_what_ran_then_and_whether_a_ticker_ticked(db, task):
+    run = a_run(db, task, occurrence=NINE - 10 * MINUTE, ended_at=NINE - 9 * MINUTE)
+    ticked(db, started=NINE - 2 * MINUTE)
+    assert ticker.why(db, task, at=NINE - 9.5 * MINUTE).then == (
+        f"then: run {run} held the task from 08:50:00 to 08:51:00",
+        "the tickers of now started later, the first at 08:58:00",
+    )
+    db.execute("UPDATE ticker.tickers SET last_tick_at = %s", [NINE - 20 * MINUTE])
+    assert ticker.why(db, task, at=NINE - 5 * MINUTE).then == ("no ticker has ticked since 08:40:00",)
+
+
+def test_before_it_was_made_the_task_did_not_exist(db, task):
+    assert ticker.why(db, task, at=NINE - 61 * MINUTE).then == ("the task did not exist before 08:00:00",)
+
+
+def test_a_time_ahead_or_without_a_zone_is_refused(db, task):
+    with pytest.raises(BadInput, match="at: '2026-03-01T09:00:01\\+00:00' lies ahead"):
+        ticker.why(db, task, at=NINE + SECOND)
+    with pytest.raises(BadInput, match="is no time with a zone"):
+        ticker.why(db, task, at=datetime(2026, 1, 1))  # noqa: DTZ001
+    with pytest.raises(BadInput, match="limit: 0"):
+        ticker.why(db, task, limit=0)
+
+
+# ------------------------------------------------------------------------------------------------------------- gone
+
+
+def test_of_a_deleted_task_its_id_still_tells_what_was_and_that_it_is_gone(db, task, store, queue):
+    a_run(db, task, occurrence=NINE - 2 * MINUTE)
+    ticker.unregister(db, task, by="anna")
+    answer = ticker.why(db, task.id)
+    assert (answer.task, sorted(line.what for line in answer.lines)) == (None, ["deleted", "succeeded"])
+    assert answer.next[0].startswith("the task is gone: anna deleted it at ")
+    db.execute("DELETE FROM ticker.events")
+    assert ticker.why(db, task.id).next == (
+        "the task is gone: it was deleted, and nothing is pushed any more; last heard of at 08:58:00",
+    )
+    with pytest.raises(UnknownTask, match="there is no task 77, and no record of one"):
+        ticker.why(db, 77)
+
+
+def test_a_session_asks_alike(db, task, database_url):
+    a_run(db, task)
+    engine = create_engine(database_url.replace("postgresql://", "postgresql+psycopg://"))
+    with Session(engine) as session:
+        assert ticker.why(session, "mail.fetch", owner="mail_channels:5").lines == ticker.why(db, task).lines
+        assert ticker.journal(session) == ticker.journal(db)
+    engine.dispose()
+
+
+# ---------------------------------------------------------------------------------------------------------- journal
+
+
+@pytest.fixture
+def history(db, task):
+    """What ended and happened to two tasks, in this order; a run that began first and ended last."""
+    other = ticker.register(db, "feed.poll", owner="feeds:1", every=60)
+    a_run(db, task, occurrence=NINE - 9 * MINUTE, ended_at=NINE - MINUTE)
+    a_drop(db, task, "too_early", checked_at=NINE - 8 * MINUTE, checked_last_run=NINE - 9 * MINUTE + 30 * SECOND)
+    a_run(db, other, occurrence=NINE - 8 * MINUTE, ended_at=NINE - 7 * MINUTE, outcome="failed", reason="OSError: no")
+    an_event(db, other, "failed", NINE - 6 * MINUTE, words="failed: OSError: no")
+    a_drop(db, other, "gone", occurrence=NINE - 6 * MINUTE, checked_at=NINE - 5 * MINUTE)
+    a_run(
+        db,
+        other,
+        occurrence=NINE,
+        state="running",
+        outcome=None,
+        ended_at=None,
+        token="00000000-0000-0000-0000-000000000001",
+    )
+    return task, other
+
+
+def told(db, **wanted):
+    return [f"{(NINE - line.at) / MINUTE:g} {line.what} {line.task_name}" for line in ticker.journal(db, **wanted)]
+
+
+ALL = [
+    "8 dropped mail.fetch",
+    "7 failed feed.poll",
+    "6 failed feed.poll",
+    "5 dropped feed.poll",
+    "1 succeeded mail.fetch",
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "lines"),
+    [
+        ({}, ALL),
+        ({"limit": 2}, ALL[-2:]),
+        ({"since": NINE - 6 * MINUTE}, ALL[2:]),
+        ({"task": 1}, [ALL[0], ALL[4]]),
+        ({"task": "feed.poll", "owner": "feeds:1"}, ALL[1:4]),
+        ({"owner": "feeds:1"}, ALL[1:4]),
+        ({"owner": "feeds:2"}, []),
+        ({"owner_type": "mail_channels"}, [ALL[0], ALL[4]]),
+        ({"outcome": "failed"}, [ALL[1]]),
+        ({"outcome": "dropped"}, [ALL[0], ALL[3]]),
+        ({"reason": "gone"}, [ALL[3]]),
+        ({"reason": "gone", "owner": "mail_channels:5"}, []),
+        ({"outcome": "dropped", "task": 1}, [ALL[0]]),
+    ],
+)  # fmt: skip
+def test_the_journal_is_in_the_order_in_which_things_ended_and_happened(wanted, lines, db, history):
+    assert told(db, **wanted) == lines
+
+
+def test_the_journal_of_an_owner_keeps_what_was_of_its_deleted_tasks(db, history):
+    ticker.unregister(db, owner="feeds:1")
+    for wanted in ({"owner": "feeds:1"}, {"task": 2}):
+        kept = told(db, **wanted)
+        assert [line for line in kept if "deleted" not in line] == ALL[1:4] and len(kept) == 4
+
+
+def test_a_journal_of_what_is_nothing_is_refused(db):
+    for wanted, sentence in [
+        ({"outcome": "fine"}, "outcome: 'fine' is none of: succeeded, partial"),
+        ({"reason": "mood"}, "reason: 'mood' is none of: gone, "),
+        ({"reason": "gone", "outcome": "failed"}, "reason: 'gone' is of drops, and the outcome is failed"),
+        ({"owner": "a:1", "owner_type": "a"}, "owner_type: 'a' stands beside an owner"),
+        ({"limit": 10_001}, "limit: 10001 is no whole number"),
+    ]:
+        with pytest.raises(BadInput, match=sentence):
+            ticker.journal(db, **wanted)
+
+
+def test_a_journal_that_goes_on_brings_each_line_once_also_one_that_came_late(db, history, frozen):
+    task, _ = history
+    tail = journal.Tail(journal.select(db))
+    assert len(tail.begin(db, None, 2)) == 2
+    assert tail.more(db) == []
+    a_run(db, task, ended_at=NINE - 20 * SECOND)  # its transaction took so long
+    frozen.tick(5)
+    an_event(db, task, "paused", NINE + 5 * SECOND)
+    assert [line.what for line in tail.more(db)] == ["succeeded", "paused"]
+    frozen.tick(1)
+    assert tail.more(db) == []
+
+
+def test_a_journal_that_goes_on_brings_also_what_is_more_than_one_look_finds(db, history, frozen, monkeypatch):
+    monkeypatch.setattr(journal, "AT_MOST", 3)
+    task, _ = history
+    for _ in range(5):
+        a_run(db, task, kind="manual")
+    tail = journal.Tail(journal.select(db))
+    assert len(tail.begin(db, None, 100)) > 5
+    frozen.tick(5)
+    new = [a_run(db, task, kind="manual", ended_at=NINE + n * SECOND) for n in range(1, 5)]
+    for n in range(1, 5):
+        an_event(db, task, "paused", NINE + n * SECOND)
+    brought = tail.more(db)
+    assert [line.run.id for line in brought if line.run] == new
+    assert len(brought) == 8
+    assert tail.more(db) == []
+
+
+# ------------------------------------------------------------------------------------------------------------ drops
+
+
+def test_drops_are_counted_by_what_they_have_in_common_the_most_first(db, history):
+    task, _ = history
+    a_drop(db, task, "paused", checked_at=NINE - 4 * MINUTE)
+    a_drop(db, task, "paused", checked_at=NINE - 3 * MINUTE)
+
+    def counted(by, **options):
+        return [(one.key, one.count) for one in ticker.drops(db, by=by, **options)]
+
+    assert counted("reason") == [("paused", 2), ("gone", 1), ("too_early", 1)]
+    assert counted("owner") == [("mail_channels:5", 3), ("feeds:1", 1)]
+    assert counted("task") == [("1", 3), ("2", 1)]
+    assert counted("function") == [("mail.fetch", 3), ("feed.poll", 1)]
+    assert counted("reason", since=NINE - 4.5 * MINUTE) == [("paused", 2)]
+    assert counted("reason", limit=1) == [("paused", 2)]
+    first = ticker.drops(db)[0]
+    assert (first.newest, first.example.at, first.example.run.reason) == (
+        NINE - 3 * MINUTE,
+        NINE - 3 * MINUTE,
+        "paused",
+    )
+    with pytest.raises(BadInput, match="by: 'mood' is none of: reason, owner, task, function"):
+        ticker.drops(db, by="mood")
+
+
+@pytest.mark.parametrize("by", ["reason", "owner", "task", "function"])
+def test_drops_are_counted_from_an_instant_on_in_each_reason_of_the_index(by, db):
+    """Without the leading columns the index is read in full, before PostgreSQL 18 at least, which skips through it."""
+    db.execute("SET enable_seqscan = off")
+    found = plan(db, "drops", by=by, since=NINE, limit=20, after=0)
+    asked = [
+        node["Index Cond"] for node in found if node.get("Index Name") == "runs_by_reason" and "Index Cond" in node
+    ]
+    assert any(all(column in one for column in ("owner_type", "reason", "ended_at")) for one in asked)
+
+
+def test_drops_with_a_note_behind_their_reason_are_counted_and_those_of_every_type_of_owner(db, task):
+    a_drop(db, task, "paused")
+    a_drop(db, task, "no_time (attempt 2 of 2)")
+    a_drop(db, task, "paused", owner_type="", owner_id="")
+    a_drop(db, task, "paused", owner_type="a", owner_id="1", ended_at=NINE - MINUTE)
+    assert {(one.key, one.count) for one in ticker.drops(db)} == {("paused", 3), ("no_time (attempt 2 of 2)", 1)}
+    assert {(one.key, one.count) for one in ticker.drops(db, by="owner", since=NINE)} == {
+        ("mail_channels:5", 2),
+        ("", 1),
+    }
+
+
+# ------------------------------------------------------------------------------------------------------- many pieces
+
+PIECES = """INSERT INTO ticker.runs (task_id, task_name, kind, parent_id, item, state, outcome, due_at, started_at, ended_at)
+SELECT %(task)s, 'mail.fetch', 'piece', %(parent)s, to_jsonb(n), 'ended', 'succeeded', at, at, at
+FROM generate_series(1, %(count)s) n, (SELECT %(at)s::timestamptz AS at) w"""
+
+
+@pytest.fixture
+def of_pieces(db, task):
+    """A run that made 1,500 pieces, and ended behind them; a manual one before it."""
+    before = a_run(db, task, kind="manual", occurrence=NINE - MINUTE)
+    parent = a_run(db, task, pieces=1500, ended_at=NINE + MINUTE)
+    db.execute(PIECES, {"task": task.id, "parent": parent, "count": 1500, "at": NINE + SECOND})
+    return before, parent
+
+
+def test_a_run_stands_in_the_journal_of_its_task_however_many_pieces_it_made(db, task, of_pieces, frozen):
+    frozen.tick(MINUTE)
+    found = [line.run.id for line in ticker.journal(db, task=task.id, limit=1500) if line.run]
+    assert len(found) == 1500 and found[-1] == of_pieces[1]
+    for _ in range(1200):
+        a_drop(db, task, "still_running", ended_at=NINE)
+    assert [line.run.id for line in ticker.journal(db, task=task.id, limit=1)] == [of_pieces[1]]
+
+
+def test_pages_of_a_journal_go_on_through_the_pieces_to_the_run_before(db, task, of_pieces, frozen):
+    frozen.tick(MINUTE)
+    wanted, before, found = journal.Wanted(task_id=task.id, events=False), None, []
+    while (page := journal.page(db, wanted, before=before, limit=400)).lines:
+        found += [line.run.id for line in page.lines]
+        if (before := page.next) is None:
+            break
+    assert len(found) == len(set(found)) == 1502
+    assert (found[0], found[-1]) == of_pieces[::-1]
+
+
+def test_the_last_runs_of_a_task_are_those_that_were_made_last_of_any_kind(db, task, of_pieces):
+    newest, last = a_run(db, task, kind="manual"), max(of_pieces) + 1500
+    assert [run.id for run in ticker.list_runs(db, task=task.id, limit=3)] == [newest, last, last - 1]
+    assert [run.id for run in ticker.list_runs(db, task=task.id, before=of_pieces[1] + 1)] == [*of_pieces[::-1]]
+
+
+def test_the_last_occurrences_are_found_without_reading_pieces(db, task, of_pieces):
+    db.execute("SET enable_seqscan = off")
+    for statement, values in [("last_occurrences", {"task_id": task.id}), ("last_occurrences_of", {"ids": [task.id]})]:
+        found = [node for node in plan(db, statement, limit=20, **values) if node.get("Relation Name") == "runs"]
+        assert "runs_of_task" in indexes(found)
+        assert not any("piece" in str(node) for node in found)
+
+
+def test_pieces_are_told_page_by_page(db, task, of_pieces):
+    first = ticker.get_run(db, of_pieces[1], pieces=1000)
+    assert (len(first.pieces), first.next, first.run.pieces) == (1000, first.pieces[-1].id, 1500)
+    rest = ticker.get_run(db, of_pieces[1], pieces=1000, after=first.next)
+    assert (len(rest.pieces), rest.next, rest.pieces[0].item) == (500, None, 1001)
+    assert len(ticker.get_run(db, of_pieces[1]).pieces) == 1500
+    assert [run.item for run in ticker.get_run(db, rest.pieces[0].id).attempts] == [1001]
+
+
+# --------------------------------------------------------------------------------------------------- one run in full
+
+
+def test_one_run_in_full_has_its_output_its_attempts_and_its_pieces(db, task):
+    first = a_run(db, task, outcome="failed", retried=True, output="fetched 3\n", error_output="slow\n", traceback="T")
+    second = a_run(db, task, kind="retry", parent_id=first, attempt=2, pieces=1)
+    piece = a_run(db, task, kind="piece", parent_id=second, item='{"uid": 3}', outcome="failed", retried=True)
+    again = a_run(db, task, kind="piece", parent_id=second, item='{"uid": 3}', attempt=2)
+    a_run(db, task, kind="piece", parent_id=second, item='{"uid": 4}')
+
+    whole = ticker.get_run(db, first)
+    assert (whole.output, whole.error_output, whole.run.traceback) == ("fetched 3\n", "slow\n", "T")
+    assert (
+        [run.id for run in whole.attempts] == [run.id for run in ticker.get_run(db, second).attempts] == [first, second]
+    )
+    assert [run.item for run in ticker.get_run(db, second).pieces] == [{"uid": 3}, {"uid": 3}, {"uid": 4}]
+    assert [run.id for run in ticker.get_run(db, again).attempts] == [piece, again]
+    with pytest.raises(UnknownRun, match="there is no run 77; it may have been pruned"):
+        ticker.get_run(db, 77)
+
+
+def test_a_real_run_by_hand_and_a_real_retry_are_told(frozen, store, queue, db, redis, function):
+    from rq import SimpleWorker
+
+    @function("poll")
+    def poll():
+        if ticker.get(db, "poll").succeeded == 0:
+            frozen.tick(1)
+            db.execute("UPDATE ticker.tasks SET succeeded = 1")
+            raise OSError("no route")
+
+    def work():
+        tick(store, queue, datetime.now(UTC))
+        SimpleWorker(["polling"], connection=redis).work(burst=True, logging_level="ERROR")
+
+    ticker.register(db, "poll", every="10m", retries=2, backoff="10s")
+    work()
+    frozen.tick(40)
+    for _ in range(2):
+        work()
+    frozen.tick(60)
+    ticker.run_now(db, "poll")
+    work()
+    lines = [f"{line.what}: {line.words}" for line in ticker.why(db, "poll").lines if line.run]
+    assert lines[0].startswith("failed: attempt 1 of 3, attempted again; started when it was due, took 1 s of its ")
+    assert lines[0].endswith(": OSError: no route")
+    assert lines[1].startswith("succeeded: attempt 2 of 3; started ")
+    assert lines[2].startswith("succeeded: asked for by hand")
+
+
+# ---------------------------------------------------------------------------------------------------------- indexes
+
+
+OUTCOMES = {
+    "outcomes": journal.ENDED,
+    "reasons": journal.REASONS,
+    "since": None,
+    "limit": 100,
+    "before": None,
+    "before_run": 2**63 - 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("statement", "parameters", "wanted"),
+    [
+        ("last_occurrences", {"task_id": 7, "limit": 20}, {"runs_of_task"}),
+        ("occurrences_around", {"task_id": 7, "at": NINE, "late": 1, "limit": 20}, {"runs_of_task", "runs_one_record"}),
+        ("pieces_of", {"parents": [7]}, {"runs_of_parent"}),
+        ("journal", {**OUTCOMES, "owner_types": ["a"]}, {"runs_by_outcome", "runs_by_reason"}),
+        ("journal_of_task", {**OUTCOMES, "task_id": 7}, {"runs_of_task", "runs_further"}),
+        ("journal_of_owner", {**OUTCOMES, "owner_type": "a", "owner_id": "1"}, {"runs_by_owner"}),
+        ("journal_of_events", {"since": None, "task_id": None, "owner_type": None, "owner_id": None, "limit": 9,
+          "before": NINE, "before_event": 5}, {"events_at"}),
+        ("drops", {"by": "reason", "since": NINE, "limit": 20, "after": 0}, {"runs_by_reason"}),
+        ("deleted_tasks", {"ids": [7]}, {"runs_of_task", "tasks_pkey"}),
+    ],
+)  # fmt: skip
+def test_what_people_ask_can_be_found_by_an_index(statement, parameters, wanted, db):
+    """Of small tables a plan reads all; tests/bench/ledger.py shows what is done with a million rows."""
+    db.execute("SET enable_seqscan = off")
+    db.execute("SET enable_sort = off")
+    assert wanted <= indexes(plan(db, statement, **parameters))

@@ -1,0 +1,218 @@
+"""Default tasks for a kind of owner: whoever inserts an owner's row, in whatever way, they are there."""
+
+from datetime import UTC, datetime, timedelta
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+import ticker
+from ticker import Wanted, owners
+from ticker.db.connections import connect
+from ticker.engine.tick import tick
+from ticker.errors import BadInput
+from ticker.registration import triggers_sql
+from ticker.tasks import definition
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Channel(Base):
+    __tablename__ = "mail_channels"
+    id: Mapped[int] = mapped_column(sa.BigInteger, primary_key=True)
+    enabled: Mapped[bool] = mapped_column(default=True)
+
+
+FETCH = Wanted(function="mail.fetch", every="1m", queue="slow", kwargs={"folder": "INBOX"}, retries=2, keep="problems")
+CLEAN = Wanted(function="mail.clean", every="1d", name="clean")
+
+
+@pytest.fixture
+def session(database_url, db):
+    """The owners' table, one owner in it, and triggers."""
+    engine = sa.create_engine(database_url, poolclass=sa.NullPool)
+    Base.metadata.create_all(engine)
+    db.execute("INSERT INTO mail_channels VALUES (1, true)")
+    db.execute("\n".join(owners.triggers(Channel, active_when="enabled")))
+    with Session(engine) as session:
+        yield session
+
+
+def names(db, owner_id=None):
+    return [(task.owner_id, task.name) for task in ticker.list_tasks(db) if owner_id in (None, task.owner_id)]
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda s: s.add_all([Channel(id=7, enabled=True), Channel(id=8, enabled=True)]),
+        lambda s: s.execute(sa.insert(Channel), [{"id": 7, "enabled": True}, {"id": 8, "enabled": True}]),
+        lambda s: s.execute(sa.text("INSERT INTO mail_channels SELECT n, true FROM generate_series(7, 8) n")),
+        lambda s: s.execute(
+            sa.text(
+                "INSERT INTO mail_channels SELECT n, true FROM generate_series(1, 8) n WHERE n IN (1, 7, 8)"
+                " ON CONFLICT (id) DO UPDATE SET enabled = true"
+            )
+        ),
+    ],
+    ids=["orm", "bulk", "sql", "upsert"],
+)
+def test_a_new_owner_has_its_default_tasks_however_it_is_added_and_not_if_that_is_undone(session, db, add):
+    ticker.defaults(db, Channel, [FETCH, CLEAN])
+    add(session)
+    session.flush()
+    assert len(ticker.list_tasks(session, owner=("mail_channels", "7"))) == 2
+    session.rollback()
+    assert names(db) == []
+    add(session)
+    session.commit()
+    assert sorted(names(db)) == [(owner, name) for owner in "78" for name in ("clean", "mail.fetch")]
+
+
+def test_a_default_task_is_as_if_it_had_been_registered(session, db):
+    ticker.defaults(db, Channel, [FETCH])
+    db.execute("INSERT INTO mail_channels VALUES (2, true)")
+    made = ticker.get(db, "mail.fetch", owner=("mail_channels", "2"))
+    db.execute("DELETE FROM ticker.templates")
+    db.execute("INSERT INTO mail_channels VALUES (3, true)")
+    by_hand = ticker.register(
+        db, "mail.fetch", owner=("mail_channels", "3"), every="1m", queue="slow", kwargs={"folder": "INBOX"}, retries=2,
+        keep="problems",
+    )  # fmt: skip
+    own = {"id", "guid", "owner_id", "next_run", "created_at", "updated_at"}
+    assert {f: getattr(made, f) for f in made.__slots__ if f not in own} == {
+        f: getattr(by_hand, f) for f in by_hand.__slots__ if f not in own
+    }
+    registered = db.execute("SELECT DISTINCT registered FROM ticker.tasks").fetchall()
+    assert len(registered) == 1
+    assert abs(made.next_run - made.created_at) < timedelta(seconds=5)
+
+
+def test_every_column_of_a_definition_is_copied():
+    columns = triggers_sql.MADE.partition("(")[2].partition(")")[0].replace(",", " ").split()
+    fixed = {"enabled", "ends_at", "remove"}  # cannot be said of a default task, or have their defaults
+    assert set(definition.DEFAULTS) - fixed <= set(columns)
+
+
+def test_it_rests_while_its_owner_does(session, db):
+    ticker.defaults(db, Channel, [FETCH])
+    db.execute("INSERT INTO mail_channels VALUES (2, false), (3, true)")
+    assert [(task.owner_id, task.owner_active) for task in ticker.list_tasks(db)] == [("2", False), ("3", True)]
+    db.execute("UPDATE mail_channels SET enabled = true")
+    assert all(task.owner_active for task in ticker.list_tasks(db))
+
+
+def test_an_interval_task_is_due_at_the_next_tick_and_one_by_cron_waits_for_its_first_time(session, db, store, queue):
+    ticker.defaults(db, Channel, [FETCH, Wanted(function="mail.report", cron="0 6 * * *", zone="Europe/Berlin")])
+    db.execute("INSERT INTO mail_channels VALUES (2, true)")
+    report = tick(store, queue, None)
+    assert report.due.enqueued == 1
+    cron = ticker.get(db, "mail.report", owner=("mail_channels", "2"))
+    assert cron.paused_by is None and cron.last_run is None and cron.waiting == ()
+    assert cron.next_run == ticker.validate("0 6 * * *", zone="Europe/Berlin", now=datetime.now(UTC)).times[0]
+
+
+def test_a_start_in_the_future_is_the_first_time(session, db, store, queue):
+    starts = "2199-01-01T00:00:00Z"
+    ticker.defaults(
+        db,
+        Channel,
+        [Wanted(function="f", every="1m", starts=starts), Wanted(function="g", cron="0 6 * * *", starts=starts)],
+    )
+    db.execute("INSERT INTO mail_channels VALUES (2, true)")
+    tick(store, queue, None)
+    first = {task.name: task.next_run.isoformat() for task in ticker.list_tasks(db)}
+    assert first == {"f": "2199-01-01T00:00:00+00:00", "g": "2199-01-01T06:00:00+00:00"}
+
+
+def test_the_list_is_what_the_next_owner_gets_and_changes_nobody_elses_tasks(session, db):
+    ticker.defaults(db, Channel, [FETCH, CLEAN])
+    db.execute("INSERT INTO mail_channels VALUES (2, true)")
+    for _ in range(2):
+        ticker.defaults(db, Channel, [Wanted(function="mail.fetch", every="5m")])
+    db.execute("INSERT INTO mail_channels VALUES (3, true)")
+    assert sorted(names(db)) == [("2", "clean"), ("2", "mail.fetch"), ("3", "mail.fetch")]
+    every = {task.owner_id: task.every_ms for task in ticker.list_tasks(db, name="mail.fetch")}
+    assert every == {"2": 60_000, "3": 300_000}
+    ticker.defaults(db, Channel, [])
+    db.execute("INSERT INTO mail_channels VALUES (4, true)")
+    assert names(db, "4") == []
+
+
+def test_writing_the_same_list_again_writes_nothing(session, db):
+    ticker.defaults(db, Channel, [FETCH, CLEAN])
+    versions = "SELECT name, xmin::text FROM ticker.templates ORDER BY name"
+    before = db.execute(versions).fetchall()
+    ticker.defaults(session, Channel, [CLEAN, FETCH])
+    session.commit()
+    assert db.execute(versions).fetchall() == before
+
+
+def test_owners_that_are_there_already_get_what_they_lack_if_asked(session, db):
+    ticker.register(db, "mail.fetch", every="9m", owner=("mail_channels", "1"))
+    assert ticker.defaults(session, Channel, [FETCH, CLEAN]) == 0
+    assert len(names(session)) == 1
+    assert ticker.defaults(session, Channel, [FETCH, CLEAN], existing=True) == 1
+    assert ticker.defaults(session, Channel, [FETCH, CLEAN], existing=True) == 0
+    session.commit()
+    assert ticker.get(db, "mail.fetch", owner=("mail_channels", "1")).every_ms == 540_000
+    assert sorted(names(db)) == [("1", "clean"), ("1", "mail.fetch")]
+
+
+def test_keys_of_several_columns_and_odd_names_work_too(db, database_url):
+    db.execute('CREATE SCHEMA "My %s"; CREATE TABLE "My %s"."se ""ats" (room int, name text, PRIMARY KEY (room, name));'
+               ' INSERT INTO "My %s"."se ""ats" VALUES (1, \'a\')')  # fmt: skip
+    where = {"key": ("room", "name"), "table_schema": "My %s"}
+    db.execute("\n".join(owners.triggers('se "ats', **where)))
+    assert ticker.defaults(db, 'se "ats', [FETCH], existing=True, **where) == 1
+    with sa.create_engine(database_url, poolclass=sa.NullPool).begin() as connection:
+        assert ticker.defaults(connection, 'se "ats', [FETCH], existing=True, **where) == 0
+    db.execute('INSERT INTO "My %s"."se ""ats" VALUES (2, \'b "c\')')
+    assert names(db) == [('[1, "a"]', "mail.fetch"), ('[2, "b \\"c"]', "mail.fetch")]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (
+            [Wanted(function="f", at="2199-01-01T00:00:00Z")],
+            "at: '2199-01-01T00:00:00Z' cannot be said of a default task",
+        ),
+        (
+            [Wanted(function="f", every="1m", ends="2199-01-01T00:00:00Z")],
+            "ends: '2199-01-01T00:00:00Z' cannot be said",
+        ),
+        ([Wanted(function="f", every="0s")], "every: '0s' is under the limit of 1s"),
+        ([Wanted(function="f", cron="0 0 30 2 *")], "never fires"),
+        ([Wanted(function="f", every="1m"), Wanted(function="f", every="2m")], "has a name twice"),
+        ([{"function": "f"}], "is no task"),
+    ],
+)
+def test_what_cannot_be_a_default_is_refused_and_nothing_is_written(session, db, wanted, words):
+    with pytest.raises(BadInput) as caught:
+        ticker.defaults(db, Channel, [FETCH, *wanted])
+    assert words in str(caught.value)
+    assert db.execute("SELECT count(*) FROM ticker.templates").fetchall() == [(0,)]
+
+
+def test_without_the_trigger_it_says_so(db):
+    with pytest.raises(BadInput, match="'phones' has no trigger that gives new owners their tasks"):
+        ticker.defaults(db, "phones", [FETCH])
+
+
+def test_triggers_are_refused_where_the_tables_are_older(db):
+    db.execute("CREATE TABLE phones (id int PRIMARY KEY); ALTER TABLE ticker.templates RENAME TO away")
+    with pytest.raises(psycopg.errors.UndefinedTable), db.transaction():
+        db.execute("\n".join(owners.triggers("phones")))
+
+
+def test_who_may_not_touch_tasks_may_add_owners(session, db, database_url):
+    ticker.defaults(db, Channel, [FETCH])
+    db.execute("GRANT SELECT, INSERT ON mail_channels TO pg_monitor")
+    with connect(database_url) as app:
+        app.execute("SET ROLE pg_monitor")
+        app.execute("INSERT INTO mail_channels VALUES (2, true)")
+    assert names(db) == [("2", "mail.fetch")]

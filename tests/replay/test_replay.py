@@ -1,0 +1,517 @@
+"""`ticker replay`: timing tables from a file, played on a clock that stands still; what differs, what is refused."""
+
+import os
+import re
+import signal
+import threading
+from contextlib import contextmanager
+from datetime import timedelta
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from tests.running import ROOT
+from ticker import embedded
+from ticker.cli import main
+from ticker.engine.jobs import Envelope
+from ticker.engine.ports import JobState, Receipt
+from ticker.errors import BadInput
+from ticker.read import svg as read_svg
+from ticker.replay import chart, play, scratch, shipped, table
+from ticker.replay.memory import MemoryQueue
+from ticker.replay.svg import svg
+
+SEED = (ROOT / "tests" / "scenarios" / "timing-tables.md").read_text(encoding="utf-8")
+HEAD = "| at | event | next_run | last_run | checked |\n|---|---|---|---|---|\n"
+SVG = "{http://www.w3.org/2000/svg}"
+SCHEMAS = "SELECT array_agg(nspname ORDER BY nspname) FROM pg_namespace"
+
+
+def tables(text):
+    return {found.name: found for found in table.read(text)}
+
+
+def timing_table(*rows, settings=""):
+    """A file with one table; rows as `00:30 tick enqueues A1 | 01:30`, without the columns that are not compared."""
+    cells = [[*re.split(r" +", row, maxsplit=1)[:1], *re.split(r" +", row, maxsplit=1)[1].split(" | ")] for row in rows]
+    lines = ["| " + " | ".join([*row, *[""] * (5 - len(row))]) + " |" for row in cells]
+    return f"{settings}\n\n## mine\n{HEAD}" + "\n".join(lines) + "\n"
+
+
+def without_note(text):
+    """The seed's tables alone, under settings of ours."""
+    return text[text.index("## 1.") : text.index("## Nuntium")]
+
+
+@pytest.fixture(scope="module")
+def there(servers):
+    with scratch.scratch({"DATABASE_URL": servers.database_url}) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def seeds(there):
+    """The shipped tables, played."""
+    return [play.play(one, there) for one in table.read(shipped.text("seed-003"))]
+
+
+@pytest.fixture
+def differences(there):
+    """Plays a file with one table; what differs, each as line, event and sentences."""
+
+    def played(*rows, settings=""):
+        [only] = table.read(timing_table(*rows, settings=settings))
+        found = play.play(only, there).differing
+        return [(line.number, [str(difference) for difference in line.differences]) for line in found]
+
+    return played
+
+
+def replay(*words, code=0):
+    result = CliRunner().invoke(main, ["replay", *map(str, words)])
+    assert result.exit_code == code, (result.exit_code, result.output, result.exception)
+    return result.stdout, result.stderr
+
+
+@pytest.fixture
+def file(tmp_path):
+    def written(text):
+        path = tmp_path / "mine.md"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
+
+
+# ------------------------------------------------------------------------------------------------- the tables shipped
+
+
+def test_the_tables_that_are_shipped_are_the_seeds():
+    [name] = shipped.names()
+    ours, theirs = tables(shipped.text(name)), tables(SEED)
+    assert {name: [(row.at, row.event, row.expected) for row in one.rows] for name, one in ours.items()} == {
+        name: [(row.at, row.event, row.expected) for row in one.rows] for name, one in theirs.items()
+    }
+    assert len(ours) == 4 and sum(len(one.rows) for one in ours.values()) == 33
+
+
+def test_the_shipped_tables_agree_line_by_line(seeds):
+    for played in seeds:
+        assert [line.number for line in played.lines] == [row.line for row in played.table.rows]
+        assert played.differing == []
+
+
+@pytest.mark.parametrize("tolerance", [3, 29])
+def test_they_agree_for_every_tolerance_that_they_name(tolerance, there):
+    for one in table.read(f"tolerance {tolerance} s\n\n{without_note(SEED)}"):
+        assert play.play(one, there).differing == []
+
+
+def test_with_a_tolerance_of_35_s_the_third_table_differs_where_the_dropped_job_runs(there):
+    played = [play.play(one, there) for one in table.read(f"tolerance 35 s, box 20 s\n\n{without_note(SEED)}")]
+    third = played[2]
+    first = third.differing[0]
+    assert first.number == next(row.line for row in third.table.rows if str(row.event) == "A2 is dropped")
+    assert str(first.differences[0]) == "event: A2 is dropped expected, A2 begins found"
+    assert str(first.differences[1]) == "last_run: 01:35 expected, 02:03 found"
+    assert third.first_difference().startswith(f"line {first.number}: event: A2 is dropped expected")
+    assert [one.differing for one in (played[0], played[1])] == [[], []]
+
+
+# ------------------------------------------------------------------------------------------------ what differs, and how
+
+BEGUN = ("00:00 initial state | 00:30", "00:30 tick enqueues A1", "00:35 A1 begins")
+TWICE = (*BEGUN, "00:40 A1 ends", "01:30 tick enqueues A2")
+
+
+def test_a_wrong_time_is_named_with_its_column(differences):
+    rows = (
+        "00:00 initial state | 00:30",
+        "00:30 tick enqueues A1 | 01:31 | -",
+        "00:35 A1 begins | 01:30 | 00:36 | 00:01",
+    )
+    assert differences(*rows) == [
+        (7, ["next_run: 01:31 expected, 01:30 found"]),
+        (8, ["last_run: 00:36 expected, 00:35 found", "checked: 00:01 expected, - found"]),
+    ]
+
+
+def test_a_time_where_there_is_none_and_none_where_there_is_one_differ(differences):
+    rows = ("00:00 initial state | 00:30 | -", "00:30 tick enqueues A1 | - | 00:10")
+    assert differences(*rows) == [(7, ["next_run: - expected, 01:30 found", "last_run: 00:10 expected, - found"])]
+
+
+def test_what_is_left_empty_or_out_is_not_compared(there):
+    [only] = table.read(
+        "## a\n| AT | Event |\n| --- | :-: |\n| 00:00 | initial  state |\n| 00:30 | tick enqueues A1 |\n"
+    )
+    assert play.play(only, there).differing == []
+    assert [row.expected for row in only.rows] == [{}, {}]
+
+
+def test_a_drop_that_is_none_is_named(differences):
+    assert differences(*TWICE, "01:32 A2 is dropped") == [(11, ["event: A2 is dropped expected, A2 begins found"])]
+
+
+def test_a_run_that_is_dropped_is_named_with_its_reason_and_numbers(differences):
+    rows = (*TWICE[:2], "01:00 A1 begins", "01:10 A1 ends", "01:30 tick enqueues A2", "01:31 A2 begins")
+    assert differences(*rows) == [(11, ["event: A2 begins expected, A2 is dropped: too_early, 24s early found"])]
+
+
+def test_a_drop_for_another_reason_differs(differences):
+    rows = (*TWICE[:2], "01:00 A1 begins", "01:10 A1 ends", "01:30 tick enqueues A2", "01:31 A2 is dropped: duplicate")
+    [(_, [sentence])] = differences(*rows)
+    assert sentence == "event: A2 is dropped: duplicate expected, A2 is dropped: too_early, 24s early found"
+
+
+def test_equality_with_the_tolerance_runs(differences):
+    rows = (*TWICE[:2], "00:55 A1 begins", "00:56 A1 ends", "01:30 tick enqueues A2")
+    assert differences(*rows, "01:50 A2 begins") == []
+    assert differences(*rows, "01:49.999 A2 is dropped: too_early") == []
+
+
+def test_a_tick_that_enqueues_and_one_that_does_not_are_named(differences):
+    rows = ("00:00 initial state | 00:30", "00:30 tick enqueues nothing", "01:00 tick enqueues A2")
+    assert differences(*rows) == [
+        (7, ["event: tick enqueues nothing expected, tick enqueues A1 found"]),
+        (8, ["event: tick enqueues A2 expected, tick enqueues nothing found"]),
+    ]
+
+
+def test_a_tick_without_a_line_that_enqueues_is_a_line_of_its_own(differences):
+    rows = ("00:00 initial state | 00:30", "01:30 tick enqueues A1")
+    assert differences(*rows) == [
+        (None, ["event: nothing expected, tick enqueues A1 found"]),
+        (7, ["event: tick enqueues A1 expected, tick enqueues A2 found"]),
+    ]
+    assert differences(*rows, settings="Ticks as written.") == []
+
+
+def test_workers_take_jobs_in_the_order_of_the_queue(differences):
+    rows = (
+        "00:00 initial state",
+        "00:30 tick enqueues A1",
+        "01:30 tick enqueues A2",
+        "01:31 A2 begins",
+        "01:32 A1 begins",
+    )
+    assert differences(*rows) == [
+        (9, ["event: A2 begins expected, A1 begins found"]),
+        (10, ["event: A1 begins expected, A2 is dropped: still_running found"]),
+    ]
+
+
+def test_what_cannot_happen_is_told(differences):
+    rows = (
+        "00:00 initial state | 00:30",
+        "00:10 A1 begins",
+        "00:10 A1 ends",
+        "00:30 tick enqueues A1",
+        "00:31 A1 ends",
+    )
+    again = ("00:35 A1 begins", "00:40 A1 is forced to end", "00:50 A1 ends", "00:51 A1 ends")
+    assert [sentence for _, [sentence] in differences(*rows, *again)] == [
+        "event: A1 begins expected, no job waits found",
+        "event: A1 ends expected, there is no A1 yet found",
+        "event: A1 ends expected, A1 has not begun found",
+        "event: A1 is forced to end expected, A1 still runs, its box ends at 01:05 found",
+        "event: A1 ends expected, A1 ended at 00:50 found",
+    ]
+
+
+def test_no_run_goes_on_behind_its_box(differences):
+    assert differences(*BEGUN, "01:05 A1 ends") == []
+    assert differences(*BEGUN, "01:20 A1 ends") == [
+        (9, ["event: A1 ends expected, A1 was forced to end at 01:05 found"]),
+    ]
+    assert differences(*BEGUN, "01:10 tick enqueues nothing", settings="ticks as written") == [
+        (None, ["event: nothing expected, A1 is forced to end found"]),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- other tables
+
+
+def test_other_settings_in_hours_minutes_and_seconds(differences):
+    rows = (
+        "10:00:00 initial state | 10:02:00 | 09:58:30 | 09:58:30",
+        "10:02:00 tick enqueues A1 | 10:07:00 | 09:58:30",
+        "10:02:59.5 A1 is dropped: too_early | 10:07:00 | 09:58:30 | 09:58:30",
+        "10:04:00 tick enqueues nothing",
+        "10:08:00 tick enqueues A2 | 10:13:00",
+        "10:08:30 A2 begins | 10:13:00 | 10:08:30 | 09:58:30",
+        "10:10:00.25 A2 is forced to end",
+    )
+    settings = "- interval 5 m, tolerance 30 s\n- box 1m30.25s and tick every 2 m; all of it made up."
+    assert differences(*rows, settings=settings) == []
+
+
+def test_the_settings_above_a_table_go_over_those_of_the_file():
+    text = f"Interval 2 m. Prose.\n\n## a\nbox 10 s\n{HEAD}| 00:00 | initial state | | | |\n## b\n{HEAD}| 00:00 | initial state | | | |\n"
+    text += f"## c\ninterval 90, tolerance 0, tick every 500ms\n\n{HEAD}| 00:00 | initial state | | | |\n"
+    assert {name: str(found.timing) for name, found in tables(text).items()} == {
+        "a": "interval 2m, tolerance 6s, box 10s, tick every 30s",
+        "b": "interval 2m, tolerance 6s, box 1m, tick every 30s",
+        "c": "interval 1m30s, tolerance 0s, box 45s, tick every 500ms",
+    }
+
+
+def test_prose_other_tables_and_blocks_are_passed_over():
+    text = f"# title\nhere the\ninterval 10 s is prose\n```\n## x\n{HEAD}```\n## none\n| case | given |\n|---|---|\n| a | b |\n\n"
+    [only] = table.read(f"{text}## mine\r\n{HEAD}| 00:00 | initial state | | | |\n")
+    assert (only.name, only.timing.every) == ("mine", 60_000)
+
+
+def test_a_manual_run_is_pushed_by_the_next_tick_and_touches_no_time(differences):
+    rows = (
+        "00:00 initial state | 01:00 | -", "00:10 run now | 01:00 | -", "00:20 run now", "00:30 tick enqueues M1 and M2 | 01:00",
+        "00:31 M1 begins | 01:00 | - | -", "00:32 M2 is dropped: still_running", "00:40 M1 ends | 01:00 | -", "00:50 run now",
+        "01:00 tick enqueues M3, A1 | 02:00", "01:01 M3 begins", "01:02 M3 ends", "01:03 A1 begins | 02:00 | 01:03 | -",
+    )  # fmt: skip
+    assert differences(*rows) == []
+
+
+def test_a_job_that_waits_too_long_is_given_up_by_a_tick_and_then_by_a_start(differences):
+    ticks = [f"{minute:02}:30 tick enqueues A{minute + 1}" for minute in range(12)]
+    rows = ["00:00 initial state | 00:30", *ticks, "11:31 A2 is dropped: expired", "11:32 A3 begins"]
+    given_up = "11:30 A1 is dropped: expired | 12:30 | - | -"
+    assert differences(*rows[:-2], given_up, *rows[-2:], settings="tick every 60 s") == []
+    without_row = [(None, ["event: nothing expected, A1 is dropped: expired found"])]
+    assert differences(*rows, settings="tick every 60 s") == without_row
+
+
+def test_a_table_whose_first_run_lies_far_ahead_keeps_it(differences):
+    rows = ("00:00 initial state | 05:00 | -", "04:30 tick enqueues nothing | 05:00", "05:00 tick enqueues A1 | 06:00")
+    assert differences(*rows) == []
+
+
+# ------------------------------------------------------------------------------------------------------ bad files
+
+START = "| 00:00 | initial state | | | |\n"
+MINE = f"## mine\n{HEAD}"
+BAD = [
+    ("", "tables: there are none; write ##"),
+    ("Only prose.\n", "tables: there are none"),
+    (f"{HEAD}{START}", "line 1: a table stands under no heading; write ##"),
+    (f"{MINE}{START}\n## mine\n{HEAD}{START}", "line 6: 'mine' is the heading of line 1 already"),
+    (f"{MINE}{START}\n{HEAD}{START}", "line 6: a second table under one heading; write ##"),
+    (f"```\n{MINE}", "line 1: '```' begins a block that has no end"),
+    (f"interval 60 parsecs\n{MINE}{START}", "line 1: interval: '60parsecs' is no duration; write 90"),
+    (f"interval 0 s\n{MINE}{START}", "line 1: interval: '0s' is under the limit of 1s"),
+    (f"interval 1 m, intervall 2 m\n{MINE}{START}", "line 1: 'intervall 2 m' is no setting; write interval 60 s"),
+    (f"interval 1 m\n\ninterval 2 m\n{MINE}{START}", "line 3: 'interval' is given on line 1 already"),
+    (f"box 10 s\n\ntolerance 55 s\n{MINE}{START}", "line 3: tolerance: '55s' is over the limit of 49s"),
+    (f"tolerance 35 s\n{MINE}{START}", "line 1: tolerance: '35s' is over the limit of 29s"),
+    (f"tick each 30 s\n{MINE}{START}", "line 1: 'tick each 30 s' is no setting"),
+    (f"{MINE}{START}\nbox 1 s\n", "line 6: the settings stand below their table; write them above"),
+    ("## a\n| time | event |\n|---|---|\n| 00:00 | initial state |\n", "line 2: 'time | event' does not begin with at and event"),
+    ("## a\n| at | event | nextrun |\n|---|---|---|\n", "line 2: 'nextrun' is no column"),
+    ("## a\n| at | event |\n| 00:00 | initial state |\n", "line 2: the table's head is not followed by a rule; write |---|---|"),
+    (MINE, "line 2: the table has no rows; write"),
+    (f"{MINE}{START}| 00:30 | tick enqueues A1 |\n", "line 5: the row has 2 cells; write 5"),
+    (f"{MINE}{START}| 0:3 | tick enqueues A1 | | | |\n", "line 5: '0:3' is no time; write MM:SS"),
+    (f"{MINE}{START}| 00:30 | tick enqueues A1 | soon | | |\n", "line 5: 'soon' is no time"),
+    (f"{MINE}{START}| 01:60:00 | run now | | | |\n", "line 5: '01:60:00' is no time"),
+    (f"{MINE}{START}| 00:30 | A1 beginnt | | | |\n", "line 5: 'A1 beginnt' is no event; write one of: initial state, tick"),
+    (f"{MINE}{START}| 00:30 | B1 begins | | | |\n", "line 5: 'B1 begins' is no event"),
+    (f"{MINE}{START}| 00:30 | A1 is dropped: early | | | |\n", "line 5: 'early' is no reason of a drop; there are gone"),
+    (f"{MINE}| 00:30 | run now | | | |\n", "line 4: 'run now' is the first row; write | 00:00 | initial state |"),
+    (f"{MINE}{START}{START}", "line 5: 'initial state' is the first row's alone"),
+    (f"{MINE}{START}| 00:30 | run now | | | |\n| 00:29 | run now | | | |\n", "line 6: '00:29' goes back behind line 5"),
+    (f"{MINE}| 00:00 | initial state | - | | |\n", "line 4: '-' is no next_run of an interval task"),
+    (f"{MINE}| 00:00 | initial state | | 00:01 | |\n", "line 4: '00:01' is a last_run that lies ahead"),
+    (f"{MINE}{START}| 00:30 | tick enqueues A1 | | | |\n| 01:01 | tick enqueues A1 | | | |\n", "line 6: '01:01' is no tick's time"),
+    (f"{MINE}{START}| 20:00:00 | run now | | | |\n", "line 2: the table has 2400 ticks, over the limit of 2000; write"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "sentence"), BAD, ids=[sentence[:40] for _, sentence in BAD])
+def test_a_bad_file_is_refused_in_one_sentence_that_names_the_line(text, sentence, file, monkeypatch):
+    monkeypatch.setattr(scratch, "scratch", None)  # no server is asked, so nothing can be left behind
+    path = file(text)
+    out, err = replay(path, code=2)
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"error: {path}: {sentence}"), err
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    (tmp_path / "latin.md").write_bytes(b"## a\n\n\xe4")
+    (tmp_path / "long.md").write_bytes(b" " * 1_000_001)
+    assert "latin.md: line 3: is not in UTF-8" in replay(tmp_path / "latin.md", code=2)[1]
+    assert "is over the limit of 1000000 bytes" in replay(tmp_path / "long.md", code=2)[1]
+    assert "cannot be read: no such file or directory" in replay(tmp_path / "none.md", code=2)[1]
+    assert "cannot be read: is a directory" in replay(tmp_path, code=2)[1]
+
+
+# ------------------------------------------------------------------------------------------------------ the command
+
+
+def test_the_shipped_tables_are_listed_without_a_server(monkeypatch, file):
+    monkeypatch.setattr(scratch, "scratch", None)
+    out, _ = replay("--list")
+    assert out.count("seed-003") == 4 and "interval 1m, tolerance 5s, box 30s, tick every 30s" in out
+    assert replay("seed-003", "--list")[0] == out
+    assert "mine" in replay(file(timing_table(*BEGUN)), "--list")[0]
+    assert "--list plays nothing" in replay("--list", "--svg", "x.svg", code=2)[1]
+
+
+def test_the_command_plays_the_shipped_tables_and_leaves_the_database_as_it_was(environ, db):
+    db.execute("CREATE TABLE ticker.mine AS SELECT 1 AS kept")
+    before = db.execute(SCHEMAS).fetchone()
+    out, err = replay()
+    assert out.endswith("4 tables, 33 lines: all agree\n") and err == ""
+    assert "42    02:03  A2 is dropped          A2 is dropped: too_early, 27s early  ok" in out
+    assert chart.LEGEND in out
+    assert db.execute(SCHEMAS).fetchone() == before
+    assert db.execute("SELECT (SELECT count(*) FROM ticker.tasks), kept FROM ticker.mine").fetchall() == [(0, 1)]
+    assert "TICKER_SCHEMA" not in os.environ
+
+
+def test_a_difference_is_exit_code_1_and_the_last_sentence_names_the_first(environ, db, file, tmp_path):
+    before = db.execute(SCHEMAS).fetchone()
+    picture = tmp_path / "chart.svg"
+    out, err = replay(file(timing_table(*BEGUN[:2], "00:35 A1 is dropped")), "--svg", picture, code=1)
+    assert "differs: event: A1 is dropped expected, A1 begins found" in out
+    assert err == "error: 1 of 3 lines differs; the first is line 8: event: A1 is dropped expected, A1 begins found\n"
+    assert 'class="event differs" data-line="8"' in picture.read_text()
+    assert db.execute(SCHEMAS).fetchone() == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_replay_leaves_nothing_behind(number, environ, db, monkeypatch):
+    before = db.execute(SCHEMAS).fetchone()
+
+    def interrupted(*_):
+        os.kill(os.getpid(), number)
+        threading.Event().wait(30)  # the handler runs in this thread, and may be a little late
+
+    monkeypatch.setattr(play, "play", interrupted)
+    replay("seed-003", code=130)
+    assert db.execute(SCHEMAS).fetchone() == before
+
+
+def test_an_error_in_the_midst_leaves_nothing_behind(environ, db, monkeypatch):
+    before = db.execute(SCHEMAS).fetchone()
+    monkeypatch.setattr(play, "play", lambda *_: 1 / 0)
+    assert "ZeroDivisionError" in replay(code=1)[1]
+    assert db.execute(SCHEMAS).fetchone() == before
+
+
+def test_a_server_that_is_not_there_is_a_matter_of_configuration(environ, monkeypatch, tmp_path):
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://nobody@/none?host={tmp_path}")
+    assert "PostgreSQL (DATABASE_URL) does not answer" in replay(code=78)[1]
+    monkeypatch.setenv("DATABASE_URL", "mysql://x")
+    assert "is no PostgreSQL URL" in replay(code=78)[1]
+
+
+def test_without_a_database_url_an_embedded_server_is_used(environ, monkeypatch, file):
+    given = environ["DATABASE_URL"]
+    started = []
+
+    @contextmanager
+    def postgres(_environ):
+        started.append(given)
+        yield SimpleNamespace(url=given)
+
+    monkeypatch.setattr(embedded, "postgres", postgres)
+    monkeypatch.setenv("DATABASE_URL", "")
+    assert replay(file(timing_table(*BEGUN)))[0].endswith("1 table, 3 lines: all agree\n")
+    assert started == [given]
+
+
+# ------------------------------------------------------------------------------------------------------- the charts
+
+
+def test_the_picture_is_xml_with_a_mark_for_each_event(seeds):
+    root = ElementTree.fromstring(svg(seeds))
+    marks = [mark for mark in root.iter(f"{SVG}g") if mark.get("class") == "event"]
+    lines = [(str(line.number), line.found) for one in seeds for line in one.lines]
+    assert [(mark.get("data-line"), mark.find(f"{SVG}title").text.split(": ", 1)[1]) for mark in marks] == lines
+    for kind, count in {"tick": 6, "push": 10, "wait": 10, "run": 3, "forced": 1, "open": 4, "drop": 1}.items():
+        shapes = [shape for shape in root.iter() if shape.get("class") == kind]
+        assert len(shapes) == count, kind
+
+
+def test_the_picture_marks_what_differs_and_stays_xml_whatever_a_heading_has(there):
+    text = timing_table(*BEGUN, "01:10 run now", "01:30 tick enqueues nothing").replace(
+        "## mine", '## <&"\x08\x1b[31m]]>'
+    )
+    played = play.play(table.read(text)[0], there)
+    root = ElementTree.fromstring(svg([played]))
+    marks = [mark.get("data-line") for mark in root.iter(f"{SVG}g") if mark.get("class") == "event differs"]
+    assert marks == [None, "10"]
+    titles = [text.text for text in root.iter(f"{SVG}text") if text.get("class") == "name"]
+    assert titles == [f'<&"\\x08\\x1b[31m]]>: {played.table.timing}']
+    told = [text.text for text in root.iter(f"{SVG}text") if text.get("class") == "wrong"]
+    assert "line 10, 01:30: event: tick enqueues nothing expected, tick enqueues M1, A2 found" in told
+
+
+def test_a_picture_that_cannot_be_written_is_refused(environ, tmp_path):
+    assert "is in no folder that exists" in replay("--svg", tmp_path / "none" / "x.svg", code=2)[1]
+    assert "is a directory" in replay("--svg", tmp_path, code=2)[1]
+
+
+def test_the_chart_shows_ticks_waiting_jobs_and_what_became_of_them(seeds):
+    grid = chart.text(seeds[2])
+    lines = [
+        f"{lane:8}{cells}"
+        for lane, cells in zip(*(list(map(str, column.cells)) for column in grid.columns), strict=True)
+    ]
+    assert [line.rstrip() for line in lines] == [
+        "        00:00     00:30     01:00     01:30     02:00     02:30",
+        "ticks             ^A1       '         ^A2       '         ^A3",
+        "queue             A1-------------------                   A3------",
+        "                                      A2---------",
+        "worker                                 A1        xA2 too_early    A3>",
+    ]
+
+
+def test_a_table_of_one_instant_and_one_of_a_year_can_be_drawn(there):
+    for row in ("00:00 initial state", "8784:00:00 run now"):
+        text = timing_table("00:00 initial state", *([row] if "run" in row else []), settings="ticks as written")
+        played = play.play(table.read(text)[0], there)
+        ElementTree.fromstring(svg([played]))
+        assert max(len(str(cells)) for cells in chart.text(played).columns[1].cells) <= chart.CELLS_AT_MOST + 10
+
+
+def test_steps_are_round_and_few():
+    for seconds in (1, 59, 60, 151, 3600, 86_400, 31_622_400):
+        total = timedelta(seconds=seconds)
+        assert total / 10 <= read_svg.step(total, 10) <= total
+
+
+# ------------------------------------------------------------------------------------------------------- the queue
+
+
+def test_the_queue_keeps_the_promises_of_the_real_one():
+    queue = MemoryQueue()
+    one, two = (Envelope(name, "polling", (1, 2), 60, 60, "") for name in ("t1-1", "t1-2"))
+    assert queue.push([one, two, one]) == [Receipt(stored=True), Receipt(stored=True), Receipt(held=True)]
+    assert queue.states(["t1-2", "t1-3"]) == [JobState.WAITING, JobState.MISSING]
+    queue.forget(["t1-1", "t1-3"])
+    assert (queue.take(), queue.take()) == (two, None)
+    assert queue.pushed == [one, two]
+
+
+# -------------------------------------------------------------------------------------------------- the documentation
+
+
+def test_the_example_of_the_documentation_prints_what_stands_there(environ, file):
+    text = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
+    example = re.search(r"```markdown\n(.*?)```", text, flags=re.DOTALL)[1]
+    printed = re.search(r"```console\n\$ ticker replay mine.md\n(.*?)```", text, flags=re.DOTALL)[1]
+    out, err = replay(file(example), code=1)
+    assert out + err == printed
+
+
+def test_every_event_of_the_documentation_can_be_read():
+    text = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
+    for named in re.findall(r"^\| `([^`]+)` \|", text[text.index("| event |") :], flags=re.MULTILINE):
+        table.read(f"{MINE}{START}| 00:30 | {named} | | | |\n" if named != "initial state" else f"{MINE}{START}")
+
+
+def test_bad_input_is_a_value_error():
+    with pytest.raises(BadInput):
+        table.read("")

@@ -1,0 +1,175 @@
+"""Real workers: what a run printed and logged is in its record, whatever ended it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import ticker
+from tests.running import PATIENCE, ROOT, work
+from ticker.engine.tick import tick
+from wrappers.sandbox.ring_buffer import HALF
+
+FUNCTIONS = """
+import ctypes, logging, os, sys, time, warnings
+from contextlib import suppress
+from wrappers import task
+
+log = logging.getLogger("app")
+
+@task("speaks")
+def speaks():
+    print("hello")
+    log.warning("careful")
+    warnings.warn("an old way")
+
+@task("says.nothing")
+def says_nothing():
+    pass
+
+@task("speaks.and.fails")
+def fails():
+    print("before the error")
+    raise ValueError("no such host")
+
+def dies(name, death):
+    def function():
+        print("last words of", name)
+        log.warning("now")
+        death()
+    task(f"dies.{name}")(function)
+
+def overlook():
+    while True:
+        with suppress(BaseException):
+            time.sleep(1000)
+
+dies("overruns", overlook)
+dies("computes", lambda: sum(range(10**13)))
+dies("exits", lambda: os._exit(0))
+dies("crashes", lambda: ctypes.string_at(0))
+dies("executes", lambda: os.execlp("sleep", "sleep", "1000"))
+
+@task("prints.on")
+def prints_on():
+    while True:
+        print("still here")
+
+@task("floods")
+def floods(megabytes):
+    piece = "0123456789abcde\\n" * 2**16
+    for _ in range(megabytes):
+        sys.stdout.write(piece)
+    sys.stderr.buffer.write(b"\\0\\x1b[2J\\xff\\xc3\\x28" * 2**20)
+"""
+DEADLY = ("overruns", "computes", "exits", "crashes", "executes")
+ENDLESS = {"every": "3s", "box": "0.5s"}
+
+
+def records(db):
+    """Output, error output, outcome and traceback of each task's run, by the task's name."""
+    rows = db.execute("SELECT task_name, output, error_output, outcome, traceback FROM ticker.runs")
+    return {name: found for name, *found in rows}
+
+
+def test_prints_and_log_lines_of_a_run_are_in_its_record_and_not_in_the_workers_output(environ, db, store, queue):
+    for name in ("speaks", "says.nothing", "speaks.and.fails"):
+        ticker.register(db, name, every="1m")
+    tick(store, queue)
+    done = work(patch=FUNCTIONS)
+    found = records(db)
+    assert found["speaks"][0] == "hello\n"
+    assert "Z WARNING app: careful\n" in found["speaks"][1]
+    assert "UserWarning: an old way\n" in found["speaks"][1]
+    assert found["says.nothing"] == ["", "", "succeeded", ""]
+    output, _, outcome, trace = found["speaks.and.fails"]
+    assert (output, outcome) == ("before the error\n", "failed")
+    assert trace.endswith("ValueError: no such host\n")
+    assert "hello" not in done.stdout and "careful" not in done.stdout + done.stderr
+
+
+def test_the_last_words_of_a_run_that_was_killed_are_in_its_record(environ, db, store, queue):
+    for name in DEADLY:
+        ticker.register(db, f"dies.{name}", **ENDLESS)
+    ticker.register(db, "says.nothing", every="1m")
+    tick(store, queue)
+    work(
+        patch=f"from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)\n{FUNCTIONS}"
+    )
+    found = records(db)
+    for name in DEADLY:
+        output, errors, outcome, _ = found[f"dies.{name}"]
+        assert (name, output, outcome) == (name, f"last words of {name}\n", "killed")
+        assert errors.endswith("WARNING app: now\n")
+    assert found["says.nothing"][:2] == ["", ""]  # nothing of another run's
+
+
+def test_a_run_that_prints_until_its_soft_limit_ends_as_timed_out_with_its_output(environ, db, store, queue):
+    ticker.register(db, "prints.on", **ENDLESS)
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    output, _, outcome, _ = records(db)["prints.on"]
+    assert outcome == "timed_out"
+    assert output.startswith("still here\n") and " bytes left out ...]\n" in output
+
+
+DIES_BEHIND_ITS_WORKER = f"""
+from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)
+{FUNCTIONS}
+def kill_worker():
+    os.kill(os.getppid(), 9)
+    os._exit(1)
+dies("behind.its.worker", kill_worker)
+"""
+
+
+def test_behind_a_dead_worker_the_keeper_writes_what_the_run_had_said(environ, db, store, queue):
+    ticker.register(db, "dies.behind.its.worker", every="1m")
+    tick(store, queue)
+    with pytest.raises(subprocess.CalledProcessError):
+        work(patch=DIES_BEHIND_ITS_WORKER)
+    output, _, outcome, _ = records(db)["dies.behind.its.worker"]
+    assert (output, outcome) == ("last words of behind.its.worker\n", "killed")
+
+
+def flood(db, store, queue, megabytes):
+    ticker.register(db, "floods", every="10m", kwargs={"megabytes": megabytes})
+    tick(store, queue)
+    done = work(patch=FUNCTIONS)
+    output, errors, outcome, _ = records(db)["floods"]
+    mark = f"[... {megabytes * 2**20 - 2 * HALF} bytes left out ...]\n"
+    assert outcome == "succeeded"
+    assert output == "0123456789abcde\n" * (HALF // 16) + mark + "0123456789abcde\n" * (HALF // 16)
+    assert errors.startswith("␀␛[2J��(␀") and len(errors) <= 2 * HALF + 100
+    assert len(done.stdout) + len(done.stderr) < 10_000
+
+
+def test_50_mb_and_no_text_at_all_make_a_bounded_and_valid_record(environ, db, store, queue):
+    flood(db, store, queue, 50)
+
+
+@pytest.mark.long
+def test_1_gb_makes_a_bounded_record(environ, db, store, queue):
+    flood(db, store, queue, 1024)
+
+
+def test_with_the_setting_pass_prints_go_where_the_workers_go(environ, db, store, queue, monkeypatch):
+    monkeypatch.setenv("TICKER_OUTPUT", "pass")
+    ticker.register(db, "speaks", every="1m")
+    tick(store, queue)
+    done = work(patch=FUNCTIONS)
+    assert records(db)["speaks"][:2] == ["", ""]
+    assert "hello\n" in done.stdout and "careful\n" in done.stderr
+
+
+def test_a_stock_worker_keeps_output_too(environ, db, store, queue, tmp_path):
+    (tmp_path / "speaking.py").write_text(FUNCTIONS)
+    ticker.register(db, "speaks", every="1m")
+    tick(store, queue)
+    subprocess.run(
+        [sys.executable, "-m", "rq.cli", "worker", "--burst", "--url", environ["REDIS_URL"], "polling"],
+        cwd=ROOT, env=os.environ | {"TICKER_TASKS": "speaking", "PYTHONPATH": str(tmp_path)},
+        capture_output=True, timeout=PATIENCE, check=True,
+    )  # fmt: skip
+    assert records(db)["speaks"][0] == "hello\n"

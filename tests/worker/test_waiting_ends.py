@@ -1,0 +1,401 @@
+"""Ends that cannot be written wait in the worker, which goes on; RQ has forgotten their jobs by then."""
+
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import ticker
+from tests.daemon.test_loop import own_servers, running  # noqa: F401 a fixture
+from tests.running import stock_worker, until
+from tests.worker.test_faults import working
+from ticker.db.connections import connect
+from ticker.engine.tick import tick
+from ticker.errors import DatabaseUnavailable, RowLocked
+from ticker.model import Outcome
+from wrappers.pipeline import waiting_ends
+from wrappers.pipeline.waiting_ends import WaitingEnds
+from wrappers.sandbox import limits
+from wrappers.sandbox.handoff import End, Left
+
+# --------------------------------------------------------------------------------------------------- the buffer
+
+
+class Tables:
+    """Takes ends, or raises what stands in their way."""
+
+    def __init__(self) -> None:
+        self.written: list[int] = []
+        self.asked = 0
+        self.trouble: dict[int | None, Exception] = {}
+        self.outcome = "lost"
+
+    def finish(self, task_id: int, *end: Any, **texts: Any) -> bool:
+        self.asked += 1
+        if error := self.trouble.get(task_id) or self.trouble.get(None):
+            raise error
+        self.written.append(task_id)
+        return True
+
+    def outcome_of(self, run_id: int, token: str) -> str | None:
+        return self.outcome
+
+
+AWAY = DatabaseUnavailable("it is away")
+
+
+@pytest.fixture
+def tables() -> Tables:
+    return Tables()
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> WaitingEnds:
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 0.0)
+    return WaitingEnds()
+
+
+def end(task_id: int, output: str = "", at: float | None = None, run_id: int | None = None) -> bytes:
+    said = End(Outcome.SUCCEEDED, output=output, at=limits.now() if at is None else at)
+    return Left(task_id, task_id if run_id is None else run_id, str(uuid4()), said).packed()
+
+
+def test_an_end_is_written_at_once_and_what_cannot_be_waits(tables, ends):
+    ends.take(tables, end(1))
+    tables.trouble = {None: AWAY}
+    ends.take(tables, end(2))
+    assert (tables.written, len(ends)) == ([1], 1)
+    tables.trouble = {}
+    ends.write(tables)
+    assert (tables.written, len(ends)) == ([1, 2], 0)
+
+
+def test_a_server_that_is_away_is_not_asked_for_each_end_and_never_without_a_pause(tables, ends, monkeypatch):
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
+    tables.trouble = {None: AWAY}
+    for number in range(10):
+        ends.take(tables, end(number))
+        ends.write(tables)
+    assert (tables.asked, len(ends)) == (1, 10)
+
+
+def test_the_answer_to_a_start_proves_that_the_server_is_back(tables, ends, monkeypatch):
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
+    tables.trouble = {None: AWAY}
+    ends.take(tables, end(1))
+    tables.trouble = {}
+    ends.server_answered()
+    ends.take(tables, end(2))
+    assert tables.written == [2]
+
+
+def test_before_a_start_the_ends_that_wait_are_tried_whatever_the_pause(tables, ends, monkeypatch):
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
+    tables.trouble = {None: AWAY}
+    ends.take(tables, end(1))
+    tables.trouble = {}
+    ends.write(tables)
+    assert tables.written == []
+    ends.write(tables, at_once=True)
+    assert tables.written == [1]
+
+
+def test_a_locked_row_keeps_no_other_end_waiting(tables, ends, monkeypatch):
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
+    tables.trouble = {1: RowLocked("a row is locked")}
+    ends.take(tables, end(1))
+    ends.take(tables, end(2))
+    assert (tables.written, len(ends)) == ([2], 1)
+
+
+def test_an_end_that_fails_comes_behind_the_others(tables, ends):
+    tables.trouble = {None: AWAY}
+    for number in (1, 2, 3):
+        ends.take(tables, end(number))
+    tables.trouble = {1: RowLocked("a row is locked")}
+    while tables.written != [2, 3]:
+        ends.write(tables)
+    assert len(ends) == 1
+
+
+def test_when_the_buffer_is_full_the_oldest_goes_with_a_warning_that_names_it(tables, ends, monkeypatch, caplog):
+    monkeypatch.setattr(waiting_ends, "AT_MOST", 3000)
+    tables.trouble = {None: AWAY}
+    for number in (1, 2, 3):
+        ends.take(tables, end(number, "x" * 1000, at=float(number)))
+    assert len(ends) == 2
+    warnings = [line for line in caplog.messages if "given up" in line]
+    assert len(warnings) == 1 and "task=1 (succeeded)" in warnings[0]
+    tables.trouble = {}
+    ends.write(tables)
+    assert sorted(tables.written) == [2, 3]
+
+
+@pytest.mark.parametrize(("run_id", "event"), [(7, "hold lost"), (0, "no start")])
+def test_a_hold_is_lost_only_where_a_start_was_answered(run_id, event, tables, ends, monkeypatch, caplog):
+    monkeypatch.setattr(tables, "finish", lambda *_, **__: False)
+    ends.take(tables, end(1, run_id=run_id))
+    [warning] = caplog.messages
+    assert warning.startswith(f"{event} task=1")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "level", "event"), [("succeeded", "INFO", "end already recorded"), ("lost", "WARNING", "hold lost")]
+)
+def test_an_end_that_changed_nothing_is_a_warning_only_where_the_record_says_something_else(
+    recorded, level, event, tables, ends, monkeypatch, caplog
+):
+    caplog.set_level("INFO")
+    monkeypatch.setattr(tables, "finish", lambda *_, **__: False)
+    tables.outcome = recorded
+    ends.take(tables, end(1, run_id=7))
+    [line] = caplog.records
+    assert (line.levelname, line.getMessage().startswith(f"{event} task=1 run=7: ")) == (level, True)
+
+
+def test_an_end_whose_writing_was_interrupted_waits_once(tables, ends):
+    tables.trouble = {None: AWAY}
+    text = end(1)
+    ends.take(tables, text)
+    ends.take(tables, text)
+    assert len(ends) == 1
+
+
+def test_the_last_tries_end_in_time_and_name_what_they_give_up(tables, ends, caplog):
+    tables.trouble = {None: AWAY}
+    ends.take(tables, end(1))
+    ends.drain(tables, limits.now())
+    assert len(ends) == 0
+    assert "the end of task=1 (succeeded) is not recorded, and given up: the worker ends" in caplog.text
+
+
+# --------------------------------------------------------------------------------------------------- real workers
+
+WAITS = """
+import os, time
+from pathlib import Path
+from wrappers import task
+
+def wait_for(name, folder=Path(os.environ["FOLDER"])):
+    (folder / "began").touch()
+    while not (folder / name).exists():
+        time.sleep(0.01)
+
+@task("waits")
+def waits():
+    wait_for("go")
+    return "done"
+
+@task("waits.for.pieces")
+class Waits:
+    def generate(self):
+        wait_for("go")
+        yield from "ab"
+
+    def process(self, piece):
+        return piece
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FOLDER", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def traced(environ, db):
+    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+
+
+@contextmanager
+def locked(environ, task) -> Iterator[None]:
+    """Somebody's transaction holds the row."""
+    with connect(environ["DATABASE_URL"]) as holder, holder.transaction():
+        holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        holder.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
+        yield
+
+
+AN_END_WAITS = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'ticker-run'"
+
+
+def outcomes(db) -> dict[str, str | None]:
+    return {run.task_name: run.outcome for run in ticker.list_runs(db)}
+
+
+def test_a_locked_row_holds_up_no_other_job_and_its_end_is_that_of_the_run(
+    traced, environ, folder, db, store, queue, redis
+):
+    task = ticker.register(db, "waits", every="1h")
+    tick(store, queue)
+    with working(patch=WAITS):
+        until((folder / "began").exists, "the run")
+        with locked(environ, task):
+            (folder / "go").touch()
+            ticker.register(db, "plain", every="1h")
+            tick(store, queue)
+            until(lambda: outcomes(db).get("plain") == "succeeded", "the other one")
+            until(lambda: not redis.keys("rq:job:*"), "RQ has forgotten both jobs")
+            freed_at = store.now()
+        until(lambda: outcomes(db)["waits"] == "succeeded", "its end")
+    [run] = [run for run in ticker.list_runs(db) if run.task_name == "waits"]
+    assert run.ended_at < freed_at
+    assert (run.result, ticker.get(db, task).last_success_at) == ("done", run.ended_at)
+
+
+def test_an_end_that_waits_is_not_tried_between_the_start_of_another_run_and_its_horse(
+    traced, environ, folder, db, store, queue
+):
+    """The row is asked for again in that moment, which took 2 s of a box of 1 s."""
+    task, other = ticker.register(db, "waits", every="1h"), ticker.register(db, "plain", every="1h", box="1s")
+    ticker.pause(db, other, by="me")
+    tick(store, queue)
+    eager = "from wrappers.pipeline import waiting_ends as waiting; waiting.LONGEST_PAUSE = 0.0\n"
+    with working(patch=eager + WAITS):
+        until((folder / "began").exists, "the run")
+        with locked(environ, task):
+            (folder / "go").touch()
+            until(lambda: db.execute(AN_END_WAITS).fetchone(), "its end waits")
+            ticker.run_now(db, other)
+            tick(store, queue)
+            until(lambda: outcomes(db).get("plain"), "the other one")
+    assert outcomes(db)["plain"] == "succeeded"
+
+
+def test_a_table_that_is_locked_until_the_hold_is_over_makes_no_run_lost(environ, folder, db, store, queue):
+    task = ticker.register(db, "waits", every="1h", box="5s", retries=2)
+    tick(store, queue)
+    with working(patch=WAITS):
+        until((folder / "began").exists, "the run")
+        over_at = ticker.get(db, task).running_until
+        with connect(environ["DATABASE_URL"]) as holder, holder.transaction():
+            holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            holder.execute("LOCK TABLE ticker.runs IN EXCLUSIVE MODE")
+            (folder / "go").touch()
+            until(lambda: store.now() > over_at, "the end of its hold")
+        until(lambda: outcomes(db)["waits"], "its end")
+    [run] = ticker.list_runs(db)
+    assert (run.outcome, run.ended_at < over_at) == ("succeeded", True)
+
+
+def test_a_worker_that_is_told_to_stop_still_tries_the_ends_that_wait(environ, folder, db, store, queue):
+    task = ticker.register(db, "waits", every="1h")
+    tick(store, queue)
+    with working(patch=WAITS) as process:
+        until((folder / "began").exists, "the run")
+        with locked(environ, task):
+            (folder / "go").touch()
+            for line in process.stdout:
+                if "is not recorded yet" in line:
+                    break
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert outcomes(db) == {"waits": "succeeded"}
+
+
+def test_a_worker_that_is_told_to_stop_gives_them_up_in_time(environ, folder, db, store, queue):
+    task = ticker.register(db, "waits", every="1h")
+    tick(store, queue)
+    with working(patch=f"from wrappers.rq import worker; worker.LAST_WORD = 1.0\n{WAITS}") as process:
+        until((folder / "began").exists, "the run")
+        with locked(environ, task):
+            (folder / "go").touch()
+            for line in process.stdout:
+                if "is not recorded yet" in line:
+                    break
+            process.send_signal(signal.SIGTERM)
+            rest = process.stdout.read()
+    assert f"the end of task={task.id} (succeeded) is not recorded, and given up: the worker ends" in rest
+
+
+def test_a_worker_that_ends_with_its_queue_stays_until_its_ends_are_written(environ, folder, db, store, queue):
+    task = ticker.register(db, "waits", every="1h")
+    tick(store, queue)
+    with working("--burst", patch=WAITS) as process:
+        until((folder / "began").exists, "the run")
+        with locked(environ, task):
+            (folder / "go").touch()
+            for line in process.stdout:
+                if "done, quitting" in line:
+                    break
+        assert process.wait(60) == 0
+    assert outcomes(db) == {"waits": "succeeded"}
+
+
+def test_pieces_that_could_not_be_recorded_are_made_while_the_run_still_holds_its_task(
+    environ, folder, db, store, queue
+):
+    task = ticker.register(db, "waits.for.pieces", every="1h")
+    tick(store, queue)
+    with working(patch=WAITS) as process:
+        until((folder / "began").exists, "the run")
+        with locked(environ, task):
+            (folder / "go").touch()
+            for line in process.stdout:
+                if "is not recorded yet" in line:
+                    break
+        until(lambda: ticker.list_runs(db)[-1].state == "processing", "the pieces")
+    assert db.execute("SELECT count(*) FROM ticker.runs WHERE kind = 'piece'").fetchone() == (2,)
+
+
+def test_a_stock_workers_horse_writes_the_true_end_of_its_run(environ, folder, db, store, queue):
+    task = ticker.register(db, "waits", every="1h")
+    tick(store, queue)
+    with ThreadPoolExecutor() as pool:
+        done = pool.submit(stock_worker, patch=WAITS)
+        until((folder / "began").exists, "the run")
+        with locked(environ, task):
+            (folder / "go").touch()
+            asks = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            until(lambda: db.execute(asks).fetchone(), "the end waits")
+            until(lambda: not db.execute(asks).fetchone(), "it is tried again")
+            freed_at = store.now()
+        done.result()
+    [run] = ticker.list_runs(db)
+    assert (run.outcome, run.ended_at < freed_at) == ("succeeded", True)
+
+
+def test_postgresql_away_for_longer_than_the_box_costs_no_run_and_makes_none_twice(own_servers, folder, monkeypatch):  # noqa: F811
+    postgres, _ = own_servers
+    monkeypatch.setenv("TICKER_TICK", "1s")
+    with connect(postgres.url) as db:
+        ticker.register(db, "waits", every="60s", box="6s", retries=2, backoff="1s")
+    with running({}) as process, working(patch=WAITS):
+        until((folder / "began").exists, "the run")
+        postgres.kill()
+        (folder / "go").touch()
+        over_at = time.monotonic() + 8  # its box, its grace, and one second that a tick leaves
+        process.says("tick failed: PostgreSQL")
+        until(lambda: time.monotonic() > over_at, "the end of its hold")
+        postgres.start()
+        with connect(postgres.url) as db:
+            [run] = until(lambda: [run for run in ticker.list_runs(db) if run.state == "ended"], "an end")
+            assert (run.outcome, run.attempt, run.result) == ("succeeded", 1, "done")
+            assert run.ended_at - run.started_at < timedelta(seconds=6)
+            seen = len(process.lines)
+            process.says("tick due=0", after=seen)
+            assert len(ticker.list_runs(db)) == 1
+            assert ticker.list_tasks(db)[0].failures == 0
+
+
+def test_the_worker_corrects_what_a_tick_without_a_rhythm_has_declared_lost(environ, folder, db, store, queue):
+    task = ticker.register(db, "waits", every="3s", box="1s", retries=2, backoff="1s")
+    tick(store, queue)
+    away = "from wrappers.pipeline import database, waiting_ends as waiting\nfrom ticker.errors import DatabaseUnavailable\nfinish = database.Database.finish\ndef late(self, *end, **texts):\n    if not Path(os.environ['FOLDER'], 'back').exists(): raise DatabaseUnavailable('it is away')\n    return finish(self, *end, **texts)\ndatabase.Database.finish = late\n"
+    (folder / "go").touch()
+    with working(patch=WAITS + away):
+        until(lambda: ticker.list_runs(db), "the run")
+        ticker.pause(db, task, by="me")  # no retry, and no next occurrence, starts meanwhile
+        until(lambda: store.end_overdue(None, 100), "the sweep")
+        assert ticker.list_runs(db)[0].outcome == "lost"
+        (folder / "back").touch()
+        until(lambda: ticker.list_runs(db)[0].outcome == "succeeded", "its end")
+    [what] = db.execute("SELECT what FROM ticker.events WHERE what <> 'paused'").fetchall()
+    assert what == ("end_recorded_late",)

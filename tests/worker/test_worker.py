@@ -1,0 +1,384 @@
+"""Real workers: forked horses, real signals, real kills. Each test reads what the tables say afterwards."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from rq import Queue, SimpleWorker
+from rq.job import Job
+
+import ticker
+from tests.running import ROOT, is_alive, stock_worker, until, work
+from ticker.db.connections import connect
+from ticker.engine import jobs
+from ticker.engine.tick import tick
+
+ENDLESS = {"every": "3s", "box": "0.5s"}  # dead within 0.8 s of their start
+
+
+@pytest.fixture
+def traced(environ, db):
+    """A function that reads what the functions of `tests.sample_tasks` left in the table `trace`."""
+    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+    return lambda what: [
+        value for (value,) in db.execute("SELECT value FROM trace WHERE what = %s ORDER BY id", [what])
+    ]
+
+
+def outcomes(db):
+    """The outcome of each task's last run or drop, by the task's name."""
+    return {run.task_name: run.outcome for run in reversed(ticker.list_runs(db))}
+
+
+def last_run(db, name):
+    return next(run for run in ticker.list_runs(db) if run.task_name == name)
+
+
+def let_time_pass(db, seconds):
+    """As if the last starts had been that much longer ago; the uptime would know better."""
+    db.execute(
+        "UPDATE ticker.tasks SET last_run = last_run - %s, last_boot = NULL, last_uptime_us = NULL",
+        [timedelta(seconds=seconds)],
+    )
+
+
+def test_functions_end_in_the_outcome_that_they_earned(traced, db, store, queue):
+    ticker.register(db, "plain", every="1m", kwargs={"channel_id": 5})
+    for name in ("async", "fails", "leaves.by.exit", "crashes", "kills.itself", "returns.odd", "unheard.of"):
+        ticker.register(db, name, every="1m")
+    tick(store, queue)
+    done = work()
+    assert outcomes(db) == {
+        "plain": "succeeded", "async": "succeeded", "fails": "failed", "leaves.by.exit": "killed", "crashes": "killed",
+        "kills.itself": "killed", "returns.odd": "succeeded", "unheard.of": "dropped",
+    }  # fmt: skip
+    assert traced("plain") == [{"channel_id": 5}]
+    assert last_run(db, "plain").result == 5
+    assert last_run(db, "returns.odd").result.startswith("{'when': <object object")
+    failed = last_run(db, "fails")
+    assert failed.reason == "ValueError: no � such host"
+    assert failed.traceback.rstrip().endswith("ValueError: no � such host")
+    assert last_run(db, "unheard.of").reason == "unknown_function"
+    assert [last_run(db, name).reason for name in ("leaves.by.exit", "crashes", "kills.itself")] == [
+        "exited with status 0", "died of SIGSEGV", "killed by SIGKILL",
+    ]  # fmt: skip
+    assert "dropped reason=unknown_function" in done.stdout
+    assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
+
+
+def test_an_error_reaches_rqs_failed_registry_and_a_drop_does_not(traced, db, store, queue, redis):
+    ticker.register(db, "fails", every="1m")
+    ticker.register(db, "unheard.of", every="1m")
+    tick(store, queue)
+    work()
+    [failed] = Queue("polling", connection=redis).failed_job_registry.get_job_ids()
+    assert (
+        Job.fetch(failed, connection=redis)
+        .latest_result()
+        .exc_string.rstrip()
+        .endswith("ValueError: no \x00 such host")
+    )
+
+
+def test_what_overruns_its_box_is_ended_with_everything_it_left_behind(traced, db, store, queue):
+    names = ("swallows", "swallows.exceptions", "long.c.call", "stops.itself", "async.hangs", "exhausts")
+    for name in names:
+        ticker.register(db, name, **ENDLESS)
+    tick(store, queue)
+    work()
+    assert outcomes(db) == {
+        "swallows": "killed", "swallows.exceptions": "timed_out", "long.c.call": "killed", "stops.itself": "killed",
+        "async.hangs": "timed_out", "exhausts": "partial",
+    }  # fmt: skip
+    for run in ticker.list_runs(db):
+        assert run.ended_at - run.started_at >= timedelta(seconds=0.4)  # 0.5 s from before the start was asked for
+    for name in ("swallows", "long.c.call", "stops.itself"):
+        assert last_run(db, name).reason == "killed at its hard limit of 0.8 s"
+    [pids] = traced("swallows")
+    assert not any(is_alive(pid) for pid in pids)
+
+
+def test_the_next_run_goes_on_at_the_cursor(traced, db, store, queue):
+    ticker.register(db, "resumes", every="1m")
+    for _ in range(2):
+        tick(store, queue, store.now() + timedelta(minutes=1))
+        work()
+        let_time_pass(db, 60)
+        db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp()")
+    assert traced("resumes") == [1, 2]
+
+
+def test_a_job_that_is_requeued_after_its_run_runs_nothing_and_is_an_event(traced, db, store, queue, redis):
+    ticker.register(db, "fails", every="1m")
+    tick(store, queue)
+    work()
+    let_time_pass(db, 60)  # spacing alone would let it run
+    registry = Queue("polling", connection=redis).failed_job_registry
+    registry.requeue(registry.get_job_ids()[0])
+    work()
+    [run] = ticker.list_runs(db)
+    assert (run.outcome, run.reason[:9]) == ("failed", "ValueErro")
+    assert ("redelivered", run.id) in db.execute("SELECT what, run_id FROM ticker.events").fetchall()
+
+
+def test_run_now_right_after_a_run_runs_and_leaves_the_schedule_alone(traced, db, store, queue):
+    task = ticker.register(db, "plain", every="1d")
+    tick(store, queue)
+    work()
+    before = ticker.get(db, task)
+    ticker.run_now(db, task)
+    tick(store, queue)
+    work()
+    after = ticker.get(db, task)
+    assert [(run.kind, run.outcome) for run in ticker.list_runs(db)] == [
+        ("manual", "succeeded"),
+        ("scheduled", "succeeded"),
+    ]
+    assert (after.next_run, after.last_run, after.last_occurrence) == (
+        before.next_run,
+        before.last_run,
+        before.last_occurrence,
+    )
+
+
+def test_a_daily_task_whose_push_redis_lost_runs_without_a_hand(traced, db, store, queue, redis):
+    ticker.register(db, "plain", every="1d")
+    tick(store, queue)
+    redis.flushdb()
+    work()
+    assert traced("plain") == []
+    assert tick(store, queue).swept.repushed == 1
+    work()
+    assert outcomes(db) == {"plain": "succeeded"}
+
+
+def test_a_stock_worker_runs_the_jobs_and_kills_the_process_that_overruns(traced, db, store, queue):
+    for name in ("plain", "async"):
+        ticker.register(db, name, every="1m")
+    for name in ("long.c.call", "swallows.exceptions"):
+        ticker.register(db, name, **ENDLESS)
+    tick(store, queue)
+    stock_worker()
+    assert outcomes(db) == {
+        "plain": "succeeded",
+        "async": "succeeded",
+        "swallows.exceptions": "timed_out",
+        "long.c.call": None,
+    }
+    tick(store, queue, store.now() + timedelta(seconds=3))  # nobody closed the killed run's record: the sweep does
+    assert outcomes(db)["long.c.call"] == "lost"
+
+
+def test_a_worker_that_does_not_fork_is_refused(environ, db, store, queue, redis, function):
+    calls = []
+    function("plain")(lambda: calls.append(1))
+    ticker.register(db, "plain", every="1m")
+    tick(store, queue)
+    SimpleWorker(["polling"], connection=redis).work(burst=True, logging_level="CRITICAL")
+    assert calls == []
+    [failed] = Queue("polling", connection=redis).failed_job_registry.get_job_ids()
+    assert "this worker does not fork its jobs" in Job.fetch(failed, connection=redis).latest_result().exc_string
+    assert tick(store, queue).swept.repushed == 1  # a worker that forks may still take it
+
+
+def test_a_function_may_delete_or_disable_its_own_owner_in_mid_run(traced, db, store, queue):
+    from ticker import owners
+
+    db.execute("CREATE TABLE mail_channels (id int PRIMARY KEY, enabled boolean NOT NULL DEFAULT true)")
+    for statement in owners.triggers("mail_channels", active_when="enabled"):
+        db.execute(statement)
+    db.execute("INSERT INTO mail_channels VALUES (1), (2)")
+    ticker.register(db, "deletes.owner", every="1m", owner=("mail_channels", "1"), kwargs={"channel_id": 1})
+    ticker.register(db, "disables.owner", every="1m", owner=("mail_channels", "2"), kwargs={"channel_id": 2})
+    tick(store, queue)
+    work()
+    assert outcomes(db) == {"deletes.owner": "succeeded", "disables.owner": "succeeded"}
+    [left] = ticker.list_tasks(db)
+    assert (left.name, left.owner_active, left.enabled, left.last_outcome) == (
+        "disables.owner",
+        False,
+        True,
+        "succeeded",
+    )
+
+
+def test_the_waiting_job_of_a_deleted_owner_ends_as_gone_and_others_go_on(traced, db, store, queue):
+    from ticker import owners
+
+    db.execute("CREATE TABLE mail_channels (id int PRIMARY KEY)")
+    for statement in owners.triggers("mail_channels"):
+        db.execute(statement)
+    db.execute("INSERT INTO mail_channels VALUES (1), (2)")
+    for channel in ("1", "2"):
+        ticker.register(db, "plain", every="1m", owner=("mail_channels", channel), kwargs={"id": channel})
+    tick(store, queue)
+    db.execute("DELETE FROM mail_channels WHERE id = 1")
+    work()
+    assert traced("plain") == [{"id": "2"}]
+    assert sorted((run.outcome, run.reason) for run in ticker.list_runs(db)) == [("dropped", "gone"), ("succeeded", "")]
+
+
+def test_the_watchdog_process_ends_a_run_where_there_are_no_kernel_timers(traced, db, store, queue, monkeypatch):
+    monkeypatch.setenv("TICKER_HARD_LIMIT", "watchdog")
+    for name in ("long.c.call", "swallows.exceptions"):
+        ticker.register(db, name, **ENDLESS)
+    tick(store, queue)
+    work()
+    assert outcomes(db) == {"long.c.call": "killed", "swallows.exceptions": "timed_out"}
+
+
+def test_the_box_never_outlasts_the_time_out_that_rq_was_told_at_the_push(traced, db, store, queue):
+    """The row was edited after the push: RQ would end the job at 31 s, so the box is cut to what leaves its margin."""
+    task = ticker.register(db, "exhausts", every="2s", box="0.5s")
+    tick(store, queue)
+    ticker.edit(db, task, every="10m", box="5m")
+    work()
+    run = last_run(db, "exhausts")
+    assert run.outcome == "partial"
+    assert run.ended_at - run.started_at < timedelta(seconds=30)
+
+
+def test_a_start_that_cannot_be_saved_runs_nothing(traced, db, store, queue):
+    """The table of runs lacks a column: the start fails as a whole, and so does the job."""
+    task = ticker.register(db, "plain", every="1m")
+    tick(store, queue)
+    db.execute("ALTER TABLE ticker.runs RENAME checked_at TO away")
+    work()
+    db.execute("ALTER TABLE ticker.runs RENAME away TO checked_at")
+    assert traced("plain") == []
+    assert ticker.get(db, task).last_run is None
+    assert tick(store, queue).swept.repushed == 1
+    work()
+    assert last_run(db, "plain").outcome == "succeeded"
+
+
+def test_a_start_waits_for_a_row_that_a_long_transaction_holds(traced, db, store, queue, database_url):
+    """Longer than the 2 s after which a wait for a lock ends."""
+    task = ticker.register(db, "plain", every="1d")
+    tick(store, queue)
+    with connect(database_url) as other, ThreadPoolExecutor(1) as pool:
+        with other.transaction():
+            other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
+            done = pool.submit(work)
+            waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            until(lambda: db.execute(waiting).fetchone(), "the start waits")
+            until(lambda: not db.execute(waiting).fetchone(), "its lock time-out")
+        assert "the start waits: a row is locked" in done.result().stdout
+    assert outcomes(db) == {"plain": "succeeded"}
+
+
+def test_six_characters_that_look_like_a_nul_are_kept_and_a_nul_is_replaced(traced, db, store, queue):
+    ticker.register(db, "returns.escapes", every="1m")
+    tick(store, queue)
+    work()
+    run = last_run(db, "returns.escapes")
+    assert (run.outcome, run.result) == ("succeeded", ["\\u0000", "�"])
+    assert ticker.get(db, "returns.escapes").cursor == "\\u0000"
+
+
+def test_a_cursor_that_is_no_json_is_refused_in_one_sentence(traced, db, store, queue):
+    ticker.register(db, "odd.cursor", every="1m")
+    tick(store, queue)
+    work()
+    run = last_run(db, "odd.cursor")
+    assert run.outcome == "failed"
+    assert run.reason.startswith("BadInput: checkpoint: 'str' cannot be a cursor: it has a NUL character")
+
+
+def test_a_function_that_overlooks_its_soft_limit_and_returns_has_timed_out(traced, db, store, queue):
+    ticker.register(db, "returns.late", **ENDLESS)
+    tick(store, queue)
+    work()
+    assert outcomes(db) == {"returns.late": "timed_out"}
+
+
+def test_a_worker_without_a_queue_works_on_the_one_that_tasks_go_to(traced, db, store, queue):
+    ticker.register(db, "plain", every="1m")
+    tick(store, queue)
+    command = [sys.executable, "-m", "wrappers", "--tasks", "tests.sample_tasks", "--burst"]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60)
+    assert outcomes(db) == {"plain": "succeeded"}
+
+
+def test_resume_keeps_the_spacing_and_loses_no_day(traced, db, store, queue):
+    task = ticker.register(db, "plain", every="1d", tolerance="1h")
+    tick(store, queue)
+    work()
+    ran = ticker.get(db, task)
+    ticker.pause(db, task)
+    ticker.resume(db, task)
+    assert ticker.get(db, task).next_run == ran.last_run + timedelta(
+        hours=23, seconds=10
+    )  # so far a ticker may look ahead
+    let_time_pass(db, 30 * 3600)
+    ticker.pause(db, task)
+    [resumed] = ticker.resume(db, task)
+    assert resumed.next_run <= store.now()
+
+
+def test_the_job_carries_ids_only(environ, db, store, queue, redis):
+    task = ticker.register(db, "plain", every="1m", kwargs={"password": "hunter2"})
+    tick(store, queue)
+    [job] = Queue("polling", connection=redis).get_jobs()
+    assert (job.func_name, job.args, job.kwargs) == ("wrappers.run", (task.id, jobs.micros(task.next_run)), {})
+    assert job.description == "plain"
+    assert b"hunter2" not in b"".join(redis.hgetall(job.key).values())
+
+
+LOCKS_ITS_ROW = """
+import os, psycopg
+from wrappers import task
+
+@task("locks.its.row")
+def locks_its_row():
+    global kept
+    kept = psycopg.connect(os.environ["DATABASE_URL"])
+    kept.execute("SELECT FROM ticker.tasks FOR UPDATE")
+"""
+
+
+def test_under_a_stock_worker_a_run_that_hangs_where_its_end_is_recorded_is_killed_too(traced, db, store, queue, redis):
+    """It waits for a row that its own function has locked, and would wait for longer than its box."""
+    ticker.register(db, "locks.its.row", **ENDLESS)
+    tick(store, queue)
+    stock_worker(patch=LOCKS_ITS_ROW)
+    [failed] = Queue("polling", connection=redis).failed_job_registry.get_job_ids()
+    assert "signal 9" in Job.fetch(failed, connection=redis).latest_result().exc_string
+    # nobody is there to see to its record; the statement that waits in the server may still go through
+    [run] = ticker.list_runs(db)
+    assert run.outcome in (None, "succeeded")
+
+
+def test_under_our_worker_the_end_waits_for_the_death_that_frees_the_row(traced, db, store, queue):
+    ticker.register(db, "locks.its.row", **ENDLESS)
+    tick(store, queue)
+    work(patch=LOCKS_ITS_ROW)
+    assert outcomes(db)["locks.its.row"] == "succeeded"
+
+
+LEAVES_CHILDREN = """
+import os, subprocess
+from tests.sample_tasks import trace
+from wrappers import task
+
+NULL = subprocess.DEVNULL
+
+@task("leaves.children")
+def leaves_children():
+    child = subprocess.Popen(["sleep", "60"], stdin=NULL, stdout=NULL, stderr=NULL)
+    start_daemon = "setsid sleep 60 </dev/null >/dev/null 2>&1 & echo $!"
+    daemon = subprocess.run(["/bin/sh", "-c", start_daemon], stdout=subprocess.PIPE, check=True)
+    trace("leaves.children", [child.pid, int(daemon.stdout)])
+    os._exit(0)  # else the horse would end them itself
+"""
+
+
+def test_what_a_run_left_behind_dies_by_the_workers_own_hand_long_before_its_box_is_over(traced, db, store, queue):
+    """With `patch` the worker has no keeper, who would mend it at the worker's end."""
+    ticker.register(db, "leaves.children", every="1m")
+    tick(store, queue)
+    work(patch=LEAVES_CHILDREN)
+    [pids] = traced("leaves.children")
+    assert not any(is_alive(pid) for pid in pids)

@@ -1,0 +1,309 @@
+"""The rhythm: calls the pass every tick, survives whatever it raises, and stops fast when it is told to.
+
+APScheduler gives the beat in a thread of its own; the main thread takes the signals and watches, by the monotonic
+clock, that the beat goes on, since APScheduler waits for as long as the wall clock was set back.
+"""
+
+import logging
+import math
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+from uuid import uuid4
+
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
+
+from ticker import clock, notify
+from ticker.daemon.prune import Pruner
+from ticker.daemon.push_threads import Lanes
+from ticker.daemon.systemd import Systemd
+from ticker.db.listener import Alarm, Listener
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import Report, tick
+from ticker.errors import TickerError
+from ticker.queue import rq
+from ticker.queue.rq import RedisQueue
+from ticker.schedules import kinds, phase
+from ticker.settings import Settings
+from ticker.signals import Noted, noted
+
+log = logging.getLogger("ticker")
+
+FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the tick itself
+LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is told to stop
+FAREWELL = 0.5  # seconds of these, at most, for PostgreSQL to take down that the ticker has ended
+HANGS = 20.0  # seconds of one batch; the server's own time-outs end a statement after 5
+LAST_NOTICE = 0.8  # seconds that notices under way get then
+QUEUES_EVERY = 120  # ticks between two reads of the queues of all tasks: an hour
+GLANCE = 0.5  # seconds between two looks of the main thread
+STUCK = 120.0  # seconds in which nothing of a tick moves: six times what a batch gets, so no server is the cause
+HANGING = f"a tick hangs: nothing has moved for {STUCK:g} s, and the watchdog is told no more"
+
+
+class EveryTick(BaseTrigger):  # type: ignore[misc]
+    """On a grid from the first beat; beats that were missed are not made up for, however many."""
+
+    def __init__(self, period: timedelta) -> None:
+        self.period = period
+
+    def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:
+        if previous is None:
+            return now
+        following = previous + self.period
+        if now < following <= now + self.period:
+            return following
+        return following + self.period * ((now - following) // self.period + 1)
+
+
+class Observer(Protocol):
+    """Looks on. Whatever it raises is logged, and harms no tick."""
+
+    queue: RedisQueue
+    """What the ticks push to."""
+
+    def ticked(self, report: Report | None, seconds: float) -> None:
+        """A tick has ended after so many seconds; None: it failed."""
+
+
+class Beat:
+    """One tick after another: what a beat does, and what is known of the last one."""
+
+    def __init__(
+        self, store: PostgresStore, queue: RedisQueue, settings: Settings, stopping: threading.Event,
+        observer: Observer | None = None,
+    ) -> None:  # fmt: skip
+        self._store, self._queue, self._settings, self._stopping = store, queue, settings, stopping
+        self._observer = observer
+        self._id, self._host = str(uuid4()), socket.gethostname()
+        self._lanes = Lanes()
+        self._unattended: dict[str, int] = {}
+        self._queues: list[str] = []
+        self._leased: dict[str, str] = {}
+        self._passes = 0
+        self.alarm: Alarm | None = None
+        self.failures = 0
+        self.began = self._moved = clock.monotonic()
+        self._last_pass = -math.inf
+        self.busy = False
+        self.said = "no tick yet"
+
+    def __call__(self) -> None:
+        """One pass and its log line. Nothing that it raises leaves here."""
+        self.began = self._moved = clock.monotonic()
+        self.busy, done = True, None
+        try:
+            report = self._pass()
+            self._lease_queues()
+            self._warn_of_unattended_queues()
+            self._log(report)
+            self.failures, done = 0, report
+        except TickerError as error:
+            self._failed(error)
+        except Exception:
+            self.said = "tick failed on an error of its own; the next one goes on"
+            log.exception(self.said)
+            self.failures += 1
+        finally:
+            self._observe(done)
+            self._moved, self.busy = clock.monotonic(), False
+
+    def farewell(self) -> None:
+        """Takes down that this ticker has ended; where that fails, it is called silent in time."""
+        with suppress(TickerError):
+            self._store.farewell(self._id)
+
+    def pause(self) -> float:
+        """Seconds until the next attempt after a failure."""
+        return float(min(FIRST_PAUSE * 2 ** min(self.failures - 1, 20), self._settings.tick_ms / 1000))
+
+    def patience(self) -> float:
+        """Seconds until the main thread looks again: its alarm is not asked while a pass goes on, or after a failure."""
+        if self.alarm is None or self.busy or self.failures:
+            return GLANCE
+        return self.alarm.patience(GLANCE)
+
+    def unstick(self) -> None:
+        """Gives up a connection on which a single batch has waited far longer than all time-outs together."""
+        if self._store.pool.waited() > HANGS:
+            log.error("PostgreSQL (DATABASE_URL) has not answered for %.0f s: its connection is given up", HANGS)
+            self._store.pool.interrupt()
+
+    def moves(self) -> bool:
+        """Whether a pass gets on, or the next one is not long overdue. A server that is away ends a pass; it holds up none.
+
+        A pass may take minutes, and takes connections all the while: the one in use for longest says since when it stands.
+        """
+        waited = self._store.pool.waited()
+        if self.busy and waited:
+            self._moved = max(self._moved, clock.monotonic() - waited)
+        idle = 0.0 if self.busy else 2 * self._settings.tick_ms / 1000
+        return clock.monotonic() - self._moved < idle + STUCK
+
+    def _pass(self) -> Report:
+        settings = self._settings
+        report = tick(
+            self._store, self._queue, clock.now(),
+            look_ahead=settings.look_ahead_ms, batch=settings.batch, stop=self._stopping.is_set,
+            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), beat=self._rhythm(),
+            period=settings.tick_ms, depths=settings.queue_depth, lanes=self._lanes,
+        )  # fmt: skip
+        self._store.heartbeat(
+            self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms
+        )
+        if self.alarm is not None:
+            self.alarm.served(self._store.next_due(report.now))
+        return report
+
+    def _rhythm(self) -> int:
+        """Returns the milliseconds between two ticks; 0 if this one came later: after a start, or if passes take long."""
+        last, self._last_pass = self._last_pass, clock.monotonic()
+        tick_ms = self._settings.tick_ms
+        return tick_ms if (self._last_pass - last) * 1000 <= tick_ms * phase.JITTER else 0
+
+    def _log(self, report: Report) -> None:
+        found = " ".join(f"{name}={count}" for name, count in counts(report).items() if count or name in _ALWAYS)
+        if report.left:  # their queues are full
+            found += " left=" + ",".join(f"{queue}:{count}" for queue, count in report.left.items())
+        self.said = f"tick {found} took={clock.monotonic() - self.began:.3f}"
+        log.info(self.said)
+
+    def _failed(self, error: Exception) -> None:
+        self.failures += 1
+        sentence = "tick failed: %s; next attempt in %.0f s"
+        self.said = sentence % (error, self.pause())
+        log.error(sentence, error, self.pause())
+
+    def _observe(self, done: Report | None) -> None:
+        try:
+            if self._observer is not None:
+                self._observer.ticked(done, clock.monotonic() - self.began)
+        except Exception:
+            log.exception("the metrics have missed a tick")
+
+    def _lease_queues(self) -> None:
+        """Renews our leases, and warns once of a queue that another installation uses: its jobs and ours slow each other down."""
+        if self._passes % QUEUES_EVERY == 0:
+            self._queues = self._store.queues() or self._queues
+        self._passes += 1
+        leased = self._queue.lease(self._store.installation, self._queues)
+        for name, holder in leased.items() - self._leased.items():
+            log.warning("%s; give each installation its own queues, or its own Redis", rq.leased(name, holder))
+        self._leased = leased
+
+    def _warn_of_unattended_queues(self) -> None:
+        """Once for each queue, at the second tick that finds it so: a worker may have started just beside us."""
+        found = self._queue.unattended()
+        for name, count in found.items():
+            self._unattended[name] = self._unattended.get(name, 0) + 1
+            if self._unattended[name] == 2:
+                log.warning(
+                    "queue %s: %s jobs wait and no worker listens; start one: python -m wrappers --tasks ... %s",
+                    name,
+                    count,
+                    name,
+                )
+        self._unattended = {name: ticks for name, ticks in self._unattended.items() if name in found}
+
+
+_ALWAYS = ("due", "enqueued", "errors")
+
+
+def counts(report: Report) -> dict[str, int]:
+    """What a pass did, by the names that the log, the heartbeat and the metrics have for it."""
+    return {
+        "due": report.due.due + report.planned.due,
+        "enqueued": report.enqueued,
+        "errors": report.errors,
+        "held": report.due.held + report.planned.held,
+        "repushed": report.swept.repushed,
+        "expired": report.swept.expired,
+        "lost": report.swept.lost + report.swept.overdue,
+        "retries": report.followed.retries,
+    }
+
+
+def run(settings: Settings, observer: Observer | None = None) -> None:
+    """Ticks until SIGTERM or SIGINT, then returns: within 5 seconds, also when a server hangs."""
+    with noted((signal.SIGTERM, signal.SIGINT)) as asked:
+        _run(settings, observer, asked)
+
+
+def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
+    stopping, systemd = threading.Event(), Systemd()
+    store = PostgresStore(settings.require_database(), settings.schema)
+    queue = observer.queue if observer else RedisQueue.from_settings(settings)
+    beat = Beat(store, queue, settings, stopping, observer)
+    tellers = notify.start(settings, stopping)
+    if settings.wake:
+        listener = Listener(settings.require_listen(), settings.schema, stopping)
+        beat.alarm = Alarm(listener)
+        listener.start()
+    Pruner(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
+    scheduler, job = _scheduled(beat, settings)
+    log.info(
+        "ticker started pid=%s tick=%gs look_ahead=%gs",
+        os.getpid(),
+        settings.tick_ms / 1000,
+        settings.look_ahead_ms / 1000,
+    )
+    scheduler.start()
+    systemd.begun()
+    while not asked.wait(min(beat.patience(), look(systemd, beat))):
+        watch(beat, settings.tick_ms / 1000, job)
+    systemd.ends()
+    stopping.set()
+    notify.stop(tellers, LAST_NOTICE)
+    stop(scheduler, beat)
+
+
+def look(systemd: Systemd, beat: Beat) -> float:
+    """Tells systemd how it goes. Seconds until it wants to be told again, at most."""
+    moves = beat.moves()
+    return systemd.look(moves, beat.said if moves else HANGING)
+
+
+def watch(beat: Beat, period: float, job: Any) -> None:
+    """Nudges the scheduler after a failure, when its alarm rings, and when no tick began for two periods.
+
+    By the monotonic clock.
+    """
+    if beat.busy:
+        beat.unstick()
+        return
+    waited = clock.monotonic() - beat.began
+    due = beat.pause() if beat.failures else 2 * period
+    if waited >= due or (beat.alarm is not None and not beat.failures and beat.alarm.rings()):
+        beat.began = clock.monotonic()
+        job.modify(next_run_time=clock.python_utc())
+
+
+def stop(scheduler: Any, beat: Beat) -> None:
+    """Waits for a tick in progress, which looks at the request between batches; leaves one that hangs."""
+    ended = threading.Thread(target=scheduler.shutdown, kwargs={"wait": True}, daemon=True)
+    until = clock.monotonic() + LAST_WORD
+    ended.start()
+    ended.join(LAST_WORD)
+    if ended.is_alive():
+        log.warning("a tick hangs and is left behind; what it did not commit is pushed again by the next one")
+        logging.shutdown()
+        os._exit(0)
+    farewell = threading.Thread(target=beat.farewell, daemon=True)
+    farewell.start()
+    farewell.join(max(0.0, min(FAREWELL, until - clock.monotonic())))
+    log.info("ticker stopped")
+
+
+def _scheduled(beat: Callable[[], None], settings: Settings) -> tuple[Any, Any]:
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
+    scheduler = BackgroundScheduler(timezone="UTC", daemon=True)
+    job = scheduler.add_job(
+        beat, EveryTick(timedelta(milliseconds=settings.tick_ms)),
+        coalesce=True, max_instances=1, misfire_grace_time=None,
+    )  # fmt: skip
+    return scheduler, job

@@ -1,0 +1,133 @@
+"""Retention: records that nobody wants to keep any more are deleted, batch after batch, beside the ticker's own work.
+
+What goes, and when, is decided by two statements (`prune_runs`, `prune_events`). A lap walks once through both tables by
+their ids, and ends where the records are young; between two batches nothing is locked. Any number of laps may be under way.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+
+import psycopg
+
+from ticker import clock
+from ticker.db import sql
+from ticker.db.store import PostgresStore
+from ticker.errors import DatabaseUnavailable, TickerError
+from ticker.settings import Settings
+
+log = logging.getLogger("ticker")
+
+MOST = 1000  # rows of one batch
+SLOW = 0.25  # seconds of one batch: the next one is smaller
+REST = 50  # times as long as a batch took: so much of its time the ticker's own lap leaves the server alone
+BETWEEN_LAPS = 3600.0  # seconds
+BEFORE_THE_FIRST = 60.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """How many records went: runs by their outcomes, and events. `seconds`: how long it took."""
+
+    successes: int = 0
+    failures: int = 0
+    drops: int = 0
+    events: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, other: "Pruned") -> "Pruned":
+        return Pruned(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
+
+    def __bool__(self) -> bool:
+        return any((self.successes, self.failures, self.drops, self.events))
+
+    def __str__(self) -> str:
+        return f"successes={self.successes} failures={self.failures} drops={self.drops} events={self.events}"
+
+
+def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Iterator[Pruned]:
+    """Once through all records; what each batch did, when it has committed. `dry`: what it would do.
+
+    Of the settings it needs the two ages, `keep_successes_ms` and `keep_failures_ms`. An error in the runs is raised when
+    the events have been walked through, too.
+
+    No batch holds a lock for longer than a second: one that would is undone, and tried again with fewer rows. A row that
+    takes so long by itself stays, and the walk goes on behind it.
+    """
+    failed: TickerError | None = None
+    for statement, first in (("prune_runs", "next_run"), ("prune_events", "next_event")):
+        try:
+            yield from _walk(store, statement, first, settings, dry)
+        except TickerError as error:
+            failed = failed or error
+    if failed:
+        raise failed
+
+
+def _walk(store: PostgresStore, statement: str, first: str, settings: Settings, dry: bool) -> Iterator[Pruned]:
+    after, limit, ended = 0, MOST, False
+    while not ended:
+        began = clock.monotonic()
+        try:
+            page = _page(store, statement, settings, after=after, limit=limit, dry=dry)
+        except DatabaseUnavailable as error:
+            if not isinstance(error.__cause__, psycopg.errors.QueryCanceled):
+                raise
+            yield Pruned(seconds=clock.monotonic() - began)
+            after, limit = _past(store, first, after) if limit == 1 else after, max(limit // 4, 1)
+            continue
+        took = clock.monotonic() - began
+        yield Pruned(page["successes"], page["failures"], page["drops"], page["events"], took)
+        after, ended = page["last"], page["seen"] < limit or page["young"]
+        limit = max(limit // 2, 1) if took > SLOW else min(limit * 2, MOST)
+
+
+def _past(store: PostgresStore, first: str, after: int) -> int:
+    """The row for which even a batch of its own takes too long stays for this lap, so that it holds up no other."""
+    with store.transaction() as execute:
+        id_ = execute(first, after=after)[0]["id"]
+    log.warning("old records stay for now: one row took too long, %s %s", first.removeprefix("next_"), id_)
+    return after if id_ is None else int(id_)
+
+
+def _page(store: PostgresStore, statement: str, settings: Settings, *, after: int, limit: int, dry: bool) -> sql.Row:
+    with store.transaction() as execute:
+        execute("prune_patience")
+        return execute(
+            statement, now=clock.now(), after=after, limit=limit, dry=dry,
+            successes_ms=settings.keep_successes_ms, failures_ms=settings.keep_failures_ms,
+        )[0]  # fmt: skip
+
+
+class Pruner(threading.Thread):
+    """A ticker's own laps, one an hour, in a thread and on a connection of their own: no tick waits for them."""
+
+    def __init__(self, store: PostgresStore, settings: Settings, stopping: threading.Event) -> None:
+        super().__init__(name="ticker-pruner", daemon=True)
+        self._store, self._settings, self._stopping = store, settings, stopping
+
+    def run(self) -> None:
+        pause = BEFORE_THE_FIRST
+        while not self._stopping.wait(pause):
+            self.attempt()
+            self._store.close()
+            pause = BETWEEN_LAPS
+
+    def attempt(self) -> None:
+        """One lap. Nothing that it raises leaves here: the next one goes on."""
+        try:
+            self._lap()
+        except TickerError as error:
+            log.warning("old records stay for now: %s", error)
+        except Exception:
+            log.exception("old records stay for now, on an error of the ticker's own")
+
+    def _lap(self) -> None:
+        total = Pruned()
+        for pruned in lap(self._store, self._settings):
+            total += pruned
+            if self._stopping.wait(REST * pruned.seconds):
+                break
+        if total:
+            log.info("pruned %s took=%.1f", total, total.seconds)

@@ -1,0 +1,131 @@
+"""Checks PostgreSQL before a process works: version, encoding, role, clock, tables, revision and installation."""
+
+import logging
+from datetime import timedelta
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+import psycopg
+
+from ticker import clock
+from ticker.db import connections, installation, sql
+from ticker.errors import ConfigurationError
+from ticker.schedules.duration import SECOND, words
+from ticker.settings import Settings
+
+log = logging.getLogger("ticker")
+
+WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
+RIGHTS = {"tasks": ("SELECT", "UPDATE"), "runs": ("SELECT", "INSERT", "UPDATE"), "events": ("INSERT",)}
+"""What ticker and worker both do to the tables; a ticker also writes `tickers`, and says so at its first tick."""
+
+FACTS = """
+    SELECT current_setting('server_version_num')::int / 10000 AS version,
+        current_setting('server_encoding') AS encoding,
+        pg_is_in_recovery() AS is_standby,
+        current_setting('transaction_read_only')::boolean AS is_read_only,
+        clock_timestamp() AS now,
+        to_regclass(%(schema)s || '.tasks') IS NOT NULL AS has_tables,
+        to_regclass(%(schema)s || '.ticker_version') IS NOT NULL AS has_revision"""
+
+
+class Facts(NamedTuple):
+    """What the database says of itself."""
+
+    version: int
+    encoding: str
+    is_standby: bool
+    is_read_only: bool
+    now: Any
+    has_tables: bool
+    has_revision: bool
+
+
+def check_database(settings: Settings) -> str:
+    """Checks the database, and returns the installation of its tables."""
+    url = settings.require_database()
+    with connections.translated(), connections.connect(url) as connection, connection.transaction():
+        before = clock.python_utc()
+        facts = Facts(*connection.execute(FACTS, {"schema": f'"{settings.schema}"'}, binary=True).fetchone() or ())
+        check_server(facts)
+        check_clock(facts.now - before, clock.python_utc() - before, settings.clock_difference_ms)
+        check_tables(connection, facts, settings.schema)
+        here = installation.read(sql.on(connection, settings.schema))
+        installation.check(here, settings.environment)
+        return here.id
+
+
+def check_server(facts: Facts) -> None:
+    """Its version, that it can store every text, and that it takes writes."""
+    if facts.version < connections.OLDEST_POSTGRESQL:
+        raise ConfigurationError(
+            f"DATABASE_URL: PostgreSQL {facts.version} is too old; {connections.OLDEST_POSTGRESQL} or newer is needed"
+        )
+    if facts.encoding != "UTF8":
+        raise ConfigurationError(
+            f"DATABASE_URL: the database's encoding is {facts.encoding}; create one with ENCODING 'UTF8'"
+        )
+    if facts.is_standby:
+        raise ConfigurationError("DATABASE_URL: this server is a standby and takes no writes; name the primary")
+    if facts.is_read_only:
+        raise ConfigurationError(
+            "DATABASE_URL: transactions of this user are read-only here; set default_transaction_read_only to off"
+        )
+
+
+def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> None:
+    """`ahead`: the database's clock minus this host's, which was read `took` before it at most.
+
+    Every decision goes by the database's clock, so that a difference harms no task. But RQ dates its own registries by
+    the host's, and a clock that is hours off is broken.
+    """
+    difference = max(abs(ahead - took / 2) - took / 2, timedelta())
+    if difference < WORTH_A_WARNING:
+        return
+    sentence = (
+        f"the clock of this host differs from that of PostgreSQL (DATABASE_URL) by"
+        f" {words(round(difference.total_seconds()) * SECOND)}"
+    )
+    if difference > timedelta(milliseconds=limit_ms):
+        raise ConfigurationError(f"{sentence}, over the limit of {words(limit_ms)} (TICKER_CLOCK_DIFFERENCE)")
+    log.warning("%s; set it by NTP", sentence)
+
+
+def check_tables(connection: psycopg.Connection[Any], facts: Facts, schema: str) -> None:
+    """That they are there, of this program's revision, and ours to use."""
+    if not facts.has_tables:
+        raise ConfigurationError(f"DATABASE_URL: schema {schema!r} has no tables; run: ticker db upgrade")
+    check_revision(revision(connection, schema) if facts.has_revision else "", schema)
+    for table, rights in RIGHTS.items():
+        for right in rights:
+            asked = connection.execute("SELECT has_any_column_privilege(%s, %s)", [f'"{schema}".{table}', right])
+            if asked.fetchone() != (True,):
+                raise ConfigurationError(
+                    f"DATABASE_URL: its user may not {right} {schema}.{table}; GRANT it that right"
+                )
+
+
+def revision(connection: psycopg.Connection[Any], schema: str) -> str:
+    found = connection.execute(f'SELECT version_num FROM "{schema}".ticker_version').fetchone()
+    return str(found[0]) if found else ""
+
+
+def check_revision(found: str, schema: str) -> None:
+    known = revisions()
+    if found == known[-1]:
+        return
+    if found and found not in known:
+        raise ConfigurationError(
+            f"DATABASE_URL: schema {schema!r} is at revision {found!r}, which this release (up to {known[-1]}) does not"
+            " know; install the release that made it"
+        )
+    raise ConfigurationError(
+        f"DATABASE_URL: schema {schema!r} is at revision {found or 'none'}, and {known[-1]} is needed;"
+        " run: ticker db upgrade"
+    )
+
+
+def revisions() -> list[str]:
+    """The revisions of this release, oldest first, by their files' names: Alembic is loaded by its command alone."""
+    names = (file.name for file in files("ticker").joinpath("migrations", "versions").iterdir())
+    return sorted(name.partition("_")[0] for name in names if name[:1].isdigit() and name.endswith(".py"))

@@ -1,0 +1,320 @@
+"""Connections to PostgreSQL whose every wait is bounded, and its errors as ours."""
+
+import os
+import select
+import socket
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import generators
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus, Format, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+from ticker import clock, settings
+from ticker.db.sql import reads_iso
+from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
+
+CONNECT_TIMEOUT = 5  # seconds
+ANSWER_TIMEOUT = 15.0  # seconds; the server's own time-outs end a statement after 5, if it lives
+OLDEST_POSTGRESQL = 15
+OLDEST_LIBPQ = 140_000  # the first with pipelines
+BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"  # re-checks a WHERE after the lock; stricter levels raise
+COMMIT = b"COMMIT"
+PREPARED_AT_MOST = 200  # statements of a connection
+Query = tuple[Any, ...]
+SETTINGS = {
+    "statement_timeout": "5s",
+    "lock_timeout": "2s",
+    "idle_in_transaction_session_timeout": "10s",
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+}
+"""The settings of each of our transactions, whatever is set for the role, the database or a pooler's session."""
+
+POOL_SIZE = "behind a pooler, the pool may be too small (PgBouncer: default_pool_size)"
+
+
+def _set_up(settings: Mapping[str, str]) -> bytes:
+    calls = (f"set_config('{name}', '{value}', true)" for name, value in settings.items())
+    return f"SELECT {', '.join(calls)}".encode()
+
+
+class Connection(psycopg.Connection[Any]):
+    """A connection that keeps no state in its session, so that a pooler may give every transaction another session.
+
+    It gives up on a server that accepts a statement and never answers: a stopped process, whose host still acknowledges.
+    """
+
+    has_pooler: bool | None = None
+    """Whether the session belongs to a pooler between us and PostgreSQL; None until a first statement is answered."""
+    set_up = b""
+    """The statement that applies our settings to a transaction."""
+    prepares_after: int | None = None
+    """How often a statement runs before it is prepared; None means never."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._uses: Counter[tuple[Any, ...]] = Counter()
+        self._names: dict[tuple[Any, ...], bytes] = {}
+        self._prepared_ever = 0
+
+    @contextmanager
+    def transaction(self, *, force_rollback: bool = False) -> Iterator[Any]:  # type: ignore[override]
+        """Overrides psycopg's: the outermost transaction is READ COMMITTED and has our settings, after one round trip."""
+        if self._is_in_transaction:
+            with super().transaction(force_rollback=force_rollback) as savepoint:
+                yield savepoint
+            return
+        try:
+            self.execute(BEGIN + b"; " + self.set_up)
+            yield
+            self.rollback() if force_rollback else self.commit()
+        except BaseException:
+            self._leave()
+            raise
+
+    def run(self, text: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+        """Runs a statement with the parameters $1, $2 ... and returns its rows.
+
+        Outside `transaction`, the statement is a transaction of its own with our settings. All of it is sent at once, so that a
+        process that is stopped in between leaves no row locked.
+        """
+        is_alone = not self._is_in_transaction
+        adapted = Transformer(self)
+        dumped = adapted.dump_sequence(values, [PyFormat.AUTO] * len(values))
+        before: list[Query] = [(BEGIN,), (self.set_up,)] if is_alone else []
+        after: list[Query] = [(COMMIT,)] if is_alone else []
+        try:
+            self.pgconn.enter_pipeline_mode()
+            own = sum(
+                self._send(*query) for query in [*before, (text.encode(), dumped, adapted.types, adapted.formats)]
+            )
+            for query in after:
+                self._send(*query)
+            self.pgconn.pipeline_sync()
+            answers = self.wait(_answers(self.pgconn))
+            self.pgconn.exit_pipeline_mode()
+        except BaseException:
+            self.close()
+            raise
+        if refused := next((answer for answer in answers if answer.status == ExecStatus.FATAL_ERROR), None):
+            self._names.clear()  # statements after the error were not prepared
+            if is_alone:
+                self._leave()
+            raise error_from_result(refused)
+        return _rows(adapted, answers[own - 1])
+
+    def _send(
+        self, query: bytes, values: Sequence[Any] = (), types: Sequence[int] = (), formats: Sequence[Format] = ()
+    ) -> int:
+        """Queues a statement; returns how many answers it gets."""
+        key = query, *types
+        self._uses[key] += 1
+        name, wanted = self._names.get(key), Format.TEXT if reads_iso(self) else Format.BINARY
+        if name is not None:
+            self.pgconn.send_query_prepared(name, values, formats, wanted)
+            return 1
+        if (
+            self.prepares_after is None
+            or self._uses[key] <= self.prepares_after
+            or len(self._names) == PREPARED_AT_MOST
+        ):
+            self.pgconn.send_query_params(query, values, types, formats, wanted)
+            return 1
+        self._prepared_ever += 1
+        name = self._names[key] = b"ticker_%d" % self._prepared_ever
+        self.pgconn.send_prepare(name, query, types)
+        self.pgconn.send_query_prepared(name, values, formats, wanted)
+        return 2
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the connection is open and has no unread message. A message that we did not ask for is mostly its end."""
+        if self.closed:
+            return False
+        unasked = select.poll()
+        unasked.register(self.fileno(), select.POLLIN)
+        return not unasked.poll(0)
+
+    @property
+    def _is_in_transaction(self) -> bool:
+        return self.info.transaction_status != TransactionStatus.IDLE
+
+    def _leave(self) -> None:
+        """Rolls back after an error. A connection that was interrupted in a statement is closed."""
+        if self.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+            with suppress(psycopg.Error):
+                self.rollback()
+        elif self._is_in_transaction:
+            self.close()
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().wait(self._patiently(gen), *args, **kwargs)
+
+    def _patiently(self, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """psycopg's steps; it goes through them once more every 0.1 s, with nothing ready, while nothing comes."""
+        give_up_at = clock.monotonic() + ANSWER_TIMEOUT
+        try:
+            wanted = next(steps)
+            while True:
+                ready = yield wanted
+                if not ready and clock.monotonic() > give_up_at:
+                    self.close()
+                    raise psycopg.OperationalError(self._no_answer())
+                wanted = steps.send(ready)
+        except StopIteration as end:
+            return end.value
+
+    def _no_answer(self) -> str:
+        sentence = f"no answer to a statement within {ANSWER_TIMEOUT:g} s"
+        return sentence if self.has_pooler is False else f"{sentence}; {POOL_SIZE}"
+
+
+def _answers(pgconn: PGconn) -> Generator[Any, Any, list[PGresult]]:
+    """Sends what is queued and reads all answers, in psycopg's steps."""
+    yield from generators.send(pgconn)
+    found: list[PGresult] = []
+    while (answer := (yield from generators.fetch(pgconn))) is None or answer.status != ExecStatus.PIPELINE_SYNC:
+        if answer is not None:
+            found.append(answer)
+    return found
+
+
+def _rows(adapted: Any, answer: PGresult) -> list[dict[str, Any]]:
+    if not answer.nfields:
+        return []
+    names = [(answer.fname(column) or b"").decode() for column in range(answer.nfields)]
+    adapted.set_pgresult(answer)
+    rows: list[dict[str, Any]] = adapted.load_rows(
+        0, answer.ntuples, lambda values: dict(zip(names, values, strict=True))
+    )
+    return rows
+
+
+def connect(
+    url: str, *, name: str = "ticker", planned_once: bool = False, variable: str = "DATABASE_URL"
+) -> Connection:
+    """Returns an autocommit connection on which every wait is bounded: outside `transaction()`, each statement is one transaction.
+
+    `planned_once`: PostgreSQL plans each statement when it first comes, and not five more times, where a connection sees
+    few of each and none gains by a plan for its very parameters. `variable` names the URL in a ConfigurationError.
+    """
+    if psycopg.pq.version() < OLDEST_LIBPQ:
+        raise ConfigurationError(
+            f"psycopg uses libpq {psycopg.pq.version() // 10_000} here, but libpq {OLDEST_LIBPQ // 10_000} or newer is needed: "
+            'pip install "psycopg[binary]"'
+        )
+    try:
+        connection = Connection.connect(
+            url,
+            autocommit=True,
+            client_encoding="utf8",
+            connect_timeout=CONNECT_TIMEOUT,
+            application_name=name,
+            prepare_threshold=None,
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=2,
+            tcp_user_timeout=10_000,
+        )
+    except (psycopg.ProgrammingError, UnicodeError):  # whose text quotes the URL, and with it the password
+        raise ConfigurationError(
+            f"{variable} cannot be read; write special characters in the name and the password as %XX"
+        ) from None
+    pid = connection.execute("SELECT pg_backend_pid()").fetchone()
+    connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler makes one up
+    connection.set_up = _set_up(
+        SETTINGS
+        | ({"plan_cache_mode": "force_generic_plan"} if planned_once else {})
+        | ({"transaction_timeout": "0"} if connection.info.server_version >= 170_000 else {})
+    )
+    mode = settings.current().prepared_statements
+    if mode == "on" or (mode == "auto" and not connection.has_pooler):
+        connection.prepares_after = 0 if planned_once else 5
+    return connection
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """psycopg's errors as ours, each in one sentence."""
+    try:
+        yield
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName) as error:
+        raise ConfigurationError(f"the tables do not fit: {first_line(error)}; run: ticker db upgrade") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ConfigurationError(f"the user of DATABASE_URL lacks a right: {first_line(error)}") from error
+    except psycopg.errors.ReadOnlySqlTransaction as error:
+        raise DatabaseUnavailable(
+            "PostgreSQL (DATABASE_URL) takes no writes: a standby, or default_transaction_read_only"
+        ) from error
+    except psycopg.errors.LockNotAvailable as error:
+        raise RowLocked("a row is locked by another transaction for longer than 2 s") from error
+    except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        raise DatabaseUnavailable(f"PostgreSQL (DATABASE_URL) does not answer: {first_line(error)}") from error
+
+
+def is_answer(error: Exception) -> bool:
+    """Whether PostgreSQL itself said so: of a lock, or of a statement that took too long."""
+    return getattr(error.__cause__, "sqlstate", None) is not None
+
+
+def first_line(error: BaseException) -> str:
+    """An error's own words, on one line and without the hints that follow."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0].strip().rstrip(".")
+
+
+class Pool:
+    """Connections that are used again, each by one thread at a time. The first is opened when it is first asked for."""
+
+    def __init__(self, url: str, *, name: str = "ticker") -> None:
+        self._url = url
+        self._name = name
+        self._spare: list[Connection] = []
+        self._since: dict[Connection, float] = {}
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """One that broke, or was interrupted, is thrown away. Raises what `translated` names."""
+        with translated():
+            connection = self._taken()
+            self._since[connection] = clock.monotonic()
+            try:
+                yield connection
+            except (psycopg.Error, KeyboardInterrupt):
+                connection.close()
+                raise
+            finally:
+                del self._since[connection]
+                if not connection.closed:
+                    self._spare.append(connection)
+
+    def waited(self) -> float:
+        """Seconds since the connection that has been in use for longest was taken; 0.0 when none is."""
+        return max((clock.monotonic() - since for since in [*self._since.values()]), default=0.0)
+
+    def interrupt(self) -> None:
+        """From another thread: ends all waits for a server that hangs, as if the network had broken."""
+        for connection in [*self._since]:
+            with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as wire:
+                wire.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        while self._spare:
+            self._spare.pop().close()
+
+    def _taken(self) -> Connection:
+        with suppress(IndexError):  # another thread may have taken the last one
+            while True:
+                if not (connection := self._spare.pop()).closed:
+                    return connection
+        return connect(self._url, name=self._name)

@@ -1,0 +1,86 @@
+"""Identifies the installation of the tables, and lets another installation take them over.
+
+The tables carry a mark: the cluster's system identifier, the database's oid and the oid of the table `installation`. It
+survives the promotion of a standby, but not a dump or a copy. The installation's short id is in the id of every job.
+"""
+
+from typing import Any, NamedTuple
+
+from ticker import clock
+from ticker.db import sql
+from ticker.errors import ConfigurationError
+
+ROWS_AT_A_TIME = 2_000  # pausing so many tasks takes 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
+
+
+class Installation(NamedTuple):
+    """The installation's row. `is_here`: its mark is that of the database that contains it."""
+
+    id: str
+    environment: str
+    is_here: bool
+
+
+class Adopted(NamedTuple):
+    """What `adopt` did. `former` and `id`: the installations before and after."""
+
+    former: str
+    id: str
+    paused: int
+    dropped: int
+    lost: int
+
+
+def read(execute: sql.Execute) -> Installation:
+    """Reads the row, in one statement. Tables without it count as foreign, since there is no mark to compare."""
+    rows = execute("installation")
+    return Installation(**rows[0]) if rows else Installation("", "", False)
+
+
+def foreign(found: Installation, environment: str = "") -> str:
+    """Returns why these tables must not be used, in a sentence; empty if they may be. `environment`: TICKER_ENVIRONMENT."""
+    if not found.is_here:
+        why = "DATABASE_URL: these tables belong to another installation (restored, copied or moved by pg_upgrade)"
+    elif environment and environment != found.environment:
+        known = f"the environment {found.environment!r}" if found.environment else "an installation without environment"
+        why = f"DATABASE_URL: these tables belong to {known}, and TICKER_ENVIRONMENT is {environment!r}"
+    else:
+        return ""
+    return (
+        f'{why}: run "ticker db adopt" to take them over with all tasks paused, or "ticker db adopt --resume" after a '
+        "restore of the same production"
+    )
+
+
+def check(found: Installation, environment: str = "") -> None:
+    """Raises ConfigurationError if the tables belong to another installation."""
+    if sentence := foreign(found, environment):
+        raise ConfigurationError(sentence)
+
+
+def adopt(connection: Any, schema: str, environment: str, *, resume: bool) -> Adopted:
+    """Takes over the tables under a new id. Until the last step they belong to the former installation. So an interrupted
+    call may be repeated, and nothing starts on half of them. Raises ConfigurationError if they are ours already."""
+    execute = sql.on(connection, schema)
+    found = read(execute)
+    if not foreign(found, environment):
+        raise ConfigurationError(
+            f"these tables belong to this installation ({found.id}) already: there is nothing to adopt"
+        )
+    now, former = clock.now(), found.id or "unknown"
+    batch = {"resume": resume, "now": now, "limit": ROWS_AT_A_TIME}
+    if not resume:
+        execute("silence")
+    lost, after, paused, dropped = 0, 0, 0, 0
+    while rows := execute("adopt_runs", reason=f"its worker belongs to installation {former}", **batch):
+        lost += sum(row["outcome"] == "lost" for row in rows)
+    since = (now or clock.python_utc()).strftime("%Y-%m-%d %H:%M:%SZ")
+    reason = f"since {since}, when the tables of installation {former} were adopted"
+    while after is not None:
+        [row] = execute("adopt_tasks", after=after, reason=reason, **batch)
+        after, paused, dropped = row["last"], paused + row["paused"], dropped + row["dropped"]
+    words = f"the tables of installation {former}; {paused} tasks were paused"
+    marked = execute("adopt", former=found.id, environment=environment or found.environment, words=words, now=now)
+    if not marked:
+        raise ConfigurationError("another call has adopted these tables meanwhile: there is nothing to adopt")
+    return Adopted(found.id, marked[0]["id"], paused, dropped, lost)

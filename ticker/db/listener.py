@@ -1,0 +1,84 @@
+"""Hears what applications say when they change a task: NOTIFY, in a thread with a connection of its own.
+
+A help, and nothing that anything depends on: what is not heard is found by the next tick of the rhythm.
+"""
+
+import logging
+import threading
+
+import psycopg
+
+from ticker import clock
+from ticker.db.connections import connect, first_line
+from ticker.errors import ConfigurationError
+
+log = logging.getLogger("ticker")
+
+CHANNEL = "ticker_wake"
+GLANCE = 0.5  # seconds between two looks whether it should stop
+PAUSE = 5.0  # seconds before it connects again
+POOLER = (
+    "TICKER_WAKE: changes wait for the next tick, because the connection goes through a pooler, which does not forward NOTIFY; "
+    "set TICKER_LISTEN_URL to the address of PostgreSQL itself"
+)
+
+
+class Listener(threading.Thread):
+    """Sets `heard` when a task of the schema was changed, and once for each new connection: it may have missed one."""
+
+    def __init__(self, url: str, schema: str, stopping: threading.Event) -> None:
+        super().__init__(name="ticker-listener", daemon=True)
+        self._url, self._schema, self._stopping = url, schema, stopping
+        self.heard = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._listen()
+                return
+            except (psycopg.Error, OSError, ConfigurationError) as error:
+                log.warning("cannot hear of changes: %s; they wait for the next tick", first_line(error))
+                self._stopping.wait(PAUSE)
+
+    def _listen(self) -> None:
+        with connect(self._url, name="ticker listener", variable="TICKER_LISTEN_URL or DATABASE_URL") as connection:
+            if connection.has_pooler:
+                log.warning(POOLER)
+                return
+            connection.execute(f"LISTEN {CHANNEL}")
+            self.heard.set()
+            while not self._stopping.is_set():
+                if any(notice.payload == self._schema for notice in connection.notifies(timeout=GLANCE)):
+                    self.heard.set()
+
+
+class Alarm:
+    """When the next pass is wanted before its time: something was heard, or the next task is due."""
+
+    SHORTEST = 0.2  # seconds between two passes, however much happens
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._last = clock.monotonic()
+        self._due: float | None = None
+
+    def served(self, seconds: float | None) -> None:
+        """A pass has ended, and the next thing to do is so far away."""
+        self._last = clock.monotonic()
+        self._due = None if seconds is None else self._last + seconds
+
+    def rings(self) -> bool:
+        """Asked again and again; a ring is heard once."""
+        now = clock.monotonic()
+        if now < self._last + self.SHORTEST:
+            return False
+        if self._listener.heard.is_set() or (self._due is not None and now >= self._due):
+            self._listener.heard.clear()
+            self._last, self._due = now, None
+            return True
+        return False
+
+    def patience(self, most: float) -> float:
+        """Seconds until it may ring, at most `most`."""
+        wanted = self._last + self.SHORTEST if self._listener.heard.is_set() else self._due
+        return most if wanted is None else min(most, max(wanted - clock.monotonic(), 0.01))

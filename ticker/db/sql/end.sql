@@ -1,0 +1,145 @@
+-- name: checkpoint
+-- Where the next run goes on; only the run that holds the task may write it.
+UPDATE {schema}.tasks SET cursor = %(cursor)s::jsonb
+WHERE id = %(task_id)s AND run_token = %(token)s::uuid
+RETURNING id
+
+-- name: finish
+-- The end, fenced by the token: a run that lost its hold changes nothing (a piece has none to lose). A run whose task is
+-- gone still ends. A start that was given up, since its answer came too late, was asked for with an uptime that may be as
+-- old: it tells nothing. A tick sees to what follows from a failure, and from a success after some; where a task has
+-- retries, it also counts the failures, as one that is retried is none. The run ended `age` seconds before this statement.
+WITH held AS MATERIALIZED (
+    SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,
+        told <> '' OR stretched_ms IS NOT NULL OR (dead_man IS NOT NULL AND alarm_at IS NULL) AS ailing
+    FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+), instant AS MATERIALIZED (
+    SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) - %(age)s::float8 * interval '1 second' AS ended_at,
+        coalesce(bool_and(mine), true) AS mine, %(outcome)s IN {good_outcomes} AS good, bool_or(ailing) AS ailing
+    FROM held
+), ended AS (
+    UPDATE {schema}.runs r SET
+        state = 'ended', outcome = %(outcome)s, reason = %(reason)s, result = %(result)s::jsonb,
+        traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s,
+        ended_at = greatest(r.started_at, i.ended_at),
+        pid = coalesce(%(pid)s::integer, r.pid),
+        follow_up = coalesce(NOT i.good OR (i.ailing AND r.kind <> 'piece'), false)
+    FROM instant i
+    WHERE r.token = %(token)s::uuid AND r.state = 'running' AND (i.mine OR r.kind = 'piece')
+    RETURNING r.id, r.kind, r.ended_at
+), freed AS (
+    UPDATE {schema}.tasks t SET
+        run_token = NULL, running_until = NULL,
+        last_run_id = e.id, last_outcome = %(outcome)s, last_ended_at = e.ended_at,
+        last_success_at = CASE WHEN i.good THEN e.ended_at ELSE t.last_success_at END,
+        last_worked_at = CASE WHEN %(outcome)s IN {work_outcomes} THEN e.ended_at ELSE t.last_worked_at END,
+        last_boot = CASE WHEN %(outcome)s <> 'lost' THEN t.last_boot END,
+        last_uptime_us = CASE WHEN %(outcome)s <> 'lost' THEN t.last_uptime_us END,
+        failures = CASE WHEN i.good THEN 0 WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
+                        ELSE least(t.failures + 1, 1000000) END,
+        succeeded = t.succeeded + i.good::int, failed = t.failed + (NOT i.good)::int
+    FROM instant i, ended e
+    WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid
+)
+SELECT id AS run_id FROM ended
+
+-- name: outcome_of
+SELECT outcome FROM {schema}.runs WHERE id = %(run_id)s AND token = %(token)s::uuid
+
+-- name: finish_late
+-- The end of a run that the sweep has declared lost. It becomes the record, unless a later run of the task has started, or
+-- the next attempt of a piece. A success takes back the failure and its effects: a retry that has not started ends as a
+-- `duplicate` (that of a piece counts in no sum of its run). The next tick ends a pause, and what `follow_up` handles (a
+-- longer interval, a notice).
+WITH held AS MATERIALIZED (
+    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+), run AS MATERIALIZED (
+    SELECT r.* FROM {schema}.runs r, (SELECT count(id) FROM held) AS after_the_task
+    WHERE r.id = %(run_id)s AND r.token = %(token)s::uuid AND r.outcome = 'lost' AND r.started_at IS NOT NULL
+    FOR NO KEY UPDATE OF r
+), next AS MATERIALIZED (
+    SELECT n.id FROM run r JOIN {schema}.runs n ON n.parent_id = coalesce(r.parent_id, r.id) AND n.attempt = r.attempt + 1
+        AND n.kind = CASE r.kind WHEN 'piece' THEN 'piece' ELSE 'retry' END AND n.item IS NOT DISTINCT FROM r.item
+    WHERE n.state IN ('planned', 'pushed')
+    ORDER BY n.id LIMIT 1 FOR NO KEY UPDATE OF n
+), late AS MATERIALIZED (
+    SELECT r.*, i.now, %(outcome)s IN {good_outcomes} AS good,
+        greatest(r.started_at, coalesce(%(now)s::timestamptz, statement_timestamp()) - %(age)s::float8 * interval '1 second')
+            AS true_end, (SELECT count(*) FROM next) AS open,
+        h.told <> '' OR h.stretched_ms IS NOT NULL OR (h.dead_man IS NOT NULL AND h.alarm_at IS NULL) AS ailing
+    FROM run r LEFT JOIN held h ON true, LATERAL (SELECT {now} AS now) i
+    WHERE %(outcome)s <> 'lost' AND CASE WHEN r.kind = 'piece' THEN (NOT r.retried OR EXISTS (SELECT FROM next))
+            AND EXISTS (SELECT FROM {schema}.runs p WHERE p.id = r.parent_id AND p.state = 'processing')
+        ELSE h.id IS NULL OR (h.run_token IS NULL AND h.last_run_id = r.id AND NOT EXISTS (
+            SELECT FROM {schema}.runs p WHERE p.state = 'processing' AND p.task_id = h.id AND p.started_at > r.started_at)) END
+), recorded AS (
+    UPDATE {schema}.runs r SET outcome = %(outcome)s, reason = %(reason)s, result = %(result)s::jsonb,
+        pid = coalesce(%(pid)s::integer, r.pid), traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s, ended_at = l.true_end,
+        retried = l.retried AND NOT l.good,
+        follow_up = CASE WHEN l.good THEN coalesce(l.ailing AND l.kind <> 'piece', false) ELSE l.follow_up END
+    FROM late l WHERE r.id = l.id
+), cancelled AS (
+    UPDATE {schema}.runs n SET state = 'ended', outcome = 'dropped', reason = 'duplicate', ended_at = l.now,
+        retried = n.kind = 'piece'
+    FROM late l, next WHERE n.id = next.id AND l.good
+), noted AS (
+    INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words, run_id)
+    SELECT l.now, l.task_id, l.task_name, l.function, l.owner_type, l.owner_id, 'end_recorded_late', 'worker',
+        %(outcome)s::text || ' at ' || to_char(l.true_end AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC, recorded at '
+            || to_char(l.now AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC', l.id
+    FROM late l
+), corrected AS (
+    UPDATE {schema}.tasks t SET last_outcome = %(outcome)s, last_ended_at = l.true_end,
+        last_success_at = CASE WHEN l.good THEN greatest(t.last_success_at, l.true_end) ELSE t.last_success_at END,
+        last_worked_at = CASE WHEN %(outcome)s IN {work_outcomes} THEN greatest(t.last_worked_at, l.true_end)
+                         ELSE t.last_worked_at END,
+        failures = CASE WHEN l.good THEN 0 ELSE t.failures END,
+        succeeded = t.succeeded + l.good::int, failed = greatest(t.failed - l.good::int, 0),
+        dropped = t.dropped + CASE WHEN l.good THEN l.open ELSE 0 END,
+        paused_until = CASE WHEN l.good AND t.paused_by = 'ticker' AND EXISTS (
+            SELECT FROM {schema}.events e WHERE e.task_id = t.id AND e.what = 'auto_paused' AND e.at >= l.started_at)
+            THEN l.now ELSE t.paused_until END
+    FROM late l WHERE t.id = l.task_id AND l.kind <> 'piece'
+)
+SELECT id AS run_id FROM late
+-- name: add_pieces
+-- Records some of the many pieces of a run, while it holds its task. No tick looks at them before all are made.
+INSERT INTO {schema}.runs (
+    task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, state, due_at, created_at)
+SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, 'piece', p.id, e.item, p.occurrence, 'planned', i.now, i.now
+FROM {schema}.runs p, (SELECT {now} AS now) i,
+    jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
+WHERE p.token = %(token)s::uuid AND p.state = 'running'
+  AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = p.task_id AND t.run_token IS DISTINCT FROM %(token)s::uuid)
+ORDER BY e.n
+RETURNING id
+
+-- name: generated
+-- A run has made its pieces of work. The last ones are recorded after the `made` ones that are recorded already. The run then
+-- waits for all of them, without a hold.
+-- Those of a task that is gone by now, too: they end as those do whose task went a moment later.
+WITH held AS MATERIALIZED (
+    SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
+    FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+), instant AS MATERIALIZED (
+    SELECT {now} AS now, coalesce(bool_and(mine), true) AS mine FROM held
+), parent AS (
+    UPDATE {schema}.runs r SET
+        state = 'processing', pieces = %(made)s + jsonb_array_length(%(items)s::jsonb),
+        output = %(output)s, error_output = %(error_output)s,
+        pid = coalesce(%(pid)s::integer, r.pid)
+    FROM instant i
+    WHERE r.token = %(token)s::uuid AND r.state = 'running' AND i.mine
+    RETURNING r.id, r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, r.occurrence
+), made AS (
+    INSERT INTO {schema}.runs (
+        task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, state, due_at, created_at)
+    SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, 'piece', p.id, e.item, p.occurrence, 'planned',
+        i.now, i.now
+    FROM parent p, instant i, jsonb_array_elements(%(items)s::jsonb) WITH ORDINALITY AS e (item, n)
+    ORDER BY e.n
+), freed AS (
+    UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL
+    FROM parent p WHERE t.id = p.task_id AND t.run_token = %(token)s::uuid
+)
+SELECT id AS run_id FROM parent

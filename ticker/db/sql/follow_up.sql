@@ -1,0 +1,145 @@
+-- name: claim_ended
+-- Ends that lead to something more, with their tasks; both locked. What nobody has to see to any more is let go first.
+WITH orphaned AS MATERIALIZED (
+    SELECT r.id FROM {schema}.runs r
+    WHERE r.follow_up AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
+    ORDER BY r.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+), gone AS (
+    UPDATE {schema}.runs r SET follow_up = false FROM orphaned o WHERE r.id = o.id
+)
+SELECT r.id AS run_id, r.task_id, r.kind, r.occurrence, r.attempt, r.outcome, r.reason, r.started_at IS NOT NULL AS started,
+    r.ended_at, r.pieces IS NOT NULL AS has_pieces, t.kind AS schedule, t.every_ms, t.tolerance_ms, t.grace_ms,
+    t.last_run, t.next_run, coalesce(r.occurrence < t.last_occurrence OR (t.kind <> 'interval'
+        AND r.occurrence < (SELECT max(w) FROM unnest(t.waiting) w)), false) AS is_past,
+    coalesce(t.last_success_at > coalesce(r.started_at, r.ended_at), false) AS made_good,
+    t.retries, t.backoff, t.failures, t.told, t.stretch_ms, t.stretched_ms, t.pause_after, t.probe_ms,
+    t.paused_by IS NOT NULL AS paused, CASE WHEN t.pause_after IS NULL THEN 0 ELSE (
+        SELECT count(*) FROM {schema}.events e WHERE e.task_id = t.id AND e.what = 'auto_paused' AND e.id > coalesce((
+            SELECT max(id) FROM {schema}.events WHERE task_id = t.id AND what = 'recovered'), 0)) END AS pauses,
+    t.dead_man, t.alarm_at
+FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
+WHERE r.follow_up AND r.state = 'ended'
+ORDER BY r.id
+LIMIT %(limit)s
+FOR NO KEY UPDATE OF r, t SKIP LOCKED
+
+-- name: mark_followed
+-- These are seen to; where no retry follows, the reason says why.
+UPDATE {schema}.runs r SET follow_up = false, retried = f.retried,
+    reason = CASE WHEN f.note = '' THEN r.reason ELSE left(concat_ws(' ', nullif(r.reason, ''), '(' || f.note || ')'), 2000) END
+FROM unnest(%(ids)s::bigint[], %(retried)s::boolean[], %(notes)s::text[]) AS f (id, retried, note)
+WHERE r.id = f.id
+
+-- name: plan_retries
+-- A further attempt of each of these runs, or pieces.
+INSERT INTO {schema}.runs (
+    task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, attempt, state, due_at, created_at)
+SELECT r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, CASE r.kind WHEN 'piece' THEN 'piece' ELSE 'retry' END,
+    coalesce(r.parent_id, r.id), r.item, r.occurrence, r.attempt + 1, 'planned', p.due_at, %(now)s
+FROM unnest(%(ids)s::bigint[], %(dues)s::timestamptz[]) AS p (id, due_at) JOIN {schema}.runs r ON r.id = p.id
+ORDER BY p.due_at, r.id
+
+-- name: judge_tasks
+-- What the ends of their runs make of these tasks.
+UPDATE {schema}.tasks t SET
+    failures = least(j.failures, 1000000), told = j.told, stretched_ms = j.stretched_ms, next_run = j.next_run,
+    alarm_at = j.alarm_at,
+    paused_by = CASE WHEN j.pause_until IS NULL THEN t.paused_by ELSE 'ticker' END,
+    paused_reason = CASE WHEN j.pause_until IS NULL THEN t.paused_reason ELSE left(j.pause_reason, 2000) END,
+    paused_until = CASE WHEN j.pause_until IS NULL THEN t.paused_until ELSE j.pause_until END
+FROM unnest(%(ids)s::bigint[], %(failures)s::integer[], %(tolds)s::text[], %(stretched)s::bigint[],
+    %(next_runs)s::timestamptz[], %(alarms)s::timestamptz[], %(pause_reasons)s::text[], %(pause_untils)s::timestamptz[])
+    AS j (id, failures, told, stretched_ms, next_run, alarm_at, pause_reason, pause_until)
+WHERE t.id = j.id
+
+-- name: record_events
+-- In this order, which is that of their ids.
+INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words, run_id)
+SELECT %(now)s, t.id, t.name, t.function, t.owner_type, t.owner_id, e.what, 'ticker', left(e.words, 2000), e.run_id
+FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s::bigint[]) WITH ORDINALITY
+    AS e (id, what, words, run_id, n) JOIN {schema}.tasks t ON t.id = e.id
+ORDER BY e.n
+
+-- name: sum_up_patience
+-- Statements of this transaction get a longer time-out.
+SELECT set_config('statement_timeout', '12s', true)
+
+-- name: sum_up
+-- Runs whose pieces have all ended, as their last attempts did: the worst of them is the outcome of the run, and of its
+-- task; a piece whose row is gone counts as failed. One run of each task at a time. Where a later run of the task has ended
+-- before, the task is as that one left it, but for its totals. A run of a task that is gone ends, too. OFFSET 0 makes
+-- the check for pieces at work use the index for each run: as a join it might read all runs. Counting a million pieces takes
+-- seconds, so the task is locked only after that.
+WITH complete AS MATERIALIZED (
+    SELECT r.id, r.task_id, r.pieces, r.started_at FROM {schema}.runs r
+    WHERE r.state = 'processing'
+      AND NOT EXISTS (SELECT FROM {schema}.runs p WHERE p.parent_id = r.id AND p.kind = 'piece'
+                      AND (p.state <> 'ended' OR p.follow_up) OFFSET 0)
+    ORDER BY r.id LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+), chosen AS MATERIALIZED (
+    SELECT DISTINCT ON (task_id) * FROM complete ORDER BY task_id, id
+), summed AS MATERIALIZED (
+    SELECT c.id, c.task_id, c.pieces, c.started_at, p.*
+    FROM chosen c, LATERAL (
+        SELECT count(*) AS count, count(*) FILTER (WHERE p.outcome IN {bad_outcomes}) AS failed,
+            count(*) FILTER (WHERE p.outcome = 'dropped') AS dropped,
+            count(*) FILTER (WHERE p.outcome = 'partial') AS partial,
+            count(*) FILTER (WHERE p.outcome = 'succeeded') AS succeeded
+        FROM {schema}.runs p WHERE p.parent_id = c.id AND p.kind = 'piece' AND NOT p.retried) p
+), held AS MATERIALIZED (
+    SELECT t.id, t.last_run_id,
+        t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL) AS ailing
+    FROM {schema}.tasks t WHERE t.id IN (SELECT task_id FROM summed) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
+), counted AS MATERIALIZED (
+    SELECT c.id, c.task_id, c.pieces, h.ailing, c.partial, c.succeeded, c.dropped,
+        c.failed + greatest(c.pieces - c.count, 0) AS failed,
+        NOT EXISTS (SELECT FROM {schema}.runs n WHERE n.id = h.last_run_id AND n.started_at > c.started_at) AS latest
+    FROM summed c LEFT JOIN held h ON h.id = c.task_id
+    WHERE h.id IS NOT NULL OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = c.task_id)
+), judged AS MATERIALIZED (
+    SELECT *, CASE WHEN failed + dropped > 0 THEN 'failed' WHEN partial > 0 THEN 'partial'
+                   WHEN succeeded > 0 THEN 'succeeded' ELSE 'nothing_to_do' END AS outcome,
+        concat_ws(', ', CASE WHEN failed > 0 THEN failed || ' of ' || pieces || ' pieces failed' END,
+            CASE WHEN dropped > 0 THEN dropped || ' of ' || pieces || ' pieces dropped' END) AS reason
+    FROM counted
+), ended AS (
+    UPDATE {schema}.runs r SET state = 'ended', outcome = j.outcome, reason = j.reason, ended_at = %(now)s,
+        follow_up = j.ailing IS NOT NULL AND (j.outcome = 'failed' OR j.ailing)
+    FROM judged j WHERE r.id = j.id
+    RETURNING r.id, r.kind
+), noted AS (
+    UPDATE {schema}.tasks t SET
+        last_run_id = CASE WHEN j.latest THEN e.id ELSE t.last_run_id END,
+        last_outcome = CASE WHEN j.latest THEN j.outcome ELSE t.last_outcome END,
+        last_ended_at = CASE WHEN j.latest THEN %(now)s ELSE t.last_ended_at END,
+        last_success_at = CASE WHEN j.outcome <> 'failed' THEN %(now)s ELSE t.last_success_at END,
+        last_worked_at = CASE WHEN j.outcome IN {work_outcomes} THEN %(now)s ELSE t.last_worked_at END,
+        failures = CASE WHEN NOT j.latest THEN t.failures WHEN j.outcome <> 'failed' THEN 0
+                        WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
+                        ELSE least(t.failures + 1, 1000000) END,
+        succeeded = t.succeeded + (j.outcome <> 'failed')::int, failed = t.failed + (j.outcome = 'failed')::int
+    FROM judged j JOIN ended e ON e.id = j.id
+    WHERE t.id = j.task_id
+)
+SELECT id FROM ended
+
+-- name: claim_alarms
+-- Tasks of which to ask whether they have had a success lately; locked. What was never pushed waits for its first time.
+SELECT id, kind, expression, zone, every_ms, phase_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
+        CASE WHEN last_occurrence IS NULL AND waiting = '{}' AND dropped = 0
+            AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled' OFFSET 0)
+        THEN next_run - CASE kind WHEN 'interval' THEN interval '0' ELSE interval '1 microsecond' END END) AS since,
+    last_success_at, box_ms + grace_ms AS longest_run,
+    next_run IS NULL AND waiting = '{}' AND run_token IS NULL
+        AND coalesce(last_outcome IN {good_outcomes}, false) AS is_done
+FROM {schema}.tasks t
+WHERE alarm_at <= %(now)s AND {runnable}
+ORDER BY alarm_at
+LIMIT %(limit)s
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: set_alarms
+-- When to ask again; none: somebody is told now, and the next success asks again.
+UPDATE {schema}.tasks t SET alarm_at = a.alarm_at, told = CASE WHEN a.alarm_at IS NULL THEN 'failed' ELSE t.told END
+FROM unnest(%(ids)s::bigint[], %(alarms)s::timestamptz[]) AS a (id, alarm_at)
+WHERE t.id = a.id

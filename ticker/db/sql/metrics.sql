@@ -1,0 +1,62 @@
+--
+-- Asked by a thread beside the ticks, when somebody scrapes (ticker/metrics). Every record lives for two hours at least,
+-- whatever its task keeps, so that none goes uncounted.
+
+-- name: count_ended
+-- What ended from `since` to before `until`: runs by function and outcome, drops by function and reason; and how many runs
+-- of a function took how long for what, in buckets, with the sum. The bounds of the buckets come negated, the largest first:
+-- so a value that is equal to one belongs to it. A run in pieces lasts as long as these do, and when a lost one ended nobody
+-- knows: neither has a duration. `until` of a run is the end of its grace, which the record does not have by itself. OFFSET
+-- 0 keeps the question to the range of one type of owners and one outcome in the index, however many rows there are.
+WITH ended AS MATERIALIZED (
+    SELECT r.* FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
+        SELECT function, outcome, pushed_at, started_at, until, ended_at,
+            CASE kind WHEN 'scheduled' THEN occurrence ELSE due_at END AS due,
+            pieces IS NULL AND outcome <> 'lost' AS is_timed,
+            CASE WHEN every_ms BETWEEN 1 AND 9999 THEN every_ms / 10 ELSE 1000 END * interval '1 millisecond' AS grace
+        FROM {schema}.runs
+        WHERE owner_type = t.owner_type AND outcome = o.outcome AND outcome <> 'dropped'
+          AND ended_at >= %(since)s::timestamptz AND ended_at < %(until)s::timestamptz OFFSET 0) r
+), dropped AS MATERIALIZED (
+    SELECT d.* FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
+        SELECT function, reason FROM {schema}.runs
+        WHERE owner_type = t.owner_type AND reason = o.reason AND outcome = 'dropped'
+          AND ended_at >= %(since)s::timestamptz AND ended_at < %(until)s::timestamptz OFFSET 0) d
+), spans AS (
+    SELECT function, started_at - due AS start_delay, started_at - pushed_at AS queue_delay,
+        CASE WHEN is_timed THEN ended_at - started_at END AS duration,
+        CASE WHEN is_timed AND until > started_at + grace THEN until - started_at - grace END AS box
+    FROM ended WHERE started_at IS NOT NULL
+), measured AS (
+    SELECT s.function, m.family, m.bounds, greatest(m.value, 0) AS value
+    FROM spans s, LATERAL (VALUES
+        ('ticker_start_delay_seconds', extract(epoch FROM s.start_delay)::float8, %(delays)s::float8[]),
+        ('ticker_queue_delay_seconds', extract(epoch FROM s.queue_delay)::float8, %(delays)s::float8[]),
+        ('ticker_run_duration_seconds', extract(epoch FROM s.duration)::float8, %(durations)s::float8[]),
+        ('ticker_run_quota_used_ratio', (extract(epoch FROM s.duration) / extract(epoch FROM s.box))::float8,
+            %(shares)s::float8[])
+    ) AS m (family, value, bounds)
+    WHERE m.value IS NOT NULL
+)
+SELECT 'ticker_runs_total' AS family, function, outcome AS word, NULL::int AS bound, count(*), 0::float8 AS sum
+FROM ended GROUP BY function, outcome
+UNION ALL
+SELECT 'ticker_drops_total', function, reason, NULL, count(*), 0 FROM dropped GROUP BY function, reason
+UNION ALL
+SELECT family, function, NULL, cardinality(bounds) - width_bucket(-value, bounds) AS bound, count(*), sum(value)
+FROM measured GROUP BY family, function, bounds, bound
+
+-- name: oldest_due
+-- The seconds for which the longest overdue task has been due, among the first 1,000 by time; 0 if no task is due. The time
+-- in which a task was disabled or paused does not count.
+WITH instant AS MATERIALIZED (SELECT {now} AS now)
+SELECT greatest((SELECT extract(epoch FROM (SELECT now FROM instant) - min(greatest(t.next_run, t.resumed_at))) FROM (
+    SELECT next_run, resumed_at FROM {schema}.tasks
+    WHERE {runnable} AND next_run <= (SELECT now FROM instant)
+    ORDER BY next_run LIMIT 1000) t), 0)::float8 AS seconds
+
+-- name: waiting_in_queues
+-- Of each queue in which jobs of tasks wait: how many seconds ago its oldest occurrence was due.
+SELECT queue, greatest(extract(epoch FROM {now} - min(waiting[1])), 0)::float8
+    AS seconds
+FROM {schema}.tasks WHERE waiting <> '{}' GROUP BY queue ORDER BY queue

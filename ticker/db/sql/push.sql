@@ -1,0 +1,182 @@
+-- name: end_pauses
+-- Pauses whose time has passed, ended as `resume_tasks` would.
+WITH over AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks WHERE paused_until <= %(now)s
+    ORDER BY paused_until LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
+UPDATE {schema}.tasks t SET
+    paused_by = NULL, paused_reason = '', paused_until = NULL,
+    next_run = CASE WHEN kind <> 'interval' OR next_run IS NULL THEN next_run WHEN %(now)s > ends_at THEN NULL ELSE
+        greatest(starts_at, least(CASE WHEN next_run > %(now)s THEN next_run END, '9999-12-31T00:00:00Z',
+            greatest(%(now)s, {soonest_due}))) END
+FROM over WHERE t.id = over.id AND set_config('ticker.by', 'ticker', true) IS NOT NULL
+RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at, t.phase_ms
+
+-- name: claim_due
+-- The due tasks, oldest first, locked; rows that another ticker holds are its own.
+-- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
+SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
+    starts_at, ends_at, catch_up, tolerance_ms, phase_ms,
+    coalesce((SELECT f.batch FROM {schema}.functions f WHERE f.name = t.function), 1) AS batch, overlap, overlap = 'skip' AND {busy t} AS busy
+FROM {schema}.tasks t
+WHERE {runnable}
+  AND {due} AND queue <> ALL (%(without)s::text[])
+ORDER BY next_run
+LIMIT %(limit)s
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: claim_in_turn
+-- The same for a queue that has room for `limit` tasks: one of each owner, then the second of each, and so on. A task without
+-- an owner counts as its own owner. Within an owner the priority decides, then the age.
+WITH due AS MATERIALIZED (
+    SELECT id, next_run, row_number() OVER (PARTITION BY owner_type, CASE owner_type WHEN '' THEN id::text ELSE owner_id END
+        ORDER BY priority DESC, next_run, id) AS turn
+    FROM {schema}.tasks
+    WHERE {runnable}
+      AND {due}
+      AND queue = %(queue)s
+), chosen AS MATERIALIZED (
+    SELECT * FROM due ORDER BY turn, next_run LIMIT %(limit)s
+)
+SELECT t.id, t.next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
+    starts_at, ends_at, catch_up, tolerance_ms, phase_ms,
+    coalesce((SELECT f.batch FROM {schema}.functions f WHERE f.name = t.function), 1) AS batch, overlap, overlap = 'skip' AND {busy t} AS busy
+FROM {schema}.tasks t JOIN chosen c ON c.id = t.id
+WHERE {runnable} AND t.next_run = c.next_run AND queue = %(queue)s
+ORDER BY c.turn, c.next_run
+FOR NO KEY UPDATE OF t SKIP LOCKED
+
+-- name: count_due
+SELECT count(*) FROM {schema}.tasks
+WHERE {runnable}
+  AND {due}
+  AND queue = %(queue)s
+
+-- name: advance
+-- Redis took the jobs of these locked rows. Notes each occurrence as waiting, unless it has started meanwhile, and sets the
+-- next run. If the job also carries other tasks, its id is noted. The newest 10,000 are kept: otherwise a row that was filled
+-- by hand would fail the tables' CHECK, and with it all others here.
+UPDATE {schema}.tasks t SET
+    next_run = a.next_run,
+    waiting = CASE WHEN t.next_run = ANY (t.waiting) OR (t.next_run <= t.last_occurrence AND EXISTS (
+                       SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.occurrence = t.next_run
+                       AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)) THEN t.waiting
+                   ELSE t.waiting[greatest(cardinality(t.waiting) - 9998, 1):] || t.next_run END,
+    batch_jobs = CASE WHEN a.batch_job IS NULL THEN t.batch_jobs
+                      ELSE coalesce(CASE WHEN t.waiting <> '{}' THEN t.batch_jobs END, '{}')
+                          || jsonb_build_object({schema}.micros(t.next_run), a.batch_job) END,
+    push_errors = 0, push_error = '', push_after = NULL
+FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, next_run, batch_job)
+WHERE t.id = a.id
+
+-- name: detach
+-- Notes that these occurrences were pushed again, each in a job of its own.
+UPDATE {schema}.tasks t SET batch_jobs = nullif(t.batch_jobs - d.keys, '{}')
+FROM (SELECT id, array_agg({schema}.micros(occurrence)) AS keys
+      FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[]) AS a (id, occurrence) GROUP BY id) d
+WHERE t.id = d.id AND t.batch_jobs IS NOT NULL
+
+-- name: skip
+-- Occurrences that get no job: an outage made these tasks miss them, or a job of the task waits or runs, and that is
+-- what they ask for. Recorded, and passed over.
+WITH skipped AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[],
+        %(reasons)s::text[]) AS s (id, occurrence, next_run, reason)
+), recorded AS (
+    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
+        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms)
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', 'dropped',
+        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms
+    FROM skipped s JOIN {schema}.tasks t ON t.id = s.id
+    ON CONFLICT (task_id, occurrence) WHERE kind = 'scheduled' DO NOTHING
+    RETURNING task_id
+)
+UPDATE {schema}.tasks t SET next_run = s.next_run, push_errors = 0, push_error = '', push_after = NULL,
+    dropped = t.dropped + (t.id IN (SELECT task_id FROM recorded))::int
+FROM skipped s WHERE t.id = s.id
+
+-- name: set_back
+-- These could not be pushed: they stay due, wait a while, and say why. (Counts stop where the tables' CHECK ends.)
+UPDATE {schema}.tasks t SET
+    push_errors = least(t.push_errors + 1, 1000000), push_error = left(b.error, 500), push_after = b.after
+FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS b (id, error, after)
+WHERE t.id = b.id
+
+-- name: claim_planned
+-- Due retries (also of pieces) and manual runs, with what their push needs from the task's row. `queue`: of this queue alone;
+-- otherwise of all queues except `without`.
+SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
+FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
+WHERE r.state = 'planned' AND (r.kind <> 'piece' OR r.attempt > 1) AND r.due_at <= %(now)s
+  AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
+ORDER BY r.due_at, r.id
+LIMIT %(limit)s
+FOR NO KEY UPDATE OF r SKIP LOCKED
+
+-- name: claim_pieces
+-- The same for pieces: a share of each run that has made some, and nothing of a run that still makes them. Each run is found
+-- after the previous one. Pieces that were made before the clock was set back are due.
+WITH RECURSIVE parents AS (
+    (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.parent_id FROM {schema}.runs r
+            WHERE r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1 AND r.parent_id > p.id
+            ORDER BY r.parent_id LIMIT 1)
+    FROM parents p WHERE p.id IS NOT NULL
+), made AS MATERIALIZED (
+    SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
+    FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
+    WHERE p.state = 'processing'
+      AND CASE WHEN %(queue)s::text IS NULL THEN t.queue <> ALL (%(without)s::text[]) ELSE t.queue = %(queue)s END
+), chosen AS MATERIALIZED (
+    SELECT c.id, c.turn FROM made m, LATERAL (
+        SELECT f.id, row_number() OVER (ORDER BY f.id) AS turn FROM (
+            SELECT r.id FROM {schema}.runs r
+            WHERE r.parent_id = m.id AND r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1
+              AND (r.due_at <= %(now)s OR r.created_at > %(now)s::timestamptz + interval '1 second')
+            ORDER BY r.id LIMIT %(limit)s) f) c
+    ORDER BY c.turn, c.id LIMIT %(limit)s
+)
+SELECT r.id, r.task_id, m.queue, m.function, m.box_ms, m.grace_ms
+FROM chosen c JOIN {schema}.runs r ON r.id = c.id JOIN made m ON m.id = r.parent_id
+WHERE r.state = 'planned'
+ORDER BY c.turn, r.id
+FOR NO KEY UPDATE OF r SKIP LOCKED
+
+-- name: mark_pushed
+UPDATE {schema}.runs SET state = 'pushed', pushed_at = %(now)s, reason = '' WHERE id = ANY (%(ids)s::bigint[])
+
+-- name: set_back_planned
+-- A planned run that could not be pushed tries again later, and says why.
+UPDATE {schema}.runs r SET due_at = b.after, reason = left(b.error, 500)
+FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS b (id, error, after)
+WHERE r.id = b.id
+
+-- name: drop_orphaned_plans
+-- Drops planned runs whose task was deleted: pieces, which a deletion leaves to ticks, and what a deletion under REPEATABLE
+-- READ did not see. If a run ended before it had made all its pieces, they never counted: they are deleted.
+WITH RECURSIVE parents AS (
+    (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.parent_id FROM {schema}.runs r
+            WHERE r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1 AND r.parent_id > p.id
+            ORDER BY r.parent_id LIMIT 1)
+    FROM parents p WHERE p.id IS NOT NULL
+), made AS MATERIALIZED (
+    SELECT m.id, coalesce(p.state = 'ended', false) AS is_over, EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = p.task_id) AS is_wanted
+    FROM parents m LEFT JOIN {schema}.runs p ON p.id = m.id WHERE m.id IS NOT NULL
+), pieces AS MATERIALIZED (
+    SELECT r.id, m.is_over FROM made m, LATERAL (
+        SELECT r.id FROM {schema}.runs r
+        WHERE r.parent_id = m.id AND r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1
+        ORDER BY r.id LIMIT 20 * %(limit)s FOR NO KEY UPDATE SKIP LOCKED) r
+    WHERE m.is_over OR NOT m.is_wanted
+), unmade AS (
+    DELETE FROM {schema}.runs r USING pieces p WHERE p.is_over AND r.id = p.id
+), planned AS MATERIALIZED (
+    SELECT r.id FROM {schema}.runs r
+    WHERE r.state = 'planned' AND (r.kind <> 'piece' OR r.attempt > 1) AND r.due_at <= %(now)s
+      AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
+    ORDER BY r.due_at LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE {schema}.runs r SET state = 'ended', outcome = 'dropped', reason = 'gone', ended_at = %(now)s
+WHERE r.id IN (SELECT id FROM planned UNION ALL SELECT id FROM pieces WHERE NOT is_over)

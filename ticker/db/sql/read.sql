@@ -1,0 +1,444 @@
+-- name: list_tasks
+-- Those that fit what is not null, by id. Where a state is asked for, indexes know who is in it (the sub-select of each other
+-- state is never run): the `first` of them, as many as are asked for where nothing else is. A state with a crowd in it is
+-- `crowded` instead: the walk by id meets them soon enough. What no index knows is asked for in sub-selects, too: the planner,
+-- which shall walk from `after` to `before`, would read the whole table for a value that it takes to be rare. Late ones in
+-- order, since it expects a third of all to be late.
+WITH instant AS MATERIALIZED (
+    SELECT {now} AS now
+), late AS MATERIALIZED (
+    SELECT now - %(late_ms)s::bigint * interval '1 millisecond' AS before FROM instant
+), chosen AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
+    UNION ALL
+    (SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'late' AND {runnable}
+        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
+    UNION ALL
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
+    UNION ALL
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND {inactive}
+    UNION ALL
+    SELECT id FROM {schema}.tasks WHERE %(state)s::text = 'waiting' AND waiting <> '{}'
+    UNION ALL
+    SELECT task_id FROM {schema}.runs WHERE %(state)s::text = 'running' AND state = 'running'
+)
+SELECT * FROM {schema}.tasks
+WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
+  AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
+  AND (%(name)s::text IS NULL OR name = (SELECT %(name)s::text))
+  AND (%(function)s::text IS NULL OR function = (SELECT %(function)s::text))
+  AND (%(queue)s::text IS NULL OR queue = (SELECT %(queue)s::text))
+  AND (%(group)s::text IS NULL OR group_name = (SELECT %(group)s::text))
+  AND (%(submitter)s::text IS NULL OR submitter = (SELECT %(submitter)s::text))
+  AND (%(search)s::text IS NULL
+       OR position(lower(%(search)s) IN lower(concat_ws(' ', name, function, owner_type || ':' || owner_id, subject))) > 0)
+  AND (%(state)s::text IS NULL OR id = ANY (ARRAY(SELECT id FROM chosen WHERE id > %(after)s ORDER BY id LIMIT %(first)s::bigint)))
+  AND (%(crowded)s::text IS NULL OR CASE (SELECT %(crowded)s::text) WHEN 'failing' THEN failures > 0
+       WHEN 'late' THEN {runnable} AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true)
+       WHEN 'paused' THEN paused_by IS NOT NULL WHEN 'inactive' THEN {inactive} ELSE waiting <> '{}' END)
+  AND id > %(after)s AND (%(before)s::bigint IS NULL OR id < %(before)s)
+ORDER BY id
+LIMIT %(limit)s
+
+-- name: is_crowded
+-- Whether more than so many tasks are in a state.
+WITH late AS MATERIALIZED (
+    SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond' AS before
+)
+SELECT count(*) > %(most)s AS is_crowded FROM (
+    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'failing' AND failures > 0
+    UNION ALL
+    (SELECT FROM {schema}.tasks WHERE %(state)s::text = 'late' AND {runnable}
+        AND next_run < (SELECT before FROM late) AND coalesce(resumed_at < (SELECT before FROM late), true) ORDER BY next_run LIMIT %(most)s + 1)
+    UNION ALL
+    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'paused' AND paused_by IS NOT NULL
+    UNION ALL
+    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'inactive' AND {inactive}
+    UNION ALL
+    SELECT FROM {schema}.tasks WHERE %(state)s::text = 'waiting' AND waiting <> '{}'
+    LIMIT %(most)s + 1) t
+
+-- name: task_behind
+-- The first task that a look through so many does not reach any more.
+SELECT id FROM {schema}.tasks WHERE id > %(after)s ORDER BY id OFFSET %(count)s LIMIT 1
+
+-- name: last_occurrences_of
+-- What became of the last occurrences of these tasks, the newest first: of one that was attempted again, its last attempt.
+SELECT l.* FROM unnest(%(ids)s::bigint[]) AS t (id), LATERAL (
+    SELECT r.task_id, a.id, a.state, a.outcome, a.reason, coalesce(r.occurrence, r.started_at, r.created_at) AS due
+    FROM (SELECT * FROM {schema}.runs WHERE task_id = t.id AND kind = 'scheduled' ORDER BY id DESC LIMIT %(limit)s) r,
+        LATERAL (SELECT r.id, r.state, r.outcome, r.reason, 0 AS attempt
+            UNION ALL
+            SELECT a.id, a.state, a.outcome, a.reason, a.attempt FROM {schema}.runs a
+            WHERE r.retried AND a.parent_id = r.id AND a.kind = 'retry'
+            ORDER BY attempt DESC LIMIT 1) a
+    ORDER BY r.id DESC) l
+
+-- name: next_tasks
+-- What runs next, nearest first; also what is due, and not late yet.
+SELECT * FROM {schema}.tasks
+WHERE {runnable}
+  AND next_run >= (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
+ORDER BY next_run
+LIMIT %(limit)s
+
+-- name: late_tasks
+-- What should have been pushed by now, the oldest first.
+SELECT * FROM {schema}.tasks
+WHERE {runnable}
+  AND next_run < (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
+  AND coalesce(resumed_at < (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond'), true)
+ORDER BY next_run
+LIMIT %(limit)s
+
+-- name: failing_tasks
+-- Those that fail, those that failed most often in a row first.
+SELECT * FROM {schema}.tasks WHERE failures > 0 ORDER BY failures DESC, id LIMIT %(limit)s
+
+-- name: running_runs
+-- What is at work, for the longest first.
+SELECT id FROM {schema}.runs WHERE state = 'running' ORDER BY started_at, id LIMIT %(limit)s
+
+-- name: counts
+-- How many there are, in all and of each state; nobody is counted beyond %(most)s, and a table above that is estimated.
+WITH instant AS MATERIALIZED (
+    SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond' AS late
+)
+SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
+            ELSE (SELECT count(*) FROM (SELECT FROM {schema}.tasks LIMIT %(most)s + 1) t) END
+        FROM pg_class c WHERE c.oid = '{schema}.tasks'::regclass) AS tasks,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {runnable}
+        AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true) ORDER BY next_run LIMIT %(most)s) t) AS late,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE failures > 0 LIMIT %(most)s) t) AS failing,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE paused_by IS NOT NULL LIMIT %(most)s) t) AS paused,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE {inactive} LIMIT %(most)s) t) AS inactive,
+    (SELECT count(*) FROM (SELECT FROM {schema}.tasks WHERE waiting <> '{}' LIMIT %(most)s) t) AS waiting,
+    (SELECT count(*) FROM (SELECT FROM {schema}.runs WHERE state = 'running' LIMIT %(most)s) r) AS running,
+    (SELECT count(*) FROM (
+        SELECT FROM {schema}.runs WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1)
+        UNION ALL SELECT FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1
+        LIMIT %(most)s) r) AS planned
+
+-- name: functions
+-- What workers have announced.
+SELECT name, batch, announced_at FROM {schema}.functions ORDER BY name
+
+-- name: waiting_queues
+-- In which of these queues jobs of tasks wait. Where a million wait, one of them is found at once; OFFSET 0 keeps each question
+-- to the index of those that wait.
+SELECT q.queue FROM unnest(%(queues)s::text[]) AS q (queue)
+WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.queue = q.queue OFFSET 0) ORDER BY q.queue
+
+-- name: read_task
+SELECT * FROM {schema}.tasks WHERE id = %(id)s
+
+-- name: list_owners
+-- Owners and their tasks, counted: those in trouble (failing, or late) first, then the others, each by type and id. With
+-- `failing`, `late` or `paused` those with such tasks only. What is looked for is found by the indexes of such tasks; where
+-- these have a `crowd` in them, and the others, by the tasks' key, which is in that order. The others are not looked for where
+-- the first half fills the page. A walk asks of whole owners (HAVING), so that the planner does not sort what it can walk.
+WITH instant AS MATERIALIZED (
+    SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond' AS late
+), asked AS MATERIALIZED (
+    SELECT %(failing)s OR NOT (%(late)s OR %(paused)s) AS failing, %(late)s OR NOT (%(failing)s OR %(paused)s) AS late,
+        %(paused)s::boolean AS paused
+), suspects AS MATERIALIZED (
+    (SELECT owner_type, owner_id FROM {schema}.tasks
+     WHERE failures > 0 AND (SELECT failing FROM asked) ORDER BY failures DESC, id LIMIT %(crowd)s)
+    UNION ALL
+    (SELECT owner_type, owner_id FROM {schema}.tasks
+     WHERE {runnable} AND next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true)
+       AND (SELECT late FROM asked) ORDER BY next_run LIMIT %(crowd)s)
+    UNION ALL
+    (SELECT owner_type, owner_id FROM {schema}.tasks
+     WHERE paused_by IS NOT NULL AND (SELECT paused FROM asked) ORDER BY id LIMIT %(crowd)s)
+    UNION ALL
+    (SELECT owner_type, owner_id FROM {schema}.tasks
+     WHERE {inactive} AND (SELECT paused FROM asked) ORDER BY id LIMIT %(crowd)s)
+), crowded AS MATERIALIZED (
+    SELECT count(*) >= %(crowd)s AS yes FROM suspects
+), few AS MATERIALIZED (
+    SELECT DISTINCT owner_type, owner_id FROM suspects
+    WHERE NOT (SELECT yes FROM crowded) AND owner_type <> ''
+      AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
+      AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
+    ORDER BY owner_type, owner_id LIMIT %(limit)s
+), many AS MATERIALIZED (
+    SELECT owner_type, owner_id FROM {schema}.tasks
+    WHERE (SELECT yes FROM crowded) AND owner_type <> ''
+      AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
+      AND %(after_rank)s::int = 0 AND (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text)
+    GROUP BY owner_type, owner_id
+    HAVING bool_or((failures > 0 AND (SELECT failing FROM asked))
+        OR ({runnable} AND coalesce(next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true), false)
+            AND (SELECT late FROM asked))
+        OR ((paused_by IS NOT NULL OR {inactive}) AND (SELECT paused FROM asked)))
+    ORDER BY owner_type, owner_id LIMIT %(limit)s
+), first AS MATERIALIZED (
+    SELECT 0 AS rank, * FROM few UNION ALL SELECT 0 AS rank, * FROM many
+), others AS MATERIALIZED (
+    SELECT 1 AS rank, owner_type, owner_id FROM {schema}.tasks
+    WHERE NOT (%(failing)s OR %(late)s OR %(paused)s) AND (SELECT count(*) FROM first) < %(limit)s
+      AND owner_type <> '' AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s::text)
+      AND (%(after_rank)s::int = 0 OR (owner_type, owner_id) > (%(after_type)s::text, %(after_id)s::text))
+    GROUP BY owner_type, owner_id
+    HAVING NOT bool_or(failures > 0 OR ({runnable}
+                                        AND coalesce(next_run < (SELECT late FROM instant) AND coalesce(resumed_at < (SELECT late FROM instant), true), false)))
+    ORDER BY owner_type, owner_id LIMIT %(limit)s
+)
+SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY rank, owner_type, owner_id LIMIT %(limit)s) o,
+    LATERAL (
+        SELECT t.owner_type, t.owner_id, count(*)::int AS tasks, count(*) FILTER (WHERE failures > 0)::int AS failing,
+            count(*) FILTER (WHERE {runnable} AND next_run < i.late AND coalesce(resumed_at < i.late, true))::int AS late,
+            count(*) FILTER (WHERE paused_by IS NOT NULL)::int AS paused,
+            count(*) FILTER (WHERE {inactive})::int AS inactive,
+            max(last_success_at) AS last_success,
+            min(next_run) FILTER (WHERE {runnable}) AS next_run
+        FROM {schema}.tasks t, instant i
+        WHERE t.owner_type = o.owner_type AND t.owner_id = o.owner_id
+        GROUP BY t.owner_type, t.owner_id) c
+ORDER BY o.rank, o.owner_type, o.owner_id
+
+-- name: due_tasks
+-- What a tick would push, without a lock: due by themselves, or by the end of their pause.
+WITH instant AS MATERIALIZED (SELECT {now} AS now)
+SELECT * FROM {schema}.tasks
+WHERE {runnable} AND next_run <= (SELECT now FROM instant)
+  AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
+UNION ALL
+SELECT * FROM {schema}.tasks
+WHERE enabled AND owner_active AND paused_until <= (SELECT now FROM instant) AND next_run IS NOT NULL
+  AND (kind = 'interval' OR next_run <= (SELECT now FROM instant))
+  AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
+ORDER BY next_run
+LIMIT %(limit)s
+
+-- name: list_runs
+-- Without what they printed, which is up to 64 kB each.
+SELECT id, task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, attempt, retried, pieces,
+    state, outcome, reason, due_at, pushed_at, started_at, until, ended_at, created_at, checked_last_run, checked_at,
+    every_ms, tolerance_ms, result, traceback, worker, host, pid, job_id
+FROM {schema}.runs
+WHERE (%(outcome)s::text IS NULL OR outcome = %(outcome)s) AND (%(before)s::bigint IS NULL OR id < %(before)s)
+ORDER BY id DESC
+LIMIT %(limit)s
+
+-- name: runs_of_task
+-- The same of one task, by their ids alone: its scheduled and manual runs, and its retries and pieces, as two indexes have
+-- them. (Which task it is, the planner shall not see: see `last_occurrences`.)
+SELECT id FROM (
+    (SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
+        AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s) AND (%(before)s::bigint IS NULL OR id < %(before)s)
+     ORDER BY id DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('retry', 'piece')
+        AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s) AND (%(before)s::bigint IS NULL OR id < %(before)s)
+     ORDER BY id DESC LIMIT %(limit)s)) r
+ORDER BY id DESC LIMIT %(limit)s
+
+-- name: runs_by_id
+SELECT id, task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, attempt, retried, pieces,
+    state, outcome, reason, due_at, pushed_at, started_at, until, ended_at, created_at, checked_last_run, checked_at,
+    every_ms, tolerance_ms, result, traceback, worker, host, pid, job_id
+FROM {schema}.runs WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
+
+-- name: read_run
+SELECT * FROM {schema}.runs WHERE id = %(id)s
+
+-- name: runs_of_parents
+-- The retries of these runs, or their pieces, as they were made, behind an id.
+SELECT id FROM {schema}.runs
+WHERE parent_id = ANY (%(parents)s::bigint[]) AND kind = %(kind)s AND id > %(after)s ORDER BY id LIMIT %(limit)s
+
+-- name: attempts_of_piece
+-- Of a piece: all attempts, itself included, as they were made.
+SELECT a.id FROM {schema}.runs p JOIN {schema}.runs a ON a.parent_id = p.parent_id AND a.kind = 'piece'
+WHERE p.id = %(id)s AND a.item IS NOT DISTINCT FROM p.item ORDER BY a.id LIMIT %(limit)s
+
+-- name: waiting_notices
+-- What has not arrived yet, the oldest first.
+SELECT n.event_id, n.channel, n.tries, n.due_at, n.error, e.at, e.what, e.task_id, coalesce(e.task_name, '') AS task_name,
+    coalesce(e.owner_type, '') AS owner_type, coalesce(e.owner_id, '') AS owner_id
+FROM {schema}.notices n LEFT JOIN {schema}.events e ON e.id = n.event_id
+ORDER BY n.event_id, n.channel LIMIT %(limit)s
+
+-- name: tickers
+SELECT id, host, pid, started_at, last_tick_at, last_report,
+    extract(epoch FROM clock_timestamp() - last_tick_at)::float8 AS age
+FROM {schema}.tickers ORDER BY last_tick_at DESC NULLS LAST
+
+-- name: pieces_of
+-- How far the pieces of these runs have come; one that is attempted again counts by its last attempt.
+SELECT parent_id, count(*) FILTER (WHERE outcome IN {good_outcomes}) AS done,
+    count(*) FILTER (WHERE outcome IN ('failed', 'timed_out', 'killed', 'lost', 'dropped') AND NOT retried) AS failed,
+    count(*) FILTER (WHERE state <> 'ended') AS open
+FROM {schema}.runs WHERE parent_id = ANY (%(parents)s::bigint[]) AND kind = 'piece'
+GROUP BY parent_id
+
+-- name: last_occurrences
+-- Of a task: the newest runs and drops that are no retries and no pieces. Here and below, a sub-select keeps to itself which
+-- task it is: of one that has many runs, the planner would go through those of all tasks to find its newest.
+SELECT id FROM {schema}.runs
+WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
+ORDER BY id DESC LIMIT %(limit)s
+
+-- name: occurrences_around
+-- Of a task: those that were due last at that time, and the first one behind it. Starts that were due `late` before and
+-- after it bound the walk through the task's runs: what was due at the time got its record in between.
+WITH bounds AS MATERIALIZED (
+    SELECT coalesce((
+        SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND started_at IS NOT NULL
+            AND occurrence < %(at)s::timestamptz - %(late)s * interval '1 millisecond'
+        ORDER BY occurrence DESC LIMIT 1), 0) AS first, coalesce((
+        SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND started_at IS NOT NULL
+            AND occurrence > %(at)s::timestamptz + %(late)s * interval '1 millisecond'
+        ORDER BY occurrence LIMIT 1), 9223372036854775807) AS last
+), before AS MATERIALIZED (
+    SELECT id FROM {schema}.runs
+    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual') AND id <= (SELECT last FROM bounds)
+      AND coalesce(occurrence, due_at, created_at) <= %(at)s::timestamptz
+    ORDER BY id DESC LIMIT %(limit)s
+), after AS MATERIALIZED (
+    SELECT id, coalesce(occurrence, due_at, created_at) AS due FROM {schema}.runs
+    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
+      AND id BETWEEN (SELECT first FROM bounds) AND (SELECT last FROM bounds)
+      AND coalesce(occurrence, due_at, created_at) > %(at)s::timestamptz
+)
+SELECT id FROM before UNION ALL (SELECT id FROM after ORDER BY due, id LIMIT 1)
+
+-- name: last_events
+SELECT * FROM {schema}.events WHERE task_id = %(task_id)s ORDER BY id DESC LIMIT %(limit)s
+
+-- name: events_by_id
+SELECT * FROM {schema}.events WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
+
+-- name: owner_types
+-- The types of owners (none: '') in the record, each found behind the one before: there are few, of many rows.
+WITH RECURSIVE ended AS (
+    SELECT min(owner_type) AS owner_type FROM {schema}.runs WHERE outcome <> 'dropped'
+    UNION ALL
+    SELECT (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome <> 'dropped' AND r.owner_type > e.owner_type)
+    FROM ended e WHERE e.owner_type IS NOT NULL
+), dropped AS (
+    SELECT min(owner_type) AS owner_type FROM {schema}.runs WHERE outcome = 'dropped'
+    UNION ALL
+    SELECT (SELECT min(r.owner_type) FROM {schema}.runs r WHERE r.outcome = 'dropped' AND r.owner_type > d.owner_type)
+    FROM dropped d WHERE d.owner_type IS NOT NULL
+)
+SELECT owner_type FROM ended WHERE owner_type IS NOT NULL UNION SELECT owner_type FROM dropped WHERE owner_type IS NOT NULL
+
+-- name: journal
+-- The runs and drops that ended last, of owners of these types: the newest of each type and outcome, or reason of a drop;
+-- of these, the newest. `before` is where a page ends.
+SELECT f.id, f.ended_at AS at FROM (
+    SELECT r.id, r.ended_at
+    FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
+        SELECT id, ended_at FROM {schema}.runs
+        WHERE owner_type = t.owner_type AND outcome = o.outcome AND outcome <> 'dropped'
+          AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+          AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+          AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+        ORDER BY ended_at DESC, id DESC LIMIT %(limit)s) r
+    UNION ALL
+    SELECT d.id, d.ended_at
+    FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(reasons)s::text[]) AS o (reason), LATERAL (
+        SELECT id, ended_at FROM {schema}.runs
+        WHERE owner_type = t.owner_type AND reason = o.reason AND outcome = 'dropped'
+          AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+          AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+          AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+        ORDER BY ended_at DESC, id DESC LIMIT %(limit)s) d
+) f ORDER BY f.ended_at DESC, f.id DESC LIMIT %(limit)s
+
+-- name: journal_of_task
+-- The same of one task: of those of its runs that were made last, as an end comes soon after; and so of its retries and
+-- pieces. A run ends behind its pieces, however many there are: so what these belong to is among them, too.
+WITH heads AS MATERIALIZED (
+    SELECT id FROM {schema}.runs
+    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual') AND state = 'ended'
+      AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
+      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+      AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+      AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+    ORDER BY id DESC LIMIT %(limit)s + 1000
+), further AS MATERIALIZED (
+    SELECT id, parent_id FROM {schema}.runs
+    WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('retry', 'piece') AND state = 'ended'
+      AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
+      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+      AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+      AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+    ORDER BY id DESC LIMIT %(limit)s + 1000
+)
+SELECT id, ended_at AS at FROM {schema}.runs
+WHERE id = ANY (ARRAY(SELECT id FROM heads UNION SELECT id FROM further UNION SELECT parent_id FROM further))
+  AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
+  AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+  AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+  AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
+
+-- name: journal_of_owner
+-- The same of one owner, its deleted tasks included.
+SELECT id, ended_at AS at FROM {schema}.runs
+WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND owner_type <> '' AND ended_at IS NOT NULL
+  AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
+  AND ended_at <= coalesce(%(before)s::timestamptz, 'infinity')
+  AND (ended_at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_run)s::bigint)
+  AND (outcome = ANY (%(outcomes)s::text[]) OR (outcome = 'dropped' AND reason = ANY (%(reasons)s::text[])))
+ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
+
+-- name: journal_of_events
+SELECT id, at FROM {schema}.events
+WHERE at >= coalesce(%(since)s::timestamptz, '-infinity')
+  AND at <= coalesce(%(before)s::timestamptz, 'infinity')
+  AND (at, id) < (coalesce(%(before)s::timestamptz, 'infinity'), %(before_event)s::bigint)
+  AND (%(task_id)s::bigint IS NULL OR task_id = %(task_id)s)
+  AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
+  AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
+ORDER BY at DESC, id DESC LIMIT %(limit)s
+
+-- name: drops
+-- How many since then, by what they have in common; the newest of each as an example. The types of owners and the reasons
+-- that there are come first, each pair found behind the one before: so the index is read from `since` on for each.
+WITH RECURSIVE pairs AS (
+    (SELECT owner_type, reason FROM {schema}.runs WHERE outcome = 'dropped' ORDER BY owner_type, reason LIMIT 1)
+    UNION ALL
+    SELECT n.owner_type, n.reason FROM pairs p, LATERAL (
+        SELECT owner_type, reason FROM {schema}.runs
+        WHERE outcome = 'dropped' AND (owner_type, reason) > (p.owner_type, p.reason)
+        ORDER BY owner_type, reason LIMIT 1) n
+)
+SELECT key, count(*) AS count, max(ended_at) AS newest, max(id) AS run_id
+FROM pairs p, LATERAL (
+    SELECT id, task_id, function, owner_id, ended_at FROM {schema}.runs
+    WHERE outcome = 'dropped' AND owner_type = p.owner_type AND reason = p.reason
+      AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity') OFFSET 0) r, LATERAL (
+    SELECT CASE %(by)s WHEN 'reason' THEN p.reason WHEN 'function' THEN r.function WHEN 'task' THEN r.task_id::text
+        ELSE concat_ws(':', nullif(p.owner_type, ''), nullif(r.owner_id, '')) END AS key) k
+GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s OFFSET %(after)s
+
+-- name: deleted_tasks
+-- The deleted ones of these tasks, named as in their newest record (those of `gone` may lack it) or their last event.
+SELECT i.id, coalesce(r.task_name, e.task_name, '') AS task_name, coalesce(r.owner_type, e.owner_type, '') AS owner_type,
+    coalesce(r.owner_id, e.owner_id, '') AS owner_id
+FROM unnest(%(ids)s::bigint[]) AS i (id) LEFT JOIN LATERAL (
+    SELECT task_name, owner_type, owner_id FROM {schema}.runs
+    WHERE task_id = i.id AND kind IN ('scheduled', 'manual') AND task_name <> '' ORDER BY id DESC LIMIT 1) r ON true
+    LEFT JOIN LATERAL (
+    SELECT task_name, owner_type, owner_id FROM {schema}.events WHERE task_id = i.id ORDER BY id DESC LIMIT 1) e ON true
+WHERE NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = i.id)
+
+-- name: last_ends
+-- Of each of these tasks the record of its last end, where it is kept: of its last run, or of an occurrence that was lost
+-- later, before it began, and so is none. OFFSET 0 keeps that question to the index of what was given up.
+SELECT t.id AS task_id, coalesce(
+    (SELECT r.id FROM {schema}.runs r WHERE r.id = t.last_run_id AND r.ended_at = t.last_ended_at),
+    (SELECT max(l.id) FROM (
+        SELECT r.id FROM {schema}.runs r
+        WHERE r.task_id = t.id AND r.started_at IS NULL AND r.outcome = 'lost' AND r.ended_at = t.last_ended_at OFFSET 0) l)
+    ) AS run_id
+FROM {schema}.tasks t WHERE t.id = ANY (%(ids)s::bigint[])
+
+-- name: server_version
+SELECT current_setting('server_version') AS version

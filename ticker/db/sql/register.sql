@@ -1,0 +1,198 @@
+-- name: instant
+-- The one clock.
+SELECT {now} AS now
+
+-- name: look_up_task
+-- The row that a registration finds: when it has no news for it, it locks nothing, and a long deploy blocks no start.
+SELECT * FROM {schema}.tasks
+WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)s
+
+-- name: find_task
+-- The same, locked until the transaction ends.
+SELECT * FROM {schema}.tasks
+WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)s
+FOR NO KEY UPDATE
+
+-- name: actor
+-- The author of the events of this transaction; empty means the database user. Statements with `by` set it, and `act_as`
+-- restores it.
+SELECT coalesce(current_setting('ticker.by', true), '') AS by
+
+-- name: act_as
+SELECT set_config('ticker.by', %(by)s, true)
+
+-- name: insert_task
+-- A new task, due at once unless `first` says otherwise. No row: another process was faster, or the owner is gone.
+INSERT INTO {schema}.tasks (
+    owner_type, owner_id, name, function, kwargs, registered, declared_in, kind, expression, zone,
+    every_ms, tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, enabled,
+    starts_at, ends_at, max_runs, catch_up, remove, overlap, retries, backoff, stretch_ms,
+    pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority, spread, within_ms, next_run)
+VALUES (
+    %(owner_type)s, %(owner_id)s, %(name)s, %(function)s, %(kwargs)s::jsonb, %(registered)s::jsonb, %(declared_in)s,
+    %(kind)s, %(expression)s, %(zone)s, %(every_ms)s, %(tolerance_ms)s, %(box_ms)s, %(grace_ms)s, %(queue)s,
+    %(subject)s, %(description)s, %(metadata)s::jsonb, %(enabled)s,
+    %(starts_at)s::timestamptz, %(ends_at)s::timestamptz, %(max_runs)s::integer, %(catch_up)s, %(remove)s,
+    %(overlap)s, %(retries)s, %(backoff)s, %(stretch_ms)s::bigint, %(pause_after)s::integer, %(probe_ms)s::bigint,
+    %(dead_man)s::integer, CASE WHEN %(dead_man)s::integer IS NOT NULL
+        THEN coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()) END,
+    %(keep)s, %(submitter)s, %(group_name)s, %(priority)s, %(spread)s,
+    %(within_ms)s::bigint, coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()))
+ON CONFLICT (owner_type, owner_id, name) DO NOTHING
+RETURNING *
+
+-- name: change_task
+-- New values for what people define. A changed interval may bring the next run nearer, never push it away. An interval task
+-- that is enabled and was due meanwhile is due now. With `again`, more of the schedule has changed, and `next_run` says when
+-- the task is due.
+UPDATE {schema}.tasks SET
+    function = %(function)s, kwargs = %(kwargs)s::jsonb, registered = coalesce(%(registered)s::jsonb, registered),
+    kind = %(kind)s, expression = %(expression)s, zone = %(zone)s,
+    every_ms = %(every_ms)s::bigint, tolerance_ms = %(tolerance_ms)s, box_ms = %(box_ms)s, grace_ms = %(grace_ms)s,
+    queue = %(queue)s, subject = %(subject)s, description = %(description)s, metadata = %(metadata)s::jsonb,
+    enabled = %(enabled)s, starts_at = %(starts_at)s::timestamptz, ends_at = %(ends_at)s::timestamptz,
+    max_runs = %(max_runs)s::integer, catch_up = %(catch_up)s, remove = %(remove)s,
+    overlap = %(overlap)s, retries = %(retries)s, backoff = %(backoff)s, stretch_ms = %(stretch_ms)s::bigint,
+    stretched_ms = CASE WHEN %(stretch_ms)s::bigint IS NOT NULL THEN stretched_ms END,
+    pause_after = %(pause_after)s::integer, probe_ms = %(probe_ms)s::bigint, dead_man = %(dead_man)s::integer,
+    alarm_at = CASE WHEN %(dead_man)s::integer IS NULL THEN NULL WHEN dead_man = %(dead_man)s::integer THEN alarm_at
+        ELSE {now} END,
+    keep = %(keep)s, submitter = %(submitter)s, group_name = %(group_name)s, priority = %(priority)s,
+    spread = %(spread)s, within_ms = %(within_ms)s::bigint, next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
+        WHEN %(enabled)s AND NOT enabled AND every_ms = %(every_ms)s::bigint AND kind = 'interval' AND next_run IS NOT NULL
+        THEN greatest(next_run, {now})
+        WHEN every_ms = %(every_ms)s::bigint OR next_run IS NULL THEN next_run ELSE
+        greatest(%(starts_at)s::timestamptz, least(next_run,
+            {now} + %(every_ms)s::bigint * interval '1 millisecond')) END,
+    push_after = NULL,
+    declared_in = coalesce(%(declared_in)s, declared_in),
+    updated_at = {now}
+WHERE id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
+RETURNING *
+
+-- name: place
+-- Brings spread tasks to their places: the first from which on they may start.
+UPDATE {schema}.tasks t SET next_run = timestamptz 'epoch' + (p.rounds * every_ms + phase_ms)::float8 * interval '1 millisecond'
+FROM (SELECT id, ceil((1000 * extract(epoch FROM greatest(starts_at, {now},
+    {soonest_due})) - phase_ms) / every_ms) AS rounds
+    FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) AND next_run IS NOT NULL AND phase_ms IS NOT NULL
+    FOR NO KEY UPDATE) p
+WHERE t.id = p.id
+RETURNING t.*
+
+-- name: spread_plan
+-- Of the interval tasks that are chosen: how many there are, how many have a place already, and how many are due within the
+-- same tick at most, as they are, and once each is in its place.
+WITH instant AS MATERIALIZED (
+    SELECT {now} AS now
+), chosen AS MATERIALIZED (
+    SELECT t.spread, extract(epoch FROM greatest(t.next_run, i.now)) * 1000 AS due, t.every_ms,
+        1000 * extract(epoch FROM i.now) AS now,
+        ('x' || substr(md5(owner_type || '/' || owner_id || '/' || name), 1, 7))::bit(28)::bigint * every_ms / 268435456 AS phase
+    FROM {schema}.tasks t, instant i
+    WHERE kind = 'interval' AND next_run IS NOT NULL
+      AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
+      AND (%(function)s::text IS NULL OR function = %(function)s)
+), placed AS (
+    SELECT ceil((now - phase) / every_ms) * every_ms + phase AS due FROM chosen
+)
+SELECT (SELECT count(*) FROM chosen)::int AS tasks, (SELECT count(*) FILTER (WHERE spread) FROM chosen)::int AS placed,
+    (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM chosen GROUP BY floor(due / %(tick_ms)s)) s)::int AS most_now,
+    (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM placed GROUP BY floor(due / %(tick_ms)s)) s)::int AS most_then
+
+-- name: spread
+-- The next ones of them by id that have no place yet get one.
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks
+    WHERE kind = 'interval' AND NOT spread AND id > %(after)s::bigint
+      AND (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
+      AND (%(function)s::text IS NULL OR function = %(function)s)
+    ORDER BY id LIMIT %(limit)s FOR NO KEY UPDATE
+)
+UPDATE {schema}.tasks t SET spread = true FROM chosen c WHERE t.id = c.id
+RETURNING t.id
+
+-- name: has_trigger
+SELECT EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+    WHERE t.tgname = %(name)s AND p.pronamespace = '{schema}'::regnamespace) AS found
+
+-- name: owner_tables
+-- The types of owners with tasks that are names of tables here: one look at the index for each type, however many tasks.
+WITH RECURSIVE types AS (
+    SELECT min(owner_type) AS type FROM {schema}.tasks WHERE owner_type > ''
+    UNION ALL
+    SELECT (SELECT min(owner_type) FROM {schema}.tasks WHERE owner_type > types.type) FROM types WHERE type IS NOT NULL)
+SELECT type FROM types WHERE EXISTS (
+    SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND (n.nspname || '.' || c.relname = type
+        OR c.relname = type AND (n.nspname = 'public' OR pg_table_is_visible(c.oid))))
+ORDER BY type
+
+-- name: write_templates
+-- The default tasks of a type of owner: these, and no others.
+WITH gone AS (
+    DELETE FROM {schema}.templates WHERE owner_type = %(owner_type)s AND name <> ALL (%(names)s::text[]))
+INSERT INTO {schema}.templates AS t (owner_type, name, task)
+SELECT %(owner_type)s, w.name, w.task::jsonb FROM unnest(%(names)s::text[], %(tasks)s::text[]) AS w (name, task)
+ORDER BY w.name
+ON CONFLICT (owner_type, name) DO UPDATE SET task = excluded.task WHERE t.task <> excluded.task
+
+-- name: declared_tasks
+-- What `ticker sync` compares: tasks without an owner that were declared, or that have one of these names; locked.
+SELECT * FROM {schema}.tasks
+WHERE owner_type = '' AND (declared_in <> '' OR name = ANY (%(names)s::text[]))
+ORDER BY id
+FOR NO KEY UPDATE
+
+-- name: select_tasks
+-- The tasks that an id, a name of an owner, or an owner names; locked, in the order of their ids.
+SELECT * FROM {schema}.tasks
+WHERE CASE WHEN %(id)s::bigint IS NOT NULL THEN id = %(id)s::bigint
+      ELSE owner_type = %(owner_type)s AND owner_id = %(owner_id)s
+           AND (%(name)s::text IS NULL OR name = %(name)s::text) END
+ORDER BY id
+FOR NO KEY UPDATE
+
+-- name: delete_tasks
+-- Deletes tasks. The trigger tasks_note_deletion ends what was planned and what waits, as in any other deletion.
+WITH gone AS (DELETE FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[])
+    AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL RETURNING *)
+SELECT * FROM gone ORDER BY id
+
+-- name: pause_tasks
+-- Nothing is pushed and nothing starts until someone resumes them, or `until` passes.
+UPDATE {schema}.tasks SET paused_by = coalesce(%(by)s, left(nullif(current_setting('ticker.by', true), ''), 200), session_user),
+    paused_reason = %(reason)s, paused_until = %(until)s::timestamptz
+WHERE id = ANY (%(ids)s::bigint[])
+RETURNING *
+
+-- name: resume_tasks
+-- An interval task is due as soon as it may run: at once, or when its spacing allows, and never later than it was. (Due
+-- at once whatever its spacing, a daily task would be dropped as too early, and wait another day. So it would where a ticker
+-- looked ahead beyond the spacing: `timing.soonest_due`.) No time behind what the tables'
+-- CHECK takes, after a `last_run` that a hand has set far ahead.
+UPDATE {schema}.tasks t SET
+    paused_by = NULL, paused_reason = '', paused_until = NULL,
+    next_run = CASE WHEN kind <> 'interval' OR next_run IS NULL THEN next_run WHEN i.now > ends_at THEN NULL ELSE
+        greatest(starts_at, least(CASE WHEN next_run > i.now THEN next_run END, '9999-12-31T00:00:00Z',
+            greatest(i.now, {soonest_due}))) END
+FROM (SELECT {now} AS now) i
+WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
+    AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
+RETURNING t.*
+
+-- name: set_next_runs
+-- When these are due, as somebody has found out who knows their times.
+UPDATE {schema}.tasks t SET next_run = b.next_run
+FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
+WHERE t.id = b.id
+RETURNING t.*
+
+-- name: plan_runs
+-- One manual run of each, which the next tick pushes; the schedule is not touched.
+INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, state, due_at, created_at)
+SELECT id, name, function, owner_type, owner_id, 'manual', 'planned', i.now, i.now
+FROM {schema}.tasks, (SELECT {now} AS now) i
+WHERE id = ANY (%(ids)s::bigint[])
+ORDER BY id
+RETURNING id

@@ -1,0 +1,53 @@
+-- The rules that several statements share, each written once. `{runnable}` in a statement is the rule of that name for the
+-- columns of the only table, `{runnable t}` for those of the table with the alias t.
+--
+-- Conventions of all statements in this folder: `{schema}` is the quoted name of the schema, and parameters are psycopg's,
+-- %(name)s. Each statement that decides takes `now`; NULL means the database's clock, read with clock_timestamp() and never
+-- with now(), which is the start of the transaction. Rows are locked FOR NO KEY UPDATE, a task before its runs, unless
+-- locked rows are skipped. least() passes over NULLs, so a column that may be NULL is compared in a CASE.
+--
+-- The database's clock may be set; a host's uptime never is. Where the last start was made on the host that asks now
+-- (`boot`), `uptime` says how long ago it was: `true_last_run`, on the clock of this instant. If that is over 1 s later
+-- or 2 s earlier than `last_run` (so long may a start wait for its answer), the clock was set in between.
+
+-- rule: now
+coalesce(%(now)s::timestamptz, clock_timestamp())
+
+-- rule: runnable
+-- The task is switched on, its owner is active, and nobody paused it. Indexes have the same condition.
+t.enabled AND t.owner_active AND t.paused_by IS NULL
+
+-- rule: inactive
+(NOT t.enabled OR NOT t.owner_active)
+
+-- rule: due
+-- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
+t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millisecond'
+  AND t.next_run <= %(now)s::timestamptz
+      + CASE WHEN t.kind = 'interval' THEN least(%(look_ahead)s::bigint, t.tolerance_ms / 5) ELSE 0 END * interval '1 millisecond'
+  AND (t.push_after IS NULL OR t.push_after <= %(now)s::timestamptz)
+
+-- rule: busy
+-- A job of the task waits or runs, so that `overlap = 'skip'` pushes no other.
+(t.waiting <> '{}' OR coalesce(t.running_until > %(now)s, false)
+        OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'pushed' AND r.task_id = t.id)
+        OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'processing' AND r.task_id = t.id))
+
+-- rule: spacing
+-- The least time between two starts of an interval task.
+(t.every_ms - t.tolerance_ms) * interval '1 millisecond'
+
+-- rule: soonest_due
+-- The first time at which an interval task is due after its last start, so that it is not dropped as too early even if a
+-- ticker looks ahead: `timing.soonest_due`.
+t.last_run + (t.every_ms - t.tolerance_ms + least(t.tolerance_ms / 5, 10000)) * interval '1 millisecond'
+
+-- rule: good_outcomes
+('succeeded', 'partial', 'nothing_to_do')
+
+-- rule: work_outcomes
+-- The good ones that count as work.
+('succeeded', 'partial')
+
+-- rule: bad_outcomes
+('failed', 'timed_out', 'killed', 'lost')

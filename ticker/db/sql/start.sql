@@ -1,0 +1,207 @@
+-- name: start
+-- Decides, under the task's row lock and by the clock read after it, whether a scheduled job may run; records it.
+-- `true_last_run` is the last run by the uptime of this host, to which the wait for the lock is added. The spacing counts
+-- from the later one of the two; where the uptime says over 3 s less, the clock was set back, and the uptime decides alone.
+-- (Under that it may be the way of the statement to the server, for which nobody waits longer than 2 s.) So it does where it
+-- says over 20 s more: up to that the server may have been stopped before it read the statement, and a clock that was set
+-- forward is left to the ticker, which sees it by its own uptime; the row is only due the sooner. The first job that comes
+-- too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock.
+-- `record_of` (a volatile function) sees what was committed while this waited for the lock; the statement itself does not.
+-- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a job is
+-- delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the occurrence nor
+-- has it as its next run (`stale`), as after the restore of an older dump, the installation gets an event: the job may have
+-- been meant for another task. If a later occurrence has started, `stale` is only a line in the worker's log. The record was
+-- then pruned, or the tick was killed before it could commit. (A tick that is killed in this way leaves a job for the next
+-- run, which is expected.)
+WITH locked AS MATERIALIZED (
+    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+), instant AS MATERIALIZED (
+    SELECT {now} AS now, count(id) AS found,
+        %(uptime)s::bigint + CASE WHEN %(now)s::timestamptz IS NULL THEN greatest(0, least(2500000, (1000000
+            * extract(epoch FROM clock_timestamp() - statement_timestamp()))::bigint)) ELSE 0 END AS uptime
+    FROM locked
+), measured AS MATERIALIZED (
+    SELECT i.now, i.uptime, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold, h.held_for, h.held_since,
+        CASE WHEN l.last_run IS NOT NULL AND l.last_boot = %(boot)s::text
+                  AND l.last_uptime_us <= i.uptime
+             THEN i.now - (i.uptime - l.last_uptime_us) * interval '1 microsecond' END AS true_last_run
+    FROM instant i LEFT JOIN locked l ON true LEFT JOIN LATERAL (
+        SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
+            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= i.uptime
+                 THEN (i.uptime - r.uptime_us) * interval '1 microsecond' END AS held_since
+        FROM {schema}.runs r WHERE r.token = l.run_token AND r.state = 'running') h ON true
+), spaced AS MATERIALIZED (
+    SELECT m.*, coalesce(m.held_for, m.hold) - coalesce(m.held_since, interval '0') AS hold_left,
+        c.clock_was_set,
+        CASE WHEN c.clock_was_set THEN coalesce(m.true_last_run, m.now)
+             ELSE greatest(m.last_run, m.true_last_run) END AS spaced_from
+    FROM measured m, LATERAL (
+        SELECT CASE WHEN m.true_last_run IS NULL THEN m.last_run > m.now
+            ELSE m.true_last_run NOT BETWEEN m.last_run - interval '20 seconds' AND m.last_run + interval '20 seconds'
+            END AS clock_was_set) c
+), identified AS MATERIALIZED (
+    SELECT s.*, {schema}.record_of(%(task_id)s, %(occurrence)s) AS record,
+        %(occurrence)s = ANY (s.waiting) OR %(occurrence)s IS NOT DISTINCT FROM s.next_run AS is_expected
+    FROM spaced s
+), judged AS MATERIALIZED (
+    SELECT l.*, CASE
+        WHEN l.id IS NULL THEN 'gone'
+        WHEN l.record IS NOT NULL THEN 'redelivered'
+        WHEN NOT l.is_expected THEN 'stale'
+        WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
+        WHEN {inactive l}
+             OR (l.paused_by IS NOT NULL AND (l.paused_until IS NULL OR l.now < l.paused_until)) THEN 'paused'
+        WHEN l.started >= l.max_runs THEN 'done'
+        WHEN l.clock_was_set AND (l.true_last_run IS NULL OR (l.kind = 'interval'
+             AND l.now < l.spaced_from + {spacing l})) THEN 'clock'
+        WHEN %(occurrence)s < l.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
+             AND %(occurrence)s < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'
+        WHEN %(occurrence)s <= least(l.last_occurrence, CASE WHEN l.clock_was_set THEN l.spaced_from END) THEN 'duplicate'
+        WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
+             THEN 'still_running'
+        WHEN l.kind = 'interval'
+             AND l.now < l.spaced_from + {spacing l} THEN 'too_early'
+        END AS refusal
+    FROM identified l
+), ruled AS MATERIALIZED (
+    SELECT *, refusal IS NULL OR refusal NOT IN ('gone', 'redelivered', 'stale') AS is_recorded FROM judged
+), changed AS (
+    UPDATE {schema}.tasks t SET
+        waiting = array_remove(j.waiting, %(occurrence)s),
+        batch_jobs = nullif(j.batch_jobs - {schema}.micros(%(occurrence)s), '{}'),
+        started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
+        dropped = j.dropped + (j.is_recorded AND j.refusal IS NOT NULL)::int,
+        next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
+        last_run = CASE WHEN j.refusal IS NULL THEN j.now WHEN j.refusal = 'clock' THEN j.spaced_from
+                        ELSE j.last_run END,
+        last_boot = CASE WHEN j.refusal IS NULL THEN %(boot)s::text ELSE j.last_boot END,
+        last_uptime_us = CASE WHEN j.refusal IS NULL THEN j.uptime ELSE j.last_uptime_us END,
+        last_occurrence = CASE WHEN j.refusal IS NULL AND %(occurrence)s > j.now + interval '1 second' THEN j.now
+                               WHEN j.refusal IS NULL THEN %(occurrence)s
+                               WHEN j.refusal = 'clock' AND j.last_occurrence > j.spaced_from THEN j.spaced_from
+                               ELSE j.last_occurrence END,
+        run_token = CASE WHEN j.refusal IS NULL THEN %(token)s::uuid ELSE j.run_token END,
+        running_until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold
+                             WHEN j.refusal = 'clock'
+                                  AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
+                             THEN j.now + j.hold_left ELSE j.running_until END
+    FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
+        WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
+        WHEN (CASE j.refusal WHEN 'clock' THEN j.true_last_run IS NOT NULL
+                             WHEN 'too_early' THEN j.true_last_run > j.last_run + interval '3 seconds' END)
+             AND j.next_run > j.spaced_from + j.every_ms * interval '1 millisecond'
+        THEN greatest(j.starts_at, j.spaced_from + j.every_ms * interval '1 millisecond')
+        WHEN j.refusal IS NULL AND (j.clock_was_set OR %(occurrence)s > j.now + interval '1 second')
+        THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
+    WHERE t.id = j.id AND j.refusal IS DISTINCT FROM 'stale'
+), recorded AS (
+    INSERT INTO {schema}.runs (
+        task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
+        started_at, until, boot, uptime_us, ended_at, created_at, checked_last_run, checked_at, every_ms,
+        tolerance_ms, worker, host, pid, job_id)
+    SELECT j.id, j.name, j.function, j.owner_type, j.owner_id, 'scheduled', %(occurrence)s,
+        CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
+        CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, coalesce(j.refusal, ''),
+        CASE WHEN j.refusal IS NULL THEN %(token)s::uuid END,
+        CASE WHEN j.refusal IS NULL THEN j.now END, CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
+        CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN j.uptime END,
+        CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
+        j.spaced_from, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, %(job_id)s
+    FROM ruled j WHERE j.is_recorded
+    RETURNING id
+), noted AS (
+    INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
+    SELECT j.now, j.id, j.name, j.function, j.owner_type, j.owner_id, 'redelivered',
+        format('job %%s reached worker %%s, and its occurrence had a record', %(job_id)s::text, %(worker)s::text), j.record
+    FROM ruled j WHERE j.refusal = 'redelivered'
+    UNION ALL
+    SELECT j.now, 0, '', '', '', '', 'stale', format('job %%s reached worker %%s, and task %%s does not wait for it',
+        %(job_id)s::text, %(worker)s::text, %(task_id)s::bigint), NULL
+    FROM ruled j WHERE (j.refusal = 'stale' AND %(occurrence)s > coalesce(j.last_occurrence, '-infinity'))
+        OR (j.refusal = 'gone' AND j.record IS NULL)
+)
+SELECT j.refusal, j.now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
+    j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.spaced_from AS last_run, j.last_occurrence,
+    CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
+    j.spaced_from - j.last_run AS set_by, 'scheduled' AS run_kind, %(occurrence)s::timestamptz AS occurrence, 1 AS attempt,
+    NULL::jsonb AS item
+FROM ruled j LEFT JOIN recorded ON true
+
+-- name: start_planned
+-- The same for a planned run: it obeys enabled and the hold (a manual run also starts while the task is paused; a piece
+-- runs next to the others), skips the too-early and duplicate checks, and never touches last_run or last_occurrence. A run
+-- that does not exist, or belongs to another task, is `stale`. A retry or a piece has to be dead before the next start may come, so its box shrinks to
+-- what is left until then; under a second, or behind a newer occurrence (of a task by times: one that waits may start at
+-- any moment), there is no time for it. What a manual run made or left is bounded by the next occurrence, as nobody knows
+-- its next start.
+WITH locked AS MATERIALIZED (
+    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+), plan AS MATERIALIZED (
+    SELECT r.* FROM {schema}.runs r, (SELECT count(id) FROM locked) AS after_the_task
+    WHERE r.id = %(run_id)s AND r.task_id = %(task_id)s FOR NO KEY UPDATE OF r
+), instant AS MATERIALIZED (
+    SELECT {now} AS now, count(id) AS found FROM plan
+), bounded AS MATERIALIZED (
+    SELECT i.now, l.*, p.id AS run_id, p.kind AS run_kind, p.occurrence, p.attempt, p.item, p.state,
+        coalesce(p.kind IN ('retry', 'piece') AND (p.occurrence < l.last_occurrence OR (l.kind <> 'interval'
+            AND p.occurrence < (SELECT max(w) FROM unnest(l.waiting) w))), false) AS is_past,
+        m.room, least(l.box_ms, m.room) AS box
+    FROM instant i LEFT JOIN locked l ON true LEFT JOIN plan p ON true, LATERAL (
+        SELECT CASE WHEN p.kind IN ('retry', 'piece') THEN floor(1000 * extract(epoch FROM
+            CASE WHEN l.kind = 'interval' AND p.occurrence IS NOT NULL
+                 THEN l.last_run + (l.every_ms - l.tolerance_ms - l.grace_ms) * interval '1 millisecond'
+                 ELSE l.next_run - (l.tolerance_ms + l.grace_ms) * interval '1 millisecond' END - i.now))::bigint END AS room) m
+), judged AS MATERIALIZED (
+    SELECT b.*, (b.box + b.grace_ms) * interval '1 millisecond' AS hold,
+        coalesce(b.now + h.hold_left, b.running_until) AS held_until,
+        coalesce(b.state IN ('planned', 'pushed'), false) AS fresh, CASE
+        WHEN b.id IS NULL THEN 'gone'
+        WHEN b.run_id IS NULL THEN 'stale'
+        WHEN b.state NOT IN ('planned', 'pushed') THEN 'redelivered'
+        WHEN b.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
+        WHEN {inactive b} OR (b.run_kind <> 'manual' AND b.paused_by IS NOT NULL
+             AND (b.paused_until IS NULL OR b.now < b.paused_until)) THEN 'paused'
+        WHEN b.is_past OR b.room < 1000 THEN 'no_time'
+        WHEN b.run_kind <> 'piece' AND b.now < coalesce(b.now + h.hold_left, b.running_until) THEN 'still_running'
+        END AS refusal
+    FROM bounded b LEFT JOIN LATERAL (
+        SELECT r.until - r.started_at - (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' AS hold_left
+        FROM {schema}.runs r WHERE r.token = b.run_token AND r.state = 'running'
+            AND r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint) h ON true
+), changed AS (
+    UPDATE {schema}.tasks t SET
+        run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,
+        running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN j.now + j.hold ELSE t.running_until END,
+        dropped = t.dropped + (j.refusal IS NOT NULL)::int
+    FROM judged j WHERE t.id = j.id AND j.fresh AND j.run_kind <> 'piece'
+), taken AS (
+    UPDATE {schema}.runs r SET
+        task_name = coalesce(j.name, r.task_name), function = coalesce(j.function, r.function),
+        state = CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
+        outcome = CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, reason = coalesce(j.refusal, ''),
+        token = CASE WHEN j.refusal IS NULL THEN %(token)s::uuid END,
+        started_at = CASE WHEN j.refusal IS NULL THEN j.now END,
+        until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
+        boot = CASE WHEN j.refusal IS NULL THEN %(boot)s::text END,
+        uptime_us = CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
+        ended_at = CASE WHEN j.refusal IS NOT NULL THEN j.now END,
+        follow_up = j.refusal IS NOT NULL AND j.run_kind = 'retry',
+        checked_last_run = j.last_run, checked_at = j.now, every_ms = j.every_ms, tolerance_ms = j.tolerance_ms,
+        worker = %(worker)s, host = %(host)s, pid = %(pid)s, job_id = %(job_id)s
+    FROM judged j WHERE r.id = j.run_id AND j.fresh
+    RETURNING r.id
+), noted AS (
+    INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
+    SELECT j.now, j.id, j.name, j.function, j.owner_type, j.owner_id, 'redelivered',
+        format('job %%s reached worker %%s, and its run had %%s', %(job_id)s::text, %(worker)s::text,
+            CASE j.state WHEN 'ended' THEN 'ended' ELSE 'started' END), j.run_id
+    FROM judged j WHERE j.refusal = 'redelivered'
+    UNION ALL
+    SELECT j.now, 0, '', '', '', '', 'stale', format('job %%s reached worker %%s, and task %%s has no run %%s',
+        %(job_id)s::text, %(worker)s::text, %(task_id)s::bigint, %(run_id)s::bigint), NULL
+    FROM judged j WHERE j.run_id IS NULL
+)
+SELECT j.refusal, j.now, coalesce(taken.id, j.run_id) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
+    j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box AS box_ms, j.grace_ms, j.last_run, j.last_occurrence,
+    j.held_until AS running_until, j.run_kind, j.occurrence, j.attempt, j.item
+FROM judged j LEFT JOIN taken ON true

@@ -1,0 +1,328 @@
+-- name: clamp
+-- After the clock was set, brings the tasks' times to the instant that is read after the rows' locks: an older one, of
+-- a ticker that was stopped meanwhile, would end holds of living runs. `stepped`: the ticker saw it itself, by its
+-- uptime. It looks at so many rows, in the order of their ids, and answers with the last of them. What started on this host is
+-- told by its uptime, and due an interval after its true last run (no later than it was, if the two differ by up to 20 s
+-- and the ticker saw no step: it may also be that a stopped server read the start late); of the rest, only what lies
+-- too far ahead is brought back; so is a back-off, the longest of which is an hour. After an outage, a task with a place in
+-- its interval may wait for it up to two intervals. A task that was never pushed keeps
+-- its `first`, unless it was itself registered in the future. The planner expects next to
+-- nothing behind the list of ids, and so each row is found by its own id from there on: a second list would be gone
+-- through for each row, 5,000 times 5,000, behind a step that all rows feel.
+WITH measured AS MATERIALIZED (
+    SELECT t.id, i.now, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
+            AND t.last_uptime_us <= %(uptime)s::bigint
+        THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run,
+        greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms) * interval '1 millisecond' AS reach
+    FROM {schema}.tasks t, (SELECT {now} AS now) i
+    WHERE t.id > %(after)s::bigint ORDER BY t.id LIMIT %(limit)s
+), ahead AS MATERIALIZED (
+    SELECT t.id, m.reach FROM {schema}.tasks t JOIN measured m ON m.id = t.id
+    WHERE t.id = ANY (ARRAY(SELECT id FROM measured)) AND (abs(extract(epoch FROM m.true_last_run - t.last_run)) > 3
+        OR (m.true_last_run IS NULL AND t.last_run > m.now) OR t.last_occurrence > m.now + interval '1 second'
+        OR t.running_until > m.now + coalesce(
+            (SELECT greatest(r.until - r.started_at, interval '0') FROM {schema}.runs r
+             WHERE r.token = t.run_token AND r.state = 'running'),
+            (t.box_ms + t.grace_ms) * interval '1 millisecond')
+        OR t.push_after > m.now + CASE WHEN %(stepped)s THEN interval '0' ELSE interval '61 minutes' END
+        OR (t.kind = 'interval' AND t.next_run > m.now + m.reach + interval '1 second'
+            AND (t.starts_at IS NULL OR t.next_run > t.starts_at)
+            AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > m.now + interval '1 second'
+                 OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled')))
+        OR (%(stepped)s AND t.kind = 'interval' AND m.true_last_run IS NOT NULL
+            AND t.next_run IS DISTINCT FROM t.starts_at
+            AND (t.next_run > t.last_run + m.reach + interval '1 second'
+                 OR t.next_run < t.last_run + {spacing t})))
+    ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
+), instant AS MATERIALIZED (
+    SELECT {now} AS now, count(id) AS found FROM ahead
+), held AS MATERIALIZED (
+    SELECT t.id, i.now, a.reach, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
+            AND t.last_uptime_us <= %(uptime)s::bigint
+            THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run,
+        h.held_since, i.now + coalesce(h.held_for, (t.box_ms + t.grace_ms) * interval '1 millisecond')
+            - coalesce(h.held_since, interval '0') AS until
+    FROM instant i, ahead a, LATERAL (SELECT * FROM {schema}.tasks o WHERE o.id = a.id OFFSET 0) t LEFT JOIN LATERAL (
+        SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
+            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint
+                 THEN (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' END AS held_since
+        FROM {schema}.runs r WHERE r.token = t.run_token AND r.state = 'running') h ON true
+), changed AS (
+    UPDATE {schema}.tasks t SET
+        last_run = CASE WHEN h.true_last_run IS NOT NULL THEN h.true_last_run
+                        WHEN t.last_run > h.now THEN h.now ELSE t.last_run END,
+        last_occurrence = CASE WHEN t.last_occurrence > coalesce(h.true_last_run, h.now)
+                               THEN coalesce(h.true_last_run, h.now) ELSE t.last_occurrence END,
+        running_until = CASE WHEN t.running_until > h.until OR h.held_since IS NOT NULL THEN h.until
+                             ELSE t.running_until END,
+        push_after = NULL,
+        next_run = (SELECT CASE WHEN due.at > t.ends_at THEN NULL ELSE due.at END FROM (SELECT CASE
+            WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
+            THEN greatest(t.starts_at, CASE WHEN NOT %(stepped)s AND t.next_run <= h.true_last_run + h.reach
+                    AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run
+                ELSE h.true_last_run + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond' END)
+            WHEN t.kind = 'interval'
+            AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
+                 OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
+            AND t.next_run > h.now + h.reach
+            THEN greatest(t.starts_at, h.now + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond')
+            ELSE t.next_run END AS at) due)
+    FROM held h WHERE t.id = h.id
+)
+SELECT id FROM measured ORDER BY id DESC LIMIT 1
+
+-- name: glance
+-- Whether a pass might find something to do: each step's question, put as roughly as an index answers it. A pass that is
+-- told so for nothing costs some milliseconds; one that is not told would leave something undone. In order and the first
+-- alone, since the planner expects an EXISTS to find a row at once, and reads the table.
+WITH instant AS MATERIALIZED (
+    SELECT {now} AS now
+)
+SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {runnable}
+        AND next_run <= i.now + %(look_ahead)s * interval '1 millisecond' AND (push_after IS NULL OR push_after <= i.now)
+        ORDER BY next_run LIMIT 1) IS NOT NULL
+    OR EXISTS (SELECT FROM {schema}.tasks WHERE waiting <> '{}')
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND due_at <= i.now)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'pushed')
+    OR EXISTS (SELECT FROM {schema}.runs WHERE follow_up)
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'processing')
+    OR EXISTS (SELECT FROM {schema}.runs WHERE state = 'running' AND (until < i.now - interval '1 second'
+        OR started_at > i.now + interval '1 second' OR (boot = %(boot)s::text
+        AND (%(uptime)s::bigint - uptime_us) * interval '1 microsecond' > until - started_at + interval '1 second')))
+    OR (SELECT id FROM {schema}.tasks WHERE alarm_at <= i.now AND {runnable}
+        ORDER BY alarm_at LIMIT 1) IS NOT NULL
+    OR (SELECT id FROM {schema}.tasks WHERE paused_until <= i.now ORDER BY paused_until LIMIT 1) IS NOT NULL
+    OR EXISTS (SELECT FROM {schema}.tasks WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL
+        AND last_outcome IN {good_outcomes})
+    OR EXISTS (SELECT FROM {schema}.tickers WHERE last_tick_at > i.now + interval '1 second') AS busy
+FROM instant i
+
+-- name: clock_signs
+-- Whether a ticker's heartbeat lies ahead: the clock was set back.
+SELECT EXISTS (SELECT FROM {schema}.tickers
+    WHERE last_tick_at > {now} + interval '1 second') AS set_back
+
+-- name: claim_ahead
+-- After the clock was set back: tasks by cron and calendar that wait for a time ahead, and were pushed before, so that it is
+-- no `first`; locked. The clamp cannot tell when they are due; a pass can.
+SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
+    starts_at, ends_at, catch_up, overlap, false AS busy, phase_ms
+FROM {schema}.tasks t
+WHERE kind IN ('cron', 'calendar') AND next_run > %(now)s AND id > %(after)s::bigint
+  AND (last_occurrence IS NOT NULL OR waiting <> '{}' OR created_at > %(now)s + interval '1 second'
+       OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))
+ORDER BY id
+LIMIT %(limit)s
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: bring_forward
+UPDATE {schema}.tasks t SET next_run = b.next_run, push_after = NULL
+FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
+WHERE t.id = b.id AND t.next_run > b.next_run
+
+-- name: clamp_runs
+-- The same for runs that began, or were planned, in the future; each is changed only once. Pieces are claimed anyway.
+WITH ahead AS MATERIALIZED (
+    SELECT id FROM {schema}.runs
+    WHERE (state = 'running' AND started_at > %(now)s::timestamptz + interval '1 second')
+       OR (state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND (created_at > %(now)s::timestamptz + interval '1 second'
+                                  OR (kind = 'manual' AND due_at > %(now)s::timestamptz + interval '1 minute')))
+    LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE {schema}.runs r SET
+    started_at = CASE WHEN r.state = 'running' THEN %(now)s::timestamptz ELSE r.started_at END,
+    until = CASE WHEN r.state = 'running'
+                 THEN %(now)s::timestamptz + greatest(r.until - r.started_at, interval '0') ELSE r.until END,
+    due_at = CASE WHEN r.state = 'planned' THEN %(now)s::timestamptz ELSE r.due_at END,
+    created_at = least(r.created_at, %(now)s::timestamptz)
+FROM ahead WHERE r.id = ahead.id
+RETURNING r.id
+
+-- name: end_overdue
+-- Runs past B + g without a recorded end. A row that is busy just now, the run's or its task's, is
+-- left to the next tick; as nothing is waited for, the run may be locked first here. A run of this host is past it when
+-- the uptime says so, whatever the clock was set to; of the others, by the clock as it is read here: the `now` of a pass
+-- that was stopped meanwhile may lie ahead of it. What has lost its hold to another run is counted, and no more: that one
+-- tells how the task is.
+WITH instant AS MATERIALIZED (
+    SELECT {now} AS now
+), overdue AS MATERIALIZED (
+    SELECT id, task_id, token FROM {schema}.runs
+    WHERE state = 'running'
+      AND CASE WHEN boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint
+               THEN (%(uptime)s::bigint - uptime_us) * interval '1 microsecond'
+                    > until - started_at + interval '1 second'
+               ELSE until < (SELECT now FROM instant) - interval '1 second' END
+    ORDER BY until LIMIT %(limit)s
+    FOR NO KEY UPDATE SKIP LOCKED
+), held AS MATERIALIZED (
+    SELECT t.id, t.run_token FROM {schema}.tasks t
+    WHERE t.id IN (SELECT task_id FROM overdue) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
+), ended AS (
+    UPDATE {schema}.runs r SET state = 'ended', outcome = 'lost', ended_at = (SELECT now FROM instant),
+        reason = 'no end was recorded by '
+            || to_char(r.until AT TIME ZONE 'UTC', 'HH24:MI:SS') || ' UTC, when its box and grace were over',
+        follow_up = o.task_id IN (SELECT id FROM held)
+    FROM overdue o
+    WHERE r.id = o.id AND r.state = 'running'
+      AND (o.task_id IN (SELECT id FROM held) OR NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = o.task_id))
+    RETURNING r.id, r.task_id, r.token, r.kind
+), counted AS MATERIALIZED (
+    SELECT task_id, count(*) AS lost, array_agg(token) AS tokens FROM ended WHERE kind <> 'piece' GROUP BY task_id
+), passed_by AS (
+    UPDATE {schema}.tasks t SET failed = t.failed + c.lost
+    FROM counted c JOIN held h ON h.id = c.task_id AND coalesce(h.run_token <> ALL (c.tokens), true) WHERE t.id = c.task_id
+), freed AS (
+    UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
+        last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant),
+        failed = t.failed + (SELECT lost FROM counted c WHERE c.task_id = e.task_id),
+        failures = CASE WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END
+    FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
+    WHERE t.id = e.task_id
+)
+SELECT id FROM ended
+
+-- name: watched
+-- The time since which ticks have come without a gap, in seconds since 1970, according to the tickers that ticked within the
+-- last `gap` milliseconds; and the clock.
+WITH instant AS MATERIALIZED (
+    SELECT {now} AS now
+)
+SELECT extract(epoch FROM i.now)::float8 AS now, min(CASE jsonb_typeof(t.last_report->'watching_since')
+    WHEN 'number' THEN (t.last_report->>'watching_since')::float8 ELSE extract(epoch FROM t.started_at)::float8 END) AS since
+FROM instant i LEFT JOIN {schema}.tickers t
+    ON t.last_tick_at BETWEEN i.now - %(gap)s * interval '1 millisecond' AND i.now + interval '1 second'
+GROUP BY i.now
+
+-- name: remove_done
+-- Tasks for a single time that have succeeded, and that nobody wants to keep; not while pieces of them are at work.
+WITH done AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks t
+    WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL AND waiting = '{}'
+      AND last_outcome IN {good_outcomes}
+      AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.state = 'processing' OFFSET 0)
+    ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+DELETE FROM {schema}.tasks t USING done WHERE t.id = done.id AND set_config('ticker.by', 'ticker', true) IS NOT NULL
+RETURNING t.id
+
+-- name: claim_waiting
+-- Tasks with waiting occurrences, locked, so that none of them can start while Redis is asked for their jobs. Of many,
+-- the oldest 99 and the newest; and of all, as many tasks as have 5,000: more of them would take longer than the locks may
+-- be held. `upto` is the last one that was looked at, none where that was all.
+WITH looked_at AS MATERIALIZED (
+    SELECT id, least(cardinality(waiting), 100) AS count FROM {schema}.tasks
+    WHERE waiting <> '{}' AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
+), counted AS (
+    SELECT id, sum(count) OVER (ORDER BY id) - count < 5000 AS fits FROM looked_at
+), chosen AS MATERIALIZED (
+    SELECT coalesce(array_agg(id) FILTER (WHERE fits), '{}') AS ids,
+        CASE WHEN count(*) = %(limit)s OR NOT bool_and(fits) THEN max(id) FILTER (WHERE fits) END AS upto
+    FROM counted
+)
+SELECT id, queue, function, every_ms, box_ms, grace_ms, batch_jobs, CASE WHEN cardinality(waiting) <= 100 THEN waiting
+    ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting, (SELECT upto FROM chosen) AS upto
+FROM {schema}.tasks
+WHERE waiting <> '{}' AND id = ANY (ARRAY(SELECT unnest(ids) FROM chosen))
+ORDER BY id
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: settle_waiting
+-- Occurrences that will not start any more, each recorded with its outcome and reason. A worker may have its job in
+-- hand, if Redis was wiped, or if the worker itself was stopped for a while: the start finds the record.
+WITH settled AS MATERIALIZED (
+    SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(outcomes)s::text[], %(reasons)s::text[])
+        AS s (id, occurrence, outcome, reason)
+), recorded AS (
+    INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome,
+        reason, ended_at, created_at, checked_last_run, checked_at, every_ms, tolerance_ms, follow_up)
+    SELECT t.id, t.name, t.function, t.owner_type, t.owner_id, 'scheduled', s.occurrence, 'ended', s.outcome,
+        s.reason, %(now)s, %(now)s, t.last_run, %(now)s, t.every_ms, t.tolerance_ms, s.outcome = 'lost'
+    FROM settled s JOIN {schema}.tasks t ON t.id = s.id
+    ON CONFLICT (task_id, occurrence) WHERE kind = 'scheduled' DO NOTHING
+    RETURNING task_id, outcome
+)
+UPDATE {schema}.tasks t SET
+    waiting = ARRAY(
+        SELECT w FROM unnest(t.waiting) w
+        WHERE NOT EXISTS (SELECT FROM settled s WHERE s.id = t.id AND s.occurrence = w) ORDER BY w),
+    batch_jobs = nullif(t.batch_jobs - f.keys, '{}'),
+    last_outcome = CASE WHEN f.lost > 0 THEN 'lost' ELSE t.last_outcome END,
+    last_ended_at = CASE WHEN f.lost > 0 THEN %(now)s ELSE t.last_ended_at END,
+    failures = least(t.failures + f.lost, 1000000), failed = t.failed + f.lost, dropped = t.dropped + f.dropped
+FROM (SELECT s.id, array_agg({schema}.micros(s.occurrence)) AS keys,
+          (SELECT count(*) FROM recorded r WHERE r.task_id = s.id AND r.outcome = 'lost')::int AS lost,
+          (SELECT count(*) FROM recorded r WHERE r.task_id = s.id AND r.outcome = 'dropped')::int AS dropped
+      FROM settled s GROUP BY s.id) f
+WHERE t.id = f.id
+
+-- name: claim_pushed
+-- Planned runs that were pushed and have not started, locked for the same question to Redis.
+SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
+FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
+WHERE r.state = 'pushed' AND r.id > %(after)s
+ORDER BY r.id
+LIMIT %(limit)s
+FOR NO KEY UPDATE OF r SKIP LOCKED
+
+-- name: lose_planned
+-- Planned runs whose jobs died before they started. They are locked already: where somebody holds the task, they are left
+-- to the next tick.
+WITH held AS MATERIALIZED (
+    SELECT id FROM {schema}.tasks
+    WHERE id IN (SELECT task_id FROM {schema}.runs WHERE id = ANY (%(ids)s::bigint[]))
+    ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+), lost AS (
+    UPDATE {schema}.runs SET state = 'ended', outcome = 'lost', reason = %(reason)s, ended_at = %(now)s,
+        follow_up = kind IN ('retry', 'piece')
+    WHERE id = ANY (%(ids)s::bigint[]) AND state = 'pushed' AND task_id IN (SELECT id FROM held)
+    RETURNING task_id, kind
+)
+UPDATE {schema}.tasks t SET failed = t.failed + l.count
+FROM (SELECT task_id, count(*) FROM lost WHERE kind <> 'piece' GROUP BY task_id) l WHERE t.id = l.task_id
+
+-- name: announce
+-- A worker knows these functions, and how many tasks of each one job may carry.
+INSERT INTO {schema}.functions (name, batch, announced_at)
+SELECT f.name, f.batch, clock_timestamp() FROM unnest(%(names)s::text[], %(batches)s::integer[]) AS f (name, batch)
+ORDER BY f.name
+ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, announced_at = excluded.announced_at
+
+-- name: queues
+-- The queues of all tasks, which a ticker leases.
+SELECT DISTINCT queue FROM {schema}.tasks
+
+-- name: used_queues
+-- The queues among these that tasks use. For a queue without a task, the whole table is read.
+SELECT q.queue FROM unnest(%(queues)s::text[]) AS q (queue)
+WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.queue = q.queue) ORDER BY q.queue
+
+-- name: next_due
+-- Seconds from `now`, which a pass has just served, to the next thing that a pass would do; none: there is nothing. What is
+-- due already and could not be pushed waits for the rhythm.
+SELECT extract(epoch FROM least(
+    (SELECT next_run FROM {schema}.tasks
+     WHERE {runnable} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
+    (SELECT min(paused_until) FROM {schema}.tasks WHERE paused_until > %(now)s::timestamptz),
+    (SELECT min(due_at) FROM {schema}.runs
+     WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1) AND due_at > %(now)s::timestamptz)
+) - %(now)s::timestamptz)::float8 AS seconds
+
+-- name: wake_up
+-- Tells the tickers of this schema that something has changed, once the transaction commits.
+SELECT pg_notify('ticker_wake', %(schema)s)
+
+-- name: heartbeat
+-- A ticker lives, and what its last tick did. Rows of tickers that were silent for a day go, and those from before the
+-- clock was set back: this tick has clamped, and the living ones write theirs again.
+WITH silent AS (
+    DELETE FROM {schema}.tickers WHERE id <> %(id)s::uuid
+      AND (last_tick_at < clock_timestamp() - interval '1 day'
+           OR last_tick_at > clock_timestamp() + interval '1 second'))
+INSERT INTO {schema}.tickers (id, host, pid, started_at, last_tick_at, last_report)
+VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s::jsonb)
+ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report
+
+-- name: farewell
+-- A ticker ends cleanly. Its row stays for the day: a heartbeat ahead of the clock says that the clock was set back.
+UPDATE {schema}.tickers SET last_report = last_report || '{"ended": true}' WHERE id = %(id)s::uuid

@@ -1,0 +1,209 @@
+"""The tables behind the ticker's ports: one short transaction per batch, on a connection of its own.
+
+The statements themselves stand in the folder `sql`, in the order of a row's life.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from ticker import clock
+from ticker.db import installation, sql
+from ticker.db.batch import PostgresBatch
+from ticker.db.connections import Pool
+from ticker.engine.ports import Batch
+from ticker.errors import DatabaseUnavailable
+
+ROWS_AT_A_LOOK = 5_000
+THOROUGH_EVERY = 120  # ticks, an hour of them: how often each row is looked at for times too far ahead
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+ONE_SECOND = timedelta(seconds=1)
+LEAST_PATIENCE = 10.0  # seconds
+SLOW_LOOK = 400_000  # microseconds: two looks that differ by twice that are still no step
+
+
+class PostgresStore:
+    """The ticker's store. It connects when it is first used, and again after a connection broke.
+
+    Threads may work on batches side by side, as `pool` gives each of them a connection.
+    """
+
+    def __init__(self, url: str, schema: str = "ticker") -> None:
+        self.pool = Pool(url)
+        self._schema = schema
+        self._swept: dict[str, int] = {}
+        self._clamps = 0
+        self._read: datetime | None = None
+        self._installation = ""
+        self._last_look: tuple[str, timedelta] | None = None
+        self._stepped = self._look_again = False
+        self._watching_since = 0.0  # seconds since 1970
+        self._was_interrupted = False  # the server did not answer, and no tick has ended since then
+
+    @property
+    def installation(self) -> str:
+        """Implements the port. Raises ConfigurationError if the tables belong to another installation."""
+        if not self._installation:
+            found = installation.read(self.execute)
+            installation.check(found)
+            self._installation = found.id
+        return self._installation
+
+    def now(self) -> datetime:
+        self._read = cast(datetime, self.execute("instant", now=None)[0]["now"])
+        return self._read
+
+    def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
+        """Implements the port. First reads the installation again, before any row is locked: `ticker db adopt` may have changed it."""
+        self._installation = ""
+        self._installation = self.installation
+        if self._look_again or self._clamps % THOROUGH_EVERY == 0:
+            return None
+        boot, uptime = self.uptime(now)
+        found = self.execute("glance", now=now, look_ahead=look_ahead, boot=boot, uptime=uptime)[0]
+        if now is None:
+            self._read = found["now"]
+        self._stepped = self._is_step(boot, uptime, found["now"], self.uptime(now)[1]) or self._stepped
+        if found["busy"] or self._stepped:
+            return None
+        self._clamps += 1
+        return cast(datetime, found["now"])
+
+    @contextmanager
+    def batch(self) -> Iterator[Batch]:
+        with self.transaction() as execute:
+            yield PostgresBatch(execute, self._swept)
+
+    def wake(self, now: datetime, limit: int) -> None:
+        from ticker.schedules import kinds  # a horse, which uses this module, too, does without its libraries
+
+        with self.transaction() as execute:
+            again = [
+                (row["id"], found)
+                for row in execute("end_pauses", now=now, limit=limit)
+                if (found := kinds.after_pause(row, now)) is not None
+            ]
+            if again:
+                ids, next_runs = (list(column) for column in zip(*again, strict=True))
+                execute("set_next_runs", ids=ids, next_runs=next_runs)
+
+    def uptime(self, now: datetime | None = None) -> tuple[str | None, int | None]:
+        """This host's, as `clock.uptime`; none beside a `now` that is not the database's own. Simulations replace it."""
+        return clock.uptime() if now in (None, self._read) else (None, None)
+
+    def clamp(self, now: datetime | None, limit: int) -> bool:
+        self._stepped = stepped = self._clock_was_set(now) or self._stepped
+        set_back = stepped or self._look_again or self._sees_a_tick_ahead(now)
+        if set_back or self._clamps % THOROUGH_EVERY == 0:
+            self._clamp_tasks(now, stepped)
+        instant = now or self.now()
+        while len(self.execute("clamp_runs", now=instant, limit=limit)) == limit:
+            pass
+        self._stepped, self._look_again = False, stepped  # once more, for rows that were locked just now
+        self._clamps += 1
+        return set_back
+
+    def _sees_a_tick_ahead(self, now: datetime | None) -> bool:
+        return bool(self.execute("clock_signs", now=now)[0]["set_back"])
+
+    def _clamp_tasks(self, now: datetime | None, stepped: bool) -> None:
+        """Looks at every row, in the order of their ids, so that each comes once, whatever a rule makes of it."""
+        after: int | None = 0
+        while after is not None:
+            boot, uptime = self.uptime(now)
+            looked = self.execute(
+                "clamp", now=now, limit=ROWS_AT_A_LOOK, after=after, boot=boot, uptime=uptime, stepped=stepped
+            )
+            after = looked[0]["id"] if looked else None
+
+    def _clock_was_set(self, now: datetime | None) -> bool:
+        """Whether the database's clock went on by over a second more, or less, than this host did since it was asked."""
+        boot, uptime = self.uptime(now)
+        return self._is_step(boot, uptime, now or self.now(), self.uptime(now)[1])
+
+    def _is_step(self, boot: str | None, uptime: int | None, now: datetime, answered: int | None) -> bool:
+        """The uptime before the clock was asked, the clock, and the uptime when the answer was there."""
+        if boot is None or uptime is None:
+            return False
+        if (answered or 0) - uptime > SLOW_LOOK:  # the answer was late: that is no step
+            return False
+        ahead = now - EPOCH - timedelta(microseconds=uptime)
+        before, self._last_look = self._last_look, (boot, ahead)
+        if before is None or before[0] != boot:
+            return False
+        if abs(ahead - before[1]) <= ONE_SECOND:
+            self._last_look = before  # so that many small steps are seen as a large one
+            return False
+        return True
+
+    def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
+        if period and self._watched_for(now, period) < patience(period):
+            return 0
+        boot, uptime = self.uptime(now)
+        return len(self.execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))
+
+    def _watched_for(self, now: datetime | None, beat: int) -> float:
+        """Returns the seconds for which ticks have come without a gap, here or at another ticker, and without an error here."""
+        found = self.execute("watched", now=now, gap=patience(beat) * 1000)[0]
+        is_new = self._was_interrupted or found["since"] is None
+        self._watching_since = found["now"] if is_new else found["since"]
+        return cast(float, found["now"] - self._watching_since)
+
+    def remove_done(self, limit: int) -> int:
+        return len(self.execute("remove_done", limit=limit))
+
+    def count_due(self, now: datetime, look_ahead: int, queue: str) -> int:
+        return cast(int, self.execute("count_due", now=now, look_ahead=look_ahead, queue=queue)[0]["count"])
+
+    def next_due(self, now: datetime) -> float | None:
+        """Seconds from `now` to the next thing that a pass would do; None: there is nothing."""
+        return cast(float | None, self.execute("next_due", now=now)[0]["seconds"])
+
+    def queues(self) -> list[str]:
+        """Returns the queues of all tasks. Reads the whole table, a million tasks in 0.7 s; empty after PostgreSQL's time-out."""
+        with suppress(DatabaseUnavailable):
+            return [row["queue"] for row in self.execute("queues")]
+        return []
+
+    def heartbeat(
+        self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any], beat: int = 0
+    ) -> None:
+        """Writes the ticker's own row: that it lives, what its last tick did, and since when ticks came without a gap."""
+        if beat:
+            self._watched_for(now, beat)
+            report = {**report, "watching_since": self._watching_since}
+        self.execute("heartbeat", id=ticker_id, host=host, pid=pid, now=now, report=json.dumps(report))
+        self._was_interrupted = False
+
+    def farewell(self, ticker_id: str) -> None:
+        """The ticker ends cleanly, and counts for none from now on."""
+        self.execute("farewell", id=ticker_id)
+
+    def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
+        """One named statement, a transaction of its own."""
+        with self._noticed(), self.pool.connection() as connection:
+            return sql.on(connection, self._schema)(name, **parameters)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sql.Execute]:
+        """Named statements in one transaction."""
+        with self._noticed(), self.pool.connection() as connection, connection.transaction():
+            yield sql.on(connection, self._schema)
+
+    @contextmanager
+    def _noticed(self) -> Iterator[None]:
+        try:
+            yield
+        except DatabaseUnavailable:
+            self._was_interrupted = True
+            raise
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+def patience(beat: int) -> float:
+    """Returns the seconds that workers get for their ends after all tickers, or the tables, were away: two ticks, at least 10 s."""
+    return max(2 * beat / 1000, LEAST_PATIENCE)

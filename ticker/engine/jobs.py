@@ -1,0 +1,133 @@
+"""What travels to the worker: ids, and nothing that could be stale by the time the job runs."""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import NamedTuple
+
+from ticker.engine import timing
+from ticker.model import DueTask, PlannedRun
+
+ENTRY = "wrappers.run"
+"""The function that RQ is told to call."""
+
+BATCH_ENTRY = "wrappers.run_batch"
+"""The one for a job that carries several tasks."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_JOB_ID = re.compile(r"([a-z0-9]{8})-(?:t[0-9]+-[0-9]+|r[0-9]+|b[0-9a-f]{24})")
+
+
+class Envelope(NamedTuple):
+    """One job to push. `timeout` and `ttl` are whole seconds."""
+
+    job_id: str
+    queue: str
+    args: tuple[int, ...]
+    timeout: int
+    ttl: int
+    description: str
+    entry: str = ENTRY
+
+
+def micros(instant: datetime) -> int:
+    """Microseconds since 1970, exact: the form in which an occurrence travels."""
+    return (instant - EPOCH) // _MICROSECOND
+
+
+def instant(microseconds: int) -> datetime:
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def job_id(installation: str, task_id: int, occurrence: datetime) -> str:
+    """Returns an id that depends only on installation, task and occurrence, so that a repeated push names the same job."""
+    return f"{installation}-t{task_id}-{micros(occurrence)}"
+
+
+def planned_id(installation: str, run_id: int) -> str:
+    return f"{installation}-r{run_id}"
+
+
+def installation_of(job_id: str) -> str:
+    """Returns the installation in a job's id; empty if the job is not a ticker's, or is from an older release."""
+    named = _JOB_ID.fullmatch(job_id)
+    return named[1] if named else ""
+
+
+def for_occurrence(installation: str, task: DueTask) -> Envelope:
+    return Envelope(
+        job_id(installation, task.id, task.occurrence),
+        task.queue,
+        (task.id, micros(task.occurrence)),
+        timing.job_timeout(task.box_ms, task.grace_ms),
+        timing.job_ttl(task.every_ms),
+        task.function,
+    )
+
+
+class Parcel(NamedTuple):
+    """One job, and the due tasks that it carries."""
+
+    envelope: Envelope
+    tasks: Sequence[DueTask]
+
+    @property
+    def batch_job_id(self) -> str | None:
+        """The job's id, where it is not that of its only task."""
+        return self.envelope.job_id if len(self.tasks) > 1 else None
+
+
+def parcels(installation: str, tasks: Iterable[DueTask]) -> list[Parcel]:
+    """A job for each task; of functions that take batches, one for up to so many tasks. In the order of their first tasks."""
+    found: list[Parcel] = []
+    open_: dict[tuple[str, str], list[DueTask]] = {}
+    for task in tasks:
+        if task.batch <= 1:
+            found.append(Parcel(for_occurrence(installation, task), (task,)))
+            continue
+        carried = open_.get((task.queue, task.function))
+        if carried is None or len(carried) >= task.batch:
+            carried = open_[task.queue, task.function] = []
+            found.append(Parcel(UNSEALED, carried))
+        carried.append(task)
+    return [
+        Parcel(for_batch(installation, parcel.tasks), parcel.tasks) if parcel.envelope is UNSEALED else parcel
+        for parcel in found
+    ]
+
+
+UNSEALED = Envelope("", "", (), 0, 0, "")
+
+
+def for_batch(installation: str, tasks: Sequence[DueTask]) -> Envelope:
+    """Its id says what it carries: a push that is repeated names the same job if it finds the same tasks."""
+    if len(tasks) == 1:
+        return for_occurrence(installation, tasks[0])
+    args = tuple(number for task in tasks for number in (task.id, micros(task.occurrence)))
+    return Envelope(
+        batch_id(installation, args),
+        tasks[0].queue,
+        args,
+        timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks),
+        max(timing.job_ttl(task.every_ms) for task in tasks),
+        f"{tasks[0].function} x {len(tasks)}",
+        BATCH_ENTRY,
+    )
+
+
+def batch_id(installation: str, args: Sequence[int]) -> str:
+    """Returns an id that depends only on the installation, and on the task ids and occurrences that the job carries."""
+    return f"{installation}-b{sha256(','.join(map(str, args)).encode()).hexdigest()[:24]}"
+
+
+def for_planned(installation: str, run: PlannedRun) -> Envelope:
+    return Envelope(
+        planned_id(installation, run.id),
+        run.queue,
+        (run.task_id, 0, run.id),
+        timing.job_timeout(run.box_ms, run.grace_ms),
+        timing.job_ttl(timing.LEAST_EXPIRY),
+        run.function,
+    )

@@ -1,0 +1,54 @@
+"""Further attempts of an occurrence that failed: how long to wait, and whether there is time. Pure; durations in ms.
+
+A retry must be dead before the next start may come, as the attempt before it was: so its box shrinks to what is left,
+`last_run + I - T - g - now`, and under a second it is not made.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from typing import Self
+
+from ticker.engine import timing
+from ticker.errors import BadInput
+from ticker.schedules.duration import MINUTE, SECOND, milliseconds, words
+
+LEAST_BOX = 1 * SECOND  # under it, an attempt is not made
+DOTS = ".."
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """From `least`, doubled after each attempt, up to `most`; one value where both are the same."""
+
+    least: int = 10 * SECOND
+    most: int = 5 * MINUTE
+
+    @classmethod
+    def parse(cls, field: str, value: object) -> Self:
+        """`10s..5m`, or one duration. BadInput."""
+        if not isinstance(value, str) or DOTS not in value:
+            return cls(*2 * (milliseconds(field, value, least=1),))
+        least, most = (milliseconds(field, part, least=1) for part in value.split(DOTS, 1))
+        if least > most:
+            raise BadInput(field, value, "ends before it begins; write the shorter one first, as in 10s..5m")
+        return cls(least, most)
+
+    @property
+    def text(self) -> str:
+        """What `parse` reads back."""
+        return words(self.least) if self.least == self.most else f"{words(self.least)}{DOTS}{words(self.most)}"
+
+    def after(self, attempt: int, seed: int) -> int:
+        """How long to wait behind this attempt (1, 2, ...): half of the doubled value, and a share of the other half.
+
+        The share depends on the seed alone, so that many tasks that fail together do not come back together.
+        """
+        full = min(self.least << min(attempt - 1, 40), self.most)
+        share = int.from_bytes(blake2b(f"{seed} {attempt}".encode(), digest_size=4).digest()) / 2**32
+        return full // 2 + round(share * (full - full // 2))
+
+
+def last_end(last_run: datetime, every: int, tolerance: int, grace: int) -> datetime:
+    """When the box of an interval task's attempt must be over: g before the next start may come."""
+    return timing.later(last_run, every - tolerance - grace)

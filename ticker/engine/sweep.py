@@ -1,0 +1,134 @@
+"""What each pass mends after the tick: old waiting jobs, and jobs that the queue lost.
+
+A sweep is bounded. While jobs are missing, it takes batch after batch to the last; otherwise it takes a few of each per
+pass. The rows stay locked while the queue is asked about their jobs, so that no job can start in between.
+"""
+
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Self
+
+from ticker.engine import jobs, timing
+from ticker.engine.ports import JobState, Settled, Store
+from ticker.engine.queue_limit import Room
+from ticker.model import DueTask, Outcome, Reason, WaitingTask
+
+IN_VAIN_AT_MOST = 10  # batches in a row without a missing job; then the next pass continues
+DIED_BEFORE_ITS_START = "its job ended before its start; RQ's failed registry may say why"
+
+
+class Counts:
+    """A frozen dataclass of counts; two of them add up field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
+class Swept(Counts):
+    """Counts: dead runs ended, waiting occurrences expired, jobs pushed again, jobs that died before their start."""
+
+    overdue: int = 0
+    expired: int = 0
+    repushed: int = 0
+    lost: int = 0
+    errors: int = 0
+
+
+def sweep(store: Store, room: Room, now: datetime, limit: int, stop: Callable[[], bool]) -> Swept:
+    """Looks for jobs that the queue lost: batch after batch to the end while there are any, else in a few batches."""
+    steps = (
+        lambda: sweep_waiting(store, room, now, limit),
+        lambda: sweep_planned(store, room, now, limit),
+    )
+    return sum((in_rounds(step, stop) for step in steps), Swept())
+
+
+def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) -> Swept:
+    """Repeats `step`, which returns what it did, and whether more rows follow; the next pass continues there."""
+    total, in_vain = Swept(), 0
+    while True:
+        swept, more = step()
+        total += swept
+        in_vain = in_vain + 1 if swept == Swept() else 0
+        if not more or in_vain == IN_VAIN_AT_MOST or stop():
+            return total
+
+
+def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
+    """Expires old occurrences of one batch of tasks, and pushes again what the queue does not hold any more."""
+    with store.batch() as rows:
+        waiting = [(task, due) for task in rows.claim_waiting(limit) for due in task.occurrences()]
+        states = queue.states([job_of(store.installation, task, due) for task, due in waiting])
+        verdicts = [(verdict(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)]
+        expired, again, lost = (
+            [due for found, due in verdicts if found is wanted] for wanted in (Fate.EXPIRED, Fate.AGAIN, Fate.LOST)
+        )
+        again = queue.fitting(again)  # the others wait until there is room
+        # not the job of several tasks, which still carries the others
+        queue.forget([job_id(store.installation, due) for due in (*expired, *again)])
+        receipts = queue.push(
+            [jobs.for_occurrence(store.installation, due) for due in again]
+        )  # each by itself: a batch may have died of one
+        rows.detach([(due.id, due.occurrence) for due in again])
+        rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
+        rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
+        more = rows.has_more()
+    refused = sum(1 for receipt in receipts if receipt.error)
+    return Swept(expired=len(expired), repushed=len(again) - refused, lost=len(lost), errors=refused), more
+
+
+class Fate(Enum):
+    """What becomes of a waiting occurrence."""
+
+    WAITS = "waits"
+    EXPIRED = "expired"
+    AGAIN = "pushed again"
+    LOST = "lost"
+
+
+def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> Fate:
+    """A job that a worker has is left alone; one that is gone is pushed again; one that died is, for ten minutes.
+
+    Only the newest occurrence is pushed again. Otherwise, after a wipe, the older ones would all come back before what is
+    due now, only to be dropped.
+    """
+    newest = task.waiting[-1]
+    if state is JobState.TAKEN:
+        return Fate.WAITS
+    if timing.has_expired(due.occurrence, newest, now, task.every_ms):
+        return Fate.EXPIRED
+    if state is JobState.MISSING:
+        return Fate.AGAIN if due.occurrence == newest else Fate.EXPIRED
+    if state is JobState.DEAD:
+        again = due.occurrence == newest and now < due.occurrence + timing.span(timing.LEAST_EXPIRY)
+        return Fate.AGAIN if again else Fate.LOST
+    return Fate.WAITS
+
+
+def job_of(installation: str, task: WaitingTask, due: DueTask) -> str:
+    """The id of the job that brings this occurrence to a worker."""
+    batch_job_id = task.batch_jobs and task.batch_jobs.get(str(jobs.micros(due.occurrence)))
+    return batch_job_id or job_id(installation, due)
+
+
+def job_id(installation: str, due: DueTask) -> str:
+    return jobs.job_id(installation, due.id, due.occurrence)
+
+
+def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
+    """The same question for planned runs that were pushed and have not started."""
+    with store.batch() as rows:
+        runs = rows.claim_pushed(limit)
+        envelopes = [jobs.for_planned(store.installation, run) for run in runs]
+        states = queue.states([e.job_id for e in envelopes])
+        missing = queue.fitting([e for e, state in zip(envelopes, states, strict=True) if state is JobState.MISSING])
+        queue.forget([e.job_id for e in missing])
+        dead = [run.id for run, state in zip(runs, states, strict=True) if state is JobState.DEAD]
+        receipts = queue.push(missing)
+        rows.lose_planned(dead, DIED_BEFORE_ITS_START, now)
+        more = rows.has_more()
+    refused = sum(1 for receipt in receipts if receipt.error)
+    return Swept(repushed=len(missing) - refused, lost=len(dead), errors=refused), more

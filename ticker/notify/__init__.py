@@ -1,0 +1,78 @@
+"""Telling somebody: that a task fails, works again, was paused by the ticker, or had no success for too long.
+
+Read `deliver.Teller.round` first. Channels are named by the setting TICKER_TELL.
+"""
+
+import socket
+import threading
+from collections.abc import Iterable
+
+from ticker import clock
+from ticker.errors import ConfigurationError
+from ticker.notify import entry_point
+from ticker.notify.channel import Channel, NotDelivered
+from ticker.notify.deliver import Teller, in_words
+from ticker.notify.log import Log
+from ticker.notify.mail import Mail
+from ticker.notify.message import TOLD, Notice, trial
+from ticker.notify.outbox import Outbox, waiting
+from ticker.notify.webhook import Webhook
+from ticker.settings import Settings
+
+__all__ = ["channels", "start", "stop", "try_out", "waiting", "Channel", "Notice", "NotDelivered", "TOLD"]
+
+
+def channels(settings: Settings) -> list[Channel]:
+    """Those that TICKER_TELL names; ConfigurationError where one lacks a setting, or is not there."""
+    return [_channel(name, settings) for name in settings.tell]
+
+
+def start(settings: Settings, stopping: threading.Event) -> list[Teller]:
+    """A thread for each channel, or one that only clears the events away; each ends soon after `stopping` is set."""
+    found: list[Channel | None] = [*channels(settings)]
+    tellers = [
+        Teller(channel, settings.tell, Outbox(settings.require_database(), settings.schema), stopping)
+        for channel in found or [None]
+    ]
+    for teller in tellers:
+        teller.start()
+    return tellers
+
+
+def stop(tellers: Iterable[Teller], seconds: float) -> None:
+    """Waits for deliveries in progress, so long at most. What is left behind is sent again when its lease has passed."""
+    ends = clock.monotonic() + seconds
+    for teller in tellers:
+        teller.join(max(ends - clock.monotonic(), 0.0))
+
+
+def try_out(channel: Channel, settings: Settings) -> tuple[bool, str]:
+    """Sends one test notice: whether it was delivered, and what was answered."""
+    try:
+        return True, channel.deliver(trial(clock.python_utc(), socket.gethostname(), settings.schema))
+    except BaseException as error:  # a function of anybody's may also call sys.exit()
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return False, in_words(error)
+
+
+def _channel(name: str, settings: Settings) -> Channel:
+    match name:
+        case "log":
+            return Log()
+        case "webhook":
+            _needs(name, TICKER_WEBHOOK_URL=settings.webhook_url)
+            return Webhook(settings.webhook_url, settings.webhook_keys)
+        case "mail":
+            _needs(
+                name, TICKER_SMTP_URL=settings.smtp_url, TICKER_MAIL_FROM=settings.mail_from,
+                TICKER_MAIL_TO=settings.mail_to,
+            )  # fmt: skip
+            return Mail(settings.smtp_url, settings.mail_from, settings.mail_to)
+    return entry_point.load(name)
+
+
+def _needs(channel: str, **values: object) -> None:
+    for variable, value in values.items():
+        if not value:
+            raise ConfigurationError(f"{variable} is not set, and TICKER_TELL names {channel}")

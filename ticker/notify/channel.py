@@ -1,0 +1,18 @@
+"""What a channel is: something that takes a notice to somebody, or says why not."""
+
+from typing import Protocol
+
+from ticker.notify.message import Notice
+
+
+class Channel(Protocol):
+    """One way to tell somebody. It is used by one thread at a time."""
+
+    name: str
+
+    def deliver(self, notice: Notice) -> str:
+        """What was answered. Whatever it raises means: not delivered; its text is shown, so it holds no secret."""
+
+
+class NotDelivered(Exception):
+    """The other side answered, and did not take the notice; the text says what it answered."""

@@ -1,0 +1,16 @@
+"""The channel `log`: one warning line in the ticker's own log."""
+
+import logging
+
+from ticker.notify import message
+from ticker.notify.message import Notice
+
+log = logging.getLogger("ticker.tell")
+
+
+class Log:
+    name = "log"
+
+    def deliver(self, notice: Notice) -> str:
+        log.warning("notice event=%s what=%s task=%s: %s", notice.id, notice.what, notice.task_id, message.text(notice))
+        return "logged"

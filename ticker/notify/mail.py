@@ -1,0 +1,121 @@
+"""The channel `mail`: one message by SMTP. TLS where it is offered, and a password never without it."""
+
+import logging
+import smtplib
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from email.message import EmailMessage
+from email.utils import format_datetime
+from urllib.parse import unquote, urlsplit
+
+from ticker import clock
+from ticker.notify import message, wire
+from ticker.notify.channel import NotDelivered
+from ticker.notify.message import Notice
+
+log = logging.getLogger("ticker.tell")
+
+SUBJECT_AT_MOST = 150
+
+
+class Mail:
+    """Sends through one server, from one address to some others."""
+
+    name = "mail"
+
+    def __init__(self, url: str, sender: str, receivers: Sequence[str], seconds: float = wire.SECONDS) -> None:
+        parts = urlsplit(url)
+        self._tls_at_once = parts.scheme == "smtps"
+        self._host = parts.hostname or ""
+        self._port = parts.port or (465 if self._tls_at_once else 587)
+        self._user, self._password = unquote(parts.username or ""), unquote(parts.password or "")
+        self._sender, self._receivers = sender, list(receivers)
+        self._seconds = seconds
+
+    def deliver(self, notice: Notice) -> str:
+        composed = compose(notice, self._sender, self._receivers)
+        try:
+            with self._client() as client:
+                refused = client.send_message(composed, self._sender, self._receivers)
+                with suppress(Exception):  # it was taken: how the conversation ends does not matter
+                    client.quit()
+        except smtplib.SMTPException as error:
+            raise NotDelivered(self._said(error)) from None
+        if refused:
+            log.warning("mail of event=%s was refused for %s, and taken for the others", notice.id, ", ".join(refused))
+        return f"taken for {len(self._receivers) - len(refused)} of {len(self._receivers)}"
+
+    @contextmanager
+    def _client(self) -> Iterator[smtplib.SMTP]:
+        with wire.connected(self._host, self._port, self._seconds) as (line, _):
+            if self._tls_at_once:
+                line = ssl.create_default_context().wrap_socket(line, server_hostname=self._host)
+            with line:
+                client = _Client(line, self._host, self._port)
+                try:
+                    self._log_in(client)
+                    yield client
+                finally:
+                    client.close()
+
+    def _log_in(self, client: smtplib.SMTP) -> None:
+        client.ehlo()
+        encrypted = self._tls_at_once
+        if not encrypted and client.has_extn("starttls"):
+            client.starttls(context=ssl.create_default_context())
+            client.ehlo()
+            encrypted = True
+        if self._user and not encrypted:
+            raise NotDelivered("offers no STARTTLS, and the password is not sent in the clear")
+        if self._user:
+            try:
+                client.login(self._user, self._password)
+            except smtplib.SMTPAuthenticationError as error:  # whose text may repeat the password, in base64 too
+                raise NotDelivered(
+                    f"answered {error.smtp_code} to the login; check the user and the password in TICKER_SMTP_URL"
+                ) from None
+            except UnicodeError:
+                raise NotDelivered(
+                    "the user or the password in TICKER_SMTP_URL is not ASCII and cannot be sent; change it"
+                ) from None
+
+    def _said(self, error: smtplib.SMTPException) -> str:
+        """The server's words, without our password, should it have repeated it."""
+        words = str(error).replace(self._password, "…") if self._password else str(error)
+        return message.printable(words, 200)
+
+
+class _Client(smtplib.SMTP):
+    """On a connection that is there already."""
+
+    def __init__(self, line: socket.socket, host: str, port: int) -> None:
+        self._line = line
+        name = socket.gethostname()
+        super().__init__(host, port, local_hostname=name if "." in name else "[127.0.0.1]")
+
+    def _get_socket(self, _host: str, _port: int, _timeout: float) -> socket.socket:
+        return self._line
+
+
+def compose(notice: Notice, sender: str, receivers: Sequence[str]) -> EmailMessage:
+    """The message; its id is the same each time that the notice is sent."""
+    composed = EmailMessage()
+    composed["Subject"] = message.printable(f"[ticker] {message.text(notice)}", SUBJECT_AT_MOST)
+    composed["From"] = sender
+    composed["To"] = ", ".join(receivers)
+    composed["Date"] = format_datetime(clock.python_utc())
+    composed["Message-ID"] = f"<ticker-{notice.schema}-{notice.key}@{sender.rpartition('@')[2]}>"
+    composed["Auto-Submitted"] = "auto-generated"
+    composed.set_content(body(notice))
+    return composed
+
+
+def body(notice: Notice) -> str:
+    """The line, and below it each fact on a line of its own."""
+    facts = message.data(notice)
+    facts |= {f"task_{name}": value for name, value in facts.pop("task").items()}
+    del facts["text"]
+    lines = (f"{name}: {message.printable(str(value))}" for name, value in facts.items() if value not in (None, ""))
+    return "\n".join([message.text(notice), "", *lines, ""])

@@ -1,0 +1,133 @@
+"""What somebody is told: one state change of one task, as a line for people and as JSON. Pure."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ticker.model import What
+
+TOLD = (What.FAILED, What.RECOVERED, What.AUTO_PAUSED, What.DEAD_MAN)
+"""Of these events somebody is told; the others are only recorded."""
+
+TEST = "test"  # `what` of the notice that `ticker tell --test` sends
+PART_AT_MOST = 300  # characters of an error, a subject or a reason in a line for people
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One event, and what is known of its task when it is told. Times are UTC; `failures` is None if the task is gone.
+
+    `since`: when it began to fail; for `dead_man` its last success. `words`: what the record says of the event.
+    """
+
+    id: int
+    what: str
+    at: datetime
+    task_id: int
+    task_name: str
+    function: str
+    owner_type: str
+    owner_id: str
+    subject: str
+    words: str
+    failures: int | None
+    since: datetime | None
+    error: str
+    run_id: int | None
+    next_run: datetime | None
+    host: str
+    schema: str
+
+    @property
+    def key(self) -> str:
+        """The same each time that this notice is sent: by it an endpoint knows what it has had."""
+        return str(self.id)
+
+
+def text(notice: Notice) -> str:
+    """One printable line, such as `mail.fetch of channels:7 failed 3 times in a row since 09:00 UTC: TimeoutError`."""
+    return printable(_sentence(notice))
+
+
+def data(notice: Notice) -> dict[str, Any]:
+    """The notice as JSON has it: what a webhook gets as its body, and an entry point as its argument."""
+    return {
+        "id": notice.id,
+        "what": notice.what,
+        "at": _instant(notice.at),
+        "task": {
+            "id": notice.task_id,
+            "name": notice.task_name,
+            "function": notice.function,
+            "owner_type": notice.owner_type,
+            "owner_id": notice.owner_id,
+            "subject": notice.subject,
+        },
+        "text": text(notice),
+        "words": notice.words,
+        "failures": notice.failures,
+        "since": _instant(notice.since),
+        "error": notice.error,
+        "run_id": notice.run_id,
+        "next_run": _instant(notice.next_run),
+        "host": notice.host,
+        "schema": notice.schema,
+    }
+
+
+def trial(at: datetime, host: str, schema: str) -> Notice:
+    """The notice of no task, by which a channel is tried."""
+    return Notice(
+        id=0, what=TEST, at=at, task_id=0, task_name="", function="", owner_type="", owner_id="", subject="",
+        words="a test notice", failures=None, since=None, error="", run_id=None, next_run=None, host=host, schema=schema,
+    )  # fmt: skip
+
+
+def printable(line: str, at_most: int = 1000) -> str:
+    """One line without control characters: those are shown as Python writes them."""
+    line = " ".join(line.split())
+    escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    return escaped if len(escaped) <= at_most else f"{escaped[: at_most - 1]}…"
+
+
+def _sentence(notice: Notice) -> str:
+    since = "" if notice.since is None else f" since {_moment(notice.since, notice.at)}"
+    match notice.what:
+        case What.FAILED:
+            often = f" {notice.failures} times in a row{since}" if (notice.failures or 0) > 1 else ""
+            why = notice.error or notice.words.removeprefix("failed: ")
+            return f"{_whose(notice)} failed{often}{_behind(why)}"
+        case What.RECOVERED:
+            return f"{_whose(notice)} works again" + (f"; it failed{since}" if since else "")
+        case What.AUTO_PAUSED:
+            return f"{_whose(notice)} was paused by the ticker{_behind(notice.words)}{_behind(notice.error)}"
+        case What.DEAD_MAN:
+            return f"{_whose(notice)} is late{_behind(notice.words or f'no success{since}')}"
+    return f"test notice of the ticker on {notice.host}, schema {notice.schema}: this channel works"
+
+
+def _whose(notice: Notice) -> str:
+    owner = f" of {notice.owner_type}:{notice.owner_id}" if notice.owner_type else ""
+    subject = f" ({_part(notice.subject)})" if notice.subject else ""
+    return f"{notice.task_name}{owner}{subject}"
+
+
+def _behind(words: str) -> str:
+    return f": {_part(words)}" if words else ""
+
+
+def _part(words: str) -> str:
+    return printable(words, PART_AT_MOST)
+
+
+def _moment(instant: datetime, beside: datetime) -> str:
+    """The time of day, with its date where that is another day."""
+    instant, beside = instant.astimezone(UTC), beside.astimezone(UTC)
+    return instant.strftime("%H:%M UTC" if instant.date() == beside.date() else "%Y-%m-%d %H:%M UTC")
+
+
+def _instant(instant: datetime | None) -> str | None:
+    """ISO 8601 in UTC with microseconds and a Z, as `--json` of every command."""
+    if instant is None:
+        return None
+    return f"{instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

@@ -1,0 +1,77 @@
+"""The channel `webhook`: a POST of the notice as JSON, signed. Only a 2xx answer counts; redirects are not followed."""
+
+import hashlib
+import hmac
+import json
+import ssl
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPSConnection
+from urllib.parse import urlsplit
+
+from ticker import clock
+from ticker.notify import message, wire
+from ticker.notify.channel import NotDelivered
+from ticker.notify.message import Notice
+
+
+class Webhook:
+    """Posts to one URL, which is a secret: whoever knows it can post there. `keys`: each makes a signature."""
+
+    name = "webhook"
+
+    def __init__(self, url: str, keys: Sequence[str] = (), seconds: float = wire.SECONDS) -> None:
+        parts = urlsplit(url)
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if self._secure else 80)
+        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._keys = tuple(keys)
+        self._seconds = seconds
+
+    def deliver(self, notice: Notice) -> str:
+        body = json.dumps(message.data(notice)).encode("ascii")
+        status = self._post(body, self._headers(notice, body))
+        if not 200 <= status < 300:
+            raise NotDelivered(f"answered {_in_words(status)}")
+        return f"answered {_in_words(status)}"
+
+    def _headers(self, notice: Notice, body: bytes) -> Mapping[str, str]:
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "rq-ticker",
+            "Idempotency-Key": notice.key,
+            "Connection": "close",
+        }
+        if self._keys:
+            timestamp = str(int(clock.python_utc().timestamp()))
+            headers["Ticker-Timestamp"] = timestamp
+            headers["Ticker-Signature"] = ",".join(f"sha256={signature(key, timestamp, body)}" for key in self._keys)
+        return headers
+
+    def _post(self, body: bytes, headers: Mapping[str, str]) -> int:
+        """The answer's status; its body is not read."""
+        with wire.connected(self._host, self._port, self._seconds) as (line, late):
+            if self._secure:
+                line = ssl.create_default_context().wrap_socket(line, server_hostname=self._host)
+            kind = HTTPSConnection if self._secure else HTTPConnection
+            with line:
+                connection = kind(self._host, self._port)
+                connection.sock = line
+                connection.request("POST", self._target, body, headers)
+                status = connection.getresponse().status
+                if late.is_set():  # to http.client, headers that break off are headers that end
+                    raise TimeoutError
+                return status
+
+
+def signature(key: str, timestamp: str, body: bytes) -> str:
+    """HMAC-SHA256 in hex, over the timestamp, a dot and the body as it was sent."""
+    return hmac.new(
+        key.encode("utf-8", "surrogateescape"), timestamp.encode() + b"." + body, hashlib.sha256
+    ).hexdigest()
+
+
+def _in_words(status: int) -> str:
+    """With our own phrase for it: the server's may be anything."""
+    return f"{status} {HTTPStatus(status).phrase}" if status in [*HTTPStatus] else str(status)

@@ -1,0 +1,38 @@
+"""Checks both servers before a process works. Each refusal is one sentence that names the setting and what to do."""
+
+from collections.abc import Sequence
+from contextlib import closing
+
+from ticker.db.checks import check_database
+from ticker.db.store import PostgresStore
+from ticker.errors import ConfigurationError, Unavailable
+from ticker.queue import rq
+from ticker.settings import Settings
+
+
+def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
+    """Raises ConfigurationError with one sentence that names the setting and what to do. `queues`: those of a worker; None:
+    those of all tasks, which a ticker serves."""
+    try:
+        here = check_database(settings)
+        check_redis(settings, here, queues_of_tasks(settings) if queues is None else queues)
+    except Unavailable as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def queues_of_tasks(settings: Settings) -> list[str]:
+    with closing(PostgresStore(settings.require_database(), settings.schema)) as store:
+        return store.queues()
+
+
+def check_redis(settings: Settings, here: str, queues: Sequence[str]) -> None:
+    queue = rq.RedisQueue.from_url(settings.require_redis())
+    try:
+        queue.check()
+        for name, holder in queue.holders(queues).items():
+            if holder != here:
+                raise ConfigurationError(
+                    f"REDIS_URL: {rq.leased(name, holder)}; name another queue, or another Redis or database of it"
+                )
+    finally:
+        queue.close()

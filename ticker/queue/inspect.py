@@ -1,0 +1,130 @@
+"""Queues and workers as RQ knows them: how many jobs wait where, who listens, and what he does."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+from redis import Redis
+from redis.exceptions import RedisError
+from rq import Queue, Worker
+from rq.utils import utcparse
+from rq.worker_registration import WORKERS_BY_QUEUE_KEY
+
+from ticker.queue import rq
+
+AT_MOST = 500
+OVERDUE_MS = 45_000
+"""RQ keeps a worker's key for a minute beyond its next heartbeat; less is left where that is overdue by 15 seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """How many jobs wait in a queue, how many failed ones RQ still holds, and how many workers listen."""
+
+    name: str
+    jobs: int
+    failed: int
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A worker that lives; `state` is RQ's word (`busy`, `idle`, ...), `job_id` what it works on, if anything. `silent`: its
+    heartbeat is overdue."""
+
+    name: str
+    queues: tuple[str, ...]
+    state: str
+    host: str
+    pid: int | None
+    last_heard: datetime | None
+    job_id: str
+    silent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Attendance:
+    """The first 500 of each by name, and how many there are."""
+
+    queues: tuple[QueueStatus, ...] = ()
+    workers: tuple[WorkerStatus, ...] = ()
+    queues_in_all: int = 0
+    workers_in_all: int = 0
+
+
+def look(url: str) -> Attendance:
+    """What in Redis is none of RQ's is passed over. QueueUnavailable where Redis does not answer."""
+    with rq.translated(), closing(rq.connect(url, retries=0)) as connection:
+        living = _living(connection)
+        workers = _workers(connection, living[:AT_MOST])
+        names = {queue.name for queue in rq.queues(connection)} | {q for worker in workers for q in worker.queues}
+        queues = _queues(connection, sorted(names)[:AT_MOST], set(living))
+        return Attendance(queues, workers, len(names), len(living))
+
+
+def _living(connection: Redis) -> list[bytes]:
+    """The keys of workers that live: one that was killed stays in RQ's set, and its own key expires."""
+    keys = sorted(cast(set[bytes], connection.smembers(Worker.redis_workers_keys)))
+    types = _answers(connection, [("TYPE", key) for key in keys])
+    return [key for key, type_ in zip(keys, types, strict=True) if type_ == b"hash" and _name(key)]
+
+
+def _workers(connection: Redis, keys: Sequence[bytes]) -> tuple[WorkerStatus, ...]:
+    hashes = _answers(connection, [("HGETALL", key) for key in keys])
+    left = _answers(connection, [("PTTL", key) for key in keys])
+    return tuple(
+        _worker(_name(key), {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in fields.items()}, ms)
+        for key, fields, ms in zip(keys, hashes, left, strict=True)
+        if isinstance(fields, dict)
+    )
+
+
+def _worker(name: str, fields: Mapping[str, str], left_ms: int) -> WorkerStatus:
+    heard: datetime | None = None
+    with suppress(ValueError):
+        heard = utcparse(fields.get("last_heartbeat", ""))
+    pid = fields.get("pid", "")
+    return WorkerStatus(
+        name, tuple(filter(None, fields.get("queues", "").split(","))), fields.get("state", "?"), fields.get("hostname", ""),
+        int(pid) if pid.isdecimal() and len(pid) < 10 else None, heard, fields.get("current_job", ""),
+        silent=0 <= left_ms < OVERDUE_MS,
+    )  # fmt: skip
+
+
+def _queues(connection: Redis, names: Sequence[str], living: set[bytes]) -> tuple[QueueStatus, ...]:
+    """Those that had a job once, or have a worker now. A key of another type counts as empty."""
+    queues = [Queue(name, connection=connection) for name in names]
+    jobs = _answers(connection, [("LLEN", queue.key) for queue in queues])
+    failed = _answers(connection, [("ZCARD", queue.failed_job_registry.key) for queue in queues])
+    workers = _answers(connection, [("SMEMBERS", WORKERS_BY_QUEUE_KEY % name) for name in names])
+    return tuple(
+        QueueStatus(name, _count(waiting), _count(dead), len(living & listening) if isinstance(listening, set) else 0)
+        for name, waiting, dead, listening in zip(names, jobs, failed, workers, strict=True)
+    )
+
+
+def _count(answer: Any) -> int:
+    return answer if isinstance(answer, int) else 0
+
+
+def _answers(connection: Redis, commands: Iterable[tuple[str, bytes | str]]) -> list[Any]:
+    """One call to Redis for all of them; where a key is of another type, the answer is that error."""
+    with connection.pipeline(transaction=False) as calls:
+        for command in commands:
+            calls.execute_command(*command)  # type: ignore[no-untyped-call]
+        answers = calls.execute(raise_on_error=False)
+    for answer in answers:
+        if isinstance(answer, RedisError) and "WRONGTYPE" not in str(answer):
+            raise answer
+    return answers
+
+
+def _name(key: bytes) -> str:
+    """Of a worker; nothing, where the key is none of a worker's."""
+    try:
+        prefix, found, name = key.decode().partition(Worker.redis_worker_namespace_prefix)
+    except UnicodeDecodeError:
+        return ""
+    return name if found and not prefix else ""

@@ -1,0 +1,244 @@
+"""RQ and Redis, behind the ticker's port of a queue. Nowhere else does `ticker` know them."""
+
+import logging
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+from redis.retry import Retry
+from rq import Queue
+from rq.job import Job, JobStatus
+
+from ticker.engine.jobs import Envelope
+from ticker.engine.ports import JobState, Receipt
+from ticker.errors import ConfigurationError, QueueUnavailable
+from ticker.queue import bulk, signing
+from ticker.queue.scripts import script
+from ticker.settings import Settings
+
+log = logging.getLogger("ticker")
+
+OLDEST_REDIS = (6, 2)
+SOCKET_TIMEOUT = 2  # seconds: row locks are held while Redis is asked
+LEASE = 300  # seconds: ten ticks of the default rhythm
+LEASE_PREFIX = "ticker:queue:"
+STORED, HELD = Receipt(stored=True), Receipt(held=True)
+_RECEIPTS = {b"stored": STORED, b"held": HELD}
+_STATES: dict[str, JobState] = {
+    **dict.fromkeys((JobStatus.CREATED, JobStatus.QUEUED, JobStatus.DEFERRED, JobStatus.SCHEDULED), JobState.WAITING),
+    JobStatus.STARTED: JobState.TAKEN,
+}
+
+
+TAKE_LEASES = script("take_leases")
+
+
+def connect(url: str, *, retries: int = 1) -> Redis:
+    """A client whose every wait is bounded, and which tries once more by itself: a repeated push changes nothing. Who only
+    looks wants no `retries`: at a Redis that hangs each costs its two seconds again."""
+    try:
+        client = Redis.from_url(
+            url, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=SOCKET_TIMEOUT, retry=Retry(NoBackoff(), retries)
+        )
+        pool = client.connection_pool
+        pool.connection_class(**pool.connection_kwargs)  # not connected; an unknown ?option shows here at the earliest
+        pool.connection_kwargs.get("host", "").encode("idna")  # as a socket does
+    except (ValueError, TypeError, RedisError):  # whose text quotes the URL, and with it the password
+        raise ConfigurationError(
+            "REDIS_URL cannot be read: check its host, port and options, and write special characters in a password as %XX"
+        ) from None
+    return client
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Redis' errors as ours, each in one sentence."""
+    try:
+        yield
+    except RedisError as error:
+        raise QueueUnavailable(f"Redis (REDIS_URL) does not take jobs: {_sentence(error)}") from error
+
+
+def _sentence(error: RedisError) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
+class RedisQueue:
+    """RQ's queues. `result_ttl` and `failure_ttl` are seconds: how long Redis keeps a job that ended.
+
+    With a `signing_key` every job is signed (`ticker.queue.signing`); workers that do not ask for signatures run it as ever.
+    """
+
+    def __init__(
+        self, connection: Redis, *, result_ttl: int = 0, failure_ttl: int = 3600, signing_key: str = ""
+    ) -> None:
+        self._connection = connection
+        self._signing_key = signing_key
+        self._result_ttl = result_ttl
+        self._failure_ttl = failure_ttl
+        self._push = connection.register_script(bulk.PUSH)
+        self._states = connection.register_script(bulk.STATES)
+        self._take_leases = connection.register_script(TAKE_LEASES)
+        self._pushed_to: set[str] = set()
+        self._misfit = bulk.misfit(connection)
+        if self._misfit:
+            log.warning(
+                "this RQ is none that the fast way was written for: %s; jobs are pushed one by one", self._misfit
+            )
+
+    @classmethod
+    def from_url(cls, url: str, *, result_ttl: int = 0, failure_ttl: int = 3600) -> "RedisQueue":
+        return cls(connect(url), result_ttl=result_ttl, failure_ttl=failure_ttl)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> "RedisQueue":
+        return cls(
+            connect(settings.require_redis()), result_ttl=settings.result_ttl, failure_ttl=settings.failure_ttl,
+            signing_key=settings.signing_keys[0] if settings.signing_keys else "",
+        )  # fmt: skip
+
+    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
+        """One call to Redis for all of them; one for each job, where this RQ writes its jobs otherwise than we do."""
+        if not envelopes:
+            return []
+        self._pushed_to.update({envelope.queue for envelope in envelopes})
+        if self._misfit:
+            return [self._enqueue(envelope) for envelope in envelopes]
+        with translated():
+            shared = bulk.shared_fields(self._connection, self._result_ttl, self._failure_ttl)
+            answers = self._push(args=bulk.arguments(envelopes, shared, self._signing_key))
+        return [_receipt(answer) for answer in answers]
+
+    def _enqueue(self, envelope: Envelope) -> Receipt:
+        """By RQ's public interface."""
+        with translated():
+            if Job.exists(envelope.job_id, connection=self._connection):
+                return HELD
+            with self._connection.pipeline() as calls:
+                job = Queue(envelope.queue, connection=self._connection).enqueue_call(
+                    envelope.entry, envelope.args, timeout=envelope.timeout, ttl=envelope.ttl, result_ttl=self._result_ttl,
+                    failure_ttl=self._failure_ttl, description=envelope.description, job_id=envelope.job_id, pipeline=calls,
+                )  # fmt: skip
+                if self._signing_key:
+                    calls.hset(job.key, signing.FIELD, bulk.signature(envelope, job.data, self._signing_key))
+                try:
+                    calls.execute()
+                except ResponseError as error:
+                    if "WRONGTYPE" not in str(error):
+                        raise
+                    self._connection.unlink(job.key)
+                    return Receipt(error=_sentence(error))
+        return STORED
+
+    def lengths(self, names: Sequence[str]) -> Mapping[str, int]:
+        """A key of another type counts as empty: the push of its tasks says so."""
+        with translated():
+            return {name: self._length(Queue(name, connection=self._connection)) for name in names}
+
+    def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
+        """One call to Redis for all of them."""
+        if not job_ids:
+            return []
+        with translated():
+            if self._misfit:
+                jobs = Job.fetch_many(job_ids, connection=self._connection)
+                return [_state(job.get_status(refresh=False) if job else "") for job in jobs]
+            return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
+
+    def forget(self, job_ids: Collection[str]) -> None:
+        """Only the hashes go; a worker that meets such an id in the list passes over it."""
+        if job_ids:
+            with translated():
+                self._connection.unlink(*(Job.key_for(job_id) for job_id in job_ids))
+
+    def lease(self, installation: str, queues: Collection[str] = (), formerly: str = "") -> dict[str, str]:
+        """Takes or renews our leases of these queues, and of those that we pushed to. Returns the queues that others have leased,
+        with the holders. `formerly`: an installation whose leases become ours."""
+        names = sorted({*queues, *self._pushed_to})
+        if not names:
+            return {}
+        with translated():
+            holders = self._take_leases([LEASE_PREFIX + name for name in names], [installation, formerly, LEASE])
+        return {name: holder.decode() for name, holder in zip(names, holders, strict=True) if holder}
+
+    def holders(self, queues: Collection[str]) -> dict[str, str]:
+        """Returns the installations that hold leases of these queues."""
+        with translated(), self._connection.pipeline(transaction=False) as calls:
+            for name in queues:
+                calls.get(LEASE_PREFIX + name)
+            holders = cast(list[bytes | None], calls.execute())
+        return {name: holder.decode() for name, holder in zip(queues, holders, strict=True) if holder}
+
+    def all_holders(self) -> dict[str, str]:
+        """Returns the same for all queues that RQ knows."""
+        with translated():
+            return self.holders([queue.name for queue in queues(self._connection)])
+
+    def unattended(self) -> dict[str, int]:
+        """Queues with waiting jobs that no worker listens to, and how many jobs wait."""
+        with translated():
+            waiting = {queue.name: self._length(queue) for queue in queues(self._connection)}
+            return {name: count for name, count in waiting.items() if count and not self._is_attended(name)}
+
+    def _length(self, queue: Queue) -> int:
+        try:
+            return queue.count
+        except ResponseError:  # a key of another type: the push of its tasks says so
+            return 0
+
+    def _is_attended(self, name: str) -> bool:
+        """Whether a worker lives that listens: one that was killed stays in the set, and its own key expires."""
+        workers = cast(set[bytes], self._connection.smembers(f"rq:workers:{name}"))
+        return bool(workers) and bool(self._connection.exists(*workers))
+
+    def check(self) -> None:
+        """QueueUnavailable unless Redis answers; ConfigurationError where it is set up to lose jobs, or to refuse them."""
+        with translated():
+            check_server(self._connection.info())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def leased(queue: str, holder: str) -> str:
+    """Returns the problem with a queue that another installation uses."""
+    return f"the queue {queue} is leased by another installation ({holder}), until 5 minutes after its last tick"
+
+
+def queues(connection: Redis) -> Iterator[Queue]:
+    """RQ's set of queues, but for what in it is no queue's name."""
+    for key in cast(set[bytes], connection.smembers(Queue.redis_queues_keys)):
+        with suppress(ValueError):  # another prefix, or no UTF-8
+            yield Queue.from_queue_key(key.decode(), connection=connection)
+
+
+def check_server(info: Mapping[str, Any]) -> None:
+    """What INFO says of a server must be fit for jobs, else ConfigurationError in one sentence."""
+    version = str(info.get("redis_version", ""))
+    policy = info.get("maxmemory_policy", "noeviction")
+    if info.get("cluster_enabled"):
+        raise ConfigurationError("REDIS_URL: Redis Cluster is not supported; name a single server")
+    if info.get("server_name") != "valkey" and _numbers(version) < OLDEST_REDIS:
+        raise ConfigurationError(f"REDIS_URL: Redis {version} is too old; 6.2 or newer is needed, or any Valkey")
+    if info.get("role", "master") != "master":
+        raise ConfigurationError("REDIS_URL: this server is a replica and takes no jobs; name the primary")
+    if policy != "noeviction":
+        raise ConfigurationError(f"REDIS_URL: maxmemory-policy is {policy}, which loses jobs; set it to noeviction")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """6.0.16 as (6, 0); what is no such text is taken for new enough."""
+    found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", version)
+    return (int(found[1]), int(found[2])) if found else OLDEST_REDIS
+
+
+def _receipt(answer: bytes) -> Receipt:
+    return _RECEIPTS.get(answer) or Receipt(error=answer.decode("utf-8", "replace"))
+
+
+def _state(answer: str) -> JobState:
+    return JobState.MISSING if not answer else _STATES.get(answer, JobState.DEAD)

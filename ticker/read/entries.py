@@ -1,0 +1,99 @@
+"""A run, a drop or an event as a line: when, what became of it, and its numbers in words. What reads them all shares this."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from ticker import clock
+from ticker.db import sql
+from ticker.errors import BadInput, UnknownTask
+from ticker.model import Task, What
+from ticker.read import explain, tasks
+from ticker.read.explain import Beside, Pieces
+from ticker.read.forecast import Event, said
+from ticker.read.tasks import RunRecord
+from ticker.tasks.reference import Ref, id_or_name
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that happened, at an instant: a run, a drop, an occurrence that waits, or an event.
+
+    `what` is the outcome, the state, or the event's name; `words` are its numbers. `due` is the instant for which a run
+    was meant. `run` and `event` are the row behind it; an occurrence that waits has none yet.
+    """
+
+    at: datetime
+    what: str
+    words: str
+    task_id: int
+    task_name: str
+    owner_type: str
+    owner_id: str
+    due: datetime | None = None
+    run: RunRecord | None = None
+    event: Event | None = None
+
+    def __str__(self) -> str:
+        return f"{explain.time_of_day(self.at, self.at)}  {self.what}  {self.words}".rstrip()
+
+    @property
+    def owner(self) -> str:
+        """`type:id`, or nothing for a task without an owner."""
+        return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
+
+
+def line_of_run(run: RunRecord, beside: Beside) -> Line:
+    return Line(
+        explain.at(run), explain.what(run), explain.line(run, beside), run.task_id, run.task_name, run.owner_type,
+        run.owner_id, explain.due(run), run,
+    )  # fmt: skip
+
+
+def at_its_end(line: Line) -> Line:
+    assert line.run is not None
+    return replace(line, at=line.run.ended_at or line.at)
+
+
+def line_of_event(event: Event) -> Line:
+    return Line(
+        event.at, event.what, said(event), event.task_id, event.task_name, event.owner_type, event.owner_id, event=event
+    )
+
+
+def event_from(row: sql.Row) -> Event:
+    values = {name: row[name] for name in Event.__slots__}
+    return Event(**(values | {"what": What(row["what"])}))
+
+
+def instant(execute: sql.Execute) -> datetime:
+    now: datetime = execute("instant", now=clock.now())[0]["now"]
+    return now
+
+
+def check_past(field: str, value: datetime | None, now: datetime) -> None:
+    if value is None:
+        return
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise BadInput(field, value, "is no time with a zone; write datetime(..., tzinfo=UTC)")
+    if value > now:
+        raise BadInput(field, value.isoformat(), "lies ahead; `ticker next` looks there, this looks back")
+
+
+def pieces_of(execute: sql.Execute, runs: Iterable[RunRecord]) -> dict[int, Pieces]:
+    parents = [run.id for run in runs if run.pieces is not None]
+    rows = execute("pieces_of", parents=parents) if parents else []
+    return {row["parent_id"]: Pieces(row["done"], row["failed"], row["open"]) for row in rows}
+
+
+def look_up(db: Any, task: Ref, owner: Any) -> tuple[int, Task | None]:
+    """The task's id, and the task, unless it is gone."""
+    ref = id_or_name(task)
+    if not isinstance(ref, int):
+        found = tasks.get(db, task, owner=owner)
+        return found.id, found
+    try:
+        return ref, tasks.get(db, ref)
+    except UnknownTask:
+        return ref, None

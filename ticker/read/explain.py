@@ -1,0 +1,257 @@
+"""What became of an occurrence, in one line, with the numbers by which it was judged. Pure: no clock is read here.
+
+Spans under two minutes are seconds (`28 s`), longer ones as durations are written (`1h30m`). Times of day are UTC, to
+the millisecond, with their date where that is another than that of the line.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ticker.engine import retries, timing
+from ticker.model import Outcome, Reason, RunKind
+from ticker.schedules.duration import MINUTE, SECOND, figure, words
+
+if TYPE_CHECKING:
+    from ticker.read.tasks import RunRecord
+
+ITEM_AT_MOST = 60  # characters of a piece of work in a line
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """What became of the pieces of one run; those that are attempted again count once."""
+
+    done: int = 0
+    failed: int = 0
+    open: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a line needs to know beside its row: the instant, the task's numbers, and why it was held up."""
+
+    now: datetime
+    attempts: int = 1
+    grace_ms: int | None = None
+    pieces: Pieces | None = None
+    because: str = ""
+
+
+# ------------------------------------------------------------------------------------------------------ in figures
+
+
+def span(duration: timedelta | int) -> str:
+    """A duration, in milliseconds or as a difference, as people say it."""
+    ms = duration if isinstance(duration, int) else round(duration / timedelta(milliseconds=1))
+    if abs(ms) < 2 * MINUTE:
+        return figure(ms)
+    return ("-" if ms < 0 else "") + words(abs(ms) // SECOND * SECOND)
+
+
+def time_of_day(instant: datetime, beside: datetime) -> str:
+    """To the millisecond; with its date where that is not the other's."""
+    utc = instant.astimezone(UTC)
+    text = utc.time().isoformat(timespec="milliseconds").removesuffix(".000")
+    return text if utc.date() == beside.astimezone(UTC).date() else f"{utc:%Y-%m-%d} {text}"
+
+
+# -------------------------------------------------------------------------------------------------------- the line
+
+
+def due(run: "RunRecord") -> datetime:
+    """The instant for which it was meant."""
+    return run.occurrence or run.due_at or run.created_at
+
+
+def planned_for(run: "RunRecord") -> datetime:
+    """When it was to start: a further attempt of an occurrence has a time of its own."""
+    return due(run) if run.kind == RunKind.SCHEDULED else run.due_at or due(run)
+
+
+def at(run: "RunRecord") -> datetime:
+    """When its fate was decided: its start, its drop, or as far as it has come."""
+    return run.started_at or run.checked_at or run.ended_at or run.pushed_at or run.due_at or run.created_at
+
+
+def what(run: "RunRecord") -> str:
+    return str(run.outcome or run.state)
+
+
+def line(run: "RunRecord", beside: Beside) -> str:
+    """Behind its time and its outcome."""
+    if run.outcome == Outcome.DROPPED:
+        return f"{run.reason}: {dropped(run, beside.because)}"
+    parts = [identity(run, beside.attempts), progress(run, beside), pieces(beside.pieces, run.pieces)]
+    said = "; ".join(part for part in parts if part)
+    return f"{said}: {run.reason}" if run.reason else said
+
+
+def identity(run: "RunRecord", attempts: int) -> str:
+    """Which piece, which attempt, or that somebody asked for it; nothing of an ordinary run."""
+    of_kind = {RunKind.MANUAL: "asked for by hand", RunKind.PIECE: f"piece {item(run)} of run {run.parent_id}"}
+    parts = [of_kind.get(run.kind, ""), attempt(run, attempts), "attempted again" if run.retried else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def attempt(run: "RunRecord", attempts: int) -> str:
+    """Of how many as the task is set now: so nothing of a run that is over and was the only attempt."""
+    if run.attempt == 1 and not run.retried and run.state == "ended":
+        return ""
+    most = max(attempts, run.attempt)
+    return f"attempt {run.attempt} of {most}" if attempts > 1 else f"attempt {run.attempt}" if run.attempt > 1 else ""
+
+
+def item(run: "RunRecord") -> str:
+    text = json.dumps(run.item, ensure_ascii=False)
+    return text if len(text) <= ITEM_AT_MOST else f"{text[:ITEM_AT_MOST]}…"
+
+
+def progress(run: "RunRecord", beside: Beside) -> str:
+    """When it started, against when it was due, and how long it took."""
+    if run.started_at is None:
+        return unstarted(run, beside.now)
+    began = f"started {lateness(run.started_at, planned_for(run))}"
+    if run.outcome == Outcome.LOST:  # its end is not known
+        return began
+    end = run.ended_at or beside.now
+    lasted = f"took {span(end - run.started_at)}" if run.ended_at else f"for {span(end - run.started_at)} now"
+    whole = " with its pieces" if run.pieces is not None else of_its_box(run, beside.grace_ms)
+    return f"{began}, {lasted}{whole}"
+
+
+def lateness(instant: datetime, due: datetime) -> str:
+    when = time_of_day(due, instant)
+    if instant == due:
+        return "when it was due"
+    if instant < due:
+        return f"{span(due - instant)} before it was due at {when}"
+    return f"{span(instant - due)} after it was due at {when}"
+
+
+def of_its_box(run: "RunRecord", grace_ms: int | None) -> str:
+    """`until` is the end of box and grace: the grace of its own interval, or, of one by times, that which the task has."""
+    if run.until is None or run.started_at is None:
+        return ""
+    grace = timing.grace(run.every_ms) if run.every_ms else SECOND if grace_ms is None else grace_ms
+    return f" of its {span(run.until - run.started_at - timing.span(grace))}"
+
+
+def unstarted(run: "RunRecord", now: datetime) -> str:
+    when = time_of_day(planned_for(run), now)
+    if run.ended_at is not None:
+        return f"never started; it was due at {when}"
+    if run.pushed_at is not None:
+        return f"pushed {span(now - run.pushed_at)} ago, not started yet"
+    later = planned_for(run) - now
+    then = f"in {span(later)}" if later > timedelta(0) else "the next tick pushes it"
+    return f"planned for {when}, {then}"
+
+
+def pieces(count: Pieces | None, made: int | None = None) -> str:
+    """How far they have come; of `made`, so that those without a record any more are not forgotten."""
+    if count is None and not made:
+        return ""
+    count = count or Pieces()
+    kept = count.done + count.failed + count.open
+    total = max(kept, made or 0)
+    parts = [f"{count.done} done", f"{count.failed} failed"] if kept or not total else []
+    parts += [f"{count.open} to come"] * bool(count.open) + [f"{total - kept} no longer kept"] * (kept < total)
+    return f"{total} piece{'' if total == 1 else 's'}: {', '.join(parts)}"
+
+
+def waiting(occurrence: datetime, now: datetime) -> str:
+    """Of an occurrence that was pushed and that no worker has taken."""
+    return f"its job was pushed and has not started, {span(now - occurrence)} after it was due"
+
+
+# ------------------------------------------------------------------------------------------------------------ drops
+
+
+def dropped(run: "RunRecord", because: str = "") -> str:
+    """Why, with the numbers as they were judged. `because` is what the ledger knows beside the row."""
+    match run.reason:
+        case Reason.TOO_EARLY:
+            return too_early(run)
+        case Reason.CLOCK:
+            return "the database's clock was set since the last start" + counted(run)
+        case Reason.EXPIRED:
+            return expired(run)
+        case Reason.MISSED:
+            return f"{passed(run)}, when a later one had passed, too; no late run is wanted (catch_up none)"
+        case Reason.NO_TIME:
+            return no_time(run)
+        case Reason.STILL_RUNNING:
+            return because or "another run held the task"
+        case Reason.PAUSED:
+            return because or "the task was paused or disabled, or its owner was inactive"
+        case Reason.DUPLICATE:
+            return duplicate(run)
+        case Reason.OVERLAP:
+            return "a job of the task waited or ran (overlap skip)" + last_start(run)
+        case Reason.ADOPTED:
+            return "its job belonged to another installation when these tables were adopted"
+        case Reason.GONE:
+            return "the task was deleted before its job was taken"
+        case Reason.DONE:
+            return "the task has had all its runs"
+        case Reason.UNKNOWN_FUNCTION:
+            return f"worker {run.worker or '?'} on {run.host or '?'} knows no function {run.function!r}; see --tasks"
+    return "the job was taken, and not run"
+
+
+def duplicate(run: "RunRecord") -> str:
+    if run.kind in (RunKind.RETRY, RunKind.PIECE):
+        return "the attempt before it had succeeded, which was recorded late"
+    return "a newer occurrence had started before" + last_start(run)
+
+
+def too_early(run: "RunRecord") -> str:
+    last, now, every, tolerance = run.checked_last_run, run.checked_at, run.every_ms, run.tolerance_ms
+    if last is None or now is None or every is None or tolerance is None:
+        return "its numbers were not recorded"
+    earliest = timing.earliest_start(last, every, tolerance)
+    return (
+        f"{span(now - last)} after the last start at {time_of_day(last, now)}, {span(earliest - now)} too early"
+        f" ({span(every)} interval, {span(tolerance)} tolerance: not before {time_of_day(earliest, now)})"
+    )
+
+
+def counted(run: "RunRecord") -> str:
+    """How much too early it came behind a step of the clock, where a last start could be told by the host's uptime."""
+    if run.checked_last_run is None or run.checked_at is None or not run.every_ms:
+        return ""
+    return f": {too_early(run)}" if run.checked_last_run < run.checked_at else ""
+
+
+def expired(run: "RunRecord") -> str:
+    age = (run.checked_at or run.ended_at or due(run)) - due(run)
+    limit = timing.expiry(run.every_ms or 0)
+    if age > timing.span(limit):
+        return f"it had waited {span(age)} since it was due, over the limit of {span(limit)}, and a newer one waited"
+    return f"Redis did not hold its job any more, {span(age)} after it was due, and a newer one waited"
+
+
+def passed(run: "RunRecord") -> str:
+    return f"it was looked at {span((run.checked_at or run.ended_at or due(run)) - due(run))} after it was due"
+
+
+def no_time(run: "RunRecord") -> str:
+    """Of an interval task: a retry, or a piece, must be over, its grace included, before the next start may come."""
+    said = "it could not have ended before the next start"
+    if run.checked_last_run is None or run.checked_at is None or not run.every_ms or run.tolerance_ms is None:
+        return said
+    if run.occurrence is None:  # what a run by hand made is bounded by the time when the task was due next
+        return said
+    end = retries.last_end(run.checked_last_run, run.every_ms, run.tolerance_ms, timing.grace(run.every_ms))
+    left = max(end - run.checked_at, timedelta(0))
+    limit = timing.span(retries.LEAST_BOX)
+    when = time_of_day(end, run.checked_at)
+    return f"{said}: {span(left)} were left until {when}, under the limit of {span(limit)}" if left < limit else said
+
+
+def last_start(run: "RunRecord") -> str:
+    if run.checked_last_run is None or run.checked_at is None:
+        return ""
+    return f"; the last start was at {time_of_day(run.checked_last_run, run.checked_at)}"

@@ -1,0 +1,237 @@
+"""What happens to a task next, and what stood in its way at another time, in sentences. Pure: no clock is read here.
+
+Three families of events say whether something is pushed at all: pauses, the switch of the task, and its owner. Of an
+instant between two events the earlier one tells; before the first one, the opposite of it holds.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ticker.engine import timing
+from ticker.model import Kind, RunKind, Task, What
+from ticker.read.explain import span, time_of_day
+from ticker.schedules import phase
+from ticker.schedules.duration import SECOND
+from ticker.tasks import definition
+
+if TYPE_CHECKING:
+    from ticker.read.tasks import RunRecord, TickerStatus
+
+SILENT = 90 * SECOND  # three ticks of the default rhythm: who has been silent for longer does not tick
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What happened to a task beside its runs: who paused it, since when it fails."""
+
+    id: int
+    at: datetime
+    task_id: int
+    task_name: str
+    function: str
+    owner_type: str
+    owner_id: str
+    what: What
+    by: str
+    words: str
+    run_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Events of one sort: those that stop a task, and the one that lets it go on."""
+
+    name: str
+    stops: frozenset[What]
+    goes_on: What
+
+
+FAMILIES = (
+    Family("paused", frozenset({What.PAUSED, What.AUTO_PAUSED}), What.RESUMED),
+    Family("disabled", frozenset({What.DISABLED}), What.ENABLED),
+    Family("its owner was inactive", frozenset({What.OWNER_INACTIVE}), What.OWNER_ACTIVE),
+)
+
+
+def said(event: Event) -> str:
+    """By whom, and why, behind its name."""
+    who = "" if event.by in ("", "ticker") else f"by {event.by}"
+    return ": ".join(part for part in (who, event.words) if part)
+
+
+# ------------------------------------------------------------------------------------------------ at another time
+
+
+def stopped(task: Task | None, events: Sequence[Event], at: datetime) -> list[str]:
+    """What kept the task from being pushed then, each in a sentence; `events` are the task's, oldest first."""
+    return [said for family in FAMILIES if (said := stopped_by(family, is_stopped_now(family, task), events, at))]
+
+
+def stopped_by(family: Family, now: bool, events: Sequence[Event], at: datetime) -> str:
+    own = [event for event in events if event.what in family.stops or event.what == family.goes_on]
+    before = [event for event in own if event.at <= at]
+    after = [event for event in own if event.at > at]
+    if not (before[-1].what in family.stops if before else after[0].what == family.goes_on if after else now):
+        return ""
+    since = f" from {time_of_day(before[-1].at, at)}" if before else ""
+    end = next((event for event in after if event.what == family.goes_on), None)
+    until = f" to {time_of_day(end.at, at)}" if end else ""
+    why = said(before[-1]) if before else ""
+    return f"{family.name}{since}{until}" + (f" {why}" if why.startswith("by ") else f": {why}" if why else "")
+
+
+def is_stopped_now(family: Family, task: Task | None) -> bool:
+    if task is None:
+        return False
+    return {"paused": task.paused_by is not None, "disabled": not task.enabled}.get(family.name, not task.owner_active)
+
+
+def then(
+    task: Task | None, events: Sequence[Event], runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"],
+    at: datetime,
+) -> Iterator[str]:  # fmt: skip
+    """How it stood with a task at a time that has passed, as far as the record tells."""
+    if task and at < task.created_at:
+        yield f"the task did not exist before {time_of_day(task.created_at, at)}"
+        return
+    yield from (f"then: {sentence}" for sentence in stopped(task, events, at))
+    yield from (f"then: {sentence}" for sentence in held(runs, at))
+    if silence := silent(tickers, at):
+        yield silence
+
+
+def held(runs: Sequence["RunRecord"], at: datetime) -> Iterator[str]:
+    for run in runs:
+        if run.started_at and run.started_at <= at and (run.ended_at is None or at < run.ended_at):
+            until = f" to {time_of_day(run.ended_at, at)}" if run.ended_at else ""
+            did = "held the task" if run.pieces is None else "and its pieces were at work"
+            yield f"run {run.id} {did} from {time_of_day(run.started_at, at)}{until}"
+
+
+def silent(tickers: Sequence["TickerStatus"], at: datetime) -> str:
+    """Whether no ticker ticked then, by the heartbeats that are left; nothing where one may have."""
+    if not tickers:
+        return "no ticker has ticked here for a day, if ever"
+    last = max((ticker.last_tick_at for ticker in tickers if ticker.last_tick_at), default=None)
+    if last is not None and last < at:
+        return f"no ticker has ticked since {time_of_day(last, at)}"
+    first = min(ticker.started_at for ticker in tickers)
+    return f"the tickers of now started later, the first at {time_of_day(first, at)}" if first > at else ""
+
+
+# ------------------------------------------------------------------------------------------------------------ next
+
+
+def following(task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime) -> list[str]:
+    """What happens next, and when: first what stands in its way."""
+    parts = (ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), schedule(task, now))
+    return [sentence for part in parts for sentence in part]
+
+
+def ticking(tickers: Sequence["TickerStatus"]) -> Iterator[str]:
+    """A task that is due while nobody ticks is the most common answer."""
+    ages = [timedelta(seconds=ticker.age) for ticker in tickers if ticker.age is not None]
+    if not ages:
+        yield "no ticker ticks here: nothing is pushed; start one: ticker run"
+    elif (age := min(ages, key=abs)) > timing.span(SILENT):
+        yield f"no ticker has ticked for {span(age)}: nothing is pushed; start one: ticker run"
+    else:
+        yield f"a ticker ticked {span(max(age, timedelta(0)) // timedelta(seconds=1) * SECOND)} ago"
+
+
+def running(task: Task, runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:
+    for run in runs:
+        if run.state == "running" and run.started_at:
+            if run.until and run.until < now:
+                yield f"run {run.id} has been dead since {time_of_day(run.until, now)} at the latest; no end has been recorded yet"
+                continue
+            end = f"; it is dead by {time_of_day(run.until, now)} at the latest" if run.until else ""
+            yield f"run {run.id} has been running for {span(now - run.started_at)}{end}"
+        elif run.state == "processing":
+            yield f"run {run.id} waits for its pieces"
+    if task.running_until and not any(run.state == "running" for run in runs):
+        yield f"a run holds the task until {time_of_day(task.running_until, now)} at the latest"
+
+
+def planned(runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:
+    for run in runs:
+        if run.state in ("planned", "pushed") and run.kind != RunKind.PIECE:
+            name = f"attempt {run.attempt}" if run.kind == RunKind.RETRY else "a run that was asked for by hand"
+            is_due = run.due_at if run.state == "planned" else None
+            when = f"is planned for {time_of_day(is_due, now)}" if is_due else "was pushed and has not started yet"
+            yield f"{name} {when}" + (f": {run.reason}" if run.reason else "")
+
+
+def jobs(task: Task, now: datetime) -> Iterator[str]:
+    """Says what the row shows: Redis may have lost these jobs, or a worker may have taken them."""
+    if not task.waiting:
+        return
+    since = span(now - min(task.waiting))
+    if len(task.waiting) == 1:
+        yield f"1 job was pushed to the queue {task.queue} and has not started; it was due {since} ago"
+    else:
+        jobs = f"{len(task.waiting)} jobs were pushed to the queue {task.queue} and have not started"
+        yield f"{jobs}; the oldest was due {since} ago"
+    if task.kind == Kind.INTERVAL and task.last_run:
+        earliest = timing.earliest_start(task.last_run, task.every_ms, task.tolerance_ms)
+        if earliest > now:
+            yield f"a job that is taken before {time_of_day(earliest, now)} is dropped as too early"
+
+
+def schedule(task: Task, now: datetime) -> Iterator[str]:
+    """When it is due next; or why never, or not yet."""
+    if stops := list(stops_now(task, now)):
+        yield from stops
+        return
+    if task.next_run is None:
+        yield done(task)
+        return
+    if task.stretched_ms:
+        yield definition.slowed(task)
+    if task.push_errors:
+        when = f"at {time_of_day(task.push_after, now)}" if task.push_after else "at the next tick"
+        yield f"it could not be pushed {task.push_errors} times in a row, and is tried again {when}: {task.push_error}"
+    if away := off_place(task):
+        yield away
+    if task.next_run > now:
+        yield f"due at {time_of_day(task.next_run, now)}, in {span(task.next_run - now)}"
+    else:
+        since = due_since(task.next_run, task)
+        yield f"due since {time_of_day(since, now)}, for {span(now - since)}: the next tick pushes it"
+
+
+def due_since(next_run: datetime, task: Task) -> datetime:
+    """Returns since when the task has been due; the time in which it was paused or disabled does not count."""
+    return max(next_run, task.resumed_at or next_run)
+
+
+def off_place(task: Task) -> str:
+    """Returns a sentence about a task that is not due at its place in the interval; else an empty text."""
+    if task.kind is not Kind.INTERVAL or task.phase_ms is None or task.next_run is None or task.stretched_ms:
+        return ""
+    every, away = task.every_ms, phase.after(task.next_run, task.every_ms, task.phase_ms)
+    if SECOND <= away <= every - SECOND:
+        return f"its place in the interval was {span(away)} earlier: it does not wait for the next one, which would cost a run"
+    if task.last_run and task.next_run - task.last_run > timing.span(every + task.tolerance_ms):
+        return (
+            f"it waits for its place in the interval of {span(every)}, once: something had moved it, such as an outage"
+        )
+    return ""
+
+
+def stops_now(task: Task, now: datetime) -> Iterator[str]:
+    if not task.enabled:
+        yield "disabled: nothing is pushed until it is enabled; ticker edit TASK --enable"
+    if not task.owner_active:
+        yield "its owner is inactive: nothing is pushed until it is active again"
+    if task.paused_by is not None:
+        until = f" until {time_of_day(task.paused_until, now)}" if task.paused_until else "; ticker resume TASK ends it"
+        yield f"paused by {task.paused_by}{until}" + (f": {task.paused_reason}" if task.paused_reason else "")
+
+
+def done(task: Task) -> str:
+    if task.max_runs is not None and task.started >= task.max_runs:
+        return f"done: it has had all its {task.max_runs} runs"
+    return f"done: its last time has passed ({task.expression or 'ends'})"

@@ -1,0 +1,212 @@
+"""Tasks, runs and lines as people and programs are shown them: the words that are derived, and the data of JSON.
+
+JSON: times are ISO 8601 in UTC with microseconds and a `Z`, durations whole milliseconds under `*_ms`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ticker.engine import timing
+from ticker.engine.retries import Backoff
+from ticker.errors import BadInput
+from ticker.model import Kind, Outcome, Reason, Task
+from ticker.read.explain import time_of_day
+from ticker.schedules import kinds
+from ticker.schedules.duration import words
+
+if TYPE_CHECKING:
+    from ticker.read.entries import Line
+    from ticker.read.tasks import RunRecord, TickerStatus
+
+
+def plain_data(value: Any) -> Any:
+    """Any value as JSON has it; a dataclass as an object of its fields."""
+    match value:
+        case datetime():
+            return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+        case UUID():
+            return str(value)
+        case Mapping():
+            return {key: plain_data(item) for key, item in value.items()}
+        case list() | tuple():
+            return [plain_data(item) for item in value]
+    if is_dataclass(value):
+        return {field.name: plain_data(getattr(value, field.name)) for field in fields(value)}
+    return value
+
+
+def task_data(task: Task) -> dict[str, Any]:
+    return {**plain_data(task), "owner": task.owner, "state": state(task)}
+
+
+def run_data(run: "RunRecord") -> dict[str, Any]:
+    return {**plain_data(run), "owner": owner_of(run), "took_ms": took(run), "early_ms": early(run)}
+
+
+def ticker_data(ticker: "TickerStatus") -> dict[str, Any]:
+    data = {**plain_data(ticker), "age_ms": age(ticker)}
+    del data["age"]
+    return data
+
+
+def line_data(line: "Line") -> dict[str, Any]:
+    data = {**plain_data(line), "owner": line.owner}
+    if line.run is not None:
+        data["run"] = run_data(line.run)
+    return data
+
+
+# ------------------------------------------------------------------------------------------------- derived, in words
+
+
+def state(task: Task) -> str:
+    """In one word, the first that is true: why nothing will run, else what it does now."""
+    facts = {
+        "done": task.next_run is None,
+        "disabled": not task.enabled,
+        "owner_inactive": not task.owner_active,
+        "paused": task.paused_by is not None,
+        "not_pushed": task.push_errors > 0,
+        "running": task.running_until is not None,
+        "waiting": bool(task.waiting),
+        "failing": task.failures > 0,
+    }
+    return next((word for word, is_so in facts.items() if is_so), "ok")
+
+
+def state_in_words(task: Task) -> str:
+    word = state(task)
+    failing = f"failing: {task.failures} in a row"
+    match word:
+        case "running" | "waiting" if task.failures:
+            return f"{word}, {failing}"
+        case "paused":
+            until = f" until {at(task.paused_until)}" if task.paused_until else ""
+            return f"paused by {task.paused_by}{until}" + (f": {task.paused_reason}" if task.paused_reason else "")
+        case "not_pushed":
+            return f"not pushed: {task.push_error}; tried again {at(task.push_after) or 'at the next tick'}"
+        case "failing":
+            return failing
+    return word.replace("_", " ")
+
+
+def schedule(task: Task) -> str:
+    if task.kind == Kind.INTERVAL:
+        return f"every {words(task.every_ms)}"
+    return f"{task.kind} {task.expression}" + (f" {task.zone}" if task.zone != "UTC" else "")
+
+
+def in_words(task: Task) -> str:
+    """Of cron and calendar; an interval says it already. Nothing of a row that a hand has spoilt."""
+    if task.kind == Kind.INTERVAL:
+        return ""
+    try:
+        return kinds.of(task).words()
+    except BadInput:
+        return ""
+
+
+def outcome(task: Task) -> str:
+    return task.last_outcome or ""
+
+
+def owner_of(run: "RunRecord") -> str:
+    return f"{run.owner_type}:{run.owner_id}" if run.owner_type else ""
+
+
+def took(run: "RunRecord") -> int | None:
+    """Returns how long a run lasted, in milliseconds; None while it runs, and for a lost run, whose end is not known."""
+    if run.started_at is None or run.ended_at is None or run.outcome == Outcome.LOST:
+        return None
+    return _ms((run.ended_at - run.started_at).total_seconds())
+
+
+def early(run: "RunRecord") -> int | None:
+    """By how much a job came too early: last_run + interval - tolerance - checked_at."""
+    if run.reason != Reason.TOO_EARLY or None in (run.checked_last_run, run.checked_at, run.every_ms, run.tolerance_ms):
+        return None
+    assert run.checked_last_run and run.checked_at and run.every_ms is not None and run.tolerance_ms is not None
+    earliest = timing.earliest_start(run.checked_last_run, run.every_ms, run.tolerance_ms)
+    return _ms((earliest - run.checked_at).total_seconds())
+
+
+def why(run: "RunRecord") -> str:
+    """The reason, and the arithmetic behind it as it was judged: `02:03 < 01:35 + 1m - 5s: 27s early`."""
+    by, last, checked = early(run), run.checked_last_run, run.checked_at
+    if by is not None and last and checked:
+        sum_ = f"{time_of_day(last, checked)} + {words(run.every_ms or 0)} - {words(run.tolerance_ms or 0)}"
+        return f"{run.reason}: {time_of_day(checked, checked)} < {sum_}: {words(by)} early"
+    if run.reason == Reason.CLOCK and last and checked:
+        return f"{run.reason}: {time_of_day(checked, checked)} < last run {time_of_day(last, checked)}"
+    return run.reason
+
+
+def age(ticker: "TickerStatus") -> int | None:
+    """Milliseconds since its last tick, by the database's clock."""
+    return None if ticker.age is None else _ms(ticker.age)
+
+
+def at(instant: datetime | None) -> str:
+    return f"{moment(instant)}Z" if instant else ""
+
+
+def moment(instant: datetime | None) -> str:
+    """To the second; the column's head says UTC."""
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if instant else ""
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def details(task: Task) -> dict[str, Any]:
+    return {
+        "id": task.id, "name": task.name, "owner": task.owner, "function": task.function,
+        "arguments": json.dumps(task.kwargs, ensure_ascii=False) if task.kwargs else "",
+        "schedule": schedule(task), "in words": in_words(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
+        "starts": at(task.starts_at), "ends": at(task.ends_at),
+        "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
+        "catch up": task.catch_up if task.catch_up != "one" else "", "removed after success": "yes" if task.remove else "",
+        "place": place(task),
+        "queue": task.queue, "state": state_in_words(task), "next run": at(task.next_run),
+        "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
+        "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
+        "last work": at(task.last_worked_at),
+        "cursor": "" if task.cursor is None else json.dumps(task.cursor, ensure_ascii=False),
+        **on_failure(task),
+        "submitter": task.submitter, "group": task.group_name, "priority": task.priority or "", "kept": task.keep if task.keep != "all" else "",
+        "subject": task.subject, "description": task.description,
+        "metadata": json.dumps(task.metadata, ensure_ascii=False) if task.metadata else "",
+        "created": at(task.created_at), "changed": at(task.updated_at),
+    }  # fmt: skip
+
+
+def place(task: Task) -> str:
+    if task.phase_ms is None:
+        return "spread" if task.spread else ""
+    where = "into the interval" if task.within_ms is None else f"after each time, of {words(task.within_ms)}"
+    return f"{words(task.phase_ms)} {where}"
+
+
+def on_failure(task: Task) -> dict[str, Any]:
+    """What was said of failures, and the totals."""
+    return {
+        "overlap": task.overlap if task.overlap != "queue" else "",
+        "retries": f"{task.retries}, {task.backoff} apart" if task.retries else "",
+        "back-off": task.backoff if not task.retries and task.backoff != Backoff().text else "",
+        "stretches to": words(task.stretch_ms) if task.stretch_ms else "",
+        "stretched to now": words(task.stretched_ms) if task.stretched_ms else "",
+        "pauses itself": _pause(task), "told": f"after {task.dead_man} intervals without a success" if task.dead_man else "",
+        "in all": f"{task.succeeded} succeeded, {task.failed} failed, {task.dropped} dropped",
+    }  # fmt: skip
+
+
+def _pause(task: Task) -> str:
+    probe = f", tried again after {words(task.probe_ms)}" if task.probe_ms else ""
+    if not task.pause_after:
+        return f"never{probe}" if probe else ""
+    return f"after {task.pause_after} failures in a row{probe}"

@@ -1,0 +1,191 @@
+"""Whether it all works: the servers answer, a ticker has ticked lately, and somebody listens to every queue with jobs.
+
+`ticker health`, `/readyz` and the page's list of processes say the same.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from ticker import clock
+from ticker.db import connections, installation, sql
+from ticker.errors import ConfigurationError, Unavailable
+from ticker.queue import rq
+from ticker.queue.rq import RedisQueue
+from ticker.read import entries, formatting, overview, tasks
+from ticker.read.explain import span
+from ticker.read.tasks import TickerStatus
+from ticker.schedules.duration import SECOND, words
+from ticker.settings import Settings
+
+T = TypeVar("T")
+
+MAX_AGE = 90 * SECOND
+"""Milliseconds: three ticks of the default rhythm."""
+LONG = 1.0  # seconds that nobody shall wait for a server twice
+KEPT = 10.0  # seconds: two looks of a page
+REDIS, POSTGRESQL = "Redis", "PostgreSQL"
+
+
+class Silences:
+    """Servers that kept somebody waiting: for ten seconds nobody else waits, but is told its error and when it was asked."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[float, float, str]] = {}
+
+    def ask(self, server: str, question: Callable[[], T]) -> T:
+        """Its answer. Unavailable: there was none, now or lately."""
+        with self.asking(server):
+            return question()
+
+    @contextmanager
+    def asking(self, server: str) -> Iterator[None]:
+        """The same of a block; what the server itself refused is no silence."""
+        began = clock.monotonic()
+        asked, until, error = self._kept.get(server, (0.0, -math.inf, ""))
+        if began < until:
+            raise Unavailable(f"{error} (asked {span(round(began - asked) * SECOND)} ago)")
+        try:
+            yield
+        except Unavailable as silence:
+            ended = clock.monotonic()
+            if ended - began >= LONG and not connections.is_answer(silence):
+                self._kept[server] = began, ended + KEPT, str(silence)
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`problems` are sentences; without any all is well. An error of a server is "" where it answers.
+
+    `unattended`: how many jobs wait in each queue of ours to which no worker listens. `ahead`: the database's clock minus
+    this host's. `foreign`: why the tables belong to another installation. `leased`: which installation holds a queue of ours.
+    """
+
+    database_error: str
+    redis_error: str
+    tickers: tuple[TickerStatus, ...] = ()
+    unattended: dict[str, int] = field(default_factory=dict)
+    ahead: timedelta | None = None
+    max_age_ms: int = MAX_AGE
+    foreign: str = ""
+    leased: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        down = (self.redis_error,) if self.redis_error else ()
+        if self.database_error:
+            return self.database_error, *down
+        silent = () if ticks(self.tickers, self.max_age_ms) else (silence(self.tickers, self.max_age_ms),)
+        foreign = (self.foreign,) if self.foreign else ()
+        leased = (rq.leased(*one) for one in self.leased.items())
+        waiting = (_unattended(queue, count) for queue, count in self.unattended.items())
+        return *foreign, *silent, *down, *leased, *waiting
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+def longest_silence(tick_ms: int) -> int:
+    """Milliseconds from one tick to the next of a ticker that lives: three ticks, and 90 s at the least."""
+    return max(MAX_AGE, 3 * tick_ms)
+
+
+def look(settings: Settings, *, max_age_ms: int | None = None, silences: Silences | None = None) -> Health:
+    """Asks both servers. `max_age_ms`: how old the last tick may be, `longest_silence` by default; `silences`: of who looks
+    again and again. ConfigurationError where DATABASE_URL is not set."""
+    settings.require_database()
+    max_age_ms = longest_silence(settings.tick_ms) if max_age_ms is None else max_age_ms
+    silences = silences or Silences()
+    redis_error, unattended, holders = _redis(settings, silences)
+    try:
+        return silences.ask(
+            POSTGRESQL, lambda: _database(settings, unattended, holders, redis_error=redis_error, max_age_ms=max_age_ms)
+        )
+    except Unavailable as error:
+        return Health(str(error), redis_error, max_age_ms=max_age_ms)
+
+
+def data(health: Health) -> dict[str, Any]:
+    """As JSON has it."""
+    return {
+        "healthy": health.ok, "problems": list(health.problems), "max_age_ms": health.max_age_ms,
+        "postgresql": _answer(health.database_error), "redis": _answer(health.redis_error),
+        "tickers": [formatting.ticker_data(ticker) for ticker in health.tickers], "unattended": health.unattended,
+        "leased": health.leased,
+    }  # fmt: skip
+
+
+def ticks(tickers: Sequence[TickerStatus], most: int) -> bool:
+    """Whether one of them has ticked within so many milliseconds.
+
+    An age under zero is a heartbeat from before the clock was set back: as old as it is far away.
+    """
+    ages = [age for age in map(formatting.age, tickers) if age is not None]
+    return any(abs(age) <= most for age in ages)
+
+
+def silence(tickers: Sequence[TickerStatus], most: int) -> str:
+    if not tickers:
+        return "no ticker ticks here; start one: ticker run"
+    last = tickers[0]
+    return f"no ticker has ticked within {words(most)}: the last one, pid {last.pid} on {last.host}, {last_tick(last)}"
+
+
+def silent_ms(ticker: TickerStatus, most: int) -> int:
+    """For how many milliseconds it has not ticked, where that is longer than it may be; else 0."""
+    age = abs(formatting.age(ticker) or 0)
+    return age if age > most else 0
+
+
+def last_tick(ticker: TickerStatus) -> str:
+    age = formatting.age(ticker)
+    if age is None:
+        return "has not ticked yet"
+    text = words(abs(age) // SECOND * SECOND)
+    return f"ticked {text} ago" if age >= 0 else f"ticked {text} ahead of the database's clock"
+
+
+def _unattended(queue: str, count: int) -> str:
+    jobs = "1 job waits" if count == 1 else f"{count} jobs wait"
+    return f"{jobs} in the queue {queue}, to which no worker listens; start one: python -m wrappers {queue}"
+
+
+def _database(settings: Settings, unattended: Mapping[str, int], holders: Mapping[str, str], **rest: Any) -> Health:
+    with connections.translated(), closing(connections.connect(settings.require_database())) as db:
+        execute = sql.on(db, settings.schema)
+        here = installation.read(execute)
+        others = {name: holder for name, holder in holders.items() if holder != here.id}
+        return Health(
+            "", tickers=tuple(tasks.tickers(db)), ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
+            unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
+            leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
+        )  # fmt: skip
+
+
+def _redis(settings: Settings, silences: Silences) -> tuple[str, dict[str, int], dict[str, str]]:
+    """Returns the error of Redis, if any; the queues with jobs and no worker; and the leased queues with their holders."""
+    try:
+        return "", *silences.ask(REDIS, lambda: _queues(settings.require_redis()))
+    except (Unavailable, ConfigurationError) as error:
+        return str(error), {}, {}
+
+
+def _queues(url: str) -> tuple[dict[str, int], dict[str, str]]:
+    with closing(RedisQueue(rq.connect(url, retries=0))) as queue:
+        queue.check()
+        return queue.unattended(), queue.all_holders()
+
+
+def _ahead(db: Any) -> timedelta:
+    before = clock.python_utc()
+    now = entries.instant(tasks.on(db))
+    return now - before - (clock.python_utc() - before) / 2
+
+
+def _answer(error: str) -> dict[str, Any]:
+    return {"answers": not error, "error": error or None}

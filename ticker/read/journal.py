@@ -1,0 +1,266 @@
+"""The journal of all that ended or happened, and the drops, counted. Nothing is written or locked."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ticker.db import sql
+from ticker.errors import BadInput
+from ticker.model import LARGEST_ID, Outcome, Reason, Task
+from ticker.read import tasks
+from ticker.read.entries import (
+    Line,
+    at_its_end,
+    check_past,
+    event_from,
+    instant,
+    line_of_event,
+    line_of_run,
+    look_up,
+    pieces_of,
+)
+from ticker.read.explain import Beside
+from ticker.read.tasks import AT_MOST
+from ticker.tasks import identity
+from ticker.tasks.reference import Ref
+
+ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]
+REASONS = [str(reason) for reason in Reason]
+LATE = timedelta(seconds=30)  # behind its instant, a row may become visible
+GROUPS = ("reason", "owner", "task", "function")
+TOLD_AT_MOST = 1_000_000  # groups of drops before a page of them
+
+
+@dataclass(frozen=True, slots=True)
+class Drops:
+    """Drops that have their reason, owner, task or function (`key`) in common; `example` is the newest."""
+
+    key: str
+    count: int
+    newest: datetime
+    example: Line | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which runs, drops and events a journal holds; None: any. An outcome or a reason leaves events out."""
+
+    task_id: int | None = None
+    owner_type: str | None = None
+    owner_id: str | None = None
+    outcomes: Sequence[str] = tuple(ENDED)
+    reasons: Sequence[str] = tuple(REASONS)
+    events: bool = True
+
+
+Key = tuple[datetime, str, int]
+"""When it ended or happened, `run` or `event`, and its id."""
+
+
+def journal(
+    db: Any, *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
+    reason: Reason | None = None, since: datetime | None = None, limit: int = 100,
+) -> list[Line]:  # fmt: skip
+    """Runs and drops as they ended, and events as they happened, oldest first: the last `limit` that fit.
+
+    With `owner` alone, of all tasks that it has or had; `reason` is of drops. Runs that go on are not in it.
+    """
+    execute = tasks.on(db)
+    wanted = select(db, task=task, owner=owner, owner_type=owner_type, outcome=outcome, reason=reason)
+    check_past("since", since, instant(execute))
+    return lines(execute, keys(execute, wanted, since, tasks.limited(limit)))
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines, the newest first, and the key before which the next page begins; None: there is none."""
+
+    lines: tuple[Line, ...]
+    next: Key | None
+
+
+def page(db: Any, wanted: Wanted, *, since: datetime | None = None, before: Key | None = None, limit: int = 50) -> Page:
+    """What ended and happened, the newest first, page by page."""
+    execute = tasks.on(db)
+    found = keys(execute, wanted, since, tasks.limited(limit) + 1, before)[::-1]
+    shown = found[:limit]
+    return Page(tuple(lines(execute, shown)), shown[-1] if len(found) > limit else None)
+
+
+def select(
+    db: Any, *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
+    reason: Reason | None = None,
+) -> Wanted:  # fmt: skip
+    """The filter of a journal, checked. A name stands for the task that the owner has now.
+
+    BadInput where the task is another owner's: nothing could fit both.
+    """
+    if owner_type is not None and owner is not None:
+        raise BadInput("owner_type", owner_type, "stands beside an owner, which has a type; leave one out")
+    who = None if owner is None else identity.identify(db, owner)
+    outcomes, reasons = chosen(outcome, reason)
+    task_id, found = (None, None) if task is None else look_up(db, task, owner)
+    wanted = Wanted(
+        task_id, who.type if who else owner_type, who.id if who else None, outcomes, reasons, outcome is None and reason is None
+    )  # fmt: skip
+    if task_id is not None and wanted.owner_type is not None:
+        check_owner(wanted, found or deleted(db, [task_id]).get(task_id))
+    return wanted
+
+
+def check_owner(wanted: Wanted, task: "Task | Deleted | None") -> None:
+    """BadInput where the task is another owner's; of a deleted one that nothing names, nobody knows."""
+    if task is None or (isinstance(task, Deleted) and not task.task_name):
+        return
+    if task.owner_type == wanted.owner_type and wanted.owner_id in (None, task.owner_id):
+        return
+    whole = wanted.owner_id is not None
+    field, said = ("owner", f"{wanted.owner_type}:{wanted.owner_id}") if whole else ("owner_type", wanted.owner_type)
+    whose = f"belongs to {task.owner_type}:{task.owner_id}" if task.owner_type else "has no owner"
+    raise BadInput(field, said, f"does not go with task {wanted.task_id}, which {whose}; leave one of them out")
+
+
+def chosen(outcome: Outcome | None, reason: Reason | None) -> tuple[list[str], list[str]]:
+    """The outcomes but `dropped`, and the reasons of drops."""
+    if reason is not None:
+        if outcome not in (None, Outcome.DROPPED):
+            raise BadInput("reason", str(reason), f"is of drops, and the outcome is {outcome}; leave one out")
+        return [], [str(member("reason", Reason, reason))]
+    if outcome is None:
+        return ENDED, REASONS
+    found = member("outcome", Outcome, outcome)
+    return ([], REASONS) if found is Outcome.DROPPED else ([str(found)], [])
+
+
+def member(field: str, kind: Any, value: object) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        raise BadInput(field, value, f"is none of: {', '.join(kind)}") from None
+
+
+def keys(
+    execute: sql.Execute, wanted: Wanted, since: datetime | None, limit: int, before: Key | None = None
+) -> list[Key]:  # fmt: skip
+    """The last that fit, oldest first; those before a key."""
+    found = [(row["at"], "run", row["id"]) for row in ended(execute, wanted, since, limit, before)]
+    if wanted.events:
+        rows = execute(
+            "journal_of_events", task_id=wanted.task_id, owner_type=wanted.owner_type, owner_id=wanted.owner_id,
+            since=since, limit=limit, before=before and before[0],
+            before_event=before[2] if before and before[1] == "event" else LARGEST_ID,
+        )  # fmt: skip
+        found += [(row["at"], "event", row["id"]) for row in rows]
+    return sorted(found)[-limit:]
+
+
+def all_keys(execute: sql.Execute, wanted: Wanted, since: datetime | None) -> list[Key]:
+    """All that fit since then, oldest first, however many: it looks for more until it has not found as many."""
+    limit = AT_MOST
+    while len(found := keys(execute, wanted, since, limit)) == limit:
+        limit *= 4
+    return found
+
+
+def ended(
+    execute: sql.Execute, wanted: Wanted, since: datetime | None, limit: int, before: Key | None
+) -> list[sql.Row]:  # fmt: skip
+    common = {
+        "outcomes": list(wanted.outcomes), "reasons": list(wanted.reasons), "since": since, "limit": limit,
+        "before": before and before[0],
+        "before_run": LARGEST_ID if before is None else before[2] if before[1] == "run" else 0,
+    }  # fmt: skip
+    if wanted.task_id is not None:
+        return execute("journal_of_task", task_id=wanted.task_id, **common)
+    if wanted.owner_id:
+        return execute("journal_of_owner", owner_type=wanted.owner_type, owner_id=wanted.owner_id, **common)
+    types = (
+        [wanted.owner_type] if wanted.owner_type is not None else [row["owner_type"] for row in execute("owner_types")]
+    )
+    return execute("journal", owner_types=types, **common)
+
+
+def lines(execute: sql.Execute, found: Sequence[Key]) -> list[Line]:
+    """Those that are still there, in the order of the keys."""
+    now = instant(execute)
+    run_ids, event_ids = ([id_ for _, sort, id_ in found if sort == wanted] for wanted in ("run", "event"))
+    runs = tasks.runs_by_id(execute, run_ids) if run_ids else []
+    pieces = pieces_of(execute, runs)
+    by_key = {("run", run.id): at_its_end(line_of_run(run, Beside(now, pieces=pieces.get(run.id)))) for run in runs}
+    for row in execute("events_by_id", ids=event_ids) if event_ids else []:
+        by_key["event", row["id"]] = line_of_event(event_from(row))
+    return [by_key[sort, id_] for _, sort, id_ in found if (sort, id_) in by_key]
+
+
+# ------------------------------------------------------------------------------------------------------------ drops
+
+
+def drops(
+    db: Any, *, by: str = "reason", since: datetime | None = None, limit: int = 100, after: int = 0
+) -> list[Drops]:
+    """How many jobs were dropped since then, by `reason`, `owner`, `task` (its id) or `function`; the most first.
+
+    `after`: how many of them were told before, at most 1,000,000.
+    """
+    if by not in GROUPS:
+        raise BadInput("by", by, f"is none of: {', '.join(GROUPS)}")
+    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= TOLD_AT_MOST:
+        raise BadInput("after", after, f"is no whole number from 0 to {TOLD_AT_MOST}")
+    execute = tasks.on(db)
+    check_past("since", since, instant(execute))
+    rows = execute("drops", by=by, since=since, limit=tasks.limited(limit), after=after)
+    beside = Beside(instant(execute))
+    newest = tasks.runs_by_id(execute, [row["run_id"] for row in rows])
+    examples = {run.id: line_of_run(run, beside) for run in newest}
+    return [Drops(row["key"], row["count"], row["newest"], examples.get(row["run_id"])) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """A task that is gone, as its newest record names it; all texts are empty where none does."""
+
+    id: int
+    task_name: str
+    owner_type: str
+    owner_id: str
+
+
+def deleted(db: Any, task_ids: Iterable[int]) -> dict[int, Deleted]:
+    """Those of the tasks that were deleted, by their ids."""
+    rows = tasks.on(db)("deleted_tasks", ids=list(set(task_ids)))
+    return {row["id"]: Deleted(**row) for row in rows}
+
+
+# -------------------------------------------------------------------------------------------------------- going on
+
+
+class Tail:
+    """A journal that goes on: `begin`, then each `more` brings what was not there before, oldest first.
+
+    A row becomes visible with its commit, a little after the instant that it carries, and one that a tick writes carries
+    the beginning of that tick. So each look goes back for half a minute behind the one before, and leaves out what it
+    has brought.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._since: datetime | None = None
+        self._brought: set[Key] = set()
+
+    def begin(self, db: Any, since: datetime | None, limit: int) -> list[Line]:
+        execute = tasks.on(db)
+        self._since = instant(execute) - LATE
+        recent = all_keys(execute, self._wanted, self._since)
+        found = keys(execute, self._wanted, since, limit)
+        self._brought = {*recent, *found}
+        return lines(execute, found)
+
+    def more(self, db: Any) -> list[Line]:
+        execute = tasks.on(db)
+        now = instant(execute)
+        found = all_keys(execute, self._wanted, self._since)
+        new = [key for key in found if key not in self._brought]
+        self._since = now - LATE
+        self._brought = {key for key in found if key[0] >= self._since}
+        return lines(execute, new)

@@ -1,0 +1,153 @@
+"""What is going on now, for whoever looks: what runs next, what is late, what fails, what was dropped and why.
+
+The page's first screen, `ticker top` and the statistics of the HTTP API show the same.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import Any
+
+from ticker import clock
+from ticker.db import sql
+from ticker.errors import quoted
+from ticker.model import GOOD, Outcome, Task
+from ticker.read import journal
+from ticker.read import tasks as read_tasks
+from ticker.read.entries import instant
+from ticker.read.journal import Drops
+from ticker.read.tasks import RunRecord, TickerStatus, late_ms
+from ticker.tasks.rows import tasks_from
+
+COUNTED_AT_MOST = 100_000
+HOUR = timedelta(hours=1)
+NAMED = 10  # functions in a warning, the most similar first
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many tasks there are, in all and of each state (one may be in several), and how many runs are at work or planned.
+
+    Nothing is counted beyond 100,000; more tasks than that are PostgreSQL's estimate. `late`: due for longer than two ticks.
+    """
+
+    tasks: int
+    late: int
+    failing: int
+    paused: int
+    inactive: int
+    waiting: int
+    running: int
+    planned: int
+
+    def said(self, name: str) -> str:
+        """One of them for people: "over 100,000" where the counting stopped, an estimate as "about 2,000,000"."""
+        count: int = getattr(self, name)
+        if name == "tasks" and count > COUNTED_AT_MOST + 1:
+            return f"about {count:,}"
+        has_stopped = count >= COUNTED_AT_MOST + (name == "tasks")
+        return f"over {COUNTED_AT_MOST:,}" if has_stopped else f"{count:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """As it stood at `now`, by the database's clock. `drops` are those of the hour before, counted by their reason."""
+
+    now: datetime
+    counts: Counts
+    next: tuple[Task, ...]
+    late: tuple[Task, ...]
+    failing: tuple[Task, ...]
+    running: tuple[RunRecord, ...]
+    drops: tuple[Drops, ...]
+    tickers: tuple[TickerStatus, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of an occurrence: its state (`pushed`, `running`, `ended`), and once it ended its outcome and reason."""
+
+    run_id: int
+    state: str
+    outcome: Outcome | None
+    reason: str
+    due: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """What a worker has announced: a function that it knows, and how many tasks of it one job may carry."""
+
+    name: str
+    batch: int
+    announced_at: datetime
+
+
+def overview(db: Any, *, limit: int = 10) -> Overview:
+    """At most `limit` of each list. Nothing is written or locked."""
+    execute = read_tasks.on(db)
+    now, most = instant(execute), read_tasks.limited(limit)
+    late = {"now": clock.now(), "late_ms": late_ms()}
+    return Overview(
+        now, counts(execute),
+        next=_tasks(execute("next_tasks", **late, limit=most)),
+        late=_tasks(execute("late_tasks", **late, limit=most)),
+        failing=_tasks(execute("failing_tasks", limit=most)),
+        running=tuple(read_tasks.runs_by_id(execute, [row["id"] for row in execute("running_runs", limit=most)])),
+        drops=tuple(journal.drops(db, since=now - HOUR, limit=most)), tickers=tuple(read_tasks.tickers(db)),
+    )  # fmt: skip
+
+
+def counts(execute: sql.Execute) -> Counts:
+    [row] = execute("counts", now=clock.now(), late_ms=late_ms(), most=COUNTED_AT_MOST)
+    return Counts(**row)
+
+
+def strips(db: Any, tasks: Iterable[Task], *, limit: int = 20) -> dict[int, list[Fate]]:
+    """Of each task's id, what became of its last occurrences, oldest first; those of which a record is kept."""
+    found: dict[int, list[Fate]] = {task.id: [] for task in tasks}
+    for row in read_tasks.on(db)("last_occurrences_of", ids=list(found), limit=limit):
+        outcome = Outcome(row["outcome"]) if row["outcome"] else None
+        found[row["task_id"]].insert(0, Fate(row["id"], row["state"], outcome, row["reason"], row["due"]))
+    return found
+
+
+def last_failures(db: Any, tasks: Iterable[Task]) -> dict[int, RunRecord]:
+    """Of each task's id, the run that failed last, or the occurrence that was lost before its start; only where its last
+    end was a failure, and the record is kept."""
+    execute = read_tasks.on(db)
+    ids = [task.id for task in tasks if task.last_outcome not in GOOD]
+    found = {row["run_id"]: row["task_id"] for row in execute("last_ends", ids=ids) if row["run_id"]}
+    return {found[run.id]: run for run in read_tasks.runs_by_id(execute, found)}
+
+
+def functions(db: Any) -> list[Function]:
+    """By name."""
+    return [Function(**row) for row in read_tasks.on(db)("functions")]
+
+
+def warned(db: Any, task: Task) -> Task:
+    """The task, with one warning more where workers have announced functions, and the one that it runs is none of them."""
+    sentence = unknown(task.function, functions(db))
+    return replace(task, warnings=(*task.warnings, sentence)) if sentence else task
+
+
+def unknown(function: str, announced: Iterable[Function]) -> str:
+    """A sentence where workers have announced functions, and this is none of them."""
+    known = [one.name for one in announced]
+    if not known or function in known:
+        return ""
+    nearest = get_close_matches(function, known, NAMED, cutoff=0.0)
+    more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
+    return f"no worker has announced a function {quoted(function)}; they know {', '.join(nearest)}{more}"
+
+
+def waiting_queues(db: Any, queues: Iterable[str]) -> list[str]:
+    """Those of these queues in which jobs of tasks wait, by name."""
+    names = [*queues]
+    return [row["queue"] for row in read_tasks.on(db)("waiting_queues", queues=names)] if names else []
+
+
+def _tasks(rows: Iterable[sql.Row]) -> tuple[Task, ...]:
+    return tuple(tasks_from(rows))

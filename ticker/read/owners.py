@@ -1,0 +1,70 @@
+"""What people ask about owners: how many tasks each has, and how they are. Those in trouble come first."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ticker import clock, settings
+from ticker.db import sql
+from ticker.errors import BadInput
+from ticker.tasks import checks
+
+AT_MOST = 10_000  # rows of one answer
+CROWD = 50_000  # tasks in trouble: the owners of more are met by a walk through all, in their order
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerStatus:
+    """An owner's tasks, counted. Times are UTC.
+
+    `failing`: that are failing; `late`: due for longer than two ticks; `paused`: paused by somebody, or by the ticker;
+    `inactive`: disabled, or their owner is. `last_success` is the latest of any, `next_run` the nearest of what may run.
+    """
+
+    owner_type: str
+    owner_id: str
+    tasks: int
+    failing: int
+    late: int
+    paused: int
+    inactive: int
+    last_success: datetime | None
+    next_run: datetime | None
+
+    @property
+    def owner(self) -> str:
+        return f"{self.owner_type}:{self.owner_id}"
+
+    @property
+    def in_trouble(self) -> bool:
+        """Whether any of its tasks fails or is late: it stands before those that are well."""
+        return bool(self.failing or self.late)
+
+
+def list_owners(
+    db: Any, *, owner_type: str | None = None, failing: bool = False, late: bool = False, paused: bool = False,
+    after: OwnerStatus | None = None, limit: int = 100,
+) -> list[OwnerStatus]:  # fmt: skip
+    """Owners that have tasks: those in trouble first, otherwise by type and id; at most `limit`.
+
+    With `failing`, `late` or `paused` (which counts inactive tasks, too) only those with such a task, of any of these
+    kinds, by type and id. `after` is the last one of the page before; who got into trouble, or out of it, meanwhile may
+    come twice or not at all.
+    """
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
+        raise BadInput("limit", limit, f"is no whole number from 1 to {AT_MOST}")
+    said = settings.current()
+    rows = sql.on(db, said.schema)(
+        "list_owners", now=clock.now(), owner_type=None if owner_type is None else checks.plain("owner_type", owner_type),
+        failing=failing, late=late, paused=paused, late_ms=2 * said.tick_ms, crowd=CROWD, limit=limit,
+        **_behind(after, failing or late or paused),
+    )  # fmt: skip
+    return [OwnerStatus(**{name: row[name] for name in OwnerStatus.__slots__}) for row in rows]
+
+
+def _behind(after: OwnerStatus | None, filtered: bool) -> dict[str, Any]:
+    """Which half of the list goes on, and behind whom; a filtered list is one piece."""
+    if after is None:
+        return {"after_rank": 0, "after_type": "", "after_id": ""}
+    rank = 0 if filtered or after.in_trouble else 1
+    return {"after_rank": rank, "after_type": after.owner_type, "after_id": after.owner_id}

@@ -1,0 +1,298 @@
+"""One task over a stretch of time: when it was due, waited, ran and was dropped, and its next times; and that as SVG.
+
+    timeline.svg(timeline.of(db, task.id, since=timedelta(hours=1)))
+
+`db` is a SQLAlchemy Session or Connection or a psycopg connection; nothing is written or locked.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ticker.db import sql
+from ticker.engine import timing
+from ticker.errors import BadInput
+from ticker.model import GOOD, Outcome, Reason, RunKind, Task
+from ticker.read import explain, forecast, formatting, journal, tasks
+from ticker.read import why as read_why
+from ticker.read.entries import Line, event_from
+from ticker.read.explain import time_of_day
+from ticker.read.svg import SECOND, label, marked, packed, safe, step
+from ticker.read.tasks import RunRecord
+from ticker.read.why import Why
+from ticker.schedules.duration import LONGEST
+from ticker.tasks import preview
+
+RUNS_AT_MOST = 500  # the newest; what was before them is not drawn
+NEXT_AT_MOST = 100
+ROWS_AT_MOST = 6  # of one lane; what overlaps more than that shares the last one
+AHEAD = 4  # the axis goes on, behind now, for a fourth of what it shows before now
+NEVER_QUEUED = (Reason.MISSED, Reason.OVERLAP)  # dropped by the ticker, before a job was made
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something in a lane, from `begin` to `end`, which may be the same. `kind`: due, next, wait, run, bad, drop.
+
+    `bad` is a run that failed, or was ended by force. `goes_on`: it has not ended yet. `words` are the whole line.
+    """
+
+    kind: str
+    begin: datetime
+    end: datetime
+    words: str
+    goes_on: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """From `begin` to `end`, with `now` in between. `task` is None where it is gone; `name` and `owner` are kept.
+
+    `lines` are its runs, drops and waiting occurrences, oldest first; `next` its next times before `end`; `sentences`
+    what happens next. `is_cut`: there were more runs than are drawn, and `begin` is where the drawn ones begin.
+    """
+
+    task_id: int
+    task: Task | None
+    name: str
+    owner: str
+    begin: datetime
+    now: datetime
+    end: datetime
+    lines: tuple[Line, ...]
+    next: tuple[datetime, ...]
+    sentences: tuple[str, ...]
+    is_cut: bool
+
+
+# ---------------------------------------------------------------------------------------------------- what is drawn
+
+
+def of(db: Any, task_id: int, *, since: timedelta, now: datetime | None = None, why: Why | None = None) -> Timeline:
+    """What became of the task's occurrences in the last `since`, and when it is due next. `now` None: the database's.
+    `why`: what `ledger.why` has said of it in this moment, so that it is not asked again.
+
+    A task that is gone is found as long as anything of it is kept; UnknownTask where nothing is.
+    """
+    if not SECOND <= since <= timing.span(LONGEST):
+        raise BadInput("since", str(since), "is no span from 1 s to 366 days")
+    why = why or read_why.why(db, task_id, limit=1)
+    now = now or why.now
+    runs, is_cut = _runs(tasks.on(db), why, now - since)
+    lines = _lines(tasks.on(db), why.task, runs, now)
+    begin, end = _begin(lines, now - since) if is_cut else now - since, now + since / AHEAD
+    last = why.lines[-1] if why.task is None else why.task
+    return Timeline(
+        task_id, why.task, _name(last), last.owner, begin, now, end, tuple(lines), tuple(_ahead(why.task, now, end)),
+        tuple(_sentences(why)), is_cut,
+    )  # fmt: skip
+
+
+def lanes(found: Timeline) -> dict[str, list[tuple[int, Mark]]]:
+    """What is drawn, by the names of the lanes, each with its row in the lane."""
+    due = [*_dues(found), *(Mark("next", at, at, _told_ahead(at, found.now)) for at in found.next)]
+    waits = [mark for line in found.lines for mark in _wait(line, found)]
+    runs = [mark for line in found.lines for mark in _fate(line, found)]
+    return {"due": [(0, mark) for mark in due], "queue": _rows(waits), "worker": _rows(runs)}
+
+
+def _runs(execute: sql.Execute, why: Why, since: datetime) -> tuple[list[RunRecord], bool]:
+    """Those that ended since then or have not ended, in their order; and whether there were more."""
+    keys = journal.keys(execute, journal.Wanted(task_id=why.task_id, events=False), since, RUNS_AT_MOST + 1)
+    ended = tasks.runs_by_id(execute, [id_ for _, _, id_ in keys[-RUNS_AT_MOST:]])
+    newest = read_why.last_occurrences(execute, why.task_id, read_why.LOOKED_AT) if why.task else []
+    by_id = {run.id: run for run in [*ended, *read_why.open_runs(execute, newest)]}
+    return [by_id[id_] for id_ in sorted(by_id)], len(keys) > RUNS_AT_MOST
+
+
+def _lines(execute: sql.Execute, task: Task | None, runs: Sequence[RunRecord], now: datetime) -> list[Line]:
+    if not runs and task is None:
+        return []
+    id_ = task.id if task else runs[0].task_id
+    rows = execute("last_events", task_id=id_, limit=read_why.EVENTS_AT_MOST)
+    told = read_why.told(execute, task, runs, [event_from(row) for row in rows][::-1], now)
+    return sorted([*told, *read_why.waiting(task, now)], key=lambda line: line.at)
+
+
+def _ahead(task: Task | None, now: datetime, end: datetime) -> list[datetime]:
+    """Its next times, as long as nothing keeps it from being pushed."""
+    if task is None or task.next_run is None or any(forecast.stops_now(task, now)):
+        return []
+    try:
+        times = preview.of_task(task, now, NEXT_AT_MOST).times
+    except BadInput:  # a row that a hand has spoilt: the push says so
+        times = (task.next_run,)
+    return [at for at in times if at <= end]
+
+
+def _begin(lines: Sequence[Line], since: datetime) -> datetime:
+    """Of those that have ended."""
+    return max(since, min(line.at for line in lines if line.run and line.run.ended_at))
+
+
+def _sentences(why: Why) -> Iterator[str]:
+    for sentence in why.next:
+        yield f"next: {sentence}" if why.task else sentence
+
+
+def _name(whose: Task | Line) -> str:
+    return whose.name if isinstance(whose, Task) else whose.task_name
+
+
+# ------------------------------------------------------------------------------------------------------- the lanes
+
+
+def _dues(found: Timeline) -> Iterator[Mark]:
+    """The instants for which runs were meant; pieces are meant for none of their own."""
+    for line in found.lines:
+        if line.run is not None and line.run.kind == RunKind.PIECE:
+            continue
+        due = explain.planned_for(line.run) if line.run else line.due or line.at
+        ahead = due > found.now
+        if due >= found.begin:
+            words = _told_ahead(due, found.now) if ahead else f"due at {time_of_day(due, found.now)}"
+            yield Mark("next" if ahead else "due", due, due, words)
+
+
+def _wait(line: Line, found: Timeline) -> Iterator[Mark]:
+    """From when it was due, or was pushed, to when a worker took it. What is planned waits for no worker yet."""
+    run = line.run
+    if run is None:
+        yield Mark("wait", line.at, found.now, _told(line, found), goes_on=True)
+    elif run.state != "planned" and not (run.outcome == Outcome.DROPPED and run.reason in NEVER_QUEUED):
+        begin = run.pushed_at or explain.planned_for(run)
+        taken = run.started_at or run.checked_at or run.ended_at
+        until = taken or found.now
+        if begin < until and until >= found.begin:
+            words = f"waited {explain.span(until - begin)}, from {time_of_day(begin, found.now)}"
+            yield Mark("wait", begin, until, words, goes_on=taken is None)
+
+
+def _fate(line: Line, found: Timeline) -> Iterator[Mark]:
+    run = line.run
+    if run is None:
+        return
+    if run.outcome == Outcome.DROPPED:
+        yield Mark("drop", line.at, line.at, _told(line, found))
+    elif run.started_at is not None:
+        kind = "run" if run.outcome is None or run.outcome in GOOD else "bad"
+        yield Mark(kind, run.started_at, run.ended_at or found.now, _told(line, found), goes_on=run.ended_at is None)
+    elif run.ended_at is not None:
+        yield Mark("bad", run.ended_at, run.ended_at, _told(line, found))
+
+
+def _told(line: Line, found: Timeline) -> str:
+    return f"{time_of_day(line.at, found.now)} {line.what}: {line.words}"
+
+
+def _told_ahead(at: datetime, now: datetime) -> str:
+    if at <= now:
+        return f"due since {time_of_day(at, now)}, for {explain.span(now - at)}"
+    return f"due at {time_of_day(at, now)}, in {explain.span(at - now)}"
+
+
+def _rows(marks: Iterable[Mark]) -> list[tuple[int, Mark]]:
+    """Those that overlap in time stand below each other."""
+    placed = packed((mark.begin.timestamp(), mark.end.timestamp(), mark) for mark in marks)
+    return [(min(row, ROWS_AT_MOST - 1), mark) for row, mark in placed]
+
+
+# ------------------------------------------------------------------------------------------------------ the picture
+
+WIDTH, LEFT, RIGHT = 960, 70, 32  # pixels, and so is all that follows
+TOP, ROW, GAP = 34, 20, 8
+LABELS_AT_MOST = 10
+FONT = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"'
+
+# At least 3:1 against white and against black, so that one picture serves both; text and axis have the page's own colour.
+PAINTS = {
+    "due": 'class="tl-due" stroke="currentColor" stroke-width="2"',
+    "next": 'class="tl-next" fill="none" stroke="#2b7fd4" stroke-width="2"',
+    "wait": 'class="tl-wait" fill="#7b8794"',
+    "run": 'class="tl-run" fill="#2f8f46"',
+    "bad": 'class="tl-bad" fill="#d6403a"',
+    "drop": 'class="tl-drop" fill="none" stroke="#c2660c" stroke-width="3"',
+}  # fmt: skip
+AXIS = 'class="tl-axis" stroke="currentColor"'
+TEXT = 'class="tl-text" fill="currentColor"'
+LEGEND = {
+    "due": "due",
+    "wait": "waits",
+    "run": "runs",
+    "bad": "goes wrong",
+    "drop": "is dropped",
+    "next": "due next",
+}
+
+
+def svg(found: Timeline) -> str:
+    """As a picture without styles, for a page under a strict CSP; pointing at a mark shows its line.
+
+    Its classes are `tl-due`, `tl-next`, `tl-wait`, `tl-run`, `tl-bad`, `tl-drop`, `tl-axis` and `tl-text`.
+    """
+    heights = {lane: 1 + max((row for row, _ in placed), default=0) for lane, placed in lanes(found).items()}
+    height = TOP + sum(rows * ROW + GAP for rows in heights.values()) + ROW
+    size = f'class="tl" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" {FONT}><title>{safe(title(found))}</title>'
+    return "\n".join([head, *_axis(found, height - ROW), *_drawn(found), *_legend(height - 6), "</svg>", ""])
+
+
+def title(found: Timeline) -> str:
+    """Whose it is, its schedule in words, and which time is shown."""
+    whose = f"{found.name}{f' of {found.owner}' if found.owner else ''}"
+    schedule = [formatting.in_words(found.task) or formatting.schedule(found.task)] if found.task else []
+    shown = f"from {time_of_day(found.begin, found.now)} to {time_of_day(found.end, found.now)} UTC"
+    return ", ".join([whose, *schedule, shown])
+
+
+def _axis(found: Timeline, bottom: int) -> Iterator[str]:
+    every = step(found.end - found.begin, LABELS_AT_MOST)
+    yield f'<path {AXIS} d="M{LEFT} {TOP - 8}H{WIDTH - RIGHT}"/>'
+    for at in marked(found.begin, found.end, every):
+        x = _x(found, at)
+        yield f'<path {AXIS} opacity="0.2" d="M{x} {TOP - 12}V{bottom}"/>'
+        yield f'<text {TEXT} x="{x}" y="{TOP - 18}" text-anchor="middle">{label(at, every)}</text>'
+    x = _x(found, found.now)
+    now = f"now: {time_of_day(found.now, found.now)} UTC"
+    yield f'<g><title>{now}</title><path {AXIS} stroke-dasharray="4 3" d="M{x} {TOP - 12}V{bottom}"/></g>'
+
+
+def _drawn(found: Timeline) -> Iterator[str]:
+    top = TOP
+    for lane, placed in lanes(found).items():
+        yield f'<text {TEXT} x="8" y="{top + 14}">{lane}</text>'
+        for row, mark in sorted(placed, key=lambda each: each[1].kind in ("bad", "drop")):  # nothing covers these
+            left, right = _x(found, mark.begin), _x(found, mark.end)
+            shape = _shape(mark.kind, left, right, top + row * ROW, goes_on=mark.goes_on)
+            yield f"<g {PAINTS[mark.kind]}><title>{safe(mark.words)}</title>{shape}</g>"
+        top += ROW * (1 + max((row for row, _ in placed), default=0)) + GAP
+
+
+def _shape(kind: str, left: float, right: float, top: int, *, goes_on: bool = False) -> str:
+    """Each kind has a shape of its own, so that no colour says anything alone."""
+    wide = max(right - left, 2)
+    match kind:
+        case "due":
+            return f'<path d="M{left} {top + 3}v12"/>'
+        case "next":
+            return f'<circle cx="{left}" cy="{top + 9}" r="4"/>'
+        case "drop":
+            return f'<path d="M{left - 5:.1f} {top + 4}l10 10m0 -10l-10 10"/>'
+        case "wait":
+            return f'<path d="M{left} {top + 6}h{wide:.1f}v6h-{wide:.1f}z"/>'
+    sign = "!" if kind == "bad" else "&gt;" if goes_on else ""
+    body = f'<path d="M{left} {top + 1}h{wide:.1f}v16h-{wide:.1f}z"/>'
+    return body + (f'<text x="{left + wide + 2:.1f}" y="{top + 14}" fill="currentColor">{sign}</text>' if sign else "")
+
+
+def _legend(y: int) -> Iterator[str]:
+    for number, (kind, words) in enumerate(LEGEND.items()):
+        x = LEFT + 145 * number
+        yield f'<g {PAINTS[kind]}>{_shape(kind, x, x + 14, y - 13)}</g><text {TEXT} x="{x + 26}" y="{y}">{words}</text>'
+
+
+def _x(found: Timeline, at: datetime) -> float:
+    """What reaches out of the stretch is drawn to its edge."""
+    inside = min(max(at, found.begin), found.end)
+    return round(LEFT + (inside - found.begin) / (found.end - found.begin) * (WIDTH - LEFT - RIGHT), 1)

@@ -1,0 +1,157 @@
+"""Why a task ran, or did not: each of its occurrences with the arithmetic of its fate, and what happens next.
+
+    print(*ticker.why(db, "mail.fetch", owner="mail_channels:5").lines, sep="\\n")
+
+`db` is a SQLAlchemy Session or Connection or a psycopg connection; nothing is written or locked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from ticker.db import sql
+from ticker.engine import timing
+from ticker.errors import UnknownTask
+from ticker.model import Reason, RunKind, Task, What
+from ticker.read import explain, tasks
+from ticker.read.entries import Line, check_past, event_from, instant, line_of_event, line_of_run, look_up, pieces_of
+from ticker.read.explain import Beside
+from ticker.read.forecast import Event, following, held, stopped, then
+from ticker.read.tasks import AT_MOST, RunRecord
+from ticker.schedules.duration import HOUR
+from ticker.tasks.reference import Ref
+
+EVENTS_AT_MOST = 1000  # of one task, the newest; what was before them is not told
+LOOKED_AT = 100  # of a task's newest occurrences, for those that have not ended
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The last occurrences of a task (with `at`: those around that time), oldest first, and what follows.
+
+    `then` says how it stood with the task at `at`; `next` what happens next, and whether a ticker lives. `task` is None
+    where the task is gone.
+    """
+
+    task_id: int
+    task: Task | None
+    now: datetime
+    at: datetime | None
+    lines: tuple[Line, ...]
+    then: tuple[str, ...]
+    next: tuple[str, ...]
+
+
+def why(db: Any, task: Ref, *, owner: Any = None, at: datetime | None = None, limit: int = 20) -> Why:
+    """Why a task ran, or did not: its last `limit` occurrences, or those around `at`, and what happens next.
+
+    A task that is gone is found by its id, as long as anything of it is kept; UnknownTask where nothing is.
+    """
+    execute = tasks.on(db)
+    now = instant(execute)
+    check_past("at", at, now)
+    task_id, found = look_up(db, task, owner)
+    events = [event_from(row) for row in execute("last_events", task_id=task_id, limit=EVENTS_AT_MOST)][::-1]
+    newest = last_occurrences(execute, task_id, max(tasks.limited(limit), LOOKED_AT))
+    first = newest[-limit:] if at is None else occurrences_around(execute, task_id, found, at, limit)
+    runs = with_retries(execute, first)
+    if found is None and not runs and not events:
+        raise UnknownTask(f"there is no task {task_id}, and no record of one")
+    lines = told(execute, found, runs, events, now)
+    shown = around(sorted([*lines, *waiting(found, now)], key=due_of), at, limit)
+    between = [line_of_event(event) for event in events if is_between(event, shown, limit, at)]
+    tickers = tasks.tickers(db, ended=True)
+    living = [ticker for ticker in tickers if "ended" not in ticker.last_report]
+    return Why(
+        task_id, found, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
+        tuple(then(found, events, runs, tickers, at)) if at else (),
+        tuple(following(found, open_runs(execute, newest), living, now)) if found else (gone(runs, events, now),),
+    )  # fmt: skip
+
+
+def last_occurrences(execute: sql.Execute, task_id: int, limit: int) -> list[RunRecord]:
+    rows = execute("last_occurrences", task_id=task_id, limit=limit)
+    return tasks.runs_by_id(execute, [row["id"] for row in rows])
+
+
+def occurrences_around(
+    execute: sql.Execute, task_id: int, task: Task | None, at: datetime, limit: int
+) -> list[RunRecord]:  # fmt: skip
+    late = timing.expiry(task.every_ms if task else 0) + HOUR
+    rows = execute("occurrences_around", task_id=task_id, at=at, late=late, limit=limit)
+    return tasks.runs_by_id(execute, [row["id"] for row in rows])
+
+
+def with_retries(execute: sql.Execute, runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Further attempts stand behind the first one of their occurrence."""
+    failed = [run.id for run in runs if run.retried]
+    if not failed:
+        return list(runs)
+    rows = execute("runs_of_parents", parents=failed, kind=RunKind.RETRY, after=0, limit=AT_MOST)
+    return [*runs, *tasks.runs_by_id(execute, [row["id"] for row in rows])]
+
+
+def open_runs(execute: sql.Execute, newest: Sequence[RunRecord]) -> list[RunRecord]:
+    """Of a task's newest occurrences: what is planned, in the queue or at work."""
+    return [run for run in with_retries(execute, newest[-LOOKED_AT:]) if run.state != "ended"]
+
+
+def told(
+    execute: sql.Execute, task: Task | None, runs: Sequence[RunRecord], events: Sequence[Event], now: datetime
+) -> list[Line]:  # fmt: skip
+    pieces = pieces_of(execute, runs)
+    usual = Beside(now, task.retries + 1 if task else 1, task.grace_ms if task else None)
+    return [
+        line_of_run(run, replace(usual, pieces=pieces.get(run.id), because=because(run, task, runs, events)))
+        for run in runs
+    ]
+
+
+def because(run: RunRecord, task: Task | None, runs: Sequence[RunRecord], events: Sequence[Event]) -> str:
+    """What the rows beside a drop say of it: who had paused the task, which run held it."""
+    if run.checked_at is None:
+        return ""
+    if run.reason == Reason.PAUSED:
+        return "; ".join(stopped(task, events, run.checked_at))
+    if run.reason == Reason.STILL_RUNNING:
+        return "; ".join(held(runs, run.checked_at))
+    return ""
+
+
+def waiting(task: Task | None, now: datetime) -> list[Line]:
+    if task is None:
+        return []
+    return [
+        Line(due, "waiting", explain.waiting(due, now), task.id, task.name, task.owner_type, task.owner_id, due)
+        for due in task.waiting
+    ]
+
+
+def due_of(line: Line) -> datetime:
+    return line.due or line.at
+
+
+def around(lines: Sequence[Line], at: datetime | None, limit: int) -> list[Line]:
+    """The last ones; or those up to `at`, and the next one behind it. Retries come with their occurrence."""
+    first = [line for line in lines if line.run is None or line.run.kind != RunKind.RETRY]
+    before = [line for line in first if at is None or due_of(line) <= at][-limit:]
+    after = [line for line in first if at is not None and due_of(line) > at][:1]
+    shown = [*before, *after]
+    ids = {line.run.id for line in shown if line.run}
+    retried = [line for line in lines if line.run and line.run.kind == RunKind.RETRY and line.run.parent_id in ids]
+    return [*shown, *retried]
+
+
+def is_between(event: Event, shown: Sequence[Line], limit: int, at: datetime | None) -> bool:
+    """Whether an event belongs among these lines: not before the first of many, not behind the last around a time."""
+    after_first = len(shown) < limit or event.at >= min(line.at for line in shown)
+    return after_first and (at is None or event.at <= max([line.at for line in shown] + [at]))
+
+
+def gone(runs: Sequence[RunRecord], events: Sequence[Event], now: datetime) -> str:
+    for event in events[::-1]:
+        if event.what == What.DELETED:
+            return f"the task is gone: {event.by} deleted it at {explain.time_of_day(event.at, now)}; nothing is pushed any more"
+    last = max([explain.at(run) for run in runs] + [event.at for event in events])
+    return f"the task is gone: it was deleted, and nothing is pushed any more; last heard of at {explain.time_of_day(last, now)}"

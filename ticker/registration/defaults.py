@@ -1,0 +1,75 @@
+"""Default tasks for a kind of owner: written once, and from then on a fact of the database.
+
+Whoever inserts an owner's row, by the ORM, a bulk statement or psql: the tasks are there in the same transaction, made by a
+trigger of `owners.triggers`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ticker import settings
+from ticker.db import sql
+from ticker.errors import BadInput
+from ticker.model import Kind
+from ticker.registration import triggers
+from ticker.tasks import definition
+from ticker.tasks import rows as task_rows
+from ticker.tasks.definition import Wanted
+
+
+def defaults(
+    db: Any,
+    table: object,
+    wanted: Sequence[Wanted],
+    *,
+    existing: bool = False,
+    key: str | Sequence[str] | None = None,
+    table_schema: str | None = None,
+) -> int:
+    """Makes the default tasks of the owners in a table equal to a list; how many tasks were made at once.
+
+    `table` is a mapped class, a Table or its name, as in `owners.triggers`, whose triggers it must have; so are `key` and
+    `table_schema`, which only `existing` needs. A new owner gets them from then on: an interval task is due at once, one by
+    cron or calendar at its first time, which the next tick finds out. They are tasks as any other, and may be registered
+    again, changed and deleted. Owners that are there already are left alone, unless `existing`: then each gets those whose
+    names it lacks. No task is changed or deleted. A function learns from `run.owner_id` whose task it is.
+
+    Idempotent; joins the caller's transaction. BadInput names the task and what is wrong; nothing is written then.
+    """
+    owner_type, schema, execute = triggers.type_of(table), settings.current().schema, task_rows.on(db)
+    rows = {item.task_name(): _row(execute, item) for item in _checked(wanted)}
+    if len(rows) < len(wanted):
+        raise BadInput("wanted", sorted(item.task_name() for item in wanted), "has a name twice")
+    trigger = triggers.adding_trigger(table, schema)
+    if not execute("has_trigger", name=trigger)[0]["found"]:
+        raise BadInput(
+            "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or what "
+            "owners.triggers gives, once (again, if an older release made its triggers)",
+        )  # fmt: skip
+    execute(
+        "write_templates", owner_type=owner_type, names=list(rows), tasks=[json.dumps(row) for row in rows.values()]
+    )
+    return len(sql.run(db, triggers.tasks_of_existing(table, key, schema, table_schema))) if existing else 0
+
+
+def _checked(wanted: Sequence[Wanted]) -> Sequence[Wanted]:
+    """What makes sense for an owner who is yet to come."""
+    for item in wanted:
+        if not isinstance(item, Wanted):
+            raise BadInput("wanted", item, "is no task; write Wanted(...)")
+        for field in ("at", "ends", "remove"):
+            if getattr(item, field) is not None:
+                raise BadInput(
+                    field, getattr(item, field), "cannot be said of a default task: its owners are yet to come"
+                )
+    return wanted
+
+
+def _row(execute: sql.Execute, item: Wanted) -> Mapping[str, Any]:
+    """The columns of a task as the trigger reads them: as if it were registered for its owner."""
+    given = item.given()
+    values = definition.applied(given, None, now=lambda: task_rows.instant(execute))
+    if values["kind"] != Kind.INTERVAL:
+        task_rows.first_time(execute, values)  # BadInput where it never fires
+    return {**values, "starts_at": values["starts_at"] or None, "registered": given}

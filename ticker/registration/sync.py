@@ -1,0 +1,131 @@
+"""`ticker sync`: tasks that modules declare beside their functions, brought into step with what they declare now."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ticker.db import sql
+from ticker.errors import BadInput
+from ticker.model import Kind
+from ticker.tasks import checks, definition, rows
+
+BY = "ticker sync"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A task that a module declares beside its function: `said` are fields of `register`."""
+
+    function: str
+    module: str
+    said: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return checks.plain("name", self.said.get("name", self.function))
+
+    def checked(self) -> dict[str, Any]:
+        """BadInput names the function, and what is wrong beside it."""
+        for field in self.said:
+            if field not in checks.FIELDS and field != "name":
+                raise BadInput(
+                    f"@task({self.function!r})",
+                    field,
+                    "is no field of a task; those are the arguments of register",
+                )
+        try:
+            return checks.check({"function": self.function, **{f: v for f, v in self.said.items() if f != "name"}})
+        except BadInput as error:
+            raise BadInput(f"@task({self.function!r}) {error.field}", error.value, error.problem) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What `sync` does to one task: add, change, remove or keep."""
+
+    what: str
+    name: str
+    function: str
+    words: str
+    task_id: int | None = None
+
+
+def in_words(values: Mapping[str, Any]) -> str:
+    """A schedule's columns, for people."""
+    zone = f" {values['zone']}" if values["zone"] != "UTC" else ""
+    return f"{checks.NAMES[Kind(values['kind'])]} {definition.schedule_of(values).text}{zone}"
+
+
+def sync(db: Any, declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> list[Step]:
+    """Makes the tasks that modules declare beside their functions equal to what they declare now; what it did.
+
+    `scope` are the modules that were looked at: a task that one of them, or a module inside it, declared once and does
+    not declare any more is deleted. Tasks with owners, and those that were registered at run time, are not touched;
+    BadInput where one of them has the name of a declared one. As with `register`, what an operator changed stays until
+    the declaration itself changes. `dry` writes nothing.
+    """
+    wanted = {item.name: item for item in declared}
+    if len(wanted) < len(declared):
+        raise BadInput("declared", sorted(item.name for item in declared), "has a name twice")
+    given = {item.name: item.checked() for item in declared}
+    execute = rows.on(db)
+    known = {row["name"]: row for row in execute("declared_tasks", names=sorted(wanted))}
+    for name in wanted.keys() & known.keys():
+        if not known[name]["declared_in"]:
+            raise BadInput(
+                "declared", name, "is the name of a task that was registered at run time; rename one of them"
+            )
+    steps = [_step(execute, wanted[name], given[name], known.get(name)) for name in sorted(wanted)]
+    steps += [
+        Step("remove", name, row["function"], "", row["id"])
+        for name, row in known.items()
+        if name not in wanted and is_inside(row["declared_in"], scope)
+    ]
+    if not dry:
+        for step in steps:
+            _carry_out(execute, step, wanted.get(step.name), given.get(step.name, {}), known.get(step.name))
+    return steps
+
+
+def is_inside(module: str, scope: Collection[str]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in scope)
+
+
+def _step(execute: sql.Execute, item: Declared, given: definition.Given, row: sql.Row | None) -> Step:
+    fresh = definition.applied(given, None, now=lambda: rows.instant(execute))
+    if (
+        row is None
+        and fresh["kind"] == Kind.ONCE
+        and definition.schedule_of(fresh).next_after(rows.instant(execute)) is None
+    ):
+        return Step("keep", item.name, fresh["function"], in_words(fresh))  # it has passed, and is gone
+    if row is None:
+        rows.first_time(execute, fresh)  # BadInput where it never fires
+        return Step("add", item.name, fresh["function"], in_words(fresh))
+    changed = _redeclared(execute, given, row)
+    if changed:
+        rows.check_change(execute, row, changed)
+    what = "change" if changed or row["declared_in"] != item.module else "keep"
+    words = ", ".join(f"{column} {value}" for column, value in sorted(changed.items())) if changed else ""
+    return Step(what, item.name, fresh["function"], words or in_words(fresh), row["id"])
+
+
+def _redeclared(execute: sql.Execute, given: definition.Given, row: sql.Row) -> dict[str, Any]:
+    """The columns in which two declarations differ, defaults included; an operator's changes are none of them."""
+    if row["registered"] == given:
+        return {}
+    old, new = (
+        definition.applied(said, None, now=lambda: rows.instant(execute)) for said in (row["registered"], given)
+    )
+    return {column: value for column, value in new.items() if old[column] != value}
+
+
+def _carry_out(
+    execute: sql.Execute, step: Step, item: Declared | None, given: definition.Given, row: sql.Row | None
+) -> None:
+    if step.what == "remove":
+        rows.written(execute, "delete_tasks", by=BY, ids=[step.task_id])
+    elif step.what == "add" and item is not None:
+        rows.insert(execute, {"owner_type": "", "owner_id": "", "name": item.name}, given, None, item.module)
+    elif step.what == "change" and item is not None and row is not None:
+        rows.change(execute, row, _redeclared(execute, given, row), given, item.module, BY)

@@ -1,0 +1,261 @@
+"""Builds and installs the triggers by which tasks follow their owner's row. `ticker.owners` is the public door."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypedDict, Unpack
+
+from sqlalchemy import Table, event, inspect
+from sqlalchemy.orm import Mapper
+
+from ticker.db.sql import Execute
+from ticker.errors import BadInput
+from ticker.registration.triggers_sql import BODY, EVENTS, MADE, SETTINGS, SOONEST, SQL, WHICH
+from ticker.settings import schema_name
+from ticker.tasks.identity import check_text
+from ticker.tasks.mapped import base_table
+
+NAME_BYTES = 63  # where PostgreSQL cuts a name
+
+# ------------------------------------------------------------------------------------------------ ways to install
+
+
+class Options(TypedDict, total=False):
+    """What `triggers` may be told."""
+
+    key: str | Sequence[str] | None
+    active_when: str | None
+    schema: str
+    table_schema: str | None
+
+
+def triggers(
+    table: object,
+    *,
+    key: str | Sequence[str] | None = None,
+    active_when: str | None = None,
+    schema: str = "ticker",
+    table_schema: str | None = None,
+) -> list[str]:
+    """The statements that let tasks follow the rows of a mapped class, a Table, or a text such as crm.mail_channels.
+
+    They may run again at any time, and with another condition. Who runs them owns the functions and lends them its
+    rights on both tables. `key` defaults to the primary key, for a text to "id". `table_schema` is where the table
+    is if its name does not say so ("public"); a text is then not split at its dot. `active_when` is a condition over
+    the owner's columns, NULL counting as false; what it uses of an extension or of yours needs its schema.
+    """
+    type_, relation, keys, columns = _placed(table, key, table_schema)
+    parts = {
+        **_functions(type_, schema), **_keys(tuple(map(_quoted, keys)), relation), **_conditions(active_when, columns),
+        "settings": SETTINGS, "soonest": SOONEST, "relation": relation, "type": _quoted(type_, "'"),
+        "tasks": f"{_quoted(schema)}.tasks", "templates": f"{_quoted(schema)}.templates",
+        "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
+    }  # fmt: skip
+    parts |= {"made": MADE.format(**parts), "which": WHICH.format(**parts)}
+    # REVOKE: anybody could hang the function on a table of his own
+    revoked = [f"REVOKE ALL ON FUNCTION {parts[event]}() FROM PUBLIC;" for event in EVENTS]
+    return [statement.format(**parts) for statement in SQL.strip().split("\n\n")] + revoked
+
+
+def drop_triggers(table: object, *, schema: str = "ticker") -> list[str]:
+    """The statements that remove all of it again; the tasks stay. The table may be gone already."""
+    functions = _functions(_described(table)[0], schema)
+    # CASCADE: nothing but a trigger can depend on a trigger function
+    return [f"DROP FUNCTION IF EXISTS {functions[event]}() CASCADE;" for event in EVENTS]
+
+
+def install(op: Any, table: object, **options: Unpack[Options]) -> None:
+    """In an Alembic revision's upgrade(): `install(op, "mail_channels", active_when="enabled and not paused")`."""
+    _run_in(op, triggers(table, **options))
+
+
+def uninstall(op: Any, table: object, *, schema: str = "ticker") -> None:
+    """In an Alembic revision's downgrade()."""
+    _run_in(op, drop_triggers(table, schema=schema))
+
+
+def follow(target: object, **options: Unpack[Options]) -> None:
+    """Lets metadata.create_all install the triggers and drop_all remove them; the ticker's schema comes first."""
+    table = target if isinstance(target, Table) else base_table(_mapper(target))
+    created, dropped = triggers(target, **options), drop_triggers(target, schema=options.get("schema", "ticker"))
+    event.listen(table, "after_create", lambda _, connection, **__: _run(connection, created))
+    event.listen(table, "before_drop", lambda _, connection, **__: _run(connection, dropped))
+
+
+def type_of(table: object) -> str:
+    """The type of the owners in a table."""
+    type_ = _described(table)[0]
+    check_text("table", type_)
+    return type_
+
+
+def adding_trigger(table: object, schema: str) -> str:
+    """The name of the trigger that gives new owners their default tasks."""
+    return _short(f"{schema}_added_{type_of(table)}")
+
+
+def unfollowed(execute: Execute, schema: str) -> list[str]:
+    """The types of owners that are tables of this database, have tasks, and no trigger by which these go with their rows."""
+    types = [row["type"] for row in execute("owner_tables")]
+    return [
+        type_ for type_ in types if not execute("has_trigger", name=_short(f"{schema}_deleted_{type_}"))[0]["found"]
+    ]
+
+
+def tasks_of_existing(
+    table: object, key: str | Sequence[str] | None, schema: str, table_schema: str | None
+) -> str:  # fmt: skip
+    """The statement, with no parameters, that gives all owners in a table the default tasks that they lack."""
+    type_, relation, keys, _ = _placed(table, key, table_schema)
+    parts = {
+        "tasks": f"{_quoted(schema)}.tasks",
+        "templates": f"{_quoted(schema)}.templates",
+        "type": _quoted(type_, "'"),
+    }
+    ids = _keys(tuple(map(_quoted, keys)), relation)["id_o"]
+    return (
+        f"{MADE.format(**parts)} (SELECT {ids} AS id FROM {relation} o) o ON true {WHICH.format(**parts)} RETURNING id"
+    )
+
+
+def _run_in(op: Any, texts: Iterable[str]) -> None:
+    """Not by op.execute, which takes :name for a parameter."""
+    context = op.get_context()
+    if not context.as_sql:
+        return _run(context.connection, texts)
+    for text in texts:
+        context.impl.static_output(text)
+    return None
+
+
+def _run(connection: Any, texts: Iterable[str]) -> None:
+    if connection.dialect.name != "postgresql":  # an application's tests on SQLite, say
+        return
+    for text in texts:
+        connection.exec_driver_sql(text, execution_options={"no_parameters": True})  # % is no parameter
+
+
+# --------------------------------------------------------------------------------------------------- the statements
+
+
+def _functions(type_: str, schema: str) -> dict[str, str]:
+    """Names of at most 63 bytes for the functions, and for the triggers that call them."""
+    where = _quoted(schema_name("schema", schema))
+    functions = {event: f"{where}.{_quoted(_short(f'owner_{event}_{type_}'))}" for event in EVENTS}
+    return functions | {f"on_{event}": _quoted(_short(f"{schema}_{event}_{type_}")) for event in EVENTS}
+
+
+def _keys(columns: tuple[str, ...], relation: str) -> dict[str, str]:
+    """The owner's id as a text, in the collation of tasks.owner_id (its index serves no other), and the way back."""
+    values = ["NEW.owner_id"] if len(columns) == 1 else [f"NEW.owner_id::json ->> {n}" for n in range(len(columns))]
+    names = [(f"ticker_key_{n}", column) for n, column in enumerate(columns)]
+    ids = {}
+    for row in ("gone", "added", "OLD", "NEW", "o"):
+        keys = [f"{row}.{column}" for column in columns]
+        text = keys[0] if len(keys) == 1 else f"json_build_array({', '.join(keys)})"
+        ids[f"id_{row}"] = f'{text}::text COLLATE "default"'
+    return ids | {
+        "declared": " ".join(f"{name} {relation}.{column}%TYPE;" for name, column in names),
+        "assigned": " ".join(f"{name} := {value};" for (name, _), value in zip(names, values, strict=True)),
+        "compared": " AND ".join(f"o.{column} = {name}" for name, column in names),
+    }
+
+
+def _conditions(condition: str | None, columns: frozenset[str] | None) -> dict[str, str]:
+    """The condition over bare columns, and over those of a trigger's two rows."""
+    if condition is None:
+        return dict.fromkeys(("active", "active_OLD", "active_NEW"), "true")
+    _check_condition(condition)
+    rows = {f"active_{row}": "".join(_over(row, condition, columns)) for row in ("OLD", "NEW")}
+    return {name: f"(({text}) IS TRUE)" for name, text in ({"active": condition} | rows).items()}
+
+
+def _placed(
+    table: object, key: str | Sequence[str] | None, table_schema: str | None
+) -> tuple[str, str, tuple[str, ...], frozenset[str] | None]:
+    """The owner's type, its table in quotes, its key, and its columns where they are known."""
+    type_, where, name, own_key, columns = _described(table, split=table_schema is None)
+    keys = own_key if key is None else (key,) if isinstance(key, str) else tuple(key)
+    where = table_schema or where or "public"
+    for field, text in (("table", type_), *(("key", column) for column in keys), ("table_schema", where)):
+        check_text(field, text)
+        if BODY in text:
+            raise BadInput(field, text, f"has {BODY!r}, which would end the body of the trigger functions; rename it")
+    if not keys:
+        raise BadInput("table", type_, "has no primary key; say which columns are its key: key=(...)")
+    return type_, f"{_quoted(where)}.{_quoted(name)}", keys, columns
+
+
+def _described(
+    table: object, split: bool = True
+) -> tuple[str, str | None, str, tuple[str, ...], frozenset[str] | None]:
+    """A table's full name, schema, name, key, and its columns where they are known."""
+    if isinstance(table, str):
+        where, _, name = table.rpartition(".") if split else ("", "", table)
+        return table, where, name, ("id",), None
+    mapper = None if isinstance(table, Table) else _mapper(table)
+    found = table if isinstance(table, Table) else base_table(_mapper(table))
+    key = found.primary_key.columns if mapper is None else mapper.primary_key
+    columns = frozenset(column.name for column in found.columns)
+    return found.fullname, found.schema, found.name, tuple(column.name for column in key), columns
+
+
+def _mapper(target: object) -> Mapper[Any]:
+    mapper = inspect(target, raiseerr=False)
+    if not isinstance(mapper, Mapper):
+        raise BadInput("table", target, "is neither a mapped class, a Table nor the name of a table")
+    return mapper
+
+
+def _quoted(text: str, quote: str = '"') -> str:
+    return f"{quote}{text.replace(quote, 2 * quote)}{quote}"
+
+
+def _short(name: str) -> str:
+    """The name itself, or one that ends in its hash."""
+    data = name.encode()
+    if len(data) <= NAME_BYTES:
+        return name
+    return f"{data[: NAME_BYTES - 17].decode(errors='ignore')}_{hashlib.sha256(data).hexdigest()[:16]}"
+
+
+TOKEN = re.compile(
+    r"""(?P<text>[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*') | (?P<name>"(?:[^"]|"")+" | [^\W\d][\w$]*)
+      | \d[\w.]* | :: | \s+ | .""",
+    re.VERBOSE | re.DOTALL,
+)
+KEYWORDS = frozenset(
+    """all and any array as asymmetric at between both case collate current_catalog current_date current_role
+    current_time current_timestamp current_user distinct document else end escape false from ilike in is isnull json
+    leading like localtime localtimestamp normalized not notnull null or overlaps precision session_user similar some
+    symmetric system_user then time to trailing true unknown user varying when with without zone""".split()  # noqa: SIM905 - as a list it is 60 lines
+)
+
+
+def _over(row: str, condition: str, columns: frozenset[str] | None) -> Iterator[str]:
+    """The condition's tokens, its columns as `row`.column; without known columns, every name that can be one."""
+    tokens = list(TOKEN.finditer(condition))
+    solid = ["", *(token[0].lower() for token in tokens if not token[0].isspace()), ""]
+    position = 0
+    for token in tokens:
+        position += not token[0].isspace()
+        before, after = solid[position - 1], solid[position + 1]
+        is_name = token["name"] and before not in (".", "::", "as", "collate")
+        is_other = after in ("(", ".") or after.endswith("'")  # a function, a schema, a type before its literal
+        yield f"{row}.{token[0]}" if is_name and not is_other and _is_column(token[0], columns) else token[0]
+
+
+def _is_column(name: str, columns: frozenset[str] | None) -> bool:
+    if columns is None:
+        return name.lower() not in KEYWORDS
+    return (name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()) in columns
+
+
+def _check_condition(condition: object) -> None:
+    if not isinstance(condition, str) or not condition.strip():
+        raise BadInput("active_when", condition, "is no SQL condition; None stands for always active")
+    for refused in (";", "--", "/*", "$$", BODY, "\0"):
+        if refused in condition:
+            raise BadInput("active_when", condition, f"has {refused!r}, which a condition cannot have")
+    if any(token[0] in ("'", '"') for token in TOKEN.finditer(condition)):
+        raise BadInput("active_when", condition, "has a quote without its end")

@@ -1,0 +1,215 @@
+"""Each field of a task by its own rule: what a user may say of it, and what its column holds then."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from ticker.db import json_text
+from ticker.engine import timing
+from ticker.engine.retries import Backoff
+from ticker.errors import BadInput
+from ticker.model import (
+    COUNT_AT_MOST,
+    INTERVALS_AT_MOST,
+    JSON_AT_MOST,
+    NAME_AT_MOST,
+    PRIORITY_AT_MOST,
+    RETRIES_AT_MOST,
+    TEXT_AT_MOST,
+    Kind,
+)
+from ticker.schedules import calendar, cron, once, zones
+from ticker.schedules.duration import milliseconds
+from ticker.schedules.interval import UTC
+from ticker.schedules.kinds import Schedule
+
+MOST_RUNS = 1_000_000_000
+
+Check = Callable[[str, object], Any]
+"""A field's name and what was said to what its column holds; else BadInput."""
+
+
+def check(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Each field by its own rule, under its column's name."""
+    checked = {COLUMNS.get(field, field): CHECKS[field](field, said[field]) for field in said if field not in SCHEDULE}
+    return checked | _schedule({field: value for field, value in said.items() if field in SCHEDULE})
+
+
+def plain(field: str, value: object) -> str:
+    """Checks a name: printable text of 1 to 200 characters, not only blanks."""
+    text = _text(field, value, least=1, most=NAME_AT_MOST)
+    if text.isspace():
+        raise BadInput(field, value, "is blank; write a name")
+    return text
+
+
+def prose(field: str, value: object) -> str:
+    """A text for people: printable, up to 2,000 characters."""
+    return _text(field, value, least=0, most=TEXT_AT_MOST)
+
+
+def json_object(field: str, value: object) -> dict[str, Any]:
+    """A JSON object of up to 64 kB, as PostgreSQL will give it back. Its errors never show a value: it may be a secret."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise BadInput(field, type(value).__name__, 'is no JSON object; write {"name": value}')
+    try:
+        text = json_text.dumps(value, most=JSON_AT_MOST)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadInput(field, type(value).__name__, f"is not JSON that can be kept: {error}") from None
+    return dict(json_text.stored(text))
+
+
+def _text(field: str, value: object, *, least: int, most: int) -> str:
+    if not isinstance(value, str):
+        raise BadInput(field, value, "is no text")
+    if not least <= len(value) <= most:
+        raise BadInput(field, value, f"has {len(value)} characters; {least} to {most} are allowed")
+    if not value.isprintable():
+        raise BadInput(field, value, "has characters that cannot be printed")
+    return value
+
+
+def _flag(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise BadInput(field, value, "is neither True nor False")
+    return value
+
+
+def _box(field: str, value: object) -> int:
+    return milliseconds(field, value, least=timing.SHORTEST_BOX)
+
+
+def _schedule(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What was said of when: one of `every`, `cron`, `calendar` and `at`, perhaps with a zone."""
+    names = [field for field in NAMES.values() if field in said]
+    if len(names) > 1:
+        raise BadInput(names[-1], said[names[-1]], f"stands beside {names[0]}; a task has one schedule")
+    zone = zones.zone("zone", said["zone"]) if "zone" in said else None
+    if not names:
+        return {} if zone is None else {"zone": zone.key}
+    return _interval(said, zone) if names == ["every"] else _times(names[0], said[names[0]], zone)
+
+
+def _interval(said: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
+    if zone is not None:
+        raise BadInput("zone", zone.key, "has no meaning beside every: an interval is real time")
+    every = milliseconds("every", said["every"], least=timing.SHORTEST_INTERVAL, most=timing.LONGEST_INTERVAL)
+    return {"kind": Kind.INTERVAL, "expression": "", "zone": "UTC", "every_ms": every}
+
+
+def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
+    """Without a zone, said or in the text, the one that the task has stays."""
+    if field != "at" and not isinstance(value, str):
+        raise BadInput(field, value, "is no text")
+    schedule = READ[field](value, zone)
+    named = zone is not None or (field == "calendar" and calendar.names_zone(str(value)))
+    given = {"kind": schedule.kind, "expression": schedule.text, "every_ms": 0}
+    return given | ({"zone": schedule.zone.key} if named else {})
+
+
+def _bound(field: str, value: object) -> str:
+    """Where a schedule begins or ends; an empty text takes the bound away."""
+    return "" if value == "" else once.parse(value, UTC, field).text
+
+
+def _number(least: int, most: int, more: str = "") -> Check:
+    """A whole number within these."""
+
+    def check(field: str, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise BadInput(field, value, f"is no whole number from {least:,} to {most:,}{more}")
+        return value
+
+    return check
+
+
+def _limit(most: int) -> Check:
+    """A count from 1; 0 takes the limit away."""
+    number = _number(0, most, " (0: no limit)")
+    return lambda field, value: number(field, value) or None
+
+
+def _one_of(*choices: str) -> Check:
+    """A word, each with what it means in brackets."""
+    known = [choice.partition(" ")[0] for choice in choices]
+
+    def check(field: str, value: object) -> str:
+        if value not in known:
+            raise BadInput(field, value, f"is none of: {', '.join(choices)}")
+        return str(value)
+
+    return check
+
+
+def _perhaps(least: int) -> Check:
+    """A duration; 0 takes it away."""
+    return lambda field, value: milliseconds(field, value, least=least if value not in (0, "0") else 0) or None
+
+
+def _backoff(field: str, value: object) -> str:
+    """Kept as it reads shortest: `10s`, or `10s..5m`."""
+    return Backoff.parse(field, value).text
+
+
+def _label(field: str, value: object) -> str:
+    """A name, or nothing."""
+    return _text(field, value, least=0, most=NAME_AT_MOST)
+
+
+CHECKS: Mapping[str, Check] = {
+    "function": plain,
+    "starts": _bound,
+    "ends": _bound,
+    "max_runs": _limit(MOST_RUNS),
+    "catch_up": _one_of("one (a single late run)", "none (what was missed is skipped)"),
+    "remove": _flag,
+    "spread": _flag,
+    "within": _perhaps(timing.SHORTEST_INTERVAL),
+    "queue": plain,
+    "kwargs": json_object,
+    "tolerance": milliseconds,
+    "box": _box,
+    "overlap": _one_of("queue (each occurrence has its job)", "skip (none while a job of the task waits or runs)"),
+    "retries": _number(0, RETRIES_AT_MOST),
+    "backoff": _backoff,
+    "stretch": _perhaps(timing.SHORTEST_INTERVAL),
+    "pause_after": _limit(COUNT_AT_MOST),
+    "probe": _perhaps(timing.SHORTEST_INTERVAL),
+    "dead_man": _limit(INTERVALS_AT_MOST),
+    "keep": _one_of("all", "problems (successes go)", "none"),
+    "submitter": _label,
+    "group": _label,
+    "priority": _number(-PRIORITY_AT_MOST, PRIORITY_AT_MOST),
+    "subject": prose,
+    "description": prose,
+    "metadata": json_object,
+    "enabled": _flag,
+}
+
+COLUMNS = {
+    "tolerance": "tolerance_ms", "box": "box_ms", "starts": "starts_at", "ends": "ends_at", "stretch": "stretch_ms",
+    "probe": "probe_ms", "group": "group_name", "within": "within_ms",
+}  # fmt: skip
+
+NAMES = {Kind.INTERVAL: "every", Kind.CRON: "cron", Kind.CALENDAR: "calendar", Kind.ONCE: "at"}
+SCHEDULE = {*NAMES.values(), "zone"}
+READ: Mapping[str, Callable[[Any, ZoneInfo | None], Schedule]] = {
+    "cron": lambda text, zone: cron.parse(text, zone or UTC),
+    "calendar": calendar.parse,
+    "at": lambda value, zone: once.parse(value, zone or UTC),
+}
+FIELDS = (*SCHEDULE, *CHECKS)
+
+
+def json_value(field: str, text: str) -> Any:
+    """The JSON in a text, which no error shows: it may hold a secret. `ticker.tasks.definition` checks what it must be."""
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise BadInput(field, None, "is nested too deeply") from None
+    except ValueError as error:
+        raise BadInput(field, None, f'is not JSON: {error}; write {{"name": value}}') from None
+    if value is None:  # which to `register` means: not said
+        raise BadInput(field, "null", 'is no JSON object; write {"name": value}')
+    return value

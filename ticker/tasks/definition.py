@@ -1,0 +1,264 @@
+"""What a user says of a task, checked: a `Definition` fits every rule, or was refused with one sentence."""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from ticker.engine import timing
+from ticker.engine.retries import Backoff
+from ticker.errors import BadInput, quoted
+from ticker.model import Kind, Task
+from ticker.schedules import kinds, phase
+from ticker.schedules.duration import Duration, figure, words
+from ticker.schedules.interval import Interval
+from ticker.schedules.kinds import Schedule
+from ticker.tasks import checks
+
+USUAL_TICK = 30_000  # ms
+LONG_BOX = 600_000  # ms: over it, the other tasks of the queue wait long
+
+Given = Mapping[str, Any]
+"""Checked fields under the names of the table's columns, only those that were passed."""
+
+
+NOTHING: Mapping[str, Any] = {}
+
+
+def _no_clock() -> datetime:
+    raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """A task as `register` takes it, for `reconcile`. What is None was not said, and stays as it is."""
+
+    function: str
+    name: str | None = None
+    every: Duration | None = None
+    cron: str | None = None
+    calendar: str | None = None
+    at: datetime | str | int | None = None
+    zone: str | None = None
+    starts: datetime | str | None = None
+    ends: datetime | str | None = None
+    max_runs: int | None = None
+    catch_up: str | None = None
+    remove: bool | None = None
+    spread: bool | None = None
+    within: Duration | None = None
+    queue: str | None = None
+    kwargs: Mapping[str, Any] | None = None
+    tolerance: Duration | None = None
+    box: Duration | None = None
+    overlap: str | None = None
+    retries: int | None = None
+    backoff: Duration | None = None
+    stretch: Duration | None = None
+    pause_after: int | None = None
+    probe: Duration | None = None
+    dead_man: int | None = None
+    keep: str | None = None
+    submitter: str | None = None
+    group: str | None = None
+    priority: int | None = None
+    subject: str | None = None
+    description: str | None = None
+    metadata: Mapping[str, Any] | None = None
+
+    def task_name(self) -> str:
+        """The name, which defaults to the function's."""
+        return checks.plain("function", self.function) if self.name is None else checks.plain("name", self.name)
+
+    def given(self) -> dict[str, Any]:
+        """What was said, checked; BadInput names field, value and limit."""
+        said = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
+        return checks.check({name: value for name, value in said.items() if value is not None})
+
+
+def applied(
+    given: Given, before: Task | None, registered: Mapping[str, Any] = NOTHING, now: Callable[[], datetime] = _no_clock
+) -> dict[str, Any]:
+    """All columns of a definition: what was given, over what the task had, over the defaults.
+
+    A tolerance or box that was never given, now or in `registered`, the columns of earlier registrations, follows the
+    schedule. `now` is asked where a schedule is no interval. BadInput where the parts do not fit together.
+    """
+    said = {*given, *registered}
+    values = {
+        **DEFAULTS,
+        **({} if before is None else {column: getattr(before, column) for column in DEFAULTS}),
+        **given,
+    }
+    if "kind" not in said and before is None:
+        raise BadInput("every", None, "is missing; say how often, such as 1m (or give cron, calendar or at)")
+    if values["kind"] == Kind.INTERVAL:
+        if before is not None and before.kind is not Kind.INTERVAL:  # what was said of an earlier interval holds again
+            values |= {
+                column: registered[column] for column in ("tolerance_ms",) if column in registered.keys() - given.keys()
+            }
+        _fit_interval(values, given, said, before)
+    else:
+        _fit_times(values, given, said, before, now)
+    return values
+
+
+def schedule_of(values: Mapping[str, Any]) -> Schedule:
+    """The schedule that columns say."""
+    if values["kind"] == Kind.INTERVAL:
+        return Interval(values["every_ms"])
+    return kinds.parse(Kind(values["kind"]), values["expression"], values["zone"])
+
+
+def first_run(values: Mapping[str, Any], now: datetime) -> datetime:
+    """When a task with these columns is due first, or again after they were changed. BadInput where it never is."""
+    starts, ends = (moment(values[column]) for column in ("starts_at", "ends_at"))
+    found = kinds.first_run(schedule_of(values), now, starts)
+    field = checks.NAMES[Kind(values["kind"])]
+    said = values["expression"] or words(values["every_ms"])
+    if found is None:
+        raise kinds.no_time(Kind(values["kind"]), field, said)
+    if ends is not None and found > ends:
+        raise BadInput("ends", ends.isoformat(), f"is before the first time of {said}, {found.isoformat()}")
+    return found
+
+
+def check_first(first: datetime, values: Mapping[str, Any]) -> None:
+    """BadInput for a first time that a schedule, or its bounds, rules out."""
+    starts, ends = (moment(values[column]) for column in ("starts_at", "ends_at"))
+    if values["kind"] == Kind.ONCE:
+        raise BadInput("first", first.isoformat(), "stands beside at, which is the only time")
+    if first < (starts or first) or first > (ends or first):
+        raise BadInput("first", first.isoformat(), "is not between starts and ends")
+
+
+def moment(value: str | datetime | None) -> datetime | None:
+    """A bound as a column, or a registration, has it."""
+    return datetime.fromisoformat(value) if isinstance(value, str) and value else value or None
+
+
+def _fit_interval(values: dict[str, Any], given: Given, said: Collection[str], before: Task | None) -> None:
+    every, retries = values["every_ms"], values["retries"]
+    follow = before is None or before.every_ms != every
+    if "tolerance_ms" not in said and follow and has_usual_tolerance(before):
+        values["tolerance_ms"] = timing.tolerance_by_default(every)
+    if "box_ms" not in said and (follow or _are_new(retries, before)) and _has_default_box(before):
+        values["box_ms"] = timing.box_by_default(every, retries)
+    values["grace_ms"] = timing.grace(every)
+    if given.get("within_ms"):
+        raise BadInput(
+            "within", words(given["within_ms"]), "is for cron and calendar; spread=True alone spreads an interval"
+        )
+    values["within_ms"] = None
+    only = {"tolerance_ms", "box_ms"} & given.keys()
+    blame = only.pop().removesuffix("_ms") if len(only) == 1 else None
+    timing.check_fit(every, values["tolerance_ms"], values["box_ms"], blame=blame)
+    if values["stretch_ms"] is not None and values["stretch_ms"] <= every:
+        raise BadInput("stretch", words(values["stretch_ms"]), f"is no longer than the interval of {words(every)}")
+
+
+def _fit_times(
+    values: dict[str, Any], given: Given, said: Collection[str], before: Task | None, now: Callable[[], datetime]
+) -> None:
+    if given.get("tolerance_ms"):
+        raise BadInput(
+            "tolerance", words(given["tolerance_ms"]), "is for intervals; other tasks run by their times alone"
+        )
+    if values["stretch_ms"] is not None:
+        raise BadInput("stretch", words(values["stretch_ms"]), "is for intervals; other tasks run by their times alone")
+    _fit_window(values, now)
+    values["tolerance_ms"] = 0
+    changed = _are_new(values["retries"], before) or any(
+        values[column] != getattr(before, column) for column in ("kind", "expression", "zone")
+    )
+    if changed:
+        gap = kinds.shortest_gap(schedule_of(values), now())
+        values["grace_ms"] = timing.grace(gap or LONG_BOX)
+        if "box_ms" not in said and (before is None or has_usual_box(before, now())):
+            values["box_ms"] = timing.box_between(gap, values["retries"])
+    elif before is not None:
+        values["grace_ms"] = before.grace_ms
+
+
+def _fit_window(values: Mapping[str, Any], now: Callable[[], datetime]) -> None:
+    """Checks that the window after a time, in which the task has its place, ends before the next time."""
+    within, named = values["within_ms"], values["kind"] in (Kind.CRON, Kind.CALENDAR)
+    if within is not None and not (values["spread"] and named):
+        raise BadInput("within", words(within), "needs spread=True, and cron or calendar")
+    if values["spread"] and within is None:
+        raise BadInput("spread", True, "needs every, or cron or calendar with within, such as within=2h")
+    if within is not None and (gap := kinds.shortest_gap(schedule_of(values), now())) is not None and within >= gap:
+        raise BadInput("within", words(within), f"must be shorter than the {words(gap)} between two of its times")
+
+
+def _are_new(retries: int, before: Task | None) -> bool:
+    """Whether the task has retries from now on, or none any more: its box follows."""
+    return before is None or bool(retries) != bool(before.retries)
+
+
+def has_usual_box(before: Task, now: datetime) -> bool:
+    """Whether nobody has changed it: not an operator either."""
+    if before.kind is Kind.INTERVAL:
+        return _has_default_box(before)
+    try:
+        gap = kinds.shortest_gap(kinds.of(before), now)
+    except BadInput:  # a row that a hand has spoilt
+        return True
+    return before.box_ms in (timing.box_between(gap, before.retries), timing.LONGEST_BOX_BY_DEFAULT)
+
+
+def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
+    """What is allowed, and rarely what was meant, with a tick of so many milliseconds."""
+    found = []
+    if task.kind is Kind.INTERVAL and not keeps_place(task, tick) and (rounded := rounded_up(task.every_ms, tick)):
+        found.append(rounded)
+    if task.box_ms > LONG_BOX:
+        found.append(
+            f"a box of {task.box_ms / 60_000:g} min can keep the other tasks of queue {quoted(task.queue)} waiting; "
+            "give it a queue of its own"
+        )
+    return tuple(found)
+
+
+def keeps_place(task: Task, tick: int) -> bool:
+    """Returns whether the task can keep its place with this tick, and still run as often as its interval says."""
+    return task.spread and phase.keeps(task.every_ms, task.tolerance_ms, tick)
+
+
+def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
+    """A sentence where an interval is no multiple of the tick, and so is longer in truth."""
+    if every % tick == 0:
+        return ""
+    real = -(-every // tick) * tick
+    return f"every {figure(every)} is no multiple of {tick_in_words(tick)}: with it, it runs every {figure(real)}"
+
+
+def slowed(task: Task) -> str:
+    """A sentence about a task that failures have slowed."""
+    return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, else {figure(task.every_ms)}"
+
+
+def tick_in_words(tick: int) -> str:
+    return f"the {'usual tick' if tick == USUAL_TICK else 'tick'} of {tick / 1000:g} s"
+
+
+def has_usual_tolerance(before: Task | None) -> bool:
+    """Whether it is what it would be if nobody had said one."""
+    if before is None or before.kind is not Kind.INTERVAL:
+        return True
+    return before.tolerance_ms == timing.tolerance_by_default(before.every_ms)
+
+
+def _has_default_box(before: Task | None) -> bool:
+    if before is None or before.kind is not Kind.INTERVAL:
+        return True
+    return before.box_ms == timing.box_by_default(before.every_ms, before.retries)
+
+
+DEFAULTS: Mapping[str, Any] = {
+    "function": "", "kwargs": {}, "kind": Kind.INTERVAL, "expression": "", "zone": "UTC", "every_ms": 0,
+    "tolerance_ms": 0, "box_ms": 0, "queue": "polling", "subject": "", "description": "", "metadata": {}, "enabled": True,
+    "starts_at": None, "ends_at": None, "max_runs": None, "catch_up": "one", "remove": False,
+    "overlap": "queue", "retries": 0, "backoff": Backoff().text, "stretch_ms": None, "pause_after": None, "probe_ms": None,
+    "dead_man": None, "spread": False, "within_ms": None, "keep": "all", "submitter": "", "group_name": "", "priority": 0,
+}  # fmt: skip

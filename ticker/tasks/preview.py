@@ -1,0 +1,122 @@
+"""What a schedule means, before it is used: its kind, its text, words, its next times, and what is worth a warning."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+
+from ticker import clock, settings
+from ticker.engine import timing
+from ticker.errors import BadInput
+from ticker.model import Kind, Task
+from ticker.schedules import kinds, zones
+from ticker.schedules.calendar import Calendar
+from ticker.schedules.cron import Cron
+from ticker.schedules.duration import words
+from ticker.schedules.interval import Interval
+from ticker.schedules.kinds import Schedule
+from ticker.tasks import definition
+
+YEAR = timedelta(days=366)
+MOST_TIMES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """`normalized` is what would be stored; `times` are the next ones, in UTC."""
+
+    kind: Kind
+    normalized: str
+    zone: str
+    words: str
+    times: tuple[datetime, ...]
+    warnings: tuple[str, ...]
+
+
+def validate(text: str, *, zone: str | None = None, count: int = 5, now: datetime | None = None) -> Preview:
+    """Of any kind: `1m`, `0 9 * * 1-5`, `Mon..Fri 09:00`, `2027-01-01T00:00:00Z`. BadInput, also where it never fires.
+
+    `now` None: this machine's clock.
+    """
+    if not isinstance(text, str):
+        raise BadInput("expression", text, "is no text")
+    schedule = kinds.detect(text, zone)
+    if schedule.kind is Kind.INTERVAL and zone not in (None, "UTC"):
+        raise BadInput("zone", zone, "has no meaning beside an interval, which is real time")
+    start = now or clock.python_utc()
+    kinds.never_fires(schedule, start, "expression", text)
+    return of(schedule, start, count)
+
+
+def of(schedule: Schedule, start: datetime, count: int) -> Preview:
+    """The same of a schedule that was read already."""
+    if not 1 <= count <= MOST_TIMES:
+        raise BadInput("count", count, f"is no number from 1 to {MOST_TIMES}")
+    return Preview(
+        schedule.kind, schedule.text, schedule.zone.key, schedule.words(),
+        tuple(kinds.times(schedule, start, count)), tuple(_warnings(schedule, start)),
+    )  # fmt: skip
+
+
+def of_task(task: Task, now: datetime, count: int) -> Preview:
+    """The next times of a task, from the one at which it is due, as far apart as it runs now; none of one that is done."""
+    if task.next_run is None:
+        return replace(of(kinds.of(task), now, 1), times=())
+    start = max(task.next_run, now)
+    found, tick = of(kinds.of(task), start, count), settings.current().tick_ms
+    if task.phase_ms is not None:
+        kept = () if definition.keeps_place(task, tick) else found.warnings
+        found = replace(found, times=tuple(kinds.upcoming(task, start, count, tick)), warnings=kept)
+    if task.stretched_ms:
+        later = tuple(kinds.times(Interval(task.stretched_ms), start, count))
+        found = replace(found, times=later, warnings=(*found.warnings, definition.slowed(task)))
+    times = tuple(t for t in (task.next_run, *found.times) if task.ends_at is None or t <= task.ends_at)[:count]
+    if task.max_runs is not None:
+        times = times[: max(task.max_runs - task.started, 0)]
+    return replace(found, times=times)
+
+
+def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:
+    gap, tick = kinds.shortest_gap(schedule, start), settings.current().tick_ms
+    if schedule.kind is Kind.INTERVAL:
+        if rounded := definition.rounded_up(gap or 0, tick):
+            yield rounded
+        return
+    if gap is not None and gap < tick:
+        yield (
+            f"two of its times are {words(gap)} apart, finer than {definition.tick_in_words(tick)}: "
+            "what falls between two ticks is one run"
+        )
+    box = timing.box_between(gap)
+    if box < timing.LONGEST_BOX_BY_DEFAULT:
+        yield f"its time box is {words(box)} unless you say another: half the {words(gap or 0)} between two of its times"
+    if isinstance(schedule, Calendar) or (isinstance(schedule, Cron) and not schedule.is_wildcard):
+        yield from _changes(schedule, start)
+
+
+def _changes(schedule: Cron | Calendar, start: datetime) -> Iterator[str]:
+    """The first time in the next year that clocks pass over, and the first that they show twice."""
+    seen: set[bool] = set()
+    for change in zones.changes(start, schedule.zone, YEAR):
+        before, after = (
+            zones.wall(change - zones.SECOND, schedule.zone) + zones.SECOND,
+            zones.wall(change, schedule.zone),
+        )
+        is_gap = before < after
+        low, high = min(before, after), max(before, after)
+        named = takewhile(lambda shown, end=high: shown < end, schedule.shown_after(low - zones.SECOND))  # type: ignore[misc]
+        shown = next(named, None)
+        if shown is not None and is_gap not in seen:
+            seen.add(is_gap)
+            yield (
+                _passed_over(schedule, shown, change)
+                if is_gap
+                else (f"clocks in {schedule.zone.key} show {shown:%Y-%m-%d %H:%M} twice: it runs the first time only")
+            )
+
+
+def _passed_over(schedule: Cron | Calendar, shown: datetime, change: datetime) -> str:
+    said = f"clocks in {schedule.zone.key} pass over {shown:%Y-%m-%d %H:%M}"
+    if isinstance(schedule, Calendar):
+        return f"{said}: as with systemd, it does not run then"
+    return f"{said}: it runs at {zones.wall(change, schedule.zone):%H:%M}, {change.astimezone(UTC):%H:%M} UTC"

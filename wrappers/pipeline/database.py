@@ -1,0 +1,114 @@
+"""A connection to PostgreSQL, opened when it is first needed: the worker's, a horse's own, or lent to it; never of two at once."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from ticker import clock, settings
+from ticker.db import sql
+from ticker.db.connections import Connection, connect, first_line, translated
+from ticker.model import Outcome
+from wrappers.sandbox import limits
+
+log = logging.getLogger("ticker.run")
+
+NO_TEXTS: dict[str, str | None] = {"result": None, "traceback": "", "output": "", "error_output": ""}
+
+
+class Database:
+    """Runs named statements, each a transaction of its own; connects late, and again after an error."""
+
+    def __init__(self, url: str, schema: str) -> None:
+        self.schema = schema
+        self._url = url
+        self._connection: Connection | None = None
+
+    @classmethod
+    def from_environment(cls) -> "Database":
+        found = settings.from_environment()
+        return cls(found.require_database(), found.schema)
+
+    def open(self) -> None:
+        """Connects, so that a deadline that is read next does not count it. DatabaseUnavailable."""
+        if self._connection is not None and not self._connection.is_alive:
+            self.close()
+        if self._connection is None:
+            with translated():
+                self._connection = connect(self._url, name="ticker-run", planned_once=True)
+
+    def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
+        """One statement; a connection that an error or a signal interrupted is thrown away."""
+        self.open()
+        try:
+            with translated():
+                return sql.on(self._connection, self.schema)(name, **parameters)
+        except BaseException:
+            self.close()
+            raise
+
+    def finish(
+        self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,
+        traceback: str = "", output: str = "", error_output: str = "", pid: int | None = None, run_id: int = 0,
+        at: float | None = None,
+    ) -> bool:  # fmt: skip
+        """Ends the run of this token; False where it does not hold its task any more, and nothing was written.
+
+        `at` is the instant of `limits.now` at which the run ended; None means now. With `run_id`, the end also corrects a run
+        that was declared lost meanwhile. Texts that the tables refuse are left out: a run without an end would be worse.
+        """
+        end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "pid": pid}
+        texts = {"result": result, "traceback": traceback, "output": output, "error_output": error_output}
+        try:
+            return self._end(run_id, at, **end, **texts)
+        except (psycopg.DataError, psycopg.IntegrityError) as error:
+            log.warning("the texts of a run of task=%s cannot be stored: %s", task_id, first_line(error))
+            return self._end(run_id, at, **end, **NO_TEXTS)
+
+    def _end(self, run_id: int, at: float | None, **end: Any) -> bool:
+        self.open()  # first, so that the age does not include it
+        now = clock.now()
+        age = 0.0 if at is None or now else max(limits.now() - at, 0.0)
+        if self.execute("finish", **end, age=age, now=now):
+            return True
+        if not run_id or not self.execute("finish_late", run_id=run_id, **end, age=age, now=now):
+            return False
+        log.warning("end recorded late task=%s run=%s: %s, %.1f s ago", end["task_id"], run_id, end["outcome"], age)
+        return True
+
+    def outcome_of(self, run_id: int, token: str) -> str | None:
+        """Returns the recorded outcome of the run of this token; None if it has none, or no record."""
+        rows = self.execute("outcome_of", run_id=run_id, token=token)
+        return rows[0]["outcome"] if rows else None
+
+    def hand_out(
+        self, task_id: int, token: str, pieces: str, made: int = 0, *, output: str = "", error_output: str = "",
+        pid: int | None = None,
+    ) -> bool:  # fmt: skip
+        """Records the last pieces of work, a JSON array, after `made` others; the run of this token waits for all. Returns as `finish`."""
+        handed_out = self.execute(
+            "generated", task_id=task_id, token=token, items=pieces, made=made, output=output, error_output=error_output,
+            pid=pid, now=clock.now(),
+        )  # fmt: skip
+        return bool(handed_out)
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """A fork in the block takes the connection with it: behind the block it is the child's alone, and the server hears
+        nothing of this process letting go. Where there is no child, it is lost."""
+        nothing = os.open(os.devnull, os.O_RDWR)
+        try:
+            yield
+        finally:
+            if self._connection is not None and not self._connection.closed:
+                os.dup2(nothing, self._connection.fileno(), inheritable=False)
+            os.close(nothing)
+            self.close()
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,88 @@
+"""Work in pieces: what a `generate` may yield, and the answer of whoever found none."""
+
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any, Final
+
+from ticker.db import json_text
+from ticker.errors import BadInput
+
+PIECE_AT_MOST = 16 * 1024  # bytes of JSON text
+PIECES_AT_MOST = 1_000_000
+ALL_AT_MOST = 128 * 1024 * 1024  # bytes of JSON text of all pieces of a run
+KEPT_AT_MOST = 2_000  # pieces in memory: then a statement records them
+BYTES_AT_MOST = 1024 * 1024  # bytes of their JSON text: the same
+
+
+class NothingToDo(Enum):
+    """A single value, equal to nothing that a function returns by chance."""
+
+    NOTHING_TO_DO = "nothing_to_do"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+NOTHING_TO_DO: Final = NothingToDo.NOTHING_TO_DO
+"""Returned by a function that found no work: an outcome of its own, which is a success and does not count as work."""
+
+
+class Pieces:
+    """Collects pieces of work, and checks each before it asks for the next one.
+
+    `keep` records a JSON array of pieces whenever many have come; `last` returns the array of the others.
+    """
+
+    def __init__(self, keep: Callable[[str], None]) -> None:
+        self._keep = keep
+        self._texts: list[str] = []
+        self._size = self._size_in_all = 0
+        self.made = 0
+
+    def collect(self, generated: Any) -> None:
+        """Takes what a `generate` returned, or yields. Raises BadInput."""
+        if generated is NOTHING_TO_DO or generated is None:
+            return
+        if isinstance(generated, str | bytes | Mapping) or not isinstance(generated, Iterable):
+            kind = type(generated).__name__
+            raise BadInput("generate", kind, "is not a series of pieces: yield them one by one, or return a list")
+        for piece in generated:
+            self.add(piece)
+
+    async def collect_async(self, generated: AsyncIterable[Any]) -> None:
+        """Does the same for an `async def generate` that yields."""
+        async for piece in generated:
+            self.add(piece)
+
+    def add(self, piece: Any) -> None:
+        """BadInput for what cannot be kept, or is too much."""
+        text = _text(piece)
+        size, count = len(text.encode()), self.made + len(self._texts) + 1
+        if count > PIECES_AT_MOST:
+            raise BadInput(
+                "generate", count, f"is over the limit of {PIECES_AT_MOST:,} pieces of a run; make them larger"
+            )
+        if self._size_in_all + size > ALL_AT_MOST:
+            problem = f"is over the limit of {ALL_AT_MOST:,} bytes of all pieces; name the work, do not send it"
+            raise BadInput("generate", self._size_in_all + size, problem)
+        if len(self._texts) == KEPT_AT_MOST or self._size + size > BYTES_AT_MOST:
+            self._keep(self._array())
+            self.made += len(self._texts)
+            self._texts, self._size = [], 0
+        self._texts.append(text)
+        self._size += size
+        self._size_in_all += size
+
+    def last(self) -> str | None:
+        """Returns the pieces that are not recorded yet, as the text of a JSON array; None if there are no such pieces."""
+        return self._array() if self._texts else None
+
+    def _array(self) -> str:
+        return f"[{','.join(self._texts)}]"
+
+
+def _text(piece: Any) -> str:
+    try:
+        return json_text.dumps(piece, most=PIECE_AT_MOST)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadInput("generate", type(piece).__name__, f"is no piece that can be kept: {error}") from None

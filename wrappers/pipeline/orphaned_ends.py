@@ -1,0 +1,26 @@
+"""Writes the ends that a dead worker could not write. The supervisor holds this module, and loads the rest only when needed."""
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from wrappers.sandbox import handoff, limits, shared_state
+
+if TYPE_CHECKING:
+    from wrappers.pipeline.waiting_ends import WaitingEnds
+
+
+def close_record(kept: "WaitingEnds | None", cause: str | None) -> "WaitingEnds | None":
+    """Writes the ends that the horse left, and returns those that must wait. With a `cause`, which means that the horse is
+    dead, it also ends the run that the horse left open, and gives up what cannot be written soon."""
+    if not (kept or handoff.left() or (cause and shared_state.read())):
+        return kept
+    from wrappers.pipeline import database, finish, waiting_ends
+
+    kept = kept or waiting_ends.WaitingEnds()
+    with closing(database.Database.from_environment()) as own:
+        if cause is None:
+            finish.take_left(own, kept)
+        else:
+            finish.close_record(own, kept, cause)
+            kept.drain(own, limits.now() + waiting_ends.LAST_WORD)
+    return kept

@@ -1,0 +1,154 @@
+"""The functions that a worker may run: those registered with `@task`, found by their registered name alone."""
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+
+from ticker.errors import BadInput, ConfigurationError, quoted
+from ticker.model import BATCH_AT_MOST
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something to call; `takes_run` when its first parameter is called `run`; one that `yields` is a generator."""
+
+    call: Callable[..., Any]
+    takes_run: bool
+    is_async: bool
+    yields: bool
+
+    @classmethod
+    def of(cls, call: Callable[..., Any]) -> Self:
+        first = next(iter(inspect.signature(call).parameters), "")
+        streams = inspect.isasyncgenfunction(call)
+        return cls(
+            call, first == "run", streams or inspect.iscoroutinefunction(call),
+            streams or inspect.isgeneratorfunction(call),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A registered function; with `process`, it generates pieces of work, each of which is processed by a run of its own."""
+
+    name: str
+    step: Step
+    process: Step | None
+    module: str
+    qualname: str
+    batch: int
+    """How many due tasks of it one job may carry."""
+    declared: Mapping[str, Any]
+    """What `@task` said beside the name, for `ticker sync`: fields of `ticker.register`."""
+
+
+_functions: dict[str, Function] = {}
+
+
+def task(name: str, *, batch: int = 1, **declared: Any) -> Callable[[F], F]:
+    """Registers a function under the name that tasks run it by: `@task("mail.fetch")`.
+
+    The function is called with the task's kwargs, and first with the `Run` if its first parameter is called `run`.
+    It may be `async def`. A class stands for work in pieces: its `generate` yields them (JSON), and its `process` is
+    called with each, in a run of its own. A schedule beside the name, `@task("reports.daily", cron="0 6 * * 1-5")`, declares a task
+    without an owner, which `ticker sync` keeps in step; it takes the fields of `ticker.register`.
+    With `batch` one RQ job carries up to so many due tasks (100), which run one after another in one process, each with a
+    start, a box and a record of its own: for many short runs of a function that leaves its process as it found it.
+    BadInput where the name is no text, or already another function's, where a class lacks one of the two, and where
+    anything but `generate` yields: nobody would ever go through it.
+    """
+    if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
+        raise BadInput(
+            "task", name, "is no name for a function: a printable text of 1 to 200 characters, @task('mail.fetch')"
+        )
+    if type(batch) is not int or not 1 <= batch <= BATCH_AT_MOST:
+        raise BadInput("batch", batch, f"is no number of tasks that one job may carry: 1 to {BATCH_AT_MOST}")
+
+    def register(call: F) -> F:
+        known, identity = _functions.get(name), _identity(call)
+        if known and (known.module, known.qualname) != identity:
+            raise BadInput("task", name, f"is already the name of {known.module}.{known.qualname}; names are unique")
+        step, process = _steps_of_class(name, call) if isinstance(call, type) else (_whole_step(name, call), None)
+        _functions[name] = Function(name, step, process, *identity, batch, declared)
+        return call
+
+    return register
+
+
+def _steps_of_class(name: str, of: type) -> tuple[Step, Step]:
+    """To generate, and to process."""
+    for method in ("generate", "process"):
+        if not callable(getattr(of, method, None)):
+            raise BadInput("task", name, f"is the name of the class {of.__name__}, which has no method {method}")
+    worker = _made(name, of)
+    return Step.of(worker.generate), _whole_step(name, worker.process)
+
+
+def _made(name: str, of: type) -> Any:
+    """The one object of a class; its methods run in forks of the worker, so that nothing it holds is shared."""
+    try:
+        inspect.signature(of).bind()
+    except TypeError as error:
+        raise BadInput(
+            "task", name, f"is the name of the class {of.__name__}, made without arguments: {error}"
+        ) from None
+    return of()
+
+
+def _whole_step(name: str, call: Callable[..., Any]) -> Step:
+    step = Step.of(call)
+    if step.yields:
+        raise BadInput(
+            "task", name, "yields, and nobody goes through it; only `generate` of a class may: see pieces of work"
+        )
+    return step
+
+
+def functions() -> Mapping[str, Function]:
+    """The registered functions by name."""
+    return _functions
+
+
+def load(modules: Iterable[str]) -> None:
+    """Imports the modules that hold the functions; ConfigurationError in one sentence where one is not there, or fails."""
+    for module in modules:
+        import_named("--tasks (TICKER_TASKS)", module)
+
+
+def import_named(option: str, module: str) -> None:
+    """Imports the module that an option names; ConfigurationError in one sentence where it is none, not there, or fails."""
+    if "" in module.split("."):
+        raise ConfigurationError(f"{option}: {quoted(module)} is no module's full name; write it as in myapp.polls")
+    if sys.modules.get(module) is not None:
+        return  # a worker asks before every run; a signal that stops it there is no error of the module
+    try:
+        importlib.import_module(module)
+    except (BadInput, ConfigurationError):
+        raise  # a sentence of ours: a name that @task cannot take
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module}.".startswith(f"{missing}."):
+            raise ConfigurationError(f"{option}: there is no module {quoted(module)} on the import path") from None
+        raise ConfigurationError(
+            f"{option}: the import of {quoted(module)} fails: {_told(error)}; TICKER_DEBUG=1 shows the traceback"
+        ) from error
+
+
+def _told(error: Exception) -> str:
+    """Its type, the first line of its text, and the file and line that raised it."""
+    if isinstance(error, SyntaxError) and error.filename:
+        text, file, line = error.msg, error.filename, error.lineno
+    else:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen ")]
+        text, file, line = (str(error).strip() or "no text").splitlines()[0], frames[-1].filename, frames[-1].lineno
+    return f"{type(error).__name__}: {text.strip().rstrip('.')}, in {file}, line {line}"
+
+
+def _identity(call: Callable[..., Any]) -> tuple[str, str]:
+    return getattr(call, "__module__", "?"), getattr(call, "__qualname__", repr(call))

@@ -1,0 +1,153 @@
+"""Asks the database whether a job may run. It decides, records, and sets `last_run` in one atomic statement."""
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from ticker import clock
+from ticker.engine import timing
+from ticker.errors import DatabaseUnavailable, RowLocked
+from ticker.model import Outcome, Reason, RunKind
+from ticker.schedules.duration import words
+from wrappers.pipeline import registry
+from wrappers.pipeline.context import Call, Start
+from wrappers.sandbox import limits, shared_state
+
+T = TypeVar("T")
+
+log = logging.getLogger("ticker.run")
+
+PATIENCE = 20.0  # seconds for an absent server and a locked row together; RQ's own time-out leaves 30
+PAUSE = 0.5  # seconds
+SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
+
+
+def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call | str:
+    """The call with its start, if it may run; else what RQ is told: dropped, with the reason, or lost.
+
+    `when_it_waits` is called where there is no answer at once. If the database cannot be asked, nothing runs
+    (DatabaseUnavailable).
+    """
+    token = str(uuid4())
+    shared_state.write(call.task_id, token)
+    give_up_at = clock.monotonic() + PATIENCE
+    patiently(call.database.open, DatabaseUnavailable, give_up_at, when_it_waits)
+    began, since, verdict = patiently(lambda: decide(call, token), RowLocked, give_up_at, when_it_waits)
+    if verdict["refusal"]:
+        shared_state.clear()
+        return drop(call, verdict)
+    waited, limit = clock.monotonic() - began, min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)
+    if waited > limit:
+        return give_up(call, token, waited, limit)
+    shared_state.write(call.task_id, token, verdict["run_id"])
+    return replace(call, began=began, start=_start(verdict, token), since=since)
+
+
+def patiently(
+    step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up_at: float, when_it_waits: Callable[[], object]
+) -> T:
+    """Tries again while the server cannot be reached, or somebody holds the row: nothing was written then."""
+    while True:
+        try:
+            return step()
+        except trouble as error:
+            if clock.monotonic() > give_up_at:
+                raise
+            when_it_waits()
+            log.warning("the start waits: %s", error)
+            time.sleep(PAUSE)
+
+
+def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
+    """The start statement, for a scheduled or a planned run; before it, what both clocks said before it was sent."""
+    common: dict[str, Any] = {
+        "task_id": call.task_id, "functions": list(registry.functions()), "token": token, "now": clock.now(),
+        "worker": call.worker, "host": socket.gethostname(), "pid": call.pid, "job_id": call.job_id,
+    }  # fmt: skip
+    call.database.open()
+    began, since = clock.monotonic(), limits.now()
+    common["boot"], common["uptime"] = clock.uptime()
+    if call.planned is not None:
+        return began, since, call.database.execute("start_planned", run_id=call.planned, **common)[0]
+    return began, since, call.database.execute("start", occurrence=call.occurrence, **common)[0]
+
+
+def drop(call: Call, verdict: Mapping[str, Any]) -> str:
+    """Logs a refused job; for RQ it is an ordinary end. A drop also leaves a record; `redelivered` and `stale` do not."""
+    reason = Reason(verdict["refusal"])
+    detail = explain(reason, verdict)
+    if reason in (Reason.REDELIVERED, Reason.STALE):
+        log.warning("%s task=%s job=%s: %s", reason, call.task_id, call.job_id, detail)
+        return f"{reason}: {detail}"
+    log.warning(
+        "dropped reason=%s task=%s name=%s last_run=%s interval=%s tolerance=%s: %s",
+        reason, call.task_id, verdict["name"] or "?", verdict["last_run"],
+        words(verdict["every_ms"] or 0), words(verdict["tolerance_ms"] or 0), detail,
+    )  # fmt: skip
+    return f"dropped: {reason}, {detail}"
+
+
+def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
+    """The numbers behind a refusal, in a few words."""
+    now, last_run = verdict["now"], verdict["last_run"]
+    match reason:
+        case Reason.TOO_EARLY:
+            early = timing.earliest_start(last_run, verdict["every_ms"], verdict["tolerance_ms"]) - now
+            return f"{_span(early)} early, {_span(now - last_run)} after the last start"
+        case Reason.STILL_RUNNING:
+            return f"another run holds the task for {_span(verdict['running_until'] - now)} more"
+        case Reason.CLOCK:
+            by = verdict["set_by"]
+            return f"the clock was set {'back' if by < timedelta(0) else 'forward'} by {_span(abs(by))} or more"
+        case Reason.UNKNOWN_FUNCTION:
+            return f"this worker knows no function {verdict['function']!r}; see --tasks"
+        case Reason.GONE:
+            return "the task was deleted"
+        case Reason.REDELIVERED:
+            return f"run {verdict['run_id']} is its record"
+        case Reason.STALE:
+            return "the task does not wait for this job"
+        case Reason.PAUSED:
+            return "the task is paused or disabled, or its owner is inactive"
+        case Reason.DONE:
+            return "the task has had all its runs"
+        case Reason.MISSED:
+            return "a later one had passed, too"
+        case Reason.OVERLAP:
+            return "a job of the task waits or runs"
+        case Reason.ADOPTED:
+            return "its job belonged to another installation"
+        case Reason.NO_TIME:
+            return "it could not end before the next start"
+        case Reason.EXPIRED:
+            return "it waited too long, and a newer one waits"
+        case Reason.DUPLICATE:
+            return "a newer occurrence of the task has started"
+
+
+def give_up(call: Call, token: str, waited: float, limit: float) -> str:
+    """Ends a run before it begins, because the answer came so late that the run's box, or most of its hold, may be over."""
+    reason = f"the start statement took {waited:.1f} s, over the limit of {limit:g} s"
+    call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
+    shared_state.clear()
+    log.warning("lost task=%s: %s", call.task_id, reason)
+    return f"lost: {reason}"
+
+
+def _start(verdict: Mapping[str, Any], token: str) -> Start:
+    return Start(
+        run_id=verdict["run_id"], token=token, now=verdict["now"], name=verdict["name"], function=verdict["function"],
+        kwargs=verdict["kwargs"], owner_type=verdict["owner_type"], owner_id=verdict["owner_id"],
+        cursor=verdict["cursor"], box_ms=verdict["box_ms"], grace_ms=verdict["grace_ms"],
+        kind=RunKind(verdict["run_kind"]), occurrence=verdict["occurrence"], attempt=verdict["attempt"], piece=verdict["item"],
+    )  # fmt: skip
+
+
+def _span(delta: timedelta) -> str:
+    """A difference for people: `27 s`."""
+    return f"{delta.total_seconds():.3f}".rstrip("0").rstrip(".") + " s"

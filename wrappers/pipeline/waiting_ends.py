@@ -1,0 +1,141 @@
+"""Keeps ends that could not be written yet in the memory of the worker, which goes on with other jobs."""
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+
+from ticker import settings
+from ticker.db.connections import first_line
+from ticker.errors import RowLocked, TickerError
+from ticker.model import GOOD, Outcome
+from wrappers.pipeline.database import Database
+from wrappers.sandbox import limits
+from wrappers.sandbox.handoff import End, Left
+
+log = logging.getLogger("ticker.run")
+
+AT_MOST = 64 * 2**20  # bytes of ends; above that the oldest is given up
+LONGEST_PAUSE = 5.0  # seconds between two attempts
+FIRST_PAUSE = 0.25
+PATIENCE = 600.0  # seconds for which a worker that ends by itself still tries
+LAST_WORD = 10.0  # seconds for a worker that received a signal to stop
+NOT_MADE = "its pieces of work could not be recorded in time, so they were not made"
+
+
+class WaitingEnds:
+    """Tries each end until it is written, or is known to change nothing, for as long as the worker lives."""
+
+    def __init__(self) -> None:
+        self._ends: dict[tuple[int, str], tuple[float, bytes]] = {}  # by task and token: time of the end, packed `Left`
+        self._size = 0
+        self._pause = self._again_at = 0.0
+        self._is_away = False  # the server; new ends are then not tried at once
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __contains__(self, run: tuple[int, str]) -> bool:
+        return run in self._ends
+
+    def take(self, database: Database, text: bytes) -> None:
+        """Takes a packed `Left`: tries it at once, unless the server was just found away, and keeps it if that fails."""
+        left = Left.unpacked(text)
+        run = left.task_id, left.token
+        if run in self._ends:  # the writing was interrupted, and is repeated
+            return
+        self._ends[run] = left.end.at, text
+        self._size += len(text)
+        while self._size > AT_MOST:
+            self._give_up(min(self._ends, key=lambda run: self._ends[run][0]), "64 MB of ends wait already")
+        if run in self._ends and not (self._is_away and limits.now() < self._again_at):
+            self._try(database, run)
+
+    def server_answered(self) -> None:
+        """Lets the next attempts be made at once."""
+        self._pause = self._again_at = 0.0
+        self._is_away = False
+
+    def write(self, database: Database, *, at_once: bool = False) -> None:
+        """Tries all waiting ends until one fails. That one is then tried last, after a pause, unless `at_once` is set."""
+        if limits.now() < self._again_at and not at_once:
+            return
+        for run in [*self._ends]:
+            if not self._try(database, run):
+                self._ends[run] = self._ends.pop(run)
+                return
+
+    def drain(self, database: Database, until: float) -> None:
+        """Tries at least once, until all are written, or until `until`, an instant of `limits.now`. Gives up the rest."""
+        while self._ends:
+            self.write(database, at_once=True)
+            if limits.now() >= until:
+                break
+            time.sleep(FIRST_PAUSE if self._ends else 0)
+        for run in [*self._ends]:
+            self._give_up(run, "the worker ends")
+
+    def _try(self, database: Database, run: tuple[int, str]) -> bool:
+        """Tries to write an end; whether it no longer waits."""
+        left = Left.unpacked(self._ends[run][1])
+        try:
+            record(database, left, wake=_is_news(left.end) and settings.from_environment().wake)
+        except TickerError as error:
+            self._is_away = not isinstance(error, RowLocked)
+            self._pause = min(2 * self._pause or FIRST_PAUSE, LONGEST_PAUSE)
+            self._again_at = limits.now() + self._pause
+            log.warning("the end of task=%s (%s) is not recorded yet: %s", left.task_id, left.end.outcome, error)
+            return False
+        except psycopg.Error as error:
+            self._give_up(run, first_line(error))
+        self.server_answered()
+        self._drop(run)
+        return True
+
+    def _give_up(self, run: tuple[int, str], why: str) -> None:
+        end = Left.unpacked(self._ends[run][1]).end
+        log.warning("the end of task=%s (%s) is not recorded, and given up: %s", run[0], end.outcome, why)
+        self._drop(run)
+
+    def _drop(self, run: tuple[int, str]) -> None:
+        _, text = self._ends.pop(run, (0.0, b""))
+        self._size -= len(text)
+
+
+def record(database: Database, left: Left, *, wake: bool) -> bool:
+    """Writes an end; False if it changes nothing. With `wake` it wakes the tickers if the end gives them work."""
+    end = left.end
+    shared: dict[str, Any] = {"output": end.output, "error_output": end.error_output, "pid": end.pid}
+    recorded = end.pieces is not None and database.hand_out(left.task_id, left.token, end.pieces, end.made, **shared)
+    if not recorded:
+        if end.pieces is not None:
+            end = replace(end, outcome=Outcome.FAILED, reason=NOT_MADE)
+        recorded = database.finish(
+            left.task_id, left.token, end.outcome, reason=end.reason, result=end.result, traceback=end.traceback, **shared,
+            run_id=left.run_id, at=end.at,
+        )  # fmt: skip
+    if not recorded and not left.run_id:
+        log.warning("no start task=%s: the start that was not answered is not in the tables; nothing ran", left.task_id)
+    elif not recorded:
+        _report_unchanged(left, end.outcome, database.outcome_of(left.run_id, left.token))
+    elif wake and _is_news(end):
+        database.execute("wake_up", schema=database.schema)
+    return recorded
+
+
+def _report_unchanged(left: Left, outcome: Outcome, recorded: str | None) -> None:
+    """Logs that an end changed nothing: it was recorded by an earlier attempt, or a later run of the task has started."""
+    if recorded == outcome:
+        log.info("end already recorded task=%s run=%s: %s", left.task_id, left.run_id, outcome)
+    else:
+        log.warning(
+            "hold lost task=%s run=%s: its end (%s) changed nothing; its record says %s",
+            left.task_id, left.run_id, outcome, recorded or "nothing",
+        )  # fmt: skip
+
+
+def _is_news(end: End) -> bool:
+    """Whether the end gives a tick more to do."""
+    return end.pieces is not None or end.outcome not in GOOD

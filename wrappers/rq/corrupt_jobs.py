@@ -1,0 +1,300 @@
+"""RQ's job, queue and worker, which no corrupt job can stop.
+
+A stock worker reads a job's hash as it is, and ends on a date that is none, a status that is no UTF-8, a key of another
+type; the job's id stays in a list that the next worker reads at its start, and ends on it, too. Here such a job is a
+`Poison`: it is logged, counted and put aside, and the next job runs. If it was one of ours, the ticker misses it in the
+next tick, and pushes it again.
+"""
+
+import logging
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from redis import Redis
+from redis.exceptions import RedisError, ResponseError
+from rq import Queue as RQQueue
+from rq import Worker as RQWorker
+from rq.exceptions import NoSuchJobError, StopRequested
+from rq.intermediate_queue import IntermediateQueue
+from rq.job import Job as RQJob
+from rq.job import _job_stack
+from rq.utils import now
+
+from ticker.errors import quoted
+from ticker.queue.scripts import script
+from wrappers.pipeline import foreign_jobs, serialize
+
+log = logging.getLogger("ticker.run")
+
+COUNTERS = "ticker:refused"
+"""A hash in Redis: how many jobs were put aside, by event (`poison`, `forged`)."""
+
+KEPT = 3600  # seconds that the hash of such a job stays, under ticker:EVENT:ID, for people to look at
+FIELDS_AT_MOST = 128  # of a job's hash; RQ's own have some 35
+LONGEST = 2**40  # seconds: Redis refuses a time to live beyond some 2^53
+CHUNK = 65536  # bytes
+NO_JOBS_FAULT = (OSError, MemoryError)  # this host cannot fork just now: the next job would fare no better
+TRIES = 100  # poisoned jobs in RQ's registries that one pass of its maintenance puts aside
+
+READ_HASH = script("read_hash", "wrappers.rq")
+
+T = TypeVar("T")
+
+# RQ's keys beside a job's hash and the lists: by the job's id, and, of a queue's registries, by the queue's name.
+_COMPANIONS = ("rq:job:{}:dependents", "rq:job:{}:dependencies", "rq:executions:{}", "rq:results:{}")
+_REGISTRIES = ("rq:canceled:{}", "rq:deferred:{}", "rq:failed:{}", "rq:finished:{}", "rq:scheduled:{}")
+
+
+class Poison(Exception):
+    """A job that cannot be read, or that broke its worker. `event` names it in the log and in the counter."""
+
+    event = "poison"
+
+    def __init__(self, reason: str, job_id: str | bytes = "") -> None:
+        super().__init__(reason)
+        self.job_id = job_id
+
+
+class Job(RQJob):
+    """RQ's job, read within limits. What cannot be read is a Poison; what is not there is RQ's NoSuchJobError."""
+
+    hash_at_most = 64 * 2**20  # bytes in Redis: other applications' jobs may be large, but a worker must stay alive
+    data_at_most = 64 * 2**20  # bytes that a zlib text may become
+
+    @classmethod
+    def fetch(cls, id: str, connection: Redis | None = None, serializer: Any = None) -> RQJob:  # noqa: A002 RQ's name
+        with unreadable_is_poison(id):
+            return super().fetch(id, connection, serializer)
+
+    def prepare_for_execution(self, worker_name: str, pipeline: Any) -> None:
+        """RQ's, and from now on the job outlives its time to live: one way less than with RQ's own call for it."""
+        super().prepare_for_execution(worker_name, pipeline)
+        pipeline.persist(self.key)
+
+    def perform(self) -> Any:
+        """RQ's, without a word to Redis."""
+        _job_stack.push(self)  # type: ignore[no-untyped-call]
+        try:
+            self._result = self._execute()
+        finally:
+            _job_stack.pop()  # type: ignore[no-untyped-call]
+        return self._result
+
+    def refresh(self) -> None:
+        found = read_hash(self.connection, self.key, self.hash_at_most)
+        if not found:
+            raise NoSuchJobError(f"No such job: {self.key}")
+        self.restore(found)
+
+    def restore(self, raw_data: Mapping[bytes, bytes]) -> None:
+        if b"data" not in raw_data:
+            raise Poison("its hash has no data")
+        for field in (b"data", b"exc_info"):
+            if not inflates_within(raw_data.get(field, b""), self.data_at_most):
+                raise Poison(f"its {field.decode()} inflates to over {self.data_at_most} bytes")
+        super().restore(raw_data)
+        for name in ("timeout", "ttl", "result_ttl", "failure_ttl", "retries_left", "repeats_left"):
+            if abs(getattr(self, name) or 0) > LONGEST:
+                raise Poison(f"its {name} is beyond all bounds")
+        if self.timeout is None:  # RQ's own monitor compares it with a number
+            self.timeout = RQQueue.DEFAULT_TIMEOUT
+
+
+class Queue(RQQueue):
+    """RQ's queue, which skips jobs that cannot be read, and puts back jobs of another installation."""
+
+    @classmethod
+    def dequeue_any(  # type: ignore[override]
+        cls, queues: Iterable[RQQueue], timeout: int | None, connection: Redis, **options: Any
+    ) -> tuple[RQJob, RQQueue] | None:
+        queues = list(queues)
+        met: set[str] = set()  # jobs of other installations
+        while True:
+            _taken.clear()
+            try:
+                if taken := super().dequeue_any(queues, timeout, connection, **options):
+                    job, queue = taken
+                    if foreign_jobs.is_foreign(job.id):
+                        foreign_jobs.put_back(connection, queue, job)
+                        if job.id in met or (timeout is not None and len(met) == foreign_jobs.AT_ONCE):
+                            foreign_jobs.rest(timeout)
+                            return None
+                        met.add(job.id)
+                        continue
+                    job.origin = job.origin or queue.name  # without it, RQ would look for the job in other lists
+                    if _taken and (_taken[0], queue.name) != (job.id.encode(), job.origin):
+                        # RQ would remove another id (it reads a:b as a), or look in another queue's list
+                        connection.lrem(queue.intermediate_queue_key, 1, cast(str, _taken[0]))
+                return taken
+            except Poison as poison:
+                put_aside(connection, queues, poison)
+            except UnicodeDecodeError as error:
+                put_aside(connection, queues, Poison("its id is no UTF-8", error.object))
+
+    @classmethod
+    def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:
+        """Overrides RQ's, which RQ calls again if the id that it took has no job. Removes that id from RQ's intermediate list.
+
+        RQ leaves it there until its next maintenance, up to ten minutes later or when another worker starts.
+        """
+        while _taken:
+            connection.lrem(IntermediateQueue.get_intermediate_queue_key(queue_key), 1, cast(str, _taken.pop()))
+        if taken := super().lmove(connection, queue_key, timeout):
+            _taken.append(taken[1])
+        return taken
+
+
+_taken: list[bytes] = []
+"""The id that `Queue.lmove` took last, within one call of `Queue.dequeue_any`."""
+
+
+class SurvivingWorker(RQWorker):
+    """RQ's forking worker. A job that breaks RQ's own code, in the worker or in its maintenance, is put aside."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.read_with(mixed(Job, self.job_class), mixed(Queue, self.queue_class), self.serializer)
+
+    def read_with(self, job_class: type[RQJob], queue_class: type[RQQueue], serializer: Any) -> None:
+        """Takes these in the place of what RQ's command line made the worker and its queues with."""
+        self.job_class, self.queue_class, self.serializer = job_class, queue_class, serializer
+        self.queues = [
+            queue_class(
+                queue.name, connection=self.connection, job_class=job_class, serializer=serializer,
+                death_penalty_class=self.death_penalty_class,
+            )
+            for queue in self.queues
+        ]  # fmt: skip
+        self._ordered_queues = self.queues[:]
+
+    def execute_job(self, job: RQJob, queue: RQQueue) -> None:
+        try:
+            with unreadable_is_poison(job.id, but=NO_JOBS_FAULT):
+                super().execute_job(job, queue)
+        except Poison as poison:
+            self._leave(job)
+            put_aside(self.connection, [queue], poison, because=poison.__cause__)
+
+    def maintain_heartbeats(self, job: RQJob) -> None:
+        """A run goes on also when the key of its job became something else."""
+        try:
+            super().maintain_heartbeats(job)
+        except ResponseError as error:
+            if is_trouble_of_the_server(error):
+                raise
+            log.warning("poison job=%s: no heartbeat: %s", job.id, error)
+
+    def run_maintenance_tasks(self) -> None:
+        """RQ's, once more after each poisoned job that it met; other errors of it end this pass, never the worker."""
+        for _ in range(TRIES):
+            try:
+                with unreadable_is_poison(""):
+                    super().run_maintenance_tasks()  # type: ignore[no-untyped-call]
+                return
+            except Poison as poison:
+                for queue in self.queues:  # taken by the pass that broke off
+                    queue.release_maintenance_lock()  # type: ignore[no-untyped-call]
+                self.last_cleaned_at = now()  # type: ignore[assignment]
+                if not poison.job_id:
+                    log.warning("RQ's maintenance of its registries broke off: %s", poison)
+                    return
+                put_aside(self.connection, self.queues, poison)
+
+    def _leave(self, job: RQJob) -> None:
+        """Ends what RQ has begun of this job: no horse is left, and nothing says that this worker works on it."""
+        if self._horse_pid:
+            self.kill_horse()
+            self.wait_for_horse()
+            self._horse_pid = 0
+        with self.connection.pipeline(transaction=False) as pipeline:
+            self.cleanup_execution(job, pipeline=pipeline)
+            pipeline.execute(raise_on_error=False)
+        self.set_state("idle")
+
+
+def mixed(careful: type[T], given: type[T]) -> type[T]:
+    """`careful`, and below it what somebody asked for with --job-class or --queue-class."""
+    return careful if issubclass(careful, given) else type(given.__name__, (careful, given), {})
+
+
+@contextmanager
+def unreadable_is_poison(job_id: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Every error in the block that a job's hash can cause becomes a Poison of that job; a server's error stays one."""
+    try:
+        yield
+    except (NoSuchJobError, StopRequested):
+        raise
+    except Poison as poison:
+        poison.job_id = poison.job_id or job_id
+        raise
+    except Exception as error:
+        if isinstance(error, but) or is_trouble_of_the_server(error):
+            raise
+        raise Poison(serialize.sentence(error), job_id) from error
+
+
+def is_trouble_of_the_server(error: Exception) -> bool:
+    """Whether Redis itself cannot serve: that is no job's fault. A key of another type is."""
+    return isinstance(error, RedisError) and "WRONGTYPE" not in str(error)
+
+
+def read_hash(connection: Redis, key: str, at_most: int) -> Mapping[bytes, bytes]:
+    """All fields, if any; a Poison, unread, where they are more than any job has."""
+    fields, size, *found = connection.eval(READ_HASH, 1, key, FIELDS_AT_MOST, at_most)
+    if fields > FIELDS_AT_MOST or size > at_most:
+        raise Poison(f"its hash has {fields} fields and {size} bytes, over the limit of {FIELDS_AT_MOST} and {at_most}")
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
+def inflates_within(data: bytes, at_most: int) -> bool:
+    """Whether `data` becomes no more than that many bytes. Nothing is kept of it. What is no zlib stays as long as it is."""
+    inflater, size = zlib.decompressobj(), 0
+    try:
+        for start in range(0, len(data), CHUNK):
+            rest = data[start : start + CHUNK]
+            while rest and not inflater.eof:
+                size += len(inflater.decompress(rest, CHUNK))
+                if size > at_most:
+                    return False
+                rest = inflater.unconsumed_tail
+    except zlib.error:
+        pass
+    return True
+
+
+def put_aside(
+    connection: Redis, queues: Iterable[RQQueue], poison: Poison, because: BaseException | None = None
+) -> None:
+    """Passes over it, takes it out of RQ's registries, and keeps its hash for an hour under another key."""
+    queues, job_id = list(queues), poison.job_id
+    pass_over(connection, queues, poison, because)
+    aside = f"ticker:{poison.event}:{job_id!s}"
+    with connection.pipeline(transaction=False) as pipeline:
+        for queue in queues:
+            for registry in _REGISTRIES:
+                pipeline.zrem(registry.format(queue.name), job_id)
+        if isinstance(job_id, str):
+            pipeline.rename(RQJob.key_for(job_id), aside)
+            pipeline.expire(aside, KEPT)
+            pipeline.unlink(*(template.format(job_id) for template in _COMPANIONS))
+        pipeline.execute(raise_on_error=False)  # what Redis refuses stays: the job is out of its queue already
+
+
+def pass_over(
+    connection: Redis, queues: Iterable[RQQueue], poison: Poison, because: BaseException | None = None
+) -> None:
+    """Logs and counts a job, and takes it out of the lists of what workers have; its hash stays as it is."""
+    log.warning("%s job=%s: %s", poison.event, shown(poison.job_id), poison, exc_info=because)
+    with connection.pipeline(transaction=False) as pipeline:
+        for queue in queues:
+            pipeline.lrem(queue.intermediate_queue_key, 1, cast(str, poison.job_id))
+        pipeline.hincrby(COUNTERS, poison.event, 1)
+        pipeline.execute(raise_on_error=False)
+
+
+def shown(job_id: str | bytes) -> str:
+    """An id as it may stand in a log line: quoted if it is none of RQ's."""
+    plain = isinstance(job_id, str) and len(job_id) <= 100 and job_id.isascii() and job_id.isprintable()
+    return str(job_id) if plain and " " not in str(job_id) else quoted(job_id)

@@ -1,0 +1,313 @@
+"""RQ's Worker, preloaded, with one connection to the database; nothing is left alive, and no record open, behind a job."""
+
+import logging
+import math
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from rq import Queue, worker_registration
+from rq.exceptions import StopRequested
+from rq.job import Job
+from rq.utils import now
+from rq.worker import WorkerStatus
+
+from ticker import clock
+from ticker.engine import jobs
+from ticker.queue import bulk
+from wrappers import entry
+from wrappers.pipeline import finish, payload
+from wrappers.pipeline.database import Database
+from wrappers.pipeline.waiting_ends import LAST_WORD, PATIENCE, WaitingEnds
+from wrappers.rq.corrupt_jobs import SurvivingWorker
+from wrappers.sandbox import deaths, handoff, limits, ring_buffer, shared_state, subreaper
+
+log = logging.getLogger("ticker.run")
+
+ONE_BEAT = 0.05  # seconds: heartbeats that come closer are one
+LOOK = 1  # seconds between two attempts at waiting ends, at most
+IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
+RQ_MARGIN = 60  # seconds behind a job's time-out, when RQ's own worker kills a horse
+
+
+class Worker(SurvivingWorker):
+    """RQ's forking worker, which asks for the start of a run before it forks, and writes its end.
+
+    So a job that is dropped costs no fork, and a run no connection of its own: neither to PostgreSQL nor, if it succeeds, to
+    Redis. When a horse is dead, so is whatever it left behind, and its run has an end.
+    """
+
+    max_connection_wait_time = 5.0  # seconds; with RQ's minute, a worker sleeps on long after Redis is back
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        subreaper.become_subreaper()
+        shared_state.share()
+        ring_buffer.share()
+        handoff.share()
+        limits.prepare()
+        self._before = subreaper.children()
+        self._database: Database | None = None
+        self._is_prepared = False  # the job at hand is one of ours, and has started
+        self._is_over = False  # it is one of ours, and had no start
+        self._is_batch = False  # it is one of ours, and each of its tasks is asked for in the horse
+        self._is_waiting = False  # for its horse
+        self._forget: Any = None
+        self._beat = -math.inf
+        self._idle_since = math.inf
+        self._unwritten = WaitingEnds()
+        self._oom_kills: int | None = None  # before the job
+        super().__init__(*args, **kwargs)
+
+    def execute_job(self, job: Job, queue: Queue) -> None:
+        self._before, self._oom_kills = subreaper.children(), deaths.oom_kills()
+        self._is_prepared = self._is_over = self._is_batch = False
+        ring_buffer.begin()
+        handoff.begin()
+        shared_state.begin(limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf))
+        super().execute_job(job, queue)
+
+    def prepare_execution(self, job: Job) -> Any:
+        """Of a job of ours asks first whether it may run. One that may not costs RQ nothing but to forget it."""
+        call = call_of(job)
+        if call is None:
+            return super().prepare_execution(job)
+        self._state = WorkerStatus.BUSY  # or RQ takes this for a moment in which a signal may end the worker at once
+        function, args = call
+        self._is_batch = function != jobs.ENTRY
+        with self._abandoning():
+            if function == jobs.ENTRY:  # in a batch each task is asked for right before its own start
+                if self._unwritten:  # a later start of their task would fence them
+                    self._unwritten.write(self._connected(), at_once=True)
+                may_run = entry.ask(args, job, self.name, self._connected(), when_it_waits=lambda: self._begin(job))
+                if shared_state.run_id():
+                    self._unwritten.server_answered()
+                if not may_run and self._leaves_nothing(job) and self._is_forgotten(job):
+                    self._is_over = True
+                    self._state = WorkerStatus.IDLE
+                    return None
+            return self._begin(job)
+
+    @contextmanager
+    def _abandoning(self) -> Iterator[None]:
+        """An error in the block leaves a start behind, and no horse to go on from it."""
+        try:
+            yield
+        except BaseException:
+            finish.abandon(self._connected(), self._unwritten)
+            raise
+
+    def _begin(self, job: Job) -> Any:
+        """To RQ the job has started: the ticker leaves it alone, however long the answer takes."""
+        if not self._is_prepared:
+            super().prepare_execution(job)
+            super().prepare_job_execution(job, self._is_intermediate)
+            self._is_prepared = True
+        return self.execution
+
+    @property
+    def _is_intermediate(self) -> bool:
+        """Whether RQ keeps what it takes in a list of its own until the job has started."""
+        return len(self.queues) == 1
+
+    def prepare_job_execution(self, job: Job, remove_from_intermediate_queue: bool = False) -> None:
+        if not self._is_prepared:
+            super().prepare_job_execution(job, remove_from_intermediate_queue)
+
+    def fork_work_horse(self, job: Job, queue: Queue) -> None:
+        """A job that somebody stopped before it had a horse gets none."""
+        self._horse_pid = 0
+        if self._is_over:
+            return
+        if self._stopped_job_id == job.id:
+            finish.abandon(self._connected(), self._unwritten)
+            self.handle_job_failure(job, queue=queue, exc_string="Job stopped by user before it began.")
+            return
+        with self._abandoning(), self._lending():
+            super().fork_work_horse(job, queue)
+        if self._stopped_job_id == job.id:
+            self.kill_horse()
+
+    @contextmanager
+    def _lending(self) -> Iterator[None]:
+        """The horse of a batch goes on with this worker's connection, which is warm; the worker opens another one."""
+        if not self._is_batch:
+            yield
+            return
+        own = self._connected()
+        with own.lent():
+            self._database = None
+            entry.offer(own)
+            try:
+                yield
+            finally:
+                entry.offer(None)
+
+    def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
+        """RQ's, which without a horse would kill this worker's own group."""
+        if self._horse_pid:
+            super().kill_horse(sig)
+
+    def main_work_horse(self, job: Job, queue: Queue) -> None:
+        shared_state.write_horse(os.getpid())
+        super().main_work_horse(job, queue)
+
+    def handle_execution_ended(self, job: Job, queue: Queue, heartbeat_ttl: int) -> None:
+        """RQ's, whose heartbeat is for callbacks: our jobs have none."""
+        if self._is_prepared:
+            job.ended_at = now()
+        else:
+            super().handle_execution_ended(job, queue, heartbeat_ttl)
+
+    def handle_job_success(self, job: Job, queue: Queue, started_job_registry: Any) -> None:
+        """RQ's; of a job of ours that leaves nothing behind in one call to Redis, by the worker."""
+        leaves_nothing = self._is_prepared and self._leaves_nothing(job)
+        if leaves_nothing and self.is_horse and handoff.leave_success():
+            return
+        if not (leaves_nothing and self._is_forgotten(job)):
+            super().handle_job_success(job, queue, started_job_registry)
+
+    def _leaves_nothing(self, job: Job) -> bool:
+        return bool(job.get_result_ttl(self.default_result_ttl) == 0 and not job.group_id)
+
+    def _is_forgotten(self, job: Job) -> bool:
+        """Whether RQ forgets this job now: nothing else waits for it. Its worker counts it."""
+        self._forget = self._forget or self.connection.register_script(bulk.FORGET)
+        executed = (job.ended_at - job.started_at).total_seconds() if job.ended_at and job.started_at else 0
+        is_forgotten = bool(self._forget(args=bulk.to_forget(self.key, job, self.execution, executed)))
+        if is_forgotten:
+            self.execution = None
+        return is_forgotten
+
+    def monitor_work_horse(self, job: Job, queue: Queue) -> None:
+        if self._horse_pid:
+            self._running = job, queue
+            super().monitor_work_horse(job, queue)
+
+    def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
+        """Overrides RQ's, which waits for a job for minutes. While ends wait, it waits one second at a time, and tries them in between.
+        A worker that stays idle closes its connection to PostgreSQL."""
+        self._idle_since = clock.monotonic()
+        try:
+            return self._dequeue(timeout, max_idle_time)
+        finally:
+            self._idle_since = math.inf
+
+    def _dequeue(self, timeout: int | None, max_idle_time: int | None) -> Any:
+        while self._unwritten and timeout is not None:
+            if job := super().dequeue_job_and_maintain_ttl(LOOK, LOOK):
+                return job
+            if max_idle_time is not None and clock.monotonic() - self._idle_since > max_idle_time:
+                return None
+        if self._database is not None and timeout is not None and (max_idle_time is None or max_idle_time > IDLE):
+            if job := super().dequeue_job_and_maintain_ttl(IDLE, IDLE):
+                return job
+            max_idle_time = max_idle_time and max_idle_time - IDLE
+        return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
+
+    def teardown(self) -> None:
+        """Overrides RQ's, which runs when the worker ends: tries the waiting ends first."""
+        is_told, is_cold = self._shutdown_requested_date is not None, isinstance(sys.exception(), SystemExit)
+        try:
+            self._write_last(0.0 if is_cold else LAST_WORD if is_told else PATIENCE)
+        except StopRequested:
+            self._write_last(LAST_WORD)
+        super().teardown()  # type: ignore[no-untyped-call]
+
+    def _write_last(self, seconds: float) -> None:
+        if self._unwritten:
+            self._unwritten.drain(self._connected(), limits.now() + seconds)
+
+    def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
+        """Overrides RQ's, which asks for four between two jobs: one is enough. Waiting ends are tried then, but not between a
+        start and its horse, because the limits of that run count already.
+
+        A worker that was wiped out of RQ's list (FLUSHALL, a Redis that came back empty) adds itself again.
+        """
+        if self._unwritten and not self.is_horse and not self._is_waiting and shared_state.read() is None:
+            self._unwritten.write(self._connected())
+        elif self._database is not None and clock.monotonic() - self._idle_since >= IDLE:  # also while Redis is away
+            self._database.close()
+        if pipeline is not None:
+            self._beat = -math.inf  # it is for another time
+            super().heartbeat(timeout, pipeline)
+        elif timeout or clock.monotonic() - self._beat > ONE_BEAT:
+            with self.connection.pipeline(transaction=False) as calls:
+                super().heartbeat(timeout, calls)
+                calls.hexists(self.key, "birth")
+                *_, is_known = calls.execute()
+            self._beat = -math.inf if timeout else clock.monotonic()
+            if not is_known and not self.is_horse:
+                self.connection.hset(self.key, mapping=self.serialize())
+                worker_registration.register(self)
+
+    def set_state(self, state: str, pipeline: Any = None) -> None:
+        """RQ's, which says twice between two jobs that it is idle."""
+        if pipeline is not None or state != self.get_state():
+            super().set_state(state, pipeline)
+
+    def wait_for_horse(self) -> Any:
+        """Writes the end as soon as the horse leaves it; cleans up as soon as it is dead, before RQ asks Redis for anything."""
+        if self._is_waiting:
+            return self._end_at_once()
+        self._is_waiting = True
+        try:
+            with handoff.listening():
+                self._write_left()  # again, as RQ's alarm may have interrupted the writing
+                while handoff.wait(self._horse_pid, LOOK if self._unwritten else None):
+                    self._write_left()
+                ended = super().wait_for_horse()
+            signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
+            self._clean_up(self._connected(), ended)
+            self._horse_pid = 0  # the process is gone, even if RQ fails below to write what became of the job
+            if handoff.has_succeeded():
+                job, queue = self._running
+                job.ended_at = now()
+                self.handle_job_success(job, queue, queue.started_job_registry)
+            return ended
+        finally:
+            self._is_waiting = False
+
+    def _end_at_once(self) -> Any:
+        """RQ's cold shutdown: a signal's handler asks once more, in the midst of whatever the worker was about to do."""
+        signal.alarm(0)
+        ended = super().wait_for_horse()
+        with closing(Database.from_environment()) as database:
+            self._clean_up(database, ended)
+            self._unwritten.drain(database, limits.now())
+        return ended
+
+    def _write_left(self) -> None:
+        finish.take_left(self._connected(), self._unwritten)
+        if self._unwritten:
+            self._unwritten.write(self._connected())
+
+    def _clean_up(self, database: Database, ended: Any) -> None:
+        """Cleans up after a dead horse: kills all processes of its run, and writes its end, or keeps it waiting."""
+        _, status, _ = ended
+        code = None if status is None else os.waitstatus_to_exitcode(status)
+        cause = deaths.cause(code, self._oom_kills, just_now=handoff.saw_death())
+        left = subreaper.kill_new_children(self._before)
+        if left:
+            log.warning("a job left %s processes behind: killed", left)
+        finish.close_record(database, self._unwritten, cause)
+        shared_state.forget_horse()  # not sooner: while we may be stopped, the keeper ends what the horse left
+
+    def _connected(self) -> Database:
+        """The worker's own connection, opened when it is first asked something, and again after an error."""
+        self._database = self._database or Database.from_environment()
+        return self._database
+
+
+def call_of(job: Job) -> tuple[str, tuple[int, ...]] | None:
+    """The function of ours that a job calls, and with what. None of another's, or with callbacks: those belong into a horse."""
+    if job._success_callback_name or job._failure_callback_name or job._stopped_callback_name:
+        return None
+    if len(job.data) > payload.AT_MOST:
+        return None
+    try:
+        return payload.call(job.id, job.data)
+    except ValueError:
+        return None

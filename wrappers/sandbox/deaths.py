@@ -1,0 +1,60 @@
+"""Determines how a process died, from its wait status, the clock, and the cgroup's count of out-of-memory kills."""
+
+import signal
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+from wrappers.sandbox import limits, shared_state
+
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUP = Path("/proc/self/cgroup")
+
+
+def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bool = True) -> str:
+    """Returns how the horse ended, in a few words, as far as it was observed.
+
+    `code` is as in `os.waitstatus_to_exitcode`; None if it was not observed. A SIGKILL is attributed to the hard limit if
+    its instant has passed and the horse died `just_now`. If it may have died earlier, the text says only that the worker saw
+    it after that limit. It is attributed to memory if this cgroup has counted such a kill since `oom_kills_before`.
+    """
+    if code is None:
+        return "its process died, and how was not observed"
+    if code >= 0:
+        return f"exited with status {code}"
+    if code != -signal.SIGKILL:
+        return f"died of {_name(-code)}"
+    limit = f"its hard limit of {round(shared_state.hard_limit(), 3)} s"
+    is_past_limit = bool(shared_state.hard_limit()) and limits.now() >= shared_state.deadline()
+    if is_past_limit and just_now:
+        return f"killed at {limit}"
+    after = oom_kills()
+    if oom_kills_before is not None and after is not None and after > oom_kills_before:
+        return "killed by SIGKILL, out of memory"
+    return f"killed by SIGKILL, which the worker saw after {limit}" if is_past_limit else "killed by SIGKILL"
+
+
+def oom_kills() -> int | None:
+    """Returns how many processes of this cgroup the kernel has killed for their memory; None if that cannot be read."""
+    with suppress(OSError, ValueError, UnicodeDecodeError):
+        for line in _events_file().read_text(encoding="ascii").splitlines():
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return None
+
+
+@cache
+def _events_file() -> Path:
+    """Returns the `memory.events` of this process (cgroup version 2); the path does not exist if there is none."""
+    for line in OWN_CGROUP.read_text(encoding="utf-8").splitlines():
+        if line.startswith("0::/"):
+            return CGROUPS / line.removeprefix("0::/") / "memory.events"
+    return CGROUPS / "none"
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,197 @@
+"""How a run ended, and who writes it down.
+
+Under our Worker a horse leaves its end in memory that both share, and the worker writes it at once, on a connection that
+it has open anyway. So an end is also there when its horse was killed right behind it; in a batch the next tasks begin
+meanwhile. A horse whose job has succeeded leaves that to the worker, too, and talks to Redis not at all. Under a stock
+worker there is no such memory, and the horse does both itself.
+"""
+
+import dataclasses
+import json
+import mmap
+import os
+import select
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ticker.model import Outcome
+from wrappers.sandbox import limits, shared_state
+
+# Bytes: nearly any result, reason, traceback and output together; a longer end is the horse's to write.
+_ROOM = 512 * 1024
+_ROOMS = 8  # ends that may wait for a worker that is busy; what nobody has used yet takes no memory
+_LENGTH = 8
+_COUNTS = struct.Struct("<QQ")  # ends that the horse has left, and those of them that are written
+_LISTENS, _SUCCEEDED = _COUNTS.size, _COUNTS.size + 1
+_HEAD = 32
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What is written of a run's end. `result` is JSON text."""
+
+    outcome: Outcome
+    reason: str = ""
+    result: str | None = None
+    traceback: str = ""
+    output: str = ""
+    error_output: str = ""
+    pid: int | None = None
+    """The process that ran the function, if any did."""
+    pieces: str | None = None
+    """A JSON array of the last pieces of work, after those that are already recorded. The run waits for all of them."""
+    made: int = 0
+    """How many pieces are already recorded."""
+    at: float = field(default_factory=limits.now)
+    """When the run ended, an instant of `limits.now`."""
+
+
+class Left(NamedTuple):
+    """An end that another process writes. `run_id` is 0 if the start was not answered."""
+
+    task_id: int
+    run_id: int
+    token: str
+    end: End
+
+    def packed(self) -> bytes:
+        return json.dumps((*self[:3], *dataclasses.astuple(self.end))).encode()
+
+    @classmethod
+    def unpacked(cls, text: bytes) -> "Left":
+        task_id, run_id, token, outcome, *rest = json.loads(text)
+        return cls(task_id, run_id, token, End(Outcome(outcome), *rest))
+
+
+_memory: mmap.mmap | None = None
+_bell: tuple[int, int] = (-1, -1)
+_worker = 0
+_saw_death = True
+
+
+def share() -> None:
+    """Makes the memory, unless there is some already, and the pipe that tells of an end; for this process and its forks."""
+    global _memory, _bell
+    if _memory is None:
+        _memory, _bell = mmap.mmap(-1, _HEAD + _ROOMS * _ROOM), os.pipe()
+        os.set_blocking(_bell[0], False)
+
+
+def begin() -> None:
+    """For a new job of this worker: nothing is left yet."""
+    global _worker, _saw_death
+    _worker, _saw_death = os.getpid(), True
+    if _memory is not None:
+        _memory[:_HEAD] = bytes(_HEAD)
+        _silence()
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """The block in which the worker minds what its horse leaves; at other times the horse does all by itself."""
+    if _memory is None:
+        yield
+        return
+    _memory[_LISTENS] = 1
+    try:
+        yield
+    finally:
+        _memory[_LISTENS] = 0
+
+
+def leave(left: Left) -> bool:
+    """Leaves a run's end for the worker; False if no worker would read it, or no room is left after the unwritten ones."""
+    if not _is_heard() or _memory is None:
+        return False
+    count, written = _COUNTS.unpack_from(_memory)
+    text = left.packed()
+    if count - written == _ROOMS or len(text) > _ROOM - _LENGTH:
+        return False
+    at = _room(count)
+    _memory[at : at + _LENGTH + len(text)] = len(text).to_bytes(_LENGTH, "little") + text
+    _memory[:_LENGTH] = (count + 1).to_bytes(_LENGTH, "little")  # last: a killed writer leaves all of it or nothing
+    os.write(_bell[1], b".")
+    return True
+
+
+def leave_success() -> bool:
+    """The horse's last word: the job has succeeded, and RQ has not been told. False where nobody would hear it."""
+    if not _is_heard() or _memory is None:
+        return False
+    _memory[_SUCCEEDED] = 1
+    return True
+
+
+def _is_heard() -> bool:
+    """Not so in a process that the function forked, under a stock worker, nor while ours does something else, or is dead."""
+    return (
+        _memory is not None
+        and shared_state.horse() == os.getpid()
+        and _memory[_LISTENS] == 1
+        and os.getppid() == _worker
+    )
+
+
+def left() -> list[bytes]:
+    """Returns the ends that the horse, dead or alive, left and that were not taken yet, in order: each a packed `Left`."""
+    if _memory is None:
+        return []
+    count, written = _COUNTS.unpack_from(_memory)
+    return [_read(_memory, _room(number)) for number in range(written, count)]
+
+
+def _read(memory: mmap.mmap, at: int) -> bytes:
+    begin = at + _LENGTH
+    length = int.from_bytes(memory[at:begin], "little")
+    return memory[begin : begin + length]
+
+
+def _room(number: int) -> int:
+    """Where the end of this number begins."""
+    return _HEAD + number % _ROOMS * _ROOM
+
+
+def has_succeeded() -> bool:
+    return _memory is not None and _memory[_SUCCEEDED] == 1
+
+
+def clear() -> None:
+    """Marks the oldest end as taken, which makes room for another."""
+    if _memory is not None:
+        _, written = _COUNTS.unpack_from(_memory)
+        _memory[_LENGTH : _COUNTS.size] = (written + 1).to_bytes(_LENGTH, "little")
+
+
+def wait(horse: int, seconds: float | None = None) -> bool:
+    """Waits until the horse leaves an end or so many seconds have passed; False if the horse is dead.
+
+    Returns False at once if the system does not support this wait.
+    """
+    global _saw_death
+    try:
+        death = os.pidfd_open(horse)
+    except (AttributeError, OSError):
+        return False
+    try:
+        both = select.poll()
+        both.register(death, select.POLLIN)
+        _saw_death = not both.poll(0)
+        both.register(_bell[0], select.POLLIN)
+        heard = both.poll(None if seconds is None else 1000 * seconds)
+    finally:
+        os.close(death)
+    _silence()
+    return not heard or any(file == _bell[0] for file, _ in heard)
+
+
+def saw_death() -> bool:
+    """Whether the horse died while this process waited for it, and so just now, and not at some time before."""
+    return _saw_death
+
+
+def _silence() -> None:
+    with suppress(BlockingIOError):
+        os.read(_bell[0], 4096)

@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-MIGRATION = "ticker/migrations/versions/0006_records.py"
+MIGRATION = "ticker/migrations/versions/0010_schema.sql"
 
 STARTS = (
     Mutant(

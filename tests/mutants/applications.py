@@ -58,8 +58,8 @@ APPLICATIONS = (
     Mutant(
         "events-by-the-database-user-alone",
         "ticker/migrations/versions/0010_schema.sql",
-        "'edited',\n        left(coalesce(nullif(current_setting('ticker.by', true), ''), session_user), 200)",
-        "'edited',\n        left(session_user, 200)",
+        "ELSE left(coalesce(nullif(current_setting('ticker.by', true), ''), session_user), 200)",
+        "ELSE left(session_user, 200)",
         "The event of an edit, a switch or a deletion names the author that the operation was given.",
         ("tests/registration/test_changes.py::test_each_operation_says_who_did_it_and_leaves_no_name_behind",),
     ),

@@ -68,7 +68,9 @@ CREATE DOMAIN ticker_readable AS jsonb CHECK (
     octet_length(VALUE::text) <= 500 OR (NOT jsonb_path_exists(VALUE, '$.**{252}')
         AND NOT jsonb_path_exists(VALUE, '$.** ? (@.type() == "number" && (@.double() >= 0) is unknown)')));
 CREATE DOMAIN ticker_template AS jsonb CHECK (jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 524288);
-CREATE DOMAIN ticker_batch_jobs AS jsonb CHECK (jsonb_typeof(VALUE) = 'object');
+-- Texts by text: neither too deep nor with numbers.
+CREATE DOMAIN ticker_batch_jobs AS jsonb CHECK (jsonb_typeof(VALUE) = 'object'
+    AND NOT jsonb_path_exists(VALUE, '$.* ? (@.type() != "string")'));
 
 
 -- --------------------------------------------------------------------------------------------------------------- tasks

@@ -68,7 +68,7 @@ def columns_of(table: str) -> list[str]:
     return [
         column.name
         for column in tables.define().tables[f"ticker.{table}"].columns
-        if column.name != "id" and column.computed is None
+        if column.name not in ("id", "phase_ms")
     ]
 
 

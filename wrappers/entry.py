@@ -143,7 +143,7 @@ def new_call(
     return Call(
         task_id=task_id,
         occurrence=None if planned else jobs.instant(occurrence),
-        planned=planned,
+        planned=planned or None,
         job_id=job.id if job else "",
         worker=os.environ.get("RQ_WORKER_ID", ""),
         pid=os.getpid(),

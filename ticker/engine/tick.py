@@ -83,17 +83,17 @@ class TickOptions:
     batch: int = 1000
     """How many rows are locked, pushed and committed at a time."""
     stop: Callable[[], bool] = never
-    """Asked between batches: whether to leave the rest to the next pass."""
+    """Asked between batches. Returns whether the rest is left to the next pass."""
     late: timedelta = kinds.LATE
     """How late an occurrence may be by the rhythm alone. Anything later may have been missed."""
     period: int = 0
     """Milliseconds between two ticks, or 0 for a single one. After a gap, workers get time to write their ends."""
     beat: int = 0
-    """The same if the last tick came that long ago, else 0."""
+    """`period` if the last tick came that long ago; 0 after a start or a gap."""
     depths: Mapping[str, int] = field(default_factory=dict)
     """How many jobs may wait in a queue at most."""
     lanes: Callable[[Lane], list[list[Pushed]]] = alone
-    """Calls what pushes batches, once or in several threads."""
+    """Calls a `Lane` in one thread or in several. Returns what each of them pushed."""
 
 
 SINGLE_PASS = TickOptions()

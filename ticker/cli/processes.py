@@ -123,7 +123,7 @@ def one_pass(found: "Settings") -> "tuple[Report, int]":
     """One tick with its own connections, and how many milliseconds it took."""
     from ticker import clock
     from ticker.db.store import PostgresStore
-    from ticker.engine.tick import tick
+    from ticker.engine.tick import TickOptions, tick
     from ticker.queue import checks
     from ticker.queue.rq import RedisQueue
 
@@ -132,7 +132,7 @@ def one_pass(found: "Settings") -> "tuple[Report, int]":
     queue = RedisQueue.from_settings(found)
     began = clock.monotonic()
     try:
-        report = tick(store, queue, clock.now(), batch=found.batch, depths=found.queue_depth)
+        report = tick(store, queue, clock.now(), TickOptions(batch=found.batch, depths=found.queue_depth))
         queue.lease(store.installation, store.queues())
     finally:
         store.close()

@@ -25,7 +25,7 @@ from ticker.daemon.push_threads import Lanes
 from ticker.daemon.systemd import Systemd
 from ticker.db.listener import Alarm, Listener
 from ticker.db.store import PostgresStore
-from ticker.engine.tick import Report, tick
+from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import TickerError
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
@@ -147,12 +147,17 @@ class Beat:
 
     def _pass(self) -> Report:
         settings = self._settings
-        report = tick(
-            self._store, self._queue, clock.now(),
-            look_ahead=settings.look_ahead_ms, batch=settings.batch, stop=self._stopping.is_set,
-            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), beat=self._rhythm(),
-            period=settings.tick_ms, depths=settings.queue_depth, lanes=self._lanes,
-        )  # fmt: skip
+        options = TickOptions(
+            look_ahead=settings.look_ahead_ms,
+            batch=settings.batch,
+            stop=self._stopping.is_set,
+            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)),
+            period=settings.tick_ms,
+            beat=self._rhythm(),
+            depths=settings.queue_depth,
+            lanes=self._lanes,
+        )
+        report = tick(self._store, self._queue, clock.now(), options)
         self._store.heartbeat(
             self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms
         )

@@ -20,7 +20,7 @@ from ticker.schedules import once
 from ticker.schedules.duration import milliseconds
 
 if TYPE_CHECKING:
-    from ticker.read.entries import Line
+    from ticker.read.entries import JournalEntry
     from ticker.read.journal import Drops, Tail
     from ticker.read.why import Why
 
@@ -133,7 +133,7 @@ def go_on(tail: "Tail", as_json: bool) -> None:
         return
 
 
-def looks(tail: "Tail") -> "Iterator[list[Line]]":
+def looks(tail: "Tail") -> "Iterator[list[JournalEntry]]":
     from ticker.db import connections
 
     url, pause, told = configured().require_database(), threading.Event(), False
@@ -154,7 +154,7 @@ def looks(tail: "Tail") -> "Iterator[list[Line]]":
 # ----------------------------------------------------------------------------------------------------- what is said
 
 
-def show(lines: "list[Line]", as_json: bool, *, quiet: bool = False) -> None:
+def show(lines: "list[JournalEntry]", as_json: bool, *, quiet: bool = False) -> None:
     if as_json:
         for line in lines:
             click.echo(json.dumps(formatting.line_data(line)))

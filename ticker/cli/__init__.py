@@ -9,6 +9,7 @@ from ticker.cli import (
     db,
     demo,
     ledger,
+    notify,
     owners,
     processes,
     prune,
@@ -18,7 +19,6 @@ from ticker.cli import (
     spread,
     sync,
     tasks,
-    telling,
     timeline,
     top,
     web,
@@ -41,7 +41,7 @@ def main() -> None:
 for command in (
     processes.run, processes.tick, processes.health, db.db,
     tasks.add, tasks.edit, tasks.list_, tasks.show, tasks.pause, tasks.resume, tasks.run_now, tasks.remove,
-    telling.tell, telling.notices, sync.sync, schedules.next_, schedules.validate, runs.runs,
+    notify.notify, notify.notices, sync.sync, schedules.next_, schedules.validate, runs.runs,
     top.top, timeline.timeline, ledger.why, ledger.journal, ledger.drops, owners.owners, prune.prune, spread.spread,
     replay.replay, web.web, demo.demo,
 ):  # fmt: skip

@@ -23,9 +23,15 @@ NOT_SO = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
+FORMER_NAMES = {"tell": "notify"}
+"""Names that commands had before; they work until 1.0, and no help shows them."""
+
 
 class Commands(click.Group):
     """The outermost group: its commands stand in the order in which they were added, and none ends in a traceback."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, FORMER_NAMES.get(cmd_name, cmd_name))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

@@ -239,7 +239,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     store = PostgresStore(settings.require_database(), settings.schema)
     queue = observer.queue if observer else RedisQueue.from_settings(settings)
     beat = Beat(store, queue, settings, stopping, observer)
-    tellers = notify.start(settings, stopping)
+    notifiers = notify.start(settings, stopping)
     if settings.wake:
         listener = Listener(settings.require_listen(), settings.schema, stopping)
         beat.alarm = Alarm(listener)
@@ -258,7 +258,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
         watch(beat, settings.tick_ms / 1000, job)
     systemd.ends()
     stopping.set()
-    notify.stop(tellers, LAST_NOTICE)
+    notify.stop(notifiers, LAST_NOTICE)
     stop(scheduler, beat)
 
 

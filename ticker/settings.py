@@ -14,9 +14,6 @@ from ticker.errors import BadInput, ConfigurationError, quoted
 from ticker.numbers import whole
 from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
 
-EXIT_CONFIGURATION = 78
-"""The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
-
 KEPT_AT_LEAST = 2 * HOUR
 """Milliseconds. A start may ask for the record of an end: a record outlives its job in Redis."""
 

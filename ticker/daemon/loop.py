@@ -203,7 +203,7 @@ class Beat:
             self._unattended[name] = self._unattended.get(name, 0) + 1
             if self._unattended[name] == 2:
                 log.warning(
-                    "queue %s: %s jobs wait and no worker listens; start one: python -m wrappers --tasks ... %s",
+                    "queue %s: %s jobs wait and no worker listens; start one: ticker worker --tasks ... %s",
                     name,
                     count,
                     name,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import configured, database
+from ticker.cli.connection import configured, database, now
 from ticker.cli.options import as_json, found, ref
 from ticker.errors import BadInput, DatabaseUnavailable, UnknownTask
 from ticker.model import Outcome, Reason
@@ -214,9 +214,3 @@ def past(field: str, text: str, now: Callable[[], datetime]) -> datetime:
         raise BadInput(
             field, text, "is no time that was; write 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z"
         ) from None
-
-
-def now(db: Any) -> datetime:
-    from ticker.cli.tasks import now
-
-    return now(db)

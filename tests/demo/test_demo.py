@@ -24,7 +24,7 @@ from ticker.demo.processes import Processes, ProcessFailed, procfile
 from ticker.demo.watch import Push
 from ticker.errors import ConfigurationError
 from ticker.model import Kind, Outcome, Reason, RunKind, Task
-from ticker.read.entries import Line
+from ticker.read.entries import JournalEntry
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
 
@@ -423,8 +423,8 @@ def test_an_explanation_must_add_up_and_agree_with_the_record(words, ok):
     drop = a_drop(2, "01:30", "02:03", Reason.TOO_EARLY, checked_last_run="01:35", checked_at="02:03")
     drop = replace(drop, checked_last_run=at("01:35"))
     said = [("failed", "ConnectionError: 503"), ("succeeded", "attempt 2 of 3"), ("failed", "5 pieces: 4 done")]
-    lines = [Line(at("02:00"), what, text, 1, "", "", "") for what, text in said]
-    lines.append(Line(at("02:03"), "dropped", f"too_early: {words}", 1, "", "", "", run=drop))
+    lines = [JournalEntry(at("02:00"), what, text, 1, "", "", "") for what, text in said]
+    lines.append(JournalEntry(at("02:03"), "dropped", f"too_early: {words}", 1, "", "", "", run=drop))
     told = replace(GOOD, whys={1: Why(1, None, at("03:00"), None, tuple(lines), (), ())})
     assert failures.explained(told).ok is ok
     assert not failures.explained(replace(GOOD, whys={1: Why(1, None, at("03:00"), None, tuple(lines[1:]), (), ())})).ok

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from ticker import numbers, owners
 from ticker import settings as environment
-from ticker.cli import ledger, options
+from ticker.cli import options
+from ticker.cli.records import ledger
 from ticker.daemon import systemd
 from ticker.engine import jobs
 from ticker.engine.retries import Backoff

@@ -25,7 +25,7 @@ from tests.web.conftest import Serve
 from tests.web.serving import in_thread, refused, serving
 from ticker import clock
 from ticker.cli import main
-from ticker.cli.web import prepared
+from ticker.cli.processes.web import prepared
 from ticker.read import health
 from ticker.read.health import Health
 from ticker.settings import EXIT_CONFIGURATION, from_environment

@@ -208,7 +208,7 @@ class Beat:
             self._unattended[name] = self._unattended.get(name, 0) + 1
             if self._unattended[name] == 2:
                 log.warning(
-                    "queue %s: %s jobs wait and no worker listens; start one: python -m wrappers --tasks ... %s",
+                    "queue %s: %s jobs wait and no worker listens; start one: ticker worker --tasks ... %s",
                     name,
                     count,
                     name,
@@ -244,7 +244,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     store = PostgresStore(settings.require_database(), settings.schema)
     queue = observer.queue if observer else RedisQueue.from_settings(settings)
     beat = Beat(store, queue, settings, stopping, observer)
-    tellers = notify.start(settings, stopping)
+    notifiers = notify.start(settings, stopping)
     if settings.wake:
         listener = Listener(settings.require_listen(), settings.schema, stopping)
         beat.alarm = Alarm(listener)
@@ -263,7 +263,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
         watch(beat, settings.tick_ms / 1000, job)
     systemd.ends()
     stopping.set()
-    notify.stop(tellers, LAST_NOTICE)
+    notify.stop(notifiers, LAST_NOTICE)
     stop(scheduler, beat)
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from ticker.demo.evidence import Check, Evidence
 from ticker.model import Outcome, Reason, RunKind
-from ticker.read.entries import Line
+from ticker.read.entries import JournalEntry
 from ticker.read.tasks import FullRun, RunRecord
 
 IMPORT, REFRESH = "feeds.import", "feeds.refresh"
@@ -58,7 +58,7 @@ def explained(evidence: Evidence) -> Check:
     return Check(claim, not wrong and not missing, detail)
 
 
-def adds_up(line: Line) -> bool:
+def adds_up(line: JournalEntry) -> bool:
     """What it says of a drop, by the drop's own record, and by itself: after + early = interval - tolerance."""
     found = ARITHMETIC.search(line.words)
     if not found or line.run is None:

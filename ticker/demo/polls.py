@@ -1,4 +1,4 @@
-"""What the demo's workers run: `python -m wrappers --tasks ticker.demo.polls polling`."""
+"""What the demo's workers run: `ticker worker --tasks ticker.demo.polls polling`."""
 
 import sys
 import time

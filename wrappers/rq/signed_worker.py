@@ -1,4 +1,4 @@
-"""A worker that runs nothing but what a ticker signed: `python -m wrappers --hardened`.
+"""A worker that runs nothing but what a ticker signed: `ticker worker --hardened`.
 
 Whoever can write to Redis can otherwise run code in every RQ worker: a job's `data`, `meta` and `result` are pickles,
 and its callbacks are functions named in the hash. This worker reads of a hash the few fields that it needs. It checks

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import configured, database
+from ticker.cli.connection import configured, database, now
 from ticker.cli.options import as_json, found, ref
 from ticker.errors import BadInput, DatabaseUnavailable, UnknownTask
 from ticker.model import Outcome, Reason
@@ -20,7 +20,7 @@ from ticker.schedules import once
 from ticker.schedules.duration import milliseconds
 
 if TYPE_CHECKING:
-    from ticker.read.entries import Line
+    from ticker.read.entries import JournalEntry
     from ticker.read.journal import Drops, Tail
     from ticker.read.why import Why
 
@@ -133,7 +133,7 @@ def go_on(tail: "Tail", as_json: bool) -> None:
         return
 
 
-def looks(tail: "Tail") -> "Iterator[list[Line]]":
+def looks(tail: "Tail") -> "Iterator[list[JournalEntry]]":
     from ticker.db import connections
 
     url, pause, told = configured().require_database(), threading.Event(), False
@@ -154,7 +154,7 @@ def looks(tail: "Tail") -> "Iterator[list[Line]]":
 # ----------------------------------------------------------------------------------------------------- what is said
 
 
-def show(lines: "list[Line]", as_json: bool, *, quiet: bool = False) -> None:
+def show(lines: "list[JournalEntry]", as_json: bool, *, quiet: bool = False) -> None:
     if as_json:
         for line in lines:
             click.echo(json.dumps(formatting.line_data(line)))
@@ -214,9 +214,3 @@ def past(field: str, text: str, now: Callable[[], datetime]) -> datetime:
         raise BadInput(
             field, text, "is no time that was; write 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z"
         ) from None
-
-
-def now(db: Any) -> datetime:
-    from ticker.cli.tasks import now
-
-    return now(db)

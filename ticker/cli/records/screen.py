@@ -12,7 +12,7 @@ from ticker.cli.fit import Row, row
 from ticker.cli.render import colour
 from ticker.model import GOOD, Task
 from ticker.read import explain, formatting, health
-from ticker.read.entries import Line
+from ticker.read.entries import JournalEntry
 from ticker.read.health import Health
 from ticker.read.journal import Drops
 from ticker.read.overview import Counts, Overview
@@ -178,7 +178,7 @@ def dropped(drop: Drops) -> Row:
     return row(drop.count, drop.key, f"{drop.newest.astimezone(UTC):%H:%M:%S}", said, style=colour("dropped"))
 
 
-def _whose(line: Line) -> str:
+def _whose(line: JournalEntry) -> str:
     return (line.task_name or f"task {line.task_id}") + (f" of {line.owner}" if line.owner else "")
 
 

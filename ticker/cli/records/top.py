@@ -8,7 +8,7 @@ from ticker.cli import watching
 from ticker.cli.connection import configured, database
 
 if TYPE_CHECKING:
-    from ticker.cli.screen import View
+    from ticker.cli.records.screen import View
 
 ON_A_SCREEN = 100  # rows of each section at most; no screen has as many
 AT_ONCE = 10
@@ -27,7 +27,7 @@ def top(interval: str, once: bool) -> None:
     limit = ON_A_SCREEN if is_screen else AT_ONCE
     with database() as db:
         first = look(db, limit)
-    from ticker.cli import screen
+    from ticker.cli.records import screen
 
     if is_screen:
         watching.watch(first, lambda db: look(db, limit), screen.top, every_ms)
@@ -37,7 +37,7 @@ def top(interval: str, once: bool) -> None:
 
 def look(db: Any, limit: int) -> "View":
     """Asks both servers."""
-    from ticker.cli.screen import View
+    from ticker.cli.records.screen import View
     from ticker.read import health, overview
 
     found = overview.overview(db, limit=limit)
@@ -46,7 +46,8 @@ def look(db: Any, limit: int) -> "View":
 
 def print_once(view: "View") -> None:
     """Nothing is cut."""
-    from ticker.cli import render, screen
+    from ticker.cli import render
+    from ticker.cli.records import screen
 
     for line in screen.top(view, render.WIDE, render.WIDE):
         click.echo(line.plain.rstrip())

@@ -33,12 +33,15 @@ def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
     """
     from ticker import settings
     from ticker.registration import sync as declared_tasks
+    from wrappers import shadowing
     from wrappers.pipeline import registry
 
     named = settings.modules(",".join(texts)) if texts else configured().tasks
     if not named:
         raise ConfigurationError("--tasks (TICKER_TASKS) names no module; write --tasks myapp.polls")
-    sys.path.insert(0, str(Path.cwd()))  # as `python -m wrappers` has it
+    if sentence := shadowing.shadowing(Path.cwd()):
+        render.warn([sentence])
+    sys.path.insert(0, str(Path.cwd()))  # as `ticker worker` does
     registry.load(named)
     with database() as db, db.transaction():
         steps = declared_tasks.sync(db, declared(), [*named, *modules()], dry=plan)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -39,8 +40,11 @@ def run(
     from ticker import logs
     from ticker.daemon import loop
     from ticker.queue import checks
+    from wrappers import shadowing
 
     checks.check(found)
+    if sentence := shadowing.shadowing(Path.cwd()):
+        render.warn([sentence])  # the ticker itself imports nothing from there
     logs.to_stdout()
     with observed(found, metrics_host, metrics_port) as observer:
         loop.run(found, observer)

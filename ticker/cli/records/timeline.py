@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from ticker.read.entries import Line
+    from ticker.read.entries import JournalEntry
     from ticker.read.timeline import Mark, Timeline
 
 LEGEND = "' due   o due next   - waits   . waits briefly   = runs   > goes on   ! goes wrong   x is dropped   | now"
@@ -87,7 +87,7 @@ def print_timeline(drawn: "Timeline") -> None:
         render.say(sentence)
 
 
-def is_wrong(line: "Line") -> bool:
+def is_wrong(line: "JournalEntry") -> bool:
     """A drop, or a run that failed or was ended by force."""
     return line.run is not None and line.run.outcome is not None and line.run.outcome not in GOOD
 

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from ticker.cli import options, render
-from ticker.cli.connection import database
+from ticker.cli.connection import database, now
 from ticker.cli.options import as_json, found, ref
 from ticker.errors import BadInput, UnknownTask
 from ticker.read import formatting
@@ -63,7 +63,6 @@ def read(expression: str, count: int, zone: str | None, owner: str | None) -> Pr
 
 def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Preview:
     """From the time at which it is due."""
-    from ticker.cli.tasks import now
     from ticker.read import tasks
     from ticker.tasks import preview
 

@@ -1,4 +1,4 @@
-"""`ticker tell --test | notices`: whether a channel works, and what has not arrived yet."""
+"""`ticker notify --test | notices`: whether a channel works, and what has not arrived yet."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--test", is_flag=True, help="Send one test notice through each channel.")
 @as_json
-def tell(test: bool, as_json: bool) -> None:
-    """Send a test notice through each channel of TICKER_TELL, and say what it answered.
+def notify(test: bool, as_json: bool) -> None:
+    """Send a test notice through each channel of TICKER_NOTIFY, and print what it answered.
 
-    Exit 1 if one of them did not take it. The ticker itself tells of tasks that fail, work again, were paused by it, or
-    had no success for too long.
+    Exit 1 if one of them did not take it. The ticker itself sends notices of tasks that fail, work again, were paused by
+    it, or had no success for too long.
     """
     if not test:
         raise click.UsageError("give --test: notices of tasks are sent by ticker run")
@@ -31,7 +31,7 @@ def tell(test: bool, as_json: bool) -> None:
         for one in answers:
             render.say(f"{one['channel']}: {one['answer'] or 'not delivered: ' + one['error']}")
         if not answers:
-            render.say("TICKER_TELL names no channel: nobody is told")
+            render.say("TICKER_NOTIFY names no channel: no notice is sent")
     if failing := [one["channel"] for one in answers if not one["delivered"]]:
         raise click.ClickException(f"not delivered through {', '.join(failing)}")
 

@@ -25,15 +25,13 @@ from ticker import embedded, settings
 from ticker.db import connections, sql
 from ticker.demo import application, chart, stage, verdict
 from ticker.demo.application import REPORTED, UNATTENDED
-from ticker.model import Outcome, RunKind, Task
+from ticker.model import Outcome, RunKind
 from ticker.queue import rq
-from ticker.read.tasks import FullRun, RunRecord
+from ticker.read.tasks import RunRecord
 from ticker.signals import Noted, noted
 
-ABOUT = (
-    "You are about to see five mailboxes polled by real workers: one has too much mail, one hangs and is killed, "
-    "one is deleted, a worker dies; then {promises} promises are checked."
-)
+ABOUT = "You are about to see five mailboxes polled by real workers: one has too much mail, one hangs and is killed, \
+one is deleted, a worker dies; then {promises} promises are checked."
 INTERRUPTED = 130
 DELETED, CRASHED = "shop", "archive"
 LOOK, MEASURE = 0.2, 4.0  # seconds between two looks at the tables, and between two measurements
@@ -71,12 +69,12 @@ def play(ends_at: float, keep: bool, web: bool, show: "Show", signals: Noted) ->
     with ExitStack() as cleanup:
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ticker-demo-")))
         environ = cleanup.enter_context(stage.prepared(cleanup.enter_context(embedded.servers_or_given()).environ))
-        post = cleanup.enter_context(stage.Post(pace))
         processes = cleanup.enter_context(stage.Processes(folder, stage.PATIENCE * pace))
         try:
             if page := start(processes, web, signals):
                 show.print(f"the page: {page}")
             db = cleanup.enter_context(connections.connect(settings.from_environment().require_database()))
+            post = cleanup.enter_context(stage.Post(pace))
             scene = Scene(db, post, processes, show, signals, pace)
             good = perform(scene, ends_at, None if keep else processes.stop, show)
             if keep:
@@ -123,7 +121,7 @@ def perform(scene: "Scene", ends_at: float, stop: Callable[[], None] | None, sho
     evidence = scene.evidence()
     why = max(evidence.whys, key=lambda why: sum("too_early" in line.words for line in why.lines))
     show.print("\n".join([f"$ ticker why {why.task_id}", *map(str, why.lines[:4]), ""]))
-    judged = list(verdict.judge(evidence, scene.was_too_slow))
+    judged = list(verdict.judge(evidence, scene.was_too_slow()))
     for status, sentence in judged:
         show.print(f"{status:10}  {sentence}", verdict.STYLES[status])
     held, unknown = ([status for status, _ in judged].count(status) for status in ("ok", "not judged"))
@@ -159,27 +157,24 @@ class Scene:
         self._measured_at = time.monotonic()
         self._deletion: verdict.Deletion | None = None
         self._victim: int | None = None
-        self._failed: dict[int, FullRun] = {}
         self.runs: list[RunRecord] = []
         self._polls, self._reports, self._feeds = application.register_all(post.server_address[1], pace)
         self.tasks = {task.id: task for task in [*self._polls.values(), *self._reports.values(), *self._feeds]}
         self._zero = min(task.created_at for task in self.tasks.values())
 
-    @property
     def was_too_slow(self) -> bool:
-        """Whether the machine was, or became, slower than the scene was scaled for."""
+        """Returns whether the machine was, or became, slower than the scene was scaled for."""
         return self._slowest >= SLOWEST or self._slowest > TOO_SLOW * self._pace
 
     def play(self, ends_at: float) -> None:
         """Goes on until all that was promised was seen, and until `ends_at`, a reading of time.monotonic()."""
-        self._post.deliver(True)
-        self._until(lambda: self._waiting(DELETED) > 0 and self._has_worked(self._polls[DELETED]))
+        self._until(lambda: self._waiting(DELETED) > 0 and self.tasks[self._polls[DELETED].id].last_outcome is not None)
         self._delete(DELETED)
         self._until(self._kill_a_worker)
         self._until(lambda: self._waiting(REPORTED[0]) > 1)
         self._start_late_worker()
         self._until(lambda: verdict.seen(self.evidence()), at_least=ends_at)
-        self._post.deliver(False)
+        self._post.stopped = time.monotonic()
         self._post.delays.clear()  # the slow mailboxes are fast now, and each one is polled at once
         for mailbox, task in self._polls.items():
             if mailbox != DELETED:
@@ -189,7 +184,7 @@ class Scene:
 
     def go_on(self) -> None:
         """Mail arrives again, until a signal ends it (Interrupted)."""
-        self._post.deliver(True)
+        self._post.stopped = None
         while True:
             self.look()
 
@@ -204,7 +199,7 @@ class Scene:
             if self._show.verbose and run.ended_at and run.id not in ended_before:
                 at, task = chart.clock(run.ended_at, self._zero), self.tasks[run.task_id]
                 self._show.print(f"{at}  {task.subject} {task.name} {run.outcome} {run.reason}")
-        self._show.draw(self._lanes())
+        self._show.draw(chart.lanes(self.tasks.values(), self.runs, self._zero, self._now(), self._show.width))
         self._processes.check()
         if self._signals.wait(LOOK):
             raise Interrupted
@@ -212,23 +207,17 @@ class Scene:
             self._slowest = max(self._slowest, stage.measure_pace(3))
             self._measured_at = time.monotonic()
 
-    def _lanes(self) -> list[Text]:
-        return chart.lanes(self.tasks.values(), self.runs, self._zero, self._now(), self._show.width)
-
     def evidence(self) -> verdict.Evidence:
         """Returns all that is recorded by now."""
         with application.sessions().begin() as session:
             rows = session.execute(select(application.Message.mailbox, application.Message.uid)).all()
-        for run in self.runs:
-            if run.outcome == Outcome.FAILED and run.kind == RunKind.SCHEDULED and run.id not in self._failed:
-                full = ticker.get_run(self._db, run.id)
-                if full.pieces or any(attempt.outcome == Outcome.SUCCEEDED for attempt in full.attempts):
-                    self._failed[run.id] = full
+        failed = [run.id for run in self.runs if run.outcome == Outcome.FAILED and run.kind == RunKind.SCHEDULED]
         return verdict.Evidence(
             tasks=list(self.tasks.values()), runs=self.runs, deletion=self._deletion, victim=self._victim,
             delivered=[(mailbox, uid) for mailbox in self._polls for uid in range(1, self._post.newest(mailbox) + 1)],
             retrieved=list(self._post.retrieved), stored=[(mailbox, uid) for mailbox, uid in rows],
-            failed=self._failed, whys=[ticker.why(self._db, t) for t in (self._reports[REPORTED[0]], *self._feeds)],
+            failed=[ticker.get_run(self._db, id_) for id_ in failed],
+            whys=[ticker.why(self._db, t) for t in (self._reports[REPORTED[0]], *self._feeds)],
         )  # fmt: skip
 
     def _delete(self, mailbox: str) -> None:
@@ -259,9 +248,6 @@ class Scene:
 
     def _waiting(self, mailbox: str) -> int:
         return len(self.tasks[self._reports[mailbox].id].waiting)
-
-    def _has_worked(self, task: Task) -> bool:
-        return any(run.task_id == task.id and run.outcome == Outcome.SUCCEEDED for run in self.runs)
 
     def _now(self) -> datetime:
         return cast(datetime, sql.on(self._db, stage.SCHEMA)("instant", now=None)[0]["now"])

@@ -165,26 +165,18 @@ class Post(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), Session)
         self.retrieved: list[tuple[str, int]] = []  # mailbox and UID; to the end, and the client went on
         self.delays = {"archive": 0.08 * pace, "legacy": 60 * pace}  # seconds that a message takes
+        self.stopped: float | None = None  # when the last mail came, by time.monotonic(); None while more arrives
         self._pace, self._began = pace, time.monotonic()
-        self._stopped: float | None = self._began
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def __exit__(self, *_: object) -> None:
         self.shutdown()
         self.server_close()
 
-    def deliver(self, on: bool) -> None:
-        """Lets mail arrive in each mailbox from now on, six times as much for the archive; or ends that."""
-        now = time.monotonic()
-        if on and self._stopped:
-            self._began, self._stopped = self._began + now - self._stopped, None
-        elif not on:
-            self._stopped = now
-
     def newest(self, mailbox: str) -> int:
-        """Returns the UID of the newest message; the oldest is 1."""
-        messages = int(((self._stopped or time.monotonic()) - self._began) / self._pace)
-        return 40 + 6 * messages if mailbox == "archive" else 1 + messages
+        """Returns the UID of the newest message; the oldest is 1. The archive gets six messages while others get one."""
+        arrived = int(((self.stopped or time.monotonic()) - self._began) / self._pace)
+        return 40 + 6 * arrived if mailbox == "archive" else 1 + arrived
 
 
 class Session(socketserver.StreamRequestHandler):

@@ -7,7 +7,7 @@ A finding is True, False (contradicted) or None (not seen). What was not seen fa
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
@@ -41,15 +41,17 @@ class Evidence:
     delivered: Sequence[Key] = ()
     retrieved: Sequence[Key] = ()  # to the end, and the client went on
     stored: Sequence[Key] = ()
-    failed: Mapping[int, FullRun] = field(default_factory=dict)  # the feeds' failed runs by id
+    failed: Sequence[FullRun] = ()
     whys: Sequence[Why] = ()  # what `ticker why` says
 
     def task(self, run: RunRecord) -> Task:
         return next(task for task in self.tasks if task.id == run.task_id)
 
     def next_run(self, run: RunRecord) -> RunRecord | None:
-        """Returns the task's next run that has a result."""
-        return next((r for r in self.runs if r.task_id == run.task_id and r.id > run.id and r.result), None)
+        """Returns the task's next run, once it ended."""
+        later = [r for r in self.runs if r.task_id == run.task_id and r.started_at and r.started_at > start(run)]
+        following = min(later, key=start, default=None)
+        return following if following and following.ended_at else None
 
 
 Finding = tuple[bool | None, str]
@@ -73,7 +75,7 @@ def seen(evidence: Evidence) -> bool:
 def resumed(evidence: Evidence) -> Finding:
     partial = [run for run in evidence.runs if run.outcome == Outcome.PARTIAL]
     for run in partial:
-        if following := evidence.next_run(run):
+        if (following := evidence.next_run(run)) and following.result:
             stop, after, last = run.result["up_to"], following.result["after"], following.result["up_to"]
             return (
                 after == stop < last,
@@ -97,9 +99,9 @@ def survived(evidence: Evidence) -> Finding:
     run = next((run for run in evidence.runs if run.id == evidence.victim and run.ended_at), None)
     if run is None or (following := evidence.next_run(run)) is None:
         return None, "not seen"
-    after = following.result["after"]
-    detail = f"{evidence.task(run).subject}, its run ended as {run.outcome}, the next one began at message {after + 1}"
-    return run.result is None or run.result["up_to"] == after, detail
+    detail = f"{evidence.task(run).subject}, its run ended as {run.outcome}, the next one as {following.outcome}"
+    went_on = not run.result or not following.result or run.result["up_to"] == following.result["after"]
+    return went_on, detail + (", where the first had stopped" if run.result and following.result else "")
 
 
 def cascaded(evidence: Evidence) -> Finding:
@@ -124,7 +126,7 @@ def too_early(evidence: Evidence) -> Finding:
 
 
 def retried(evidence: Evidence) -> Finding:
-    for first in evidence.failed.values():
+    for first in evidence.failed:
         again = [run for run in first.attempts if run.kind == RunKind.RETRY and run.outcome == Outcome.SUCCEEDED]
         if first.run.task_name == "feeds.import" and again:
             detail = f"feeds.import printed {first.error_output.strip()!r}; attempt {again[0].attempt} succeeded"
@@ -133,11 +135,10 @@ def retried(evidence: Evidence) -> Finding:
 
 
 def in_pieces(evidence: Evidence) -> Finding:
-    for parent in evidence.failed.values():
-        if parent.run.task_name == "feeds.refresh" and parent.pieces:
-            outcomes = Counter(str(piece.outcome) for piece in parent.pieces)
-            as_expected = outcomes == {"failed": 1, "succeeded": 4} and parent.run.reason == "1 of 5 pieces failed"
-            return as_expected, f"feeds.refresh: {parent.run.reason}"
+    for parent in evidence.failed:
+        outcomes = Counter(str(piece.outcome) for piece in parent.pieces)
+        if outcomes == {"failed": 1, "succeeded": 4} and parent.run.reason == "1 of 5 pieces failed":
+            return True, f"{parent.run.task_name}: {parent.run.reason}"
     return None, "not seen"
 
 
@@ -172,9 +173,8 @@ def stored_once(evidence: Evidence) -> Finding:
     detail = f"{len(evidence.delivered)} delivered, {stored.total()} stored"
     if left := len(evidence.delivered) - due.total():
         detail += f", {left} left in the mailbox of the deleted channel"
-    for words, messages in (("missing", missing), ("too often", surplus)):
-        if messages:
-            detail += f"; {words}: " + ", ".join(f"{user}/{uid}" for user, uid in sorted(messages)[:5])
+    for words, messages in (("; missing: ", missing), ("; too often: ", surplus)):
+        detail += words * bool(messages) + ", ".join(f"{user}/{uid}" for user, uid in sorted(messages)[:5])
     return False if surplus else None if missing or not due else True, detail
 
 

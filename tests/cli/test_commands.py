@@ -553,10 +553,10 @@ def test_an_unknown_command_is_bad_input_and_none_at_all_shows_the_help():
 
 def test_the_demo_gets_its_seconds_and_gives_the_exit_code(monkeypatch):
     stage = ModuleType("ticker.demo.main")
-    stage.demo = lambda *said: {(90.0, True, False): 7, (30.0, True, True): 8}.get(said, 9)
+    stage.demo = lambda *said: {(90.0, True, False, False): 7, (30.0, True, True, True): 8}.get(said, 9)
     monkeypatch.setitem(sys.modules, "ticker.demo.main", stage)
     ticker("demo", "--seconds", "90", "--keep", code=7)
-    ticker("demo", "--web", code=8)
+    ticker("demo", "--web", "--verbose", code=8)
     assert "--seconds: 'nan' is no duration" in refused("demo", "--seconds", "nan")
 
 

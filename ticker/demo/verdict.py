@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ticker.engine import timing
 from ticker.model import Outcome, Reason, RunKind, Task
-from ticker.read.entries import Line
+from ticker.read.entries import JournalEntry
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
 
@@ -152,7 +152,7 @@ def explained(evidence: Evidence) -> Finding:
     return (None, f"missing: {', '.join(missing)}") if missing else (True, str(drops[0]))
 
 
-def adds_up(line: Line) -> bool:
+def adds_up(line: JournalEntry) -> bool:
     """Returns whether after + early = interval - tolerance, and `after` is what the drop's record says."""
     figures = [float(figure) for figure in re.findall(r"([\d.]+) s ", line.words)]
     if line.run is None or len(figures) != 4:

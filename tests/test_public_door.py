@@ -20,7 +20,7 @@ def test_the_door_of_ticker_is_this_and_no_more():
     assert ticker.__all__ == [
         "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults",
         "get", "list_tasks", "list_owners", "list_runs", "get_run", "why", "journal", "drops", "validate",
-        "Preview", "Why", "Line", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Kind", "Outcome", "Reason",
+        "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Kind", "Outcome", "Reason",
         "TickerError", "BadInput", "UnknownTask", "UnknownRun", "UnknownOwner", "ConfigurationError",
         "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
     ]  # fmt: skip
@@ -49,6 +49,12 @@ def test_every_name_of_a_door_is_there_and_documented(package):
 @pytest.mark.parametrize("package", [ticker, wrappers], ids=["ticker", "wrappers"])
 def test_dir_lists_the_public_names(package):
     assert dir(package) == sorted(package.__all__)
+
+
+def test_the_former_name_of_a_class_is_still_importable():
+    from ticker import JournalEntry, Line
+
+    assert Line is JournalEntry
 
 
 def test_a_star_import_brings_every_name():

@@ -44,7 +44,7 @@ def test_every_setting_has_its_variable():
         "TICKER_SIGNING_KEY": "a key of enough length", "TICKER_CLOCK_DIFFERENCE": "10d",
         "TICKER_WAKE": "on", "TICKER_OUTPUT": "pass",
         "TICKER_KEEP_SUCCESSES": "7d", "TICKER_KEEP_FAILURES": "8d",
-        "TICKER_TELL": "log, mail,log", "TICKER_WEBHOOK_URL": "https://h/p", "TICKER_WEBHOOK_KEY": "another key of length",
+        "TICKER_NOTIFY": "log, mail,log", "TICKER_WEBHOOK_URL": "https://h/p", "TICKER_WEBHOOK_KEY": "another key of length",
         "TICKER_SMTP_URL": "smtp://u:p@h:25", "TICKER_MAIL_FROM": "a@x.org", "TICKER_MAIL_TO": "b@x.org, c@x.org",
         "TICKER_WEB_TOKEN": "a third key of length", "TICKER_WEB_NO_TOKEN": "on", "TICKER_WEB_READ_ONLY": "on", "TICKER_HIDE_ARGS": "on",
         "TICKER_ENVIRONMENT": "production", "TICKER_LISTEN_URL": "postgres://direct/app", "TICKER_PREPARED_STATEMENTS": "on",
@@ -109,6 +109,21 @@ def test_a_schema_is_refused_wherever_it_comes_from():
     for use in (lambda name: schema_name("schema", name), statements):
         with pytest.raises(BadInput, match=r"^schema: 'a b' is no schema name"):
             use("a b")
+
+
+@pytest.mark.parametrize("environ", [{"TICKER_TELL": "mail"}, {"TICKER_TELL": "mail", "TICKER_NOTIFY": "mail"}])
+def test_the_former_name_of_a_setting_is_read(environ):
+    assert from_environment(environ).notify == ("mail",)
+
+
+def test_two_names_of_a_setting_with_different_values_are_refused():
+    assert refused({"TICKER_TELL": "mail", "TICKER_NOTIFY": "log"}) == (
+        "TICKER_NOTIFY: 'log' differs from 'mail' in TICKER_TELL, its former name; unset TICKER_TELL"
+    )
+
+
+def test_an_error_names_the_variable_that_is_set():
+    assert refused({"TICKER_TELL": "a b"}).startswith("TICKER_TELL: 'a b' is no channel")
 
 
 # --------------------------------------------------------------------------------------------------------------- URLs

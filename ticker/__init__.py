@@ -21,7 +21,7 @@ from ticker.errors import (
 
 if TYPE_CHECKING:
     from ticker.model import Kind, Outcome, Reason, Task
-    from ticker.read.entries import Line
+    from ticker.read.entries import JournalEntry
     from ticker.read.journal import Drops, drops, journal
     from ticker.read.owners import OwnerStatus, list_owners
     from ticker.read.tasks import FullRun, RunRecord, get, get_run, list_runs, list_tasks
@@ -32,10 +32,12 @@ if TYPE_CHECKING:
     from ticker.tasks.identity import Owner
     from ticker.tasks.preview import Preview, validate
 
+    Line = JournalEntry  # its former name, until 1.0
+
 __all__ = [
     "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults",
     "get", "list_tasks", "list_owners", "list_runs", "get_run", "why", "journal", "drops", "validate",
-    "Preview", "Why", "Line", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Kind", "Outcome", "Reason",
+    "Preview", "Why", "JournalEntry", "Drops", "RunRecord", "FullRun", "Task", "Wanted", "Owner", "OwnerStatus", "Kind", "Outcome", "Reason",
     "TickerError", "BadInput", "UnknownTask", "UnknownRun", "UnknownOwner", "ConfigurationError",
     "Unavailable", "DatabaseUnavailable", "RowLocked", "QueueUnavailable",
 ]  # fmt: skip
@@ -47,16 +49,18 @@ _HOMES = {
     "read.owners": ("list_owners", "OwnerStatus"),
     "read.why": ("why", "Why"),
     "read.journal": ("journal", "drops", "Drops"),
-    "read.entries": ("Line",),
+    "read.entries": ("JournalEntry",),
     "tasks.preview": ("Preview", "validate"),
     "tasks.definition": ("Wanted",),
     "tasks.identity": ("Owner",),
     "model": ("Task", "Kind", "Outcome", "Reason"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
+_OLD_NAMES = {"Line": "JournalEntry"}  # until 1.0
 
 
 def __getattr__(name: str) -> Any:
+    name = _OLD_NAMES.get(name, name)
     if name in _HOME:
         return getattr(import_module(f"ticker.{_HOME[name]}"), name)
     raise AttributeError(f"module 'ticker' has no attribute {name!r}")

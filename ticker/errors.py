@@ -14,6 +14,9 @@ TickerError
 
 QUOTED_AT_MOST = 60
 
+EXIT_CONFIGURATION = 78
+"""The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
+
 
 def quoted(value: object) -> str:
     """`value` as it may stand in a sentence: escaped, and cut to 60 characters."""

@@ -15,7 +15,7 @@ COUNT_AT_MOST = 1_000_000  # of errors in a row: the statements stop counting th
 OUTPUT_AT_MOST = 100_000  # characters of what a run printed: 64 kB, some of it shown in longer forms
 RETRIES_AT_MOST = 100
 BATCH_AT_MOST = 100  # due tasks of one function that one job carries
-INTERVALS_AT_MOST = 1_000_000  # without a success, until somebody is told
+INTERVALS_AT_MOST = 1_000_000  # without a success, before a notice is sent
 PRIORITY_AT_MOST = 1_000
 
 
@@ -172,7 +172,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the ends of its runs make of a task: failed occurrences in a row, what was told, its interval, a pause."""
+    """What the ends of its runs make of a task: failed occurrences in a row, which notice was last, its interval, a pause."""
 
     task_id: int
     failures: int
@@ -186,7 +186,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that happened to a task, for those who ask, and for those who are told."""
+    """Something that happened to a task, for the record and for notices."""
 
     task_id: int
     what: What

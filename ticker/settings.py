@@ -14,9 +14,6 @@ from ticker.errors import BadInput, ConfigurationError, quoted
 from ticker.numbers import whole
 from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
 
-EXIT_CONFIGURATION = 78
-"""The exit code (EX_CONFIG of sysexits.h) of every command that meets a wrong setting or a missing server."""
-
 KEPT_AT_LEAST = 2 * HOUR
 """Milliseconds. A start may ask for the record of an end: a record outlives its job in Redis."""
 
@@ -61,7 +58,7 @@ class Settings:
     output: str = "keep"
     keep_successes_ms: int = 30 * DAY
     keep_failures_ms: int = 90 * DAY
-    tell: tuple[str, ...] = ("log",)
+    notify: tuple[str, ...] = ("log",)
     webhook_url: str = field(default="", repr=False)
     webhook_keys: tuple[str, ...] = field(default=(), repr=False)
     smtp_url: str = field(default="", repr=False)
@@ -154,7 +151,7 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
             output=_one_of(environ, "TICKER_OUTPUT", ("keep", "pass")),
             keep_successes_ms=_age(environ, "TICKER_KEEP_SUCCESSES", "30d"),
             keep_failures_ms=_age(environ, "TICKER_KEEP_FAILURES", "90d"),
-            tell=channels("TICKER_TELL", environ.get("TICKER_TELL", "log")),
+            notify=channels(*_renamed(environ, "TICKER_NOTIFY", "TICKER_TELL", "log")),
             webhook_url=web_address("TICKER_WEBHOOK_URL", environ.get("TICKER_WEBHOOK_URL", "")),
             webhook_keys=keys("TICKER_WEBHOOK_KEY", environ.get("TICKER_WEBHOOK_KEY", "")),
             smtp_url=mail_server("TICKER_SMTP_URL", environ.get("TICKER_SMTP_URL", "")),
@@ -201,7 +198,7 @@ def keys(name: str, text: str) -> tuple[str, ...]:
 
 
 def channels(name: str, text: str) -> tuple[str, ...]:
-    """The names of the channels in a comma-separated text, each once; none: nobody is told."""
+    """The names of the channels in a comma-separated text, each once; empty if no notices are sent."""
     found = tuple(dict.fromkeys(modules(text)))
     for channel in found:
         if not _CHANNEL.fullmatch(channel):
@@ -278,6 +275,19 @@ def _whole(environ: Mapping[str, str], name: str, default: int, least: int, most
 
 def _age(environ: Mapping[str, str], name: str, default: str) -> int:
     return milliseconds(name, environ.get(name, default), least=KEPT_AT_LEAST, most=10 * LONGEST)
+
+
+def _renamed(environ: Mapping[str, str], name: str, former: str, default: str) -> tuple[str, str]:
+    """Returns the variable that is set, and its value. The former name is read until 1.0."""
+    if former not in environ:
+        return name, environ.get(name, default)
+    if name not in environ:
+        return former, environ[former]
+    if environ[name] != environ[former]:
+        raise BadInput(
+            name, environ[name], f"differs from {quoted(environ[former])} in {former}, its former name; unset {former}"
+        )
+    return name, environ[name]
 
 
 def _has_port(url: str) -> bool:

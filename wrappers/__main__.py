@@ -1,4 +1,15 @@
-"""`python -m wrappers --tasks myapp.polls QUEUE...`: RQ's own worker command, with our Worker class, under a keeper."""
+"""`ticker worker --tasks myapp.polls QUEUE...`: RQ's own worker command, with our Worker class, under a keeper.
+
+`ticker worker` starts `python -P -m wrappers`; `python -m wrappers` is the same, with the current folder searched first.
+"""
+
+import os
+from pathlib import Path
+
+from wrappers import shadowing
+
+if __name__ == "__main__":
+    shadowing.refuse(Path.cwd())  # before the imports below, which the application's modules may hide
 
 from wrappers.pipeline.orphaned_ends import close_record
 from wrappers.sandbox import supervisor
@@ -6,11 +17,9 @@ from wrappers.sandbox import supervisor
 if __name__ == "__main__":
     supervisor.fork_worker(close_record)  # before the imports below, so that it takes a quarter of the worker's memory
 
-import os
 import sys
 import traceback
 from contextlib import closing, suppress
-from pathlib import Path
 
 import click
 from click.core import ParameterSource
@@ -19,7 +28,7 @@ from rq.cli.helpers import read_config_file
 
 from ticker import logs, settings
 from ticker.db.connections import translated
-from ticker.errors import BadInput, ConfigurationError
+from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError
 from ticker.queue import checks
 from ticker.tasks.definition import DEFAULTS
 from wrappers.pipeline import registry
@@ -37,12 +46,11 @@ CONNECT_TIMEOUT = 5  # seconds, towards Redis
 def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tuple[str, ...]) -> None:
     """Runs tasks from the QUEUEs; every option of `rq worker` is understood, too."""
     if show_help:
-        click.echo(
-            "Usage: python -m wrappers --tasks MODULE[,MODULE...] [--hardened] [options of rq worker] QUEUE...\n"
-        )
-        rq(["worker", "--help"], prog_name="python -m wrappers")
+        click.echo("Usage: ticker worker --tasks MODULE[,MODULE...] [--hardened] [options of rq worker] QUEUE...\n")
+        rq(["worker", "--help"], prog_name="ticker")
     if tasks:
         os.environ["TICKER_TASKS"] = ",".join(tasks)
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` and `rq worker` do
     try:
         worker = worker_class(hardened, arguments)
         options.check(as_rq_reads(arguments).params)
@@ -51,12 +59,12 @@ def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tup
         if os.environ.get("TICKER_DEBUG"):
             traceback.print_exception(error)
         click.echo(f"error: {error}", err=True)
-        sys.exit(settings.EXIT_CONFIGURATION)
+        sys.exit(EXIT_CONFIGURATION)
     logs.to_stdout()
     default = () if queues(arguments) else (DEFAULTS["queue"],)
     rq(
         ["worker", "--worker-class", worker, "--url", url, *arguments, *default],
-        prog_name="python -m wrappers",
+        prog_name="ticker",
     )
 
 
@@ -91,7 +99,6 @@ def as_rq_reads(arguments: tuple[str, ...]) -> click.Context:
 
 def prepare(queues: tuple[str, ...]) -> str:
     """Imports the functions, once and before any fork, and checks both servers; the URL of Redis."""
-    sys.path.insert(0, str(Path.cwd()))  # as `python -m` and `rq worker` do
     found = settings.from_environment()
     registry.load(found.tasks)
     if not registry.functions():

@@ -5,7 +5,8 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -44,18 +45,13 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
         raise asked
     if isinstance(asked, str):
         return asked
-    found = asked.settings if asked else settings.from_environment()
-    refuse_without_a_horse(found)
-    own = Database(found.require_database(), found.schema)
-    try:
+    config = asked.settings if asked else settings.from_environment()
+    refuse_without_a_horse(config)
+    with closing(Database(config.require_database(), config.schema)) as database:
         if asked is None:
-            foreign_jobs.refuse(job.id if job else "", own, found)
-        call = replace(asked, database=own) if asked else new_call(
-            (task_id, occurrence, *([planned] if planned else [])), job, os.environ.get("RQ_WORKER_ID", ""), own, found
-        )  # fmt: skip
-        return chain(LAYERS, call_function)(call)
-    finally:
-        own.close()
+            foreign_jobs.refuse(job.id if job else "", database, config)
+            asked = new_call(task_id, occurrence, planned, job=job, database=database, config=config)
+        return chain(LAYERS, call_function)(replace(asked, database=database))
 
 
 def run_batch(*numbers: int) -> str:
@@ -64,23 +60,17 @@ def run_batch(*numbers: int) -> str:
     What becomes of one is no matter of the others: it fails, is dropped or interrupted by itself. One that is killed takes
     this process with it; those behind it are pushed again by the ticker, each with a job of its own.
     """
-    found = settings.from_environment()
-    refuse_without_a_horse(found)
+    config = settings.from_environment()
+    refuse_without_a_horse(config)
     job, whole = get_current_job(), shared_state.deadline()
-    database = _offered or Database(found.require_database(), found.schema)
     answers: Counter[str] = Counter()
-    try:
+    with closing(_offered or Database(config.require_database(), config.schema)) as database:
         if database is not _offered:
-            foreign_jobs.refuse(job.id if job else "", database, found)
+            foreign_jobs.refuse(job.id if job else "", database, config)
         for task_id, occurrence in zip(numbers[::2], numbers[1::2], strict=True):
-            call = replace(
-                new_call((task_id, occurrence), job, os.environ.get("RQ_WORKER_ID", ""), database, found),
-                rq_timeout=None,
-            )
-            answers[run_one_of_several(call).partition(":")[0]] += 1
+            call = new_call(task_id, occurrence, job=job, database=database, config=config)
+            answers[run_one_of_several(replace(call, rq_timeout=None)).partition(":")[0]] += 1
             shared_state.write_deadline(whole)  # that of the task is over
-    finally:
-        database.close()
     return ", ".join(f"{count} {answer}" for answer, count in answers.items())
 
 
@@ -96,9 +86,9 @@ def run_one_of_several(call: Call) -> str:
             return "failed"
 
 
-def refuse_without_a_horse(found: Settings) -> None:
+def refuse_without_a_horse(config: Settings) -> None:
     """ConfigurationError where a kill would hit the worker itself."""
-    if found.hard_limit != "off" and not in_a_horse():
+    if config.hard_limit != "off" and not in_a_horse():
         raise ConfigurationError(
             "this worker does not fork its jobs, so a hard limit would kill the worker: "
             "use rq.Worker or wrappers.Worker, or set TICKER_HARD_LIMIT=off"
@@ -108,10 +98,15 @@ def refuse_without_a_horse(found: Settings) -> None:
 _offered: Database | None = None
 
 
-def offer(database: Database | None) -> None:
-    """Before the fork: what the horse of a batch talks to the database with, as it is open; None: something of its own."""
+@contextmanager
+def offered(database: Database) -> Iterator[None]:
+    """Makes a connection known to the process of a batch that is forked in the block."""
     global _offered
     _offered = database
+    try:
+        yield
+    finally:
+        _offered = None
 
 
 Asked = Call | str | Exception
@@ -123,8 +118,8 @@ def ask(args: tuple[int, ...], job: Job, worker: str, database: Database, when_i
     global _asked
     answer: Asked
     try:
-        call = replace(new_call(args, job, worker, database, settings.from_environment()), pid=None)
-        answer = start.ask(call, when_it_waits)
+        call = new_call(*args, job=job, database=database, config=settings.from_environment())
+        answer = start.ask(replace(call, worker=worker, pid=None), when_it_waits)
     except StopRequested:
         raise
     except Exception as error:
@@ -140,18 +135,20 @@ def taken(job_id: str) -> Asked | None:
     return found[1] if found and found[0] == job_id else None
 
 
-def new_call(args: tuple[int, ...], job: Job | None, worker: str, database: Database, found: Settings) -> Call:
-    task_id, occurrence, *planned = args
-    registry.load(found.tasks)
+def new_call(
+    task_id: int, occurrence: int, planned: int | None = None, *, job: Job | None, database: Database, config: Settings
+) -> Call:
+    """Returns a call that has no start yet, of this process."""
+    registry.load(config.tasks)
     return Call(
         task_id=task_id,
         occurrence=None if planned else jobs.instant(occurrence),
-        planned=planned[0] if planned else None,
+        planned=planned or None,
         job_id=job.id if job else "",
-        worker=worker,
+        worker=os.environ.get("RQ_WORKER_ID", ""),
         pid=os.getpid(),
         rq_timeout=int(job.timeout) if job and job.timeout else None,
-        settings=found,
+        settings=config,
         database=database,
     )
 

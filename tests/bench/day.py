@@ -15,7 +15,7 @@ from statistics import median, quantiles
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
 from ticker.daemon.push_threads import Lanes
 from ticker.db.store import PostgresStore
-from ticker.engine.tick import tick
+from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue
 
 TICK = 30  # seconds
@@ -65,7 +65,9 @@ class Day:
             for number in range(ticks):
                 self.now += timedelta(seconds=TICK)
                 [(late,)] = self.on.db.execute(LATE, {"now": self.now}).fetchall()
-                took = timed(lambda: tick(store, queue, self.now, look_ahead=0, beat=1000 * TICK, lanes=lanes))
+                took = timed(
+                    lambda: tick(store, queue, self.now, TickOptions(look_ahead=0, beat=1000 * TICK, lanes=lanes))
+                )
                 jobs = int(self.on.redis.llen("rq:queue:polling"))
                 self.largest = max(self.largest, int(self.on.redis.info("memory")["used_memory"]))
                 self.ticks.append((took, *(late or (0.0, 0.0)), jobs))

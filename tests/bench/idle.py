@@ -9,7 +9,7 @@ from contextlib import closing
 from tests.bench.figures import Figure, middle, parser, show, stage, timed
 from ticker import clock
 from ticker.db.store import THOROUGH_EVERY, PostgresStore
-from ticker.engine.tick import tick
+from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue
 
 STARTED = """
@@ -31,7 +31,7 @@ def measure(tasks: int, rounds: int) -> list[Figure]:
         for _ in range(WARM):
             tick(store, queue)
         assert rounds + WARM < THOROUGH_EVERY
-        idle = [1000 * timed(lambda: tick(store, queue, look_ahead=750)) for _ in range(rounds)]
+        idle = [1000 * timed(lambda: tick(store, queue, options=TickOptions(look_ahead=750))) for _ in range(rounds)]
         on.db.execute(STARTED, clock.uptime())
         on.db.execute("VACUUM ANALYZE ticker.tasks")
         on.db.execute(SET_BACK)

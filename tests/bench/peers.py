@@ -26,7 +26,7 @@ from rq import Queue
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
 from ticker.daemon.push_threads import Lanes
 from ticker.db.store import PostgresStore
-from ticker.engine.tick import tick
+from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue
 
 KEYS = ("rq:queue:polling", "polling", "huey.redis.bench")  # the queues of RQ, celery and huey
@@ -52,9 +52,9 @@ def ours(on: Stage, due: int) -> float:
     with closing(PostgresStore(on.database_url)) as store, closing(RedisQueue.from_url(on.redis_url)) as queue:
         lanes = Lanes()
         on.make_due(1)
-        tick(store, queue, lanes=lanes)
+        tick(store, queue, options=TickOptions(lanes=lanes))
         on.make_due(due)
-        return timed(lambda: tick(store, queue, lanes=lanes))
+        return timed(lambda: tick(store, queue, options=TickOptions(lanes=lanes)))
 
 
 def rq_cron(on: Stage, due: int) -> float:

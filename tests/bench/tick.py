@@ -26,7 +26,7 @@ from ticker.db import sql
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine import jobs
-from ticker.engine.tick import alone, tick
+from ticker.engine.tick import TickOptions, alone, tick
 from ticker.model import DueTask, Kind
 from ticker.queue import bulk
 from ticker.queue.rq import RedisQueue
@@ -46,7 +46,9 @@ class Rivals:
         self.queue.push([])
         return timed(
             lambda: self._check(
-                tick(self.store, self.queue, look_ahead=LOOK_AHEAD, batch=self.batch, lanes=lanes).enqueued
+                tick(
+                    self.store, self.queue, options=TickOptions(look_ahead=LOOK_AHEAD, batch=self.batch, lanes=lanes)
+                ).enqueued
             )
         )
 

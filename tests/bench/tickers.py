@@ -12,7 +12,7 @@ from multiprocessing.synchronize import Barrier
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage
 from ticker.daemon.push_threads import Lanes
 from ticker.db.store import PostgresStore
-from ticker.engine.tick import tick
+from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue
 
 
@@ -20,7 +20,7 @@ def one(database_url: str, redis_url: str, together: Barrier) -> None:
     with closing(PostgresStore(database_url)) as store, closing(RedisQueue.from_url(redis_url)) as queue:
         store.idle_at(None, 0)
         together.wait()
-        tick(store, queue, lanes=Lanes())
+        tick(store, queue, options=TickOptions(lanes=Lanes()))
 
 
 def race(on: Stage, due: int, tickers: int) -> tuple[float, int]:

@@ -437,7 +437,7 @@ def test_a_queue_with_jobs_that_nobody_listens_to_is_not_healthy(db):
     told = answer("health", code=1)
     assert told["unattended"] == {"lonely": 1}
     assert told["problems"] == [
-        "1 job waits in the queue lonely, to which no worker listens; start one: python -m wrappers lonely"
+        "1 job waits in the queue lonely, to which no worker listens; start one: ticker worker lonely"
     ]
 
 
@@ -553,10 +553,10 @@ def test_an_unknown_command_is_bad_input_and_none_at_all_shows_the_help():
 
 def test_the_demo_gets_its_seconds_and_gives_the_exit_code(monkeypatch):
     stage = ModuleType("ticker.demo.main")
-    stage.demo = lambda *said: {(90.0, True, False): 7, (30.0, True, True): 8}.get(said, 9)
+    stage.demo = lambda *said: {(90.0, True, False, False): 7, (30.0, True, True, True): 8}.get(said, 9)
     monkeypatch.setitem(sys.modules, "ticker.demo.main", stage)
     ticker("demo", "--seconds", "90", "--keep", code=7)
-    ticker("demo", "--web", code=8)
+    ticker("demo", "--web", "--verbose", code=8)
     assert "--seconds: 'nan' is no duration" in refused("demo", "--seconds", "nan")
 
 
@@ -569,7 +569,32 @@ def test_help_imports_neither_servers_nor_schedulers():
     )
     done = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, timeout=60)
     heavy = {"sqlalchemy", "alembic", "rq", "redis", "apscheduler", "psycopg", "rich", "wrappers"}
-    assert done.returncode == 0 and not heavy & set(done.stderr.split())
+    loaded = set(done.stderr.split())
+    assert done.returncode == 0 and not heavy & loaded
+    assert {name for name in loaded if name.startswith("ticker.")} == {
+        "ticker.cli", "ticker.cli.exits", "ticker.cli.lazy", "ticker.errors",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("command", main.commands.values(), ids=lambda command: command.name)
+def test_the_help_of_all_commands_says_of_each_what_its_own_help_begins_with(command):
+    loaded = command.load()
+    assert (loaded.name, loaded.help.split("\n\n")[0]) == (command.name, command.help)
+
+
+def test_an_unknown_command_is_refused_in_one_sentence():
+    assert refused("lst").startswith("no such command 'lst'")
+
+
+def test_a_ticker_says_that_the_application_has_a_module_of_its_name(database_url, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ticker.daemon.loop.run", lambda *_: None)
+    assert ticker("run")[1] == ""
+    (tmp_path / "ticker.py").touch()
+    assert ticker("run")[1] == (
+        f"warning: {tmp_path}/ticker.py has the name of the package ticker of rq-ticker, and Python can import only one"
+        " of them; rename it\n"
+    )
 
 
 def test_run_ticks_until_sigterm(database_url):

@@ -12,8 +12,8 @@ import pytest
 
 from tests.cli.test_commands import INSTANT, RUN, answer, dropped, refused, ticked, ticker
 from tests.running import ROOT, until
-from ticker.cli import ledger
-from ticker.cli.ledger import past
+from ticker.cli.records import ledger
+from ticker.cli.records.ledger import past
 from ticker.errors import BadInput
 
 NOON = datetime(2026, 3, 1, 12, 2, 3, tzinfo=UTC)

@@ -23,9 +23,11 @@ from tests.cli.test_commands import ticker as command
 from tests.read.test_why import MINUTE, NINE, SECOND, a_drop, a_run, ticked
 from tests.running import PATIENCE, ROOT, until
 from ticker import clock
-from ticker.cli import fit, listing, screen, watching
-from ticker.cli.timeline import LEGEND
-from ticker.cli.top import look
+from ticker.cli import fit, watching
+from ticker.cli.records import screen
+from ticker.cli.records.timeline import LEGEND
+from ticker.cli.records.top import look
+from ticker.cli.tasks import listing
 
 SIZES = [(80, 24), (200, 50), (40, 12), (20, 3), (8, 1)]
 TOKEN = "00000000-0000-0000-0000-000000000001"

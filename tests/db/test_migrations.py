@@ -1,26 +1,49 @@
-"""The migrations create what `tables.define` says, once, whoever runs them and under whatever schema name."""
+"""The migrations create the tables, once, whoever runs them and under whatever schema name; revisions are frozen."""
 
 import re
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
 from rq import SimpleWorker
 
 import ticker
 from tests.conftest import admin, of_database
 from ticker import migrations
 from ticker.db import tables
+from ticker.db.checks import check_database, revisions
 from ticker.db.connections import connect
+from ticker.db.json_text import NESTED_AT_MOST
 from ticker.db.store import PostgresStore
 from ticker.embedded import Servers
 from ticker.engine.tick import tick
 from ticker.errors import BadInput, ConfigurationError
+from ticker.model import (
+    BATCH_AT_MOST,
+    COUNT_AT_MOST,
+    INTERVALS_AT_MOST,
+    JSON_AT_MOST,
+    NAME_AT_MOST,
+    OUTPUT_AT_MOST,
+    PRIORITY_AT_MOST,
+    RETRIES_AT_MOST,
+    TEXT_AT_MOST,
+    Kind,
+    Outcome,
+    RunKind,
+    What,
+)
+from ticker.schedules.duration import LONGEST
+from ticker.settings import Settings
 
 TABLES = ("tasks", "runs", "tickers", "events", "notices", "templates", "functions", "installation")
 
@@ -68,22 +91,35 @@ def look(db: psycopg.Connection[Any], schema: str) -> dict[str, set[Any]]:
 # ------------------------------------------------------------------------------------------------- what they create
 
 
-def test_the_migrated_tables_equal_those_that_the_code_defines(db, database_url):
-    db.execute("CREATE SCHEMA defined")
-    engine = migrations.engine(database_url)
-    tables.define("defined").create_all(engine)
-    migrated, defined = look(db, "ticker"), look(db, "defined")
-    assert {name for _, name, *_ in migrated["constraints"]} >= {
-        "tasks_fit",
-        "tasks_waiting",
-        "runs_ended",
-        "tasks_pkey",
-    }
-    assert {name for _, name, _ in migrated["indexes"]} >= {"tasks_due", "runs_one_record", "tasks_owner_name"}
-    assert {name for name, *_ in migrated["domains"]} == {f"ticker_{name}" for name in tables.RULES}
-    assert ("tasks", "fillfactor=85") in migrated["options"]
-    assert len(migrated["columns"]) == sum(len(table.columns) for table in tables.define().tables.values())
-    assert migrated == defined
+@pytest.mark.parametrize("schema", ["ticker", "jobs"])
+def test_alembic_finds_no_difference_between_a_migrated_database_and_the_tables_for_applications(schema, empty_url):
+    migrations.upgrade(empty_url, schema)
+    options = {**migrations.options(schema), "compare_server_default": True}
+    with migrations.engine(empty_url).connect() as connection:
+        context = MigrationContext.configure(connection, opts=options)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Computed default on tasks.phase_ms")  # its formula stands in SQL only
+            assert compare_metadata(context, tables.define(schema)) == []
+        assert {f"{schema}.{name}" for name in sa.inspect(connection).get_table_names(schema)} == {
+            f"{schema}.{migrations.VERSION_TABLE}", *tables.define(schema).tables,
+        }  # fmt: skip
+
+
+def test_the_domains_allow_exactly_what_the_code_allows(db):
+    rules = {name.removeprefix("ticker_"): rule for name, _, rule in look(db, "ticker")["domains"]}
+    deepest = {500, NESTED_AT_MOST + 2, 0}
+    numbers = {
+        "plain": {NAME_AT_MOST}, "named": {NAME_AT_MOST}, "short": {NAME_AT_MOST}, "prose": {TEXT_AT_MOST},
+        "output": {OUTPUT_AT_MOST}, "duration": {0, LONGEST}, "span": {1000, LONGEST}, "box": {100, LONGEST},
+        "count": {0, COUNT_AT_MOST}, "limit": {1, COUNT_AT_MOST}, "intervals": {1, INTERVALS_AT_MOST},
+        "retries": {0, RETRIES_AT_MOST}, "priority": {-PRIORITY_AT_MOST, PRIORITY_AT_MOST}, "batch": {1, BATCH_AT_MOST},
+        "object": {JSON_AT_MOST, *deepest}, "registered": {4 * JSON_AT_MOST, *deepest}, "readable": deepest,
+        "cursor": {JSON_AT_MOST, *deepest}, "template": {8 * JSON_AT_MOST},
+    }  # fmt: skip
+    for domain, limits in numbers.items():
+        assert {int(number) for number in re.findall(r"(?<!\w)-?\d+", rules[domain])} == limits, domain
+    for domain, words in {"outcome": Outcome, "what": What, "kind": Kind, "run_kind": RunKind}.items():
+        assert set(re.findall(r"'(\w+)'::text", rules[domain])) == set(words), domain
 
 
 def test_no_index_is_there_twice_under_two_names(db):
@@ -91,16 +127,20 @@ def test_no_index_is_there_twice_under_two_names(db):
     assert len(set(definitions)) == len(definitions)
 
 
-def functions(db: psycopg.Connection[Any]) -> list[Any]:
-    return db.execute(
-        "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'ticker'::regnamespace ORDER BY proname"
-    ).fetchall()
+def behaviour(db: psycopg.Connection[Any]) -> list[Any]:
+    """The functions, with whether everybody may call them, and the triggers, whose parentheses a dump changes."""
+    return db.execute("""
+        SELECT pg_get_functiondef(oid), proacl::text LIKE '%{=%' OR proacl IS NULL FROM pg_proc
+        WHERE pronamespace = 'ticker'::regnamespace
+        UNION ALL SELECT translate(pg_get_triggerdef(t.oid), '()', ''), NULL
+        FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid
+        WHERE relnamespace = 'ticker'::regnamespace AND NOT tgisinternal ORDER BY 1""").fetchall()
 
 
 def test_the_ddl_alone_creates_what_an_upgrade_creates(db, empty, empty_url):
     empty.execute(migrations.ddl())
     assert look(empty, "ticker") == look(db, "ticker")
-    assert functions(empty) == functions(db)
+    assert behaviour(empty) == behaviour(db)
     assert migrations.problems(empty_url) == []
 
 
@@ -173,6 +213,14 @@ def test_an_empty_database_is_named(empty_url):
             "ALTER TABLE ticker.tasks ALTER queue DROP NOT NULL",
             "column tasks.queue has another type or default, or may be null",
         ),
+        (
+            "ALTER TABLE ticker.tasks ALTER push_error TYPE text",
+            "column tasks.push_error has another type or default, or may be null",
+        ),
+        (
+            "ALTER TABLE ticker.tasks ALTER last_boot TYPE ticker.ticker_prose",
+            "column tasks.last_boot has another type or default, or may be null",
+        ),
         ("ALTER TABLE ticker.runs ALTER pid TYPE text", "column runs.pid has another type or default, or may be null"),
     ],
 )
@@ -190,9 +238,9 @@ def test_what_somebody_added_is_no_problem(db, database_url):
 def test_a_revision_of_a_newer_ticker_is_named_and_left_alone(db, database_url):
     db.execute("UPDATE ticker.ticker_version SET version_num = '9999'")
     assert migrations.problems(database_url) == [
-        f"schema ticker is at revision 9999, and {migrations.newest()} is needed; run: ticker db upgrade"
+        f"DATABASE_URL: schema 'ticker' is at revision '9999', which this release (up to {migrations.newest()}) does not know; install the release that made it"
     ]
-    with pytest.raises(ConfigurationError, match=r"^schema ticker cannot be upgraded by this ticker: .*9999"):
+    with pytest.raises(ConfigurationError, match="is at revision '9999', which this release"):
         migrations.upgrade(database_url)
 
 
@@ -241,36 +289,62 @@ def test_two_schemas_in_one_database_know_nothing_of_each_other(db, database_url
     ]
 
 
-def test_an_upgrade_of_tables_in_use_leaves_each_occurrence_one_record_and_the_job_that_carries_it(empty, empty_url):
-    upgrade_to("0005", empty_url)
-    due = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    empty.execute(
-        "INSERT INTO ticker.tasks (name, function, kind, every_ms, tolerance_ms, box_ms, grace_ms, queue, next_run, waiting, carrier)"
-        " VALUES ('a', 'poll', 'interval', 60000, 5000, 30000, 1000, 'polling', %(due)s, %(waiting)s, 'b1'),"
-        " ('b', 'poll', 'interval', 60000, 5000, 30000, 1000, 'polling', %(due)s, '{}', 'b1')",
-        {"due": due, "waiting": [due - timedelta(minutes=1), due]},
+# ------------------------------------------------------------------------------------------------------- revisions
+
+FROZEN = sorted((Path(__file__).parent / "revisions").glob("*.sql"))
+"""What `pg_dump --inserts --no-owner` wrote at each revision, with a few rows, and without comments and settings."""
+
+
+def test_each_revision_has_a_dump_so_that_it_never_changes():
+    assert [file.stem for file in FROZEN] == revisions()
+
+
+@pytest.mark.parametrize("file", FROZEN, ids=lambda file: file.stem)
+def test_a_database_of_each_revision_becomes_by_an_upgrade_what_an_empty_one_becomes(file, db, empty, empty_url):
+    with connect(empty_url) as restored:
+        restored.execute(file.read_text(encoding="utf-8"))
+    migrations.upgrade(empty_url)
+    assert look(empty, "ticker") == look(db, "ticker")
+    assert behaviour(empty) == behaviour(db)
+    assert migrations.problems(empty_url) == []
+    assert {task.name: task.paused_by for task in ticker.list_tasks(empty)} == {
+        "poll": None, "report": "anna", "migrate": None,
+    }  # fmt: skip
+    assert [(run.task_name, run.state) for run in ticker.list_runs(empty)] == [("report", "planned"), ("poll", "ended")]
+
+
+@pytest.mark.parametrize("revision", ["0001", "0007", "0009"])
+def test_a_database_from_before_the_first_release_is_told_what_to_do_and_left_alone(
+    revision, db, database_url, redis_url
+):
+    db.execute("UPDATE ticker.ticker_version SET version_num = %s", [revision])
+    before = look(db, "ticker")
+    sentence = (
+        f"DATABASE_URL: schema 'ticker' is at revision '{revision}', from before the first release, and cannot be upgraded;"
+        ' drop it (DROP SCHEMA "ticker" CASCADE), run: ticker db upgrade, and register the tasks again'
     )
-    empty.execute(
-        "INSERT INTO ticker.runs (task_id, kind, state, outcome, reason, occurrence, started_at, ended_at) VALUES"
-        " (1, 'scheduled', 'ended', 'dropped', 'expired', %(due)s, NULL, %(due)s),"
-        " (1, 'scheduled', 'ended', 'succeeded', '', %(due)s, %(due)s, %(due)s),"
-        " (1, 'scheduled', 'ended', 'dropped', 'duplicate', %(due)s, NULL, %(due)s),"
-        " (1, 'manual', 'ended', 'succeeded', '', NULL, %(due)s, %(due)s)",
-        {"due": due},
-    )
+    assert migrations.problems(database_url) == [sentence]
+    for use in (
+        lambda: migrations.upgrade(database_url),
+        lambda: check_database(Settings(database_url, redis_url)),
+    ):
+        with pytest.raises(ConfigurationError) as error:
+            use()
+        assert str(error.value) == sentence
+    assert look(db, "ticker") == before
+    assert db.execute("SELECT version_num FROM ticker.ticker_version").fetchall() == [(revision,)]
+
+
+def test_a_downgrade_drops_everything_that_the_upgrades_made(empty, empty_url):
+    migrations.upgrade(empty_url)
+    with migrations.engine(empty_url).begin() as connection:
+        command.downgrade(migrations.config("ticker", connection), "base")
+    left = """SELECT relname FROM pg_class WHERE relnamespace = 'ticker'::regnamespace AND relkind IN ('r', 'S')
+        UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'ticker'::regnamespace
+        UNION ALL SELECT typname FROM pg_type WHERE typnamespace = 'ticker'::regnamespace AND typtype = 'd'"""
+    assert empty.execute(left).fetchall() == [(migrations.VERSION_TABLE,)]
     migrations.upgrade(empty_url)
     assert migrations.problems(empty_url) == []
-    assert empty.execute("SELECT id, outcome FROM ticker.runs ORDER BY id").fetchall() == [
-        (2, "succeeded"), (4, "succeeded"),
-    ]  # fmt: skip
-    micros = str(int(due.timestamp() * 1_000_000))
-    assert empty.execute("SELECT batch_jobs FROM ticker.tasks ORDER BY id").fetchall() == [({micros: "b1"},), (None,)]
-
-
-def upgrade_to(revision, url):
-    with migrations.engine(url).connect() as connection, connection.begin():
-        connection.exec_driver_sql("CREATE SCHEMA ticker")
-        command.upgrade(migrations.config("ticker", connection), revision)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from tests.simulation.memory import MemoryTables
 from tests.simulation.postgres import PostgresTables
 from tests.simulation.verdict import Job, Tables
 from ticker.engine.follow_up import Followed
-from ticker.engine.tick import Report, tick
+from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import BadInput
 from ticker.model import Outcome, Reason
 
@@ -159,7 +159,7 @@ class Twins(RuleBasedStateMachine):
         reports: list[Report] = []
         self.now += timedelta(microseconds=1)
         for store, tables in zip(self.stores[which], (self.memory, self.postgres), strict=True):
-            report = tick(store, tables.queue, self.now, batch=batch, look_ahead=look_ahead)
+            report = tick(store, tables.queue, self.now, TickOptions(batch=batch, look_ahead=look_ahead))
             reports.append(replace(report, followed=Followed()))  # of which the double knows nothing
             if beats:
                 tables.heartbeat(str(UUID(int=which)), self.now, self.now + timedelta(seconds=late))

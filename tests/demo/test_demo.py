@@ -1,5 +1,6 @@
-"""The demo: once as a stranger runs it, once interrupted; its chart and its verdict on histories made by hand."""
+"""The demo: once as a stranger runs it, once interrupted; its mail, its chart, and its verdict on histories made by hand."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -14,30 +16,27 @@ import pytest
 from honcho.environ import parse_procfile
 
 from tests.running import ROOT, in_fork, until
-from ticker.demo import chart, failures, stage, verdict
-from ticker.demo.chart import history, lanes, table
-from ticker.demo.evidence import Deletion, Evidence
-from ticker.demo.mailbox import Delivery
-from ticker.demo.pop3 import Outcome as Retrieved
-from ticker.demo.pop3 import Retrieval
-from ticker.demo.processes import Processes, ProcessFailed, procfile
-from ticker.demo.watch import Push
+from ticker.demo import chart, polls, stage, verdict
+from ticker.demo.application import MailChannel
+from ticker.demo.chart import lanes
+from ticker.demo.stage import Processes, ProcessFailed, procfile
+from ticker.demo.verdict import Deletion, Evidence
 from ticker.errors import ConfigurationError
 from ticker.model import Kind, Outcome, Reason, RunKind, Task
-from ticker.read.entries import Line
+from ticker.read.entries import JournalEntry
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
 
 CLAIMS = (
     "a run stopped at its quota, and the next one resumed at its cursor",
     "a function that ignores its quota was killed",
+    "a worker was killed in the middle of a run, and nothing was lost",
     "a channel deleted with SQL took its tasks along",
     "a job was dropped as too early",
     "a failure kept its output, and its retry succeeded",
     "work was done in pieces, and the one that failed is named",
     "ticker why explains each of them, and its arithmetic is right",
-    "every message was retrieved once",
-    "every message was stored once",
+    "every message was retrieved and stored once",
     "no task ran twice at once, or again before interval - tolerance",
 )
 
@@ -80,22 +79,26 @@ def test_the_demo_passes_its_own_checks_and_leaves_given_servers_as_they_were(en
     with start_demo("--seconds", "10") as demo:
         output, _ = demo.communicate()
     assert demo.returncode == 0, output
-    verdicts = [line.partition(":")[0] for line in output.splitlines() if line.startswith(("ok ", "FAILED"))]
-    assert verdicts == [f"ok      {claim}" for claim in CLAIMS]
-    assert "MM:SS | event" in output
-    assert "| A2 is dropped: too_early |" in output
-    assert "| A1 stops at its quota" in output
-    assert chart.LEGEND in output
+    verdicts = [line.partition(":")[0] for line in output.splitlines() if re.match("ok |FAILED|not judged", line)]
+    # A machine may become too slow while the demo runs; that breaks no promise.
+    assert [re.sub("^not judged", "ok        ", line) for line in verdicts] == [
+        f"ok          {claim}" for claim in CLAIMS
+    ]
+    assert re.match("You are about to see ", output)
+    assert " 10 promises held" in output.splitlines()[-1] or " of 10 promises held, " in output.splitlines()[-1]
+    assert re.search(r"^archive fetch +[-.]*=+q", output, flags=re.MULTILINE)
+    assert "INFO ticker" not in output  # logs only with --verbose
+    assert "\x1b" not in output  # colours only in a terminal
     assert processes_of(folder) == []
     assert redis.keys() == [b"mine"]
     assert db.execute("SELECT mine FROM public.mail_channels").fetchall() == [(1,)]
-    assert stage.schemas_in_use(environ["DATABASE_URL"]) == []
+    assert db.execute("SELECT 1 FROM pg_namespace WHERE nspname LIKE 'ticker_demo%'").fetchall() == []
 
 
 def test_an_interrupted_demo_leaves_nothing_behind(folder, monkeypatch):
     monkeypatch.delenv("DATABASE_URL", raising=False)
     monkeypatch.delenv("REDIS_URL", raising=False)
-    with start_demo() as demo:
+    with start_demo("--verbose") as demo:
         assert demo.stdout is not None
         until(lambda: "mail.fetch " in demo.stdout.readline(), "a run ended")
         demo.send_signal(signal.SIGINT)
@@ -113,7 +116,7 @@ def test_a_redis_that_rq_works_in_is_refused(environ, redis):
 
 
 def test_a_database_with_the_demos_schemas_is_refused(environ, db):
-    db.execute(f"CREATE SCHEMA {stage.TICKERS_SCHEMA}")
+    db.execute(f"CREATE SCHEMA {stage.SCHEMA}")
     with pytest.raises(ConfigurationError, match="DROP SCHEMA ticker_demo CASCADE"):
         stage.refuse_what_is_in_use(environ["DATABASE_URL"], environ["REDIS_URL"])
 
@@ -125,24 +128,34 @@ def test_the_procfile_is_the_one_that_the_demo_runs():
     assert set(procfile()) == {"ticker", "worker"}
 
 
-def test_a_process_that_ends_by_itself_is_a_failure_with_its_log(tmp_path):
+def test_a_process_that_ends_by_itself_is_a_failure_with_its_last_words(tmp_path):
     def body() -> None:
-        with Processes(tmp_path) as processes:
-            processes.start("one", "echo out of order; exit 7")
-            with pytest.raises(ProcessFailed, match="one ended by itself, with exit code 7"):
+        with Processes(tmp_path, patience=4) as processes:
+            processes.start("one", "sh -c 'echo out of order; exit 7'")
+            with pytest.raises(ProcessFailed, match="one ended by itself, with exit code 7: out of order"):
                 until(processes.check, "it ended")
-            assert processes.tails() == "--- one\nout of order"
 
     assert in_fork(body) == 0  # it becomes a subreaper, which is for good
 
 
-def test_no_process_is_left_that_ignores_sigterm_or_left_its_session(tmp_path, monkeypatch):
-    monkeypatch.setattr("ticker.demo.processes.PATIENCE", 0.2)
+def test_a_process_that_the_demo_killed_is_no_failure(tmp_path):
+    def body() -> None:
+        with Processes(tmp_path, patience=4) as processes:
+            processes.start("one", "sleep 1000")
+            [process] = processes._running.values()
+            processes.kill(process.pid)
+            process.wait()
+            processes.check()
+
+    assert in_fork(body) == 0
+
+
+def test_no_process_is_left_that_ignores_sigterm_or_left_its_session(tmp_path):
     forever = f"sleep 1000.{uuid4().int}"
 
     def body() -> None:
-        with Processes(tmp_path) as processes:
-            processes.start("one", f"trap '' TERM; setsid {forever} & {forever}")
+        with Processes(tmp_path, patience=0.2) as processes:
+            processes.start("one", f"sh -c \"trap '' TERM; setsid {forever} & {forever}\"")
             until(lambda: count_of(forever) == 2, "both sleep")
 
     assert in_fork(body) == 0
@@ -157,6 +170,42 @@ def count_of(command: str) -> int:
             return False
 
     return sum(map(runs_it, Path("/proc").glob("[0-9]*")))
+
+
+# -------------------------------------------------------------------------------------------------------- the mail
+
+
+@pytest.fixture
+def post() -> Iterator[stage.Post]:
+    with stage.Post(pace=1) as post:
+        post.delays.clear()
+        post.stopped = post._began
+        yield post
+
+
+def channel(post: stage.Post, user: str) -> MailChannel:
+    return MailChannel(host="127.0.0.1", port=post.server_address[1], user=user)
+
+
+def test_a_poll_gets_what_is_new_and_a_message_counts_when_the_client_goes_on(post):
+    assert list(polls.new_messages(channel(post, "archive"), after=38)) == [(39, "No. 39"), (40, "No. 40")]
+    assert post.retrieved == [("archive", 39), ("archive", 40)]
+
+
+def test_a_message_of_a_client_that_left_does_not_count(post):
+    messages = polls.new_messages(channel(post, "sales"), after=0)
+    assert next(messages) == (1, "No. 1")
+    messages.close()
+    assert list(polls.new_messages(channel(post, "archive"), after=39)) == [(40, "No. 40")]
+    assert post.retrieved == [("archive", 40)]
+
+
+def test_mail_arrives_until_it_is_stopped_and_six_times_as_much_for_the_archive(post, monkeypatch):
+    began, post.stopped = post._began, None
+    monkeypatch.setattr(stage, "time", SimpleNamespace(monotonic=lambda: began + 2.5))
+    assert (post.newest("sales"), post.newest("archive")) == (3, 52)
+    post.stopped = began + 1.5
+    assert (post.newest("sales"), post.newest("archive")) == (2, 46)
 
 
 # ------------------------------------------------------------------------------------------------------- the chart
@@ -189,179 +238,153 @@ def a_drop(id_: int, occurrence: str, ended: str, reason: Reason, **values: Any)
     return a_run(id_, occurrence, ended_at=ended, outcome=Outcome.DROPPED, reason=reason, **values)
 
 
-PUSHES = [
-    Push(1, at("00:30"), at("00:30"), at("01:30")),
-    Push(1, at("01:30"), at("01:30"), at("02:30")),
-    Push(1, at("02:30"), at("02:30"), at("03:30")),
-]
 A1 = a_run(1, "00:30", started_at="01:35", ended_at="01:38")
 A2 = a_drop(2, "01:30", "02:03", Reason.TOO_EARLY)
 A3 = a_run(3, "02:30", started_at="02:56", state="running", outcome=None)
 
 
-def test_the_chart_of_a_late_first_run_is_the_third_timing_table():
-    assert table(history(a_task(), PUSHES, [A1, A2, A3]), ZERO) == [
-        "MM:SS | event                    | next_run | last_run",
-        "------|--------------------------|----------|---------",
-        "00:00 | initial state            | 00:30    | -",
-        "00:30 | tick enqueues A1         | 01:30    | -",
-        "01:30 | tick enqueues A2         | 02:30    | -",
-        "01:35 | A1 begins                | 02:30    | 01:35",
-        "01:38 | A1 ends                  | 02:30    | 01:35",
-        "02:03 | A2 is dropped: too_early | 02:30    | 01:35",
-        "02:30 | tick enqueues A3         | 03:30    | 01:35",
-        "02:56 | A3 begins                | 03:30    | 02:56",
-    ]
-
-
-def test_a_manual_run_leaves_last_run_alone():
-    manual = a_run(2, None, started_at="01:50", ended_at="01:55", outcome=Outcome.PARTIAL)
-    rows = table(history(a_task(), PUSHES[:2], [A1, manual]), ZERO)
-    assert rows[-2:] == [
-        "01:50 | a manual run begins             | 02:30    | 01:35",
-        "01:55 | a manual run stops at its quota | 02:30    | 01:35",
-    ]
-
-
-def test_the_chart_leaves_other_tasks_out():
-    other = replace(PUSHES[0], task_id=2)
-    assert len(history(a_task(), [other], [replace(A1, task_id=2)])) == 1
+def chart_of(tasks: list[Task], runs: list[RunRecord], width: int = 80) -> list[str]:
+    return [line.plain for line in lanes(tasks, runs, ZERO, at("02:45"), width)]
 
 
 def test_lanes_show_waiting_running_and_drops():
-    tasks = [a_task(subject="ann"), a_task(2, subject="bob")]
-    runs = [A1, A2, replace(A1, id=4, task_id=2, ended_at=at("02:05"), outcome=Outcome.KILLED)]
-    assert lanes(tasks, PUSHES[:2], runs, ZERO, at("02:45")) == [
-        "                00:00     00:25     00:50     01:15     01:40     02:05     02:30",
-        "ann mail.fetch  ............--------------------------==---------x................",
-        "bob mail.fetch  ......................................============!...............",
+    tasks = [a_task(subject="ann", waiting=(at("02:30"),)), a_task(2, subject="bob")]
+    killed = replace(A1, id=4, task_id=2, ended_at=at("02:05"), outcome=Outcome.KILLED)
+    assert chart_of(tasks, [A1, A2, killed], width=77) == [
+        "           00:00     00:25     00:50     01:15     01:40     02:05     02:30",
+        "ann fetch  ............--------------------------==---------x..........------",
+        "bob fetch  ............--------------------------============!...............",
         chart.LEGEND,
-    ]  # fmt: skip
+    ]
+
+
+def test_lanes_have_colours_where_something_went_wrong():
+    [_, lane, _] = lanes([a_task()], [replace(A1, outcome=Outcome.KILLED)], ZERO, at("02:45"), 80)
+    assert {lane.plain[span.start] for span in lane.spans if "red" in str(span.style)} == {"!"}
 
 
 def test_two_ends_in_one_cell_of_a_lane_stand_side_by_side():
     runs = [a_run(1, "00:30", started_at="00:30", ended_at="00:30.1"), a_drop(2, "01:30", "00:30.2", Reason.TOO_EARLY)]
-    assert "............=x......" in lanes([a_task()], [], runs, ZERO, at("02:45"))[1]
+    assert "............=x......" in chart_of([a_task()], runs)[1]
 
 
 # ----------------------------------------------------------------------------------------------------- the verdict
 
 
-def deliveries(*messages: tuple[str, int]) -> list[Delivery]:
-    return [Delivery(user, uid, 0.0, "hello") for user, uid in messages]
-
-
-def retrieval(user: str, uid: int, outcome: Retrieved = Retrieved.COMPLETE) -> Retrieval:
-    return Retrieval(user, uid, 1.0, 2.0, outcome)
-
-
 TWO = (("ann", 1), ("ann", 2))
-GOOD = Evidence(
-    deliveries=deliveries(*TWO), retrievals=[retrieval("ann", 1), retrieval("ann", 2)], stored=TWO, tasks=[a_task()]
-)
+GOOD = Evidence(delivered=TWO, retrieved=TWO, stored=TWO, tasks=[a_task()])
 
 
 def test_what_was_delivered_retrieved_and_stored_once_is_fine():
-    assert str(verdict.retrieved_once(GOOD)) == "ok      every message was retrieved once: 2 delivered, 2 retrieved"
-    assert str(verdict.stored_once(GOOD)) == "ok      every message was stored once: 2 delivered, 2 stored"
-    assert verdict.settled(GOOD)
+    assert verdict.stored_once(GOOD) == (True, "2 delivered, 2 stored")
 
 
-def test_a_message_that_was_stored_twice_fails():
-    found = verdict.stored_once(replace(GOOD, stored=[*TWO, ("ann", 2)]))
-    assert str(found) == "FAILED  every message was stored once: 2 delivered, 3 stored; too often: ann/2"
+@pytest.mark.parametrize("where", ["stored", "retrieved"])
+def test_a_message_that_was_stored_or_retrieved_twice_is_a_failure(where):
+    ok, detail = verdict.stored_once(replace(GOOD, **{where: [*TWO, ("ann", 2)]}))
+    assert ok is False
+    assert detail.endswith("; too often: ann/2")
 
 
-def test_a_message_that_was_retrieved_twice_fails():
-    found = verdict.retrieved_once(replace(GOOD, retrievals=[*GOOD.retrievals, retrieval("ann", 1)]))
-    assert str(found) == "FAILED  every message was retrieved once: 2 delivered, 3 retrieved; too often: ann/1"
-
-
-def test_a_missing_message_fails():
-    missing = replace(GOOD, retrievals=GOOD.retrievals[:1], stored=TWO[:1])
-    assert str(verdict.retrieved_once(missing)).endswith("2 delivered, 1 retrieved; missing: ann/2")
-    assert str(verdict.stored_once(missing)).startswith("FAILED")
-    assert not verdict.settled(missing)
+def test_a_missing_message_is_not_seen_yet():
+    ok, detail = verdict.stored_once(replace(GOOD, stored=TWO[:1], retrieved=TWO[:1]))
+    assert ok is None
+    assert detail == "2 delivered, 1 stored; missing: ann/2"
 
 
 def test_a_double_does_not_make_up_for_a_missing_one():
-    both = replace(GOOD, retrievals=[retrieval("ann", 1), retrieval("ann", 1)], stored=[("ann", 1), ("ann", 1)])
-    for check in (verdict.retrieved_once(both), verdict.stored_once(both)):
-        assert not check.ok
-        assert check.detail.endswith("missing: ann/2; too often: ann/1")
+    ok, detail = verdict.stored_once(replace(GOOD, stored=[("ann", 1), ("ann", 1)]))
+    assert ok is False
+    assert detail.endswith("missing: ann/2; too often: ann/1")
 
 
-def test_attempts_that_were_cut_short_are_listed_apart():
-    cut = [retrieval("ann", 2, Retrieved.CUT), retrieval("ann", 2, Retrieved.UNCONFIRMED)]
-    found = verdict.retrieved_once(replace(GOOD, retrievals=[*cut, *GOOD.retrievals]))
-    assert found.ok
-    assert found.detail.endswith("; apart: 2 attempts cut short by the end of a run (ann/2 2x)")
-
-
-def test_a_message_of_which_every_attempt_was_cut_short_is_missing():
-    cut = replace(GOOD, retrievals=[retrieval("ann", 1), retrieval("ann", 2, Retrieved.CUT)])
-    assert not verdict.retrieved_once(cut).ok
-
-
-def test_an_unconfirmed_retrieval_counts_if_it_is_the_last_of_its_message():
-    last = replace(GOOD, retrievals=[retrieval("ann", 1), retrieval("ann", 2, Retrieved.UNCONFIRMED)])
-    assert verdict.retrieved_once(last).ok
-    again = replace(GOOD, retrievals=[*GOOD.retrievals, retrieval("ann", 2, Retrieved.UNCONFIRMED)])
-    assert not verdict.retrieved_once(again).ok
-
-
-def test_an_open_retrieval_is_not_settled():
-    opened = replace(GOOD, retrievals=[retrieval("ann", 1), retrieval("ann", 2, Retrieved.OPEN)])
-    assert not verdict.settled(opened)
+def test_a_message_that_was_stored_by_a_run_that_was_killed_next_is_fine():
+    assert verdict.stored_once(replace(GOOD, retrieved=TWO[:1]))[0] is True
 
 
 def test_mail_of_the_deleted_channel_may_stay_in_its_mailbox_and_no_other_may():
-    left = replace(GOOD, deletion=Deletion("ann", at("02:00"), 0), retrievals=GOOD.retrievals[:1], stored=TWO[:1])
-    for check in (verdict.retrieved_once(left), verdict.stored_once(left)):
-        assert check.ok
-        assert check.detail.endswith(", 1 left in the mailbox of the deleted channel")
-    assert not verdict.stored_once(replace(left, deletion=Deletion("bob", at("02:00"), 0))).ok
+    left = replace(GOOD, deletion=Deletion("ann", at("02:00"), 0), retrieved=TWO[:1], stored=TWO[:1])
+    assert verdict.stored_once(left) == (True, "2 delivered, 1 stored, 1 left in the mailbox of the deleted channel")
+    assert not verdict.stored_once(replace(left, deletion=Deletion("bob", at("02:00"), 0)))[0]
 
 
 def test_no_mail_at_all_proves_nothing():
-    assert not verdict.retrieved_once(Evidence()).ok
-    assert not verdict.stored_once(Evidence()).ok
+    assert not verdict.stored_once(Evidence())[0]
 
 
 def test_nothing_expected_is_taken_for_granted():
-    assert [check.claim for check in verdict.checks(GOOD)] == list(CLAIMS)
-    assert [check(GOOD).ok for check in verdict.EXPECTED] == [False] * 7
+    assert tuple(verdict.PROMISES) == CLAIMS
+    assert [check(GOOD)[0] for check in verdict.PROMISES.values()] == [None] * 8 + [True] * 2
+    assert not verdict.seen(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("too_slow", "status"), [(False, "FAILED"), (True, "not judged")], ids=["fast enough", "too slow"]
+)
+def test_what_was_not_seen_is_not_judged_where_the_machine_was_too_slow(too_slow, status):
+    judged = list(verdict.judge(GOOD, too_slow))
+    assert [status for status, _ in judged] == [status] * 8 + ["ok"] * 2
+    assert ("the machine was too slow" in judged[0][1]) == too_slow
+
+
+def test_what_was_contradicted_is_a_failure_on_any_machine():
+    judged = list(verdict.judge(replace(GOOD, stored=[*TWO, *TWO]), too_slow=True))
+    assert judged[8][0] == "FAILED"
+
+
+def test_a_quiet_machine_has_pace_1_and_a_slow_one_more(monkeypatch):
+    monkeypatch.setattr(stage.subprocess, "run", lambda *_, **__: None)
+    assert stage.measure_pace() == 1
+    clock = iter([10.0, 11.6])
+    monkeypatch.setattr(stage, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert stage.measure_pace(starts=5) == pytest.approx(1.6 / 5 / stage.QUIET)
 
 
 def test_the_run_after_a_partial_one_must_go_on_at_its_cursor():
-    first = a_run(1, "00:30", outcome=Outcome.PARTIAL, result={"after": 0, "up_to": 25})
-    resumed = a_run(2, "01:30", result={"after": 25, "up_to": 40})
-    afresh = a_run(2, "01:30", result={"after": 0, "up_to": 40})
-    assert verdict.resumed(replace(GOOD, runs=[first, resumed])).detail == "ann, up to message 25, then 26 to 40"
-    assert not verdict.resumed(replace(GOOD, runs=[first, afresh])).ok
-    assert not verdict.resumed(replace(GOOD, runs=[first])).ok
+    first = a_run(
+        1, "00:30", started_at="00:30", ended_at="00:55", outcome=Outcome.PARTIAL, result={"after": 0, "up_to": 25}
+    )
+    resumed = a_run(2, "01:30", started_at="01:30", ended_at="01:50", result={"after": 25, "up_to": 40})
+    afresh = a_run(2, "01:30", started_at="01:30", ended_at="01:50", result={"after": 0, "up_to": 40})
+    assert verdict.resumed(replace(GOOD, runs=[first, resumed]))[1] == "ann, up to message 25, then 26 to 40"
+    assert not verdict.resumed(replace(GOOD, runs=[first, afresh]))[0]
+    assert not verdict.resumed(replace(GOOD, runs=[first]))[0]
+    killed = replace(resumed, id=3, started_at=at("01:10"), result=None, outcome=Outcome.KILLED)
+    assert verdict.resumed(replace(GOOD, runs=[first, afresh, killed]))[0] is None  # it may have read on before
 
 
 @pytest.mark.parametrize(("ended", "ok"), [("00:55", False), ("01:01", True), ("01:10", False)])
 def test_a_kill_counts_if_it_was_the_limits(ended, ok):
     run = a_run(1, "00:30", started_at="00:30", ended_at=ended, outcome=Outcome.KILLED)
-    assert verdict.killed(replace(GOOD, runs=[run])).ok is ok
+    assert (verdict.killed(replace(GOOD, runs=[run]))[0] is True) is ok
+
+
+def test_a_run_whose_worker_was_killed_has_an_end_and_the_next_one_goes_on_there():
+    run = a_run(
+        1, "00:30", started_at="00:30", ended_at="00:55", outcome=Outcome.PARTIAL, result={"after": 0, "up_to": 25}
+    )
+    later = a_run(2, "01:30", started_at="01:30", ended_at="01:50", result={"after": 25, "up_to": 40})
+    good = replace(GOOD, victim=1, runs=[run, later])
+    assert verdict.survived(good)[0]
+    assert verdict.survived(replace(good, runs=[replace(run, result=None, outcome=Outcome.LOST), later]))[0]
+    assert verdict.survived(replace(good, runs=[replace(run, ended_at=None), later]))[0] is None
+    assert verdict.survived(replace(good, runs=[run, replace(later, result={"after": 0, "up_to": 40})]))[0] is False
 
 
 def test_a_deleted_channel_has_no_tasks_no_later_runs_and_a_job_that_ended_as_gone():
     gone = a_drop(2, "01:30", "02:03", Reason.GONE)
     good = replace(GOOD, runs=[A1, gone], deletion=Deletion("ann", at("02:00"), tasks_left=0))
-    assert verdict.cascaded(good).ok
-    assert not verdict.cascaded(replace(good, runs=[A1])).ok
-    assert not verdict.cascaded(replace(good, runs=[gone, A3])).ok
-    assert not verdict.cascaded(replace(good, deletion=Deletion("ann", at("02:00"), tasks_left=1))).ok
+    assert verdict.cascaded(good)[0]
+    assert not verdict.cascaded(replace(good, runs=[A1]))[0]
+    assert not verdict.cascaded(replace(good, runs=[gone, A3]))[0]
+    assert not verdict.cascaded(replace(good, deletion=Deletion("ann", at("02:00"), tasks_left=1)))[0]
 
 
 def test_the_drop_that_came_soonest_after_a_start_is_shown():
     late = a_drop(2, "01:30", "02:29", Reason.TOO_EARLY, checked_last_run=at("01:35"), checked_at="02:29")
     soon = a_drop(3, "01:30", "02:03", Reason.TOO_EARLY, checked_last_run=at("01:35"), checked_at="02:03")
     found = verdict.too_early(replace(GOOD, runs=[late, soon]))
-    assert found.detail == "mail.fetch of ann, 28.00 s after the last start; 55.00 s is the least"
+    assert found[1] == "mail.fetch of ann, 28.00 s after the last start; 55.00 s is the least"
 
 
 @pytest.mark.parametrize(
@@ -376,15 +399,15 @@ def test_the_drop_that_came_soonest_after_a_start_is_shown():
 def test_runs_of_a_task_are_apart(second, wrong):
     runs = [A1, a_run(2, **{"occurrence": "01:30", "ended_at": "02:40"} | second)]
     found = verdict.kept_apart(replace(GOOD, runs=runs))
-    assert found.ok == (not wrong)
-    assert found.detail == f"2 starts of 1 tasks{wrong}"
+    assert found[0] == (not wrong)
+    assert found[1] == f"2 starts of 1 tasks{wrong}"
 
 
 def test_a_run_whose_end_is_recorded_late_was_over_with_its_box_and_grace():
     killed = replace(A1, until=at("02:10"), ended_at=at("02:11"))
     runs = [killed, a_run(2, occurrence=None, kind=RunKind.MANUAL, started_at="02:10", ended_at="02:20")]
-    assert verdict.kept_apart(replace(GOOD, runs=runs)).ok
-    assert not verdict.kept_apart(replace(GOOD, runs=[replace(killed, until=at("02:12")), *runs[1:]])).ok
+    assert verdict.kept_apart(replace(GOOD, runs=runs))[0]
+    assert not verdict.kept_apart(replace(GOOD, runs=[replace(killed, until=at("02:12")), *runs[1:]]))[0]
 
 
 FAILED = a_run(4, "01:30", task_name="feeds.import", outcome=Outcome.FAILED)
@@ -401,14 +424,14 @@ def full(run: RunRecord, *, errors: str = "", attempts: tuple[RunRecord, ...] = 
 
 def test_a_retry_counts_if_the_failure_before_it_kept_its_output():
     good = full(FAILED, errors="503 Service Unavailable", attempts=(FAILED, AGAIN))
-    assert failures.retried(replace(GOOD, failed={4: good})).ok
-    assert not failures.retried(replace(GOOD, failed={4: replace(good, error_output="")})).ok
-    assert not failures.retried(replace(GOOD, failed={4: replace(good, attempts=(FAILED,))})).ok
+    assert verdict.retried(replace(GOOD, failed=[good]))[0]
+    assert not verdict.retried(replace(GOOD, failed=[replace(good, error_output="")]))[0]
+    assert not verdict.retried(replace(GOOD, failed=[replace(good, attempts=(FAILED,))]))[0]
 
 
 def test_of_five_pieces_one_must_have_failed():
-    assert failures.in_pieces(replace(GOOD, failed={6: full(PARENT, pieces=PIECES)})).ok
-    assert not failures.in_pieces(replace(GOOD, failed={6: full(PARENT, pieces=PIECES[:4])})).ok
+    assert verdict.in_pieces(replace(GOOD, failed=[full(PARENT, pieces=PIECES)]))[0]
+    assert not verdict.in_pieces(replace(GOOD, failed=[full(PARENT, pieces=PIECES[:4])]))[0]
 
 
 @pytest.mark.parametrize(
@@ -423,13 +446,8 @@ def test_an_explanation_must_add_up_and_agree_with_the_record(words, ok):
     drop = a_drop(2, "01:30", "02:03", Reason.TOO_EARLY, checked_last_run="01:35", checked_at="02:03")
     drop = replace(drop, checked_last_run=at("01:35"))
     said = [("failed", "ConnectionError: 503"), ("succeeded", "attempt 2 of 3"), ("failed", "5 pieces: 4 done")]
-    lines = [Line(at("02:00"), what, text, 1, "", "", "") for what, text in said]
-    lines.append(Line(at("02:03"), "dropped", f"too_early: {words}", 1, "", "", "", run=drop))
-    told = replace(GOOD, whys={1: Why(1, None, at("03:00"), None, tuple(lines), (), ())})
-    assert failures.explained(told).ok is ok
-    assert not failures.explained(replace(GOOD, whys={1: Why(1, None, at("03:00"), None, tuple(lines[1:]), (), ())})).ok
-
-
-def test_the_summary_counts_runs_by_outcome_and_drops_by_reason():
-    assert verdict.summary([A1, A1, A2, A3]) == ["runs:  2 succeeded, 1 running", "drops: 1 too_early"]
-    assert verdict.summary([]) == ["runs:  none", "drops: none"]
+    lines = [JournalEntry(at("02:00"), what, text, 1, "", "", "") for what, text in said]
+    lines.append(JournalEntry(at("02:03"), "dropped", f"too_early: {words}", 1, "", "", "", run=drop))
+    told = replace(GOOD, whys=[Why(1, None, at("03:00"), None, tuple(lines), (), ())])
+    assert (verdict.explained(told)[0] is True) is ok
+    assert not verdict.explained(replace(GOOD, whys=[Why(1, None, at("03:00"), None, tuple(lines[1:]), (), ())]))[0]

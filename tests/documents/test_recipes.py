@@ -237,8 +237,8 @@ def test_sentry_hears_of_an_error_from_either_worker_and_of_the_failed_task_from
         ("mail.fetch", "scheduled"), ("mail.fetch", "manual"),
     ]  # fmt: skip
     events.clear()
-    with process(tmp_path, "ticker", "run", SENTRY_DSN=dsn, TICKER_TELL="sentry"):
+    with process(tmp_path, "ticker", "run", SENTRY_DSN=dsn, TICKER_NOTIFY="sentry"):
         until(lambda: events, "the ticker told Sentry")
     assert (events[0]["message"], events[0]["transaction"]) == ("mail.fetch: failed", "mail.fetch")
     assert events[0]["tags"]["ticker.task"] == "1"
-    run(tmp_path, "ticker", "tell", "--test", SENTRY_DSN=dsn, TICKER_TELL="sentry")
+    run(tmp_path, "ticker", "notify", "--test", SENTRY_DSN=dsn, TICKER_NOTIFY="sentry")

@@ -10,7 +10,7 @@ from tests.db.test_piece_rules import handed_out
 from ticker.cli import main
 from ticker.daemon.loop import Beat
 from ticker.engine.jobs import micros
-from ticker.engine.tick import tick
+from ticker.engine.tick import TickOptions, tick
 from ticker.errors import ConfigurationError
 from ticker.read import tasks as read_tasks
 from ticker.settings import from_environment
@@ -20,12 +20,12 @@ def test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick(envi
     for number in range(8):
         ticker.register(db, "poll", owner=f"mail:{number % 4}", name=f"{number}", every="1m")
     ticker.register(db, "other", every="1m", queue="reports")
-    report = tick(store, queue, depths={"polling": 5, "empty": 3})
+    report = tick(store, queue, options=TickOptions(depths={"polling": 5, "empty": 3}))
     assert (report.due.enqueued, report.left) == (6, {"polling": 3})
     assert redis.llen("rq:queue:polling") == 5 and redis.llen("rq:queue:reports") == 1
-    assert tick(store, queue, depths={"polling": 5}).left == {"polling": 3}
+    assert tick(store, queue, options=TickOptions(depths={"polling": 5})).left == {"polling": 3}
     redis.ltrim("rq:queue:polling", 3, -1)
-    assert tick(store, queue, depths={"polling": 5}).left == {}
+    assert tick(store, queue, options=TickOptions(depths={"polling": 5})).left == {}
     assert redis.llen("rq:queue:polling") == 5
     assert all(task.push_errors == 0 for task in ticker.list_tasks(db))
 
@@ -34,7 +34,7 @@ def test_when_room_is_short_no_owner_takes_all_of_it(environ, db, store, queue):
     for number in range(10):
         ticker.register(db, "poll", owner="mail:greedy", name=f"{number}", every="1m")
     modest = ticker.register(db, "poll", owner="mail:modest", every="1m")
-    tick(store, queue, depths={"polling": 2})
+    tick(store, queue, options=TickOptions(depths={"polling": 2}))
     assert ticker.get(db, modest).waiting
     assert sum(bool(task.waiting) for task in ticker.list_tasks(db)) == 2
 
@@ -79,9 +79,9 @@ def test_runs_by_hand_keep_to_the_limit_and_go_before_nothing_that_is_due(enviro
     tasks = [ticker.register(db, "poll", name=f"{number}", every="1m") for number in range(8)]
     for task in tasks:
         ticker.run_now(db, task)
-    report = tick(store, queue, depths={"polling": 6})
+    report = tick(store, queue, options=TickOptions(depths={"polling": 6}))
     assert (length(redis), report.due.enqueued, report.planned.enqueued) == (6, 3, 3)
-    assert tick(store, queue, depths={"polling": 6}).enqueued == 0
+    assert tick(store, queue, options=TickOptions(depths={"polling": 6})).enqueued == 0
 
 
 def test_pieces_keep_to_the_limit_and_come_in_turn_and_a_retry_of_another_task_before_them(
@@ -94,13 +94,13 @@ def test_pieces_keep_to_the_limit_and_come_in_turn_and_a_retry_of_another_task_b
     for task in (long, short, other):
         ticker.edit(db, task, starts="2100-01-01T00:00:00Z")
     ticker.run_now(db, other)
-    assert tick(store, queue, depths={"polling": 9}).planned.enqueued == length(redis) == 9
+    assert tick(store, queue, options=TickOptions(depths={"polling": 9})).planned.enqueued == length(redis) == 9
     pushed = db.execute(
         "SELECT task_id, kind, count(*) FROM ticker.runs WHERE state = 'pushed' GROUP BY 1, 2"
     ).fetchall()
     assert set(pushed) == {(long.id, "piece", 4), (short.id, "piece", 4), (other.id, "manual", 1)}
     redis.ltrim("rq:queue:polling", 2, -1)
-    assert tick(store, queue, depths={"polling": 9}).planned.enqueued == 2
+    assert tick(store, queue, options=TickOptions(depths={"polling": 9})).planned.enqueued == 2
 
 
 def test_jobs_that_redis_lost_come_again_only_as_there_is_room(environ, db, store, queue, redis):
@@ -108,7 +108,7 @@ def test_jobs_that_redis_lost_come_again_only_as_there_is_room(environ, db, stor
         ticker.register(db, "poll", name=f"{number}", every="1h")
     tick(store, queue)
     redis.flushall()
-    reports = [tick(store, queue, depths={"polling": 5}) for _ in range(2)]
+    reports = [tick(store, queue, options=TickOptions(depths={"polling": 5})) for _ in range(2)]
     assert [report.swept.repushed for report in reports] == [5, 0] and length(redis) == 5
     redis.ltrim("rq:queue:polling", 2, -1)
     assert length(redis) == 3
@@ -118,11 +118,11 @@ def test_a_job_that_redis_lost_comes_again_though_more_is_due_at_each_tick_than_
     environ, db, store, queue, redis
 ):
     daily = ticker.register(db, "poll", name="daily", every="1d")
-    tick(store, queue, depths={"polling": 2})
+    tick(store, queue, options=TickOptions(depths={"polling": 2}))
     redis.flushall()
     for number in range(3):
         ticker.register(db, "poll", name=f"{number}", every="1m")
-    report = tick(store, queue, depths={"polling": 2})
+    report = tick(store, queue, options=TickOptions(depths={"polling": 2}))
     assert (report.swept.repushed, report.due.enqueued, report.left) == (1, 1, {"polling": 2})
     assert redis.lindex("rq:queue:polling", 0).decode().endswith(f"-t{daily.id}-{micros(daily.next_run)}")
 
@@ -132,7 +132,7 @@ def test_jobs_that_redis_lost_come_again_in_one_pass_however_many(environ, db, s
         ticker.run_now(db, ticker.register(db, "poll", name=f"{number}", every="1h"))
     tick(store, queue)
     redis.flushall()
-    assert tick(store, queue, batch=2).swept.repushed == length(redis) == 50
+    assert tick(store, queue, options=TickOptions(batch=2)).swept.repushed == length(redis) == 50
 
 
 def test_a_ticker_that_is_to_stop_leaves_lost_jobs_to_the_next_pass(environ, db, store, queue, redis):
@@ -140,5 +140,5 @@ def test_a_ticker_that_is_to_stop_leaves_lost_jobs_to_the_next_pass(environ, db,
         ticker.register(db, "poll", name=f"{number}", every="1h")
     tick(store, queue)
     redis.flushall()
-    assert tick(store, queue, batch=2, stop=lambda: True).swept.repushed == 2
-    assert tick(store, queue, batch=2).swept.repushed == 4
+    assert tick(store, queue, options=TickOptions(batch=2, stop=lambda: True)).swept.repushed == 2
+    assert tick(store, queue, options=TickOptions(batch=2)).swept.repushed == 4

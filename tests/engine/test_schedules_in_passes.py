@@ -10,7 +10,7 @@ import ticker
 from tests.doubles import NOW as START
 from tests.doubles import MemoryQueue, MemoryStore, TaskRow
 from ticker import clock
-from ticker.engine.tick import tick
+from ticker.engine.tick import TickOptions, tick
 from ticker.model import Kind, Outcome, Reason
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -68,7 +68,7 @@ def test_a_task_by_cron_starts_at_the_tick_behind_each_of_its_times(world, poll,
 def test_times_are_not_pushed_ahead_of_their_time(world, db, store, queue):
     ticker.register(db, "poll", cron="*/10 * * * *")
     world.frozen.tick(10 * MINUTE - 0.5 * SECOND)
-    assert tick(store, queue, datetime.now(UTC), look_ahead=1000).enqueued == 0
+    assert tick(store, queue, datetime.now(UTC), TickOptions(look_ahead=1000)).enqueued == 0
 
 
 def test_a_late_start_does_not_cost_the_next_one(world, poll, db):
@@ -181,7 +181,7 @@ def test_times_finer_than_the_tick_are_not_taken_for_missed(expression, world, p
 def test_with_a_slow_tick_nothing_is_missed_that_the_tick_itself_makes_late(world, poll, db, store, queue):
     ticker.register(db, "poll", cron="* * * * *", catch_up="none")
     world.frozen.tick(5 * MINUTE)
-    report = tick(store, queue, datetime.now(UTC), late=10 * MINUTE)
+    report = tick(store, queue, datetime.now(UTC), TickOptions(late=10 * MINUTE))
     assert (report.due.enqueued, report.due.missed) == (1, 0)
 
 

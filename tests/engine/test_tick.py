@@ -19,7 +19,7 @@ from ticker import embedded
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine.jobs import instant
-from ticker.engine.tick import Pushed, tick
+from ticker.engine.tick import Pushed, TickOptions, tick
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import Outcome, Reason, RunKind
 from ticker.queue.rq import RedisQueue
@@ -97,8 +97,8 @@ def test_an_outage_gives_one_late_run_and_never_a_burst(rows, jobs):
 
 def test_a_tick_a_little_early_by_the_look_ahead_keeps_the_rhythm(rows, jobs):
     id_ = rows.add_task(next_run=NOW)
-    assert tick(rows, jobs, NOW - SECOND, look_ahead=999).enqueued == 0
-    assert tick(rows, jobs, NOW - SECOND, look_ahead=1000).enqueued == 1
+    assert tick(rows, jobs, NOW - SECOND, TickOptions(look_ahead=999)).enqueued == 0
+    assert tick(rows, jobs, NOW - SECOND, TickOptions(look_ahead=1000)).enqueued == 1
     assert rows.task(id_).next_run == NOW + 59 * SECOND
 
 
@@ -111,15 +111,15 @@ def test_without_a_time_the_store_is_asked_once(rows, jobs):
 
 def test_more_than_a_batch_is_pushed_batch_by_batch_oldest_first(rows, jobs):
     ids = [rows.add_task(next_run=NOW - age * SECOND) for age in range(5)]
-    assert tick(rows, jobs, NOW, batch=2).due == Pushed(due=5, enqueued=5)
+    assert tick(rows, jobs, NOW, TickOptions(batch=2)).due == Pushed(due=5, enqueued=5)
     assert jobs.waiting() == [job_id(id_, rows.task(id_).waiting[0]) for id_ in reversed(ids)]
 
 
 def test_a_ticker_that_is_told_to_stop_stops_between_two_batches(rows, jobs):
     ids = [rows.add_task(next_run=NOW - age * SECOND) for age in range(5)]
-    assert tick(rows, jobs, NOW, batch=2, stop=lambda: len(jobs.jobs) > 0).due == Pushed(due=2, enqueued=2)
+    assert tick(rows, jobs, NOW, TickOptions(batch=2, stop=lambda: len(jobs.jobs) > 0)).due == Pushed(due=2, enqueued=2)
     assert [rows.task(id_).next_run > NOW for id_ in ids] == [False, False, False, True, True]
-    assert tick(rows, jobs, NOW, batch=2, stop=lambda: True).due == Pushed()
+    assert tick(rows, jobs, NOW, TickOptions(batch=2, stop=lambda: True)).due == Pushed()
 
 
 # ------------------------------------------------------------------------------------------------- what goes wrong
@@ -306,7 +306,7 @@ def test_tickers_at_once_push_each_occurrence_exactly_once(tickers, environ, db,
 
     def one(store, queue, now):
         barrier.wait()
-        return tick(store, queue, now, batch=40)
+        return tick(store, queue, now, TickOptions(batch=40))
 
     with ThreadPoolExecutor(tickers) as pool:
         for number in range(4):
@@ -438,7 +438,7 @@ def test_without_workers_the_waiting_jobs_of_a_task_stay_bounded(rows, jobs):
 def test_all_jobs_that_were_lost_are_pushed_again_in_one_pass_batch_after_batch(rows, jobs):
     for _ in range(5):
         rows.add_task(waiting=(NOW - MINUTE,), next_run=NOW + DAY)
-    assert [tick(rows, jobs, NOW, batch=2).swept.repushed for _ in range(2)] == [5, 0]
+    assert [tick(rows, jobs, NOW, TickOptions(batch=2)).swept.repushed for _ in range(2)] == [5, 0]
 
 
 def test_a_pause_that_ends_and_a_run_whose_worker_is_gone_are_seen_to_in_the_same_pass(rows, jobs):
@@ -474,7 +474,7 @@ def test_a_planned_run_is_pushed_under_its_own_id_and_the_schedule_stays(environ
 def test_many_planned_runs_keep_no_due_task_waiting_nor_the_other_way_round(rows, jobs):
     for _ in range(6):
         rows.add_run(task_id=rows.add_task())
-    tick(rows, jobs, NOW, batch=2)
+    tick(rows, jobs, NOW, TickOptions(batch=2))
     kinds = ["planned" if id_.startswith(planned_id(0)[:-1]) else "due" for id_ in jobs.waiting()]
     assert kinds == ["planned", "planned", "due", "due"] * 3
 

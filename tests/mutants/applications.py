@@ -49,7 +49,7 @@ APPLICATIONS = (
     ),
     Mutant(
         "deletion-without-records",
-        "ticker/migrations/versions/0007_changes.py",
+        "ticker/migrations/versions/0010_schema.sql",
         "unnest(waiting) AS occurrence ORDER",
         "unnest(waiting) AS occurrence WHERE false ORDER",
         "A deletion records each waiting occurrence as gone, in its own transaction.",
@@ -57,9 +57,9 @@ APPLICATIONS = (
     ),
     Mutant(
         "events-by-the-database-user-alone",
-        "ticker/migrations/versions/0007_changes.py",
-        "coalesce(nullif(current_setting('ticker.by', true), ''), session_user)",
-        "session_user",
+        "ticker/migrations/versions/0010_schema.sql",
+        "ELSE left(coalesce(nullif(current_setting('ticker.by', true), ''), session_user), 200)",
+        "ELSE left(session_user, 200)",
         "The event of an edit, a switch or a deletion names the author that the operation was given.",
         ("tests/registration/test_changes.py::test_each_operation_says_who_did_it_and_leaves_no_name_behind",),
     ),

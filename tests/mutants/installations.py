@@ -53,7 +53,7 @@ INSTALLATIONS = (
     ),
     Mutant(
         "trigger-function-for-everybody",
-        "ticker/migrations/versions/0007_changes.py",
+        "ticker/migrations/versions/0010_schema.sql",
         "ON FUNCTION note_change(), note_edit(), note_deletion() FROM PUBLIC",
         "ON FUNCTION note_edit(), note_deletion() FROM PUBLIC",
         "No role can use a table of its own to run a function of the schema with the rights of the schema's owner.",

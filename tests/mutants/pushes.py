@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 TICK = "ticker/engine/tick.py"
 
 PUSH_THEN_ADVANCE = """\
-        receipts = queue.push([parcel.envelope for parcel in parcels])
+        receipts = work.queue.push([parcel.envelope for parcel in parcels])
         sent = list(zip(parcels, receipts, strict=True))
         refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
         batch_jobs = {task.id: parcel.batch_job_id for parcel in parcels for task in parcel.tasks}
@@ -15,11 +15,11 @@ PUSH_THEN_ADVANCE = """\
 
 ADVANCE_THEN_PUSH = """\
         rows.advance([(task, next_run, None) for task, next_run in plans])
-    receipts = queue.push([parcel.envelope for parcel in parcels])
+    receipts = work.queue.push([parcel.envelope for parcel in parcels])
     sent = list(zip(parcels, receipts, strict=True))
     refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
     failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
-    with store.batch() as rows:
+    with work.store.batch() as rows:
         rows.set_back("""
 
 PUSHES = (
@@ -42,8 +42,8 @@ PUSHES = (
     Mutant(
         "planned-run-counts-as-pushed-on-error",
         TICK,
-        "rows.mark_pushed([run.id for run, receipt in zip(runs, receipts, strict=True) if not receipt.error], now)",
-        "rows.mark_pushed([run.id for run in runs], now)",
+        "rows.mark_pushed([run.id for run, receipt in zip(runs, receipts, strict=True) if not receipt.error], work.now)",
+        "rows.mark_pushed([run.id for run in runs], work.now)",
         "A planned run whose push Redis refused stays planned; it is not taken for a job that exists.",
         ("tests/engine/test_tick.py::test_a_planned_run_that_cannot_be_pushed_is_tried_again_after_30_seconds",),
     ),

@@ -90,8 +90,8 @@ RUNS = (
     ),
     Mutant(
         "start-left-behind-without-a-horse",
-        "wrappers/rq/worker.py",
-        "        except BaseException:\n            finish.abandon(self._connected(), self._unwritten)\n            raise",
+        "wrappers/rq/prepared_start.py",
+        "        except BaseException:\n            self.abandon()\n            raise",
         "        except BaseException:\n            raise",
         "A start whose job gets no process is lost at once: nobody would end it before its hold is over.",
         ("tests/worker/test_faults.py::test_a_start_whose_job_gets_no_process_is_lost_at_once",),
@@ -115,7 +115,7 @@ RUNS = (
     Mutant(
         "lent-connection-closed",
         "wrappers/pipeline/database.py",
-        "            if self._connection is not None and not self._connection.closed:\n                os.dup2(",
+        "            if lent._connection is not None and not lent._connection.closed:\n                os.dup2(",
         "            if False:\n                os.dup2(",
         "The worker lets go of a connection that its horse goes on with, without a word to the server.",
         ("tests/worker/test_faults.py::test_the_horse_of_a_batch_takes_over_its_workers_connection",),

@@ -2,8 +2,6 @@
 
 from tests.mutants.mutant import Mutant
 
-MIGRATION = "ticker/migrations/versions/0006_records.py"
-
 STARTS = (
     Mutant(
         "guard-without-a-row-lock",
@@ -86,7 +84,7 @@ STARTS = (
     ),
     Mutant(
         "start-with-a-view-from-before-its-wait",
-        MIGRATION,
+        "ticker/migrations/versions/0010_schema.sql",
         "RETURNS bigint LANGUAGE sql VOLATILE",
         "RETURNS bigint LANGUAGE sql STABLE",
         "A start that waited for the sweep sees what the sweep has recorded meanwhile.",

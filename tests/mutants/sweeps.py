@@ -8,7 +8,7 @@ SWEEPS = (
     Mutant(
         "no-clamp-in-the-sweep",
         "ticker/engine/tick.py",
-        "set_back = store.clamp(now, batch)",
+        "set_back = store.clamp(now, options.batch)",
         "set_back = False",
         "After the clock was set back, `next_run`, `last_run` and the hold are brought back to now by the next tick.",
         ("tests/engine/test_tick.py::test_a_pass_brings_back_what_lies_ahead_since_the_clock_was_set_back",),
@@ -58,8 +58,8 @@ SWEEPS = (
     Mutant(
         "overdue-by-the-clock-of-the-pass",
         "ticker/engine/tick.py",
-        "store.end_overdue(now, batch, period)",
-        "store.end_overdue(now or store.now(), batch, period)",
+        "store.end_overdue(now, options.batch, options.period)",
+        "store.end_overdue(now or store.now(), options.batch, options.period)",
         "A pass that was stopped, and whose `now` lies ahead of the clock since, ends no living run.",
         (
             "tests/engine/test_tick.py::test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the_pass",

@@ -1,4 +1,4 @@
-"""Fixtures of all tests of telling."""
+"""Fixtures of all tests of notifications."""
 
 import shutil
 import socket
@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 from tests.notify.stage import Endpoint
-from ticker.notify.deliver import Teller
+from ticker.notify.deliver import Notifier
 from ticker.notify.outbox import Outbox
 
 
 @pytest.fixture
-def teller(database_url: str) -> Iterator[Callable[..., Teller]]:
-    """Makes the teller of a channel, whose rounds the test makes by hand."""
+def notifier(database_url: str) -> Iterator[Callable[..., Notifier]]:
+    """Makes the notifier of a channel, whose rounds the test makes by hand."""
     made: list[Outbox] = []
 
-    def make(channel: Any, *others: str, stopping: threading.Event | None = None) -> Teller:
+    def make(channel: Any, *others: str, stopping: threading.Event | None = None) -> Notifier:
         made.append(Outbox(database_url, "ticker"))
         names = [*others, channel.name] if channel else []
-        return Teller(channel, names, made[-1], stopping or threading.Event())
+        return Notifier(channel, names, made[-1], stopping or threading.Event())
 
     yield make
     for outbox in made:

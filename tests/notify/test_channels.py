@@ -22,20 +22,20 @@ from ticker.settings import Settings, from_environment
 # ------------------------------------------------------------------------------------------------------ entry points
 
 
-def test_an_entry_point_gets_the_notice_as_a_dict(db, teller, pager):
+def test_an_entry_point_gets_the_notice_as_a_dict(db, notifier, pager):
     event = happens(db, "failed")
-    [channel] = notify.channels(Settings(tell=("pager",)))
-    teller(channel).round(NOW)
+    [channel] = notify.channels(Settings(notify=("pager",)))
+    notifier(channel).round(NOW)
     assert [(notice["id"], notice["task"]["name"]) for notice in pager] == [(event, "mail.fetch")]
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("nobody", "TICKER_TELL: 'nobody' is no channel; write log, webhook, mail, or the name of an installed entry point"),
-        ("broken", "TICKER_TELL: the entry point broken ('pager_of_test:nothing') cannot be loaded: AttributeError: "),
-        ("later", "TICKER_TELL: the entry point later ('pager_of_test:later') is no plain function; write one that"),
-        ("thing", "TICKER_TELL: the entry point thing ('pager_of_test:GOT') is no plain function; write one that"),
+        ("nobody", "TICKER_NOTIFY: 'nobody' is no channel; write log, webhook, mail, or the name of an installed entry point"),
+        ("broken", "TICKER_NOTIFY: the entry point broken ('pager_of_test:nothing') cannot be loaded: AttributeError: "),
+        ("later", "TICKER_NOTIFY: the entry point later ('pager_of_test:later') is no plain function; write one that"),
+        ("thing", "TICKER_NOTIFY: the entry point thing ('pager_of_test:GOT') is no plain function; write one that"),
     ],
 )  # fmt: skip
 def test_an_entry_point_that_cannot_be_called_is_one_sentence_at_the_start(name, sentence, pager):
@@ -44,12 +44,12 @@ def test_an_entry_point_that_cannot_be_called_is_one_sentence_at_the_start(name,
     assert str(error.value).startswith(sentence) and str(error.value).isprintable()
 
 
-def test_an_entry_point_that_raises_is_tried_again(db, teller, caplog):
+def test_an_entry_point_that_raises_is_tried_again(db, notifier, caplog):
     def page(notice: dict[str, Any]) -> None:
         raise ValueError("no\nluck")
 
     happens(db, "failed")
-    assert teller(entry_point.EntryPoint("pager", page)).round(NOW) == AFTER_FAILURE
+    assert notifier(entry_point.EntryPoint("pager", page)).round(NOW) == AFTER_FAILURE
     assert notices(db, "error") == [("ValueError: no luck",)]
 
 
@@ -59,7 +59,7 @@ def test_an_entry_point_that_raises_is_tried_again(db, teller, caplog):
 @pytest.mark.parametrize(
     ("environ", "sentence"),
     [
-        ({"TICKER_TELL": "log, a b"}, "TICKER_TELL: 'a b' is no channel: log, webhook, mail, or the name of an entry point"),
+        ({"TICKER_NOTIFY": "log, a b"}, "TICKER_NOTIFY: 'a b' is no channel: log, webhook, mail, or the name of an entry point"),
         *(({"TICKER_WEBHOOK_URL": url}, "TICKER_WEBHOOK_URL: is no http:// or https:// URL without a user; ")
           for url in (f"ftp://h/{SECRET}", f"https://u:{SECRET}@h/", f"https:///{SECRET}", f"https://h/a {SECRET}", "https://h:0/",
                       "https://h:99999/", "https://h/\r\nX: y", SECRET)),
@@ -82,7 +82,7 @@ def test_a_setting_that_cannot_be_taken_is_one_sentence_without_a_secret(environ
 @pytest.mark.parametrize(
     "environ",
     [
-        {"TICKER_TELL": ""}, {"TICKER_TELL": "webhook,log,webhook"}, {"TICKER_WEBHOOK_URL": "https://h.example.org"},
+        {"TICKER_NOTIFY": ""}, {"TICKER_NOTIFY": "webhook,log,webhook"}, {"TICKER_WEBHOOK_URL": "https://h.example.org"},
         {"TICKER_WEBHOOK_URL": "http://[::1]:8080/a?b=c&d=%20"}, {"TICKER_SMTP_URL": "smtp://localhost:25"},
         {"TICKER_SMTP_URL": "smtps://me%40x.org:p%2Fw@mail.example.org/"}, {"TICKER_MAIL_TO": "a@x.org, b+c@y.example.org"},
     ],
@@ -94,9 +94,9 @@ def test_these_are_taken(environ):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        (Settings(tell=("webhook",)), "TICKER_WEBHOOK_URL is not set, and TICKER_TELL names webhook"),
-        (Settings(tell=("mail",)), "TICKER_SMTP_URL is not set, and TICKER_TELL names mail"),
-        (Settings(tell=("mail",), smtp_url="smtp://h", mail_from="a@x"), "TICKER_MAIL_TO is not set, and TICKER_TELL names mail"),
+        (Settings(notify=("webhook",)), "TICKER_WEBHOOK_URL is not set, and TICKER_NOTIFY names webhook"),
+        (Settings(notify=("mail",)), "TICKER_SMTP_URL is not set, and TICKER_NOTIFY names mail"),
+        (Settings(notify=("mail",), smtp_url="smtp://h", mail_from="a@x"), "TICKER_MAIL_TO is not set, and TICKER_NOTIFY names mail"),
     ],
 )  # fmt: skip
 def test_a_channel_without_its_setting_is_named_at_the_start(settings, sentence):
@@ -106,11 +106,11 @@ def test_a_channel_without_its_setting_is_named_at_the_start(settings, sentence)
 
 
 def test_ticker_run_refuses_to_start_so(environ, monkeypatch):
-    monkeypatch.setenv("TICKER_TELL", "webhook")
+    monkeypatch.setenv("TICKER_NOTIFY", "webhook")
     done = subprocess.run([sys.executable, "-m", "ticker", "run"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (
         78,
-        "error: TICKER_WEBHOOK_URL is not set, and TICKER_TELL names webhook\n",
+        "error: TICKER_WEBHOOK_URL is not set, and TICKER_NOTIFY names webhook\n",
     )
 
 
@@ -119,10 +119,10 @@ def test_ticker_run_refuses_to_start_so(environ, monkeypatch):
 
 def test_a_running_ticker_tells_and_stops_fast_although_the_endpoint_hangs(environ, db, endpoint):
     endpoint.answers = [None]
-    told = {"TICKER_TELL": "log,webhook", "TICKER_WEBHOOK_URL": endpoint.url}
+    told = {"TICKER_NOTIFY": "log,webhook", "TICKER_WEBHOOK_URL": endpoint.url}
     event = happens(db, "failed", at=datetime.now(UTC), words="failed: no luck")
     with running(environ | told) as process:
-        process.says(rf"WARNING ticker\.tell notice event={event} what=failed task=1: mail\.fetch failed: no luck")
+        process.says(rf"WARNING ticker\.notify notice event={event} what=failed task=1: mail\.fetch failed: no luck")
         assert endpoint.held.wait(60)
         heard = process.says("tick due=0")
         process.says("tick due=0", after=heard)
@@ -149,29 +149,35 @@ def command(*words: str, code: int = 0) -> tuple[str, str]:
 
 
 def test_a_test_notice_goes_through_each_channel_and_each_answer_is_shown(environ, endpoint, closed_port, monkeypatch):
-    monkeypatch.setenv("TICKER_TELL", "webhook")
+    monkeypatch.setenv("TICKER_NOTIFY", "webhook")
     monkeypatch.setenv("TICKER_WEBHOOK_URL", endpoint.url)
-    assert command("tell", "--test") == ("webhook: answered 204 No Content\n", "")
+    assert command("notify", "--test") == ("webhook: answered 204 No Content\n", "")
     told = json.loads(endpoint.got[0][1])
     assert (told["what"], told["schema"]) == ("test", "ticker") and told["text"].endswith("this channel works")
     monkeypatch.setenv("TICKER_WEBHOOK_URL", f"http://127.0.0.1:{closed_port}/{SECRET}")
-    out, err = command("tell", "--test", code=1)
+    out, err = command("notify", "--test", code=1)
     assert out == "webhook: not delivered: [Errno 111] Connection refused\n"
     assert err == "error: not delivered through webhook\n"
-    [one] = json.loads(command("tell", "--test", "--json", code=1)[0])["channels"]
+    [one] = json.loads(command("notify", "--test", "--json", code=1)[0])["channels"]
     assert one == {"channel": "webhook", "delivered": False, "answer": None, "error": "[Errno 111] Connection refused"}
 
 
-def test_tell_without_test_says_what_to_give(environ, monkeypatch):
-    assert "give --test" in command("tell", code=2)[1]
-    monkeypatch.setenv("TICKER_TELL", "")
-    assert command("tell", "--test")[0] == "TICKER_TELL names no channel: nobody is told\n"
+def test_notify_without_test_says_what_to_give(environ, monkeypatch):
+    assert "give --test" in command("notify", code=2)[1]
+    monkeypatch.setenv("TICKER_NOTIFY", "")
+    assert command("notify", "--test")[0] == "TICKER_NOTIFY names no channel: no notice is sent\n"
 
 
-def test_what_waits_is_listed_with_its_reason(environ, db, teller):
+def test_the_former_name_of_the_command_works_and_no_help_shows_it(environ, monkeypatch):
+    monkeypatch.setenv("TICKER_NOTIFY", "log")
+    assert command("tell", "--test") == command("notify", "--test") == ("log: logged\n", "")
+    assert " tell " not in command("--help")[0]
+
+
+def test_what_waits_is_listed_with_its_reason(environ, db, notifier):
     assert command("notices")[0] == "no notice waits\n"
     event = happens(db, "failed", owner_type="channels", owner_id="7")
-    teller(Kept("pager", OSError("no \x1b[31mluck"))).round(NOW)
+    notifier(Kept("pager", OSError("no \x1b[31mluck"))).round(NOW)
     out, _ = command("notices")
     assert "channels:7" in out and "pager" in out and "2026-03-01 12:00:30" in out and r"no \x1b[31mluck" in out
     [row] = json.loads(command("notices", "--json")[0])

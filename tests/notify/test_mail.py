@@ -17,11 +17,11 @@ def mail(port: int, user: str = "", to: tuple[str, ...] = ("a@example.org",), **
     return Mail(f"smtp://{user}localhost:{port}", "ticker@example.org", to, **more)
 
 
-def test_a_mail_says_it_in_its_subject_and_the_facts_below(db, teller):
+def test_a_mail_says_it_in_its_subject_and_the_facts_below(db, notifier):
     post = Post()
     happens(db, "failed", owner_type="channels", owner_id="7", words="failed: TimeoutError: slow")
     with talking(post) as port:
-        teller(mail(port, to=("a@example.org", "b@example.org"))).round(NOW)
+        notifier(mail(port, to=("a@example.org", "b@example.org"))).round(NOW)
     assert notices(db) == []
     [sent] = post.messages
     assert "Subject: [ticker] mail.fetch of channels:7 failed: TimeoutError: slow\r\n" in sent
@@ -84,10 +84,10 @@ def test_a_password_that_smtp_cannot_send_is_not_shown(certificate):
     assert str(error.value) == "the user or the password in TICKER_SMTP_URL is not ASCII and cannot be sent; change it"
 
 
-def test_a_mail_server_that_never_greets_is_given_up_in_time(db, teller):
+def test_a_mail_server_that_never_greets_is_given_up_in_time(db, notifier):
     happens(db, "failed")
     with talking(Post(silent=True)) as port:
-        assert teller(mail(port, seconds=0.5)).round(NOW) == AFTER_FAILURE
+        assert notifier(mail(port, seconds=0.5)).round(NOW) == AFTER_FAILURE
     assert notices(db, "error") == [("no answer within 0.5 s",)]
 
 

@@ -15,51 +15,51 @@ from tests.db.test_indexes import indexes, plan, read_whole
 from tests.notify.stage import MINUTE, NOW, Kept, happens, notices
 from tests.running import in_fork
 from ticker.notify import deliver, message
-from ticker.notify.deliver import AFTER_FAILURE, IDLE, Teller
+from ticker.notify.deliver import AFTER_FAILURE, IDLE, Notifier
 from ticker.notify.message import Notice
 from ticker.notify.outbox import GIVEN_UP, LEASE, Outbox
 
 # ------------------------------------------------------------------------------------------- events become notices
 
 
-def test_each_event_of_the_four_kinds_is_told_once_and_the_others_are_not(db, teller):
+def test_each_event_of_the_four_kinds_is_told_once_and_the_others_are_not(db, notifier):
     told = [happens(db, what, task_id=n) for n, what in enumerate(("failed", "recovered", "auto_paused", "dead_man"))]
     for what in ("paused", "resumed", "disabled", "enabled", "owner_inactive", "owner_active", "slowed", "restored"):
         happens(db, what)
     kept = Kept()
-    assert teller(kept).round(NOW) == IDLE
-    assert teller(kept).round(NOW) == IDLE
+    assert notifier(kept).round(NOW) == IDLE
+    assert notifier(kept).round(NOW) == IDLE
     assert [notice.id for notice in kept.got] == told
     assert notices(db) == []
     assert db.execute("SELECT count(*) FROM ticker.events WHERE NOT told").fetchone() == (0,)
 
 
-def test_where_nobody_is_to_be_told_events_are_not_kept_for_later(db, teller):
+def test_where_nobody_is_to_be_told_events_are_not_kept_for_later(db, notifier):
     happens(db, "failed")
-    assert teller(None).round(NOW) == IDLE
+    assert notifier(None).round(NOW) == IDLE
     assert notices(db) == []
     kept = Kept()
-    teller(kept).round(NOW)
+    notifier(kept).round(NOW)
     assert kept.got == []
 
 
-def test_each_channel_has_a_notice_of_its_own(db, teller):
+def test_each_channel_has_a_notice_of_its_own(db, notifier):
     event = happens(db, "failed")
     one = Kept("one")
-    teller(one, "two").round(NOW)
+    notifier(one, "two").round(NOW)
     assert [notice.id for notice in one.got] == [event]
     assert notices(db) == [(event, "two", 0)]
 
 
-def test_more_events_than_one_batch_are_all_told(db, teller, monkeypatch):
+def test_more_events_than_one_batch_are_all_told(db, notifier, monkeypatch):
     monkeypatch.setattr("ticker.notify.outbox.BATCH", 3)
     told = [happens(db, "failed", task_id=n) for n in range(8)]
     kept = Kept()
-    teller(kept).round(NOW)
+    notifier(kept).round(NOW)
     assert [notice.id for notice in kept.got] == told
 
 
-def test_a_notice_says_what_the_task_and_its_run_say(db, teller):
+def test_a_notice_says_what_the_task_and_its_run_say(db, notifier):
     task = ticker.register(db, "mail.fetch", every="1m", owner=("channels", "7"), subject="Support")
     db.execute("UPDATE ticker.tasks SET failures = 3 WHERE id = %s", [task.id])
     [run_id] = db.execute(
@@ -71,7 +71,7 @@ def test_a_notice_says_what_the_task_and_its_run_say(db, teller):
     happens(db, "failed", at=NOW - 2 * MINUTE, told=True, **whose)
     event = happens(db, "recovered", run_id=run_id, function="mail.fetch", words="it succeeded again", **whose)
     kept = Kept()
-    teller(kept).round(NOW)
+    notifier(kept).round(NOW)
     told = message.data(kept.got[0])
     assert told.pop("host") == socket.gethostname() and told.pop("next_run").endswith("Z")
     assert told == {
@@ -84,10 +84,10 @@ def test_a_notice_says_what_the_task_and_its_run_say(db, teller):
     }  # fmt: skip
 
 
-def test_the_notices_of_a_task_that_is_gone_are_told_all_the_same(db, teller):
+def test_the_notices_of_a_task_that_is_gone_are_told_all_the_same(db, notifier):
     happens(db, "failed", words="failed: ValueError: x", task_id=99)
     kept = Kept()
-    teller(kept).round(NOW)
+    notifier(kept).round(NOW)
     [notice] = kept.got
     assert (notice.failures, notice.next_run) == (None, None)
     assert message.text(notice) == "mail.fetch failed: ValueError: x"
@@ -96,10 +96,10 @@ def test_the_notices_of_a_task_that_is_gone_are_told_all_the_same(db, teller):
 # --------------------------------------------------------------------------------------------- what goes wrong, waits
 
 
-def test_what_fails_is_tried_again_later_each_time_after_twice_as_long_up_to_an_hour(db, teller):
+def test_what_fails_is_tried_again_later_each_time_after_twice_as_long_up_to_an_hour(db, notifier):
     happens(db, "failed")
     kept = Kept("kept", *(OSError("no") for _ in range(9)))
-    one, now, waits = teller(kept), NOW, []
+    one, now, waits = notifier(kept), NOW, []
     for _ in range(9):
         assert one.round(now) == AFTER_FAILURE
         [(due, error)] = notices(db, "due_at, error")
@@ -112,19 +112,19 @@ def test_what_fails_is_tried_again_later_each_time_after_twice_as_long_up_to_an_
     assert (len(kept.got), notices(db)) == (1, [])
 
 
-def test_a_failing_channel_holds_up_no_other_and_is_left_alone_for_a_while(db, teller):
+def test_a_failing_channel_holds_up_no_other_and_is_left_alone_for_a_while(db, notifier):
     events = [happens(db, "failed", task_id=n) for n in range(5)]
     dead, well = Kept("dead", *(OSError("no") for _ in range(9))), Kept("well")
-    assert teller(dead, "well").round(NOW) == AFTER_FAILURE
+    assert notifier(dead, "well").round(NOW) == AFTER_FAILURE
     assert len(dead.fails) == 8  # one try, although five wait
-    assert teller(well).round(NOW) == IDLE
+    assert notifier(well).round(NOW) == IDLE
     assert [notice.id for notice in well.got] == events
 
 
-def test_notices_of_one_task_never_overtake_each_other(db, teller):
+def test_notices_of_one_task_never_overtake_each_other(db, notifier):
     failed = happens(db, "failed")
     kept = Kept("kept", OSError("no"))
-    one = teller(kept)
+    one = notifier(kept)
     one.round(NOW)
     recovered, other = happens(db, "recovered"), happens(db, "failed", task_id=2)
     one.round(NOW + timedelta(seconds=1))
@@ -133,10 +133,10 @@ def test_notices_of_one_task_never_overtake_each_other(db, teller):
     assert [notice.id for notice in kept.got] == [other, failed, recovered]
 
 
-def test_trouble_is_logged_when_it_begins_and_ends_and_not_with_each_try(db, teller, caplog):
-    one = teller(Kept("kept", *(OSError("no") for _ in range(5))))
+def test_trouble_is_logged_when_it_begins_and_ends_and_not_with_each_try(db, notifier, caplog):
+    one = notifier(Kept("kept", *(OSError("no") for _ in range(5))))
     event = happens(db, "failed")
-    with caplog.at_level(logging.INFO, "ticker.tell"):
+    with caplog.at_level(logging.INFO, "ticker.notify"):
         for hour in range(8):
             one.round(NOW + timedelta(hours=hour))
     assert [record.getMessage() for record in caplog.records] == [
@@ -146,16 +146,16 @@ def test_trouble_is_logged_when_it_begins_and_ends_and_not_with_each_try(db, tel
     assert notices(db) == [] and event
 
 
-def test_a_channel_that_calls_exit_is_one_that_failed(db, teller):
+def test_a_channel_that_calls_exit_is_one_that_failed(db, notifier):
     happens(db, "failed")
-    assert teller(Kept("kept", SystemExit(3))).round(NOW) == AFTER_FAILURE
+    assert notifier(Kept("kept", SystemExit(3))).round(NOW) == AFTER_FAILURE
     assert notices(db, "error") == [("SystemExit: 3",)]
 
 
-def test_a_clock_that_was_set_back_makes_no_notice_wait_for_years(db, teller):
+def test_a_clock_that_was_set_back_makes_no_notice_wait_for_years(db, notifier):
     happens(db, "failed")
     kept = Kept("kept", OSError("no"))
-    one = teller(kept)
+    one = notifier(kept)
     one.round(NOW)
     one.round(NOW - timedelta(days=400))
     assert len(kept.got) == 1
@@ -164,16 +164,16 @@ def test_a_clock_that_was_set_back_makes_no_notice_wait_for_years(db, teller):
 # ---------------------------------------------------------------------------------------------- several, and killed
 
 
-def test_two_tellers_at_once_deliver_each_notice_once(db, teller):
+def test_two_notifiers_at_once_deliver_each_notice_once(db, notifier):
     told = [happens(db, "failed", task_id=n) for n in range(60)]
     channels = [Kept(), Kept()]
     with ThreadPoolExecutor(2) as pool:
-        rounds = [pool.submit(teller(channel).round, NOW) for channel in channels]
+        rounds = [pool.submit(notifier(channel).round, NOW) for channel in channels]
         assert [done.result(timeout=60) for done in rounds] == [IDLE, IDLE]
     assert sorted(notice.id for channel in channels for notice in channel.got) == told
 
 
-def test_while_a_notice_is_under_way_no_lock_is_held_and_no_other_ticker_sends_it(db, teller):
+def test_while_a_notice_is_under_way_no_lock_is_held_and_no_other_ticker_sends_it(db, notifier):
     happens(db, "failed")
     kept, looked = Kept(), []
 
@@ -182,15 +182,15 @@ def test_while_a_notice_is_under_way_no_lock_is_held_and_no_other_ticker_sends_i
             looked.append(db.execute("SELECT event_id FROM ticker.notices FOR UPDATE NOWAIT").fetchall())
             open_ = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ticker notices' AND xact_start IS NOT NULL"
             looked.append(db.execute(open_).fetchone())
-            teller(kept).round(NOW + timedelta(seconds=5))
+            notifier(kept).round(NOW + timedelta(seconds=5))
             return super().deliver(notice)
 
     channel = Looks()
-    teller(channel).round(NOW)
+    notifier(channel).round(NOW)
     assert (len(channel.got), kept.got, looked[1]) == (1, [], (0,))
 
 
-def test_a_notice_whose_ticker_was_killed_is_sent_again_when_the_lease_has_passed(db, database_url, teller):
+def test_a_notice_whose_ticker_was_killed_is_sent_again_when_the_lease_has_passed(db, database_url, notifier):
     event = happens(db, "failed")
 
     class Dies(Kept):
@@ -198,17 +198,17 @@ def test_a_notice_whose_ticker_was_killed_is_sent_again_when_the_lease_has_passe
             os.kill(os.getpid(), signal.SIGKILL)
             return ""
 
-    code = in_fork(lambda: Teller(Dies(), ["kept"], Outbox(database_url, "ticker"), threading.Event()).round(NOW))
+    code = in_fork(lambda: Notifier(Dies(), ["kept"], Outbox(database_url, "ticker"), threading.Event()).round(NOW))
     assert code == -signal.SIGKILL
     kept = Kept()
-    one = teller(kept)
+    one = notifier(kept)
     one.round(NOW + LEASE - timedelta(seconds=1))
     assert kept.got == [] and notices(db) == [(event, "kept", 1)]
     one.round(NOW + LEASE)
     assert [notice.id for notice in kept.got] == [event]
 
 
-def test_a_notice_that_arrived_while_the_database_went_away_is_not_sent_again(db, teller, caplog):
+def test_a_notice_that_arrived_while_the_database_went_away_is_not_sent_again(db, notifier, caplog):
     now = datetime.now(UTC)
     happens(db, "failed", at=now)
 
@@ -221,16 +221,16 @@ def test_a_notice_that_arrived_while_the_database_went_away_is_not_sent_again(db
             return super().deliver(notice)
 
     channel = Cuts()
-    one = teller(channel)
+    one = notifier(channel)
     assert one.try_round() == deliver.WITHOUT_DATABASE
     assert "notices of channel kept wait: PostgreSQL (DATABASE_URL) does not answer" in caplog.messages[0]
     one.round(now + timedelta(days=1))
     assert (len(channel.got), notices(db)) == (1, [])
 
 
-def test_a_right_that_is_missing_is_said_once(db, teller, caplog):
+def test_a_right_that_is_missing_is_said_once(db, notifier, caplog):
     db.execute("ALTER TABLE ticker.events RENAME TO hidden")
-    one = teller(Kept())
+    one = notifier(Kept())
     assert [one.try_round(), one.try_round()] == [deliver.WITHOUT_DATABASE] * 2
     assert len(caplog.messages) == 1 and "run: ticker db upgrade" in caplog.messages[0]
 
@@ -249,7 +249,7 @@ MAKE = {"channels": ["log"], "kinds": ["failed"], "after": GIVEN_UP, "limit": 10
         ("remove_old_notices", {"after": LEASE, "limit": 1000, "now": NOW}, {"notices_pkey", "events_pkey"}),
     ],
 )
-def test_what_a_teller_asks_is_found_by_an_index(mode, statement, parameters, wanted, db):
+def test_what_a_notifier_asks_is_found_by_an_index(mode, statement, parameters, wanted, db):
     with db.transaction(force_rollback=True):
         db.execute(
             "INSERT INTO ticker.events (task_id, what, told, at) SELECT n %% 5000, 'failed', n <= 49900, %s"

@@ -37,9 +37,9 @@ from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings
 
 
-def test_a_webhook_gets_the_notice_as_json_signed_with_each_key(db, teller, endpoint):
+def test_a_webhook_gets_the_notice_as_json_signed_with_each_key(db, notifier, endpoint):
     event = happens(db, "failed")
-    teller(Webhook(endpoint.url, [KEY, OLD_KEY])).round(NOW)
+    notifier(Webhook(endpoint.url, [KEY, OLD_KEY])).round(NOW)
     [(headers, body)] = endpoint.got
     assert json.loads(body)["id"] == event
     assert headers["path"] == f"/{SECRET}?a=b"
@@ -55,11 +55,11 @@ def test_without_a_key_nothing_is_signed(endpoint):
 
 
 @pytest.mark.parametrize("status", [500, 503, 429, 404, 301, 307])
-def test_an_endpoint_that_refuses_gets_the_notice_once_more_and_once_it_is_back_no_more(status, db, teller, endpoint):
+def test_an_endpoint_that_refuses_gets_the_notice_once_more_and_once_it_is_back_no_more(status, db, notifier, endpoint):
     """A redirect is a refusal, too: it is not followed."""
     event = happens(db, "failed")
     endpoint.answers = [status]
-    one = teller(Webhook(endpoint.url))
+    one = notifier(Webhook(endpoint.url))
     assert one.round(NOW) == AFTER_FAILURE
     [(error,)] = notices(db, "error")
     assert error.startswith(f"answered {status}")
@@ -68,31 +68,31 @@ def test_an_endpoint_that_refuses_gets_the_notice_once_more_and_once_it_is_back_
     assert (endpoint.ids, notices(db)) == ([event, event], [])
 
 
-def test_an_endpoint_that_is_not_there_gets_the_notice_once_when_it_is(db, teller, endpoint, closed_port):
+def test_an_endpoint_that_is_not_there_gets_the_notice_once_when_it_is(db, notifier, endpoint, closed_port):
     event = happens(db, "failed")
     nobody = f"http://127.0.0.1:{closed_port}/"
-    assert teller(Webhook(nobody)).round(NOW) == AFTER_FAILURE
+    assert notifier(Webhook(nobody)).round(NOW) == AFTER_FAILURE
     assert notices(db, "error") == [("[Errno 111] Connection refused",)]
-    one = teller(Webhook(endpoint.url))
+    one = notifier(Webhook(endpoint.url))
     one.round(NOW + MINUTE)
     one.round(NOW + 2 * MINUTE)
     assert endpoint.ids == [event]
 
 
 def test_while_an_endpoint_hangs_ticks_and_other_channels_go_on_and_the_notice_arrives_when_it_is_back(
-    db, teller, endpoint, database_url, redis_url
+    db, notifier, endpoint, database_url, redis_url
 ):
     event = happens(db, "failed")
     task = ticker.register(db, "poll", every="1m")
     endpoint.answers = [None]
     store, queue, kept = PostgresStore(database_url), RedisQueue.from_url(redis_url), Kept("kept")
-    hanging = teller(Webhook(endpoint.url, seconds=60), "kept")
+    hanging = notifier(Webhook(endpoint.url, seconds=60), "kept")
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(hanging.round, NOW)
         assert endpoint.held.wait(60)
         for minute in range(3):
             assert tick(store, queue, datetime.now(UTC) + minute * MINUTE).enqueued == 1
-        teller(kept).round(NOW)
+        notifier(kept).round(NOW)
         assert not under_way.done()
         endpoint.let_go.set()
         assert under_way.result(timeout=60) == AFTER_FAILURE
@@ -127,14 +127,14 @@ def test_an_endpoint_that_sends_a_byte_at_a_time_is_given_up_in_time(endpoint):
 
 
 @pytest.mark.parametrize("answer", [b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 500 + b"\r\n"])
-def test_an_answer_that_is_no_http_is_a_failure_and_no_more(answer, db, teller):
+def test_an_answer_that_is_no_http_is_a_failure_and_no_more(answer, db, notifier):
     def says(wire: socket.socket) -> None:
         hear(wire)
         wire.sendall(answer)
 
     happens(db, "failed")
     with talking(says) as port:
-        assert teller(Webhook(f"http://127.0.0.1:{port}/")).round(NOW) == AFTER_FAILURE
+        assert notifier(Webhook(f"http://127.0.0.1:{port}/")).round(NOW) == AFTER_FAILURE
     assert notices(db, "error")[0][0].isprintable()
 
 
@@ -149,10 +149,10 @@ def test_a_body_without_end_is_not_read(endpoint):
         assert Webhook(f"http://127.0.0.1:{port}/").deliver(NOTICE) == "answered 200 OK"
 
 
-def test_no_error_and_no_log_line_shows_the_url_or_a_key(db, teller, endpoint, caplog, monkeypatch):
+def test_no_error_and_no_log_line_shows_the_url_or_a_key(db, notifier, endpoint, caplog, monkeypatch):
     endpoint.answers = [500]
     happens(db, "failed")
-    teller(Webhook(endpoint.url, [KEY])).round(NOW)
+    notifier(Webhook(endpoint.url, [KEY])).round(NOW)
     found = Settings(webhook_url=endpoint.url, webhook_keys=(KEY,), smtp_url=f"smtp://u:{SECRET}@h")
     shown = f"{caplog.text} {notices(db, 'error')} {found!r}"
     assert SECRET not in shown and KEY not in shown
@@ -185,7 +185,9 @@ def test_the_resolver_gives_each_address_its_share(monkeypatch, closed_port):
 
 def test_the_check_that_the_documentation_shows_accepts_a_real_request_and_no_other(endpoint):
     shown: dict[str, Any] = {}
-    [block] = re.findall(r"```python\n(import hashlib.*?)```", (ROOT / "docs/telling.md").read_text(), flags=re.DOTALL)
+    [block] = re.findall(
+        r"```python\n(import hashlib.*?)```", (ROOT / "docs/notifications.md").read_text(), flags=re.DOTALL
+    )
     exec(block, shown)
     Webhook(endpoint.url, [KEY, OLD_KEY]).deliver(NOTICE)
     [(headers, body)] = endpoint.got

@@ -8,7 +8,7 @@ import pytest
 import ticker
 from ticker.engine import timing
 from ticker.engine.follow_up import next_look, no_success, too_late_at
-from ticker.engine.tick import tick
+from ticker.engine.tick import TickOptions, tick
 from ticker.model import Alarm, Kind
 from ticker.schedules.duration import DAY, MINUTE
 
@@ -179,5 +179,5 @@ def test_more_tasks_than_a_batch_holds_are_asked_of_in_one_tick(play):
     for number in range(5):
         ticker.register(play.db, "poll", name=str(number), every="1m", dead_man=1)
     play.at(100)
-    tick(play.store, play.queue, play.now, batch=2)
+    tick(play.store, play.queue, play.now, TickOptions(batch=2))
     assert play.events() == ["dead_man"] * 5

@@ -12,7 +12,7 @@ import ticker
 from tests.cli.test_commands import ticker as command
 from tests.read.test_why import MINUTE, NINE, SECOND, a_drop, a_run, an_event, ticked
 from ticker import clock
-from ticker.cli import timeline as timeline_command
+from ticker.cli.records import timeline as timeline_command
 from ticker.errors import BadInput, UnknownTask
 from ticker.read import timeline
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 import ticker
 from ticker import owners
 from ticker.cli import main
-from ticker.cli.tasks import user
+from ticker.cli.tasks.commands import user
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import ticker
 from ticker.cli import main
 from ticker.db.store import PostgresStore
 from ticker.engine import timing
-from ticker.engine.tick import tick
+from ticker.engine.tick import TickOptions, tick
 from ticker.model import DueTask, Kind
 from ticker.read import forecast
 from ticker.schedules import kinds
@@ -126,13 +126,13 @@ def test_a_registered_task_waits_for_its_place_and_keeps_it(environ, db, store, 
     assert task.spread and task.phase_ms is not None and 0 <= task.phase_ms < 300_000
     assert task.next_run is not None and is_in_place(task)
     assert task.next_run - store.now() <= 300 * SECOND
-    tick(store, queue, task.next_run + 5 * SECOND, beat=TICK)
+    tick(store, queue, task.next_run + 5 * SECOND, TickOptions(beat=TICK))
     assert ticker.get(db, task).next_run == task.next_run + 300 * SECOND
 
 
 def test_a_tick_that_finds_a_task_late_puts_off_the_next_run_and_does_not_lose_it(environ, db, store, queue):
     task = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True)
-    tick(store, queue, task.next_run + 20 * SECOND, beat=TICK)
+    tick(store, queue, task.next_run + 20 * SECOND, TickOptions(beat=TICK))
     assert ticker.get(db, task).next_run == task.next_run + 320 * SECOND
 
 

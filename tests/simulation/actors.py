@@ -8,7 +8,7 @@ from uuid import UUID
 from tests.simulation.ports import Fault, FaultyQueue, FaultyStore, Killed, Pass
 from tests.simulation.world import World
 from ticker.engine import timing
-from ticker.engine.tick import tick
+from ticker.engine.tick import TickOptions, tick
 from ticker.errors import DatabaseUnavailable, Unavailable
 
 LOOK_AHEAD = 1000  # ms, the default of the setting
@@ -52,7 +52,10 @@ class Ticker:
             self._store, self._starts = world.tables.another_store(), self._starts + 1
             self._store.uptime = lambda _=None: world.uptime(self._id)
         report = tick(
-            FaultyStore(self._store, pass_), FaultyQueue(world.tables.queue, pass_), None, look_ahead=LOOK_AHEAD
+            FaultyStore(self._store, pass_),
+            FaultyQueue(world.tables.queue, pass_),
+            None,
+            TickOptions(look_ahead=LOOK_AHEAD),
         )
         world.counts["ticks"] += 1
         own = str(UUID(int=self._id * 1000 + self._starts))

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 import ticker
 from ticker.cli import main
-from ticker.engine.tick import tick
+from ticker.engine.tick import TickOptions, tick
 from ticker.errors import BadInput, ConfigurationError
 from ticker.schedules import calendar, cron
 from ticker.settings import from_environment
@@ -93,6 +93,6 @@ def test_where_room_is_short_the_priority_decides_within_an_owner_and_not_betwee
     other = ticker.register(db, "poll", owner="mail:6", every="1m", priority=-1000, first=store.now())
     waiting = []
     for depth in (2, 3, 4):
-        tick(store, queue, store.now(), depths={"polling": depth})
+        tick(store, queue, store.now(), TickOptions(depths={"polling": depth}))
         waiting.append({task.id for task in ticker.list_tasks(db) if task.waiting} - set().union(*waiting))
     assert waiting == [{high.id, other.id}, {usual.id}, {low.id}]

@@ -25,10 +25,11 @@ from tests.web.conftest import Serve
 from tests.web.serving import in_thread, refused, serving
 from ticker import clock
 from ticker.cli import main
-from ticker.cli.web import prepared
+from ticker.cli.processes.web import prepared
+from ticker.errors import EXIT_CONFIGURATION
 from ticker.read import health
 from ticker.read.health import Health
-from ticker.settings import EXIT_CONFIGURATION, from_environment
+from ticker.settings import from_environment
 from ticker.web import application, protocol
 
 SECRET = "s3cr3t-word"

@@ -24,7 +24,7 @@ from ticker.engine.tick import tick
 from ticker.model import WaitingTask
 from wrappers.pipeline import payload
 from wrappers.pipeline.database import Database
-from wrappers.rq import worker
+from wrappers.rq import prepared_start
 
 A_START_WAITS = """SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"""
 
@@ -123,16 +123,17 @@ def test_a_dead_connection_is_seen_before_it_is_used(environ, db):
 LENT = """
 import os
 from wrappers.pipeline.database import Database
+from wrappers.rq import prepared_start
 
 database = Database.from_environment()
 database.open()
 lent, (hears, tells) = database._connection, os.pipe()
-with database.lent():
+with database.lent() as the_childs:
     child = os.fork()
     if not child:
         os.read(hears, 1)
-        database.execute("instant", now=None)
-        os._exit(database._connection is not lent)
+        the_childs.execute("instant", now=None)
+        os._exit(the_childs._connection is not lent)
 assert database.execute("instant", now=None)
 assert database._connection is not lent
 os.write(tells, b".")
@@ -147,6 +148,7 @@ def test_a_connection_that_is_lent_goes_on_in_the_child(environ):
 BACKENDS = """
 from wrappers import entry, task
 from wrappers.pipeline.database import Database
+from wrappers.rq import prepared_start
 
 @task("many", batch=2)
 def many(run):
@@ -217,6 +219,7 @@ def test_a_cold_shutdown_ends_though_the_connection_is_in_use(traced, db, store,
 import os, signal
 from wrappers.pipeline import finish as endings; from wrappers.sandbox import shared_state as page
 from wrappers.pipeline.database import Database
+from wrappers.rq import prepared_start
 finish, sent = Database.finish, []
 def finish_slowly(self, *args, **fields):
     if page.horse() and not sent:
@@ -238,7 +241,7 @@ def test_a_foreign_job_of_any_size_is_not_taken_apart(monkeypatch):
         _success_callback_name = _failure_callback_name = _stopped_callback_name = None
 
     monkeypatch.setattr(payload, "call", lambda *_: pytest.fail("it was read"))
-    assert worker.call_of(Foreign()) is None
+    assert prepared_start.call_of(Foreign()) is None
 
 
 def test_each_waiting_occurrence_is_asked_for_by_its_own_job():

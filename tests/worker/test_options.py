@@ -1,9 +1,10 @@
-"""What `python -m wrappers` is told wrongly is one sentence, never a traceback."""
+"""What `ticker worker` is told wrongly is one sentence, never a traceback."""
 
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from ticker.errors import ConfigurationError
 from wrappers.__main__ import as_rq_reads
 from wrappers.pipeline import registry
 from wrappers.rq import options
+from wrappers.shadowing import shadowing
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,44 @@ def test_the_command_ends_with_that_sentence_and_exit_code_78(environ, words):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (78, "", 1)
     assert done.stderr.startswith("error: --")
+
+
+LAUNCHERS = {"ticker worker": ["ticker", "worker"], "python -m wrappers": ["wrappers"]}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_help_begins_with_our_options_and_shows_those_of_rq(launcher, tmp_path):
+    command = [sys.executable, "-m", *LAUNCHERS[launcher], "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.startswith("Usage: ticker worker --tasks MODULE") and "--worker-class" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("launcher", "file", "package"),
+    [
+        ("ticker worker", "wrappers.py", "wrappers"),
+        ("ticker worker", "ticker/__init__.py", "ticker"),
+        ("python -m wrappers", "ticker.py", "ticker"),
+    ],
+)
+def test_a_module_of_the_application_with_the_name_of_a_package_of_ours_is_named_in_one_sentence(
+    launcher, file, package, tmp_path
+):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("raise SystemExit(1)")
+    start = [str(Path(sys.executable).parent / "ticker"), "worker"] if launcher == "ticker worker" else [
+        sys.executable, "-m", "wrappers"]  # fmt: skip
+    done = subprocess.run([*start, "polling"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    sentence = (
+        f"{tmp_path}/{file} has the name of the package {package} of rq-ticker, and Python can import only one of them;"
+        " rename it"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (78, "", f"error: {sentence}\n")
+
+
+def test_a_folder_without_such_a_module_and_a_checkout_of_ours_pass(tmp_path):
+    (tmp_path / "ticker").mkdir()  # not a package: Python goes on to ours
+    assert shadowing(tmp_path) == shadowing(ROOT) == ""
 
 
 BROKEN = {

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -41,3 +42,12 @@ def database() -> "Iterator[psycopg.Connection[Any]]":
         raise ConfigurationError(str(error)) from error
     with connections.translated(), closing(connection), connection.transaction():
         yield connection
+
+
+def now(db: Any) -> datetime:
+    """The instant, by the clock that decides: the database's."""
+    from ticker import clock
+    from ticker.db import sql
+
+    instant: datetime = sql.on(db, configured().schema)("instant", now=clock.now())[0]["now"]
+    return instant

@@ -15,20 +15,16 @@ from typing import Any, NoReturn
 
 import click
 
-from ticker.cli.render import shown
-from ticker.errors import BadInput, ConfigurationError, TickerError
-from ticker.settings import EXIT_CONFIGURATION
+from ticker.cli.lazy import LazyGroup
+from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError, TickerError
 
 NOT_SO = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
 
 
-class Commands(click.Group):
-    """The outermost group: its commands stand in the order in which they were added, and none ends in a traceback."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
+class Commands(LazyGroup):
+    """The outermost group: none of its commands ends in a traceback."""
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -64,6 +60,8 @@ def tell(error: Exception) -> int:
 
 
 def sentence(error: Exception) -> str:
+    from ticker.cli.render import shown
+
     if isinstance(error, click.UsageError):
         see = f"; see: {error.ctx.command_path} --help" if error.ctx else ""
         text = error.format_message().strip().rstrip(".")

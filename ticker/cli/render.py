@@ -16,7 +16,7 @@ from ticker.schedules.duration import words
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ticker.read.entries import Line
+    from ticker.read.entries import JournalEntry
     from ticker.read.tasks import RunRecord
 
 WIDE = 100_000  # columns: a terminal wraps a long line itself, and keeps its words and ids in one piece
@@ -46,7 +46,7 @@ def print_task(task: Task) -> None:
     print_table(table)
 
 
-def print_lines(lines: "Iterable[Line]", *, whose: bool, head: bool = True) -> None:
+def print_lines(lines: "Iterable[JournalEntry]", *, whose: bool, head: bool = True) -> None:
     """Of the ledger: one line each, with its task where they are of several."""
     table = columns("when (UTC)", "what", *["task", "name", "owner"] * whose, "why", "run")
     table.show_header = head

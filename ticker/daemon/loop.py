@@ -25,7 +25,7 @@ from ticker.daemon.push_threads import Lanes
 from ticker.daemon.systemd import Systemd
 from ticker.db.listener import Alarm, Listener
 from ticker.db.store import PostgresStore
-from ticker.engine.tick import Report, tick
+from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import TickerError
 from ticker.queue import rq
 from ticker.queue.rq import RedisQueue
@@ -147,12 +147,17 @@ class Beat:
 
     def _pass(self) -> Report:
         settings = self._settings
-        report = tick(
-            self._store, self._queue, clock.now(),
-            look_ahead=settings.look_ahead_ms, batch=settings.batch, stop=self._stopping.is_set,
-            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)), beat=self._rhythm(),
-            period=settings.tick_ms, depths=settings.queue_depth, lanes=self._lanes,
-        )  # fmt: skip
+        options = TickOptions(
+            look_ahead=settings.look_ahead_ms,
+            batch=settings.batch,
+            stop=self._stopping.is_set,
+            late=max(kinds.LATE, timedelta(milliseconds=2 * settings.tick_ms)),
+            period=settings.tick_ms,
+            beat=self._rhythm(),
+            depths=settings.queue_depth,
+            lanes=self._lanes,
+        )
+        report = tick(self._store, self._queue, clock.now(), options)
         self._store.heartbeat(
             self._id, self._host, os.getpid(), report.now, {**counts(report), "left": report.left}, settings.tick_ms
         )
@@ -203,7 +208,7 @@ class Beat:
             self._unattended[name] = self._unattended.get(name, 0) + 1
             if self._unattended[name] == 2:
                 log.warning(
-                    "queue %s: %s jobs wait and no worker listens; start one: python -m wrappers --tasks ... %s",
+                    "queue %s: %s jobs wait and no worker listens; start one: ticker worker --tasks ... %s",
                     name,
                     count,
                     name,
@@ -239,7 +244,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     store = PostgresStore(settings.require_database(), settings.schema)
     queue = observer.queue if observer else RedisQueue.from_settings(settings)
     beat = Beat(store, queue, settings, stopping, observer)
-    tellers = notify.start(settings, stopping)
+    notifiers = notify.start(settings, stopping)
     if settings.wake:
         listener = Listener(settings.require_listen(), settings.schema, stopping)
         beat.alarm = Alarm(listener)
@@ -258,7 +263,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
         watch(beat, settings.tick_ms / 1000, job)
     systemd.ends()
     stopping.set()
-    notify.stop(tellers, LAST_NOTICE)
+    notify.stop(notifiers, LAST_NOTICE)
     stop(scheduler, beat)
 
 

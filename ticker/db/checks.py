@@ -1,6 +1,7 @@
 """Checks PostgreSQL before a process works: version, encoding, role, clock, tables, revision and installation."""
 
 import logging
+from collections.abc import Iterable
 from datetime import timedelta
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -111,18 +112,28 @@ def revision(connection: psycopg.Connection[Any], schema: str) -> str:
 
 
 def check_revision(found: str, schema: str) -> None:
-    known = revisions()
-    if found == known[-1]:
-        return
-    if found and found not in known:
+    check_upgradable([found] if found else [], schema)
+    if found != (newest := revisions()[-1]):
         raise ConfigurationError(
-            f"DATABASE_URL: schema {schema!r} is at revision {found!r}, which this release (up to {known[-1]}) does not"
-            " know; install the release that made it"
+            f"DATABASE_URL: schema {schema!r} is at revision {found or 'none'}, and {newest} is needed;"
+            " run: ticker db upgrade"
         )
-    raise ConfigurationError(
-        f"DATABASE_URL: schema {schema!r} is at revision {found or 'none'}, and {known[-1]} is needed;"
-        " run: ticker db upgrade"
-    )
+
+
+def check_upgradable(found: Iterable[str], schema: str) -> None:
+    """Raises ConfigurationError if no upgrade leads from these revisions to this release's."""
+    known = revisions()
+    for revision in found:
+        if revision.isdigit() and revision < known[0]:
+            raise ConfigurationError(
+                f"DATABASE_URL: schema {schema!r} is at revision {revision!r}, from before the first release, and cannot be"
+                f' upgraded; drop it (DROP SCHEMA "{schema}" CASCADE), run: ticker db upgrade, and register the tasks again'
+            )
+        if revision not in known:
+            raise ConfigurationError(
+                f"DATABASE_URL: schema {schema!r} is at revision {revision!r}, which this release (up to {known[-1]}) does"
+                " not know; install the release that made it"
+            )
 
 
 def revisions() -> list[str]:

@@ -9,7 +9,9 @@ The Procfile's processes work for it on any database, yours too; its tables have
 
 import argparse
 from collections.abc import Sequence
-from functools import cache
+from datetime import timedelta
+from functools import cache, partial
+from typing import Any
 
 from sqlalchemy import MetaData, create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
@@ -39,7 +41,7 @@ class MailChannel(Base):
 
 
 class Message(Base):
-    """A message that was fetched. Nothing here is unique, on purpose: one that is fetched twice stands here twice."""
+    """A message that was fetched. Nothing is unique, on purpose: a message that is stored twice has two rows."""
 
     __tablename__ = "messages"
 
@@ -49,14 +51,17 @@ class Message(Base):
     subject: Mapped[str]
 
 
+REPORTED, UNATTENDED = ("support", "shop"), "reports"  # these have a second task, on a queue without a worker at first
+
+
 @cache
 def sessions() -> sessionmaker[Session]:
-    """Sessions on DATABASE_URL. First called in the work-horse: a connection does not survive a fork."""
+    """Returns sessions on DATABASE_URL. First called in the work-horse: a connection does not survive a fork."""
     return sessionmaker(create_engine(settings.from_environment().require_database()), expire_on_commit=False)
 
 
 def create() -> None:
-    """The tables, with the triggers by which a channel's tasks follow its row. `ticker db upgrade` comes first."""
+    """Creates the tables, and the triggers by which a channel's tasks follow its row; after `ticker db upgrade`."""
     owners.follow(MailChannel, active_when="enabled", schema=settings.from_environment().schema)
     with sessions().begin() as session:
         session.execute(CreateSchema(SCHEMA, if_not_exists=True))
@@ -64,36 +69,59 @@ def create() -> None:
 
 
 def add_channel(
-    session: Session, host: str, port: int, user: str, *, function: str = "mail.fetch",
-    every: Duration = "1m", tolerance: Duration | None = None, box: Duration | None = None,
-) -> tuple[MailChannel, ticker.Task]:  # fmt: skip
-    """A channel and its task: both are there when the caller commits, or neither."""
+    session: Session,
+    host: str,
+    port: int,
+    user: str,
+    function: str = "mail.fetch",
+    every: Duration = "1m",
+    **limits: Any,
+) -> tuple[MailChannel, ticker.Task]:
+    """Adds a channel and its task: both are there when the caller commits, or neither."""
     channel = MailChannel(host=host, port=port, user=user)
     session.add(channel)
     session.flush()
-    task = ticker.register(
-        session, function, owner=channel, kwargs={"channel_id": channel.id},
-        every=every, tolerance=tolerance, box=box, subject=user,
-    )  # fmt: skip
-    return channel, task
+    arguments = {"channel_id": channel.id}
+    return channel, ticker.register(
+        session, function, every=every, owner=channel, kwargs=arguments, subject=user, **limits
+    )
 
 
-def add_feeds(session: Session) -> list[ticker.Task]:
-    """Tasks of nobody's: one that needs a retry, and one that is done in pieces."""
-    return [
-        ticker.register(session, "feeds.import", every="10s", retries=2, backoff="1s", subject="partner"),
-        ticker.register(session, "feeds.refresh", every="10s", subject="feeds"),
-    ]
+def register_all(port: int, pace: float) -> tuple[dict[str, ticker.Task], dict[str, ticker.Task], list[ticker.Task]]:
+    """Registers all tasks in one transaction: those that poll and that report, by mailbox; and those of the feeds."""
+
+    def span(seconds: float) -> timedelta:
+        return timedelta(milliseconds=round(1000 * seconds * pace))
+
+    with sessions().begin() as session:
+        add = partial(add_channel, session, "127.0.0.1", port)
+        channels = {name: add(name, every=span(3)) for name in ("support", "sales", "shop")}
+        # More mail than one box can hold: its runs stop at their quota.
+        channels["archive"] = add("archive", every=span(5), tolerance=span(2), box=span(2))
+        # Its first message never ends, and its function ignores its quota: its runs are killed.
+        channels["legacy"] = add("legacy", "mail.fetch_stubbornly", every=span(5), tolerance=span(2), box=span(1.5))
+        limits: dict[str, Any] = {"every": span(5), "tolerance": span(2.5), "box": span(0.8)}
+        reports = {
+            name: ticker.register(
+                session, "mail.report", owner=channel, kwargs={"channel_id": channel.id}, subject=name, queue=UNATTENDED,
+                **limits,
+            )
+            for name, (channel, _) in channels.items() if name in REPORTED
+        }  # fmt: skip
+        feeds = [
+            ticker.register(session, "feeds.import", every=span(10), retries=2, backoff=span(1), subject="partner"),
+            ticker.register(session, "feeds.refresh", every=span(10), subject="feeds"),
+        ]
+    return {name: task for name, (_, task) in channels.items()}, reports, feeds
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m ticker.demo.application", description="The demo's application.")
+    parser = argparse.ArgumentParser(prog="python -m ticker.demo.application")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("create", help="create its tables")
     add = commands.add_parser("add", help="add a channel: a POP3 mailbox that is polled every minute")
-    add.add_argument("host")
-    add.add_argument("port", type=int)
-    add.add_argument("user")
+    for name, kind in (("host", str), ("port", int), ("user", str)):
+        add.add_argument(name, type=kind)
     chosen = parser.parse_args(arguments)
     if chosen.command == "create":
         create()

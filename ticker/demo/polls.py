@@ -1,15 +1,20 @@
-"""What the demo's workers run: `python -m wrappers --tasks ticker.demo.polls polling`."""
+"""What the demo's workers run: `ticker worker --tasks ticker.demo.polls polling`."""
 
+import poplib
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
+from email import message_from_bytes
+from email.policy import default
 
 from sqlalchemy import func, select
 
 from ticker.demo.application import MailChannel, Message, sessions
-from ticker.demo.mailbox import open_mailbox
 from wrappers import Run, task
+
+PASSWORD = "secret"
+TIMEOUT = 60.0  # seconds that a client waits for the server's next octet
 
 
 @task("mail.fetch")
@@ -59,15 +64,27 @@ class RefreshFeeds:
 
 
 def fetch(run: Run, channel_id: int, heed_the_quota: bool = True) -> dict[str, int]:
+    """Stores each new message together with the cursor; returns where this run began and ended."""
     after = run.cursor or 0
     with sessions().begin() as session:
         channel = session.get_one(MailChannel, channel_id)
-    with open_mailbox(channel.host, channel.port, channel.user) as mailbox:
-        for uid in mailbox.uids(after=run.cursor):
-            message = mailbox.read(uid)
+    with closing(new_messages(channel, after)) as messages:
+        for uid, subject in messages:
             with sessions().begin() as session:  # message and cursor are committed together, or neither is
-                session.add(Message(mailbox=channel.user, uid=uid, subject=message["Subject"]))
+                session.add(Message(mailbox=channel.user, uid=uid, subject=subject))
                 run.checkpoint(uid, session=session)
             if heed_the_quota and run.quota.exceeded:
                 break
     return {"after": after, "up_to": run.cursor or 0}
+
+
+def new_messages(channel: MailChannel, after: int) -> Generator[tuple[int, str], None, None]:
+    """Polls a POP3 mailbox: UID and subject of each message above `after`, the oldest first."""
+    with closing(poplib.POP3(channel.host, channel.port, timeout=TIMEOUT)) as pop:
+        pop.user(channel.user)
+        pop.pass_(PASSWORD)
+        numbers = {int(uid): number.decode() for number, uid in (line.split() for line in pop.uidl()[1])}
+        for uid in sorted(uid for uid in numbers if uid > after):
+            lines = pop.retr(numbers[uid])[1]
+            yield uid, message_from_bytes(b"\n".join(lines), policy=default)["Subject"]
+        pop.quit()

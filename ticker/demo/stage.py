@@ -1,92 +1,75 @@
-"""What the demo sets up around itself, and takes down again: signals, the environment, tables, an RQ of its own.
+"""What the demo sets up around itself, and removes again: servers, tables, processes, mailboxes and their mail.
 
 Servers that you name are left as they were found: the tables have schemas of their own, and a Redis database that RQ
 works in already is refused, since your workers would take the demo's jobs, and its workers yours.
 """
 
 import os
+import select
+import shlex
 import signal
+import socketserver
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Self
+from unittest.mock import patch
 
 from ticker import migrations, settings
 from ticker.db import connections
 from ticker.demo import application
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import rq
-from ticker.signals import Noted, noted
+from wrappers.sandbox import subreaper
 
-TICKERS_SCHEMA = "ticker_demo"
-SCHEMAS = (application.SCHEMA, TICKERS_SCHEMA)
-TICK = "0.5s"
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SCHEMA = "ticker_demo"
+SCHEMAS = (application.SCHEMA, SCHEMA)
 RQ_KEYS = "rq:*"
+PATIENCE = 4.0  # seconds at pace 1 from SIGTERM to SIGKILL: a worker first lets its run end, within 2.5 s
+QUIET = 0.08  # seconds that a start takes on a machine of pace 1, at most
 
 
-class Interrupted(Exception):
-    """A signal asks the demo to end."""
-
-
-class Interruption:
-    """Signals are noted, and obeyed in `pause`: never in the middle of starting or ending something."""
-
-    def __init__(self, noted: Noted) -> None:
-        self._noted = noted
-
-    def pause(self, seconds: float) -> None:
-        """Sleeps; Interrupted as soon as there is, or was, a signal."""
-        if self._noted.wait(seconds):
-            raise Interrupted
-
-
-@contextmanager
-def signals() -> Iterator[Interruption]:
-    """Within the block, Ctrl-C and SIGTERM are noted, however often they come."""
-    with noted(SIGNALS) as found:
-        yield Interruption(found)
+def measure_pace(starts: int = 5) -> float:
+    """Measures how much slower than a quiet machine this one starts a process that computes a little; at least 1."""
+    began = time.monotonic()
+    for _ in range(starts):  # in a session of its own, where no Ctrl-C arrives
+        subprocess.run([sys.executable, "-ISc", "sum(range(1_000_000))"], start_new_session=True, check=False)
+    return max((time.monotonic() - began) / starts / QUIET, 1.0)
 
 
 @contextmanager
 def prepared(servers: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """Both servers made ready, and named to this process and those that it starts; what is new in its environment."""
-    chosen = {**servers, "TICKER_SCHEMA": TICKERS_SCHEMA, "TICKER_TICK": TICK}
-    news = {name: value for name, value in chosen.items() if os.environ.get(name) != value}
-    with ExitStack() as at_the_end:
-        at_the_end.enter_context(environment(chosen))
-        database_url, redis_url = (found := settings.from_environment()).require_database(), found.require_redis()
-        refuse_what_is_in_use(database_url, redis_url)
-        at_the_end.callback(clear, database_url, redis_url)
-        migrations.upgrade(database_url, TICKERS_SCHEMA)
+    """Prepares both servers, and names them to this process and its children; yields what is new in the environment."""
+    chosen = {**servers, "TICKER_SCHEMA": SCHEMA, "TICKER_TICK": "0.5s"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("TICKER_")}
+    with ExitStack() as at_the_end, patch.dict(os.environ, kept | chosen, clear=True):
+        given = settings.from_environment()
+        urls = given.require_database(), given.require_redis()
+        refuse_what_is_in_use(*urls)
+        at_the_end.callback(clear, *urls)
+        migrations.upgrade(urls[0], SCHEMA)
         application.create()
-        yield news
-
-
-@contextmanager
-def environment(chosen: Mapping[str, str]) -> Iterator[None]:
-    """Within the block, these are the settings, and there are no others."""
-    before = dict(os.environ)
-    for name in before:
-        if name.startswith("TICKER_"):
-            del os.environ[name]
-    os.environ.update(chosen)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+        yield {name: value for name, value in chosen.items() if kept.get(name) != value}
 
 
 def refuse_what_is_in_use(database_url: str, redis_url: str) -> None:
-    """ConfigurationError, in a sentence, before anything is written."""
+    """Raises ConfigurationError before anything is written."""
     try:
-        used = schemas_in_use(database_url)
-        busy = is_used_by_rq(redis_url)
+        with connections.translated(), connections.connect(database_url) as db:
+            used = db.execute("SELECT nspname FROM pg_namespace WHERE nspname = ANY (%s)", [list(SCHEMAS)]).fetchall()
+        with rq.translated(), closing(rq.connect(redis_url)) as redis:
+            busy = next(redis.scan_iter(RQ_KEYS, count=1000), None) is not None
     except Unavailable as error:
         raise ConfigurationError(str(error)) from None
     if used:
         raise ConfigurationError(
             f"DATABASE_URL: there are schemas of a demo that runs, or was killed; if none runs: "
-            f"DROP SCHEMA {', '.join(used)} CASCADE"
+            f"DROP SCHEMA {', '.join(name for (name,) in used)} CASCADE"
         )
     if busy:
         raise ConfigurationError(
@@ -95,29 +78,140 @@ def refuse_what_is_in_use(database_url: str, redis_url: str) -> None:
         )
 
 
-def schemas_in_use(database_url: str) -> list[str]:
-    with connections.translated(), connections.connect(database_url) as connection:
-        found = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname = ANY (%s)", [list(SCHEMAS)])
-        return [name for (name,) in found]
-
-
-def is_used_by_rq(redis_url: str) -> bool:
-    with rq.translated(), closing(rq.connect(redis_url)) as connection:
-        return next(connection.scan_iter(RQ_KEYS, count=1000), None) is not None
-
-
-def workers_on(queue: str) -> int:
-    """How many RQ workers listen to it."""
-    with closing(rq.connect(settings.from_environment().require_redis())) as connection:
-        return int(connection.scard(f"rq:workers:{queue}"))
-
-
 def clear(database_url: str, redis_url: str) -> None:
     """Leaves the servers as they were found."""
     application.sessions.cache_clear()
-    with connections.connect(database_url) as connection:
-        connection.run(f"DROP SCHEMA IF EXISTS {', '.join(SCHEMAS)} CASCADE", [])
+    with connections.connect(database_url) as db:
+        db.run(f"DROP SCHEMA IF EXISTS {', '.join(SCHEMAS)} CASCADE", [])
     with closing(rq.connect(redis_url)) as redis:
-        for pattern in (RQ_KEYS, f"{rq.LEASE_PREFIX}*"):
-            for key in redis.scan_iter(pattern, count=1000):
-                redis.unlink(key)
+        for key in [*redis.scan_iter(RQ_KEYS, count=1000), *redis.scan_iter(f"{rq.LEASE_PREFIX}*", count=1000)]:
+            redis.unlink(key)
+
+
+def procfile() -> Mapping[str, str]:
+    """Returns the lines of the Procfile by name. The one at the top of the repository is the same."""
+    text = files("ticker.demo").joinpath("Procfile").read_text(encoding="utf-8")
+    lines = (line.partition(": ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: command for name, _, command in lines}
+
+
+class ProcessFailed(Exception):
+    """A process ended by itself."""
+
+
+class Processes:
+    """Commands with a log each. After the `with` block none of them is left, nor any of their children."""
+
+    def __init__(self, logs: Path, patience: float) -> None:
+        self._logs, self._patience = logs, patience
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._killed: set[int] = set()
+
+    def __enter__(self) -> Self:
+        subreaper.become_subreaper()  # the work-horse of a worker that was killed becomes a child of ours
+        self._others = subreaper.children()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self, name: str, command: str) -> None:
+        """Runs it in a session of its own, where no Ctrl-C arrives; our own programs are found first."""
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        with (self._logs / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                shlex.split(command), env=os.environ | {"PATH": path, "PYTHONUNBUFFERED": "1"},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self, pid: int) -> None:
+        """Kills one process with SIGKILL. The command that it belongs to may end, too."""
+        with suppress(ProcessLookupError):
+            self._killed.add(os.getsid(pid))
+            os.kill(pid, signal.SIGKILL)
+
+    def check(self) -> None:
+        """Raises ProcessFailed if one of them ended by itself."""
+        for name, process in self._running.items():
+            if process.pid not in self._killed and (code := process.poll()) is not None:
+                last = (self.log(name).splitlines() or [""])[-1]
+                raise ProcessFailed(f"{name} ended by itself, with exit code {code}: {last}")
+
+    def stop(self) -> None:
+        """Ends all of them: asked first, killed if they stay."""
+        for process in self._running.values():
+            process.terminate()
+        deadline = time.monotonic() + self._patience
+        for process in self._running.values():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(max(deadline - time.monotonic(), 0))
+        subreaper.kill_new_children(self._others)
+        self._running.clear()
+
+    def log(self, name: str) -> str:
+        return (self._logs / f"{name}.log").read_text(errors="replace")
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {log.stem}\n{self.log(log.stem).rstrip()}" for log in sorted(self._logs.glob("*.log")))
+
+
+class Post(socketserver.ThreadingTCPServer):
+    """Mailboxes in memory, behind a POP3 server (RFC 1939, what a poll needs of it). Serves inside its `with` block."""
+
+    daemon_threads, block_on_close = True, False
+    request_queue_size = 128  # by default 5: a burst of polls would wait 1 s for the kernel's second SYN
+
+    def __init__(self, pace: float) -> None:
+        super().__init__(("127.0.0.1", 0), Session)
+        self.retrieved: list[tuple[str, int]] = []  # mailbox and UID; to the end, and the client went on
+        self.delays = {"archive": 0.08 * pace, "legacy": 60 * pace}  # seconds that a message takes
+        self.stopped: float | None = None  # when the last mail came, by time.monotonic(); None while more arrives
+        self._pace, self._began = pace, time.monotonic()
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
+
+    def newest(self, mailbox: str) -> int:
+        """Returns the UID of the newest message; the oldest is 1. The archive gets six messages while others get one."""
+        arrived = int(((self.stopped or time.monotonic()) - self._began) / self._pace)
+        return 40 + 6 * arrived if mailbox == "archive" else 1 + arrived
+
+
+class Session(socketserver.StreamRequestHandler):
+    """One client. A command that follows a RETR is the sign that the client has the message."""
+
+    server: Post
+    disable_nagle_algorithm = True
+
+    def handle(self) -> None:
+        user, newest, sent = "", 0, 0
+        with suppress(OSError):  # a client may leave, or be killed
+            self.say("+OK the demo's mailboxes")
+            for line in self.rfile:
+                verb, _, rest = line.decode("ascii", "replace").strip().partition(" ")
+                if sent:
+                    self.server.retrieved.append((user, sent))
+                    sent = 0
+                if verb == "USER":
+                    user, newest = rest, self.server.newest(rest)
+                if verb == "UIDL":
+                    self.say("+OK", *(f"{uid} {uid}" for uid in range(1, newest + 1)), ".")
+                elif verb == "RETR":
+                    sent = int(rest)
+                    self.retrieve(user, sent)
+                else:
+                    self.say("+OK")
+
+    def retrieve(self, user: str, uid: int) -> None:
+        """Sends half of the message, and the rest after the mailbox's delay."""
+        self.say("+OK", f"Subject: No. {uid}")
+        hangup = select.poll()
+        hangup.register(self.connection, select.POLLRDHUP)
+        if hangup.poll(self.server.delays.get(user, 0) * 1000):
+            raise ConnectionResetError("the client was killed in the middle of a message")
+        self.say("", "Good day.", ".")
+
+    def say(self, *lines: str) -> None:
+        self.connection.sendall("".join(f"{line}\r\n" for line in lines).encode())

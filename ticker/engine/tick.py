@@ -14,7 +14,7 @@ Push comes before commit: killed at any point, the next pass pushes again. The o
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -26,8 +26,6 @@ from ticker.engine.sweep import Counts, Swept, sweep
 from ticker.errors import BadInput
 from ticker.model import DueTask, PlannedRun, Reason
 from ticker.schedules import kinds
-
-BATCH = 1000
 
 
 @dataclass(frozen=True)
@@ -64,11 +62,6 @@ class Report:
         return self.due.errors + self.planned.errors + self.swept.errors
 
 
-Claim = Callable[[Batch], Sequence[DueTask]]
-"""Locks due tasks of a batch."""
-
-NO_LIMITS: Mapping[str, int] = {}
-
 Lane = Callable[[], list[Pushed]]
 """Pushes batch after batch until nothing is due any more; several may work side by side, as each locks rows of its own."""
 
@@ -81,94 +74,74 @@ def alone(lane: Lane) -> list[list[Pushed]]:
     return [lane()]
 
 
-def tick(
-    store: Store,
-    queue: Queue,
-    now: datetime | None = None,
-    *,
-    look_ahead: int = 0,
-    batch: int = BATCH,
-    stop: Callable[[], bool] = never,
-    late: timedelta = kinds.LATE,
-    beat: int = 0,
-    period: int = 0,
-    depths: Mapping[str, int] = NO_LIMITS,
-    lanes: Callable[[Lane], list[list[Pushed]]] = alone,
-) -> Report:
-    """Pushes what is due at `now` (None: the database's clock, read once), sweeps, and gives queues with a limit what they have room for.
+@dataclass(frozen=True, slots=True)
+class TickOptions:
+    """How a pass works. The defaults are those of a single pass; the loop sets all of them."""
 
-    `look_ahead` is in milliseconds. `batch` rows are locked, pushed and committed at a time, and `stop` is asked between
-    batches. `late` is how late an occurrence is by the rhythm alone: what is later may have been missed. `period` is the
-    milliseconds between two ticks, or 0 for a single one: after a gap, workers get time for their ends. `beat` is the same
-    if the last tick came that long ago, else 0. `depths` is how many jobs may wait in a queue at most. `lanes` has batches
-    pushed side by side. Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
+    look_ahead: int = 0
+    """Milliseconds by which an interval task may be due early; see `timing.horizon`."""
+    batch: int = 1000
+    """How many rows are locked, pushed and committed at a time."""
+    stop: Callable[[], bool] = never
+    """Asked between batches. Returns whether the rest is left to the next pass."""
+    late: timedelta = kinds.LATE
+    """How late an occurrence may be by the rhythm alone. Anything later may have been missed."""
+    period: int = 0
+    """Milliseconds between two ticks, or 0 for a single one. After a gap, workers get time to write their ends."""
+    beat: int = 0
+    """`period` if the last tick came that long ago; 0 after a start or a gap."""
+    depths: Mapping[str, int] = field(default_factory=dict)
+    """How many jobs may wait in a queue at most."""
+    lanes: Callable[[Lane], list[list[Pushed]]] = alone
+    """Calls a `Lane` in one thread or in several. Returns what each of them pushed."""
+
+
+SINGLE_PASS = TickOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What the steps of one pass work with."""
+
+    store: Store
+    queue: Room
+    now: datetime
+    options: TickOptions
+
+
+def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickOptions = SINGLE_PASS) -> Report:
+    """Pushes what is due at `now` (None: the database's clock, read once), sweeps, and fills the queues with a limit.
+
+    Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
     """
-    idle_at = store.idle_at(now, look_ahead)
+    idle_at = store.idle_at(now, options.look_ahead)
     if idle_at is not None:
         return Report(idle_at)
-    set_back = store.clamp(now, batch)
-    ended = Swept(overdue=store.end_overdue(now, batch, period))  # before any call to the queue, which may be away
+    set_back = store.clamp(now, options.batch)
+    # before any call to the queue, which may be away
+    ended = Swept(overdue=store.end_overdue(now, options.batch, options.period))
     now = now or store.now()
     if set_back:
-        while bring_forward(store, now, batch) == batch:
-            pass
-    store.wake(now, batch)
-    store.remove_done(batch)
-    followed = follow_up(store, now, batch)
-    room = Room(queue, depths)
-    pushed = lanes(
-        lambda: in_turns(
-            lambda most: push_planned(store, room, now, lambda rows: rows.claim_planned(now, most, None, depths)),
-            lambda most: push_due(store, room, now, all_but(depths, now, look_ahead, most), late, beat),
-            batch=batch,
-            stop=stop,
-        )
-    )
-    planned, due = (sum(kind, Pushed()) for kind in zip(*pushed, strict=True))
-    swept = ended + sweep(
-        store, room, now, batch, stop
-    )  # before the step that would take all the room, tick after tick
-    limited, limited_planned, left = push_limited(store, room, now, look_ahead, batch, late, beat, stop)
-    return Report(now, due + limited, planned + limited_planned, swept, followed, left)
+        bring_forward(store, now, options.batch)
+    store.wake(now, options.batch)
+    store.remove_done(options.batch)
+    followed = follow_up(store, now, options.batch)
+    work = Pass(store, Room(queue, options.depths), now, options)
+    planned, due = push_unlimited(work)
+    # before the step that would take all the room, tick after tick
+    swept = ended + sweep(store, work.queue, now, options.batch, options.stop)
+    limited_planned, limited_due, left = push_limited(work)
+    return Report(now, due + limited_due, planned + limited_planned, swept, followed, left)
 
 
-def all_but(depths: Collection[str], now: datetime, look_ahead: int, batch: int) -> Claim:
-    return lambda rows: rows.claim_due(now, look_ahead, batch, depths)
-
-
-def push_limited(
-    store: Store, room: Room, now: datetime, look_ahead: int, batch: int, late: timedelta, beat: int,
-    stop: Callable[[], bool],
-) -> tuple[Pushed, Pushed, dict[str, int]]:  # fmt: skip
-    """Fills queues with a limit: due tasks, of each owner in turn, and planned runs share their room.
-
-    The rest stays due, or planned; the due tasks are counted.
-    """
-    due, planned, left = Pushed(), Pushed(), {}
-    for name in room.left:
-        pushed = in_turns(
-            lambda most, name=name: push_planned(store, room, now, lambda rows: rows.claim_planned(now, most, name)),  # type: ignore[misc]
-            lambda most, name=name: push_due(store, room, now, in_turn(name, now, look_ahead, most), late, beat),  # type: ignore[misc]
-            batch=batch,
-            stop=stop,
-            left=lambda name=name: room.left[name],  # type: ignore[misc]
-        )
-        planned, due = planned + pushed[0], due + pushed[1]
-        if room.left[name] <= 0 and (count := store.count_due(now, look_ahead, name)):
-            left[name] = count
-    return due, planned, left
-
-
-def in_turn(name: str, now: datetime, look_ahead: int, most: int) -> Claim:
-    return lambda rows: rows.claim_in_turn(now, look_ahead, name, most)
-
-
-def bring_forward(store: Store, now: datetime, batch: int) -> int:
-    """After the clock was set back: tasks by cron and calendar wait for their first time behind the new now."""
-    with store.batch() as rows:
-        ahead = rows.claim_ahead(now, batch)
-        rows.bring_forward([(task, first) for task in ahead if (first := first_time(task, now)) < task.occurrence])
-    return len(ahead)
+def bring_forward(store: Store, now: datetime, batch: int) -> None:
+    """Lets tasks by cron and calendar wait for their first time after `now`, because the clock was set back."""
+    while True:
+        with store.batch() as rows:
+            ahead = rows.claim_ahead(now, batch)
+            rows.bring_forward([(task, first) for task in ahead if (first := first_time(task, now)) < task.occurrence])
+        if len(ahead) < batch:
+            return
 
 
 def first_time(task: DueTask, now: datetime) -> datetime:
@@ -179,17 +152,57 @@ def first_time(task: DueTask, now: datetime) -> datetime:
         return task.occurrence
 
 
-def push_due(
-    store: Store, queue: Queue, now: datetime, claim: Claim, late: timedelta = kinds.LATE, beat: int = 0
-) -> Pushed:
+def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
+    """Pushes planned runs and due tasks of all queues without a limit."""
+    now, look_ahead, limited = work.now, work.options.look_ahead, work.options.depths
+
+    def planned(most: int) -> Pushed:
+        return push_planned(work, lambda rows: rows.claim_planned(now, most, None, limited))
+
+    def due(most: int) -> Pushed:
+        return push_due(work, lambda rows: rows.claim_due(now, look_ahead, most, limited))
+
+    lanes = work.options.lanes(lambda: in_turns(planned, due, options=work.options))
+    all_planned, all_due = (sum(kind, Pushed()) for kind in zip(*lanes, strict=True))
+    return all_planned, all_due
+
+
+def push_limited(work: Pass) -> tuple[Pushed, Pushed, dict[str, int]]:
+    """Fills queues with a limit: due tasks, of each owner in turn, and planned runs share their room.
+
+    The rest stays due, or planned; the due tasks are counted.
+    """
+    due, planned, left = Pushed(), Pushed(), {}
+    for name in work.queue.left:
+        pushed = fill(work, name)
+        planned, due = planned + pushed[0], due + pushed[1]
+        if work.queue.left[name] <= 0 and (count := work.store.count_due(work.now, work.options.look_ahead, name)):
+            left[name] = count
+    return planned, due, left
+
+
+def fill(work: Pass, name: str) -> list[Pushed]:
+    """Pushes planned runs and due tasks of one queue, up to its limit."""
+
+    def planned(most: int) -> Pushed:
+        return push_planned(work, lambda rows: rows.claim_planned(work.now, most, name))
+
+    def due(most: int) -> Pushed:
+        return push_due(work, lambda rows: rows.claim_in_turn(work.now, work.options.look_ahead, name, most))
+
+    return in_turns(planned, due, options=work.options, left=lambda: work.queue.left[name])
+
+
+def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]]) -> Pushed:
     """One batch of due tasks: lock, push, advance, commit."""
-    with store.batch() as rows:
+    now, late = work.now, work.options.late
+    with work.store.batch() as rows:
         tasks = claim(rows)
-        plans, failed = with_next_times(tasks, now, beat)
+        plans, failed = with_next_times(tasks, now, work.options.beat)
         passed_over = [(*plan, reason) for plan in plans if (reason := passes_over(plan[0], now, late))]
         plans = [plan for plan in plans if not passes_over(plan[0], now, late)]
-        parcels = jobs.parcels(store.installation, (task for task, _ in plans))
-        receipts = queue.push([parcel.envelope for parcel in parcels])
+        parcels = jobs.parcels(work.store.installation, (task for task, _ in plans))
+        receipts = work.queue.push([parcel.envelope for parcel in parcels])
         sent = list(zip(parcels, receipts, strict=True))
         refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
         batch_jobs = {task.id: parcel.batch_job_id for parcel in parcels for task in parcel.tasks}
@@ -222,14 +235,14 @@ def with_next_times(
     return plans, failed
 
 
-def push_planned(store: Store, queue: Queue, now: datetime, claim: Callable[[Batch], Sequence[PlannedRun]]) -> Pushed:
+def push_planned(work: Pass, claim: Callable[[Batch], Sequence[PlannedRun]]) -> Pushed:
     """One batch of planned runs that are due: the same four steps."""
-    with store.batch() as rows:
+    with work.store.batch() as rows:
         runs = claim(rows)
-        receipts = queue.push([jobs.for_planned(store.installation, run) for run in runs])
+        receipts = work.queue.push([jobs.for_planned(work.store.installation, run) for run in runs])
         failed = [(run.id, receipt.error) for run, receipt in zip(runs, receipts, strict=True) if receipt.error]
-        rows.mark_pushed([run.id for run, receipt in zip(runs, receipts, strict=True) if not receipt.error], now)
-        rows.set_back_planned([(run_id, error, now + timing.back_off(1)) for run_id, error in failed])
+        rows.mark_pushed([run.id for run, receipt in zip(runs, receipts, strict=True) if not receipt.error], work.now)
+        rows.set_back_planned([(run_id, error, work.now + timing.back_off(1)) for run_id, error in failed])
     return Pushed(len(runs), sum(r.stored for r in receipts), sum(r.held for r in receipts), len(failed))
 
 
@@ -239,9 +252,9 @@ def after_error(task: DueTask, now: datetime) -> datetime:
 
 
 def in_turns(
-    *steps: Callable[[int], Pushed], batch: int, stop: Callable[[], bool], left: Callable[[], float] = lambda: math.inf
+    *steps: Callable[[int], Pushed], options: TickOptions, left: Callable[[], float] = lambda: math.inf
 ) -> list[Pushed]:
-    """Runs a batch of each step in turn, until each came back less than full, no room is `left`, or `stop` says so.
+    """Runs a batch of each step in turn, until each came back less than full, no room is `left`, or the options say stop.
 
     So a run in many pieces does not keep all due tasks waiting, and due tasks do not keep it waiting. If room is short,
     the unfinished steps share it.
@@ -251,8 +264,8 @@ def in_turns(
     while unfinished:
         turn = tuple(unfinished)
         for place, number in enumerate(turn):
-            most = int(min(batch, -(-left() // (len(turn) - place))))
-            if stop() or most <= 0:
+            most = int(min(options.batch, -(-left() // (len(turn) - place))))
+            if options.stop() or most <= 0:
                 return totals
             pushed = steps[number](most)
             totals[number] += pushed

@@ -8,14 +8,17 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
-from alembic import command
+from alembic import command, op
+from alembic import context as environment
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from alembic.util import CommandError
+from sqlalchemy.dialects.postgresql import DOMAIN
+from sqlalchemy.types import TypeEngine
 
 from ticker.db import tables
+from ticker.db.checks import check_revision, check_upgradable
 from ticker.db.connections import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line, translated
 from ticker.errors import ConfigurationError
 from ticker.settings import current, psycopg_url, schema_name
@@ -51,10 +54,9 @@ def upgrade(url: str, schema: str = "ticker") -> None:
     with _connected(url) as connection:
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
         connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{schema}"')
-        try:
-            command.upgrade(config(schema, connection), "head")
-        except CommandError as error:  # a revision of a newer ticker
-            raise ConfigurationError(f"schema {schema} cannot be upgraded by this ticker: {error}") from error
+        context = MigrationContext.configure(connection, opts=options(schema))
+        check_upgradable(context.get_current_heads(), schema)
+        command.upgrade(config(schema, connection), "head")
 
 
 def ddl(schema: str = "ticker") -> str:
@@ -63,7 +65,18 @@ def ddl(schema: str = "ticker") -> str:
     out = io.StringIO()
     out.write(f'CREATE SCHEMA IF NOT EXISTS "{schema}";\n\n')
     command.upgrade(config(schema, output=out), "head", sql=True)
-    return out.getvalue().replace("%%", "%")  # doubled for a driver; psql needs single ones
+    return out.getvalue()
+
+
+def run(file: str) -> None:
+    """Runs a revision's SQL, or prints it for `ddl`. Not by op.execute, which takes :name for a parameter."""
+    attributes = environment.config.attributes
+    text = (Path(__file__).parent / "versions" / file).read_text(encoding="utf-8")
+    text = text.replace("{schema}", f'"{attributes["schema"]}"').replace("{environment}", attributes["environment"])
+    if environment.is_offline_mode():
+        op.get_context().impl.static_output(text)
+    else:
+        op.get_bind().exec_driver_sql(text, execution_options={"no_parameters": True})  # % is no parameter
 
 
 def problems(url: str, schema: str = "ticker") -> list[str]:
@@ -72,22 +85,15 @@ def problems(url: str, schema: str = "ticker") -> list[str]:
         version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one()) // 10_000
         if version < OLDEST_POSTGRESQL:
             return [f"PostgreSQL {version} is too old; {OLDEST_POSTGRESQL} or newer is needed"]
-        context = MigrationContext.configure(
-            connection,
-            opts={
-                "version_table": VERSION_TABLE,
-                "version_table_schema": schema,
-                "include_schemas": True,
-                "include_name": _only(schema),
-            },
-        )
-        current, head = context.get_current_revision(), newest(schema)
-        if current is None:
+        context = MigrationContext.configure(connection, opts=options(schema))
+        if not (found := context.get_current_heads()):
             return [f"schema {schema} has no tables; run: ticker db upgrade"]
-        if current != head:
-            return [f"schema {schema} is at revision {current}, and {head} is needed; run: ticker db upgrade"]
+        try:
+            check_revision(found[0], schema)
+        except ConfigurationError as error:
+            return [str(error)]
         differences = compare_metadata(context, tables.define(schema))
-        return [f"schema {schema}: {found}; see: ticker db sql" for found in map(_in_words, differences) if found]
+        return [f"schema {schema}: {words}; see: ticker db sql" for words in map(_in_words, differences) if words]
 
 
 def newest(schema: str = "ticker") -> str | None:
@@ -104,6 +110,17 @@ def config(schema: str, connection: sa.Connection | None = None, output: io.Stri
     result.attributes["schema"] = schema
     result.attributes["environment"] = current().environment
     return result
+
+
+def options(schema: str) -> dict[str, Any]:
+    """What Alembic needs in order to compare this schema and no other."""
+    return {
+        "version_table": VERSION_TABLE,
+        "version_table_schema": schema,
+        "include_schemas": True,
+        "include_name": _only(schema),
+        "compare_type": _has_another_type,
+    }
 
 
 @contextmanager
@@ -124,6 +141,16 @@ def _only(schema: str) -> Any:
         return name == schema if kind == "schema" else True
 
     return include
+
+
+def _has_another_type(
+    _context: Any, _column: Any, column: sa.Column[Any], inspected: TypeEngine[Any], declared: TypeEngine[Any]
+) -> bool | None:
+    """Compares a domain by its name and its base type, which is the column's type in `tables`; None: Alembic decides."""
+    domain = column.info.get("domain")
+    if not isinstance(inspected, DOMAIN):
+        return True if domain else None
+    return inspected.name != f"ticker_{domain}" or not isinstance(inspected.data_type, type(declared))
 
 
 def _in_words(difference: Any) -> str:

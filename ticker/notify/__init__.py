@@ -1,6 +1,6 @@
-"""Telling somebody: that a task fails, works again, was paused by the ticker, or had no success for too long.
+"""Notifications: a task fails, works again, was paused by the ticker, or had no success for too long.
 
-Read `deliver.Teller.round` first. Channels are named by the setting TICKER_TELL.
+Read `deliver.Notifier.round` first. Channels are named by the setting TICKER_NOTIFY.
 """
 
 import socket
@@ -11,39 +11,39 @@ from ticker import clock
 from ticker.errors import ConfigurationError
 from ticker.notify import entry_point
 from ticker.notify.channel import Channel, NotDelivered
-from ticker.notify.deliver import Teller, in_words
+from ticker.notify.deliver import Notifier, in_words
 from ticker.notify.log import Log
 from ticker.notify.mail import Mail
-from ticker.notify.message import TOLD, Notice, trial
+from ticker.notify.message import NOTIFIED, Notice, trial
 from ticker.notify.outbox import Outbox, waiting
 from ticker.notify.webhook import Webhook
 from ticker.settings import Settings
 
-__all__ = ["channels", "start", "stop", "try_out", "waiting", "Channel", "Notice", "NotDelivered", "TOLD"]
+__all__ = ["channels", "start", "stop", "try_out", "waiting", "Channel", "Notice", "NotDelivered", "NOTIFIED"]
 
 
 def channels(settings: Settings) -> list[Channel]:
-    """Those that TICKER_TELL names; ConfigurationError where one lacks a setting, or is not there."""
-    return [_channel(name, settings) for name in settings.tell]
+    """Returns those that TICKER_NOTIFY names. Raises ConfigurationError if one lacks a setting or does not exist."""
+    return [_channel(name, settings) for name in settings.notify]
 
 
-def start(settings: Settings, stopping: threading.Event) -> list[Teller]:
+def start(settings: Settings, stopping: threading.Event) -> list[Notifier]:
     """A thread for each channel, or one that only clears the events away; each ends soon after `stopping` is set."""
     found: list[Channel | None] = [*channels(settings)]
-    tellers = [
-        Teller(channel, settings.tell, Outbox(settings.require_database(), settings.schema), stopping)
+    notifiers = [
+        Notifier(channel, settings.notify, Outbox(settings.require_database(), settings.schema), stopping)
         for channel in found or [None]
     ]
-    for teller in tellers:
-        teller.start()
-    return tellers
+    for notifier in notifiers:
+        notifier.start()
+    return notifiers
 
 
-def stop(tellers: Iterable[Teller], seconds: float) -> None:
+def stop(notifiers: Iterable[Notifier], seconds: float) -> None:
     """Waits for deliveries in progress, so long at most. What is left behind is sent again when its lease has passed."""
     ends = clock.monotonic() + seconds
-    for teller in tellers:
-        teller.join(max(ends - clock.monotonic(), 0.0))
+    for notifier in notifiers:
+        notifier.join(max(ends - clock.monotonic(), 0.0))
 
 
 def try_out(channel: Channel, settings: Settings) -> tuple[bool, str]:
@@ -75,4 +75,4 @@ def _channel(name: str, settings: Settings) -> Channel:
 def _needs(channel: str, **values: object) -> None:
     for variable, value in values.items():
         if not value:
-            raise ConfigurationError(f"{variable} is not set, and TICKER_TELL names {channel}")
+            raise ConfigurationError(f"{variable} is not set, and TICKER_NOTIFY names {channel}")

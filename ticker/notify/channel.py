@@ -1,4 +1,4 @@
-"""What a channel is: something that takes a notice to somebody, or says why not."""
+"""What a channel is: something that delivers a notice, or says why it could not."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from ticker.notify.message import Notice
 
 
 class Channel(Protocol):
-    """One way to tell somebody. It is used by one thread at a time."""
+    """One way to send notices. It is used by one thread at a time."""
 
     name: str
 

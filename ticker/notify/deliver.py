@@ -1,4 +1,4 @@
-"""Takes notices to their channel: one thread for each, with its own connection, beside the ticks and never in one.
+"""Takes notices to their channel: one thread for each, with its own connection, next to the ticks and never in one.
 
 A channel that hangs or fails holds up nobody: not the ticks, not the other channels. After a failure it is left alone for
 a while, so that a dead endpoint costs one try in 30 s, however many notices wait for it.
@@ -15,21 +15,21 @@ from ticker.notify.channel import Channel
 from ticker.notify.message import printable
 from ticker.notify.outbox import Claimed, Outbox
 
-log = logging.getLogger("ticker.tell")
+log = logging.getLogger("ticker.notify")
 
 IDLE = 2.0  # seconds between two looks for notices
 AFTER_FAILURE = 30.0  # seconds that a channel is left alone
 WITHOUT_DATABASE = 5.0  # seconds
 
 
-class Teller(threading.Thread):
+class Notifier(threading.Thread):
     """One channel's thread, until `stopping`; without a channel it only sees that events are not kept for one."""
 
     def __init__(
         self, channel: Channel | None, channels: Sequence[str], outbox: Outbox, stopping: threading.Event
     ) -> None:
         self.channel_name = channel.name if channel else "none"
-        super().__init__(name=f"ticker-tell-{self.channel_name}", daemon=True)
+        super().__init__(name=f"ticker-notify-{self.channel_name}", daemon=True)
         self._channel, self._channels, self._outbox, self._stopping = channel, tuple(channels), outbox, stopping
         self._trouble = ""
         self._arrived: Claimed | None = None

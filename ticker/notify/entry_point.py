@@ -33,19 +33,19 @@ def load(name: str) -> EntryPoint:
     found = next(iter(entry_points(group=GROUP, name=name)), None)
     if found is None:
         raise ConfigurationError(
-            f"TICKER_TELL: {quoted(name)} is no channel; write log, webhook, mail, or the name of an installed entry"
+            f"TICKER_NOTIFY: {quoted(name)} is no channel; write log, webhook, mail, or the name of an installed entry"
             f" point of the group {GROUP}"
         )
     try:
         function = found.load()
     except Exception as error:
         raise ConfigurationError(
-            f"TICKER_TELL: the entry point {name} ({quoted(found.value)}) cannot be loaded:"
+            f"TICKER_NOTIFY: the entry point {name} ({quoted(found.value)}) cannot be loaded:"
             f" {message.printable(f'{type(error).__name__}: {error}', 200)}"
         ) from error
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise ConfigurationError(
-            f"TICKER_TELL: the entry point {name} ({quoted(found.value)}) is no plain function;"
+            f"TICKER_NOTIFY: the entry point {name} ({quoted(found.value)}) is no plain function;"
             " write one that takes a dict"
         )
     return EntryPoint(name, function)

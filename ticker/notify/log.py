@@ -5,7 +5,7 @@ import logging
 from ticker.notify import message
 from ticker.notify.message import Notice
 
-log = logging.getLogger("ticker.tell")
+log = logging.getLogger("ticker.notify")
 
 
 class Log:

@@ -15,7 +15,7 @@ from ticker.notify import message, wire
 from ticker.notify.channel import NotDelivered
 from ticker.notify.message import Notice
 
-log = logging.getLogger("ticker.tell")
+log = logging.getLogger("ticker.notify")
 
 SUBJECT_AT_MOST = 150
 

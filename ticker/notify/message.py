@@ -1,4 +1,4 @@
-"""What somebody is told: one state change of one task, as a line for people and as JSON. Pure."""
+"""What a notice says: one state change of one task, as a line for people and as JSON. Pure."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -6,16 +6,16 @@ from typing import Any
 
 from ticker.model import What
 
-TOLD = (What.FAILED, What.RECOVERED, What.AUTO_PAUSED, What.DEAD_MAN)
-"""Of these events somebody is told; the others are only recorded."""
+NOTIFIED = (What.FAILED, What.RECOVERED, What.AUTO_PAUSED, What.DEAD_MAN)
+"""These events become notices; the others are only recorded."""
 
-TEST = "test"  # `what` of the notice that `ticker tell --test` sends
+TEST = "test"  # `what` of the notice that `ticker notify --test` sends
 PART_AT_MOST = 300  # characters of an error, a subject or a reason in a line for people
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One event, and what is known of its task when it is told. Times are UTC; `failures` is None if the task is gone.
+    """One event, and what is known of its task when the notice is sent. Times are UTC; `failures` is None if the task is gone.
 
     `since`: when it began to fail; for `dead_man` its last success. `words`: what the record says of the event.
     """

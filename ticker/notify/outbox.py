@@ -14,7 +14,7 @@ from typing import Any, cast
 import psycopg
 
 from ticker.db import connections, sql
-from ticker.notify.message import TOLD, Notice
+from ticker.notify.message import NOTIFIED, Notice
 
 BATCH = 1000  # events that are looked through at a time
 LEASE = timedelta(minutes=2)  # a delivery takes 5 s at most; an entry point may take its time
@@ -46,7 +46,7 @@ class Outbox:
 
     def fill(self, channels: Sequence[str], now: datetime | None = None) -> bool:
         """Turns new events into a notice for each channel, but for those older than `GIVEN_UP`; whether there may be more."""
-        kinds = [*map(str, TOLD)]
+        kinds = [*map(str, NOTIFIED)]
         rows = self._execute("make_notices", channels=list(channels), kinds=kinds, after=GIVEN_UP, limit=BATCH, now=now)
         return len(rows) == BATCH
 

@@ -17,7 +17,7 @@ from ticker.tasks.reference import Ref, id_or_name
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class JournalEntry:
     """One thing that happened, at an instant: a run, a drop, an occurrence that waits, or an event.
 
     `what` is the outcome, the state, or the event's name; `words` are its numbers. `due` is the instant for which a run
@@ -44,20 +44,20 @@ class Line:
         return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
 
 
-def line_of_run(run: RunRecord, beside: Beside) -> Line:
-    return Line(
+def line_of_run(run: RunRecord, beside: Beside) -> JournalEntry:
+    return JournalEntry(
         explain.at(run), explain.what(run), explain.line(run, beside), run.task_id, run.task_name, run.owner_type,
         run.owner_id, explain.due(run), run,
     )  # fmt: skip
 
 
-def at_its_end(line: Line) -> Line:
+def at_its_end(line: JournalEntry) -> JournalEntry:
     assert line.run is not None
     return replace(line, at=line.run.ended_at or line.at)
 
 
-def line_of_event(event: Event) -> Line:
-    return Line(
+def line_of_event(event: Event) -> JournalEntry:
+    return JournalEntry(
         event.at, event.what, said(event), event.task_id, event.task_name, event.owner_type, event.owner_id, event=event
     )
 

@@ -19,7 +19,7 @@ from ticker.schedules import kinds
 from ticker.schedules.duration import words
 
 if TYPE_CHECKING:
-    from ticker.read.entries import Line
+    from ticker.read.entries import JournalEntry
     from ticker.read.tasks import RunRecord, TickerStatus
 
 
@@ -53,7 +53,7 @@ def ticker_data(ticker: "TickerStatus") -> dict[str, Any]:
     return data
 
 
-def line_data(line: "Line") -> dict[str, Any]:
+def line_data(line: "JournalEntry") -> dict[str, Any]:
     data = {**plain_data(line), "owner": line.owner}
     if line.run is not None:
         data["run"] = run_data(line.run)

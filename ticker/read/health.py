@@ -152,7 +152,7 @@ def last_tick(ticker: TickerStatus) -> str:
 
 def _unattended(queue: str, count: int) -> str:
     jobs = "1 job waits" if count == 1 else f"{count} jobs wait"
-    return f"{jobs} in the queue {queue}, to which no worker listens; start one: python -m wrappers {queue}"
+    return f"{jobs} in the queue {queue}, to which no worker listens; start one: ticker worker {queue}"
 
 
 def _database(settings: Settings, unattended: Mapping[str, int], holders: Mapping[str, str], **rest: Any) -> Health:

@@ -10,7 +10,7 @@ from ticker.errors import BadInput
 from ticker.model import LARGEST_ID, Outcome, Reason, Task
 from ticker.read import tasks
 from ticker.read.entries import (
-    Line,
+    JournalEntry,
     at_its_end,
     check_past,
     event_from,
@@ -39,7 +39,7 @@ class Drops:
     key: str
     count: int
     newest: datetime
-    example: Line | None
+    example: JournalEntry | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ Key = tuple[datetime, str, int]
 def journal(
     db: Any, *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
     reason: Reason | None = None, since: datetime | None = None, limit: int = 100,
-) -> list[Line]:  # fmt: skip
+) -> list[JournalEntry]:  # fmt: skip
     """Runs and drops as they ended, and events as they happened, oldest first: the last `limit` that fit.
 
     With `owner` alone, of all tasks that it has or had; `reason` is of drops. Runs that go on are not in it.
@@ -76,7 +76,7 @@ def journal(
 class Page:
     """Lines, the newest first, and the key before which the next page begins; None: there is none."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[JournalEntry, ...]
     next: Key | None
 
 
@@ -181,7 +181,7 @@ def ended(
     return execute("journal", owner_types=types, **common)
 
 
-def lines(execute: sql.Execute, found: Sequence[Key]) -> list[Line]:
+def lines(execute: sql.Execute, found: Sequence[Key]) -> list[JournalEntry]:
     """Those that are still there, in the order of the keys."""
     now = instant(execute)
     run_ids, event_ids = ([id_ for _, sort, id_ in found if sort == wanted] for wanted in ("run", "event"))
@@ -248,7 +248,7 @@ class Tail:
         self._since: datetime | None = None
         self._brought: set[Key] = set()
 
-    def begin(self, db: Any, since: datetime | None, limit: int) -> list[Line]:
+    def begin(self, db: Any, since: datetime | None, limit: int) -> list[JournalEntry]:
         execute = tasks.on(db)
         self._since = instant(execute) - LATE
         recent = all_keys(execute, self._wanted, self._since)
@@ -256,7 +256,7 @@ class Tail:
         self._brought = {*recent, *found}
         return lines(execute, found)
 
-    def more(self, db: Any) -> list[Line]:
+    def more(self, db: Any) -> list[JournalEntry]:
         execute = tasks.on(db)
         now = instant(execute)
         found = all_keys(execute, self._wanted, self._since)

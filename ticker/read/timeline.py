@@ -16,7 +16,7 @@ from ticker.errors import BadInput
 from ticker.model import GOOD, Outcome, Reason, RunKind, Task
 from ticker.read import explain, forecast, formatting, journal, tasks
 from ticker.read import why as read_why
-from ticker.read.entries import Line, event_from
+from ticker.read.entries import JournalEntry, event_from
 from ticker.read.explain import time_of_day
 from ticker.read.svg import SECOND, label, marked, packed, safe, step
 from ticker.read.tasks import RunRecord
@@ -60,7 +60,7 @@ class Timeline:
     begin: datetime
     now: datetime
     end: datetime
-    lines: tuple[Line, ...]
+    lines: tuple[JournalEntry, ...]
     next: tuple[datetime, ...]
     sentences: tuple[str, ...]
     is_cut: bool
@@ -106,7 +106,7 @@ def _runs(execute: sql.Execute, why: Why, since: datetime) -> tuple[list[RunReco
     return [by_id[id_] for id_ in sorted(by_id)], len(keys) > RUNS_AT_MOST
 
 
-def _lines(execute: sql.Execute, task: Task | None, runs: Sequence[RunRecord], now: datetime) -> list[Line]:
+def _lines(execute: sql.Execute, task: Task | None, runs: Sequence[RunRecord], now: datetime) -> list[JournalEntry]:
     if not runs and task is None:
         return []
     id_ = task.id if task else runs[0].task_id
@@ -126,7 +126,7 @@ def _ahead(task: Task | None, now: datetime, end: datetime) -> list[datetime]:
     return [at for at in times if at <= end]
 
 
-def _begin(lines: Sequence[Line], since: datetime) -> datetime:
+def _begin(lines: Sequence[JournalEntry], since: datetime) -> datetime:
     """Of those that have ended."""
     return max(since, min(line.at for line in lines if line.run and line.run.ended_at))
 
@@ -136,7 +136,7 @@ def _sentences(why: Why) -> Iterator[str]:
         yield f"next: {sentence}" if why.task else sentence
 
 
-def _name(whose: Task | Line) -> str:
+def _name(whose: Task | JournalEntry) -> str:
     return whose.name if isinstance(whose, Task) else whose.task_name
 
 
@@ -155,7 +155,7 @@ def _dues(found: Timeline) -> Iterator[Mark]:
             yield Mark("next" if ahead else "due", due, due, words)
 
 
-def _wait(line: Line, found: Timeline) -> Iterator[Mark]:
+def _wait(line: JournalEntry, found: Timeline) -> Iterator[Mark]:
     """From when it was due, or was pushed, to when a worker took it. What is planned waits for no worker yet."""
     run = line.run
     if run is None:
@@ -169,7 +169,7 @@ def _wait(line: Line, found: Timeline) -> Iterator[Mark]:
             yield Mark("wait", begin, until, words, goes_on=taken is None)
 
 
-def _fate(line: Line, found: Timeline) -> Iterator[Mark]:
+def _fate(line: JournalEntry, found: Timeline) -> Iterator[Mark]:
     run = line.run
     if run is None:
         return
@@ -182,7 +182,7 @@ def _fate(line: Line, found: Timeline) -> Iterator[Mark]:
         yield Mark("bad", run.ended_at, run.ended_at, _told(line, found))
 
 
-def _told(line: Line, found: Timeline) -> str:
+def _told(line: JournalEntry, found: Timeline) -> str:
     return f"{time_of_day(line.at, found.now)} {line.what}: {line.words}"
 
 

@@ -15,7 +15,16 @@ from ticker.engine import timing
 from ticker.errors import UnknownTask
 from ticker.model import Reason, RunKind, Task, What
 from ticker.read import explain, tasks
-from ticker.read.entries import Line, check_past, event_from, instant, line_of_event, line_of_run, look_up, pieces_of
+from ticker.read.entries import (
+    JournalEntry,
+    check_past,
+    event_from,
+    instant,
+    line_of_event,
+    line_of_run,
+    look_up,
+    pieces_of,
+)
 from ticker.read.explain import Beside
 from ticker.read.forecast import Event, following, held, stopped, then
 from ticker.read.tasks import AT_MOST, RunRecord
@@ -38,7 +47,7 @@ class Why:
     task: Task | None
     now: datetime
     at: datetime | None
-    lines: tuple[Line, ...]
+    lines: tuple[JournalEntry, ...]
     then: tuple[str, ...]
     next: tuple[str, ...]
 
@@ -99,7 +108,7 @@ def open_runs(execute: sql.Execute, newest: Sequence[RunRecord]) -> list[RunReco
 
 def told(
     execute: sql.Execute, task: Task | None, runs: Sequence[RunRecord], events: Sequence[Event], now: datetime
-) -> list[Line]:  # fmt: skip
+) -> list[JournalEntry]:  # fmt: skip
     pieces = pieces_of(execute, runs)
     usual = Beside(now, task.retries + 1 if task else 1, task.grace_ms if task else None)
     return [
@@ -119,20 +128,20 @@ def because(run: RunRecord, task: Task | None, runs: Sequence[RunRecord], events
     return ""
 
 
-def waiting(task: Task | None, now: datetime) -> list[Line]:
+def waiting(task: Task | None, now: datetime) -> list[JournalEntry]:
     if task is None:
         return []
     return [
-        Line(due, "waiting", explain.waiting(due, now), task.id, task.name, task.owner_type, task.owner_id, due)
+        JournalEntry(due, "waiting", explain.waiting(due, now), task.id, task.name, task.owner_type, task.owner_id, due)
         for due in task.waiting
     ]
 
 
-def due_of(line: Line) -> datetime:
+def due_of(line: JournalEntry) -> datetime:
     return line.due or line.at
 
 
-def around(lines: Sequence[Line], at: datetime | None, limit: int) -> list[Line]:
+def around(lines: Sequence[JournalEntry], at: datetime | None, limit: int) -> list[JournalEntry]:
     """The last ones; or those up to `at`, and the next one behind it. Retries come with their occurrence."""
     first = [line for line in lines if line.run is None or line.run.kind != RunKind.RETRY]
     before = [line for line in first if at is None or due_of(line) <= at][-limit:]
@@ -143,7 +152,7 @@ def around(lines: Sequence[Line], at: datetime | None, limit: int) -> list[Line]
     return [*shown, *retried]
 
 
-def is_between(event: Event, shown: Sequence[Line], limit: int, at: datetime | None) -> bool:
+def is_between(event: Event, shown: Sequence[JournalEntry], limit: int, at: datetime | None) -> bool:
     """Whether an event belongs among these lines: not before the first of many, not behind the last around a time."""
     after_first = len(shown) < limit or event.at >= min(line.at for line in shown)
     return after_first and (at is None or event.at <= max([line.at for line in shown] + [at]))

@@ -8,7 +8,7 @@ from starlette.requests import Request
 
 from ticker.model import Task
 from ticker.read import explain, formatting, health
-from ticker.read.entries import Line
+from ticker.read.entries import JournalEntry
 from ticker.read.journal import Drops
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
@@ -59,11 +59,11 @@ class Site:
         attempts = len(found.attempts) + 1
         return FullRun(bare[0], "", "", tuple(bare[1:attempts]), tuple(bare[attempts:]), found.next)
 
-    def words(self, line: Line) -> str:
+    def words(self, line: JournalEntry) -> str:
         """Of a line, for a screen."""
         return without_piece(line.words, line.run) if self.settings.hide_args and line.run else line.words
 
-    def line_data(self, line: Line) -> dict[str, Any]:
+    def line_data(self, line: JournalEntry) -> dict[str, Any]:
         data = formatting.line_data(line)
         if line.run is not None:
             data |= {"run": self.run_data(line.run), "words": self.words(line)}

@@ -96,17 +96,21 @@ class Database:
         return bool(handed_out)
 
     @contextmanager
-    def lent(self) -> Iterator[None]:
-        """A fork in the block takes the connection with it: behind the block it is the child's alone, and the server hears
-        nothing of this process letting go. Where there is no child, it is lost."""
-        nothing = os.open(os.devnull, os.O_RDWR)
+    def lent(self) -> Iterator["Database"]:
+        """Moves the connection into a Database for a child that is forked in the block; this one connects again.
+
+        After the block, the connection is the child's alone, and the server does not notice that this process lets go.
+        Without a child, it is lost.
+        """
+        lent, nothing = Database(self._url, self.schema), os.open(os.devnull, os.O_RDWR)
+        lent._connection, self._connection = self._connection, None
         try:
-            yield
+            yield lent
         finally:
-            if self._connection is not None and not self._connection.closed:
-                os.dup2(nothing, self._connection.fileno(), inheritable=False)
+            if lent._connection is not None and not lent._connection.closed:
+                os.dup2(nothing, lent._connection.fileno(), inheritable=False)
             os.close(nothing)
-            self.close()
+            lent.close()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None

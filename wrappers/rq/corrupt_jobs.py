@@ -8,30 +8,25 @@ next tick, and pushes it again.
 
 import logging
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, cast
 
 from redis import Redis
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 from rq import Queue as RQQueue
 from rq import Worker as RQWorker
-from rq.exceptions import NoSuchJobError, StopRequested
+from rq.exceptions import NoSuchJobError
 from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job as RQJob
 from rq.job import _job_stack
 from rq.utils import now
 
-from ticker.errors import quoted
 from ticker.queue.scripts import script
-from wrappers.pipeline import foreign_jobs, serialize
+from wrappers.pipeline import foreign_jobs
+from wrappers.rq.poison import Poison, is_trouble_of_the_server, put_aside, unreadable_is_poison
 
 log = logging.getLogger("ticker.run")
 
-COUNTERS = "ticker:refused"
-"""A hash in Redis: how many jobs were put aside, by event (`poison`, `forged`)."""
-
-KEPT = 3600  # seconds that the hash of such a job stays, under ticker:EVENT:ID, for people to look at
 FIELDS_AT_MOST = 128  # of a job's hash; RQ's own have some 35
 LONGEST = 2**40  # seconds: Redis refuses a time to live beyond some 2^53
 CHUNK = 65536  # bytes
@@ -41,20 +36,6 @@ TRIES = 100  # poisoned jobs in RQ's registries that one pass of its maintenance
 READ_HASH = script("read_hash", "wrappers.rq")
 
 T = TypeVar("T")
-
-# RQ's keys beside a job's hash and the lists: by the job's id, and, of a queue's registries, by the queue's name.
-_COMPANIONS = ("rq:job:{}:dependents", "rq:job:{}:dependencies", "rq:executions:{}", "rq:results:{}")
-_REGISTRIES = ("rq:canceled:{}", "rq:deferred:{}", "rq:failed:{}", "rq:finished:{}", "rq:scheduled:{}")
-
-
-class Poison(Exception):
-    """A job that cannot be read, or that broke its worker. `event` names it in the log and in the counter."""
-
-    event = "poison"
-
-    def __init__(self, reason: str, job_id: str | bytes = "") -> None:
-        super().__init__(reason)
-        self.job_id = job_id
 
 
 class Job(RQJob):
@@ -219,27 +200,6 @@ def mixed(careful: type[T], given: type[T]) -> type[T]:
     return careful if issubclass(careful, given) else type(given.__name__, (careful, given), {})
 
 
-@contextmanager
-def unreadable_is_poison(job_id: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Every error in the block that a job's hash can cause becomes a Poison of that job; a server's error stays one."""
-    try:
-        yield
-    except (NoSuchJobError, StopRequested):
-        raise
-    except Poison as poison:
-        poison.job_id = poison.job_id or job_id
-        raise
-    except Exception as error:
-        if isinstance(error, but) or is_trouble_of_the_server(error):
-            raise
-        raise Poison(serialize.sentence(error), job_id) from error
-
-
-def is_trouble_of_the_server(error: Exception) -> bool:
-    """Whether Redis itself cannot serve: that is no job's fault. A key of another type is."""
-    return isinstance(error, RedisError) and "WRONGTYPE" not in str(error)
-
-
 def read_hash(connection: Redis, key: str, at_most: int) -> Mapping[bytes, bytes]:
     """All fields, if any; a Poison, unread, where they are more than any job has."""
     fields, size, *found = connection.eval(READ_HASH, 1, key, FIELDS_AT_MOST, at_most)
@@ -262,39 +222,3 @@ def inflates_within(data: bytes, at_most: int) -> bool:
     except zlib.error:
         pass
     return True
-
-
-def put_aside(
-    connection: Redis, queues: Iterable[RQQueue], poison: Poison, because: BaseException | None = None
-) -> None:
-    """Passes over it, takes it out of RQ's registries, and keeps its hash for an hour under another key."""
-    queues, job_id = list(queues), poison.job_id
-    pass_over(connection, queues, poison, because)
-    aside = f"ticker:{poison.event}:{job_id!s}"
-    with connection.pipeline(transaction=False) as pipeline:
-        for queue in queues:
-            for registry in _REGISTRIES:
-                pipeline.zrem(registry.format(queue.name), job_id)
-        if isinstance(job_id, str):
-            pipeline.rename(RQJob.key_for(job_id), aside)
-            pipeline.expire(aside, KEPT)
-            pipeline.unlink(*(template.format(job_id) for template in _COMPANIONS))
-        pipeline.execute(raise_on_error=False)  # what Redis refuses stays: the job is out of its queue already
-
-
-def pass_over(
-    connection: Redis, queues: Iterable[RQQueue], poison: Poison, because: BaseException | None = None
-) -> None:
-    """Logs and counts a job, and takes it out of the lists of what workers have; its hash stays as it is."""
-    log.warning("%s job=%s: %s", poison.event, shown(poison.job_id), poison, exc_info=because)
-    with connection.pipeline(transaction=False) as pipeline:
-        for queue in queues:
-            pipeline.lrem(queue.intermediate_queue_key, 1, cast(str, poison.job_id))
-        pipeline.hincrby(COUNTERS, poison.event, 1)
-        pipeline.execute(raise_on_error=False)
-
-
-def shown(job_id: str | bytes) -> str:
-    """An id as it may stand in a log line: quoted if it is none of RQ's."""
-    plain = isinstance(job_id, str) and len(job_id) <= 100 and job_id.isascii() and job_id.isprintable()
-    return str(job_id) if plain and " " not in str(job_id) else quoted(job_id)

@@ -1,4 +1,4 @@
-"""A worker that runs nothing but what a ticker signed: `python -m wrappers --hardened`.
+"""A worker that runs nothing but what a ticker signed: `ticker worker --hardened`.
 
 Whoever can write to Redis can otherwise run code in every RQ worker: a job's `data`, `meta` and `result` are pickles,
 and its callbacks are functions named in the hash. This worker reads of a hash the few fields that it needs. It checks
@@ -19,7 +19,7 @@ from ticker import settings
 from ticker.errors import ConfigurationError
 from ticker.queue import signing
 from wrappers.pipeline import foreign_jobs, payload
-from wrappers.rq import corrupt_jobs
+from wrappers.rq import corrupt_jobs, poison
 from wrappers.rq.worker import Worker
 
 READ = (
@@ -33,7 +33,7 @@ DESCRIPTION_AT_MOST = 200  # characters
 Payload = Mapping[bytes, bytes]
 
 
-class Forged(corrupt_jobs.Poison):
+class Forged(poison.Poison):
     """A job that no ticker signed, or that was changed after it was."""
 
     event = "forged"
@@ -75,7 +75,7 @@ class Queue(corrupt_jobs.Queue):
             job, queue = taken
             if job.origin == queue.name:
                 break
-            corrupt_jobs.pass_over(connection, [queue], Forged(f"it was signed for the queue {job.origin}", job.id))
+            poison.pass_over(connection, [queue], Forged(f"it was signed for the queue {job.origin}", job.id))
         return taken
 
     def enqueue_dependents(self, *_args: Any, **_options: Any) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
 from rq import Queue, worker_registration
@@ -16,13 +16,13 @@ from rq.utils import now
 from rq.worker import WorkerStatus
 
 from ticker import clock
-from ticker.engine import jobs
 from ticker.queue import bulk
-from wrappers import entry
-from wrappers.pipeline import finish, payload
+from wrappers.pipeline import finish
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import LAST_WORD, PATIENCE, WaitingEnds
 from wrappers.rq.corrupt_jobs import SurvivingWorker
+from wrappers.rq.phase import Phase
+from wrappers.rq.prepared_start import PreparedStart, call_of
 from wrappers.sandbox import deaths, handoff, limits, ring_buffer, shared_state, subreaper
 
 log = logging.getLogger("ticker.run")
@@ -50,10 +50,8 @@ class Worker(SurvivingWorker):
         limits.prepare()
         self._before = subreaper.children()
         self._database: Database | None = None
-        self._is_prepared = False  # the job at hand is one of ours, and has started
-        self._is_over = False  # it is one of ours, and had no start
-        self._is_batch = False  # it is one of ours, and each of its tasks is asked for in the horse
-        self._is_waiting = False  # for its horse
+        self._phase = Phase.IDLE
+        self._start: PreparedStart | None = None  # of the job at hand, if it is one of ours
         self._forget: Any = None
         self._beat = -math.inf
         self._idle_since = math.inf
@@ -63,48 +61,33 @@ class Worker(SurvivingWorker):
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         self._before, self._oom_kills = subreaper.children(), deaths.oom_kills()
-        self._is_prepared = self._is_over = self._is_batch = False
+        self._phase, self._start = Phase.TAKEN, None
         ring_buffer.begin()
         handoff.begin()
         shared_state.begin(limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf))
         super().execute_job(job, queue)
+        self._phase = Phase.IDLE
 
     def prepare_execution(self, job: Job) -> Any:
-        """Of a job of ours asks first whether it may run. One that may not costs RQ nothing but to forget it."""
+        """Overrides RQ's, to ask first whether a job of ours may run. If it may not, it is only forgotten."""
         call = call_of(job)
         if call is None:
             return super().prepare_execution(job)
         self._state = WorkerStatus.BUSY  # or RQ takes this for a moment in which a signal may end the worker at once
-        function, args = call
-        self._is_batch = function != jobs.ENTRY
-        with self._abandoning():
-            if function == jobs.ENTRY:  # in a batch each task is asked for right before its own start
-                if self._unwritten:  # a later start of their task would fence them
-                    self._unwritten.write(self._connected(), at_once=True)
-                may_run = entry.ask(args, job, self.name, self._connected(), when_it_waits=lambda: self._begin(job))
-                if shared_state.run_id():
-                    self._unwritten.server_answered()
-                if not may_run and self._leaves_nothing(job) and self._is_forgotten(job):
-                    self._is_over = True
-                    self._state = WorkerStatus.IDLE
-                    return None
-            return self._begin(job)
-
-    @contextmanager
-    def _abandoning(self) -> Iterator[None]:
-        """An error in the block leaves a start behind, and no horse to go on from it."""
-        try:
-            yield
-        except BaseException:
-            finish.abandon(self._connected(), self._unwritten)
-            raise
+        self._start = PreparedStart(job, call, self._connected(), self._unwritten)
+        with self._start.abandoned_on_error():
+            may_run = self._start.may_run(self.name, when_it_waits=lambda: self._begin(job))
+            if may_run or not self._leaves_nothing(job) or not self._is_forgotten(job):
+                return self._begin(job)
+        self._phase, self._state = Phase.FORGOTTEN, WorkerStatus.IDLE
+        return None
 
     def _begin(self, job: Job) -> Any:
         """To RQ the job has started: the ticker leaves it alone, however long the answer takes."""
-        if not self._is_prepared:
+        if self._phase is Phase.TAKEN:
             super().prepare_execution(job)
             super().prepare_job_execution(job, self._is_intermediate)
-            self._is_prepared = True
+            self._phase = Phase.STARTED
         return self.execution
 
     @property
@@ -113,37 +96,23 @@ class Worker(SurvivingWorker):
         return len(self.queues) == 1
 
     def prepare_job_execution(self, job: Job, remove_from_intermediate_queue: bool = False) -> None:
-        if not self._is_prepared:
+        if self._phase is not Phase.STARTED:
             super().prepare_job_execution(job, remove_from_intermediate_queue)
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
-        """A job that somebody stopped before it had a horse gets none."""
+        """Overrides RQ's: a job that is forgotten, or that somebody stopped before it had a process, gets none."""
         self._horse_pid = 0
-        if self._is_over:
+        if self._phase is Phase.FORGOTTEN:
             return
         if self._stopped_job_id == job.id:
-            finish.abandon(self._connected(), self._unwritten)
+            if self._start is not None:
+                self._start.abandon()
             self.handle_job_failure(job, queue=queue, exc_string="Job stopped by user before it began.")
             return
-        with self._abandoning(), self._lending():
+        with self._start.handed_over() if self._start else nullcontext():
             super().fork_work_horse(job, queue)
         if self._stopped_job_id == job.id:
             self.kill_horse()
-
-    @contextmanager
-    def _lending(self) -> Iterator[None]:
-        """The horse of a batch goes on with this worker's connection, which is warm; the worker opens another one."""
-        if not self._is_batch:
-            yield
-            return
-        own = self._connected()
-        with own.lent():
-            self._database = None
-            entry.offer(own)
-            try:
-                yield
-            finally:
-                entry.offer(None)
 
     def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
         """RQ's, which without a horse would kill this worker's own group."""
@@ -156,14 +125,14 @@ class Worker(SurvivingWorker):
 
     def handle_execution_ended(self, job: Job, queue: Queue, heartbeat_ttl: int) -> None:
         """RQ's, whose heartbeat is for callbacks: our jobs have none."""
-        if self._is_prepared:
+        if self._phase is Phase.STARTED:
             job.ended_at = now()
         else:
             super().handle_execution_ended(job, queue, heartbeat_ttl)
 
     def handle_job_success(self, job: Job, queue: Queue, started_job_registry: Any) -> None:
         """RQ's; of a job of ours that leaves nothing behind in one call to Redis, by the worker."""
-        leaves_nothing = self._is_prepared and self._leaves_nothing(job)
+        leaves_nothing = self._phase is Phase.STARTED and self._leaves_nothing(job)
         if leaves_nothing and self.is_horse and handoff.leave_success():
             return
         if not (leaves_nothing and self._is_forgotten(job)):
@@ -226,22 +195,30 @@ class Worker(SurvivingWorker):
 
         A worker that was wiped out of RQ's list (FLUSHALL, a Redis that came back empty) adds itself again.
         """
-        if self._unwritten and not self.is_horse and not self._is_waiting and shared_state.read() is None:
-            self._unwritten.write(self._connected())
-        elif self._database is not None and clock.monotonic() - self._idle_since >= IDLE:  # also while Redis is away
-            self._database.close()
+        self._mind_database()
         if pipeline is not None:
             self._beat = -math.inf  # it is for another time
             super().heartbeat(timeout, pipeline)
         elif timeout or clock.monotonic() - self._beat > ONE_BEAT:
-            with self.connection.pipeline(transaction=False) as calls:
-                super().heartbeat(timeout, calls)
-                calls.hexists(self.key, "birth")
-                *_, is_known = calls.execute()
-            self._beat = -math.inf if timeout else clock.monotonic()
-            if not is_known and not self.is_horse:
-                self.connection.hset(self.key, mapping=self.serialize())
-                worker_registration.register(self)
+            self._beat_once(timeout)
+
+    def _mind_database(self) -> None:
+        """Tries the waiting ends, or closes a connection that was idle for long."""
+        is_between_runs = self._phase is not Phase.WAITED and shared_state.read() is None
+        if self._unwritten and not self.is_horse and is_between_runs:
+            self._unwritten.write(self._connected())
+        elif self._database is not None and clock.monotonic() - self._idle_since >= IDLE:  # also while Redis is away
+            self._database.close()
+
+    def _beat_once(self, timeout: int | None) -> None:
+        with self.connection.pipeline(transaction=False) as calls:
+            super().heartbeat(timeout, calls)
+            calls.hexists(self.key, "birth")
+            *_, is_known = calls.execute()
+        self._beat = -math.inf if timeout else clock.monotonic()
+        if not is_known and not self.is_horse:
+            self.connection.hset(self.key, mapping=self.serialize())
+            worker_registration.register(self)
 
     def set_state(self, state: str, pipeline: Any = None) -> None:
         """RQ's, which says twice between two jobs that it is idle."""
@@ -250,10 +227,9 @@ class Worker(SurvivingWorker):
 
     def wait_for_horse(self) -> Any:
         """Writes the end as soon as the horse leaves it; cleans up as soon as it is dead, before RQ asks Redis for anything."""
-        if self._is_waiting:
+        if self._phase is Phase.WAITED:
             return self._end_at_once()
-        self._is_waiting = True
-        try:
+        with self._waiting():
             with handoff.listening():
                 self._write_left()  # again, as RQ's alarm may have interrupted the writing
                 while handoff.wait(self._horse_pid, LOOK if self._unwritten else None):
@@ -262,13 +238,19 @@ class Worker(SurvivingWorker):
             signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
             self._clean_up(self._connected(), ended)
             self._horse_pid = 0  # the process is gone, even if RQ fails below to write what became of the job
-            if handoff.has_succeeded():
-                job, queue = self._running
-                job.ended_at = now()
-                self.handle_job_success(job, queue, queue.started_job_registry)
-            return ended
+        if handoff.has_succeeded():
+            job, queue = self._running
+            job.ended_at = now()
+            self.handle_job_success(job, queue, queue.started_job_registry)
+        return ended
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        before, self._phase = self._phase, Phase.WAITED
+        try:
+            yield
         finally:
-            self._is_waiting = False
+            self._phase = before
 
     def _end_at_once(self) -> Any:
         """RQ's cold shutdown: a signal's handler asks once more, in the midst of whatever the worker was about to do."""
@@ -299,15 +281,3 @@ class Worker(SurvivingWorker):
         """The worker's own connection, opened when it is first asked something, and again after an error."""
         self._database = self._database or Database.from_environment()
         return self._database
-
-
-def call_of(job: Job) -> tuple[str, tuple[int, ...]] | None:
-    """The function of ours that a job calls, and with what. None of another's, or with callbacks: those belong into a horse."""
-    if job._success_callback_name or job._failure_callback_name or job._stopped_callback_name:
-        return None
-    if len(job.data) > payload.AT_MOST:
-        return None
-    try:
-        return payload.call(job.id, job.data)
-    except ValueError:
-        return None

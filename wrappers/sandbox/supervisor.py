@@ -1,4 +1,4 @@
-"""The parent of `python -m wrappers`' worker: nothing of a run outlives its hard limit, whatever happens to the worker.
+"""The parent of the worker of `ticker worker`: nothing of a run outlives its hard limit, whatever happens to the worker.
 
     supervisor.fork_worker(close_record)  # returns in the worker only, a new process
     import whatever_is_big  # which the keeper does not hold: it has 14 MB

@@ -1,9 +1,9 @@
 --
--- Asked by threads beside the ticks (ticker/telling). No lock outlives its statement: who claims a notice moves its time
+-- Asked by threads next to the ticks (ticker/notify). No lock outlives its statement: who claims a notice moves its time
 -- on, by a lease, before it is sent.
 
 -- name: make_notices
--- New events become a notice for each channel, if somebody is to be told of their kind and they are younger than `after`;
+-- New events become a notice for each channel, if their kind is one that is sent and they are younger than `after`;
 -- the others are done with.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now

@@ -9,7 +9,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from ticker.model import Task
-from ticker.read.entries import Line
+from ticker.read.entries import JournalEntry
 from ticker.read.forecast import Event
 from ticker.read.journal import Drops
 from ticker.read.overview import Counts, Function
@@ -27,7 +27,7 @@ PLAIN: Mapping[Any, Schema] = {
     UUID: {"type": "string", "format": "uuid"}, Any: {},
 }  # fmt: skip
 NAMES: Mapping[type, str] = {
-    Task: "Task", RunRecord: "Run", Line: "Line", Event: "Event", Drops: "Drops", OwnerStatus: "Owner",
+    Task: "Task", RunRecord: "Run", JournalEntry: "Line", Event: "Event", Drops: "Drops", OwnerStatus: "Owner",
     TickerStatus: "Ticker", Function: "Function", Counts: "Counts", Preview: "Preview",
 }  # fmt: skip
 STATES = (
@@ -94,7 +94,7 @@ def components(of_tasks: Iterable[str], of_runs: Iterable[str]) -> dict[str, Any
     task = {"owner": TEXT, "state": {"type": "string", "enum": list(STATES)}, "schedule": TEXT, "in_words": TEXT}
     return {
         "Task": shown(Task, of_tasks, **task), "Run": run, "FullRun": {"allOf": [ref("Run"), more]},
-        "Line": shown(Line, owner=TEXT), "Event": shown(Event), "Drops": shown(Drops), "Preview": shown(Preview),
+        "Line": shown(JournalEntry, owner=TEXT), "Event": shown(Event), "Drops": shown(Drops), "Preview": shown(Preview),
         "Why": WHY, "Owner": shown(OwnerStatus, owner=TEXT), "Function": shown(Function), "Counts": shown(Counts),
         "Ticker": shown(TickerStatus, without=["age"], age_ms=perhaps(WHOLE)), "Health": HEALTH, "Problem": PROBLEM,
     }  # fmt: skip

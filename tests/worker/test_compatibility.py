@@ -1,0 +1,99 @@
+"""What our worker relies on in RQ is there in the RQ that is installed, and is listed with its reason."""
+
+import ast
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from rq.job import Job
+from rq.results import Result
+from rq.version import VERSION
+from rq.worker import Worker
+
+from tests.running import ROOT
+from wrappers.rq import corrupt_jobs, poison, signed_worker, worker
+from wrappers.rq.compatibility import TABLE, Use, incompatibilities, incompatibility, names_of, overridden
+
+LISTED = {use.name for uses in TABLE.values() for use in uses}
+OVERRIDDEN = {use.name for uses in TABLE.values() for use in uses if use.parameters is not None}
+SOURCES = (*(ROOT / "wrappers").rglob("*.py"), *(ROOT / "ticker" / "queue").glob("*.py"))
+NOT_RQS = {"_exit", "_process"}  # os._exit; an attribute of `limits`
+
+
+def test_rq_has_everything_that_we_rely_on():
+    if sentences := list(incompatibilities()):
+        pytest.fail("\n".join(sentences), pytrace=False)
+
+
+def test_every_method_of_rq_that_we_override_is_listed():
+    ours = [
+        one for module in (corrupt_jobs, signed_worker, worker) for one in vars(module).values()
+        if isinstance(one, type) and one.__module__ == module.__name__
+    ]  # fmt: skip
+    assert set(chain.from_iterable(overrides(one) for one in ours)) == OVERRIDDEN | {"max_connection_wait_time"}
+
+
+def overrides(ours: type) -> Iterator[str]:
+    """The names, without those of Python, that a class of ours takes from a class of RQ."""
+    for base in ours.__mro__:
+        if base.__module__.partition(".")[0] == "rq":
+            yield from {name for name in vars(ours) if not name.startswith("__")} & names_of(base)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_private_name_of_rq_that_we_use_is_listed(source):
+    theirs = names_of(Worker) | names_of(Job) | names_of(corrupt_jobs.RQQueue)
+    assert {name for name in private_names(source) if name in theirs or name.startswith("rq:")} - NOT_RQS <= LISTED
+
+
+def private_names(source: Path) -> Iterator[str]:
+    """Every `x._name`, and what is imported from RQ under such a name."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            yield node.attr
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "rq":
+            yield from (alias.name if alias.name in LISTED else f"rq:{alias.name}" for alias in node.names
+                        if is_private(alias.name))  # fmt: skip
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+@pytest.mark.parametrize(
+    ("owner", "use", "sentence"),
+    [
+        (
+            "rq.worker.Worker", Use("_steed_pid", "it carries the job"),
+            f"rq.worker.Worker._steed_pid is gone from RQ {VERSION}, and we need it: it carries the job",
+        ),
+        (
+            "rq.worker.Horse", Use("run", "it runs"),
+            f"rq.worker.Horse is gone from RQ {VERSION}, and we need rq.worker.Horse.run: it runs",
+        ),
+        (
+            "rq.worker.Worker", overridden("execute_job", "job", "it does"),
+            f"rq.worker.Worker.execute_job has the parameters (job, queue) in RQ {VERSION}, and we override (job): it does",
+        ),
+    ],
+)  # fmt: skip
+def test_a_name_that_rq_moved_is_said_in_one_sentence(owner, use, sentence):
+    assert incompatibility(owner, use) == sentence
+
+
+def test_the_keys_of_a_corrupt_job_are_those_that_rq_writes():
+    job = Job("x", connection=Redis())
+    assert set(poison.companions("x")) == {
+        job.dependents_key, job.dependencies_key, job.execution_registry.key, Result.get_key("x")
+    }  # fmt: skip
+    assert {type(registry) for registry in registries_that_keep_jobs(job)} == set(poison.REGISTRIES)
+
+
+def registries_that_keep_jobs(job: Job) -> list[object]:
+    queue = corrupt_jobs.RQQueue("q", connection=job.connection)
+    return [
+        queue.canceled_job_registry, queue.deferred_job_registry, queue.failed_job_registry,
+        queue.finished_job_registry, queue.scheduled_job_registry,
+    ]  # fmt: skip

@@ -1,0 +1,36 @@
+"""Commands whose modules are imported when they are called, so that `ticker --help` and each command load only their own."""
+
+from importlib import import_module
+
+import click
+
+
+class LazyCommand(click.Command):
+    """Stands for a command until it is called. It knows the name and the first paragraph of the help."""
+
+    def __init__(self, name: str, home: str, summary: str) -> None:
+        super().__init__(name, help=summary)
+        self._home = home
+
+    def load(self) -> click.Command:
+        module, _, attribute = self._home.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+class LazyGroup(click.Group):
+    """Lists its commands in the order in which they were added, and imports the one that is called."""
+
+    former_names: dict[str, str]  # names that commands had before: they work until 1.0, and no help shows them
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, self.former_names.get(cmd_name, cmd_name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, LazyCommand) else command, rest

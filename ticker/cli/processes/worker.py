@@ -1,0 +1,22 @@
+"""`ticker worker`: the launcher of workers, `python -m wrappers`."""
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+# -P: the current folder is not put in front of our packages, which may have namesakes there
+LAUNCHER = ("-P", "-m", "wrappers")
+
+
+@click.command(
+    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def worker(arguments: tuple[str, ...]) -> NoReturn:
+    """Run a worker; it takes every option of rq worker.
+
+    Its supervisor has to stay small, so this process becomes the launcher instead of importing it.
+    """
+    os.execv(sys.executable, [sys.executable, *LAUNCHER, *arguments])

@@ -1,0 +1,216 @@
+"""`ticker why | journal | drops`: what happened, and by which arithmetic."""
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ticker.cli import options, render
+from ticker.cli.connection import configured, database, now
+from ticker.cli.options import as_json, found, ref
+from ticker.errors import BadInput, DatabaseUnavailable, UnknownTask
+from ticker.model import Outcome, Reason
+from ticker.read import formatting
+from ticker.schedules import once
+from ticker.schedules.duration import milliseconds
+
+if TYPE_CHECKING:
+    from ticker.read.entries import JournalEntry
+    from ticker.read.journal import Drops, Tail
+    from ticker.read.why import Why
+
+EVERY = 1.0  # seconds from one look of --follow to the next
+
+_TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?Z?", re.ASCII)
+_DATE = re.compile(r"\d{4}-", re.ASCII)
+
+since = click.option("--since", metavar="TIME", help="From then on: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
+
+
+@click.command()
+@click.argument("task")
+@options.owner
+@click.option("--at", metavar="TIME", help="Around then: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
+@options.limit(20)
+@as_json
+def why(task: str, owner: str | None, at: str | None, limit: int, as_json: bool) -> None:
+    """Say why TASK ran, or did not, and what happens next.
+
+    Its last occurrences, the newest last, each with the numbers by which it was judged. A deleted task is found by its id.
+    """
+    from ticker.read import why as read_why
+
+    named = ref(task, owner)
+    assert named is not None
+    with found(named, owner), database() as db:
+        when = None if at is None else past("at", at, lambda: now(db))
+        try:
+            answer = read_why.why(db, named, owner=owner, at=when, limit=limit)
+        except UnknownTask as error:
+            if owner is None:
+                raise
+            raise UnknownTask(f"{error} now; what there was: ticker journal --owner {owner}") from None
+    if as_json:
+        render.print_json(why_data(answer))
+    else:
+        print_why(answer)
+
+
+@click.command()
+@click.option("--task", metavar="TASK", help="Of this task, by its id or name.")
+@options.owner
+@options.owner_type
+@click.option("--outcome", type=click.Choice([*map(str, Outcome)]), help="Runs that ended so.")
+@click.option("--reason", type=click.Choice([*map(str, Reason)]), help="Drops for this reason.")
+@since
+@options.limit(100)
+@click.option("--follow", is_flag=True, help="Go on with what ends and happens, until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document per line.")
+def journal(
+    task: str | None, owner: str | None, owner_type: str | None, outcome: str | None, reason: str | None,
+    since: str | None, limit: int, follow: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """List what ended and what happened, the newest last.
+
+    Runs and drops as they ended, and events: who paused a task, since when it fails. With --outcome or --reason no
+    events. A deleted task is found by its id, or by its owner.
+    """
+    from ticker.read import journal as read_journal
+
+    named = ref(task, owner if task is not None else None)
+    said: dict[str, Any] = {"owner": owner, "owner_type": owner_type, "outcome": outcome, "reason": reason}
+    with found(named, owner), database() as db:
+        begin = None if since is None else past("since", since, lambda: now(db))
+        wanted = read_journal.select(db, task=named, **said)
+        tail = read_journal.Tail(wanted)
+        lines = tail.begin(db, begin, limit)
+    show(lines, as_json)
+    if follow:
+        go_on(tail, as_json)
+
+
+@click.command()
+@click.option("--by", type=click.Choice(["reason", "owner", "task", "function"]), default="reason", show_default=True,
+              help="What they are counted by.")  # fmt: skip
+@since
+@options.limit(20)
+@as_json
+def drops(by: str, since: str | None, limit: int, as_json: bool) -> None:
+    """Count the jobs that were dropped, the most first.
+
+    With the newest of each as an example.
+    """
+    from ticker.read import journal as read_journal
+
+    with database() as db:
+        begin = None if since is None else past("since", since, lambda: now(db))
+        found = read_journal.drops(db, by=by, since=begin, limit=min(limit + 1, options.MOST_ROWS))
+    counted = found[:limit]
+    if as_json:
+        render.print_json([drops_data(one) for one in counted])
+    elif counted:
+        print_drops(by, counted)
+    else:
+        render.say("no drops")
+    if len(found) > limit:
+        render.warn([f"there are more than {limit}; see --limit and --since"])
+
+
+# --------------------------------------------------------------------------------------------------------- going on
+
+
+def go_on(tail: "Tail", as_json: bool) -> None:
+    """Looks again each second, until interrupted, which is how it ends. A server that goes away is asked again."""
+    try:
+        for lines in looks(tail):
+            show(lines, as_json, quiet=True)
+    except KeyboardInterrupt:
+        return
+
+
+def looks(tail: "Tail") -> "Iterator[list[JournalEntry]]":
+    from ticker.db import connections
+
+    url, pause, told = configured().require_database(), threading.Event(), False
+    while True:
+        try:
+            with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as db:
+                while True:
+                    pause.wait(EVERY)
+                    yield tail.more(db)
+                    told = False
+        except DatabaseUnavailable as error:
+            if not told:
+                render.say(f"{error}; asked again each second", err=True)
+            told = True
+            pause.wait(EVERY)
+
+
+# ----------------------------------------------------------------------------------------------------- what is said
+
+
+def show(lines: "list[JournalEntry]", as_json: bool, *, quiet: bool = False) -> None:
+    if as_json:
+        for line in lines:
+            click.echo(json.dumps(formatting.line_data(line)))
+    elif lines:
+        render.print_lines(lines, whose=True, head=not quiet)
+    elif not quiet:
+        render.say("nothing was recorded")
+
+
+def why_data(answer: "Why") -> dict[str, Any]:
+    return {
+        **formatting.plain_data(answer),
+        "task": None if answer.task is None else formatting.task_data(answer.task),
+        "lines": [formatting.line_data(line) for line in answer.lines],
+    }
+
+
+def print_why(answer: "Why") -> None:
+    if answer.lines:
+        render.print_lines(answer.lines, whose=False)
+    else:
+        render.say("nothing was recorded of it")
+    for sentence in answer.then:
+        render.say(sentence)
+    for sentence in answer.next:
+        render.say(f"now: {sentence}" if answer.at else f"next: {sentence}")
+
+
+def drops_data(one: "Drops") -> dict[str, Any]:
+    return {**formatting.plain_data(one), "example": None if one.example is None else formatting.line_data(one.example)}
+
+
+def print_drops(by: str, counted: "list[Drops]") -> None:
+    table = render.columns("count", by, "newest (UTC)", "such as")
+    for one in counted:
+        example = one.example
+        such = f"{example.task_id} {example.task_name}: {example.words}" if example else ""
+        render.add(table, one.count, one.key or "-", formatting.moment(one.newest), such)
+    render.print_table(table)
+
+
+# --------------------------------------------------------------------------------------------------------- instants
+
+
+def past(field: str, text: str, now: Callable[[], datetime]) -> datetime:
+    """A time of today, or of yesterday where it lies ahead; a duration before now; or ISO 8601 with a zone."""
+    if match := _TIME_OF_DAY.fullmatch(text.strip()):
+        hour, minute, second = (int(part or 0) for part in match.groups())
+        today = now().replace(hour=hour, minute=minute, second=second, microsecond=0)
+        return today if today <= now() else today - timedelta(days=1)
+    bare = text.strip().removesuffix(" ago").rstrip()
+    if _DATE.match(bare):
+        return once.instant(field, bare, now)
+    try:
+        return now() - timedelta(milliseconds=milliseconds(field, bare))
+    except BadInput:
+        raise BadInput(
+            field, text, "is no time that was; write 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z"
+        ) from None

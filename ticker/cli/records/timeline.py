@@ -1,0 +1,158 @@
+"""`ticker timeline`: one task's occurrences as lanes below a time axis, in the terminal or as a picture."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ticker.cli import options, pictures, render
+from ticker.cli.connection import database
+from ticker.cli.options import found, ref
+from ticker.model import GOOD
+from ticker.schedules.duration import DAY, SECOND, milliseconds
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from ticker.read.entries import JournalEntry
+    from ticker.read.timeline import Mark, Timeline
+
+LEGEND = "' due   o due next   - waits   . waits briefly   = runs   > goes on   ! goes wrong   x is dropped   | now"
+SEVEREST = " |o'.-=>x!"  # of several in one cell, the last of these is shown
+STYLES = {"=": "green", ">": "green", "!": "bold red", "x": "yellow", "o": "cyan"}
+NARROWEST, WIDEST = 40, 200  # columns
+NAMES = 8  # cells for the name of a lane
+PER_LABEL = 12  # cells from one label of the axis to the next, at least
+TOLD_AT_MOST = 10  # lines below the chart of what went wrong
+
+
+@click.command()
+@click.argument("task")
+@options.owner
+@click.option("--since", metavar="DURATION", default="1h", show_default=True, help="How far back it goes.")
+@click.option("--svg", metavar="FILE", type=click.Path(dir_okay=False, writable=True, allow_dash=True),
+              help="Write it there as SVG instead; - is standard output.")  # fmt: skip
+def timeline(task: str, owner: str | None, since: str, svg: str | None) -> None:
+    """Draw when TASK was due, waited, ran and was dropped, and when it is due next.
+
+    With the last drops and failures, and what happens next. A deleted task is found by its id.
+    """
+    span = timedelta(milliseconds=milliseconds("--since", since, least=SECOND, most=366 * DAY))
+    if svg not in (None, "-"):
+        pictures.check(str(svg))
+    named = ref(task, owner)
+    assert named is not None
+    with found(named, owner), database() as db:
+        drawn = look(db, named, owner, span)
+    if svg is None:
+        print_timeline(drawn)
+    else:
+        write(svg, drawn)
+
+
+def look(db: Any, named: int | str, owner: str | None, since: timedelta) -> "Timeline":
+    from ticker.read import tasks
+    from ticker.read import timeline as drawing
+
+    task_id = named if isinstance(named, int) else tasks.get(db, named, owner=owner).id
+    return drawing.of(db, task_id, since=since)
+
+
+def write(path: str, drawn: "Timeline") -> None:
+    from ticker.read.timeline import svg
+
+    if path == "-":
+        click.echo(svg(drawn), nl=False)
+    else:
+        pictures.write(path, svg(drawn))
+
+
+def print_timeline(drawn: "Timeline") -> None:
+    from ticker.read.timeline import title
+
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, NARROWEST), WIDEST)
+    render.say(title(drawn))
+    render.print_table(chart(drawn, width))
+    click.echo(LEGEND)
+    if drawn.is_cut:
+        runs = sum(line.run is not None for line in drawn.lines)
+        render.say(f"there were more runs than the last {runs}, which are drawn; give a shorter --since")
+    if wrong := [line for line in drawn.lines if is_wrong(line)]:
+        click.echo()
+        render.print_lines(wrong[-TOLD_AT_MOST:], whose=False)
+    for sentence in drawn.sentences:
+        render.say(sentence)
+
+
+def is_wrong(line: "JournalEntry") -> bool:
+    """A drop, or a run that failed or was ended by force."""
+    return line.run is not None and line.run.outcome is not None and line.run.outcome not in GOOD
+
+
+# -------------------------------------------------------------------------------------------------------- the chart
+
+
+def chart(drawn: "Timeline", width: int) -> "Table":
+    """The axis and the lanes, each row within `width` cells."""
+    from ticker.read.timeline import lanes
+
+    grid = render.columns("", "")
+    grid.columns[0].width, grid.columns[1].no_wrap = NAMES - 2, True
+    scale = Scale(drawn.begin, drawn.end, width - NAMES)
+    grid.add_row("", scale.axis())
+    for lane, placed in lanes(drawn).items():
+        for row in range(1 + max((row for row, _ in placed), default=0)):
+            marks = [mark for number, mark in placed if number == row]
+            grid.add_row("" if row else lane, coloured(scale.row(marks, drawn.now)))
+    return grid
+
+
+class Scale:
+    """Which cell of a row an instant is in; a cell is the same span of time everywhere."""
+
+    def __init__(self, begin: datetime, end: datetime, cells: int) -> None:
+        self._begin, self._end, self._cells = begin, end, cells
+
+    def cell(self, instant: datetime) -> int:
+        place = (instant - self._begin) * self._cells // (self._end - self._begin)
+        return min(max(place, 0), self._cells - 1)
+
+    def axis(self) -> str:
+        from ticker.read.svg import label, marked, step
+
+        every = step(self._end - self._begin, max(self._cells // PER_LABEL, 1))
+        text = ""
+        for at in marked(self._begin, self._end, every):
+            further = f"{text:{self.cell(at)}}{label(at, every)}"
+            text = further if len(further) <= self._cells else text
+        return text
+
+    def row(self, marks: "Iterable[Mark]", now: datetime) -> str:
+        cells = [" "] * self._cells
+        for cell, sign in [(self.cell(now), "|"), *(drawn for mark in marks for drawn in self._signs(mark))]:
+            cells[cell] = max(cells[cell], sign, key=SEVEREST.index)
+        return "".join(cells).rstrip()
+
+    def _signs(self, mark: "Mark") -> Iterator[tuple[int, str]]:
+        first, last = self.cell(mark.begin), self.cell(mark.end)
+        match mark.kind:
+            case "due" | "next" | "drop":
+                yield first, {"due": "'", "next": "o", "drop": "x"}[mark.kind]
+            case "wait":
+                yield from ((cell, "-" if last > first else ".") for cell in range(first, last + 1))
+            case _:
+                yield from ((cell, "=") for cell in range(first, last + 1))
+                if mark.kind == "bad" or mark.goes_on:
+                    yield last, "!" if mark.kind == "bad" else ">"
+
+
+def coloured(row: str) -> "Text":
+    from rich.text import Text
+
+    text = Text()
+    for sign in row:
+        text.append(sign, STYLES.get(sign, ""))
+    return text

@@ -1,0 +1,53 @@
+"""`ticker top`: what runs next, what is late, fails and was dropped, and why, on one screen."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ticker.cli import watching
+from ticker.cli.connection import configured, database
+
+if TYPE_CHECKING:
+    from ticker.cli.records.screen import View
+
+ON_A_SCREEN = 100  # rows of each section at most; no screen has as many
+AT_ONCE = 10
+
+
+@click.command()
+@watching.interval
+@click.option("--once", is_flag=True, help="Print it once, as plain text; so it is in a pipe, too.")
+def top(interval: str, once: bool) -> None:
+    """Show what goes on now: late, failing, running, next, dropped; each with its cause.
+
+    The screen is drawn again every two seconds, until q or Ctrl-C.
+    """
+    every_ms = watching.interval_ms(interval)
+    is_screen = watching.is_screen() and not once
+    limit = ON_A_SCREEN if is_screen else AT_ONCE
+    with database() as db:
+        first = look(db, limit)
+    from ticker.cli.records import screen
+
+    if is_screen:
+        watching.watch(first, lambda db: look(db, limit), screen.top, every_ms)
+    else:
+        print_once(first)
+
+
+def look(db: Any, limit: int) -> "View":
+    """Asks both servers."""
+    from ticker.cli.records.screen import View
+    from ticker.read import health, overview
+
+    found = overview.overview(db, limit=limit)
+    return View(found, overview.last_failures(db, found.failing), health.look(configured()))
+
+
+def print_once(view: "View") -> None:
+    """Nothing is cut."""
+    from ticker.cli import render
+    from ticker.cli.records import screen
+
+    for line in screen.top(view, render.WIDE, render.WIDE):
+        click.echo(line.plain.rstrip())

@@ -1,0 +1,239 @@
+"""`ticker add | edit | list | show | pause | resume | run-now | remove`: what applications do, by hand."""
+
+import getpass
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from ticker.cli import options, render, watching
+from ticker.cli.connection import database, now
+from ticker.cli.options import as_json, found, ref
+from ticker.cli.tasks import listing
+from ticker.cli.tasks.definition import definition
+from ticker.errors import UnknownTask
+from ticker.model import Task
+from ticker.read import formatting
+from ticker.schedules import once
+from ticker.tasks.checks import json_value
+
+task_or_owner = click.argument("task", required=False)
+
+
+@click.command()
+@click.argument("function", callback=options.printable)
+@definition
+@click.option("--name", metavar="NAME", help="Unique per owner; the function's name by default.")
+@options.owner
+@click.option(
+    "--first", metavar="TIME", help="When it is due first, or a duration from now; an interval at once by default."
+)
+@as_json
+def add(function: str, name: str | None, owner: str | None, first: str | None, as_json: bool, **said: Any) -> None:
+    """Register a task that runs FUNCTION.
+
+    With --every it is due at once, otherwise at its first time. Adding it again changes only what is given and differs from what was registered last.
+    """
+    from ticker.read import overview
+    from ticker.registration import operations
+
+    given = values(said)
+    with database() as db:
+        due = None if first is None else once.instant("first", first, lambda: now(db))
+        task = overview.warned(
+            db, operations.register(db, function, name=name, owner=owner, first=due, by=user(), **given)
+        )
+    print_one(task, as_json)
+
+
+@click.command()
+@click.argument("task")
+@options.owner
+@click.option("--function", metavar="NAME", help="The function it runs.")
+@definition
+@click.option("--enable/--disable", "enabled", default=None, help="Whether it runs at all.")
+@as_json
+def edit(task: str, owner: str | None, as_json: bool, **said: Any) -> None:
+    """Change TASK as an operator.
+
+    Adding it again, as it was added before, does not undo this.
+    """
+    from ticker.read import overview
+    from ticker.registration import operations
+
+    named, given = ref(task, owner), values(said)
+    if not given:
+        raise click.UsageError("nothing to change: give an option, such as --every 1m or --disable")
+    with found(named, owner), database() as db:
+        changed = overview.warned(db, operations.edit(db, named, owner=owner, by=user(), **given))
+    print_one(changed, as_json)
+
+
+@click.command("list")
+@options.owner
+@options.owner_type
+@options.function
+@click.option("--group", metavar="NAME", callback=options.printable, help="Tasks of this group.")
+@click.option("--submitter", metavar="NAME", callback=options.printable, help="Tasks with this submitter.")
+@options.limit(100)
+@click.option("--watch", is_flag=True, help="Draw it again and again, until q or Ctrl-C.")
+@watching.interval
+@as_json
+def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) -> None:
+    """List tasks."""
+    from ticker.read import tasks as read_tasks
+
+    if chosen["owner"] is not None and chosen["owner_type"] is not None:
+        raise click.UsageError("--owner and --owner-type exclude each other; give one")
+    if watch:
+        listing.watch({**chosen, "limit": limit}, interval, as_json)
+        return
+    with database() as db:
+        tasks = read_tasks.list_tasks(db, **chosen, limit=min(limit + 1, options.MOST_ROWS))
+    print_some(tasks[:limit], as_json)
+    if len(tasks) > limit:
+        render.warn([f"there are more than {limit} tasks; see --limit, --owner, --owner-type and --function"])
+
+
+@click.command()
+@click.argument("task")
+@options.owner
+@as_json
+def show(task: str, owner: str | None, as_json: bool) -> None:
+    """Show all of TASK."""
+    from ticker.read import tasks as read_tasks
+
+    named = ref(task, owner)
+    assert named is not None
+    with found(named, owner), database() as db:
+        one = read_tasks.get(db, named, owner=owner)
+    print_one(one, as_json)
+
+
+@click.command()
+@task_or_owner
+@options.owner
+@click.option("--reason", metavar="TEXT", default="", help="Why, for those who ask.")
+@click.option("--until", metavar="TIME", help="When it ends by itself, or a duration from now, such as 2h.")
+@click.option("--by", metavar="NAME", help="Who pauses it; the user of this process by default.")
+@as_json
+def pause(
+    task: str | None, owner: str | None, reason: str, until: str | None, by: str | None, as_json: bool
+) -> None:  # fmt: skip
+    """Pause TASK, or all tasks of --owner.
+
+    Nothing is pushed and nothing starts until `resume`, or until that time.
+    """
+    from ticker.registration import operations
+
+    named = ref(task, owner)
+    with found(named, owner), database() as db:
+        end = None if until is None else once.instant("until", until, lambda: now(db))
+        paused = operations.pause(db, named, owner=owner, by=user() if by is None else by, reason=reason, until=end)
+    print_done("paused", paused, as_json)
+
+
+@click.command()
+@task_or_owner
+@options.owner
+@as_json
+def resume(task: str | None, owner: str | None, as_json: bool) -> None:
+    """End the pause of TASK, or of all of --owner.
+
+    Those that were paused are due at once; the others stay as they are.
+    """
+    from ticker.registration import operations
+
+    named = ref(task, owner)
+    with found(named, owner), database() as db:
+        resumed = operations.resume(db, named, owner=owner, by=user())
+    print_done("resumed", resumed, as_json)
+
+
+@click.command("run-now")
+@task_or_owner
+@options.owner
+@as_json
+def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
+    """Run TASK, or all tasks of --owner, once.
+
+    The next tick pushes the run, also while TASK is paused; the schedule is not touched. What is disabled cannot run.
+    """
+    from ticker.read import tasks as read_tasks
+    from ticker.registration import operations
+
+    named = ref(task, owner)
+    with found(named, owner), database() as db:
+        planned = operations.run_now(db, named, owner=owner)
+        left = 0 if named is not None else len(read_tasks.list_tasks(db, owner=owner)) - len(planned)
+    if as_json:
+        render.print_json({"run_ids": planned})
+    else:
+        for run in planned:
+            render.say(f"planned run {run}; the next tick pushes it")
+    render.warn([f"{left} of the tasks of {owner} {'is' if left == 1 else 'are'} disabled: passed over"] * (left > 0))
+
+
+@click.command()
+@task_or_owner
+@options.owner
+@as_json
+def remove(task: str | None, owner: str | None, as_json: bool) -> None:
+    """Delete TASK, or all tasks of --owner.
+
+    The records of their runs stay.
+    """
+    from ticker.registration import operations
+
+    named = ref(task, owner)
+    with found(named, owner), database() as db:
+        removed = operations.unregister(db, named, owner=owner, by=user())
+        if not removed:
+            which = f" {named!r}" if named is not None else ""
+            raise UnknownTask(f"there is no task{which}" + (f" of owner {owner}" if owner else ""))
+    print_done("removed", removed, as_json)
+
+
+def values(said: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, the JSON of some of them read."""
+    given = {field: value for field, value in said.items() if value is not None}
+    return {
+        field: json_value(field, value) if field in ("kwargs", "metadata") else value for field, value in given.items()
+    }
+
+
+def user() -> str:
+    """Who runs this process, by name, or by number where a container gives none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return f"uid {os.getuid()}"
+
+
+def print_one(task: Task, as_json: bool) -> None:
+    if as_json:
+        render.print_json(formatting.task_data(task))
+    else:
+        render.print_task(task)
+    render.warn(task.warnings)
+
+
+def print_some(tasks: Sequence[Task], as_json: bool) -> None:
+    if as_json:
+        render.print_json([formatting.task_data(task) for task in tasks])
+    elif tasks:
+        render.print_tasks(tasks)
+    else:
+        render.say("no tasks")
+
+
+def print_done(verb: str, tasks: Sequence[Task], as_json: bool) -> None:
+    """One line for each task that it happened to."""
+    if as_json:
+        render.print_json([formatting.task_data(task) for task in tasks])
+        return
+    for task in tasks:
+        render.say(f"{verb} {task.id} {task.name}" + (f" of {task.owner}" if task.owner else ""))
+    if not tasks:
+        render.say(f"nothing was {verb}")

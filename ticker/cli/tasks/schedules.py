@@ -1,0 +1,111 @@
+"""`ticker next | validate`: what a schedule means, before it is used."""
+
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import click
+
+from ticker.cli import options, render
+from ticker.cli.connection import database, now
+from ticker.cli.options import as_json, found, ref
+from ticker.errors import BadInput, UnknownTask
+from ticker.read import formatting
+from ticker.tasks.preview import MOST_TIMES, Preview
+
+ID_AT_MOST = 8  # digits; longer ones are seconds since 1970
+
+
+@click.command()
+@click.argument("expression")
+@click.option("--zone", metavar="ZONE", help="Where its times count, such as Europe/Berlin; UTC by default.")
+@as_json
+def validate(expression: str, zone: str | None, as_json: bool) -> None:
+    """Say what EXPRESSION means.
+
+    An interval (1m), cron (0 9 * * 1-5), a calendar event of systemd (Mon..Fri 09:00), or a single time.
+    """
+    from ticker.tasks import preview
+
+    show(preview.validate(expression, zone=zone), as_json)
+
+
+@click.command("next")
+@click.argument("expression", metavar="EXPRESSION|TASK")
+@click.option("-n", "count", type=options.Whole(1, MOST_TIMES), default=10, show_default=True, help="How many times.")
+@click.option("--zone", metavar="ZONE", help="Where the times of an EXPRESSION count; UTC by default.")
+@options.owner
+@as_json
+def next_(expression: str, count: int, zone: str | None, owner: str | None, as_json: bool) -> None:
+    """Show the next times of EXPRESSION, or of TASK.
+
+    A short number is a task's id. What can be read as a schedule is one; with --owner it is a task's name.
+    """
+    show(read(expression, count, zone, owner), as_json)
+
+
+def read(expression: str, count: int, zone: str | None, owner: str | None) -> Preview:
+    from ticker.tasks import preview
+
+    is_id = expression.isascii() and expression.isdigit() and len(expression) <= ID_AT_MOST
+    if is_id or owner is not None:
+        return of_task(expression, count, zone, owner)
+    try:
+        return preview.validate(expression, zone=zone, count=count)
+    except BadInput as error:
+        if zone is not None or any(sign in expression for sign in " *:/@"):
+            raise
+        try:
+            return of_task(expression, count, zone, owner)
+        except UnknownTask as unknown:
+            raise UnknownTask(f"{unknown}, and as a schedule: {error.problem}") from None
+
+
+def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Preview:
+    """From the time at which it is due."""
+    from ticker.read import tasks
+    from ticker.tasks import preview
+
+    if zone is not None:
+        raise BadInput("zone", zone, "stands beside a task, which has a zone of its own")
+    named = ref(task, owner)
+    assert named is not None
+    with found(named, owner), database() as db:
+        one, instant = tasks.get(db, named, owner=owner), now(db)
+    if one.next_run is None:
+        raise BadInput("task", task, "is done: it has no next time")
+    return preview.of_task(one, instant, count)
+
+
+def show(found: Preview, as_json: bool) -> None:
+    if as_json:
+        render.print_json(data(found))
+        return
+    table = render.columns("", "")
+    for name, value in (
+        ("kind", found.kind),
+        ("written", found.normalized),
+        ("in words", found.words),
+        ("zone", found.zone),
+    ):
+        render.add(table, name, value)
+    render.print_table(table)
+    head = ["UTC"] if found.zone == "UTC" else [found.zone, "UTC"]
+    table = render.columns("next", *head)
+    for number, instant in enumerate(found.times, 1):
+        render.add(table, number, *moments(instant, found.zone))
+    render.print_table(table)
+    render.warn(found.warnings)
+
+
+def moments(instant: datetime, zone: str) -> list[str]:
+    utc = formatting.moment(instant)
+    return [utc] if zone == "UTC" else [f"{instant.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M:%S %Z}", utc]
+
+
+def data(found: Preview) -> dict[str, Any]:
+    return {
+        "kind": str(found.kind), "normalized": found.normalized, "zone": found.zone, "words": found.words,
+        "times": [f"{instant.astimezone(ZoneInfo('UTC')):%Y-%m-%dT%H:%M:%SZ}" for instant in found.times],
+        "warnings": list(found.warnings),
+    }  # fmt: skip

@@ -1,0 +1,77 @@
+"""`ticker sync`: the tasks that modules declare beside their functions, brought into step."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ticker.cli import render
+from ticker.cli.connection import configured, database
+from ticker.cli.options import as_json
+from ticker.errors import ConfigurationError
+from ticker.read import formatting
+
+if TYPE_CHECKING:
+    from ticker.registration.sync import Declared, Step
+
+SIGNS = {"add": "+", "change": "~", "remove": "-", "keep": " "}
+
+
+@click.command()
+@click.option(
+    "--tasks", "texts", multiple=True, metavar="MODULE,...",
+    help="The modules with the functions; TICKER_TASKS by default. Repeatable.",
+)  # fmt: skip
+@click.option("--plan", is_flag=True, help="Show what would be done, and do nothing.")
+@as_json
+def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
+    """Bring tasks into step with what is declared beside the functions: @task("reports.daily", cron="0 6 * * *").
+
+    Adds, changes and removes what was declared; touches nothing that was registered at run time.
+    """
+    from ticker import settings
+    from ticker.registration import sync as declared_tasks
+    from wrappers import shadowing
+    from wrappers.pipeline import registry
+
+    named = settings.modules(",".join(texts)) if texts else configured().tasks
+    if not named:
+        raise ConfigurationError("--tasks (TICKER_TASKS) names no module; write --tasks myapp.polls")
+    if sentence := shadowing.shadowing(Path.cwd()):
+        render.warn([sentence])
+    sys.path.insert(0, str(Path.cwd()))  # as `ticker worker` does
+    registry.load(named)
+    with database() as db, db.transaction():
+        steps = declared_tasks.sync(db, declared(), [*named, *modules()], dry=plan)
+    show(steps, plan, as_json)
+
+
+def declared() -> "list[Declared]":
+    """What the loaded modules declare, in the order of the names."""
+    from ticker.registration.sync import Declared
+    from wrappers.pipeline import registry
+
+    functions = sorted(registry.functions().values(), key=lambda function: function.name)
+    return [Declared(f.name, f.module, f.declared) for f in functions if f.declared]
+
+
+def modules() -> set[str]:
+    from wrappers.pipeline import registry
+
+    return {function.module for function in registry.functions().values()}
+
+
+def show(steps: "Sequence[Step]", plan: bool, as_json: bool) -> None:
+    if as_json:
+        render.print_json([formatting.plain_data(step) for step in steps])
+        return
+    for step in steps:
+        if step.what != "keep":
+            render.say(f"{SIGNS[step.what]} {step.what} {step.name}" + (f": {step.words}" if step.words else ""))
+    kept = sum(step.what == "keep" for step in steps)
+    if kept == len(steps):
+        render.say(f"nothing to do: {kept} declared, none of which has changed")
+    elif plan:
+        render.say("nothing was done (--plan)")

@@ -1,0 +1,163 @@
+"""Lists what our worker relies on in RQ beyond RQ's documentation, and finds what a release of RQ moved.
+
+`tests/worker/test_compatibility.py` fails with one sentence per name that RQ moved, renamed or gave other parameters, and
+if a module of ours overrides or uses such a name without a line here.
+"""
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pkgutil import resolve_name
+from types import FunctionType
+from typing import Any
+
+from rq.version import VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """One name of RQ. `parameters`: of a method that we override, without `self` or `cls`; None if we only use the name."""
+
+    name: str
+    reason: str
+    parameters: str | None = None
+
+
+def used(name: str, reason: str) -> Use:
+    return Use(name, reason)
+
+
+def overridden(name: str, parameters: str, reason: str) -> Use:
+    return Use(name, reason, parameters)
+
+
+TABLE: Mapping[str, tuple[Use, ...]] = {
+    "rq.worker.Worker": (
+        # around a job
+        overridden("execute_job", "job queue", "what a job leaves in memory and as processes is counted from before it"),
+        overridden("prepare_execution", "job", "the start is asked before the fork, so that a dropped job costs no fork"),
+        overridden(
+            "prepare_job_execution", "job remove_from_intermediate_queue", "the worker has told Redis before the fork"
+        ),
+        overridden("fork_work_horse", "job queue", "a dropped or stopped job gets no process; a batch gets our connection"),
+        overridden("main_work_horse", "job queue", "the process notes its id; `entry.in_a_horse` looks for this frame"),
+        overridden("monitor_work_horse", "job queue", "a job without a process is not waited for"),
+        overridden("wait_for_horse", "", "the end of a run is written, and its children are killed, before RQ goes on"),
+        overridden("kill_horse", "sig", "without a process, RQ would kill the worker's own process group"),
+        overridden("handle_execution_ended", "job queue heartbeat_ttl", "our jobs need no heartbeat for callbacks"),
+        overridden(
+            "handle_job_success", "job queue started_job_registry", "the worker forgets the job, in one call to Redis"
+        ),
+        used("handle_job_failure", "a job that was stopped before it had a process fails as RQ's own would"),
+        used("cleanup_execution", "a job that broke RQ's code leaves no execution"),
+        used("execution", "the execution of a forgotten job is removed with it"),
+        used("default_result_ttl", "a job is forgotten only if its result would be"),
+        used("is_horse", "the process of a job leaves the ends of others to its worker"),
+        used("_horse_pid", "0 says that no process is left; RQ's handler of a second SIGTERM reads it"),
+        used("_stopped_job_id", "a job may be stopped before it has a process"),
+        # between two jobs
+        overridden(
+            "dequeue_job_and_maintain_ttl", "timeout max_idle_time", "ends that wait are tried while the worker waits for jobs"
+        ),
+        overridden("heartbeat", "timeout pipeline", "RQ asks for four between two jobs; a wiped worker registers again"),
+        overridden("maintain_heartbeats", "job", "a run goes on if the key of its job became something else"),
+        overridden("run_maintenance_tasks", "", "a corrupt job in a registry ends one pass, not the worker"),
+        overridden("set_state", "state pipeline", "RQ says twice between two jobs that the worker is idle"),
+        overridden("teardown", "", "ends that wait are tried before the worker ends"),
+        overridden("_start_scheduler", "burst logging_level date_format log_format", "RQ's scheduler takes unsigned jobs"),
+        used("max_connection_wait_time", "with RQ's minute, a worker sleeps on long after Redis is back"),
+        used("_state", "a signal while the start is asked waits for the job, though Redis was not told of it yet"),
+        used("_shutdown_requested_date", "a worker that was told to stop gives waiting ends less time"),
+        used("_ordered_queues", "RQ's command line has filled it with queues of RQ's own class"),
+        used("last_cleaned_at", "a pass of the maintenance that broke off is not repeated at once"),
+        used("serialize", "a wiped worker registers again with what RQ wrote at its birth"),
+        used("death_penalty_class", "the queues that replace RQ's get the same"),
+    ),
+    "rq.worker_registration": (used("register", "a wiped worker registers again"),),
+    "rq.job.Job": (
+        overridden("fetch", "id connection serializer", "a job that cannot be read is put aside"),
+        overridden("refresh", "", "the hash is read within limits"),
+        overridden("restore", "raw_data", "fields beyond all bounds are refused; of a signed job, few are read"),
+        overridden("prepare_for_execution", "worker_name pipeline", "the job outlives its time to live in the same call"),
+        overridden("perform", "", "the process of a job does not tell Redis again what the worker told"),
+        used("_execute", "our `perform` calls the function as RQ's does"),
+        used("_result", "RQ reads the result there"),
+        used("_func_name", "a signed job is not unpickled: the call is set from what was signed"),
+        used("_instance", "as `_func_name`"),
+        used("_args", "as `_func_name`"),
+        used("_kwargs", "as `_func_name`"),
+        used("_success_callback_name", "a job with callbacks is left to RQ; the property would import what it names"),
+        used("_failure_callback_name", "as `_success_callback_name`"),
+        used("_stopped_callback_name", "as `_success_callback_name`"),
+        used("get_result_ttl", "a job is forgotten only if its result would be"),
+        used("group_id", "a job of a group is left to RQ"),
+        used("dependents_key", "a job that others wait for is not forgotten"),
+        used("dependents_key_for", "a corrupt job's other keys are removed"),
+        used("dependencies_key", "a forgotten job's other keys are removed"),
+        used("execution_registry", "a forgotten job's other keys are removed"),
+        used("started_job_registry", "a forgotten job is taken out of it"),
+        used("redis_job_namespace_prefix", "jobs are stored by a script of ours"),
+    ),
+    "rq.job": (used("_job_stack", "our `perform` makes `get_current_job` answer"),),
+    "rq.queue.Queue": (
+        overridden(
+            "dequeue_any", "queues timeout connection job_class serializer death_penalty_class",
+            "corrupt jobs are put aside, and those of other installations put back",
+        ),
+        overridden("lmove", "connection queue_key timeout", "an id without a job leaves the intermediate list at once"),
+        overridden(
+            "enqueue_dependents", "job pipeline exclude_job_id refresh_job_status", "names of dependents are not signed"
+        ),
+        used("release_maintenance_lock", "a pass of the maintenance that broke off holds it"),
+        used("intermediate_queue_key", "a job that is put aside or forgotten leaves that list"),
+        used("redis_queues_keys", "jobs are stored by a script of ours"),
+        used("redis_queue_namespace_prefix", "jobs are stored by a script of ours"),
+        used("DEFAULT_TIMEOUT", "RQ compares a job's time-out with numbers"),
+    ),
+    "rq.intermediate_queue.IntermediateQueue": (
+        used("get_intermediate_queue_key", "an id without a job leaves that list at once"),
+    ),
+    "rq.executions.Execution": (used("composite_key", "a forgotten job leaves the registry of started jobs"),),
+    "rq.executions.ExecutionRegistry": (used("key_template", "a corrupt job's other keys are removed"),),
+    "rq.results.Result": (used("get_key", "a corrupt job's results are removed"),),
+    "rq.registry.BaseRegistry": (used("key_template", "a corrupt job is taken out of RQ's registries"),),
+}  # fmt: skip
+"""By the place where RQ has it."""
+
+
+def incompatibilities() -> Iterator[str]:
+    """Yields one sentence for each line of the table that does not fit the RQ that is installed."""
+    for owner, uses in TABLE.items():
+        for use in uses:
+            if sentence := incompatibility(owner, use):
+                yield sentence
+
+
+def incompatibility(owner: str, use: Use) -> str:
+    """Returns a sentence with the name, RQ's version and why we need it; nothing if it fits."""
+    name, version = f"{owner}.{use.name}", f"RQ {VERSION}"
+    try:
+        place = resolve_name(owner)
+    except (ImportError, AttributeError):
+        return f"{owner} is gone from {version}, and we need {name}: {use.reason}"
+    if use.name not in names_of(place):
+        return f"{name} is gone from {version}, and we need it: {use.reason}"
+    if use.parameters is not None and (there := parameters_of(place, use.name)) != use.parameters.split():
+        return f"{name} has the parameters ({', '.join(there)}) in {version}, and we override ({use.parameters}): {use.reason}"
+    return ""
+
+
+def parameters_of(place: Any, name: str) -> list[str]:
+    return [parameter for parameter in inspect.signature(getattr(place, name)).parameters if parameter != "self"]
+
+
+def names_of(place: Any) -> set[str]:
+    """Returns the names in a module or a class, and those of the attributes that a class's own methods set or read."""
+    if not isinstance(place, type):
+        return set(vars(place))
+    names: set[str] = set()
+    for base in place.__mro__[:-1]:
+        for name, value in vars(base).items():
+            function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+            names |= {name, *(function.__code__.co_names if isinstance(function, FunctionType) else ())}
+    return names

@@ -1,0 +1,25 @@
+"""Whether an application has modules with the names of our packages. It imports nothing of ours, which they may hide."""
+
+import os
+import sys
+from pathlib import Path
+
+NAMES = ("ticker", "wrappers")
+
+
+def shadowing(folder: Path) -> str:
+    """Returns one sentence if a module in this folder has the name of one of our packages; else an empty text."""
+    if all((folder / name / "py.typed").exists() for name in NAMES):
+        return ""  # a checkout of rq-ticker itself
+    for name in NAMES:
+        for file in (folder / name / "__init__.py", folder / f"{name}.py"):  # in the order in which Python looks
+            if file.is_file():
+                return f"{file} has the name of the package {name} of rq-ticker, and Python can import only one of them; rename it"
+    return ""
+
+
+def refuse(folder: Path) -> None:
+    """Ends the process with that sentence if there is such a module."""
+    if sentence := shadowing(folder):
+        print(f"error: {ascii(sentence)[1:-1]}", file=sys.stderr)  # noqa: T201 - click may not be imported yet
+        sys.exit(os.EX_CONFIG)

@@ -14,7 +14,17 @@ from shutil import copytree, ignore_patterns
 from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).parent.parent.parent
-LEFT_OUT = (".venv", ".git", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info", "build", "dist", "test_catalogue.py")
+LEFT_OUT = (
+    ".venv",
+    ".git",
+    ".*_cache",
+    ".hypothesis",
+    "__pycache__",
+    "*.egg-info",
+    "build",
+    "dist",
+    "test_catalogue.py",
+)
 QUIET = ("-n", "0", "-q", "-p", "no:cacheprovider", "--timeout", "300")
 HOURS = 2 * 3600  # seconds: a bound for a whole suite on a loaded machine
 

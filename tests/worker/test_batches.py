@@ -124,7 +124,7 @@ def test_a_job_that_waits_is_not_pushed_again_and_one_that_is_lost_is_with_a_job
     announced, db, store, queue, redis
 ):
     register(db, "returns", "returns")
-    tick(store, queue)
+    assert tick(store, queue).swept.repushed == 0
     assert tick(store, queue).swept.repushed == 0
     redis.flushdb()
     assert tick(store, queue).swept.repushed == 2

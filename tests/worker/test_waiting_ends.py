@@ -102,8 +102,28 @@ def test_before_a_start_the_ends_that_wait_are_tried_whatever_the_pause(tables, 
     tables.trouble = {}
     ends.write(tables)
     assert tables.written == []
-    ends.write(tables, at_once=True)
+    ends.write_of(tables, {2})
+    assert tables.asked == 1
+    ends.write_of(tables, {1})
     assert tables.written == [1]
+
+
+def test_an_answered_start_leaves_a_locked_row_its_pause(tables, ends, monkeypatch):
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
+    tables.trouble = {1: RowLocked("a row is locked")}
+    ends.take(tables, end(1))
+    ends.server_answered()
+    ends.write(tables)
+    assert tables.asked == 1
+
+
+def test_the_last_tries_pass_a_locked_row(tables, ends):
+    tables.trouble = {None: AWAY}
+    for number in (1, 2, 3):
+        ends.take(tables, end(number))
+    tables.trouble = {1: RowLocked("a row is locked")}
+    ends.drain(tables, limits.now())
+    assert tables.written == [2, 3]
 
 
 def test_a_locked_row_keeps_no_other_end_waiting(tables, ends, monkeypatch):

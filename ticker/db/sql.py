@@ -30,14 +30,13 @@ def statements(schema: str) -> Mapping[str, str]:
     """Returns all statements by name, with the schema's quoted name and the rules filled in, and without comments."""
     quoted = f'"{schema_name("schema", schema)}"'
     parts = {"name": dict[str, str](), "rule": dict[str, str]()}
-    for file in files("ticker.db").joinpath("sql").iterdir():
+    folder = files("ticker.db").joinpath("sql")
+    for file in (file for file in folder.iterdir() if file.name.endswith(".sql")):
         _, *texts = _PART.split(file.read_text(encoding="utf-8").replace("{schema}", quoted))
         for kind, name, text in zip(texts[::3], texts[1::3], texts[2::3], strict=True):
-            if (
-                parts[kind].setdefault(name, bare := re.sub(r"^--.*\n?", "", text, flags=re.MULTILINE).strip())
-                is not bare
-            ):
+            if name in parts[kind]:
                 raise ValueError(f"{kind} {name} stands twice in ticker/db/sql")
+            parts[kind][name] = re.sub(r"^--.*\n?", "", text, flags=re.MULTILINE).strip()
     return {
         name: _RULE.sub(lambda rule: _for_table(parts["rule"][rule[1]], rule[2]), text)
         for name, text in parts["name"].items()

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -54,18 +55,29 @@ class WaitingEnds:
             self._try(database, run)
 
     def server_answered(self) -> None:
-        """Lets the next attempts be made at once."""
-        self._pause = self._again_at = 0.0
-        self._is_away = False
+        """Lets the next attempts be made at once if the server was away. A locked row keeps its pause."""
+        if self._is_away:
+            self._pause = self._again_at = 0.0
+            self._is_away = False
+
+    def write_of(self, database: Database, tasks: Collection[int]) -> None:
+        """Tries the ends of these tasks, whatever the pause: a start of theirs, which comes next, would fence them."""
+        for run in [*self._ends]:
+            if run[0] in tasks and not self._try(database, run) and self._is_away:
+                return
 
     def write(self, database: Database, *, at_once: bool = False) -> None:
-        """Tries all waiting ends until one fails. That one is then tried last, after a pause, unless `at_once` is set."""
+        """Tries all waiting ends until one fails. That one is then tried last, after a pause.
+
+        With `at_once`, there is no pause, and a locked row keeps no other end from being tried.
+        """
         if limits.now() < self._again_at and not at_once:
             return
         for run in [*self._ends]:
             if not self._try(database, run):
                 self._ends[run] = self._ends.pop(run)
-                return
+                if self._is_away or not at_once:
+                    return
 
     def drain(self, database: Database, until: float) -> None:
         """Tries at least once, until all are written, or until `until`, an instant of `limits.now`. Gives up the rest."""
@@ -90,7 +102,7 @@ class WaitingEnds:
             return False
         except psycopg.Error as error:
             self._give_up(run, first_line(error))
-        self.server_answered()
+        self._pause, self._is_away = 0.0, False
         self._drop(run)
         return True
 

@@ -29,10 +29,9 @@ class PreparedStart:
 
     def may_run(self, worker: str, when_it_waits: Callable[[], object]) -> bool:
         """Asks the database. A batch may: each of its tasks is asked for in the process, right before its own start."""
+        self._ends.write_of(self._database, self._args[::2] if self._is_batch else self._args[:1])
         if self._is_batch:
             return True
-        if self._ends:  # a later start of their task would fence them
-            self._ends.write(self._database, at_once=True)
         may_run = entry.ask(self._args, self._job, worker, self._database, when_it_waits)
         if shared_state.run_id():
             self._ends.server_answered()

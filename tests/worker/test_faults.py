@@ -11,12 +11,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from rq import Queue
+from rq import Worker as RqWorker
 from rq.command import send_stop_job_command
 from rq.job import Job, JobStatus
 from rq.registry import FailedJobRegistry
 
 import ticker
-from tests.running import ROOT, until, work
+from tests.running import ROOT, is_alive, until, work
 from ticker.db.connections import connect
 from ticker.engine import jobs
 from ticker.engine.sweep import job_of
@@ -93,6 +94,23 @@ def test_a_job_that_is_stopped_before_it_has_a_process_gets_none_and_the_worker_
         assert process.poll() is None
     assert runs(db) == [("plain", "lost"), ("next", "succeeded")]
     assert job.get_status() in (JobStatus.STOPPED, JobStatus.FAILED)
+
+
+def test_after_a_start_that_waited_and_was_dropped_the_worker_is_idle_in_redis(
+    traced, db, store, queue, redis, database_url
+):
+    task = ticker.register(db, "plain", every="1d")
+    tick(store, queue)
+    [job_id] = Queue("polling", connection=redis).job_ids
+    job = Job.fetch(job_id, connection=redis)
+    with connect(database_url) as other, working() as process:
+        with other.transaction():
+            other.execute("UPDATE ticker.tasks SET enabled = false WHERE id = %s", [task.id])
+            until(lambda: job.get_status() == JobStatus.STARTED, "the start waits")
+        until(lambda: ended(db) == [("plain", "dropped")], "the drop")
+        [worker] = RqWorker.all(connection=redis)
+        until(lambda: redis.hget(worker.key, "state") == b"idle", "an idle worker")
+        assert process.poll() is None
 
 
 def test_a_connection_that_the_server_has_ended_costs_no_run(traced, db, store, queue):
@@ -209,6 +227,47 @@ def test_a_start_whose_job_gets_no_process_is_lost_at_once(traced, db, store, qu
         "lost", "its function did not begin: the worker was stopped, or could not make a process for it",
     )  # fmt: skip
     assert ticker.list_tasks(db)[0].running_until is None
+
+
+@pytest.mark.parametrize("moment", ["fork", "setpgrp"])
+def test_a_second_sigterm_right_after_the_fork_kills_the_horse(traced, db, store, queue, moment):
+    """Between the fork and RQ's note of the process, and before the process leads a group of its own."""
+    ticker.register(db, "swallows", every="1h", box="10m")
+    tick(store, queue)
+    patch = f"""
+import os, signal, time
+from datetime import timedelta
+from rq.utils import now
+from wrappers.rq.worker import Worker
+fork, setpgrp, fork_work_horse = os.fork, os.setpgrp, Worker.fork_work_horse
+def stop():
+    os.kill(os.getpid(), signal.SIGTERM)
+def forked():
+    horse = fork()
+    if horse and {moment!r} == "fork":
+        print("horse", horse, flush=True)
+        stop()
+    return horse
+def leads_late():
+    time.sleep(2)
+    setpgrp()
+def take(self, job, queue):
+    self._shutdown_requested_date = now() - timedelta(minutes=1)
+    signal.signal(signal.SIGTERM, self.request_force_stop)
+    os.fork = forked
+    if {moment!r} == "setpgrp":
+        os.setpgrp = leads_late
+    fork_work_horse(self, job, queue)
+    print("horse", self.horse_pid, flush=True)
+    stop()
+Worker.fork_work_horse = take
+"""
+    with working("--burst", patch=patch) as process:
+        output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    [run] = ticker.list_runs(db)
+    assert run.outcome == "killed"
+    assert not is_alive(int(re.search(r"horse (\d+)", output)[1]))
 
 
 def test_a_cold_shutdown_ends_though_the_connection_is_in_use(traced, db, store, queue):

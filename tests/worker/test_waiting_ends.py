@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -20,7 +20,8 @@ from ticker.engine.tick import tick
 from ticker.errors import DatabaseUnavailable, RowLocked
 from ticker.model import Outcome
 from wrappers.pipeline import waiting_ends
-from wrappers.pipeline.waiting_ends import WaitingEnds
+from wrappers.pipeline.database import Database
+from wrappers.pipeline.waiting_ends import WaitingEnds, record
 from wrappers.sandbox import limits
 from wrappers.sandbox.handoff import End, Left
 
@@ -177,6 +178,29 @@ def test_an_end_that_changed_nothing_is_a_warning_only_where_the_record_says_som
     ends.take(tables, end(1, run_id=7))
     [line] = caplog.records
     assert (line.levelname, line.getMessage().startswith(f"{event} task=1 run=7: ")) == (level, True)
+
+
+@pytest.mark.parametrize(("outcome", "wakes"), [(None, 1), ("lost", 0)])
+def test_an_end_whose_answer_was_lost_wakes_the_tickers_if_it_is_recorded(outcome, wakes, play, environ, monkeypatch):
+    """Its pieces were recorded by the first attempt, whose answer never came."""
+    ticker.register(play.db, "poll", every="1h")
+    play.tick()
+    [taken] = play.take()
+    left = Left(taken.task_id, taken.run_id, taken.token, End(Outcome.SUCCEEDED, pieces='["a"]', made=0))
+    asked = []
+    with closing(Database.from_environment()) as database:
+        assert record(database, left, wake=False)
+        if outcome:
+            play.db.execute(
+                "UPDATE ticker.runs SET state = 'ended', outcome = %s, ended_at = started_at WHERE id = %s",
+                [outcome, taken.run_id],
+            )
+        execute = database.execute
+        monkeypatch.setattr(
+            database, "execute", lambda name, **values: (asked.append(name), execute(name, **values))[1]
+        )
+        assert not record(database, left, wake=True)
+    assert asked.count("wake_up") == wakes
 
 
 def test_an_end_whose_writing_was_interrupted_waits_once(tables, ends):

@@ -130,22 +130,22 @@ def record(database: Database, left: Left, *, wake: bool) -> bool:
         )  # fmt: skip
     if not recorded and not left.run_id:
         log.warning("no start task=%s: the start that was not answered is not in the tables; nothing ran", left.task_id)
-    elif not recorded:
-        _report_unchanged(left, end.outcome, database.outcome_of(left.run_id, left.token))
-    elif wake and _is_news(end):
+    elif (recorded or _was_recorded(database, left, end.outcome)) and wake and _is_news(left.end):
         database.execute("wake_up", schema=database.schema)
     return recorded
 
 
-def _report_unchanged(left: Left, outcome: Outcome, recorded: str | None) -> None:
-    """Logs that an end changed nothing: it was recorded by an earlier attempt, or a later run of the task has started."""
-    if recorded == outcome:
-        log.info("end already recorded task=%s run=%s: %s", left.task_id, left.run_id, outcome)
-    else:
-        log.warning(
-            "hold lost task=%s run=%s: its end (%s) changed nothing; its record says %s",
-            left.task_id, left.run_id, outcome, recorded or "nothing",
-        )  # fmt: skip
+def _was_recorded(database: Database, left: Left, outcome: Outcome) -> bool:
+    """Returns whether an earlier attempt has recorded this end, and logs why it changes nothing now."""
+    recorded = database.outcome_of(left.run_id, left.token)
+    if recorded == outcome or (left.end.pieces is not None and recorded == "processing"):
+        log.info("end already recorded task=%s run=%s: %s", left.task_id, left.run_id, recorded)
+        return True
+    log.warning(
+        "hold lost task=%s run=%s: its end (%s) changed nothing; its record says %s",
+        left.task_id, left.run_id, outcome, recorded or "nothing",
+    )  # fmt: skip
+    return False
 
 
 def _is_news(end: End) -> bool:

@@ -43,7 +43,7 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         overridden("main_work_horse", "job queue", "the process notes its id; `entry.in_a_horse` looks for this frame"),
         overridden("monitor_work_horse", "job queue", "a job without a process is not waited for"),
         overridden("wait_for_horse", "", "the end of a run is written, and its children are killed, before RQ goes on"),
-        overridden("kill_horse", "sig", "without a process, RQ would kill the worker's own process group"),
+        overridden("kill_horse", "sig", "RQ would kill the worker's own process group if the process leads none"),
         overridden("handle_execution_ended", "job queue heartbeat_ttl", "our jobs need no heartbeat for callbacks"),
         overridden(
             "handle_job_success", "job queue started_job_registry", "the worker forgets the job, in one call to Redis"

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Any
 
 from rq import Queue, worker_registration
@@ -79,7 +79,9 @@ class Worker(SurvivingWorker):
             may_run = self._start.may_run(self.name, when_it_waits=lambda: self._begin(job))
             if may_run or not self._leaves_nothing(job) or not self._is_forgotten(job):
                 return self._begin(job)
-        self._phase, self._state = Phase.FORGOTTEN, WorkerStatus.IDLE
+        if self._phase is Phase.TAKEN:
+            self._state = WorkerStatus.IDLE  # as Redis has it
+        self._phase = Phase.FORGOTTEN
         return None
 
     def _begin(self, job: Job) -> Any:
@@ -109,14 +111,16 @@ class Worker(SurvivingWorker):
                 self._start.abandon()
             self.handle_job_failure(job, queue=queue, exc_string="Job stopped by user before it began.")
             return
-        with self._start.handed_over() if self._start else nullcontext():
+        with self._start.handed_over() if self._start else nullcontext(), _stop_signals_held():
             super().fork_work_horse(job, queue)
         if self._stopped_job_id == job.id:
             self.kill_horse()
 
     def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
-        """RQ's, which without a horse would kill this worker's own group."""
+        """Overrides RQ's, which would kill this worker's own group if there is no horse, or if it leads no group yet."""
         if self._horse_pid:
+            with suppress(PermissionError, ProcessLookupError):  # it leads its own session, or is dead
+                os.setpgid(self._horse_pid, self._horse_pid)
             super().kill_horse(sig)
 
     def main_work_horse(self, job: Job, queue: Queue) -> None:
@@ -281,3 +285,22 @@ class Worker(SurvivingWorker):
         """The worker's own connection, opened when it is first asked something, and again after an error."""
         self._database = self._database or Database.from_environment()
         return self._database
+
+
+@contextmanager
+def _stop_signals_held() -> Iterator[None]:
+    """Holds the signals that stop a worker until the block is over, so that RQ's handlers know the horse.
+
+    A mask would not do: a signal reaches the process through another thread, and Python runs its handler in this one.
+    """
+    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
+    held: list[int] = []
+    for signum in handlers:
+        signal.signal(signum, lambda signum, _: held.append(signum))
+    try:
+        yield
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+        for came in held:
+            signal.raise_signal(came)

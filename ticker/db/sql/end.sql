@@ -44,7 +44,7 @@ WITH held AS MATERIALIZED (
 SELECT id AS run_id FROM ended
 
 -- name: outcome_of
-SELECT outcome FROM {schema}.runs WHERE id = %(run_id)s AND token = %(token)s::uuid
+SELECT coalesce(outcome, state) AS outcome FROM {schema}.runs WHERE id = %(run_id)s AND token = %(token)s::uuid
 
 -- name: finish_late
 -- The end of a run that the sweep has declared lost. It becomes the record, unless a later run of the task has started, or

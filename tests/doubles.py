@@ -55,8 +55,6 @@ class TaskRow:
     push_errors: int = 0
     push_error: str = ""
     last_run: datetime | None = None
-    last_boot: str | None = None
-    last_uptime_us: int | None = None
     last_occurrence: datetime | None = None
     run_token: UUID | None = None
     running_until: datetime | None = None
@@ -504,16 +502,15 @@ class MemoryBatch:
         for task in self._tasks.free():
             hold, following = self._held_for(task), now + timing.span(task.every_ms)
             interval = task.kind is Kind.INTERVAL
-            true = true_last_run(task, now, here)
             if (
-                clock_was_set(task, now, true)
+                is_after(task.last_run, now)
+                or (stepped and task.run_token is not None)
                 or is_after(task.last_occurrence, now + SECOND)
                 or is_after(task.running_until, now + hold)
                 or is_after(task.push_after, now + (timing.span(0) if stepped else LONGEST_DELAY))
                 or (interval and is_after(task.next_run, following + SECOND) and self._was_pushed(task, now))
-                or (stepped and interval and true is not None and is_due_wrongly(task))
             ):
-                self._bring_back(task, now, here, true, stepped)
+                self._bring_back(task, now, here)
 
     def _was_pushed(self, task: TaskRow, now: datetime) -> bool:
         return bool(
@@ -523,19 +520,15 @@ class MemoryBatch:
     def _scheduled(self, task_id: int) -> Iterator[RunRow]:
         return (run for run in self._runs.all() if run.task_id == task_id and run.kind is RunKind.SCHEDULED)
 
-    def _bring_back(self, task: TaskRow, now: datetime, here: Uptime, true: datetime | None, stepped: bool) -> None:
+    def _bring_back(self, task: TaskRow, now: datetime, here: Uptime) -> None:
         since = held_since(self._runs.free(), task, here)
         until = now + self._held_for(task) - (since or timedelta(0))
-        every, next_run = timing.span(task.every_ms), task.next_run
-        if true is not None and task.kind is Kind.INTERVAL:
-            late = not stepped and task.last_run is not None and abs(true - task.last_run) <= 20 * SECOND
-            stays = next_run if late else None
-            next_run = next_run and (earlier(true + every, stays) if stays else true + every)
-        elif task.kind is Kind.INTERVAL and self._was_pushed(task, now):
-            next_run = earlier(next_run, now + every)
+        next_run = task.next_run
+        if task.kind is Kind.INTERVAL and self._was_pushed(task, now):
+            next_run = earlier(next_run, now + timing.span(task.every_ms))
         self._tasks.change(
-            task.id, last_run=true or earlier(task.last_run, now),
-            last_occurrence=earlier(task.last_occurrence, true or now), push_after=None, next_run=next_run,
+            task.id, last_run=earlier(task.last_run, now),
+            last_occurrence=earlier(task.last_occurrence, now), push_after=None, next_run=next_run,
             running_until=until if since is not None else earlier(task.running_until, until),
         )  # fmt: skip
 
@@ -741,35 +734,6 @@ def is_overdue(run: RunRow, now: datetime, here: Uptime) -> bool:
     if since is None or run.started_at is None or run.until is None:
         return run.until is not None and run.until < now - SECOND
     return since > run.until - run.started_at + SECOND
-
-
-def true_last_run(task: TaskRow, now: datetime, here: Uptime) -> datetime | None:
-    """When the task last started, on the clock of today; None: that was on another host."""
-    since = uptime_since(task.last_boot, task.last_uptime_us, here)
-    return None if since is None or task.last_run is None else now - since
-
-
-def clock_was_set_for_a_start(task: TaskRow, now: datetime, true: datetime | None) -> bool:
-    """Up to 20 s forward the server may have been stopped before it read the statement; a ticker sees such a step."""
-    late = true is not None and task.last_run is not None and task.last_run <= true <= task.last_run + 20 * SECOND
-    return clock_was_set(task, now, true) and not late
-
-
-def clock_was_set(task: TaskRow, now: datetime, true: datetime | None) -> bool:
-    """Since the last start. A start may wait for its answer, so that its uptime is up to 2 s older."""
-    if task.last_run is None:
-        return False
-    if true is None:
-        return task.last_run > now
-    return abs(true - task.last_run) > 3 * SECOND
-
-
-def is_due_wrongly(task: TaskRow) -> bool:
-    """Before it may start, or later than an interval after its last start."""
-    if task.last_run is None or task.next_run is None:
-        return False
-    late = task.next_run > task.last_run + timing.span(task.every_ms) + SECOND
-    return late or task.next_run < timing.earliest_start(task.last_run, task.every_ms, task.tolerance_ms)
 
 
 def is_after(instant: datetime | None, limit: datetime) -> bool:

@@ -7,14 +7,13 @@ look at every row, once in 120 ticks, apart; and the one after the clock was set
 from contextlib import closing
 
 from tests.bench.figures import Figure, middle, parser, show, stage, timed
-from ticker import clock
 from ticker.db.store import THOROUGH_EVERY, PostgresStore
 from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue
 
 STARTED = """
 UPDATE ticker.tasks SET last_run = clock_timestamp() + interval '1 minute', last_occurrence = clock_timestamp() + interval '1 minute',
-    last_boot = %s, last_uptime_us = %s, next_run = clock_timestamp() + interval '6 minutes'"""
+    next_run = clock_timestamp() + interval '6 minutes'"""
 SET_BACK = """
 INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at)
 VALUES (gen_random_uuid(), 'host', 1, clock_timestamp(), clock_timestamp() + interval '1 hour')"""
@@ -32,7 +31,7 @@ def measure(tasks: int, rounds: int) -> list[Figure]:
             tick(store, queue)
         assert rounds + WARM < THOROUGH_EVERY
         idle = [1000 * timed(lambda: tick(store, queue, options=TickOptions(look_ahead=750))) for _ in range(rounds)]
-        on.db.execute(STARTED, clock.uptime())
+        on.db.execute(STARTED)
         on.db.execute("VACUUM ANALYZE ticker.tasks")
         on.db.execute(SET_BACK)
         set_back = timed(lambda: tick(store, queue))

@@ -76,7 +76,7 @@ class Rivals:
         """Seconds for each."""
         self.on.db.execute("TRUNCATE ticker.runs")
         self.on.db.execute(
-            "UPDATE ticker.tasks SET waiting = ARRAY[next_run], last_run = NULL, last_boot = NULL, last_uptime_us = NULL,"
+            "UPDATE ticker.tasks SET waiting = ARRAY[next_run], last_run = NULL,"
             " last_occurrence = NULL, running_until = NULL, run_token = NULL"
         )
         rows = self.on.db.execute("SELECT id, next_run FROM ticker.tasks ORDER BY id LIMIT %s", [self.count]).fetchall()

@@ -27,7 +27,7 @@ from ticker.queue.rq import RedisQueue
 
 FRESH = """
 TRUNCATE ticker.runs;
-UPDATE ticker.tasks SET waiting = '{}', batch_jobs = NULL, last_run = NULL, last_boot = NULL, last_uptime_us = NULL,
+UPDATE ticker.tasks SET waiting = '{}', batch_jobs = NULL, last_run = NULL,
     last_occurrence = NULL, running_until = NULL, run_token = NULL"""
 DUE = """
 UPDATE ticker.tasks SET function = %(function)s, waiting = '{}', next_run = CASE WHEN id <= %(due)s

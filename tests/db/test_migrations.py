@@ -218,8 +218,8 @@ def test_an_empty_database_is_named(empty_url):
             "column tasks.push_error has another type or default, or may be null",
         ),
         (
-            "ALTER TABLE ticker.tasks ALTER last_boot TYPE ticker.ticker_prose",
-            "column tasks.last_boot has another type or default, or may be null",
+            "ALTER TABLE ticker.runs ALTER boot TYPE ticker.ticker_prose",
+            "column runs.boot has another type or default, or may be null",
         ),
         ("ALTER TABLE ticker.runs ALTER pid TYPE text", "column runs.pid has another type or default, or may be null"),
     ],

@@ -235,22 +235,6 @@ def test_last_run_is_read_after_a_wait_for_the_row(db, task, database_url):
         assert waiting.result()["now"] >= released
 
 
-def test_a_wait_for_the_row_is_no_step_of_the_clock(db, task, database_url):
-    """The uptime is read before the wait, the clock after it: the wait itself is added to the uptime."""
-    put(db, task, waiting=[NOW])
-    with connect(database_url) as other, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
-        with other.transaction():
-            other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
-            waiting = pool.submit(start, db, task, NOW, None, boot="this", uptime=1_000_000, pushed=False)
-            until(lambda: watcher.execute(WAITING).fetchone(), "the start waits for the row")
-            waited = other.execute(
-                "SELECT clock_timestamp() - query_start FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            ).fetchone()[0]
-        assert waiting.result()["refusal"] is None
-    [(uptime,)] = db.execute("SELECT last_uptime_us FROM ticker.tasks")
-    assert uptime >= 1_000_000 + waited / timedelta(microseconds=1)
-
-
 def test_the_end_is_fenced_by_the_token(db, task):
     start(db, task, NOW)
     stale, _ = str(uuid4()), ticker.get(db, task)
@@ -398,64 +382,6 @@ def test_a_start_that_waited_for_the_sweep_sees_what_it_recorded(outcome, reason
             until(lambda: watcher.execute(WAITING).fetchone(), "the start waits for the row")
             sql.on(sweep, "ticker")("settle_waiting", **given_up, now=NOW)
         assert waiting.result()["refusal"] == "redelivered"
-
-
-@pytest.mark.parametrize(
-    ("columns", "due"),
-    [
-        (
-            {"last_run": NOW + 60 * MINUTE, "starts_at": NOW + 9 * MINUTE, "next_run": NOW + 61 * MINUTE},
-            NOW + 9 * MINUTE,
-        ),
-        ({"last_run": NOW - 60 * MINUTE, "ends_at": NOW + SECOND, "next_run": NOW}, None),
-    ],
-)
-def test_a_clock_that_was_set_moves_no_next_run_over_the_bounds_of_the_schedule(columns, due, db, task):
-    put(db, task, last_boot="b", last_uptime_us=0, **columns)
-    start(db, task, NOW, now=NOW, boot="b", uptime=600_000_000)
-    assert ticker.get(db, task).next_run == due
-
-
-def test_a_start_that_the_server_read_late_keeps_the_last_run_and_moves_no_next_run_on(db, task):
-    """It was asked for 5 s before the server went on: as if the clock had been set forward, and the last run was later."""
-    start(db, task, NOW, boot="b", uptime=0)
-    put(db, task, run_token=None, running_until=None, waiting=[NOW + MINUTE], next_run=NOW + 2 * MINUTE)
-    late = start(db, task, NOW + MINUTE, now=NOW + MINUTE - SECOND, boot="b", uptime=54_000_000)
-    assert late["refusal"] == "too_early"
-    after = ticker.get(db, task)
-    assert (after.last_run, after.next_run) == (NOW, NOW + MINUTE + 5 * SECOND)
-    next_one = NOW + MINUTE + SECOND
-    assert start(db, task, next_one, now=next_one, boot="b", uptime=61_000_000)["refusal"] is None
-    assert ticker.get(db, task).next_run == after.next_run
-
-
-def test_a_former_start_that_the_server_read_late_moves_no_next_run(db, task):
-    """Its uptime is older than its time by the clock: as if the clock had been set back since."""
-    start(db, task, NOW - MINUTE, now=NOW + 8 * SECOND, boot="b", uptime=0)
-    put(db, task, run_token=None, running_until=None, next_run=NOW + MINUTE)
-    verdict = start(db, task, NOW, now=NOW + 2 * MINUTE, boot="b", uptime=120_000_000)
-    assert verdict["refusal"] is None
-    assert ticker.get(db, task).next_run == NOW + MINUTE
-
-
-@pytest.mark.parametrize(("late", "moved"), [(4, False), (20, False), (21, True)])
-def test_a_start_that_the_server_read_late_leaves_the_next_run_and_a_clock_that_was_set_far_forward_moves_it(
-    late, moved, db, task
-):
-    """A server that was stopped reads the statement late, with an uptime that is as old: as if the clock was set."""
-    start(db, task, NOW - 3 * MINUTE, boot="b", uptime=0)
-    put(db, task, run_token=None, running_until=None, next_run=NOW)
-    now = NOW + 2 * MINUTE + late * SECOND
-    verdict = start(db, task, NOW - MINUTE, now=now, boot="b", uptime=120_000_000)
-    assert verdict["refusal"] is None
-    assert ticker.get(db, task).next_run == (now + MINUTE if moved else NOW)
-
-
-def test_a_start_that_was_given_up_leaves_no_uptime_by_which_a_clock_would_be_judged(db, task):
-    start(db, task, NOW, boot="b", uptime=0)
-    [token] = db.execute("SELECT run_token::text FROM ticker.tasks").fetchone()
-    finish(db, task, token, outcome="lost")
-    assert db.execute("SELECT last_boot, last_uptime_us FROM ticker.tasks").fetchone() == (None, None)
 
 
 def test_a_start_is_handed_the_arguments_of_the_row_and_not_those_of_the_registration(environ, db, task):

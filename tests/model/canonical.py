@@ -42,7 +42,7 @@ def row_of(row: Row, state: State, number: int, bounds: Bounds, back: int) -> Ro
     if not row.alive:
         return buried(row, back)
     named = candidates(row, state, number)
-    last, since = starts_of(row, bounds, back)
+    last, since = row.last_run, row.since
     hold = row.hold
     latest = row.last_occurrence
     if latest is not None and latest < -back - 1 and latest < min(named):
@@ -51,7 +51,7 @@ def row_of(row: Row, state: State, number: int, bounds: Bounds, back: int) -> Ro
     return row._replace(
         jobs=jobs_of(row, state, number),
         last_occurrence=latest,
-        last_run=last,
+        last_run=None if last is None else max(last, -bounds.longest - back),
         hold=None if hold is None or (row.token == 0 and hold <= -back) else max(hold, -back),
         push_after=None if row.push_after is None or row.push_after <= -back - bounds.staleness * 4
         else row.push_after,
@@ -61,20 +61,9 @@ def row_of(row: Row, state: State, number: int, bounds: Bounds, back: int) -> Ro
         closed=tuple([o for o in row.closed if o in named]) if row.closed else row.closed,
         expired=tuple([o for o in row.expired if o in named]) if row.expired else row.expired,
         dropped=tuple([o for o in row.dropped if o in named]) if row.dropped else row.dropped,
-        since=since,
+        since=None if since is None else min(since, bounds.longest),
         opens=opens_of(row, back + bounds.staleness * 4 + 8),
     )  # fmt: skip
-
-
-def starts_of(row: Row, bounds: Bounds, back: int) -> tuple[int | None, int | None]:
-    """The last start by the database's clock, and by the uptime. On one host, by how much they differ is a rule's."""
-    last, since = row.last_run, row.since
-    if last is None or since is None:
-        return last, since
-    if not bounds.one_host:
-        return max(last, -bounds.longest - back), min(since, bounds.longest)
-    too_old = max(since - bounds.memory, 0)
-    return last + too_old, since - too_old
 
 
 def buried(row: Row, back: int) -> Row:

@@ -1,46 +1,36 @@
 """What `clamp` and `clamp_runs` make of one row after the clock was set."""
 
 from tests.model.rules import MARGIN, UNIT, Bounds, Rules
-from tests.model.state import DUE, Row, due_at, true_last_run
+from tests.model.state import DUE, Row, due_at
 
 
 class Times:
     def __init__(self, bounds: Bounds, rules: Rules) -> None:
         self.bounds, self.rules = bounds, rules
-        self.exact = bounds.one_host and rules.uptime_counts
 
     def clamped(self, row: Row, stepped: bool) -> Row:
         if not self.is_ahead(row, stepped):
             return row
-        every, true = self.bounds.timings[row.timing].every, true_last_run(row, self.exact)
-        latest = 0 if true is None else true
         last, occurrence, hold = row.last_run, row.last_occurrence, row.hold
-        if true is not None:
-            row = due_at(row, true + every)
-        elif self.is_known(row):
-            row = due_at(row, min(row.next_run, every))
+        if self.is_known(row):
+            row = due_at(row, min(row.next_run, self.bounds.timings[row.timing].every))
         return row._replace(
-            last_run=true if true is not None or last is None else min(last, 0),
-            last_occurrence=None if occurrence is None else min(occurrence, latest),
+            last_run=None if last is None else min(last, 0),
+            last_occurrence=None if occurrence is None else min(occurrence, 0),
             hold=None if hold is None else min(hold, self.span_held(row)),
             push_after=None,
         )
 
     def is_ahead(self, row: Row, stepped: bool) -> bool:
-        """Whether a time of the row lies too far ahead, or off its true last run."""
-        every, tolerance, _ = self.bounds.timings[row.timing]
-        last, occurrence, true = row.last_run, row.last_occurrence, true_last_run(row, self.exact)
-        if last is not None and (last > 0 if true is None else abs(true - last) > MARGIN):
-            return True
-        timely = last is None or last + every - tolerance <= row.next_run <= last + every + MARGIN
-        if stepped and true is not None and not timely:
-            return True
+        """Whether a time of the row lies too far ahead."""
+        occurrence = row.last_occurrence
         longest = 0 if stepped else self.bounds.back_off * UNIT + MARGIN
         return (
-            (occurrence is not None and occurrence > MARGIN)
+            (row.last_run is not None and row.last_run > 0)
+            or (occurrence is not None and occurrence > MARGIN)
             or (row.hold is not None and row.hold > self.span_held(row))
             or (self.rules.clamp_mends_delays and row.push_after is not None and row.push_after > longest)
-            or (self.is_known(row) and row.next_run > every + MARGIN)
+            or (self.is_known(row) and row.next_run > self.bounds.timings[row.timing].every + MARGIN)
         )
 
     def is_known(self, row: Row) -> bool:

@@ -141,15 +141,15 @@ class Befalls:
     def stepped(self, state: State, by: int) -> State:
         """Each living ticker can tell it, by its own uptime, from the sum of all steps since its last clamp."""
         tickers = tuple(t if t.look == FIRST else t._replace(drift=t.drift + by) for t in state.tickers)
-        return moved(state._replace(tickers=tickers), by, holds=not self.bounds.one_host)
+        return moved(state._replace(tickers=tickers), by, holds=not (self.bounds.one_host and self.rules.uptime_counts))
 
     def set_forward(self, state: State) -> State:
-        """Spacing is judged by the database's clock over such a step, and a hold ends with it; not on one host."""
+        """Spacing is judged by the database's clock over such a step, and a hold ends with it; a hold on one host does not."""
         by = self.bounds.ahead_by
         state = self.stepped(state, by)
-        if self.bounds.one_host:
-            return state
         rows = tuple(r if r.since is None else r._replace(since=r.since + by) for r in state.rows)
+        if self.bounds.one_host:
+            return state._replace(rows=rows)
         slots = tuple(
             s._replace(jumped=self.rules.steps_excuse) if s.at in (ANSWERED, RUNNING) else s for s in state.slots
         )

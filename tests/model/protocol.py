@@ -7,10 +7,8 @@ What is simpler here than in db/sql, sweep.py and store.py:
 
 * Interval tasks alone. No pauses, owners, retries or pieces, no cron; one planned run at a time.
 * A statement is one instant, also the three of a clamp; a start waits for a row, but keeps no other waiting.
-* Either all tickers and workers run on one host (`Bounds.one_host`), where the uptime judges every start, hold and dead
-  run; or nobody knows the uptime of another's runs, and the database's clock judges alone. Mixtures of both are not here,
+* Either all tickers and workers run on one host (`Bounds.one_host`), where the uptime judges every hold and dead run; or nobody knows the uptime of another's runs, and the database's clock judges alone. Mixtures of both are not here,
   nor is a worker on a host of its own that knows the uptime of what it has started itself: both know more than the second.
-* A start never takes a stopped server for a clock that was set forward, by up to 20 s.
 * A ticker that compares a late answer of the database with its uptime leaves it to the next pass; here none is late.
   No pass looks at every row for the sole reason that it is the 120th.
 * A job that died is pushed again within the expiry of its task; in sweep.py within ten minutes. One back-off, not a row.

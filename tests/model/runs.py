@@ -1,7 +1,5 @@
 """The worker's side: the start, the end, and what a worker does between them. As in db/sql and wrappers/."""
 
-from typing import NamedTuple
-
 from tests.model.rules import MARGIN, UNIT, Bounds, Rules, Timing
 from tests.model.state import (
     ANSWERED,
@@ -28,7 +26,6 @@ from tests.model.state import (
     is_locked,
     put,
     put_slot,
-    true_last_run,
     without,
 )  # fmt: skip
 
@@ -38,18 +35,9 @@ Step = tuple[str, State, str]
 ACTIVE = (RUNNING, CHILD)
 
 
-class Spacing(NamedTuple):
-    """Whether the clock was set since the last start, and the instant that the spacing counts from."""
-
-    clock_was_set: bool
-    spaced_from: int | None
-    true_last_run: int | None
-
-
 class Runs:
     def __init__(self, bounds: Bounds, rules: Rules) -> None:
         self.bounds, self.rules = bounds, rules
-        self.exact = bounds.one_host and rules.uptime_counts
 
     def step(self, state: State, number: int) -> Step | None:
         """What this worker does next when nothing fails; None: nothing, or it waits for a lock."""
@@ -115,14 +103,6 @@ class Runs:
             )
         return self.started(state, number, row, now, f"start of {named(slot.occurrence)} granted")
 
-    def spacing(self, row: Row, now: int) -> Spacing:
-        last, true = row.last_run, true_last_run(row, self.exact)
-        if last is None:
-            return Spacing(False, None, None)
-        if last > now if true is None else abs(true - last) > MARGIN:
-            return Spacing(True, now if true is None else true, true)
-        return Spacing(False, last, true)
-
     def refusal(self, row: Row, occurrence: int, now: int) -> str:
         rules, (every, tolerance, _) = self.rules, self.bounds.timings[row.timing]
         if not row.alive:
@@ -133,19 +113,16 @@ class Runs:
             return "stale"
         if not row.enabled and rules.guard_checks_enabled:
             return "paused"
-        was_set, spaced_from, true = self.spacing(row, now)
-        too_early = spaced_from is not None and now < spaced_from + every - tolerance
-        if was_set and (true is None or too_early):
+        if row.last_run is not None and row.last_run > now:
             return "clock"
         if row.waiting and occurrence < row.waiting[-1] and occurrence < now - self.bounds.expiry(every):
             return "expired"
         last = row.last_occurrence
-        if was_set and last is not None:
-            last = min(last, spaced_from or 0)
         if rules.guard_checks_duplicates and last is not None and occurrence <= last:
             return "duplicate"
         if row.hold is not None and now < row.hold:
             return "still_running"
+        too_early = row.last_run is not None and now < row.last_run + every - tolerance
         return "too_early" if rules.guard_checks_spacing and too_early else ""
 
     def is_recorded(self, row: Row, occurrence: int) -> bool:
@@ -174,13 +151,10 @@ class Runs:
         return f"{named(occurrence)} dropped: {refusal}", self.freed(put(state, slot.task, row), number), ""
 
     def pulled_back(self, row: Row) -> Row:
-        """`clock`: to the new clock; where the uptime tells the last run, the next is due an interval after it."""
-        _, spaced_from, true = self.spacing(row, 0)
-        last, hold, since = row.last_occurrence, row.hold, spaced_from or 0
-        if true is not None:
-            row = due_at(row, min(row.next_run, since + self.bounds.timings[row.timing].every))
+        """`clock`: to the new clock."""
+        last, hold = row.last_occurrence, row.hold
         return row._replace(
-            last_run=since, last_occurrence=None if last is None else min(last, since),
+            last_run=0, last_occurrence=None if last is None else min(last, 0),
             hold=None if hold is None else min(hold, self.span_held(row)),
         )  # fmt: skip
 
@@ -206,7 +180,7 @@ class Runs:
     def noted(self, row: Row, occurrence: int, now: int) -> Row:
         """What a scheduled start writes of itself. An occurrence from ahead of the clock hides none that follow."""
         from_ahead = occurrence > now + MARGIN and self.rules.future_counts_as_now
-        if from_ahead or self.spacing(row, now).clock_was_set:
+        if from_ahead:
             row = due_at(row, now + self.bounds.timings[row.timing].every)
         waiting = without(row.waiting, occurrence) if self.rules.start_clears_waiting else row.waiting
         return row._replace(

@@ -153,11 +153,6 @@ def holding(values: tuple[int, ...], value: int) -> tuple[int, ...]:
     return values if value in values else tuple(sorted((*values, value)))
 
 
-def true_last_run(row: Row, exact: bool) -> int | None:
-    """The last start by the host's uptime, on the database's clock of now; None: nobody who asks knows it."""
-    return -row.since if exact and row.last_run is not None and row.since is not None else None
-
-
 def due_at(row: Row, next_run: int) -> Row:
     """The row is due at another time. A push of the old one that was never committed is owed no record."""
     if next_run == row.next_run:

@@ -116,8 +116,8 @@ WRONG = (
         {"start_asks_for_dropped": False}, "S9", bounds(Faults(crash=1, edit=2)),
     ),
     Variant(
-        "the spacing by the database's clock alone, which is set forward",
-        {"uptime_counts": False}, "S1", bounds(Faults(ahead=1), one_host=True, timings=LONG, ran=True),
+        "the hold by the database's clock alone, which is set forward",
+        {"uptime_counts": False}, "S2", bounds(Faults(ahead=1), one_host=True, workers=2),
     ),
 )  # fmt: skip
 

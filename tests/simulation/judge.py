@@ -1,8 +1,8 @@
 """Reads a history and names what must not have happened: S1-S10 and L1-L5 of the promises, as far as they show here.
 
-True time is monotonic, and judges S1 and S2 of two runs on one host, however the clock was set. Of two on different
-hosts it does so across a clock that was set back; across one that was set forward, by which everything is due and every
-hold over, only the database's own clock judges S1, and nobody S2.
+True time is monotonic, and judges S1 and S2, also across a clock that was set back. A clock that was set forward makes
+everything due: across that, only the database's own clock judges S1. It ends the holds of other hosts: of two runs on
+different hosts, nobody judges S2 then.
 """
 
 from collections import Counter
@@ -63,10 +63,9 @@ class Judge:
             for one, two in pairwise(run for run in runs if run.job.run_id is None):
                 least = (two.every_ms - two.tolerance_ms) / 1000
                 apart = (two.started - one.started) / SECOND
-                if one.boot != two.boot and self.forward_between(one.started, two.started):
+                if self.forward_between(one.started, two.started):
                     apart = max(apart, (two.db - one.db).total_seconds())
-                blind = one.boot != two.boot and self.mixed_between(one.started, two.started)
-                if apart < least and not blind:
+                if apart < least and not self.mixed_between(one.started, two.started):
                     yield f"S1: {two.job.id} started {apart:.6f} s after {one.job.id}; the least is {least} s"
 
     def s2(self) -> Iterator[str]:

@@ -18,12 +18,11 @@ from tests.doubles import (
     RunRow,
     TaskRow,
     Uptime,
-    clock_was_set_for_a_start,
     earlier,
     held_for,
     held_since,
     is_after,
-    true_last_run,
+    uptime_since,
 )
 from tests.simulation.rows import (
     columns,
@@ -32,7 +31,6 @@ from tests.simulation.rows import (
     is_paused,
     judged_by,
     running,
-    spaced_from,
     timing_of_resumed,
     verdict,
 )
@@ -138,7 +136,7 @@ class MemoryTables:
         reason = self._refusal(row, due, now, here) if row else Reason.GONE
         if row is None or reason is Reason.STALE:
             return verdict(row, reason, self.rows.plans.recorded.get((job.task_id, due)))
-        judged = judged_by(row, now) | {"checked_last_run": row and spaced_from(row, now, here)}
+        judged = judged_by(row, now)
         record = RunRow(
             task_id=job.task_id, kind=RunKind.SCHEDULED, occurrence=due, due_at=None, created_at=now, **judged
         )
@@ -161,50 +159,51 @@ class MemoryTables:
             return Reason.UNKNOWN_FUNCTION
         if not row.enabled or not row.owner_active or is_paused(row, now):
             return Reason.PAUSED
-        last_run, true = spaced_from(row, now, here), true_last_run(row, now, here)
-        early = row.kind is Kind.INTERVAL and timing.too_early(now, last_run, row.every_ms, row.tolerance_ms)
-        was_set = clock_was_set_for_a_start(row, now, true)
-        if was_set and (true is None or early):
+        if is_after(row.last_run, now):
             return Reason.CLOCK
         if row.waiting and timing.has_expired(due, max(row.waiting), now, row.every_ms):
             return Reason.EXPIRED
-        last = earlier(row.last_occurrence, last_run) if was_set and last_run else row.last_occurrence
-        if last is not None and due <= last:
+        if row.last_occurrence is not None and due <= row.last_occurrence:
             return Reason.DUPLICATE
         if self._is_held(row, now, here):
             return Reason.STILL_RUNNING
+        early = row.kind is Kind.INTERVAL and timing.too_early(now, row.last_run, row.every_ms, row.tolerance_ms)
         return Reason.TOO_EARLY if early else None
 
     def _is_held(self, row: TaskRow, now: datetime, here: Uptime) -> bool:
-        runs = self.rows.plans.open.values()
-        since, length = held_since(runs, row, here), held_for(runs, row)
-        return is_after(row.running_until, now) if since is None or length is None else length > since
+        run = self._holder(row)
+        since = run and uptime_since(run.boot, run.uptime_us, here)
+        if run is None or since is None or run.until is None or run.started_at is None:
+            return is_after(row.running_until, now)
+        return run.until - run.started_at > since
+
+    def _holder(self, row: TaskRow) -> RunRow | None:
+        """Also one that a ticker of another host took for lost: on its own host it still holds the task."""
+        if row.run_token is not None:
+            runs = self.rows.plans.open.values()
+            return next((run for run in runs if run.token == row.run_token and run.state == "running"), None)
+        run = self.rows.plans.get(row.last_run_id or 0)
+        if row.last_outcome is not Outcome.LOST or run is None or run.outcome is not Outcome.LOST:
+            return None
+        return run if run.ended_at and run.until and run.ended_at > run.until else None
 
     def _changes(
         self, row: TaskRow, reason: Reason | None, due: datetime, now: datetime, token: UUID, here: Uptime
     ) -> dict[str, Any]:
-        true, boot, uptime = true_last_run(row, now, here), *here
         if reason is None:
             changes = {
-                "last_run": now, "last_boot": boot, "last_uptime_us": uptime, "run_token": token,
-                "last_occurrence": now if due > now + SECOND else due, "running_until": now + hold(row),
-                "started": row.started + 1,
+                "last_run": now, "last_occurrence": now if due > now + SECOND else due, "run_token": token,
+                "running_until": now + hold(row), "started": row.started + 1,
             }  # fmt: skip
-            was_set = clock_was_set_for_a_start(row, now, true)
-            if row.kind is Kind.INTERVAL and (was_set or due > now + SECOND):
+            if row.kind is Kind.INTERVAL and due > now + SECOND:
                 changes["next_run"] = now + timing.span(row.every_ms)
             return changes
-        if reason is Reason.TOO_EARLY and true and row.last_run and true > row.last_run + 3 * SECOND:
-            return {"next_run": earlier(row.next_run, true + timing.span(row.every_ms))}
         return self._brought_back(row, now, here) if reason is Reason.CLOCK else {}
 
     def _brought_back(self, row: TaskRow, now: datetime, here: Uptime) -> dict[str, Any]:
         """To the clock as it was set."""
-        runs, true = self.rows.plans.open.values(), true_last_run(row, now, here)
-        last_run = true or now
-        changes: dict[str, Any] = {"last_run": last_run, "last_occurrence": earlier(row.last_occurrence, last_run)}
-        if true is not None and row.kind is Kind.INTERVAL:
-            changes["next_run"] = earlier(row.next_run, last_run + timing.span(row.every_ms))
+        runs = self.rows.plans.open.values()
+        changes: dict[str, Any] = {"last_run": now, "last_occurrence": earlier(row.last_occurrence, now)}
         since = held_since(runs, row, here)
         until = now + (held_for(runs, row) or hold(row)) - (since or 0 * SECOND)
         if since is not None or is_after(row.running_until, until):

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tests.doubles import RunRow, TaskRow, Uptime, clock_was_set_for_a_start, earlier, true_last_run
+from tests.doubles import RunRow, TaskRow, Uptime
 from tests.simulation.verdict import Verdict
 from ticker.engine import timing
 from ticker.model import Kind, Outcome, Reason
@@ -45,14 +45,6 @@ def judged_by(row: TaskRow | None, now: datetime) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def spaced_from(row: TaskRow, now: datetime, here: Uptime) -> datetime | None:
-    """From when the spacing counts: the later one of the two last runs, unless the clock was set back."""
-    true = true_last_run(row, now, here)
-    if true is None or row.last_run is None:
-        return earlier(row.last_run, now)
-    return true if clock_was_set_for_a_start(row, now, true) else max(true, row.last_run)
-
-
 def running(record: RunRow, row: TaskRow, now: datetime, token: UUID, here: Uptime) -> RunRow:
     until, (boot, uptime) = now + hold(row), here
     return replace(record, state="running", token=token, started_at=now, until=until, boot=boot, uptime_us=uptime)
@@ -68,8 +60,6 @@ def freed(row: TaskRow, run_id: int, outcome: Outcome, now: datetime) -> dict[st
         values["last_success_at"] = now
     if outcome in GOOD[:2]:
         values["last_worked_at"] = now
-    if outcome is Outcome.LOST:
-        values |= {"last_boot": None, "last_uptime_us": None}
     return values
 
 

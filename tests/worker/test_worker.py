@@ -39,7 +39,7 @@ def last_run(db, name):
 def let_time_pass(db, seconds):
     """As if the last starts had been that much longer ago; the uptime would know better."""
     db.execute(
-        "UPDATE ticker.tasks SET last_run = last_run - %s, last_boot = NULL, last_uptime_us = NULL",
+        "UPDATE ticker.tasks SET last_run = last_run - %s",
         [timedelta(seconds=seconds)],
     )
 

@@ -61,8 +61,6 @@ tasks = Table(
     Column("push_errors", Integer, nullable=False, server_default="0", info={"domain": "count"}),
     Column("push_error", Text, nullable=False, server_default="", info={"domain": "prose"}),
     Column("last_run", TIME, info={"domain": "moment"}),
-    Column("last_boot", Text, info={"domain": "short"}),
-    Column("last_uptime_us", BigInteger, info={"domain": "uptime"}),
     Column("last_occurrence", TIME, info={"domain": "moment"}),
     Column("run_token", Uuid),
     Column("running_until", TIME, info={"domain": "moment"}),

@@ -175,7 +175,7 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.TOO_EARLY:
             return too_early(run)
         case Reason.CLOCK:
-            return "the database's clock was set since the last start" + counted(run)
+            return "the database's clock was set back since the last start" + set_back_by(run)
         case Reason.EXPIRED:
             return expired(run)
         case Reason.MISSED:
@@ -218,11 +218,10 @@ def too_early(run: "RunRecord") -> str:
     )
 
 
-def counted(run: "RunRecord") -> str:
-    """How much too early it came behind a step of the clock, where a last start could be told by the host's uptime."""
-    if run.checked_last_run is None or run.checked_at is None or not run.every_ms:
+def set_back_by(run: "RunRecord") -> str:
+    if run.checked_last_run is None or run.checked_at is None:
         return ""
-    return f": {too_early(run)}" if run.checked_last_run < run.checked_at else ""
+    return f", by {span(run.checked_last_run - run.checked_at)} or more"
 
 
 def expired(run: "RunRecord") -> str:

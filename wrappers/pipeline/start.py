@@ -102,8 +102,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.STILL_RUNNING:
             return f"another run holds the task for {_span(verdict['running_until'] - now)} more"
         case Reason.CLOCK:
-            by = verdict["set_by"]
-            return f"the clock was set {'back' if by < timedelta(0) else 'forward'} by {_span(abs(by))} or more"
+            return f"the clock was set back by {_span(last_run - now)} or more"
         case Reason.UNKNOWN_FUNCTION:
             return f"this worker knows no function {verdict['function']!r}; see --tasks"
         case Reason.GONE:

@@ -6,8 +6,7 @@ RETURNING id
 
 -- name: finish
 -- The end, fenced by the token: a run that lost its hold changes nothing (a piece has none to lose). A run whose task is
--- gone still ends. A start that was given up, since its answer came too late, was asked for with an uptime that may be as
--- old: it tells nothing. A tick sees to what follows from a failure, and from a success after some; where a task has
+-- gone still ends. A tick sees to what follows from a failure, and from a success after some; where a task has
 -- retries, it also counts the failures, as one that is retried is none. The run ended `age` seconds before this statement.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,
@@ -33,8 +32,6 @@ WITH held AS MATERIALIZED (
         last_run_id = e.id, last_outcome = %(outcome)s, last_ended_at = e.ended_at,
         last_success_at = CASE WHEN i.good THEN e.ended_at ELSE t.last_success_at END,
         last_worked_at = CASE WHEN %(outcome)s IN {work_outcomes} THEN e.ended_at ELSE t.last_worked_at END,
-        last_boot = CASE WHEN %(outcome)s <> 'lost' THEN t.last_boot END,
-        last_uptime_us = CASE WHEN %(outcome)s <> 'lost' THEN t.last_uptime_us END,
         failures = CASE WHEN i.good THEN 0 WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
                         ELSE least(t.failures + 1, 1000000) END,
         succeeded = t.succeeded + i.good::int, failed = t.failed + (NOT i.good)::int

@@ -6,9 +6,8 @@
 -- with now(), which is the start of the transaction. Rows are locked FOR NO KEY UPDATE, a task before its runs, unless
 -- locked rows are skipped. least() passes over NULLs, so a column that may be NULL is compared in a CASE.
 --
--- The database's clock may be set; a host's uptime never is. Where the last start was made on the host that asks now
--- (`boot`), `uptime` says how long ago it was: `true_last_run`, on the clock of this instant. If that is over 1 s later
--- or 2 s earlier than `last_run` (so long may a start wait for its answer), the clock was set in between.
+-- The database's clock may be set; a host's uptime never is. Where a run began on the host that asks now (`boot`),
+-- `uptime` says how long it has held its task. Spacing goes by the database's clock alone.
 
 -- rule: now
 coalesce(%(now)s::timestamptz, clock_timestamp())
@@ -32,6 +31,13 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
 (t.waiting <> '{}' OR coalesce(t.running_until > %(now)s, false)
         OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'pushed' AND r.task_id = t.id)
         OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'processing' AND r.task_id = t.id))
+
+-- rule: holder
+-- The run r that holds the task. If a ticker of another host took it for lost, since the clock was set forward, it still
+-- holds the task for its own host, by its uptime.
+(r.token = t.run_token AND r.state = 'running'
+        OR r.id = CASE WHEN t.run_token IS NULL AND t.last_outcome = 'lost' THEN t.last_run_id END
+        AND r.outcome = 'lost' AND r.ended_at > r.until)
 
 -- rule: spacing
 -- The least time between two starts of an interval task.

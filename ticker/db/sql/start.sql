@@ -1,11 +1,7 @@
 -- name: start
 -- Decides, under the task's row lock and by the clock read after it, whether a scheduled job may run; records it.
--- `true_last_run` is the last run by the uptime of this host, to which the wait for the lock is added. The spacing counts
--- from the later one of the two; where the uptime says over 3 s less, the clock was set back, and the uptime decides alone.
--- (Under that it may be the way of the statement to the server, for which nobody waits longer than 2 s.) So it does where it
--- says over 20 s more: up to that the server may have been stopped before it read the statement, and a clock that was set
--- forward is left to the ticker, which sees it by its own uptime; the row is only due the sooner. The first job that comes
--- too early after the clock was set is dropped as `clock`, and brings the row's times to the new clock.
+-- A `last_run` ahead of the clock means that the clock was set back: that one job is dropped as `clock`, and brings the
+-- row's times to the new clock.
 -- `record_of` (a volatile function) sees what was committed while this waited for the lock; the statement itself does not.
 -- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a job is
 -- delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the occurrence nor
@@ -16,33 +12,19 @@
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
-    SELECT {now} AS now, count(id) AS found,
-        %(uptime)s::bigint + CASE WHEN %(now)s::timestamptz IS NULL THEN greatest(0, least(2500000, (1000000
-            * extract(epoch FROM clock_timestamp() - statement_timestamp()))::bigint)) ELSE 0 END AS uptime
-    FROM locked
+    SELECT {now} AS now, count(id) AS found FROM locked
 ), measured AS MATERIALIZED (
-    SELECT i.now, i.uptime, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold, h.held_for, h.held_since,
-        CASE WHEN l.last_run IS NOT NULL AND l.last_boot = %(boot)s::text
-                  AND l.last_uptime_us <= i.uptime
-             THEN i.now - (i.uptime - l.last_uptime_us) * interval '1 microsecond' END AS true_last_run
+    SELECT i.now, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold, h.held_for, h.held_since
     FROM instant i LEFT JOIN locked l ON true LEFT JOIN LATERAL (
         SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
-            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= i.uptime
-                 THEN (i.uptime - r.uptime_us) * interval '1 microsecond' END AS held_since
-        FROM {schema}.runs r WHERE r.token = l.run_token AND r.state = 'running') h ON true
-), spaced AS MATERIALIZED (
-    SELECT m.*, coalesce(m.held_for, m.hold) - coalesce(m.held_since, interval '0') AS hold_left,
-        c.clock_was_set,
-        CASE WHEN c.clock_was_set THEN coalesce(m.true_last_run, m.now)
-             ELSE greatest(m.last_run, m.true_last_run) END AS spaced_from
-    FROM measured m, LATERAL (
-        SELECT CASE WHEN m.true_last_run IS NULL THEN m.last_run > m.now
-            ELSE m.true_last_run NOT BETWEEN m.last_run - interval '20 seconds' AND m.last_run + interval '20 seconds'
-            END AS clock_was_set) c
+            CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint
+                 THEN (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' END AS held_since
+        FROM {schema}.runs r WHERE {holder l}) h ON true
 ), identified AS MATERIALIZED (
-    SELECT s.*, {schema}.record_of(%(task_id)s, %(occurrence)s) AS record,
-        %(occurrence)s = ANY (s.waiting) OR %(occurrence)s IS NOT DISTINCT FROM s.next_run AS is_expected
-    FROM spaced s
+    SELECT m.*, coalesce(m.held_for, m.hold) - coalesce(m.held_since, interval '0') AS hold_left,
+        {schema}.record_of(%(task_id)s, %(occurrence)s) AS record,
+        %(occurrence)s = ANY (m.waiting) OR %(occurrence)s IS NOT DISTINCT FROM m.next_run AS is_expected
+    FROM measured m
 ), judged AS MATERIALIZED (
     SELECT l.*, CASE
         WHEN l.id IS NULL THEN 'gone'
@@ -52,15 +34,13 @@ WITH locked AS MATERIALIZED (
         WHEN {inactive l}
              OR (l.paused_by IS NOT NULL AND (l.paused_until IS NULL OR l.now < l.paused_until)) THEN 'paused'
         WHEN l.started >= l.max_runs THEN 'done'
-        WHEN l.clock_was_set AND (l.true_last_run IS NULL OR (l.kind = 'interval'
-             AND l.now < l.spaced_from + {spacing l})) THEN 'clock'
+        WHEN l.last_run > l.now THEN 'clock'
         WHEN %(occurrence)s < l.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
              AND %(occurrence)s < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'
-        WHEN %(occurrence)s <= least(l.last_occurrence, CASE WHEN l.clock_was_set THEN l.spaced_from END) THEN 'duplicate'
+        WHEN %(occurrence)s <= l.last_occurrence THEN 'duplicate'
         WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
              THEN 'still_running'
-        WHEN l.kind = 'interval'
-             AND l.now < l.spaced_from + {spacing l} THEN 'too_early'
+        WHEN l.kind = 'interval' AND l.now < l.last_run + {spacing l} THEN 'too_early'
         END AS refusal
     FROM identified l
 ), ruled AS MATERIALIZED (
@@ -72,26 +52,19 @@ WITH locked AS MATERIALIZED (
         started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
         dropped = j.dropped + (j.is_recorded AND j.refusal IS NOT NULL)::int,
         next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
-        last_run = CASE WHEN j.refusal IS NULL THEN j.now WHEN j.refusal = 'clock' THEN j.spaced_from
-                        ELSE j.last_run END,
-        last_boot = CASE WHEN j.refusal IS NULL THEN %(boot)s::text ELSE j.last_boot END,
-        last_uptime_us = CASE WHEN j.refusal IS NULL THEN j.uptime ELSE j.last_uptime_us END,
+        last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
         last_occurrence = CASE WHEN j.refusal IS NULL AND %(occurrence)s > j.now + interval '1 second' THEN j.now
                                WHEN j.refusal IS NULL THEN %(occurrence)s
-                               WHEN j.refusal = 'clock' AND j.last_occurrence > j.spaced_from THEN j.spaced_from
+                               WHEN j.refusal = 'clock' AND j.last_occurrence > j.now THEN j.now
                                ELSE j.last_occurrence END,
         run_token = CASE WHEN j.refusal IS NULL THEN %(token)s::uuid ELSE j.run_token END,
         running_until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold
-                             WHEN j.refusal = 'clock'
+                             WHEN j.refusal = 'clock' AND j.run_token IS NOT NULL
                                   AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
                              THEN j.now + j.hold_left ELSE j.running_until END
     FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
         WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
-        WHEN (CASE j.refusal WHEN 'clock' THEN j.true_last_run IS NOT NULL
-                             WHEN 'too_early' THEN j.true_last_run > j.last_run + interval '3 seconds' END)
-             AND j.next_run > j.spaced_from + j.every_ms * interval '1 millisecond'
-        THEN greatest(j.starts_at, j.spaced_from + j.every_ms * interval '1 millisecond')
-        WHEN j.refusal IS NULL AND (j.clock_was_set OR %(occurrence)s > j.now + interval '1 second')
+        WHEN j.refusal IS NULL AND %(occurrence)s > j.now + interval '1 second'
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
     WHERE t.id = j.id AND j.refusal IS DISTINCT FROM 'stale'
 ), recorded AS (
@@ -104,9 +77,9 @@ WITH locked AS MATERIALIZED (
         CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, coalesce(j.refusal, ''),
         CASE WHEN j.refusal IS NULL THEN %(token)s::uuid END,
         CASE WHEN j.refusal IS NULL THEN j.now END, CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
-        CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN j.uptime END,
+        CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
         CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
-        j.spaced_from, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, %(job_id)s
+        j.last_run, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, %(job_id)s
     FROM ruled j WHERE j.is_recorded
     RETURNING id
 ), noted AS (
@@ -121,9 +94,9 @@ WITH locked AS MATERIALIZED (
         OR (j.refusal = 'gone' AND j.record IS NULL)
 )
 SELECT j.refusal, j.now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
-    j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.spaced_from AS last_run, j.last_occurrence,
+    j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
     CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
-    j.spaced_from - j.last_run AS set_by, 'scheduled' AS run_kind, %(occurrence)s::timestamptz AS occurrence, 1 AS attempt,
+    'scheduled' AS run_kind, %(occurrence)s::timestamptz AS occurrence, 1 AS attempt,
     NULL::jsonb AS item
 FROM ruled j LEFT JOIN recorded ON true
 
@@ -166,8 +139,8 @@ WITH locked AS MATERIALIZED (
         END AS refusal
     FROM bounded b LEFT JOIN LATERAL (
         SELECT r.until - r.started_at - (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' AS hold_left
-        FROM {schema}.runs r WHERE r.token = b.run_token AND r.state = 'running'
-            AND r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint) h ON true
+        FROM {schema}.runs r
+        WHERE {holder b} AND r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint) h ON true
 ), changed AS (
     UPDATE {schema}.tasks t SET
         run_token = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece' THEN %(token)s::uuid ELSE t.run_token END,

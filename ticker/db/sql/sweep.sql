@@ -1,25 +1,20 @@
 -- name: clamp
 -- After the clock was set, brings the tasks' times to the instant that is read after the rows' locks: an older one, of
 -- a ticker that was stopped meanwhile, would end holds of living runs. `stepped`: the ticker saw it itself, by its
--- uptime. It looks at so many rows, in the order of their ids, and answers with the last of them. What started on this host is
--- told by its uptime, and due an interval after its true last run (no later than it was, if the two differ by up to 20 s
--- and the ticker saw no step: it may also be that a stopped server read the start late); of the rest, only what lies
--- too far ahead is brought back; so is a back-off, the longest of which is an hour. After an outage, a task with a place in
--- its interval may wait for it up to two intervals. A task that was never pushed keeps
--- its `first`, unless it was itself registered in the future. The planner expects next to
--- nothing behind the list of ids, and so each row is found by its own id from there on: a second list would be gone
--- through for each row, 5,000 times 5,000, behind a step that all rows feel.
+-- uptime. It looks at so many rows, in the order of their ids, and answers with the last of them. A hold that was taken on
+-- this host is told by its uptime. Of the rest, only what lies too far ahead is brought back; so is a back-off, the longest
+-- of which is an hour. After an outage, a task with a place in its interval may wait for it up to two intervals. A task that
+-- was never pushed keeps its `first`, unless it was itself registered in the future. The planner expects next to
+-- nothing after the list of ids, and so each row is found by its own id from there on: a second list would be gone
+-- through for each row, 5,000 times 5,000, after a step that all rows feel.
 WITH measured AS MATERIALIZED (
-    SELECT t.id, i.now, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
-            AND t.last_uptime_us <= %(uptime)s::bigint
-        THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run,
-        greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms) * interval '1 millisecond' AS reach
+    SELECT t.id, i.now, greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms) * interval '1 millisecond' AS reach
     FROM {schema}.tasks t, (SELECT {now} AS now) i
     WHERE t.id > %(after)s::bigint ORDER BY t.id LIMIT %(limit)s
 ), ahead AS MATERIALIZED (
     SELECT t.id, m.reach FROM {schema}.tasks t JOIN measured m ON m.id = t.id
-    WHERE t.id = ANY (ARRAY(SELECT id FROM measured)) AND (abs(extract(epoch FROM m.true_last_run - t.last_run)) > 3
-        OR (m.true_last_run IS NULL AND t.last_run > m.now) OR t.last_occurrence > m.now + interval '1 second'
+    WHERE t.id = ANY (ARRAY(SELECT id FROM measured)) AND (t.last_run > m.now OR t.last_occurrence > m.now + interval '1 second'
+        OR (%(stepped)s AND t.run_token IS NOT NULL)
         OR t.running_until > m.now + coalesce(
             (SELECT greatest(r.until - r.started_at, interval '0') FROM {schema}.runs r
              WHERE r.token = t.run_token AND r.state = 'running'),
@@ -28,19 +23,12 @@ WITH measured AS MATERIALIZED (
         OR (t.kind = 'interval' AND t.next_run > m.now + m.reach + interval '1 second'
             AND (t.starts_at IS NULL OR t.next_run > t.starts_at)
             AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > m.now + interval '1 second'
-                 OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled')))
-        OR (%(stepped)s AND t.kind = 'interval' AND m.true_last_run IS NOT NULL
-            AND t.next_run IS DISTINCT FROM t.starts_at
-            AND (t.next_run > t.last_run + m.reach + interval '1 second'
-                 OR t.next_run < t.last_run + {spacing t})))
+                 OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))))
     ORDER BY t.id FOR NO KEY UPDATE OF t SKIP LOCKED
 ), instant AS MATERIALIZED (
     SELECT {now} AS now, count(id) AS found FROM ahead
 ), held AS MATERIALIZED (
-    SELECT t.id, i.now, a.reach, CASE WHEN t.last_run IS NOT NULL AND t.last_boot = %(boot)s::text
-            AND t.last_uptime_us <= %(uptime)s::bigint
-            THEN i.now - (%(uptime)s::bigint - t.last_uptime_us) * interval '1 microsecond' END AS true_last_run,
-        h.held_since, i.now + coalesce(h.held_for, (t.box_ms + t.grace_ms) * interval '1 millisecond')
+    SELECT t.id, i.now, a.reach, h.held_since, i.now + coalesce(h.held_for, (t.box_ms + t.grace_ms) * interval '1 millisecond')
             - coalesce(h.held_since, interval '0') AS until
     FROM instant i, ahead a, LATERAL (SELECT * FROM {schema}.tasks o WHERE o.id = a.id OFFSET 0) t LEFT JOIN LATERAL (
         SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
@@ -49,18 +37,12 @@ WITH measured AS MATERIALIZED (
         FROM {schema}.runs r WHERE r.token = t.run_token AND r.state = 'running') h ON true
 ), changed AS (
     UPDATE {schema}.tasks t SET
-        last_run = CASE WHEN h.true_last_run IS NOT NULL THEN h.true_last_run
-                        WHEN t.last_run > h.now THEN h.now ELSE t.last_run END,
-        last_occurrence = CASE WHEN t.last_occurrence > coalesce(h.true_last_run, h.now)
-                               THEN coalesce(h.true_last_run, h.now) ELSE t.last_occurrence END,
+        last_run = CASE WHEN t.last_run > h.now THEN h.now ELSE t.last_run END,
+        last_occurrence = CASE WHEN t.last_occurrence > h.now THEN h.now ELSE t.last_occurrence END,
         running_until = CASE WHEN t.running_until > h.until OR h.held_since IS NOT NULL THEN h.until
                              ELSE t.running_until END,
         push_after = NULL,
         next_run = (SELECT CASE WHEN due.at > t.ends_at THEN NULL ELSE due.at END FROM (SELECT CASE
-            WHEN t.kind = 'interval' AND h.true_last_run IS NOT NULL AND t.next_run IS NOT NULL
-            THEN greatest(t.starts_at, CASE WHEN NOT %(stepped)s AND t.next_run <= h.true_last_run + h.reach
-                    AND abs(extract(epoch FROM h.true_last_run - t.last_run)) <= 20 THEN t.next_run
-                ELSE h.true_last_run + greatest(t.every_ms, t.stretched_ms) * interval '1 millisecond' END)
             WHEN t.kind = 'interval'
             AND (t.last_occurrence IS NOT NULL OR t.waiting <> '{}' OR t.created_at > h.now + interval '1 second'
                  OR EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled'))

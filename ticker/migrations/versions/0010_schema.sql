@@ -117,10 +117,8 @@ CREATE TABLE tasks (
     push_errors ticker_count DEFAULT 0 NOT NULL,
     push_error ticker_prose DEFAULT '' NOT NULL,
 
-    -- Written by the start. The uptime of its host tells how long ago that was when the clock has been set.
+    -- Written by the start.
     last_run ticker_moment,
-    last_boot ticker_short,
-    last_uptime_us ticker_uptime,
     last_occurrence ticker_moment,
     run_token uuid,
     running_until ticker_moment,
@@ -195,7 +193,6 @@ CREATE TABLE tasks (
     CONSTRAINT tasks_fit CHECK (kind <> 'interval' OR tolerance_ms + box_ms + grace_ms <= every_ms),
     CONSTRAINT tasks_bounds CHECK (starts_at <= ends_at),
     CONSTRAINT tasks_hold CHECK ((run_token IS NULL) = (running_until IS NULL)),
-    CONSTRAINT tasks_uptime CHECK ((last_boot IS NULL) = (last_uptime_us IS NULL)),
     CONSTRAINT tasks_paused CHECK (paused_by IS NOT NULL OR (paused_until IS NULL AND paused_reason = '')),
     CONSTRAINT tasks_waiting CHECK (
         array_position(waiting, NULL) IS NULL AND cardinality(waiting) <= 10000

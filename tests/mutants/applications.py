@@ -22,8 +22,8 @@ APPLICATIONS = (
     Mutant(
         "resume-enables",
         "ticker/db/sql/register.sql",
-        "{soonest_due}))) END\nFROM (SELECT {now}",
-        "{soonest_due}))) END, enabled = true\nFROM (SELECT {now}",
+        "next_run = {resumed}\n",
+        "next_run = {resumed}, enabled = true\n",
         "Enabled, owner active and paused are three facts: the end of a pause enables nothing, and nothing starts while its task is disabled.",
         ("tests/registration/test_operations.py::test_resuming_does_not_enable_what_was_disabled",),
     ),

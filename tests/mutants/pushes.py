@@ -67,11 +67,9 @@ PUSHES = (
     ),
     Mutant(
         "secrets-in-the-description",
-        "ticker/db/sql/push.sql",
-        "SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,\n"
-        "    starts_at, ends_at, catch_up, tolerance_ms",
-        "SELECT id, next_run AS occurrence, queue, function || ' ' || kwargs::text AS function, kind, expression, zone,\n"
-        "    every_ms, box_ms, grace_ms, push_errors, starts_at, ends_at, catch_up, tolerance_ms",
+        "ticker/db/sql/rules.sql",
+        "t.queue, t.function, t.kind,",
+        "t.queue, t.function || ' ' || t.kwargs::text AS function, t.kind,",
         "No argument of a task, which may be a secret, stands in a job's description.",
         ("tests/worker/test_worker.py::test_the_job_carries_ids_only",),
     ),

@@ -37,10 +37,12 @@ def statements(schema: str) -> Mapping[str, str]:
             if name in parts[kind]:
                 raise ValueError(f"{kind} {name} stands twice in ticker/db/sql")
             parts[kind][name] = re.sub(r"^--.*\n?", "", text, flags=re.MULTILINE).strip()
-    return {
-        name: _RULE.sub(lambda rule: _for_table(parts["rule"][rule[1]], rule[2]), text)
-        for name, text in parts["name"].items()
-    }
+    return {name: _filled(text, parts["rule"]) for name, text in parts["name"].items()}
+
+
+def _filled(text: str, rules: Mapping[str, str]) -> str:
+    """Returns a statement, or a rule, with the rules that it names."""
+    return _RULE.sub(lambda named: _for_table(_filled(rules[named[1]], rules), named[2]), text)
 
 
 def _for_table(rule: str, alias: str | None) -> str:

@@ -5,18 +5,13 @@ WITH over AS MATERIALIZED (
     ORDER BY paused_until LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
-    next_run = CASE WHEN kind <> 'interval' OR next_run IS NULL THEN next_run WHEN %(now)s > ends_at THEN NULL ELSE
-        greatest(starts_at, least(CASE WHEN next_run > %(now)s THEN next_run END, '9999-12-31T00:00:00Z',
-            greatest(%(now)s, {soonest_due}))) END
-FROM over WHERE t.id = over.id AND set_config('ticker.by', 'ticker', true) IS NOT NULL
+    next_run = {resumed}
+FROM over, (SELECT {now} AS now) i WHERE t.id = over.id AND set_config('ticker.by', 'ticker', true) IS NOT NULL
 RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at, t.phase_ms
 
 -- name: claim_due
 -- The due tasks, oldest first, locked; rows that another ticker holds are its own.
--- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
-SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up, tolerance_ms, phase_ms,
-    coalesce((SELECT f.batch FROM {schema}.functions f WHERE f.name = t.function), 1) AS batch, overlap, overlap = 'skip' AND {busy t} AS busy
+SELECT {claimed t}
 FROM {schema}.tasks t
 WHERE {runnable}
   AND {due} AND queue <> ALL (%(without)s::text[])
@@ -37,9 +32,7 @@ WITH due AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     SELECT * FROM due ORDER BY turn, next_run LIMIT %(limit)s
 )
-SELECT t.id, t.next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
-    starts_at, ends_at, catch_up, tolerance_ms, phase_ms,
-    coalesce((SELECT f.batch FROM {schema}.functions f WHERE f.name = t.function), 1) AS batch, overlap, overlap = 'skip' AND {busy t} AS busy
+SELECT {claimed t}
 FROM {schema}.tasks t JOIN chosen c ON c.id = t.id
 WHERE {runnable} AND t.next_run = c.next_run AND queue = %(queue)s
 ORDER BY c.turn, c.next_run
@@ -115,14 +108,7 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 -- name: claim_pieces
 -- The same for pieces: a share of each run that has made some, and nothing of a run that still makes them. Each run is found
 -- after the previous one. Pieces that were made before the clock was set back are due.
-WITH RECURSIVE parents AS (
-    (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT r.parent_id FROM {schema}.runs r
-            WHERE r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1 AND r.parent_id > p.id
-            ORDER BY r.parent_id LIMIT 1)
-    FROM parents p WHERE p.id IS NOT NULL
-), made AS MATERIALIZED (
+{with_parents}, made AS MATERIALIZED (
     SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
     FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
     WHERE p.state = 'processing'
@@ -154,14 +140,7 @@ WHERE r.id = b.id
 -- name: drop_orphaned_plans
 -- Drops planned runs whose task was deleted: pieces, which a deletion leaves to ticks, and what a deletion under REPEATABLE
 -- READ did not see. If a run ended before it had made all its pieces, they never counted: they are deleted.
-WITH RECURSIVE parents AS (
-    (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
-    UNION ALL
-    SELECT (SELECT r.parent_id FROM {schema}.runs r
-            WHERE r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1 AND r.parent_id > p.id
-            ORDER BY r.parent_id LIMIT 1)
-    FROM parents p WHERE p.id IS NOT NULL
-), made AS MATERIALIZED (
+{with_parents}, made AS MATERIALIZED (
     SELECT m.id, coalesce(p.state = 'ended', false) AS is_over, EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = p.task_id) AS is_wanted
     FROM parents m LEFT JOIN {schema}.runs p ON p.id = m.id WHERE m.id IS NOT NULL
 ), pieces AS MATERIALIZED (

@@ -167,15 +167,10 @@ WHERE id = ANY (%(ids)s::bigint[])
 RETURNING *
 
 -- name: resume_tasks
--- An interval task is due as soon as it may run: at once, or when its spacing allows, and never later than it was. (Due
--- at once whatever its spacing, a daily task would be dropped as too early, and wait another day. So it would where a ticker
--- looked ahead beyond the spacing: `timing.soonest_due`.) No time behind what the tables'
--- CHECK takes, after a `last_run` that a hand has set far ahead.
+-- The pause by hand or after failures ends.
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
-    next_run = CASE WHEN kind <> 'interval' OR next_run IS NULL THEN next_run WHEN i.now > ends_at THEN NULL ELSE
-        greatest(starts_at, least(CASE WHEN next_run > i.now THEN next_run END, '9999-12-31T00:00:00Z',
-            greatest(i.now, {soonest_due}))) END
+    next_run = {resumed}
 FROM (SELECT {now} AS now) i
 WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
     AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL

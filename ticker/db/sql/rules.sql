@@ -1,5 +1,5 @@
 -- The rules that several statements share, each written once. `{runnable}` in a statement is the rule of that name for the
--- columns of the only table, `{runnable t}` for those of the table with the alias t.
+-- columns of the only table, `{runnable t}` for those of the table with the alias t. A rule may name others.
 --
 -- Conventions of all statements in this folder: `{schema}` is the quoted name of the schema, and parameters are psycopg's,
 -- %(name)s. Each statement that decides takes `now`; NULL means the database's clock, read with clock_timestamp() and never
@@ -47,6 +47,31 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
 -- The first time at which an interval task is due after its last start, so that it is not dropped as too early even if a
 -- ticker looks ahead: `timing.soonest_due`.
 t.last_run + (t.every_ms - t.tolerance_ms + least(t.tolerance_ms / 5, 10000)) * interval '1 millisecond'
+
+-- rule: resumed
+-- When a task is due whose pause ends at i.now. An interval task: as soon as it may run, and never later than it was. (Due at
+-- once whatever its spacing, a daily task would be dropped as too early, and wait another day.) Never after the last time that
+-- the tables' CHECK accepts, although a `last_run` was edited by hand.
+CASE WHEN t.kind <> 'interval' OR t.next_run IS NULL THEN t.next_run WHEN i.now > t.ends_at THEN NULL ELSE
+        greatest(t.starts_at, least(CASE WHEN t.next_run > i.now THEN t.next_run END, '9999-12-31T00:00:00Z',
+            greatest(i.now, {soonest_due t}))) END
+
+-- rule: claimed
+-- What a push needs of a due task.
+t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
+    t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
+    coalesce((SELECT f.batch FROM {schema}.functions f WHERE f.name = t.function), 1) AS batch
+
+-- rule: with_parents
+-- The runs with pieces that were never pushed, each found after the previous one.
+WITH RECURSIVE parents AS (
+    (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
+    UNION ALL
+    SELECT (SELECT r.parent_id FROM {schema}.runs r
+            WHERE r.state = 'planned' AND r.kind = 'piece' AND r.attempt = 1 AND r.parent_id > p.id
+            ORDER BY r.parent_id LIMIT 1)
+    FROM parents p WHERE p.id IS NOT NULL
+)
 
 -- rule: good_outcomes
 ('succeeded', 'partial', 'nothing_to_do')

@@ -12,9 +12,7 @@ from uuid import uuid4
 import pytest
 
 import ticker
-from tests.daemon.test_loop import own_servers, running  # noqa: F401 a fixture
-from tests.running import stock_worker, until
-from tests.worker.test_faults import working
+from tests.running import LOCK_AWAITED, Ticking, stock_worker, until, working
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
 from ticker.errors import DatabaseUnavailable, RowLocked
@@ -229,11 +227,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def traced(environ, db):
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
-
-
 @contextmanager
 def locked(environ, task) -> Iterator[None]:
     """Somebody's transaction holds the row."""
@@ -373,21 +366,20 @@ def test_a_stock_workers_horse_writes_the_true_end_of_its_run(environ, folder, d
         until((folder / "began").exists, "the run")
         with locked(environ, task):
             (folder / "go").touch()
-            asks = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-            until(lambda: db.execute(asks).fetchone(), "the end waits")
-            until(lambda: not db.execute(asks).fetchone(), "it is tried again")
+            until(lambda: db.execute(LOCK_AWAITED).fetchone(), "the end waits")
+            until(lambda: not db.execute(LOCK_AWAITED).fetchone(), "it is tried again")
             freed_at = store.now()
         done.result()
     [run] = ticker.list_runs(db)
     assert (run.outcome, run.ended_at < freed_at) == ("succeeded", True)
 
 
-def test_postgresql_away_for_longer_than_the_box_costs_no_run_and_makes_none_twice(own_servers, folder, monkeypatch):  # noqa: F811
+def test_postgresql_away_for_longer_than_the_box_costs_no_run_and_makes_none_twice(own_servers, folder, monkeypatch):
     postgres, _ = own_servers
     monkeypatch.setenv("TICKER_TICK", "1s")
     with connect(postgres.url) as db:
         ticker.register(db, "waits", every="60s", box="6s", retries=2, backoff="1s")
-    with running({}) as process, working(patch=WAITS):
+    with Ticking() as process, working(patch=WAITS):
         until((folder / "began").exists, "the run")
         postgres.kill()
         (folder / "go").touch()

@@ -6,6 +6,7 @@ Each test gets a database of its own, already migrated, and an empty Redis datab
 import os
 import re
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -16,17 +17,28 @@ import psycopg
 import pytest
 from redis import Redis
 
+from tests import plans
 from tests.doubles import INSTALLATION
+from tests.factories import create_trace
 from tests.harness import Played
 from tests.poolers import pooler, through
+from tests.rights import PASSWORD, block
 from ticker import embedded, migrations
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
-from ticker.embedded import Servers
+from ticker.embedded import Postgres, Servers, Valkey
 from ticker.errors import TickerError
 from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings, psycopg_url
 from wrappers.pipeline import registry
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> Iterator[None]:
+    """Sets SIGINT as Python does. A shell ignores it after `&`, and each process started here would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)
@@ -105,6 +117,24 @@ def redis_url(servers: Servers, worker_id: str) -> str:
     return url
 
 
+@pytest.fixture(scope="module")
+def crowd(servers: Servers, template: str) -> Iterator[psycopg.Connection[Any]]:
+    """A database of 200,000 tasks and as many runs."""
+    name = f"{template}_crowd"
+    with psycopg.connect(copy_of(servers, template, name), autocommit=True) as db:
+        plans.crowd(db)
+        yield db
+    admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@pytest.fixture(scope="session")
+def closed_port() -> Iterator[int]:
+    """A port at which no process listens: it is bound, so that no other process takes it."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
 @pytest.fixture
 def environ(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment as a user would set it, in this process and for the ones it starts."""
@@ -118,6 +148,16 @@ def environ(database_url: str, redis_url: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
+def own_servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Postgres, Valkey]]:
+    """Servers that the test may take away."""
+    with embedded.postgres() as postgres, embedded.valkey() as valkey:
+        migrations.upgrade(postgres.url)
+        monkeypatch.setenv("DATABASE_URL", postgres.url)
+        monkeypatch.setenv("REDIS_URL", valkey.url)
+        yield postgres, valkey
+
+
+@pytest.fixture
 def settings(database_url: str, redis_url: str) -> Settings:
     return Settings(database_url=database_url, redis_url=redis_url)
 
@@ -128,6 +168,14 @@ def db(database_url: str) -> Iterator[psycopg.Connection[Any]]:
     with connect(database_url) as connection:
         connection.execute("SET timezone TO 'UTC'")
         yield connection
+
+
+@pytest.fixture
+def traced(environ: dict[str, str], db: psycopg.Connection[Any]) -> Callable[[str], list[Any]]:
+    """A function that reads what the functions of `tests.sample_tasks` left in the table `trace`."""
+    create_trace(db)
+    query = "SELECT value FROM trace WHERE what = %s ORDER BY id"
+    return lambda what: [value for (value,) in db.execute(query, [what])]
 
 
 @pytest.fixture
@@ -146,6 +194,21 @@ def redis(redis_url: str) -> Iterator[Redis]:
 @pytest.fixture
 def queue(redis: Redis) -> RedisQueue:
     return RedisQueue(redis)
+
+
+@pytest.fixture
+def roles(servers: Any, db: psycopg.Connection[Any]) -> Iterator[dict[str, str]]:
+    """Makes roles of PostgreSQL as docs/security.md does; returns their names by those in the document."""
+    roles = {name: f"test_{name}_{uuid4().hex[:8]}" for name in ("ticker", "worker", "application", "page", "viewer")}
+    for role in roles.values():
+        admin(servers, f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
+    for statement in filter(str.strip, block("sql").split(";")):
+        rights, _, to = statement.partition(" TO ")
+        db.execute(f"{rights} TO {', '.join(roles[name.strip()] for name in to.split(','))}")
+    yield roles
+    for role in roles.values():
+        db.execute(f"DROP OWNED BY {role}")
+        admin(servers, f"DROP ROLE {role}")
 
 
 @pytest.fixture

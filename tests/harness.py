@@ -1,4 +1,4 @@
-"""A ticker and a worker that a test plays by hand, each step at an instant of its own; the servers are the real ones."""
+"""Commands run in the process of the test, and a ticker and a worker that a test plays by hand, each step at its own instant."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,11 +8,14 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+from click.testing import CliRunner
 from redis import Redis
 from rq.job import Job
 
 import ticker
+from tests.doubles import NOW
 from ticker import clock
+from ticker.cli import main
 from ticker.db import sql
 from ticker.db.store import PostgresStore
 from ticker.engine import jobs
@@ -21,7 +24,80 @@ from ticker.model import Task
 from ticker.queue.rq import RedisQueue
 from ticker.read.tasks import RunRecord
 
+Db = psycopg.Connection[Any]
+Row = dict[str, Any]
 QUEUE = "rq:queue:polling"
+
+
+def command(*words: str, code: int = 0) -> tuple[str, str]:
+    """Runs `ticker` with these words in this process; returns its standard output and error."""
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == code, (result.exit_code, result.output, result.exception)
+    return result.stdout, result.stderr
+
+
+WORKER: dict[str, Any] = {
+    "functions": ["poll"], "worker": "w", "host": "h", "pid": 1, "job_id": "j", "boot": None, "uptime": None,
+}  # fmt: skip
+
+
+PUSHED = """UPDATE ticker.tasks t SET waiting = waiting || %(occurrence)s::timestamptz
+    WHERE id = %(id)s AND NOT %(occurrence)s = ANY (waiting) AND next_run IS DISTINCT FROM %(occurrence)s
+    AND NOT EXISTS (SELECT FROM ticker.runs r WHERE r.task_id = t.id AND r.occurrence = %(occurrence)s)"""
+
+
+def start(
+    db: Db, task: Task | int, occurrence: datetime, now: datetime | None = NOW, pushed: bool = True, **given: Any
+) -> Row:
+    """Asks whether the job of an occurrence may start, as a worker does. With `pushed` the row waits for it, as after every push."""
+    if pushed:
+        db.execute(PUSHED, {"id": id_of(task), "occurrence": occurrence})
+    asked = {"task_id": id_of(task), "occurrence": occurrence, "token": str(uuid4()), "now": now, **WORKER, **given}
+    return sql.on(db, "ticker")("start", **asked)[0]
+
+
+def start_planned(db: Db, task: Task | int, run_id: int, now: datetime | None = NOW, **given: Any) -> Row:
+    """Asks whether a planned run may start: a retry, a piece, or a run by hand."""
+    asked = {"task_id": id_of(task), "run_id": run_id, "token": str(uuid4()), "now": now, **WORKER, **given}
+    return sql.on(db, "ticker")("start_planned", **asked)[0]
+
+
+def finish(
+    db: Db, task: Task | int, token: str, outcome: str = "succeeded", now: datetime | None = NOW, **given: Any
+) -> list[Row]:
+    """Records the end of a run, as a worker does; returns no row where the run had lost its hold."""
+    end = {"task_id": id_of(task), "token": token, "outcome": outcome, "reason": "", "result": None, "traceback": "",
+           "output": "", "error_output": "", "age": 0, "pid": None, "now": now, **given}  # fmt: skip
+    return sql.on(db, "ticker")("finish", **end)
+
+
+def begun(db: Db, task: Task, occurrence: datetime, now: datetime, token: str) -> int:
+    """Starts a run of an occurrence for which the task waits; returns its id."""
+    db.execute("UPDATE ticker.tasks SET waiting = %s WHERE id = %s", [[occurrence], task.id])
+    verdict = start(db, task, occurrence, now, pushed=False, token=token)
+    assert verdict["refusal"] is None
+    return int(verdict["run_id"])
+
+
+def handed_out(db: Db, task: Task, *items: str, occurrence: datetime = NOW, now: datetime = NOW) -> int:
+    """Starts a run that makes these pieces; returns its id."""
+    token = str(uuid4())
+    run_id = begun(db, task, occurrence, now, token)
+    made = sql.on(db, "ticker")(
+        "generated", task_id=task.id, token=token, items=f"[{','.join(items or ('1', '2', '3'))}]", made=0, output="",
+        error_output="", pid=None, now=now,
+    )  # fmt: skip
+    assert [row["run_id"] for row in made] == [run_id]
+    return run_id
+
+
+def events(db: Db, columns: str) -> list[tuple[Any, ...]]:
+    """These columns of all events, in their order."""
+    return db.execute(f"SELECT {columns} FROM ticker.events ORDER BY id").fetchall()  # type: ignore[arg-type]
+
+
+def id_of(task: Task | int) -> int:
+    return task if isinstance(task, int) else task.id
 
 
 @dataclass(frozen=True)
@@ -41,10 +117,9 @@ class Taken:
 class Played:
     """`now` is where the play stands: seconds behind its beginning, which is the real time, as a trigger reads that."""
 
-    def __init__(self, db: psycopg.Connection[Any], store: PostgresStore, queue: RedisQueue, redis: Redis) -> None:
+    def __init__(self, db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis) -> None:
         self.db, self.store, self.queue, self.redis = db, store, queue, redis
         self.begin = self.now = store.now()
-        self._execute = sql.on(db, "ticker")
 
     @contextmanager
     def clock(self) -> Iterator[None]:
@@ -84,22 +159,19 @@ class Played:
 
     def _start(self, job: Job) -> Taken:
         task_id, occurrence, *planned = job.args
-        token = str(uuid4())
-        common = {"task_id": task_id, "functions": ["poll"], "token": token, "now": self.now, "worker": "w", "host": "h",
-                  "pid": 1, "job_id": job.id, "boot": None, "uptime": None}  # fmt: skip
+        given: dict[str, Any] = {"token": str(uuid4()), "job_id": job.id}
         if planned:
-            [row] = self._execute("start_planned", run_id=planned[0], **common)
+            row = start_planned(self.db, task_id, planned[0], self.now, **given)
         else:
-            [row] = self._execute("start", occurrence=jobs.instant(occurrence), **common)
+            row = start(self.db, task_id, jobs.instant(occurrence), self.now, pushed=False, **given)
         box = timedelta(milliseconds=row["box_ms"] or 0)
-        return Taken(task_id, row["run_id"], token, row["refusal"], row["run_kind"], row["attempt"] or 0, self.now, box)
+        return Taken(
+            task_id, row["run_id"], given["token"], row["refusal"], row["run_kind"], row["attempt"] or 0, self.now, box
+        )
 
     def end(self, taken: Taken, outcome: str, reason: str = "") -> bool:
         """False where the run had lost its hold."""
-        return bool(self._execute(
-            "finish", task_id=taken.task_id, token=taken.token, outcome=outcome, reason=reason, result=None, traceback="",
-            output="", error_output="", age=0, pid=None, now=self.now,
-        ))  # fmt: skip
+        return bool(finish(self.db, taken.task_id, taken.token, outcome, self.now, reason=reason))
 
     def run(self, seconds: float, outcome: str = "failed", reason: str = "", lasts: float = 1) -> Taken:
         """The tick there pushes one job, which starts at once and ends so; a tick sees to that."""
@@ -131,4 +203,4 @@ class Played:
 
     def events(self) -> list[str]:
         """What happened to tasks beside their runs, in its order."""
-        return [what for (what,) in self.db.execute("SELECT what FROM ticker.events ORDER BY id").fetchall()]
+        return [what for (what,) in events(self.db, "what")]

@@ -1,14 +1,19 @@
 """Real processes for tests: workers, tickers, and functions in forks. Waits end on an event, or fail after a bound."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 ROOT = Path(__file__).parent.parent
+LOCK_AWAITED = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 PATIENCE = 60.0  # seconds: a bound for a loaded machine, never what a test waits for
 
 
@@ -17,6 +22,70 @@ def work(*queues: str, patch: str = "", timeout: float = PATIENCE) -> "subproces
     start = ["-m", "wrappers"] if not patch else ["-c", f"{patch}\nfrom wrappers.__main__ import main; main()"]
     command = [sys.executable, *start, "--tasks", "tests.sample_tasks", "--burst", *(queues or ["polling"])]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=True)
+
+
+def supervised(program: str) -> str:
+    """Python that forks a worker under a supervisor, as `python -m wrappers` does, and runs `program` in the worker."""
+    return f"""
+from wrappers.pipeline.orphaned_ends import close_record
+from wrappers.sandbox import supervisor
+
+supervisor.fork_worker(close_record)
+{program}"""
+
+
+@contextmanager
+def working(*arguments: str, patch: str = "") -> Iterator["subprocess.Popen[str]"]:
+    """A worker in a session of its own, without a keeper; killed behind the block, if it lives."""
+    code = f"{patch}\nfrom wrappers.__main__ import main; main()"
+    command = [sys.executable, "-c", code, "--tasks", "tests.sample_tasks", *arguments, "polling"]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+class Ticking:
+    """A `ticker run` of its own process, and the lines that it has printed so far; killed at the end of the block."""
+
+    def __init__(self, *options: str, **environ: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "ticker", "run", "--tick", "0.2s", *options], cwd=ROOT, env=os.environ | environ,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    def says(self, pattern: str, after: int = 0) -> int:
+        """Waits for a line; the number of lines up to it."""
+
+        def found() -> int | None:
+            return next((n for n, line in enumerate(self.lines[after:], after + 1) if re.search(pattern, line)), None)
+
+        return int(until(found, f"{pattern!r} in {''.join(self.lines[-8:])}"))
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(timeout=PATIENCE)
+        self._reader.join(timeout=PATIENCE)
+        return code
 
 
 def stock_worker(*queues: str, patch: str = "") -> "subprocess.CompletedProcess[str]":

@@ -9,6 +9,7 @@ from subprocess import CalledProcessError
 import pytest
 
 import ticker
+from tests.factories import create_trace
 from tests.running import in_fork, stock_worker, work
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
@@ -25,7 +26,7 @@ def die(*_args):
 def five_tasks(environ, db):
     for number in range(TASKS):
         ticker.register(db, "plain", name=f"task {number}", every="1d", kwargs={"number": number})
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+    create_trace(db)
 
 
 @pytest.mark.parametrize("point", ["rows locked", "nothing pushed", "half pushed", "all pushed", "committed"])
@@ -92,7 +93,7 @@ POINTS = {
 @pytest.mark.parametrize("point", POINTS)
 def test_a_horse_killed_at_any_point_loses_at_most_that_occurrence(point, environ, db, store, queue):
     patch, outcome = POINTS[point]
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+    create_trace(db)
     task = ticker.register(db, "plain", every="1m")
     tick(store, queue)
     work(patch=patch)
@@ -109,7 +110,7 @@ def test_a_horse_killed_at_any_point_loses_at_most_that_occurrence(point, enviro
 
 def test_a_stock_workers_horse_killed_before_its_start_loses_nothing(environ, db, store, queue):
     """There the start is asked for in the horse: the job died before it, and is pushed again."""
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+    create_trace(db)
     ticker.register(db, "plain", every="1m")
     tick(store, queue)
     stock_worker(patch=POINTS["before the guard"][0])

@@ -139,3 +139,10 @@ def test_nothing_imports_the_tests():
     for package in ("ticker", "wrappers"):
         for file in (ROOT / package).rglob("*.py"):
             assert not any(name.partition(".")[0] in {"tests", "pytest"} for name in imports_of(file)), file
+
+
+def test_no_module_imports_a_test_module():
+    """What several of them need stands in `tests/factories.py`, `harness.py`, `running.py`, or in a helper of their room."""
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    test_modules = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files if file.match("test_*.py")}
+    assert [(file, name) for file in files for name in imports_of(file) if name in test_modules] == []

@@ -1,9 +1,8 @@
 """Whatever is wrong with a setting that holds a secret, no message, traceback or log line shows it."""
 
 import logging
-import socket
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from uuid import uuid4
 
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from tests.notify.stage import NOTICE
+from tests.refusals import SECRET
 from ticker.db import connections
 from ticker.errors import QueueUnavailable, TickerError
 from ticker.notify.channel import Channel, NotDelivered
@@ -22,17 +22,8 @@ from ticker.notify.webhook import Webhook
 from ticker.queue import rq
 from ticker.settings import from_environment
 
-SECRET = "s3cr3t"
 ODD = st.text("@:/?#[]%&=+,;.\\ \"'\t\u00e9\u2028\udc80aA1~", max_size=4)
 """What may stand around it: what a URL gives a meaning, blanks, what is not ASCII, and a byte that is no UTF-8."""
-
-
-@pytest.fixture(scope="module")
-def closed_port() -> Iterator[int]:
-    """A port at which nobody listens: bound, so that nobody else takes it meanwhile."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
 
 
 def ask_postgresql(url: str) -> None:

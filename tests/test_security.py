@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
@@ -21,6 +20,8 @@ from rq.job import Job
 
 import ticker
 from tests.conftest import admin
+from tests.factories import create_trace
+from tests.rights import PASSWORD, block, with_user
 from tests.running import ROOT, stock_worker, until
 from ticker import owners
 from ticker.daemon import prune
@@ -31,20 +32,6 @@ from ticker.errors import QueueUnavailable
 from ticker.queue import inspect
 from ticker.read import health
 from ticker.settings import Settings, from_environment
-
-SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-PASSWORD = "not-a-secret"
-
-
-def block(language: str) -> str:
-    [found] = re.findall(rf"```{language}\n(.*?)```", SECURITY, flags=re.DOTALL)
-    return str(found)
-
-
-def with_user(url: str, user: str) -> str:
-    """The same server, as another user."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=f"{user}:{PASSWORD}@{parts.netloc.rpartition('@')[2]}"))
 
 
 @pytest.fixture
@@ -70,21 +57,6 @@ def visitor(servers: Any, db: psycopg.Connection[Any]) -> Iterator[str]:
     admin(servers, f"DROP ROLE {role}")
 
 
-@pytest.fixture
-def roles(servers: Any, db: psycopg.Connection[Any]) -> Iterator[dict[str, str]]:
-    """Roles of PostgreSQL as the document makes them, by their names there."""
-    roles = {name: f"test_{name}_{uuid4().hex[:8]}" for name in ("ticker", "worker", "application", "page", "viewer")}
-    for role in roles.values():
-        admin(servers, f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
-    for statement in filter(str.strip, block("sql").split(";")):
-        rights, _, to = statement.partition(" TO ")
-        db.execute(f"{rights} TO {', '.join(roles[name.strip()] for name in to.split(','))}")
-    yield roles
-    for role in roles.values():
-        db.execute(f"DROP OWNED BY {role}")
-        admin(servers, f"DROP ROLE {role}")
-
-
 def process(*command: str, **environ: str) -> str:
     """The output of one of our commands, which ends well."""
     done = subprocess.run(
@@ -101,7 +73,7 @@ def refused(redis: Redis, users: dict[str, str]) -> list[str]:
 
 
 def prepared(db: psycopg.Connection[Any]) -> None:
-    db.execute("CREATE TABLE trace (what text, value jsonb, pid int)")
+    create_trace(db)
     db.execute("GRANT INSERT ON trace TO public")
     for function in ("plain", "fails", "crashes"):
         ticker.register(db, function, every="1h", queue="reports" if function == "crashes" else "polling")
@@ -281,7 +253,7 @@ def test_the_commands_of_redis_allow_no_more(environ, redis_users):
 
 
 def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, roles):
-    db.execute("CREATE TABLE trace (what text, value jsonb, pid int)")
+    create_trace(db)
     db.execute("GRANT INSERT ON trace TO public")
     url = os.environ["DATABASE_URL"]
     with connect(with_user(url, roles["application"])) as application:

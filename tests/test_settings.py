@@ -1,19 +1,17 @@
 """What the environment may say, what it says by default, and the one sentence for what cannot be taken."""
 
 import re
-import socket
-from collections.abc import Iterator
 from dataclasses import fields
 
 import pytest
 
+from tests.refusals import SECRET, not_startable
 from ticker.db.sql import statements
 from ticker.errors import BadInput, ConfigurationError
 from ticker.queue import checks
 from ticker.schedules.duration import HOUR, SECOND
 from ticker.settings import Settings, from_environment, psycopg_url, schema_name
 
-SECRET = "s3cr3t"
 SECONDS_OF_366_DAYS = 31_622_400
 SCHEMA_NAMES = "letters, digits and _, at most 63, and none of PostgreSQL's own"
 
@@ -233,23 +231,6 @@ def test_settings_do_not_show_a_password_when_they_are_printed():
 
 
 # ------------------------------------------------------------------------------------------- servers that are not there
-
-
-@pytest.fixture
-def closed_port() -> Iterator[int]:
-    """A port at which nobody listens: bound, so that nobody else takes it meanwhile."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
-
-
-def not_startable(settings: Settings) -> str:
-    with pytest.raises(ConfigurationError) as error:
-        checks.check(settings)
-    sentence = str(error.value)
-    assert SECRET not in sentence and sentence.isprintable() and "Traceback" not in sentence
-    assert error.value.__cause__ is None or SECRET not in str(error.value.__cause__)
-    return sentence
 
 
 def test_a_start_with_both_servers_there_says_nothing(settings):

@@ -18,14 +18,6 @@ from tests.running import ROOT, is_alive, until
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180)]
 
 
-@pytest.fixture
-def traced(environ, db):
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
-    return lambda what: [
-        value for (value,) in db.execute("SELECT value FROM trace WHERE what = %s ORDER BY id", [what])
-    ]
-
-
 @contextmanager
 def process(*arguments):
     started = subprocess.Popen(

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from tests.factories import nested
 from ticker import BadInput
 
-SECRET = "s3cr3t"
 SLOWLY = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ANY_TEXT = st.text(st.characters(), max_size=250)
 
@@ -33,13 +33,6 @@ class Silent:
 
 class StatementSent(Exception):
     """What was given has passed every check that needs no row."""
-
-
-def nested(depth: int) -> dict[str, Any]:
-    value: dict[str, Any] = {}
-    for _ in range(depth):
-        value = {"a": value}
-    return value
 
 
 # ------------------------------------------------------------------------------------------------------------ the rows

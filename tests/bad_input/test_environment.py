@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.bad_input.rows import ANY_TEXT, SECRET
+from tests.bad_input.rows import ANY_TEXT
+from tests.refusals import SECRET
 from tests.running import ROOT
 from ticker.cli import main
 from ticker.errors import ConfigurationError

@@ -21,7 +21,6 @@ from tests.bad_input.rows import (
     NO_TIME,
     NO_ZONE,
     ROWS,
-    SECRET,
     SHOWN_NOWHERE,
     SLOWLY,
     Silent,
@@ -30,6 +29,7 @@ from tests.bad_input.rows import (
     nested,
     refused,
 )
+from tests.refusals import SECRET
 from ticker import BadInput, Wanted
 from ticker.db import json_text
 from ticker.schedules.duration import LONGEST

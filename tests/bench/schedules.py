@@ -13,9 +13,7 @@ from statistics import median
 from time import perf_counter
 from zoneinfo import ZoneInfo
 
-from tests.schedules.test_calendar import RECORDED
-from tests.schedules.test_cron import ZONES, expression
-from tests.schedules.test_kinds import REFUSED
+from tests.schedules.expressions import RECORDED, REFUSED, ZONES, expression
 from ticker.errors import BadInput
 from ticker.schedules import calendar, cron
 from ticker.tasks import preview

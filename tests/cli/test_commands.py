@@ -10,8 +10,10 @@ from io import StringIO
 from types import ModuleType
 
 import pytest
-from click.testing import CliRunner
 
+from tests.cli.answers import INSTANT, RUN, answer, dropped, refused
+from tests.factories import SECOND, ticked
+from tests.harness import command as ticker
 from tests.running import ROOT, until
 from ticker import owners
 from ticker.cli import main, render
@@ -19,8 +21,9 @@ from ticker.db.connections import connect
 from ticker.read import tasks as read_tasks
 from ticker.settings import psycopg_url
 
+pytestmark = pytest.mark.usefixtures("environ")
+
 COMMAND = [sys.executable, "-m", "ticker"]
-INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 TASK = {
     "id", "guid", "owner", "owner_type", "owner_id", "name", "function", "kwargs", "kind", "expression", "zone",
@@ -32,12 +35,6 @@ TASK = {
     "stretched_ms", "pause_after", "probe_ms", "dead_man", "resumed_at", "submitter", "group_name", "priority", "keep", "spread", "within_ms", "phase_ms",
     "succeeded", "failed", "dropped",
 }  # fmt: skip
-RUN = {
-    "id", "task_id", "task_name", "function", "owner", "owner_type", "owner_id", "kind", "parent_id", "item",
-    "occurrence", "attempt", "retried", "pieces", "state", "outcome", "reason", "due_at", "pushed_at", "started_at",
-    "until", "ended_at", "created_at", "checked_last_run", "checked_at", "every_ms",
-    "tolerance_ms", "early_ms", "took_ms", "result", "traceback", "worker", "host", "pid", "job_id",
-}  # fmt: skip
 PUSHED = {"due", "enqueued", "held", "errors", "missed"}
 SWEPT = {"overdue", "expired", "repushed", "lost", "errors"}
 FOLLOWED = {"ended", "retries", "events"}
@@ -45,53 +42,10 @@ HEALTH = {"healthy", "problems", "max_age_ms", "postgresql", "redis", "tickers",
 TICKER = {"id", "host", "pid", "started_at", "last_tick_at", "last_report", "age_ms"}
 
 
-@pytest.fixture(autouse=True)
-def served(environ):
-    """Every test has both servers, unless it takes one away."""
-
-
-def ticker(*words, code=0):
-    """Runs a command in this process; its standard output and error."""
-    result = CliRunner().invoke(main, words)
-    assert result.exit_code == code, (result.exit_code, result.output, result.exception)
-    return result.stdout, result.stderr
-
-
-def answer(*words, code=0):
-    """What a command says with --json."""
-    return json.loads(ticker(*words, "--json", code=code)[0])
-
-
-def refused(*words, code=2):
-    """The sentence by which a command is refused."""
-    out, err = ticker(*words, code=code)
-    assert (out, err[:7], err.count("\n")) == ("", "error: ", 1)
-    return err[7:-1]
-
-
 def rows(db):
     return db.execute(
         "SELECT t, r FROM ticker.tasks t FULL JOIN ticker.runs r ON r.task_id = t.id ORDER BY 1, 2"
     ).fetchall()
-
-
-def dropped(db, task_id, reason, **columns):
-    """The record of a drop. Each has an occurrence of its own, a microsecond after the last one's."""
-    [[count]] = db.execute("SELECT count(*) FROM ticker.runs WHERE task_id = %s", [task_id]).fetchall()
-    values = {"task_id": task_id, "task_name": "mail.fetch", "reason": reason, "kind": "scheduled", "state": "ended",
-              "outcome": "dropped", "occurrence": f"2026-03-01T12:02:00.{count:06}Z", "ended_at": "2026-03-01T12:02:03Z"} | columns  # fmt: skip
-    db.execute(
-        f"INSERT INTO ticker.runs ({', '.join(values)}) VALUES ({', '.join(['%s'] * len(values))})", [*values.values()]
-    )
-
-
-def ticked(db, ago):
-    """The heartbeat of a ticker, some seconds old."""
-    db.execute(
-        "INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at)"
-        " VALUES (gen_random_uuid(), 'here', 7, clock_timestamp(), clock_timestamp() - %s * interval '1 s')",
-        [ago],
-    )
 
 
 # ------------------------------------------------------------------------------------------------------------ tasks
@@ -401,12 +355,12 @@ def test_a_tick_that_cannot_push_all_says_so(redis):
 
 def test_health_is_told_by_the_age_of_the_last_tick(db):
     assert "no ticker ticks here" in ticker("health", code=1)[1]
-    ticked(db, ago=100)
+    ticked(db, 100 * SECOND)
     out, err = ticker("health", code=1)
     assert err.startswith("error: no ticker has ticked within 1m30s: the last one, pid 7 on here, ticked 1m40")
     assert out.splitlines()[:2] == ["PostgreSQL answers", "Redis answers"] and out.endswith("s ago (silent)\n")
     ticker("health", "--max-age", "5m")
-    ticked(db, ago=3)
+    ticked(db, 3 * SECOND)
     healthy = answer("health")
     assert (set(healthy), healthy["healthy"], healthy["max_age_ms"]) == (HEALTH, True, 90_000)
     assert healthy["redis"] == {"answers": True, "error": None}
@@ -416,12 +370,12 @@ def test_health_is_told_by_the_age_of_the_last_tick(db):
 
 
 def test_a_tick_far_in_the_future_is_not_healthy(db):
-    ticked(db, ago=-90_000)
+    ticked(db, -90_000 * SECOND)
     assert "ticked 1d59m59s ahead of the database's clock" in ticker("health", code=1)[1]
 
 
 def test_health_says_which_server_does_not_answer(db, monkeypatch):
-    ticked(db, ago=3)
+    ticked(db, 3 * SECOND)
     monkeypatch.setenv("REDIS_URL", "unix:///nowhere")
     assert "Redis (REDIS_URL) does not take jobs" in ticker("health", code=1)[1]
     monkeypatch.setenv("DATABASE_URL", "postgresql://postgres@/nowhere?host=/nowhere")
@@ -431,7 +385,7 @@ def test_health_says_which_server_does_not_answer(db, monkeypatch):
 
 
 def test_a_queue_with_jobs_that_nobody_listens_to_is_not_healthy(db):
-    ticked(db, ago=3)
+    ticked(db, 3 * SECOND)
     ticker("add", "mail.fetch", "--every", "1m", "--queue", "lonely")
     ticker("tick")
     told = answer("health", code=1)

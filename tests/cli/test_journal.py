@@ -10,11 +10,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.cli.test_commands import INSTANT, RUN, answer, dropped, refused, ticked, ticker
+from tests.cli.answers import INSTANT, RUN, answer, dropped, refused
+from tests.factories import SECOND, ticked
+from tests.harness import command as ticker
 from tests.running import ROOT, until
 from ticker.cli.records import ledger
 from ticker.cli.records.ledger import past
 from ticker.errors import BadInput
+
+pytestmark = pytest.mark.usefixtures("environ")
 
 NOON = datetime(2026, 3, 1, 12, 2, 3, tzinfo=UTC)
 LINE = {"at", "what", "words", "task_id", "task_name", "owner", "owner_type", "owner_id", "due", "run", "event"}
@@ -22,11 +26,6 @@ SENTENCE = (
     "too_early: 28 s after the last start at 12:01:35, 27 s too early"
     " (60 s interval, 5 s tolerance: not before 12:02:30)"
 )
-
-
-@pytest.fixture(autouse=True)
-def served(environ):
-    """Every test has both servers."""
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def lines(*words):
 
 
 def test_why_prints_the_arithmetic_and_what_happens_next(db, drop):
-    ticked(db, 4)
+    ticked(db, 4 * SECOND)
     head, line, first, second = lines("why", "mail.fetch", "--owner", "mail_channels:5")
     assert head == "when (UTC) what why run"
     assert line == f"2026-03-01 12:02:03 dropped {SENTENCE} 1"

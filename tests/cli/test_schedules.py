@@ -6,14 +6,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.cli.test_commands import answer, refused, ticker
+from tests.cli.answers import answer, refused
+from tests.harness import command as ticker
+
+pytestmark = pytest.mark.usefixtures("environ")
+
 
 KEYS = {"kind", "normalized", "zone", "words", "times", "warnings"}
-
-
-@pytest.fixture(autouse=True)
-def served(environ):
-    """Every test has both servers."""
 
 
 def test_a_task_with_times_is_added_shown_in_words_and_edited():

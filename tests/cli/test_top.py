@@ -19,8 +19,8 @@ from rich.cells import cell_len
 from rich.console import Console, Group
 
 import ticker
-from tests.cli.test_commands import ticker as command
-from tests.read.test_why import MINUTE, NINE, SECOND, a_drop, a_run, ticked
+from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run, ticked
+from tests.harness import command
 from tests.running import PATIENCE, ROOT, until
 from ticker import clock
 from ticker.cli import fit, watching

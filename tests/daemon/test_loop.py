@@ -2,15 +2,10 @@
 
 import logging
 import os
-import re
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -18,13 +13,11 @@ import pytest
 from redis import Redis
 
 import ticker
-from tests.running import ROOT, in_fork, until
-from ticker import embedded, migrations
+from tests.running import Ticking, in_fork, until
 from ticker.daemon import loop
 from ticker.daemon.loop import Beat, EveryTick
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
-from ticker.embedded import Postgres, Valkey
 from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.metrics import standing
 from ticker.queue import checks
@@ -35,60 +28,9 @@ MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-class Ticker:
-    """A `ticker run` of its own process, and the lines that it has printed so far."""
-
-    def __init__(self, environ, tick="0.2s"):
-        self.process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "ticker", "run", "--tick", tick], cwd=ROOT, env=os.environ | environ,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            self.lines.append(line)
-
-    def says(self, pattern, after=0):
-        """Waits for a line; the number of lines up to it."""
-
-        def found():
-            return next((n for n, line in enumerate(self.lines[after:], after + 1) if re.search(pattern, line)), None)
-
-        return until(found, f"{pattern!r} in {''.join(self.lines[-8:])}")
-
-    def stop(self, number=signal.SIGTERM):
-        self.process.send_signal(number)
-        code = self.process.wait(timeout=30)
-        self._reader.join(timeout=30)
-        return code
-
-
-@contextmanager
-def running(environ) -> Iterator[Ticker]:
-    ticker_process = Ticker(environ)
-    try:
-        yield ticker_process
-    finally:
-        ticker_process.process.kill()
-        ticker_process.process.wait()
-
-
-@pytest.fixture
-def own_servers(monkeypatch) -> Iterator[tuple[Postgres, Valkey]]:
-    """Servers that the test may take away."""
-    with embedded.postgres() as postgres, embedded.valkey() as valkey:
-        migrations.upgrade(postgres.url)
-        monkeypatch.setenv("DATABASE_URL", postgres.url)
-        monkeypatch.setenv("REDIS_URL", valkey.url)
-        yield postgres, valkey
-
-
 def test_one_line_per_tick_and_a_heartbeat(environ, db):
     ticker.register(db, "plain", every="1m")
-    with running(environ) as process:
+    with Ticking() as process:
         process.says(r"tick due=1 enqueued=1 errors=0 took=0\.\d{3}$")
         process.says(r"tick due=0 enqueued=0 errors=0 took=")
         process.says(r"queue polling: 1 jobs wait and no worker listens")
@@ -101,7 +43,7 @@ def test_one_line_per_tick_and_a_heartbeat(environ, db):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly_and_it_counts_as_a_ticker_no_more(environ, db, settings, number):
-    with running(environ) as process:
+    with Ticking() as process:
         process.says("tick due=0")
         assert [found.pid for found in tasks.tickers(db)] == [process.process.pid]
         assert process.stop(number) == 0
@@ -121,7 +63,7 @@ def test_the_row_of_a_ticker_that_ended_still_tells_that_the_clock_was_set_back(
 
 def test_it_survives_postgresql_and_redis_being_away_and_goes_on_by_itself(own_servers):
     postgres, valkey = own_servers
-    with running({}) as process:
+    with Ticking() as process:
         heard = process.says("tick due=0")
         valkey.kill()
         with connect(postgres.url) as db, db.transaction():
@@ -143,7 +85,7 @@ def test_jobs_that_a_dead_redis_took_along_are_pushed_again(own_servers):
     postgres, valkey = own_servers
     with connect(postgres.url) as db, db.transaction():
         ticker.register(db, "plain", every="1d")
-    with running({}) as process:
+    with Ticking() as process:
         heard = process.says("tick due=1 enqueued=1")
         valkey.kill()
         valkey.start()
@@ -153,7 +95,7 @@ def test_jobs_that_a_dead_redis_took_along_are_pushed_again(own_servers):
 def test_it_stops_although_the_database_hangs(own_servers):
     """A stopped postmaster answers nothing, and a backend that is stopped cannot time out a statement by itself."""
     postgres, _ = own_servers
-    with running({}) as process, connect(postgres.url) as db:
+    with Ticking() as process, connect(postgres.url) as db:
         process.says("tick due=0")
         find = "SELECT pid FROM pg_stat_activity WHERE application_name = 'ticker' AND pid <> pg_backend_pid()"
         [backend] = until(lambda: db.execute(find).fetchone(), "the ticker's backend")
@@ -170,11 +112,11 @@ def test_five_tickers_at_once_push_each_occurrence_once(environ, db, redis):
     for number in range(200):
         ticker.register(db, "plain", name=f"task {number}", every="1d")
     with (
-        running(environ) as a,
-        running(environ) as b,
-        running(environ) as c,
-        running(environ) as d,
-        running(environ) as e,
+        Ticking() as a,
+        Ticking() as b,
+        Ticking() as c,
+        Ticking() as d,
+        Ticking() as e,
     ):
         for process in (a, b, c, d, e):
             process.says("tick due=")
@@ -195,7 +137,7 @@ def test_a_ticker_killed_in_mid_tick_is_made_up_for_by_the_next(environ, db, red
         Beat(store, queue, ticker_settings(environ), threading.Event())()
 
     assert in_fork(dies_after_its_push) == -signal.SIGKILL
-    with running(environ) as process:
+    with Ticking() as process:
         process.says("tick due=1 enqueued=0 errors=0 held=1")
     assert len(redis.lrange("rq:queue:polling", 0, -1)) == 1
 
@@ -338,17 +280,15 @@ def test_a_beat_looks_ahead_as_far_as_the_setting_says(environ, db, store, queue
 
 # -------------------------------------------------------------------------------------------------- woken by changes
 
-WAKE = {"TICKER_WAKE": "on"}
-
 
 @pytest.fixture
 def sleeper(environ, monkeypatch):
     """A ticker that would sleep for an hour after its first tick, but for what wakes it."""
     monkeypatch.setenv("TICKER_WAKE", "on")
-    ticker = Ticker(environ | WAKE, tick="1h")
-    ticker.says("tick due=0")
-    yield ticker
-    assert ticker.stop() == 0
+    with Ticking("--tick", "1h") as sleeper:
+        sleeper.says("tick due=0")
+        yield sleeper
+        assert sleeper.stop() == 0
 
 
 def pushed(redis, count):
@@ -386,11 +326,11 @@ def test_a_change_that_is_rolled_back_wakes_nobody_and_one_of_another_schema_nei
 
 
 def test_without_the_setting_a_change_waits_for_the_rhythm(environ, db, redis):
-    sleeper = Ticker(environ, tick="1h")
-    sleeper.says("tick due=0")
-    ticker.register(db, "poll", every="1h")
-    db.execute("SELECT pg_notify('ticker_wake', 'ticker')")
-    assert sleeper.stop() == 0
+    with Ticking("--tick", "1h") as sleeper:
+        sleeper.says("tick due=0")
+        ticker.register(db, "poll", every="1h")
+        db.execute("SELECT pg_notify('ticker_wake', 'ticker')")
+        assert sleeper.stop() == 0
     assert redis.llen("rq:queue:polling") == 0
 
 

@@ -8,7 +8,8 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-import ticker
+from tests.daemon.retention import DAY, HOUR, event, lap, left, newer, of, put
+from tests.harness import command
 from tests.running import until
 from ticker.cli import main
 from ticker.daemon import prune
@@ -17,41 +18,9 @@ from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.settings import Settings, from_environment
 
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 FAILURES = ("failed", "timed_out", "killed", "lost")
 SUCCESSES = ("succeeded", "partial", "nothing_to_do")
 PROBLEMS = ("unknown_function", "expired", "missed", "no_time")
-
-
-def of(db, keep="all", name="poll"):
-    """The id of a task."""
-    return ticker.register(db, "poll", name=name, every="1m", keep=keep).id
-
-
-def put(db, task, outcome, age, *, reason="too_early", **columns):
-    """The record of a run, or of a drop; its id."""
-    values = {"task_id": task, "kind": "manual", "state": "ended", "outcome": outcome,
-              "reason": reason if outcome == "dropped" else ""} | columns  # fmt: skip
-    ended = "NULL" if values["state"] != "ended" else "clock_timestamp() - %(age)s"
-    names = ", ".join(values)
-    [[id_]] = db.execute(
-        f"INSERT INTO ticker.runs ({names}, created_at, ended_at)"
-        f" VALUES ({', '.join(f'%({name})s' for name in values)}, clock_timestamp() - %(age)s, {ended}) RETURNING id",
-        values | {"age": age},
-    ).fetchall()
-    return id_
-
-
-def newer(db, task, outcome="succeeded", count=20, age=3 * HOUR):
-    return [put(db, task, outcome, age) for _ in range(count)]
-
-
-def left(db, table="runs"):
-    return [id_ for (id_,) in db.execute(f"SELECT id FROM ticker.{table} ORDER BY id")]
-
-
-def lap(store, settings=None, dry=False):
-    return sum(prune.lap(store, settings or Settings(), dry=dry), Pruned())
 
 
 # ------------------------------------------------------------------------------------------------------- how long
@@ -182,14 +151,6 @@ def test_pieces_stay_until_their_run_has_been_summed_up(db, store):
 # --------------------------------------------------------------------------------------------------------- events
 
 
-def event(db, task, age, told=True):
-    [[id_]] = db.execute(
-        "INSERT INTO ticker.events (at, task_id, what, told) VALUES (clock_timestamp() - %s, %s, 'failed', %s) RETURNING id",
-        [age, task, told],
-    ).fetchall()
-    return id_
-
-
 def test_events_go_like_failures_unless_a_notice_of_theirs_waits(db, store):
     event(db, 99, 91 * DAY)
     kept = [event(db, 99, 89 * DAY), event(db, 99, 91 * DAY)]
@@ -295,20 +256,14 @@ def test_no_statement_of_a_batch_may_take_longer_than_a_second(store):
 # ------------------------------------------------------------------------------------------- by hand, by a ticker
 
 
-def command(*words, code=0):
-    result = CliRunner().invoke(main, ["prune", *words])
-    assert result.exit_code == code, result.output
-    return result.stdout
-
-
 def test_the_command_prunes_all_and_says_how_much(db, environ):
     put(db, 99, "succeeded", 31 * DAY)
     put(db, 99, "failed", 91 * DAY)
-    told = json.loads(command("--dry-run", "--json"))
+    told = json.loads(command("prune", "--dry-run", "--json")[0])
     assert told.pop("took_ms") >= 0
     assert told == {"dry_run": True, "successes": 1, "failures": 1, "drops": 0, "events": 0}
-    assert command("--dry-run") == "would prune successes=1 failures=1 drops=0 events=0\n"
-    assert command() == "pruned successes=1 failures=1 drops=0 events=0\n"
+    assert command("prune", "--dry-run")[0] == "would prune successes=1 failures=1 drops=0 events=0\n"
+    assert command("prune")[0] == "pruned successes=1 failures=1 drops=0 events=0\n"
     assert left(db) == []
 
 
@@ -316,7 +271,7 @@ def test_the_command_heeds_the_settings_which_have_a_least_value(db, environ, mo
     put(db, 99, "succeeded", 3 * HOUR)
     monkeypatch.setenv("TICKER_KEEP_SUCCESSES", "150m")
     assert from_environment().keep_successes_ms == 9_000_000
-    assert command() == "pruned successes=1 failures=0 drops=0 events=0\n"
+    assert command("prune")[0] == "pruned successes=1 failures=0 drops=0 events=0\n"
     monkeypatch.setenv("TICKER_KEEP_FAILURES", "1h")
     assert "TICKER_KEEP_FAILURES: '1h' is under the limit of 2h" in CliRunner().invoke(main, ["prune"]).stderr
 

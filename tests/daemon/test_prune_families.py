@@ -5,8 +5,8 @@ import threading
 import psycopg
 import pytest
 
-from tests.daemon.test_prune import DAY, HOUR, event, lap, left, newer, of, put
-from tests.db.test_indexes import indexes, nodes, plan, read_whole
+from tests.daemon.retention import DAY, HOUR, event, lap, left, newer, of, put
+from tests.plans import indexes, nodes, plan, read_whole
 from ticker.daemon import prune
 from ticker.daemon.prune import Pruned, Pruner
 from ticker.db import sql

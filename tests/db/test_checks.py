@@ -15,33 +15,20 @@ import pytest
 from redis import Redis
 
 from tests.conftest import admin, of_database
+from tests.refusals import SECRET, not_startable, refused
 from tests.running import ROOT
 from ticker import embedded, migrations
 from ticker.db import checks as db_checks
 from ticker.db.checks import Facts
 from ticker.db.connections import connect
 from ticker.embedded import Servers
-from ticker.errors import ConfigurationError
 from ticker.queue import checks, rq
 from ticker.settings import Settings
 
 Db = psycopg.Connection[Any]
 
-SECRET = "s3cr3t"
 HOUR = timedelta(hours=1)
 FACTS = Facts(18, "UTF8", False, False, datetime(2026, 3, 1, tzinfo=UTC), True, True)
-
-
-def refused(check: Callable[[], Any]) -> str:
-    with pytest.raises(ConfigurationError) as error:
-        check()
-    sentence = str(error.value)
-    assert sentence.isprintable() and SECRET not in sentence
-    return sentence
-
-
-def not_startable(settings: Settings) -> str:
-    return refused(lambda: checks.check(settings))
 
 
 # ------------------------------------------------------------------------------------------------------- PostgreSQL

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from redis import Redis
 
-from tests.db.test_checks import SECRET, not_startable
+from tests.refusals import SECRET, not_startable
 from ticker.db import connections
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore

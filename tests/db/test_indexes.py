@@ -5,94 +5,20 @@ connection has prepared the statement).
 """
 
 import re
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import psycopg
 import pytest
 
-from tests.conftest import admin, copy_of
-from ticker.db.sql import statements
-from ticker.embedded import Servers
-
-ROWS = 200_000
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-TYPES: dict[type, str] = {datetime: "timestamptz", int: "bigint", UUID: "uuid", list: "text[]", str: "text"}
-
-TASKS = f"""
-INSERT INTO ticker.tasks (name, function, kind, every_ms, tolerance_ms, box_ms, grace_ms, queue, next_run, waiting)
-SELECT 'task ' || n, 'poll', 'interval', 60000, 5000, 30000, 1000, 'polling',
-    timestamptz '{NOW}' + (n - 1000) * interval '10 milliseconds',
-    CASE WHEN n % 1000 = 0 THEN ARRAY[timestamptz '{NOW}'] ELSE '{{}}' END
-FROM generate_series(1, {ROWS}) n"""
-
-RUNS = f"""
-INSERT INTO ticker.runs (task_id, kind, occurrence, state, outcome, due_at, started_at, ended_at, token, until)
-SELECT 1 + n % 20000, 'scheduled', at, state, CASE state WHEN 'ended' THEN 'succeeded' END, at,
-    CASE WHEN state IN ('ended', 'running') THEN at END, CASE state WHEN 'ended' THEN at END,
-    CASE state WHEN 'running' THEN gen_random_uuid() END, CASE state WHEN 'running' THEN at END
-FROM generate_series(1, {ROWS}) n,
-    LATERAL (SELECT timestamptz '{NOW}' - n * interval '1 second' AS at,
-             CASE n % 5000 WHEN 1 THEN 'planned' WHEN 2 THEN 'pushed' WHEN 3 THEN 'running' ELSE 'ended' END AS state) s"""
-
-
-@pytest.fixture(scope="module")
-def crowd(servers: Servers, template: str) -> Iterator[psycopg.Connection[Any]]:
-    """1,000 of 200,000 tasks due, 200 waiting; 40 runs planned, pushed and running each among 200,000."""
-    name = f"{template}_crowd"
-    with psycopg.connect(copy_of(servers, template, name), autocommit=True) as db:
-        db.execute(TASKS)
-        db.execute(RUNS)
-        db.execute("VACUUM ANALYZE ticker.tasks, ticker.runs")
-        yield db
-    admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
+from tests.plans import NOW, indexes, nodes, plan, read_whole
 
 
 @pytest.fixture(params=["force_custom_plan", "force_generic_plan"])
 def db(request: pytest.FixtureRequest, crowd: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
     crowd.execute(f"SET plan_cache_mode TO {request.param}")
     return crowd
-
-
-def plan(db: psycopg.Connection[Any], statement: str, **parameters: Any) -> list[dict[str, Any]]:
-    """The nodes of the plan of a real statement."""
-    text, names = numbered(statement)
-    types = [TYPES.get(type(parameters[name]), "unknown") for name in names]
-    with psycopg.ClientCursor(db) as cursor:
-        cursor.execute(f"PREPARE looked_at ({', '.join(types)}) AS {text}")
-        try:
-            values = [parameters[name] for name in names]
-            cursor.execute(f"EXPLAIN (FORMAT JSON) EXECUTE looked_at ({', '.join(['%s'] * len(names))})", values)
-            [[[found]]] = cursor.fetchall()
-        finally:
-            cursor.execute("DEALLOCATE looked_at")
-    return list(nodes(found["Plan"]))
-
-
-def numbered(statement: str) -> tuple[str, list[str]]:
-    """A statement with $1, $2 ... for its parameters, as PREPARE takes it, and their names."""
-    text = statements("ticker")[statement]
-    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
-    for number, name in enumerate(names, 1):
-        text = text.replace(f"%({name})s", f"${number}")
-    return text, names
-
-
-def nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield node
-    for inner in node.get("Plans", ()):
-        yield from nodes(inner)
-
-
-def indexes(found: list[dict[str, Any]]) -> set[str]:
-    return {node["Index Name"] for node in found if "Index Name" in node}
-
-
-def read_whole(found: list[dict[str, Any]]) -> set[str]:
-    """The tables that are read from the beginning to the end."""
-    return {node["Relation Name"] for node in found if node["Node Type"] == "Seq Scan"}
 
 
 PRUNE = {"now": NOW, "after": 0, "limit": 1000, "dry": False, "successes_ms": 1, "failures_ms": 1}

@@ -20,7 +20,9 @@ from rq.job import Job
 import ticker
 from tests.conftest import admin, copy_of, of_database
 from tests.doubles import INSTALLATION
+from tests.factories import create_trace
 from tests.harness import Played
+from tests.refusals import not_startable
 from tests.running import stock_worker, work
 from ticker import migrations
 from ticker.cli import main
@@ -83,12 +85,6 @@ def other(servers: Servers, template: str) -> Iterator[str]:
     admin(servers, f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
-def refusal(settings: Settings, *queues: str) -> str:
-    with pytest.raises(ConfigurationError) as error:
-        checks.check(settings, queues or None)
-    return str(error.value)
-
-
 def adopt(db: Db, *, resume: bool = False, environment: str = "") -> installation.Adopted:
     return installation.adopt(db, "ticker", environment, resume=resume)
 
@@ -104,7 +100,7 @@ def test_an_upgrade_marks_the_tables_once(db: Db, database_url: str, settings: S
     checks.check(settings)
     db.execute("UPDATE ticker.installation SET database_oid = 1")
     migrations.upgrade(database_url)
-    assert refusal(settings) == SENTENCE
+    assert not_startable(settings) == SENTENCE
 
 
 def test_the_ddl_alone_marks_the_tables_too(db: Db) -> None:
@@ -129,7 +125,7 @@ def test_there_is_one_row(db: Db) -> None:
 
 def test_a_copied_database_is_refused(copied: Callable[[], str], settings: Settings, redis_url: str) -> None:
     checks.check(settings)
-    assert refusal(Settings(copied(), redis_url)) == SENTENCE
+    assert not_startable(Settings(copied(), redis_url)) == SENTENCE
 
 
 def test_a_dump_that_is_restored_is_refused(
@@ -142,7 +138,7 @@ def test_a_dump_that_is_restored_is_refused(
     db.execute("DROP SCHEMA ticker CASCADE")
     subprocess.run([bin_ / "psql", "-q", "-v", "ON_ERROR_STOP=1", database_url], input=dump.stdout, capture_output=True,
                    timeout=60, check=True)  # fmt: skip
-    assert refusal(Settings(database_url, redis_url)) == SENTENCE
+    assert not_startable(Settings(database_url, redis_url)) == SENTENCE
     assert adopt(db).paused == 1
     checks.check(Settings(database_url, redis_url))
 
@@ -150,12 +146,12 @@ def test_a_dump_that_is_restored_is_refused(
 @pytest.mark.parametrize("column", ["system_identifier", "database_oid", "marker_oid"])
 def test_each_part_of_the_mark_counts(column: str, db: Db, settings: Settings) -> None:
     db.execute(f"UPDATE ticker.installation SET {column} = 1")  # type: ignore[arg-type]
-    assert refusal(settings) == SENTENCE
+    assert not_startable(settings) == SENTENCE
 
 
 def test_tables_without_a_mark_are_refused_and_can_be_adopted(db: Db, settings: Settings) -> None:
     db.execute("DELETE FROM ticker.installation")
-    assert refusal(settings) == SENTENCE
+    assert not_startable(settings) == SENTENCE
     adopt(db)
     checks.check(settings)
 
@@ -195,7 +191,7 @@ def test_an_environment_that_is_set_must_be_the_one_of_the_tables(
     if words is None:
         checks.check(settings)
         return
-    told = refusal(settings)
+    told = not_startable(settings)
     assert words in told and '"ticker db adopt"' in told
     adopt(db, environment=said)
     checks.check(settings)
@@ -456,7 +452,7 @@ def test_health_says_that_another_has_a_queue_of_ours(db: Db, settings: Settings
 def theirs(db: Db, store: PostgresStore, queue: RedisQueue) -> str:
     """A job of this installation waits; its id."""
     ticker.register(db, "plain", every="1m", kwargs={"channel_id": 1})
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+    create_trace(db)
     tick(store, queue)
     [job_id] = queue._connection.lrange("rq:queue:polling", 0, -1)  # type: ignore[misc,union-attr]
     return str(job_id.decode())
@@ -503,9 +499,7 @@ def test_a_worker_finds_its_own_jobs_behind_those_of_another(
         redis.copy(f"rq:job:{theirs}", f"rq:job:{stranger}")
     with connect(other) as connection:
         ticker.register(connection, "plain", every="1m", kwargs={"channel_id": 2})
-        connection.execute(
-            "CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)"
-        )
+        create_trace(connection)
     store = PostgresStore(other)
     tick(store, queue)
     store.close()

@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 import ticker
-from tests.db.test_start import finish, start
+from tests.harness import begun, finish, handed_out, start, start_planned
 from ticker.db import sql
 from ticker.engine.tick import tick
 from ticker.errors import BadInput
@@ -25,37 +25,8 @@ def task(environ, db):
     return ticker.register(db, "poll", every="1m", tolerance="5s", box="30s", first=NOW)
 
 
-def handed_out(db, task, *items, occurrence=NOW, now=NOW):
-    """A run that has made these pieces; its id."""
-    token = str(uuid4())
-    run_id = begun(db, task, occurrence, now, token)
-    made = sql.on(db, "ticker")(
-        "generated", task_id=task.id, token=token, items=f"[{','.join(items or ('1', '2', '3'))}]", made=0, output="",
-        error_output="", pid=None, now=now,
-    )  # fmt: skip
-    assert [row["run_id"] for row in made] == [run_id]
-    return run_id
-
-
-def begun(db, task, occurrence, now, token):
-    db.execute("UPDATE ticker.tasks SET waiting = %s WHERE id = %s", [[occurrence], task.id])
-    verdict = sql.on(db, "ticker")(
-        "start", task_id=task.id, occurrence=occurrence, functions=["poll"], token=token, now=now, worker="w", host="h",
-        pid=1, job_id="j", boot=None, uptime=None,
-    )[0]  # fmt: skip
-    assert verdict["refusal"] is None
-    return verdict["run_id"]
-
-
 def pieces_of(db, run_id):
     return [id_ for (id_,) in db.execute("SELECT id FROM ticker.runs WHERE parent_id = %s ORDER BY id", [run_id])]
-
-
-def begin(db, task, piece, now, token=None):
-    return sql.on(db, "ticker")(
-        "start_planned", task_id=task.id, run_id=piece, functions=["poll"], token=token or str(uuid4()), now=now,
-        worker="w", host="h", pid=1, job_id="j", boot=None, uptime=None,
-    )[0]  # fmt: skip
 
 
 def end(db, run_id, *outcomes, now=NOW):
@@ -86,7 +57,7 @@ def run_of(db, run_id):
 def test_the_box_of_a_piece_shrinks_so_that_it_is_dead_before_the_next_start(db, task, after, box):
     [piece, *_] = pieces_of(db, handed_out(db, task))
     now = NOW + after * SECOND
-    verdict = begin(db, task, piece, now)
+    verdict = start_planned(db, task, piece, now)
     run = run_of(db, piece)
     if box is None:
         assert (verdict["refusal"], run.outcome, run.reason) == ("no_time", "dropped", "no_time")
@@ -98,12 +69,15 @@ def test_the_box_of_a_piece_shrinks_so_that_it_is_dead_before_the_next_start(db,
 def test_a_box_of_under_a_second_is_no_reason_to_drop_a_piece(db, task):
     db.execute("UPDATE ticker.tasks SET box_ms = 500")
     [piece, *_] = pieces_of(db, handed_out(db, task))
-    assert (begin(db, task, piece, NOW + SECOND)["refusal"], run_of(db, piece).until) == (None, NOW + 2.5 * SECOND)
+    assert (start_planned(db, task, piece, NOW + SECOND)["refusal"], run_of(db, piece).until) == (
+        None,
+        NOW + 2.5 * SECOND,
+    )
 
 
 def test_pieces_start_beside_each_other_and_take_no_hold(db, task):
     before = handed_out(db, task)
-    verdicts = [begin(db, task, piece, NOW + SECOND) for piece in pieces_of(db, before)]
+    verdicts = [start_planned(db, task, piece, NOW + SECOND) for piece in pieces_of(db, before)]
     after = ticker.get(db, task)
     assert [verdict["refusal"] for verdict in verdicts] == [None] * 3
     assert [verdict["item"] for verdict in verdicts] == [1, 2, 3]
@@ -114,7 +88,7 @@ def test_pieces_start_beside_each_other_and_take_no_hold(db, task):
 def test_a_piece_changes_neither_the_hold_nor_the_outcome_of_its_task(db, task):
     [piece, *_] = pieces_of(db, handed_out(db, task))
     token = str(uuid4())
-    begin(db, task, piece, NOW + SECOND, token)
+    start_planned(db, task, piece, NOW + SECOND, token=token)
     start(db, task, NOW + MINUTE, NOW + MINUTE)
     before = ticker.get(db, task)
     assert finish(db, task, token, "failed", NOW + MINUTE)
@@ -129,7 +103,7 @@ def test_a_task_whose_pieces_are_at_work_is_due_and_starts_as_ever_unless_it_wan
     run_id = handed_out(db, task)
     assert tick(store, queue, NOW + MINUTE).due.enqueued == 1
     assert start(db, task, NOW + MINUTE, NOW + MINUTE)["refusal"] is None
-    assert begin(db, task, pieces_of(db, run_id)[0], NOW + MINUTE + SECOND)["refusal"] == "no_time"
+    assert start_planned(db, task, pieces_of(db, run_id)[0], NOW + MINUTE + SECOND)["refusal"] == "no_time"
 
 
 @pytest.mark.parametrize(("waiting", "refusal"), [([], None), ([NOW], None), ([NOW, NOW + MINUTE], "no_time")])
@@ -142,7 +116,7 @@ def test_a_piece_of_a_task_by_times_does_not_start_where_the_next_run_may_start_
     )
     [piece, *_] = pieces_of(db, handed_out(db, task))
     db.execute("UPDATE ticker.tasks SET waiting = %s", [waiting])
-    assert begin(db, task, piece, NOW + 61 * SECOND)["refusal"] == refusal
+    assert start_planned(db, task, piece, NOW + 61 * SECOND)["refusal"] == refusal
 
 
 def test_a_piece_has_no_cursor():

@@ -20,6 +20,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 import ticker
 from tests.conftest import admin, copy_of
+from tests.harness import command, finish, start
 from ticker.cli import main
 from ticker.db import sql, tables
 from ticker.db.store import PostgresStore
@@ -29,6 +30,8 @@ from ticker.errors import TickerError
 from ticker.model import Reason
 from ticker.queue.rq import RedisQueue
 from ticker.read import tasks
+
+pytestmark = pytest.mark.usefixtures("environ")
 
 Db = psycopg.Connection[Any]
 
@@ -81,11 +84,6 @@ def database_url(servers: Servers, template: str) -> Iterator[str]:
     """One for all of them, emptied for each value."""
     yield copy_of(servers, template, f"{template}_poison")
     admin(servers, f'DROP DATABASE "{template}_poison" WITH (FORCE)')
-
-
-@pytest.fixture(autouse=True)
-def served(environ: dict[str, str]) -> None:
-    """For the commands."""
 
 
 # --------------------------------------------------------------------------------------------- rows that are looked at
@@ -162,17 +160,12 @@ def assert_everybody_can_read(db: Db) -> None:
 
 def assert_a_worker_is_answered(db: Db) -> None:
     """A start of each task is decided and recorded; a run that may begin can end."""
-    execute = sql.on(db, "ticker")
-    instant = execute("instant", now=None)[0]["now"]
-    who = {"functions": ["plain"], "worker": "w", "host": "h", "pid": 1, "job_id": "j", "now": None,
-           "boot": None, "uptime": None}  # fmt: skip
+    instant = sql.on(db, "ticker")("instant", now=None)[0]["now"]
     for task in ticker.list_tasks(db):
         token = str(uuid4())
-        [verdict] = execute("start", task_id=task.id, occurrence=instant, token=token, **who)
+        verdict = start(db, task, instant, None, pushed=False, token=token, functions=["plain"])
         assert verdict["refusal"] is None or Reason(verdict["refusal"])
-        end = {"outcome": "failed", "reason": "", "result": None, "traceback": "", "output": "", "error_output": "",
-               "age": 0, "pid": None, "now": None}  # fmt: skip
-        assert bool(execute("finish", task_id=task.id, token=token, **end)) == (verdict["refusal"] is None)
+        assert bool(finish(db, task, token, "failed", None)) == (verdict["refusal"] is None)
 
 
 def assert_an_operator_can_mend_it(db: Db) -> None:
@@ -243,9 +236,9 @@ def test_a_row_that_cannot_be_pushed_backs_off_with_its_reason_shown_while_the_o
         pauses.append((bad.push_after - instant).total_seconds())
         instant = bad.push_after + timedelta(minutes=1)
     assert (pauses, bad.push_errors) == ([30, 60, 120, 240, 480, 960, 1920, 3600, 3600], 9)
-    assert f"not pushed: {bad.push_error}; tried again 20" in told("list")
-    assert f"not pushed: {bad.push_error}; tried again 20" in told("show", "bad")
-    [listed] = [task for task in json.loads(told("list", "--json")) if task["name"] == "bad"]
+    assert f"not pushed: {bad.push_error}; tried again 20" in command("list")[0]
+    assert f"not pushed: {bad.push_error}; tried again 20" in command("show", "bad")[0]
+    [listed] = [task for task in json.loads(command("list", "--json")[0]) if task["name"] == "bad"]
     assert (listed["state"], listed["push_errors"], listed["push_error"]) == ("not_pushed", 9, bad.push_error)
 
 
@@ -257,7 +250,7 @@ def test_a_planned_run_of_a_queue_that_takes_nothing_says_why_and_is_tried_again
     refused_by_redis(redis)
     ticker.run_now(db, "bad")
     assert tick(store, queue).errors == 1
-    assert "WRONGTYPE Operation" in told("runs")
+    assert "WRONGTYPE Operation" in command("runs")[0]
     redis.delete("rq:queue:bad")
     assert tick(store, queue, store.now() + timedelta(seconds=31)).planned.enqueued == 1
 
@@ -289,9 +282,3 @@ def test_rows_that_stay_ahead_whatever_the_clamp_writes_cost_it_one_look_each(
         NEW.last_run = OLD.last_run; RETURN NEW; END'""")
     db.execute("CREATE TRIGGER keep BEFORE UPDATE ON ticker.tasks FOR EACH ROW EXECUTE FUNCTION keep()")
     assert tick(store, queue, options=TickOptions(batch=2)).enqueued == 5
-
-
-def told(*words: str) -> str:
-    result = CliRunner().invoke(main, words)
-    assert result.exit_code == 0, result.output
-    return result.stdout

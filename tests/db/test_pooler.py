@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.conftest import admin, of_database
+from tests.factories import create_trace
 from tests.poolers import is_installed, pooler, through
 from tests.running import ROOT
 from ticker import migrations, settings
@@ -69,7 +70,7 @@ def test_thirty_workers_on_ten_sessions_run_everything_and_leave_nothing(
     pooled: str, folder: Path, db: Db, queue: RedisQueue, settings: Settings
 ) -> None:
     checks.check(Settings(pooled, settings.redis_url))
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+    create_trace(db)
     for number in range(RUNS):
         ticker.register(db, "plain", every="1h", name=f"{number}", kwargs={"channel_id": number})
     store = PostgresStore(pooled)

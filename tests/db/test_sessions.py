@@ -19,6 +19,7 @@ from rq.timeouts import JobTimeoutException
 
 import ticker
 from tests.conftest import admin, connect, of_database
+from tests.factories import create_trace
 from tests.running import ROOT, until, work
 from ticker import migrations
 from ticker.cli import main
@@ -193,9 +194,7 @@ def test_settings_of_the_database_change_nothing(
     checks.check(settings)
     with connect(settings.database_url) as connection:
         task = ticker.register(connection, "plain", every="1m", kwargs={"channel_id": 1})
-        connection.execute(
-            "CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)"
-        )
+        create_trace(connection)
         store = PostgresStore(settings.database_url)
         tick(store, queue)
         store.close()
@@ -210,7 +209,7 @@ def test_settings_of_the_database_change_nothing(
 def test_a_worker_without_jobs_holds_no_session(
     db: Db, store: PostgresStore, queue: RedisQueue, environ: dict[str, str], tmp_path: Path
 ) -> None:
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+    create_trace(db)
     patch = "import wrappers.rq.worker; wrappers.rq.worker.IDLE = 1\nfrom wrappers.__main__ import main; main()"
     command = [sys.executable, "-c", patch, "--tasks", "tests.sample_tasks", "polling"]
     with (tmp_path / "log").open("wb") as log:

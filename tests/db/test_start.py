@@ -10,7 +10,8 @@ from uuid import uuid4
 import pytest
 
 import ticker
-from tests.running import until
+from tests.harness import events, finish, start, start_planned
+from tests.running import LOCK_AWAITED, until
 from ticker import clock
 from ticker.db import sql
 from ticker.db.connections import connect
@@ -21,29 +22,6 @@ from wrappers.pipeline.database import Database
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
-WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-
-
-PUSHED = """UPDATE ticker.tasks t SET waiting = waiting || %(occurrence)s::timestamptz
-    WHERE id = %(id)s AND NOT %(occurrence)s = ANY (waiting) AND next_run IS DISTINCT FROM %(occurrence)s
-    AND NOT EXISTS (SELECT FROM ticker.runs r WHERE r.task_id = t.id AND r.occurrence = %(occurrence)s)"""
-
-
-def start(db, task, occurrence, now=NOW, functions=("poll",), boot=None, uptime=None, pushed=True):
-    """`pushed`: the row waits for it, as after every push."""
-    if pushed:
-        db.execute(PUSHED, {"id": task.id, "occurrence": occurrence})
-    return sql.on(db, "ticker")(
-        "start", task_id=task.id, occurrence=occurrence, functions=list(functions), token=str(uuid4()), now=now,
-        worker="w", host="h", pid=1, job_id="j", boot=boot, uptime=uptime,
-    )[0]  # fmt: skip
-
-
-def finish(db, task, token, outcome="succeeded", now=NOW):
-    return sql.on(db, "ticker")(
-        "finish", task_id=task.id, token=token, outcome=outcome, reason="", result=None, traceback="",
-        output="", error_output="", age=0, pid=None, now=now,
-    )  # fmt: skip
 
 
 @pytest.fixture
@@ -131,17 +109,15 @@ def test_the_reasons_are_judged_in_the_documented_order(db, task):
     ]  # fmt: skip
 
 
-def events(db):
-    return db.execute("SELECT task_id, what, run_id, words FROM ticker.events ORDER BY id").fetchall()
-
-
 def test_a_job_whose_task_is_not_there_is_an_event_of_the_installation_and_no_record(db, task):
     """Its deletion has recorded what waited; an id that was never given must not write a later task's history."""
     ticker.unregister(db, task)
     db.execute("DELETE FROM ticker.events")
     assert start(db, task, NOW)["refusal"] == "gone"
     assert ticker.list_runs(db) == []
-    assert events(db) == [(0, "stale", None, f"job j reached worker w, and task {task.id} does not wait for it")]
+    assert events(db, "task_id, what, run_id, words") == [
+        (0, "stale", None, f"job j reached worker w, and task {task.id} does not wait for it")
+    ]
 
 
 @pytest.mark.parametrize("last_occurrence", [None, NOW - SECOND])
@@ -151,7 +127,7 @@ def test_an_occurrence_that_the_task_does_not_wait_for_is_stale_and_changes_noth
     before = ticker.get(db, task)
     assert start(db, task, NOW, pushed=False)["refusal"] == "stale"
     assert (ticker.get(db, task), ticker.list_runs(db)) == (before, [])
-    assert [event[:2] for event in events(db)] == [(0, "stale")]
+    assert [event[:2] for event in events(db, "task_id, what, run_id, words")] == [(0, "stale")]
 
 
 def test_a_tick_that_was_killed_before_its_commit_leaves_a_job_that_runs(db, task):
@@ -168,7 +144,7 @@ def test_a_job_that_is_delivered_again_is_an_event_on_the_record_whatever_came_o
     db.execute("DELETE FROM ticker.events")
     assert start(db, task, NOW)["refusal"] == "redelivered"
     [record] = ticker.list_runs(db)
-    assert [event[:3] for event in events(db)] == [(task.id, "redelivered", record.id)]
+    assert [event[:3] for event in events(db, "task_id, what, run_id, words")] == [(task.id, "redelivered", record.id)]
     after = ticker.get(db, task)
     assert (after.waiting, after.dropped) == ((), 0 if refused is None else 1)
 
@@ -177,7 +153,7 @@ def test_a_job_that_is_delivered_again_after_its_record_was_pruned_starts_nothin
     start(db, task, NOW)
     db.execute("DELETE FROM ticker.runs")
     assert start(db, task, NOW, pushed=False)["refusal"] == "stale"
-    assert (ticker.list_runs(db), events(db)) == ([], [])
+    assert (ticker.list_runs(db), events(db, "task_id, what, run_id, words")) == ([], [])
 
 
 def test_after_the_clock_was_set_back_one_job_is_dropped_and_spacing_is_kept(db, task):
@@ -230,7 +206,7 @@ def test_last_run_is_read_after_a_wait_for_the_row(db, task, database_url):
         with other.transaction():
             other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
             waiting = pool.submit(start, db, task, NOW, None, pushed=False)
-            until(lambda: watcher.execute(WAITING).fetchone(), "the start waits for the row")
+            until(lambda: watcher.execute(LOCK_AWAITED).fetchone(), "the start waits for the row")
             released = other.execute("SELECT clock_timestamp()").fetchone()[0]
         assert waiting.result()["now"] >= released
 
@@ -303,10 +279,7 @@ def test_a_planned_run_skips_the_spacing_and_touches_no_schedule(environ, db, ta
     before = ticker.get(db, task)
     [run_id] = ticker.run_now(db, task)
     tick(store, queue)
-    planned = sql.on(db, "ticker")(
-        "start_planned", task_id=task.id, run_id=run_id, functions=["poll"], token=str(uuid4()), now=NOW + SECOND,
-        worker="w", host="h", pid=1, job_id="j", boot=None, uptime=None,
-    )[0]  # fmt: skip
+    planned = start_planned(db, task, run_id, NOW + SECOND)
     after = ticker.get(db, task)
     assert planned["refusal"] is None
     assert (after.last_run, after.last_occurrence) == (before.last_run, before.last_occurrence)
@@ -333,7 +306,7 @@ def test_a_copy_of_a_manual_run_is_an_event_on_its_record(db, task):
     assert planned_start(db, task, run_id) == "redelivered"
     [original] = ticker.list_runs(db)
     assert (original.id, original.state) == (run_id, "running")
-    assert [event[:3] for event in events(db)] == [(task.id, "redelivered", run_id)]
+    assert [event[:3] for event in events(db, "task_id, what, run_id, words")] == [(task.id, "redelivered", run_id)]
 
 
 def test_a_planned_job_never_runs_another_tasks_function_under_the_row_of_a_planned_run(environ, db, task):
@@ -343,14 +316,13 @@ def test_a_planned_job_never_runs_another_tasks_function_under_the_row_of_a_plan
     assert planned_start(db, task, run_id) == "stale"
     [planned] = ticker.list_runs(db)
     assert (planned.task_id, planned.state) == (other.id, "planned")
-    assert events(db) == [(0, "stale", None, f"job j reached worker w, and task {task.id} has no run {run_id}")]
+    assert events(db, "task_id, what, run_id, words") == [
+        (0, "stale", None, f"job j reached worker w, and task {task.id} has no run {run_id}")
+    ]
 
 
 def planned_start(db, task, run_id):
-    return sql.on(db, "ticker")(
-        "start_planned", task_id=task.id, run_id=run_id, functions=["poll"], token=str(uuid4()), now=NOW,
-        worker="w", host="h", pid=1, job_id="j", boot=None, uptime=None,
-    )[0]["refusal"]  # fmt: skip
+    return start_planned(db, task, run_id)["refusal"]
 
 
 def test_an_occurrence_that_has_started_does_not_start_again_although_the_clock_was_set_back_over_it(db, task):
@@ -379,7 +351,7 @@ def test_a_start_that_waited_for_the_sweep_sees_what_it_recorded(outcome, reason
         with sweep.transaction():
             sql.on(sweep, "ticker")("claim_waiting", after=0, limit=10)
             waiting = pool.submit(start, db, task, NOW - 2 * MINUTE, pushed=False)
-            until(lambda: watcher.execute(WAITING).fetchone(), "the start waits for the row")
+            until(lambda: watcher.execute(LOCK_AWAITED).fetchone(), "the start waits for the row")
             sql.on(sweep, "ticker")("settle_waiting", **given_up, now=NOW)
         assert waiting.result()["refusal"] == "redelivered"
 

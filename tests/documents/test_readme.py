@@ -122,7 +122,7 @@ def test_every_setting_of_the_table_is_read_and_every_one_read_is_in_the_table()
 
 
 def test_the_links_lead_somewhere():
-    for document in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for document in [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", document.read_text(encoding="utf-8")):
             assert (document.parent / target).exists(), (document.name, target)
 

@@ -20,7 +20,7 @@ import pytest
 from psycopg.types.string import TextLoader
 
 import ticker
-from tests.recipes import RECIPES, files, process, run, write
+from tests.documents.recipes import RECIPES, files, process, run, write
 from tests.running import PATIENCE, until
 
 # -------------------------------------------------------------------------------------------------------- all recipes

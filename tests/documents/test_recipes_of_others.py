@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ticker
-from tests.recipes import files, needs, process, run, write
+from tests.documents.recipes import files, needs, process, run, write
 
 # ------------------------------------------------------------------------------------------------------------ Django
 

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 import ticker
-from tests.db.test_piece_rules import handed_out
+from tests.harness import handed_out
 from ticker.cli import main
 from ticker.daemon.loop import Beat
 from ticker.engine.jobs import micros

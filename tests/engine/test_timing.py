@@ -2,15 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ticker
+from tests.harness import start
 from tests.timing_tables import tables
-from ticker.db import sql
 from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.schedules.duration import DAY, HOUR, MINUTE, SECOND
@@ -221,11 +220,7 @@ def test_back_off_never_shrinks_and_never_exceeds_an_hour(errors):
 def refusal(db: Any, task_id: int, now: datetime, occurrence: datetime) -> str | None:
     """What the start statement says, without leaving a trace."""
     with db.transaction(force_rollback=True):
-        [row] = sql.on(db, "ticker")(
-            "start", task_id=task_id, occurrence=occurrence, functions=["poll"], token=uuid4(), now=now,
-            worker="", host="", pid=1, job_id="", boot=None, uptime=None,
-        )  # fmt: skip
-    return row["refusal"]
+        return start(db, task_id, occurrence, now, pushed=False)["refusal"]
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Australia/Lord_Howe"])

@@ -5,26 +5,19 @@ from datetime import timedelta
 import pytest
 
 import ticker
-from tests.db.test_indexes import crowd, indexes, plan, read_whole  # noqa: F401 - a fixture
-from tests.read.test_why import MINUTE, NINE, SECOND, a_drop, a_run
-from tests.scraping import grown, scraped
+from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run
+from tests.metrics.scraping import grown, scraped
+from tests.plans import indexes, plan, read_whole
 from ticker import clock
 from ticker.db import sql
 from ticker.errors import DatabaseUnavailable
 from ticker.metrics import ended, families
 from ticker.metrics.ended import Ended
 from ticker.metrics.families import BY_NAME
-from ticker.metrics.servers import Servers
 from ticker.read.journal import ENDED, REASONS
 
 HOUR = timedelta(hours=1)
 POLL = 'function="poll"'
-
-
-@pytest.fixture
-def asked(environ, settings):
-    """Servers that are asked anew for each scrape."""
-    return Servers(settings, fresh=0.0)
 
 
 @pytest.fixture
@@ -255,7 +248,7 @@ def test_functions_beyond_the_limit_are_counted_together(db, task, counted, monk
     assert len(runs) == 2
 
 
-def test_the_plan_walks_through_two_indexes_and_reads_no_table(crowd):  # noqa: F811 - the fixture
+def test_the_plan_walks_through_two_indexes_and_reads_no_table(crowd):
     types = [row["owner_type"] for row in sql.on(crowd, "ticker")("owner_types")]
     found = plan(
         crowd, "count_ended", owner_types=types, outcomes=ENDED, reasons=REASONS, since=NINE, until=NINE + MINUTE,

@@ -3,12 +3,9 @@
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
 from itertools import pairwise
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -19,8 +16,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from starlette.testclient import TestClient
 
 import ticker
-from tests.running import PATIENCE, ROOT, until
-from tests.scraping import samples
+from tests.metrics.scraping import samples
+from tests.running import PATIENCE, ROOT, Ticking
 from ticker.db import sql
 from ticker.metrics.families import BY_NAME, OF_A_PROCESS, OF_THE_DATABASE, Family
 from ticker.web import application
@@ -30,41 +27,17 @@ NAMED = re.compile(r"\bticker_[a-z_]+")
 NO_LIBRARY = "import sys; sys.modules['prometheus_client'] = None; from ticker.cli import main; main(sys.argv[1:])"
 
 
-class Running:
+class Serving(Ticking):
     """A `ticker run` that serves its metrics at any free port."""
-
-    def __init__(self, *options: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "ticker", "run", "--tick", "0.2s", *options], cwd=ROOT,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        self.lines: list[str] = []
-        threading.Thread(target=lambda: self.lines.extend(self.process.stdout), daemon=True).start()
-
-    def says(self, pattern: str) -> re.Match[str]:
-        return until(lambda: re.search(pattern, "".join(self.lines)), pattern)
 
     @property
     def url(self) -> str:
-        return self.says(r"metrics at (\S+)")[1]
+        self.says(pattern := r"metrics at (\S+)")
+        return re.search(pattern, "".join(self.lines))[1]
 
     def scrape(self, **headers: str) -> str:
         with urlopen(Request(self.url, headers=headers), timeout=PATIENCE) as answer:
             return answer.read().decode()
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=PATIENCE)
-
-
-@contextmanager
-def running(*options: str):
-    found = Running(*options)
-    try:
-        yield found
-    finally:
-        found.process.kill()
-        found.process.wait()
 
 
 @pytest.fixture
@@ -72,7 +45,7 @@ def served(environ, db):
     """A ticker with a task that waits, and a function that a worker has announced."""
     sql.on(db, "ticker")("announce", names=["poll"], batches=[1])
     ticker.register(db, "poll", every="1d", owner="mail_channels:4711")
-    with running("--metrics-port", "0") as found:
+    with Serving("--metrics-port", "0") as found:
         found.says("tick due=0")
         yield found
 

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 import ticker
-from tests.read.test_why import MINUTE, NINE, SECOND, ticked
-from tests.scraping import grown, scraped
-from ticker import clock, embedded, migrations
+from tests.factories import MINUTE, NINE, SECOND, ticked
+from tests.metrics.scraping import grown, scraped
+from ticker import clock
 from ticker.daemon.loop import Beat
 from ticker.db import sql
 from ticker.engine.tick import Pushed, Report
@@ -16,13 +16,6 @@ from ticker.metrics import servers
 from ticker.metrics.servers import Servers
 from ticker.metrics.ticks import Ticks
 from ticker.settings import Settings
-
-
-@pytest.fixture
-def asked(environ, settings):
-    """Servers that are asked anew for each scrape."""
-    return Servers(settings, fresh=0.0)
-
 
 # ----------------------------------------------------------------------------------------------------- how things stand
 
@@ -75,16 +68,9 @@ def test_a_queue_that_is_empty_again_has_a_zero_and_does_not_vanish(environ, db,
 # --------------------------------------------------------------------------------------------- servers that are away
 
 
-@pytest.fixture
-def own_servers():
-    """Servers that the test may take away, and what asks them."""
-    with embedded.postgres() as postgres, embedded.valkey() as valkey:
-        migrations.upgrade(postgres.url)
-        yield postgres, valkey, Servers(Settings(postgres.url, valkey.url), fresh=0.0)
-
-
 def test_a_server_that_is_away_leaves_a_zero_and_nothing_of_what_it_tells(own_servers, caplog):
-    postgres, valkey, asked = own_servers
+    postgres, valkey = own_servers
+    asked = Servers(Settings(postgres.url, valkey.url), fresh=0.0)
     everything = scraped(asked)
     assert (everything["ticker_database_up"], everything["ticker_redis_up"]) == (1, 1)
     valkey.kill()

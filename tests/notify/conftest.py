@@ -1,7 +1,6 @@
 """Fixtures of all tests of notifications."""
 
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
@@ -30,14 +29,6 @@ def notifier(database_url: str) -> Iterator[Callable[..., Notifier]]:
     yield make
     for outbox in made:
         outbox.close()
-
-
-@pytest.fixture
-def closed_port() -> Iterator[int]:
-    """A port at which nobody listens: bound, so that nobody else takes it meanwhile."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
 
 
 @pytest.fixture

@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from tests.daemon.test_loop import running
+from tests.harness import command
 from tests.notify.stage import NOW, SECRET, Kept, happens, notices
-from tests.running import ROOT, until
+from tests.running import ROOT, Ticking, until
 from ticker import notify
-from ticker.cli import main
 from ticker.errors import ConfigurationError
 from ticker.notify import entry_point
 from ticker.notify.deliver import AFTER_FAILURE
@@ -121,7 +119,7 @@ def test_a_running_ticker_tells_and_stops_fast_although_the_endpoint_hangs(envir
     endpoint.answers = [None]
     told = {"TICKER_NOTIFY": "log,webhook", "TICKER_WEBHOOK_URL": endpoint.url}
     event = happens(db, "failed", at=datetime.now(UTC), words="failed: no luck")
-    with running(environ | told) as process:
+    with Ticking(**told) as process:
         process.says(rf"WARNING ticker\.notify notice event={event} what=failed task=1: mail\.fetch failed: no luck")
         assert endpoint.held.wait(60)
         heard = process.says("tick due=0")
@@ -133,19 +131,13 @@ def test_a_running_ticker_tells_and_stops_fast_although_the_endpoint_hangs(envir
 
 def test_by_default_the_log_is_told(environ, db):
     event = happens(db, "recovered", at=datetime.now(UTC))
-    with running(environ) as process:
+    with Ticking() as process:
         process.says(rf"notice event={event} what=recovered task=1: mail\.fetch works again")
         until(lambda: notices(db) == [], "the notice has arrived")
         assert process.stop() == 0
 
 
 # ------------------------------------------------------------------------------------------------------ command line
-
-
-def command(*words: str, code: int = 0) -> tuple[str, str]:
-    result = CliRunner().invoke(main, words)
-    assert result.exit_code == code, (result.output, result.exception)
-    return result.stdout, result.stderr
 
 
 def test_a_test_notice_goes_through_each_channel_and_each_answer_is_shown(environ, endpoint, closed_port, monkeypatch):

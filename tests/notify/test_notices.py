@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import ticker
-from tests.db.test_indexes import indexes, plan, read_whole
 from tests.notify.stage import MINUTE, NOW, Kept, happens, notices
+from tests.plans import indexes, plan, read_whole
 from tests.running import in_fork
 from ticker.notify import deliver, message
 from ticker.notify.deliver import AFTER_FAILURE, IDLE, Notifier

@@ -11,7 +11,8 @@ from redis import Redis
 from rq import Queue
 
 import ticker
-from tests import corruption
+from tests.factories import create_trace
+from tests.queue import corruption
 from tests.running import stock_worker, until, work
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
@@ -31,7 +32,7 @@ class Scene:
     def fill(self, count: int, seed: int) -> None:
         """Corrupts so many jobs, and puts ids among them that no ticker gives."""
         random, polling = Random(seed), Queue("polling", connection=self.redis)
-        self.db.execute("CREATE TABLE trace (what text, value jsonb, pid int)")
+        create_trace(self.db)
         with self.db.transaction():
             for number in range(count):
                 ticker.register(self.db, "plain", name=f"victim {number}", every="1d")

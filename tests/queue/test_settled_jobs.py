@@ -17,11 +17,6 @@ from ticker.engine.tick import tick
 from ticker.queue.rq import RedisQueue
 
 
-@pytest.fixture
-def traced(environ, db):
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
-
-
 def contents(redis: Redis) -> dict[bytes, Any]:
     """All of it but the workers' own hashes and RQ's locks: each key, and the members of registries and sets."""
     readers = {b"zset": lambda key: set(redis.zrange(key, 0, -1)), b"set": redis.smembers}

@@ -4,11 +4,10 @@ import json
 from datetime import timedelta
 
 import pytest
-from click.testing import CliRunner
 
 import ticker
-from tests.db.test_indexes import indexes, plan, read_whole
-from ticker.cli import main
+from tests.harness import command
+from tests.plans import indexes, plan, read_whole
 from ticker.engine.tick import tick
 from ticker.errors import BadInput
 from ticker.read import owners as read_owners
@@ -43,12 +42,6 @@ def ids(owners):
 
 def listed(db, **filters):
     return ids(ticker.list_owners(db, **filters))
-
-
-def command(*words, code=0):
-    result = CliRunner().invoke(main, words)
-    assert result.exit_code == code, result.output
-    return result.stdout, result.stderr
 
 
 # ------------------------------------------------------------------------------------------------------- the list

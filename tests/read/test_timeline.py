@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 import ticker
-from tests.cli.test_commands import ticker as command
-from tests.read.test_why import MINUTE, NINE, SECOND, a_drop, a_run, an_event, ticked
+from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run, an_event, ticked
+from tests.harness import command
 from ticker import clock
 from ticker.cli.records import timeline as timeline_command
 from ticker.errors import BadInput, UnknownTask

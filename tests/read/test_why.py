@@ -1,7 +1,7 @@
 """Why a task ran, or did not: every sentence with the numbers by which it was judged, and what happens next."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from freezegun import freeze_time
@@ -9,17 +9,14 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 import ticker
-from tests.db.test_indexes import indexes, plan
+from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run, an_event, ticked
+from tests.plans import indexes, plan
 from tests.timing_tables import BASE, Replay, tables
 from ticker import clock
 from ticker.engine.tick import tick
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.read import journal
 from ticker.read.forecast import SILENT
-
-SECOND = timedelta(seconds=1)
-MINUTE = timedelta(minutes=1)
-NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -36,50 +33,6 @@ def task(frozen, db):
     made = ticker.register(db, "mail.fetch", owner="mail_channels:5", every=60, tolerance=5)
     db.execute("UPDATE ticker.tasks SET created_at = %s, next_run = %s", [NINE - 60 * MINUTE, NINE + 12 * SECOND])
     return made
-
-
-def a_run(db, task, **values):
-    """A row of `runs`, by default one that succeeded on time."""
-    due = values.get("occurrence") or NINE + first_free(db, task)
-    given = {"task_id": task.id, "task_name": task.name, "function": task.function, "owner_type": task.owner_type,
-             "owner_id": task.owner_id, "kind": "scheduled", "occurrence": due, "state": "ended", "outcome": "succeeded",
-             "started_at": due, "until": due + 31 * SECOND, "ended_at": due + SECOND, "created_at": due, "checked_at": due,
-             "every_ms": 60_000, "tolerance_ms": 5_000}  # fmt: skip
-    values = given | values
-    names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
-    [[id_]] = db.execute(f"INSERT INTO ticker.runs ({names}) VALUES ({marks}) RETURNING id", [*values.values()])
-    return id_
-
-
-def first_free(db, task):
-    """An occurrence has one record: further runs that name none are a microsecond apart."""
-    [(taken,)] = db.execute(
-        "SELECT count(*) FROM ticker.runs WHERE task_id = %s AND kind = 'scheduled' AND occurrence >= %s"
-        " AND occurrence < %s + interval '10 milliseconds'", [task.id, NINE, NINE]
-    )  # fmt: skip
-    return timedelta(microseconds=taken)
-
-
-def a_drop(db, task, reason, **values):
-    at = values.get("checked_at", NINE)
-    given = {"outcome": "dropped", "reason": reason, "checked_at": at, "ended_at": at, "created_at": at}
-    return a_run(db, task, **given | {"started_at": None, "until": None} | values)
-
-
-def an_event(db, task, what, at, by="", words=""):
-    db.execute(
-        "INSERT INTO ticker.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        [at, task.id, task.name, task.function, task.owner_type, task.owner_id, what, by, words],
-    )
-
-
-def ticked(db, ago=SECOND, started=NINE - 60 * MINUTE):
-    """A ticker's heartbeat; its age is told by the database's own clock."""
-    db.execute(
-        "INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at)"
-        " VALUES (gen_random_uuid(), 'here', 7, %s, clock_timestamp() - %s)", [started, ago],
-    )  # fmt: skip
 
 
 def words(db, task, **options):

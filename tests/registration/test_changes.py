@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import ticker
-from tests.registration.test_events import events
+from tests.harness import events
 from tests.running import stock_worker, work
 from ticker import owners
 from ticker.cli import main
@@ -18,11 +18,6 @@ from ticker.read.tasks import list_runs
 from ticker.registration import sync
 
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def task(environ, db):
-    return ticker.register(db, "poll", every="1m", owner="mail_channels:5")
 
 
 @pytest.fixture
@@ -44,7 +39,7 @@ def user(db):
 
 def changes(db):
     """What happened, by whom, in which words."""
-    return [event[:3] for event in events(db)]
+    return events(db, "what, by, words")
 
 
 def drops(db):
@@ -230,7 +225,7 @@ def test_each_operation_says_who_did_it_and_leaves_no_name_behind(task, db):
         ticker.edit(db, task, enabled=True)
         ticker.unregister(db, task, by="carl")
         assert db.execute("SELECT current_setting('ticker.by', true)").fetchone()[0] in (None, "")
-    assert [event[:2] for event in events(db)] == [
+    assert events(db, "what, by") == [
         ("paused", user(db)), ("resumed", "anna"), ("disabled", "ben"), ("enabled", user(db)), ("deleted", "carl"),
     ]  # fmt: skip
 
@@ -240,7 +235,7 @@ def test_the_commands_act_for_the_user_of_their_process(task, db, monkeypatch):
     for command in ("pause", "resume", "edit --disable", "edit --enable --every 2m", "remove"):
         name, *options = command.split()
         assert CliRunner().invoke(main, [name, str(task.id), *options]).exit_code == 0
-    assert [event[:2] for event in events(db)] == [
+    assert events(db, "what, by") == [
         (what, "anna") for what in ("paused", "resumed", "disabled", "enabled", "edited", "deleted")
     ]
 
@@ -249,7 +244,7 @@ def test_sync_acts_in_its_own_name(environ, db):
     for said in ({"every": "1m"}, {"every": "2m"}):
         sync.sync(db, [sync.Declared("poll", "app", said)], ["app"])
     sync.sync(db, [], ["app"])
-    assert [event[:2] for event in events(db)] == [("edited", "ticker sync"), ("deleted", "ticker sync")]
+    assert events(db, "what, by") == [("edited", "ticker sync"), ("deleted", "ticker sync")]
 
 
 def test_what_the_ticker_does_by_itself_is_the_tickers(play):
@@ -326,10 +321,8 @@ def test_of_a_deleted_task_why_says_who_deleted_it(task, db, store, queue):
 # ---------------------------------------------------------------------------------------------------- which process
 
 
-@pytest.fixture
-def traced(environ, db):
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
-    return lambda: [pid for (pid,) in db.execute("SELECT pid FROM trace ORDER BY id")]
+def traced_pids(db):
+    return [pid for (pid,) in db.execute("SELECT pid FROM trace ORDER BY id")]
 
 
 def pids(db):
@@ -342,14 +335,14 @@ def test_the_process_of_a_run_is_the_one_that_ran_it(traced, db, store, queue, w
     ticker.register(db, "plain", every="1m")
     tick(store, queue)
     worker()
-    assert pids(db) == traced() != []
+    assert pids(db) == traced_pids(db) != []
 
 
 def test_the_process_of_a_run_that_died_is_known_too(traced, db, store, queue):
     ticker.register(db, "long.c.call", every="3s", box="0.5s")
     tick(store, queue)
     work()
-    assert pids(db) == traced() != []
+    assert pids(db) == traced_pids(db) != []
 
 
 def test_a_run_that_deletes_its_own_owner_ends_as_it_ends_behind_a_checkpoint(traced, db, store, queue):

@@ -7,18 +7,12 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 import ticker
+from tests.harness import events
 from ticker import owners
 from ticker.cli import main
 from ticker.cli.tasks.commands import user
 
-
-@pytest.fixture
-def task(environ, db):
-    return ticker.register(db, "poll", every="1m", owner="mail_channels:5")
-
-
-def events(db):
-    return db.execute("SELECT what, by, words, told FROM ticker.events ORDER BY id").fetchall()
+EVENT = "what, by, words, told"
 
 
 @pytest.mark.parametrize(
@@ -37,7 +31,7 @@ def test_each_change_by_raw_sql_leaves_one_event(environ, db, stop, go_on, stopp
     task = ticker.register(db, "poll", every="1m", owner="mail_channels:5", pause_after=3)
     db.execute(f"UPDATE ticker.tasks SET {stop}")
     db.execute(f"UPDATE ticker.tasks SET {go_on}")
-    assert events(db) == [(what, by or db.info.user, *rest) for what, by, *rest in (stopped, goes_on)]
+    assert events(db, EVENT) == [(what, by or db.info.user, *rest) for what, by, *rest in (stopped, goes_on)]
     [(name, function, owner_type, owner_id)] = db.execute(
         "SELECT DISTINCT task_name, function, owner_type, owner_id FROM ticker.events WHERE task_id = %s", [task.id]
     ).fetchall()
@@ -49,7 +43,7 @@ def test_what_somebody_else_does_to_a_paused_task_is_not_told_as_done_by_who_pau
     db.execute("UPDATE ticker.tasks SET paused_by = 'anna', paused_reason = 'moving'")
     db.execute(f"UPDATE ticker.tasks SET {column} = false")
     db.execute(f"UPDATE ticker.tasks SET {column} = true")
-    assert [(by, words) for _, by, words, _ in events(db)] == [
+    assert [(by, words) for _, by, words, _ in events(db, EVENT)] == [
         ("anna", "moving"),
         (db.info.user, ""),
         (db.info.user, ""),
@@ -63,25 +57,28 @@ def test_what_somebody_else_does_to_a_paused_task_is_not_told_as_done_by_who_pau
 )  # fmt: skip
 def test_an_update_that_stops_nothing_leaves_none(task, db, unrelated):
     db.execute(f"UPDATE ticker.tasks SET {unrelated}")
-    assert events(db) == []
+    assert events(db, EVENT) == []
     assert ticker.get(db, task).resumed_at is None
 
 
 def test_an_edit_and_a_registration_that_change_nothing_leave_none(task, db):
     ticker.edit(db, task, every="1m", enabled=True)
     ticker.register(db, "poll", every="1m", owner="mail_channels:5")
-    assert events(db) == []
+    assert events(db, EVENT) == []
 
 
 def test_a_pause_by_the_command_says_who_and_why(task, db):
     for command in (["pause", str(task.id), "--by", "me", "--reason", "moving"], ["resume", str(task.id)]):
         assert CliRunner().invoke(main, command).exit_code == 0
-    assert events(db) == [("paused", "me", "moving", False), ("resumed", user(), "it was paused by me: moving", False)]
+    assert events(db, EVENT) == [
+        ("paused", "me", "moving", False),
+        ("resumed", user(), "it was paused by me: moving", False),
+    ]
 
 
 def test_a_user_whose_name_is_ticker_is_not_the_ticker(task, db):
     ticker.pause(db, task, by="ticker", reason="moving")
-    assert events(db) == [("paused", "ticker", "moving", False)]
+    assert events(db, EVENT) == [("paused", "ticker", "moving", False)]
 
 
 def test_an_owner_that_becomes_inactive_says_so_through_its_trigger(environ, db):
@@ -94,13 +91,13 @@ def test_an_owner_that_becomes_inactive_says_so_through_its_trigger(environ, db)
         ticker.register(db, "poll", name=name, every="1m", owner=("mail_channels", "5"))
     db.execute("UPDATE mail_channels SET enabled = false")
     db.execute("UPDATE mail_channels SET enabled = true")
-    assert [what for what, *_ in events(db)] == ["owner_inactive"] * 2 + ["owner_active"] * 2
+    assert [what for what, *_ in events(db, EVENT)] == ["owner_inactive"] * 2 + ["owner_active"] * 2
 
 
 def test_what_is_rolled_back_has_not_happened(task, db):
     with db.transaction(force_rollback=True):
         ticker.pause(db, task)
-    assert events(db) == []
+    assert events(db, EVENT) == []
 
 
 @pytest.mark.parametrize("order", [*permutations(["paused_by = NULL", "enabled = true", "owner_active = true"])])
@@ -121,4 +118,4 @@ def test_a_task_that_pauses_itself_again_is_no_news_until_it_has_worked(task, db
     db.execute("INSERT INTO ticker.events (task_id, what) VALUES (%s, 'recovered')", [task.id])
     db.execute("INSERT INTO ticker.events (task_id, what) VALUES (%s, 'recovered')", [task.id + 1])
     db.execute(pause)
-    assert [told for what, _, _, told in events(db) if what == "auto_paused"] == [False, True, False]
+    assert [told for what, _, _, told in events(db, EVENT) if what == "auto_paused"] == [False, True, False]

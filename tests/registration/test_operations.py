@@ -17,6 +17,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 import ticker
 from tests.conftest import admin, copy_of
 from tests.doubles import NOW
+from tests.factories import nested
 from ticker import BadInput, UnknownOwner, UnknownTask, Wanted, clock, owners
 from ticker.tasks import preview
 
@@ -520,13 +521,6 @@ def test_the_tick_that_is_set_is_the_one_that_warnings_go_by(db, monkeypatch):
     said = "every 5 s is no multiple of the tick of 2 s: with it, it runs every 6 s"
     assert poll(db, every=5).warnings == (said,)
     assert preview.validate("5s").warnings == (said,)
-
-
-def nested(depth):
-    value = {}
-    for _ in range(depth):
-        value = {"a": value}
-    return value
 
 
 ENDLESS = {}

@@ -4,20 +4,14 @@
 252 (Debian 12), with TZ=UTC: 57 expressions, from one instant in March and one before Berlin's autumn change.
 """
 
-import json
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
+from tests.schedules.expressions import RECORDED
 from ticker.errors import BadInput
 from ticker.schedules import calendar
 from ticker.schedules.kinds import times
-
-RECORDED = [
-    json.loads(line)
-    for line in (Path(__file__).parent.parent / "scenarios" / "systemd-calendar.jsonl").read_text("utf-8").splitlines()
-]
 
 
 @pytest.mark.parametrize("record", RECORDED, ids=lambda r: f"{r['expression']} {r['base'][:10]}")

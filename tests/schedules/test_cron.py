@@ -6,38 +6,17 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.oracle import RANGES, Oracle
+from tests.schedules.expressions import ZONES, expression
+from tests.schedules.oracle import Oracle
 from ticker.errors import BadInput
 from ticker.schedules import cron
 from ticker.schedules.kinds import times
 
-ZONES = (
-    "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "America/Santiago", "Asia/Kolkata",
-    "Pacific/Apia", "Africa/Casablanca", "Asia/Beirut", "America/Nuuk", "Pacific/Chatham", "Antarctica/Troll",
-)  # fmt: skip
 CHANGES = (
     datetime(2026, 3, 29, 1, tzinfo=UTC), datetime(2026, 10, 25, 1, tzinfo=UTC), datetime(2026, 3, 8, 7, tzinfo=UTC),
     datetime(2026, 4, 4, 15, tzinfo=UTC), datetime(2026, 10, 3, 15, 30, tzinfo=UTC), datetime(2011, 12, 30, 10, tzinfo=UTC),
     datetime(2026, 9, 6, 4, tzinfo=UTC), datetime(2026, 2, 15, 2, tzinfo=UTC), datetime(2026, 3, 28, 22, tzinfo=UTC),
 )  # fmt: skip
-
-
-def field(dice: random.Random, place: int) -> str:
-    low, high = RANGES[place][0], RANGES[place][-1]
-    a, b = sorted((dice.randint(low, high), dice.randint(low, high)))
-    step = dice.randint(1, max(2, (high - low) // 2))
-    forms = ("*", f"*/{step}", f"{a}", f"{a}", f"{a}-{b}", f"{a}-{b}/{step}", f"{a}/{step}", f"{a},{b}", f"{b},{a}-{b}")
-    return dice.choice(forms)
-
-
-def expression(dice: random.Random) -> str:
-    count = dice.choice((5, 6, 7))
-    second, minute, hour, day, month, weekday = (field(dice, place) for place in range(6))
-    if count > 5 and dice.random() < 0.7:
-        second = str(dice.randint(0, 59))
-    day, month, weekday = (text if dice.random() < 0.4 else "*" for text in (day, month, weekday))
-    year = dice.choice(("*", "2024-2031", "2026", "2026/2", "2011,2027", "*/4"))
-    return " ".join([[], [second], [second]][count - 5] + [minute, hour, day, month, weekday] + [year] * (count == 7))
 
 
 def compare(seed: int, count: int) -> None:

@@ -7,8 +7,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.oracle import segments
 from tests.running import ROOT
+from tests.schedules.oracle import segments
 from ticker.schedules import calendar, cron, kinds, zones
 from ticker.schedules.interval import Interval
 

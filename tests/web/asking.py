@@ -1,5 +1,6 @@
 """How the tests ask: every operation of the table with something that it takes, and what is in the tables."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from ticker.web.api.routes import OPERATIONS
 
 HERE = "http://localhost:8765"
 API = "/api/v1"
+SCREENS = ("/", "/tasks", "/tasks/1", "/tasks/1/edit", "/tasks/new", "/owners", "/runs", "/drops", "/processes")
 TOKEN = "a token of 24 characters"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 JSON = {"Content-Type": "application/json"}
@@ -65,3 +67,8 @@ def problem(answer: Any, status: int) -> dict[str, Any]:
     assert found["status"] == status and found["type"] == "about:blank" and found["title"]
     assert found["detail"].isprintable() and 5 < len(found["detail"]) < 500, found
     return found
+
+
+def text_of(page: Any) -> str:
+    """The words of a page, without its elements."""
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.text))

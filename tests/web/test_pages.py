@@ -11,14 +11,11 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import ticker
-from tests.web.asking import SCRIPT
+from tests.web.asking import SCREENS, SCRIPT, text_of
 from tests.web.payloads import PAYLOADS
 from ticker.read import formatting, tasks
 from ticker.web import application
 from ticker.web.pages import fields, phrases, runs
-
-SCREENS = ("/", "/tasks", "/tasks/1", "/tasks/1/edit", "/tasks/new", "/owners", "/runs", "/drops", "/processes")
-
 
 LINKS = ("href", "src", "action", "formaction", "hx-get", "hx-post")
 
@@ -64,10 +61,6 @@ class Filled(HTMLParser):
 
     def handle_endtag(self, tag):
         self._name, self._area = None if tag == "select" else self._name, False
-
-
-def text_of(page):
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.text))
 
 
 @pytest.fixture

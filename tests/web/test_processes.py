@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 import ticker
-from tests.cli.test_commands import ticker as command
-from tests.read.test_why import MINUTE, SECOND, ticked
-from tests.web.test_pages import text_of
+from tests.factories import MINUTE, SECOND, ticked
+from tests.harness import command
+from tests.web.asking import text_of
 from ticker.db import connections
 from ticker.errors import Unavailable
 from ticker.queue import inspect, rq

@@ -5,13 +5,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.test_security import roles, with_user
-from tests.web.asking import ALL, SCRIPT, WRITES, problem, rows
+from tests.rights import with_user
+from tests.web.asking import ALL, SCREENS, SCRIPT, WRITES, problem, rows
 from tests.web.conftest import Serve
-from tests.web.test_pages import SCREENS
 from ticker.model import Task
 
-__all__ = ["roles"]
 Db = psycopg.Connection[Any]
 ACTIONS = ("pause", "resume", "run", "disable", "enable", "delete")
 

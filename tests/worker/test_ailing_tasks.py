@@ -5,14 +5,10 @@ from datetime import timedelta
 import pytest
 
 import ticker
+from tests.harness import events
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
-
-
-def told(play):
-    """Events of which somebody is to be told, and those of which nobody is."""
-    return play.db.execute("SELECT what, told FROM ticker.events ORDER BY id").fetchall()
 
 
 def due(play):
@@ -95,7 +91,7 @@ def test_after_so_many_failures_a_task_pauses_itself_and_says_why(play):
     after = play.task()
     assert (after.paused_by, after.paused_until) == ("ticker", play.now + 10 * MINUTE)
     assert after.paused_reason == "2 failures in a row; the last one failed: OSError: no route"
-    assert told(play) == [("failed", False), ("auto_paused", False)]
+    assert events(play.db, "what, told") == [("failed", False), ("auto_paused", False)]
     play.at(120)
     play.tick()
     assert play.take() == []
@@ -114,7 +110,7 @@ def test_a_probe_that_fails_pauses_it_for_twice_as_long_and_is_no_news(play):
         ("resumed", False),
         ("auto_paused", True),
     ]
-    assert [event for event in told(play) if event[0] != "failed"] == paused
+    assert [event for event in events(play.db, "what, told") if event[0] != "failed"] == paused
 
 
 def test_a_probe_that_succeeds_ends_it_and_a_later_pause_is_news_again(play):
@@ -125,7 +121,7 @@ def test_a_probe_that_succeeds_ends_it_and_a_later_pause_is_news_again(play):
     assert (after.paused_by, after.failures, due(play)) == (None, 0, 661)
     play.run(661)
     assert play.task().paused_until == play.now + 10 * MINUTE
-    assert [what for what, is_told in told(play) if not is_told] == [
+    assert [what for what, is_told in events(play.db, "what, told") if not is_told] == [
         "auto_paused", "failed", "resumed", "recovered", "auto_paused", "failed",
     ]  # fmt: skip
 
@@ -138,7 +134,7 @@ def test_a_pause_is_told_of_also_where_several_failures_are_found_together(play)
     ticker.resume(play.db, play.task())
     play.put(failures=40)
     play.run(60)
-    assert ("auto_paused", False) in told(play)
+    assert ("auto_paused", False) in events(play.db, "what, told")
     assert play.task().paused_until == play.now + 60 * MINUTE
 
 

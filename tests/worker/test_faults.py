@@ -5,8 +5,6 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,7 +15,7 @@ from rq.job import Job, JobStatus
 from rq.registry import FailedJobRegistry
 
 import ticker
-from tests.running import ROOT, is_alive, until, work
+from tests.running import LOCK_AWAITED, ROOT, is_alive, until, work, working
 from ticker.db.connections import connect
 from ticker.engine import jobs
 from ticker.engine.sweep import job_of
@@ -26,28 +24,6 @@ from ticker.model import WaitingTask
 from wrappers.pipeline import payload
 from wrappers.pipeline.database import Database
 from wrappers.rq import prepared_start
-
-A_START_WAITS = """SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"""
-
-
-@pytest.fixture
-def traced(environ, db):
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
-
-
-@contextmanager
-def working(*arguments: str, patch: str = "") -> Iterator["subprocess.Popen[str]"]:
-    """A worker in a session of its own, without a keeper; killed behind the block, if it lives."""
-    code = f"{patch}\nfrom wrappers.__main__ import main; main()"
-    command = [sys.executable, "-c", code, "--tasks", "tests.sample_tasks", *arguments, "polling"]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
 
 
 def runs(db):
@@ -66,7 +42,7 @@ def test_a_sigterm_while_the_start_is_asked_ends_the_worker_behind_the_job(
     with connect(database_url) as other, working() as process:
         with other.transaction():
             other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
-            until(lambda: db.execute(A_START_WAITS).fetchone(), "the start waits")
+            until(lambda: db.execute(LOCK_AWAITED).fetchone(), "the start waits")
             process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert runs(db) == [("plain", "succeeded")]

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -21,6 +20,7 @@ from typing import Self, cast
 
 import pytest
 
+from tests.worker.horses import NEVER, Say, horse, in_fork, sleep, stop_itself, until
 from ticker.settings import Settings
 from wrappers.layers.box import limited
 from wrappers.pipeline.context import Call
@@ -28,57 +28,15 @@ from wrappers.sandbox import limits as module
 from wrappers.sandbox.limits import SOFT_SIGNAL, How, Limits, SoftLimit, now
 from wrappers.sandbox.subreaper import become_subreaper, children
 
-Say = Callable[[str], object]
 KILLED = -signal.SIGKILL
-NEVER = 90.0  # seconds; pytest's own time-out of a test is 120
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs timer_create and /proc")
 both = pytest.mark.parametrize("how", [pytest.param("timers", marks=on_linux), "watchdog"])
-
-
-def horse(body: Callable[[Say], object]) -> tuple[int, str]:
-    """Run `body` in a fork: its exit code (-n: died by signal n), and what was said until all had let go of it."""
-    reader, writer = os.pipe()
-
-    def guarded() -> None:
-        try:
-            body(lambda text: os.write(writer, f"{text} ".encode()))
-        except BaseException:
-            os.write(writer, traceback.format_exc().encode())
-            raise
-
-    pid = in_fork(guarded)
-    os.close(writer)
-    try:
-        said = Path(f"/dev/fd/{reader}").read_text()
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.strip()
-    except BaseException:
-        os.kill(pid, signal.SIGKILL)
-        raise
-    finally:
-        os.close(reader)
-
-
-def in_fork(function: Callable[..., object], *args: object) -> int:
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            function(*args)
-            status = 0
-        finally:
-            os._exit(status)
-    return pid
 
 
 def armed(soft: float, hard: float, how: How = "auto") -> Limits:
     limits = Limits(soft, hard, how=how)
     limits.arm()
     return limits
-
-
-def until(condition: Callable[[], object]) -> None:
-    while not condition():
-        time.sleep(0.005)
 
 
 # --- The hard limit ------------------------------------------------------------------------------------------
@@ -108,10 +66,6 @@ def match_again() -> None:
     with suppress(SoftLimit):  # `re` looks at signals now and then
         match_catastrophically()
     match_catastrophically()
-
-
-def stop_itself() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def block_all_signals() -> None:
@@ -215,10 +169,6 @@ def test_where_the_timers_know_another_clock_they_are_due_all_the_same(monkeypat
 
 
 # --- The soft limit ------------------------------------------------------------------------------------------
-
-
-def sleep() -> None:
-    time.sleep(NEVER)
 
 
 def wait_for_bytes() -> None:

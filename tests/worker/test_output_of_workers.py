@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import ticker
-from tests.running import PATIENCE, ROOT, work
+from tests.running import PATIENCE, ROOT, supervised, work
 from ticker.engine.tick import tick
 from wrappers.sandbox.ring_buffer import HALF
 
@@ -94,9 +94,7 @@ def test_the_last_words_of_a_run_that_was_killed_are_in_its_record(environ, db, 
         ticker.register(db, f"dies.{name}", **ENDLESS)
     ticker.register(db, "says.nothing", every="1m")
     tick(store, queue)
-    work(
-        patch=f"from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)\n{FUNCTIONS}"
-    )
+    work(patch=supervised(FUNCTIONS))
     found = records(db)
     for name in DEADLY:
         output, errors, outcome, _ = found[f"dies.{name}"]
@@ -115,7 +113,6 @@ def test_a_run_that_prints_until_its_soft_limit_ends_as_timed_out_with_its_outpu
 
 
 DIES_BEHIND_ITS_WORKER = f"""
-from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)
 {FUNCTIONS}
 def kill_worker():
     os.kill(os.getppid(), 9)
@@ -128,7 +125,7 @@ def test_behind_a_dead_worker_the_keeper_writes_what_the_run_had_said(environ, d
     ticker.register(db, "dies.behind.its.worker", every="1m")
     tick(store, queue)
     with pytest.raises(subprocess.CalledProcessError):
-        work(patch=DIES_BEHIND_ITS_WORKER)
+        work(patch=supervised(DIES_BEHIND_ITS_WORKER))
     output, _, outcome, _ = records(db)["dies.behind.its.worker"]
     assert (output, outcome) == ("last words of behind.its.worker\n", "killed")
 

@@ -7,21 +7,14 @@ import pytest
 
 import ticker
 from tests.doubles import INSTALLATION
+from tests.factories import let_time_pass
 from tests.running import work
-from tests.worker.test_worker import let_time_pass
 from ticker import owners
 from ticker.engine import jobs
 from ticker.engine.tick import tick
 from ticker.model import PlannedRun, RunKind
 
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-def traced(environ, db):
-    """A function that reads what the functions of `tests.sample_tasks` left in the table `trace` of the test's database."""
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
-    return lambda what: [value for (value,) in db.execute("SELECT value FROM trace WHERE what = %s", [what])]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import ticker
-from tests.running import work
+from tests.running import supervised, work
 from ticker.engine.tick import tick
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper")
@@ -112,9 +112,7 @@ def test_the_keeper_ends_the_record_of_a_worker_that_dies_at_the_answer_to_a_sta
     tick(store, queue)
     dies = ANSWER_IS_LOST.format(deed="import os; os.kill(os.getpid(), 9)")
     with pytest.raises(subprocess.CalledProcessError):
-        work(
-            patch=f"from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)\n{dies}"
-        )
+        work(patch=supervised(dies))
     [run] = ticker.list_runs(db)
     assert (run.outcome, run.reason) == ("lost", "the answer to its start never came, so its function did not run")
     assert ticker.get(db, task).running_until is None

@@ -18,6 +18,7 @@ from rq.job import Job
 
 import ticker
 from tests.doubles import INSTALLATION, planned_id
+from tests.factories import create_trace
 from tests.running import ROOT, stock_worker, work
 from ticker.engine import jobs
 from ticker.engine.jobs import ENTRY, Envelope
@@ -53,7 +54,7 @@ def signed(environ, monkeypatch, redis):
 @pytest.fixture
 def task(signed, db, store):
     """A task whose one job waits in the queue, signed."""
-    db.execute("CREATE TABLE trace (what text, value jsonb, pid int)")
+    create_trace(db)
     task = ticker.register(db, "plain", every="1m")
     tick(store, signed)
     return ticker.get(db, task.id)

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from tests.running import is_alive
-from tests.worker.test_limits import NEVER, Say, horse, in_fork, until
+from tests.worker.horses import NEVER, Say, horse, in_fork, sleep, stop_itself, until
 from wrappers.sandbox import subreaper
 from wrappers.sandbox.subreaper import become_subreaper, children, kill_new_children
 
@@ -24,10 +24,6 @@ def worker(body: Callable[[Say], object]) -> tuple[int, str]:
         body(say)
 
     return horse(as_subreaper)
-
-
-def sleep() -> None:
-    time.sleep(NEVER)
 
 
 def run_horse(function: Callable[[], object], ends_by: signal.Signals = signal.SIGKILL) -> None:
@@ -48,10 +44,6 @@ def ignore_signals_and_sleep() -> None:
     sleep()
 
 
-def stop() -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
 def daemonise() -> None:
     os.setsid()
     in_fork(sleep)
@@ -69,7 +61,9 @@ def family() -> None:
     branch(2)
 
 
-@pytest.mark.parametrize("child", [sleep, ignore_signals_and_sleep, stop, daemonise, family])
+@pytest.mark.parametrize(
+    "child", [sleep, ignore_signals_and_sleep, pytest.param(stop_itself, id="stop"), daemonise, family]
+)
 def test_nothing_that_a_horse_left_stays_alive(child: Callable[[], None]) -> None:
     def body(say: Say) -> None:
         before = children()

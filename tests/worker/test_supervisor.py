@@ -15,7 +15,7 @@ from rq import Worker as RQWorker
 import ticker
 from tests.bench.overruns import CASES
 from tests.bench.overshoot import Launched, launched, overrun
-from tests.running import ROOT, is_alive, until
+from tests.running import ROOT, is_alive, supervised, until
 from wrappers.sandbox.subreaper import children
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper")
@@ -31,7 +31,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
         def run(body: str) -> Launched:
             keeper = subprocess.Popen(
-                [sys.executable, "-c", f"from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)\n{body}"],
+                [sys.executable, "-c", supervised(body)],
                 cwd=ROOT, env=os.environ | {"FOLDER": str(tmp_path)}, stderr=subprocess.PIPE, text=True,
                 start_new_session=True,
             )  # fmt: skip
@@ -69,7 +69,7 @@ def said(tmp_path: Path) -> str:
     ],
 )
 def test_it_ends_as_its_worker_ended(body: str, code: int) -> None:
-    program = f"import os, signal, sys\nfrom wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)\n{body}"
+    program = f"import os, signal, sys\n{supervised(body)}"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, timeout=30).returncode == code
 
 
@@ -165,7 +165,6 @@ def test_a_program_that_an_exec_put_in_the_place_of_the_horse_dies_in_time(meet:
 
 
 STOPS_BEFORE_ITS_CLEAN_UP = """
-from wrappers.pipeline.orphaned_ends import close_record; from wrappers.sandbox import supervisor; supervisor.fork_worker(close_record)
 import os, signal, subprocess
 from pathlib import Path
 from wrappers import task
@@ -194,7 +193,8 @@ def test_a_worker_that_is_stopped_between_the_death_of_a_horse_and_its_clean_up_
     note = tmp_path / "note"
     ticker.register(db, "leaves.and.exits", every="10s", box="2s", kwargs={"note": str(note)})
     tick(store, queue)
-    command = [sys.executable, "-c", STOPS_BEFORE_ITS_CLEAN_UP, "--tasks", "tests.sample_tasks", "--burst", "polling"]
+    program = supervised(STOPS_BEFORE_ITS_CLEAN_UP)
+    command = [sys.executable, "-c", program, "--tasks", "tests.sample_tasks", "--burst", "polling"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as keeper:
         launcher = Launched(keeper)
         try:

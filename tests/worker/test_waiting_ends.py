@@ -1,6 +1,7 @@
 """Ends that cannot be written wait in the worker, which goes on; RQ has forgotten their jobs by then."""
 
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +13,11 @@ from uuid import uuid4
 import pytest
 
 import ticker
-from tests.daemon.test_loop import own_servers, running  # noqa: F401 a fixture
-from tests.running import stock_worker, until
-from tests.worker.test_faults import working
+from tests.running import LOCK_AWAITED, Ticking, stock_worker, until, working
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
 from ticker.errors import DatabaseUnavailable, RowLocked
-from ticker.model import Outcome
+from ticker.model import Outcome, Task
 from wrappers.pipeline import waiting_ends
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds, record
@@ -62,6 +61,12 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> WaitingEnds:
     return WaitingEnds()
 
 
+@pytest.fixture
+def long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause after a first failure is longer than any test."""
+    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
+
+
 def end(task_id: int, output: str = "", at: float | None = None, run_id: int | None = None) -> bytes:
     said = End(Outcome.SUCCEEDED, output=output, at=limits.now() if at is None else at)
     return Left(task_id, task_id if run_id is None else run_id, str(uuid4()), said).packed()
@@ -77,8 +82,7 @@ def test_an_end_is_written_at_once_and_what_cannot_be_waits(tables, ends):
     assert (tables.written, len(ends)) == ([1, 2], 0)
 
 
-def test_a_server_that_is_away_is_not_asked_for_each_end_and_never_without_a_pause(tables, ends, monkeypatch):
-    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
+def test_a_server_that_is_away_is_not_asked_for_each_end_and_never_without_a_pause(tables, ends, long_pause):
     tables.trouble = {None: AWAY}
     for number in range(10):
         ends.take(tables, end(number))
@@ -86,8 +90,7 @@ def test_a_server_that_is_away_is_not_asked_for_each_end_and_never_without_a_pau
     assert (tables.asked, len(ends)) == (1, 10)
 
 
-def test_the_answer_to_a_start_proves_that_the_server_is_back(tables, ends, monkeypatch):
-    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
+def test_the_answer_to_a_start_proves_that_the_server_is_back(tables, ends, long_pause):
     tables.trouble = {None: AWAY}
     ends.take(tables, end(1))
     tables.trouble = {}
@@ -96,8 +99,7 @@ def test_the_answer_to_a_start_proves_that_the_server_is_back(tables, ends, monk
     assert tables.written == [2]
 
 
-def test_before_a_start_the_ends_that_wait_are_tried_whatever_the_pause(tables, ends, monkeypatch):
-    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
+def test_before_a_start_the_ends_that_wait_are_tried_whatever_the_pause(tables, ends, long_pause):
     tables.trouble = {None: AWAY}
     ends.take(tables, end(1))
     tables.trouble = {}
@@ -109,8 +111,7 @@ def test_before_a_start_the_ends_that_wait_are_tried_whatever_the_pause(tables, 
     assert tables.written == [1]
 
 
-def test_an_answered_start_leaves_a_locked_row_its_pause(tables, ends, monkeypatch):
-    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
+def test_an_answered_start_leaves_a_locked_row_its_pause(tables, ends, long_pause):
     tables.trouble = {1: RowLocked("a row is locked")}
     ends.take(tables, end(1))
     ends.server_answered()
@@ -127,8 +128,7 @@ def test_the_last_tries_pass_a_locked_row(tables, ends):
     assert tables.written == [2, 3]
 
 
-def test_a_locked_row_keeps_no_other_end_waiting(tables, ends, monkeypatch):
-    monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
+def test_a_locked_row_keeps_no_other_end_waiting(tables, ends, long_pause):
     tables.trouble = {1: RowLocked("a row is locked")}
     ends.take(tables, end(1))
     ends.take(tables, end(2))
@@ -254,19 +254,37 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def traced(environ, db):
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
+def task(environ, db, store, queue) -> Task:
+    """A task of every hour whose job is in the queue, and whose run waits until `ends_under` lets it go on."""
+    made = ticker.register(db, "waits", every="1h")
+    tick(store, queue)
+    return made
 
 
 @contextmanager
-def locked(environ, task) -> Iterator[None]:
-    """Somebody's transaction holds the row."""
+def at_work(folder, *arguments: str, patch: str = WAITS) -> Iterator["subprocess.Popen[str]"]:
+    """A worker whose run has begun."""
+    with working(*arguments, patch=patch) as process:
+        until((folder / "began").exists, "the run")
+        yield process
+
+
+@contextmanager
+def ends_under(lock: str, environ, folder) -> Iterator[None]:
+    """The run returns while another transaction holds a lock, which it gives back at the end of the block."""
     with connect(environ["DATABASE_URL"]) as holder, holder.transaction():
         holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        holder.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
+        holder.execute(lock)
+        (folder / "go").touch()
         yield
 
 
+def says(process: "subprocess.Popen[str]", text: str) -> None:
+    """Reads what a process prints, up to a line with this text."""
+    assert any(text in line for line in process.stdout), text
+
+
+ITS_ROW = "SELECT FROM ticker.tasks WHERE function LIKE 'waits%' FOR UPDATE"
 AN_END_WAITS = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'ticker-run'"
 
 
@@ -275,14 +293,10 @@ def outcomes(db) -> dict[str, str | None]:
 
 
 def test_a_locked_row_holds_up_no_other_job_and_its_end_is_that_of_the_run(
-    traced, environ, folder, db, store, queue, redis
+    traced, environ, folder, db, store, queue, redis, task
 ):
-    task = ticker.register(db, "waits", every="1h")
-    tick(store, queue)
-    with working(patch=WAITS):
-        until((folder / "began").exists, "the run")
-        with locked(environ, task):
-            (folder / "go").touch()
+    with at_work(folder):
+        with ends_under(ITS_ROW, environ, folder):
             ticker.register(db, "plain", every="1h")
             tick(store, queue)
             until(lambda: outcomes(db).get("plain") == "succeeded", "the other one")
@@ -298,77 +312,53 @@ def test_an_end_that_waits_is_not_tried_between_the_start_of_another_run_and_its
     traced, environ, folder, db, store, queue
 ):
     """The row is asked for again in that moment, which took 2 s of a box of 1 s."""
-    task, other = ticker.register(db, "waits", every="1h"), ticker.register(db, "plain", every="1h", box="1s")
+    ticker.register(db, "waits", every="1h")
+    other = ticker.register(db, "plain", every="1h", box="1s")
     ticker.pause(db, other, by="me")
     tick(store, queue)
     eager = "from wrappers.pipeline import waiting_ends as waiting; waiting.LONGEST_PAUSE = 0.0\n"
-    with working(patch=eager + WAITS):
-        until((folder / "began").exists, "the run")
-        with locked(environ, task):
-            (folder / "go").touch()
-            until(lambda: db.execute(AN_END_WAITS).fetchone(), "its end waits")
-            ticker.run_now(db, other)
-            tick(store, queue)
-            until(lambda: outcomes(db).get("plain"), "the other one")
+    with at_work(folder, patch=eager + WAITS), ends_under(ITS_ROW, environ, folder):
+        until(lambda: db.execute(AN_END_WAITS).fetchone(), "its end waits")
+        ticker.run_now(db, other)
+        tick(store, queue)
+        until(lambda: outcomes(db).get("plain"), "the other one")
     assert outcomes(db)["plain"] == "succeeded"
 
 
 def test_a_table_that_is_locked_until_the_hold_is_over_makes_no_run_lost(environ, folder, db, store, queue):
     task = ticker.register(db, "waits", every="1h", box="5s", retries=2)
     tick(store, queue)
-    with working(patch=WAITS):
-        until((folder / "began").exists, "the run")
+    with at_work(folder):
         over_at = ticker.get(db, task).running_until
-        with connect(environ["DATABASE_URL"]) as holder, holder.transaction():
-            holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-            holder.execute("LOCK TABLE ticker.runs IN EXCLUSIVE MODE")
-            (folder / "go").touch()
+        with ends_under("LOCK TABLE ticker.runs IN EXCLUSIVE MODE", environ, folder):
             until(lambda: store.now() > over_at, "the end of its hold")
         until(lambda: outcomes(db)["waits"], "its end")
     [run] = ticker.list_runs(db)
     assert (run.outcome, run.ended_at < over_at) == ("succeeded", True)
 
 
-def test_a_worker_that_is_told_to_stop_still_tries_the_ends_that_wait(environ, folder, db, store, queue):
-    task = ticker.register(db, "waits", every="1h")
-    tick(store, queue)
-    with working(patch=WAITS) as process:
-        until((folder / "began").exists, "the run")
-        with locked(environ, task):
-            (folder / "go").touch()
-            for line in process.stdout:
-                if "is not recorded yet" in line:
-                    break
+def test_a_worker_that_is_told_to_stop_still_tries_the_ends_that_wait(environ, folder, db, task):
+    with at_work(folder) as process:
+        with ends_under(ITS_ROW, environ, folder):
+            says(process, "is not recorded yet")
             process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert outcomes(db) == {"waits": "succeeded"}
 
 
-def test_a_worker_that_is_told_to_stop_gives_them_up_in_time(environ, folder, db, store, queue):
-    task = ticker.register(db, "waits", every="1h")
-    tick(store, queue)
-    with working(patch=f"from wrappers.rq import worker; worker.LAST_WORD = 1.0\n{WAITS}") as process:
-        until((folder / "began").exists, "the run")
-        with locked(environ, task):
-            (folder / "go").touch()
-            for line in process.stdout:
-                if "is not recorded yet" in line:
-                    break
-            process.send_signal(signal.SIGTERM)
-            rest = process.stdout.read()
+def test_a_worker_that_is_told_to_stop_gives_them_up_in_time(environ, folder, db, task):
+    impatient = f"from wrappers.rq import worker; worker.LAST_WORD = 1.0\n{WAITS}"
+    with at_work(folder, patch=impatient) as process, ends_under(ITS_ROW, environ, folder):
+        says(process, "is not recorded yet")
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
     assert f"the end of task={task.id} (succeeded) is not recorded, and given up: the worker ends" in rest
 
 
-def test_a_worker_that_ends_with_its_queue_stays_until_its_ends_are_written(environ, folder, db, store, queue):
-    task = ticker.register(db, "waits", every="1h")
-    tick(store, queue)
-    with working("--burst", patch=WAITS) as process:
-        until((folder / "began").exists, "the run")
-        with locked(environ, task):
-            (folder / "go").touch()
-            for line in process.stdout:
-                if "done, quitting" in line:
-                    break
+def test_a_worker_that_ends_with_its_queue_stays_until_its_ends_are_written(environ, folder, db, task):
+    with at_work(folder, "--burst") as process:
+        with ends_under(ITS_ROW, environ, folder):
+            says(process, "done, quitting")
         assert process.wait(60) == 0
     assert outcomes(db) == {"waits": "succeeded"}
 
@@ -376,43 +366,34 @@ def test_a_worker_that_ends_with_its_queue_stays_until_its_ends_are_written(envi
 def test_pieces_that_could_not_be_recorded_are_made_while_the_run_still_holds_its_task(
     environ, folder, db, store, queue
 ):
-    task = ticker.register(db, "waits.for.pieces", every="1h")
+    ticker.register(db, "waits.for.pieces", every="1h")
     tick(store, queue)
-    with working(patch=WAITS) as process:
-        until((folder / "began").exists, "the run")
-        with locked(environ, task):
-            (folder / "go").touch()
-            for line in process.stdout:
-                if "is not recorded yet" in line:
-                    break
+    with at_work(folder) as process:
+        with ends_under(ITS_ROW, environ, folder):
+            says(process, "is not recorded yet")
         until(lambda: ticker.list_runs(db)[-1].state == "processing", "the pieces")
     assert db.execute("SELECT count(*) FROM ticker.runs WHERE kind = 'piece'").fetchone() == (2,)
 
 
-def test_a_stock_workers_horse_writes_the_true_end_of_its_run(environ, folder, db, store, queue):
-    task = ticker.register(db, "waits", every="1h")
-    tick(store, queue)
+def test_a_stock_workers_horse_writes_the_true_end_of_its_run(environ, folder, db, store, task):
     with ThreadPoolExecutor() as pool:
         done = pool.submit(stock_worker, patch=WAITS)
         until((folder / "began").exists, "the run")
-        with locked(environ, task):
-            (folder / "go").touch()
-            asks = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-            until(lambda: db.execute(asks).fetchone(), "the end waits")
-            until(lambda: not db.execute(asks).fetchone(), "it is tried again")
+        with ends_under(ITS_ROW, environ, folder):
+            until(lambda: db.execute(LOCK_AWAITED).fetchone(), "the end waits")
+            until(lambda: not db.execute(LOCK_AWAITED).fetchone(), "it is tried again")
             freed_at = store.now()
         done.result()
     [run] = ticker.list_runs(db)
     assert (run.outcome, run.ended_at < freed_at) == ("succeeded", True)
 
 
-def test_postgresql_away_for_longer_than_the_box_costs_no_run_and_makes_none_twice(own_servers, folder, monkeypatch):  # noqa: F811
+def test_postgresql_away_for_longer_than_the_box_costs_no_run_and_makes_none_twice(own_servers, folder, monkeypatch):
     postgres, _ = own_servers
     monkeypatch.setenv("TICKER_TICK", "1s")
     with connect(postgres.url) as db:
         ticker.register(db, "waits", every="60s", box="6s", retries=2, backoff="1s")
-    with running({}) as process, working(patch=WAITS):
-        until((folder / "began").exists, "the run")
+    with Ticking() as process, at_work(folder):
         postgres.kill()
         (folder / "go").touch()
         over_at = time.monotonic() + 8  # its box, its grace, and one second that a tick leaves

@@ -5,26 +5,17 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
-import pytest
 from rq import Queue, SimpleWorker
 from rq.job import Job
 
 import ticker
+from tests.factories import let_time_pass
 from tests.running import ROOT, is_alive, stock_worker, until, work
 from ticker.db.connections import connect
 from ticker.engine import jobs
 from ticker.engine.tick import tick
 
 ENDLESS = {"every": "3s", "box": "0.5s"}  # dead within 0.8 s of their start
-
-
-@pytest.fixture
-def traced(environ, db):
-    """A function that reads what the functions of `tests.sample_tasks` left in the table `trace`."""
-    db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")
-    return lambda what: [
-        value for (value,) in db.execute("SELECT value FROM trace WHERE what = %s ORDER BY id", [what])
-    ]
 
 
 def outcomes(db):
@@ -34,14 +25,6 @@ def outcomes(db):
 
 def last_run(db, name):
     return next(run for run in ticker.list_runs(db) if run.task_name == name)
-
-
-def let_time_pass(db, seconds):
-    """As if the last starts had been that much longer ago; the uptime would know better."""
-    db.execute(
-        "UPDATE ticker.tasks SET last_run = last_run - %s",
-        [timedelta(seconds=seconds)],
-    )
 
 
 def test_functions_end_in_the_outcome_that_they_earned(traced, db, store, queue):

@@ -1,0 +1,13 @@
+from typing import Any
+
+import psycopg
+import pytest
+
+import ticker
+from ticker.model import Task
+
+
+@pytest.fixture
+def task(environ: dict[str, str], db: psycopg.Connection[Any]) -> Task:
+    """A task of every minute that has an owner."""
+    return ticker.register(db, "poll", every="1m", owner="mail_channels:5")

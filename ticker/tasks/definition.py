@@ -2,9 +2,9 @@
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import make_dataclass
+from dataclasses import Field, make_dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self, Unpack, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, get_type_hints
 
 from ticker.engine import timing
 from ticker.errors import BadInput, quoted
@@ -54,6 +54,8 @@ class _Wanted:
 if TYPE_CHECKING:
 
     class Wanted(_Wanted):
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
         def __init__(self, *, function: str, name: str | None = None, **said: Unpack[fields.Settings]) -> None: ...
         def __getattr__(self, field: str) -> Any: ...
 

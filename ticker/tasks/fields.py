@@ -212,7 +212,7 @@ def _declared(table: type) -> dict[str, Field]:
 
 
 SETTINGS = _declared(Settings)
-FIELDS = SETTINGS | _declared(Changes)
+FIELDS = {"function": _declared(Changes)["function"], **SETTINGS, **_declared(Changes)}
 """All that can be changed, by name."""
 
 SCHEDULES = tuple(field for field in SETTINGS.values() if field.is_schedule)

@@ -25,34 +25,9 @@ if TYPE_CHECKING:
 
 
 IN_WORDS = {
-    *(
-        "function",
-        "kwargs",
-        "every",
-        "cron",
-        "calendar",
-        "at",
-        "zone",
-        "starts",
-        "ends",
-        "max_runs",
-        "remove",
-        "spread",
-    ),
-    *(
-        "within",
-        "queue",
-        "tolerance",
-        "box",
-        "retries",
-        "backoff",
-        "stretch",
-        "pause_after",
-        "probe",
-        "dead_man",
-        "enabled",
-    ),
-}
+    "function", "kwargs", "every", "cron", "calendar", "at", "zone", "starts", "ends", "max_runs", "remove", "spread", "within",
+    "queue", "tolerance", "box", "retries", "backoff", "stretch", "pause_after", "probe", "dead_man", "enabled",
+}  # fmt: skip
 """The fields of which `details` says more than their value."""
 
 

@@ -83,10 +83,6 @@ def _text(metavar: str, *examples: str) -> Sort:
     return Sort({"type": "string", **({"examples": list(examples)} if examples else {})}, metavar)
 
 
-def _span(check: Check, metavar: str = "DURATION") -> Sort:
-    return Sort(DURATION, metavar, check)
-
-
 def _whole(least: int, most: int) -> Sort:
     return Sort({"type": "integer", "minimum": least, "maximum": most}, "N", checks.whole(least, most))
 
@@ -107,7 +103,7 @@ PROSE = Sort({"type": "string", "maxLength": TEXT_AT_MOST}, "TEXT", checks.prose
 OBJECT = Sort({"type": "object"}, "JSON", checks.json_object)
 FLAG = Sort({"type": "boolean"}, "", checks.flag)
 BOUND = Sort(TIME, "TIME", checks.bound)
-LIMITED_SPAN = _span(checks.span_or_none(timing.SHORTEST_INTERVAL))
+LIMITED_SPAN = Sort(DURATION, "DURATION", checks.span_or_none(timing.SHORTEST_INTERVAL))
 
 # -------------------------------------------------------------------------------------------------------- the table
 
@@ -146,7 +142,7 @@ class Settings(TypedDict, total=False):
         _choice("one (a single late run)", "none (what was missed is skipped)"), "Catch up", WHEN,
         "One late run after an outage, or none.", default="one")]
     remove: Annotated[bool | None, Field(
-        FLAG, "Remove", WHEN, "With a single time: whether the task is deleted after its success.", default=False)]
+        FLAG, "Remove", WHEN, "With a single time (at): whether the task is deleted after its success.", default=False)]
     spread: Annotated[bool | None, Field(
         FLAG, "Spread", WHEN, "Whether it has a place of its own in its interval, or within a window, so that many tasks "
         "are not due at once.", default=False)]
@@ -157,10 +153,10 @@ class Settings(TypedDict, total=False):
     kwargs: Annotated[Mapping[str, Any] | None, Field(
         OBJECT, "Arguments", "", "The function's arguments: a JSON object of up to 64 kB.", '{"channel_id": 5}', default={})]
     tolerance: Annotated[Duration | None, Field(
-        _span(milliseconds), "Tolerance", HOW, "How much earlier than the interval a run may start.",
+        Sort(DURATION, "DURATION", milliseconds), "Tolerance", HOW, "How much earlier than the interval a run may start.",
         column="tolerance_ms", default=0)]
     box: Annotated[Duration | None, Field(
-        _span(checks.box), "Time box", HOW,
+        Sort(DURATION, "DURATION", checks.box), "Time box", HOW,
         "How long a run may last; by default half the interval, or half the shortest gap and at most 5m.",
         column="box_ms", default=0)]
     overlap: Annotated[str | None, Field(
@@ -169,7 +165,7 @@ class Settings(TypedDict, total=False):
     retries: Annotated[int | None, Field(
         _whole(0, RETRIES_AT_MOST), "Retries", FAILURES, "Further attempts after a failure; 0: none.", default=0)]
     backoff: Annotated[Duration | None, Field(
-        _span(checks.backoff, "DURATIONS"), "Back-off", FAILURES, "Between attempts: 10s, or 10s..5m, which doubles.",
+        Sort(DURATION, "DURATIONS", checks.backoff), "Back-off", FAILURES, "Between attempts: 10s, or 10s..5m, which doubles.",
         default=Backoff().text)]
     stretch: Annotated[Duration | None, Field(
         LIMITED_SPAN, "Stretch", FAILURES, "After failures the interval doubles, up to this; 0: it stays.",

@@ -12,6 +12,8 @@ TickerError
     └── QueueUnavailable
 """
 
+from collections.abc import Iterable
+
 QUOTED_AT_MOST = 60
 
 EXIT_CONFIGURATION = 78
@@ -29,6 +31,14 @@ def quoted(value: object) -> str:
     if not text.isprintable():  # a repr of several lines
         text = repr(text)
     return text if len(text) <= QUOTED_AT_MOST else f"{text[:QUOTED_AT_MOST]}…"
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Returns ` (did you mean 'every'?)` for a misspelt name; an empty text if none of the known names is near."""
+    from difflib import get_close_matches  # which a horse does without
+
+    near = get_close_matches(str(name), list(known), 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 class TickerError(Exception):

@@ -30,7 +30,7 @@ from ticker import logs, settings
 from ticker.db.connections import translated
 from ticker.errors import EXIT_CONFIGURATION, BadInput, ConfigurationError
 from ticker.queue import checks
-from ticker.tasks.definition import DEFAULTS
+from ticker.tasks.fields import DEFAULTS
 from wrappers.pipeline import registry
 from wrappers.pipeline.database import Database
 from wrappers.rq import options

@@ -33,7 +33,7 @@ from tests.refusals import SECRET
 from ticker import BadInput, Wanted
 from ticker.db import json_text
 from ticker.schedules.duration import LONGEST
-from ticker.tasks import checks
+from ticker.tasks import fields
 from wrappers import task
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Run
@@ -42,7 +42,14 @@ from wrappers.pipeline.database import Database
 Db = psycopg.Connection[Any]
 
 ALL = each(*(pair for pairs in ROWS.values() for pair in pairs))
-EDITABLE = each(*(pair for pairs in ROWS.values() for pair in pairs if pair[0] in checks.CHECKS))
+EDITABLE = each(
+    *(
+        pair
+        for pairs in ROWS.values()
+        for pair in pairs
+        if pair[0] in fields.FIELDS and not fields.FIELDS[pair[0]].is_schedule
+    )
+)
 CURSORS = [value for value in NO_ARGUMENTS if isinstance(value, dict) and not {1, None} & value.keys()]
 
 
@@ -161,7 +168,7 @@ def taken(call: Callable[[], Any]) -> bool:
 @given(ANYTHING, st.sampled_from(["every", "tolerance", "box"]))
 def test_any_value_is_a_duration_within_the_limits_or_refused(value: Any, field: str) -> None:
     if value is not None and taken(lambda: ticker.register(Silent(), "poll", **{field: value})):
-        assert 0 <= checks.check({field: value})[f"{field}_ms"] <= LONGEST
+        assert 0 <= fields.check({field: value})[f"{field}_ms"] <= LONGEST
 
 
 @settings(deadline=None)

@@ -230,7 +230,7 @@ def test_what_is_missing_is_named_in_a_sentence(change, problem, db, database_ur
 
 
 def test_what_somebody_added_is_no_problem(db, database_url):
-    db.execute("ALTER TABLE ticker.tasks ADD COLUMN note text; CREATE INDEX ON ticker.runs (created_at)")
+    db.execute("ALTER TABLE ticker.tasks ADD COLUMN of_mine text; CREATE INDEX ON ticker.runs (created_at)")
     db.execute("CREATE TABLE ticker.of_mine (id int); CREATE TABLE tasks (id int)")
     assert migrations.problems(database_url) == []
 

@@ -9,9 +9,10 @@ import pytest
 
 import ticker
 from ticker.db import sql
+from ticker.tasks.fields import DEFAULTS
 
 ROOT = Path(ticker.__file__).parent.parent
-STATEMENTS = sql.statements("ticker")
+STATEMENTS = sql.statements("ticker", tuple(DEFAULTS))
 RUN_BY = {"execute", "_execute", "written"}
 
 

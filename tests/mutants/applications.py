@@ -14,8 +14,8 @@ APPLICATIONS = (
     Mutant(
         "longer-interval-pushes-the-next-run-away",
         "ticker/db/sql/register.sql",
-        "least(next_run,\n            {now} + %(every_ms)s::bigint",
-        "(\n            {now} + %(every_ms)s::bigint",
+        "least(t.next_run, {now} + n.every_ms",
+        "({now} + n.every_ms",
         "A changed interval may bring the next run nearer and never pushes it away, so that no edit starves a task.",
         ("tests/registration/test_operations.py::TestAChangedInterval::test_never_pushes_the_next_run_away",),
     ),

@@ -252,7 +252,7 @@ def test_what_the_ticker_does_by_itself_is_the_tickers(play):
     ticker.pause(play.db, "once", until=play.now + timedelta(seconds=0.5), by="anna")
     play.run(2, "succeeded")
     assert ticker.list_tasks(play.db) == []
-    assert [event[:2] for event in events(play.db)] == [
+    assert events(play.db, "what, by") == [
         ("paused", "anna"),
         ("resumed", "ticker"),
         ("deleted", "ticker"),

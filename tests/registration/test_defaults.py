@@ -12,8 +12,6 @@ from ticker import Wanted, owners
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
 from ticker.errors import BadInput
-from ticker.registration import triggers_sql
-from ticker.tasks import definition
 
 
 class Base(DeclarativeBase):
@@ -89,12 +87,6 @@ def test_a_default_task_is_as_if_it_had_been_registered(session, db):
     registered = db.execute("SELECT DISTINCT registered FROM ticker.tasks").fetchall()
     assert len(registered) == 1
     assert abs(made.next_run - made.created_at) < timedelta(seconds=5)
-
-
-def test_every_column_of_a_definition_is_copied():
-    columns = triggers_sql.MADE.partition("(")[2].partition(")")[0].replace(",", " ").split()
-    fixed = {"enabled", "ends_at", "remove"}  # cannot be said of a default task, or have their defaults
-    assert set(definition.DEFAULTS) - fixed <= set(columns)
 
 
 def test_it_rests_while_its_owner_does(session, db):

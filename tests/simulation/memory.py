@@ -38,7 +38,7 @@ from tests.simulation.verdict import Job, Verdict
 from ticker.engine import jobs, timing
 from ticker.errors import BadInput, RowLocked
 from ticker.model import Kind, Outcome, Reason, RunKind, Task
-from ticker.tasks import checks, definition
+from ticker.tasks import definition, fields
 from ticker.tasks.definition import Wanted
 
 OPEN = ("planned", "pushed")
@@ -75,7 +75,7 @@ class MemoryTables:
         return id_
 
     def edit(self, now: datetime, task_id: int, **changes: Any) -> None:
-        self._change(task_id, checks.check(changes), now)
+        self._change(task_id, fields.check(changes), now)
 
     def pause(self, now: datetime, task_id: int, until: datetime | None) -> None:
         self._put(task_id, paused_by="someone", paused_until=until)

@@ -7,6 +7,7 @@ in `bad_input/test_python.py`, requests in `web/test_bad_requests.py`.
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -114,7 +115,8 @@ TEXTS: dict[str, Reader] = {
     "a replay": (table.read, (TABLE, *(line + "\n" for line in TABLE.splitlines()))),
 }  # fmt: skip
 TEXTS |= {
-    f"a form's {one.name}": (one.read, ("yes", "5", "-1", "2h", "{}", '{"a": 1}', *TIMES)) for one in controls.ARGUMENTS
+    f"a form's {one.name}": (partial(controls.read, one), ("yes", "5", "-1", "2h", "{}", '{"a": 1}', *TIMES))
+    for one in controls.ARGUMENTS
 }
 
 JOB_ID = "test1234-t5-1767225600000000"

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-from dataclasses import fields
 from typing import Any
 
 import jsonschema_rs
@@ -14,12 +13,10 @@ import ticker
 from tests.harness import Played
 from tests.web.asking import ALL, API, BEARER, Asking, named
 from tests.web.conftest import Serve
-from ticker.errors import BadInput
 from ticker.model import Task
 from ticker.read import formatting
-from ticker.tasks import checks
-from ticker.tasks.definition import Wanted
-from ticker.web.api import router, schemas, task_fields
+from ticker.tasks import fields
+from ticker.web.api import router, schemas
 
 Db = psycopg.Connection[Any]
 Document = dict[str, Any]
@@ -90,36 +87,14 @@ def test_a_token_is_described_as_needed_where_it_is(serve: Serve, document: Docu
 # ------------------------------------------------------------------------------------------------- what can be said
 
 
-def test_a_new_task_takes_the_arguments_of_register() -> None:
-    names = {field.name for field in task_fields.NEW}
-    arguments = set(inspect.signature(ticker.register).parameters) - {"db", "by"}
-    assert names == arguments == {field.name for field in fields(Wanted)} | {"owner", "first"}
-
-
-def test_a_change_takes_the_arguments_of_edit() -> None:
-    assert [field.name for field in task_fields.CHANGES if field.name not in checks.FIELDS] == []
-    assert len(task_fields.CHANGES) == len(checks.FIELDS)
-
-
-@pytest.mark.parametrize("field", task_fields.CHANGES, ids=lambda field: field.name)
-def test_the_limits_that_are_described_are_those_that_are_checked(field: Any) -> None:
-    for value in (*field.schema.get("enum", ()), *limits(field.schema)):
-        checks.check({field.name: value})
-    for value in beyond(field.schema):
-        with pytest.raises(BadInput):
-            checks.check({field.name: value})
-
-
-def limits(schema: Any) -> list[Any]:
-    texts = ["x" * schema[name] for name in ("minLength", "maxLength") if name in schema]
-    return texts + [schema[name] for name in ("minimum", "maximum") if name in schema]
-
-
-def beyond(schema: Any) -> list[Any]:
-    least, most = schema.get("minimum"), schema.get("maximum")
-    found: list[Any] = ["x" * (schema["maxLength"] + 1)] if "maxLength" in schema else []
-    found += [""] if "minLength" in schema else ["no such word"] if "enum" in schema else []
-    return found + ([] if least is None else [least - 1]) + ([] if most is None else [most + 1])
+@pytest.mark.parametrize(
+    ("path", "method", "body"),
+    [("/tasks", "post", fields.body_of_register()), ("/tasks/{id}", "patch", fields.body_of_edit())],
+)
+def test_the_bodies_of_tasks_are_those_of_the_table_of_fields(
+    path: str, method: str, body: fields.Schema, document: Document
+) -> None:
+    assert document["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"] == body
 
 
 def test_the_states_that_are_described_are_those_that_are_shown() -> None:

@@ -5,7 +5,7 @@ Both the ticker and a worker's horse use it; it imports neither SQLAlchemy nor p
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -26,10 +26,13 @@ _RULE = re.compile(r"\{(\w+)(?: (\w+))?\}")
 
 
 @cache
-def statements(schema: str) -> Mapping[str, str]:
-    """Returns all statements by name, with the schema's quoted name and the rules filled in, and without comments."""
+def statements(schema: str, settings: tuple[str, ...] = ()) -> Mapping[str, str]:
+    """Returns all statements by name, with the schema's quoted name and the rules filled in, and without comments.
+
+    `settings` are the columns of a task's fields; the statements that list them are left out without them.
+    """
     quoted = f'"{schema_name("schema", schema)}"'
-    parts = {"name": dict[str, str](), "rule": dict[str, str]()}
+    parts = {"name": dict[str, str](), "rule": {"settings": listed(settings, "t")}}
     folder = files("ticker.db").joinpath("sql")
     for file in (file for file in folder.iterdir() if file.name.endswith(".sql")):
         _, *texts = _PART.split(file.read_text(encoding="utf-8").replace("{schema}", quoted))
@@ -37,7 +40,11 @@ def statements(schema: str) -> Mapping[str, str]:
             if name in parts[kind]:
                 raise ValueError(f"{kind} {name} stands twice in ticker/db/sql")
             parts[kind][name] = re.sub(r"^--.*\n?", "", text, flags=re.MULTILINE).strip()
-    return {name: _filled(text, parts["rule"]) for name, text in parts["name"].items()}
+    return {
+        name: _filled(text, parts["rule"])
+        for name, text in parts["name"].items()
+        if settings or "{settings" not in text
+    }
 
 
 def _filled(text: str, rules: Mapping[str, str]) -> str:
@@ -45,14 +52,19 @@ def _filled(text: str, rules: Mapping[str, str]) -> str:
     return _RULE.sub(lambda named: _for_table(_filled(rules[named[1]], rules), named[2]), text)
 
 
+def listed(names: Iterable[str], alias: str = "") -> str:
+    """Returns a list of columns, for a table with that alias."""
+    return ", ".join(f"{alias}.{name}" if alias else name for name in names)
+
+
 def _for_table(rule: str, alias: str | None) -> str:
     """Returns a rule, which is written for a table with the alias t, for another one, or for the only table."""
     return re.sub(r"\bt\.", f"{alias}." if alias else "", rule)
 
 
-def on(db: Any, schema: str) -> Execute:
+def on(db: Any, schema: str, settings: tuple[str, ...] = ()) -> Execute:
     """Runs statements on a SQLAlchemy Session or Connection, Django's or a psycopg connection, inside its transaction."""
-    texts = statements(schema)
+    texts = statements(schema, settings)
     run = _runner(db)
 
     def execute(name: str, /, **parameters: Any) -> list[Row]:

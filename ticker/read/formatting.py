@@ -17,10 +17,18 @@ from ticker.model import Kind, Outcome, Reason, Task
 from ticker.read.explain import time_of_day
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
+from ticker.tasks.fields import FIELDS, Field
 
 if TYPE_CHECKING:
     from ticker.read.entries import JournalEntry
     from ticker.read.tasks import RunRecord, TickerStatus
+
+
+IN_WORDS = {
+    "function", "kwargs", "every", "cron", "calendar", "at", "zone", "starts", "ends", "max_runs", "remove", "spread", "within",
+    "queue", "tolerance", "box", "retries", "backoff", "stretch", "pause_after", "probe", "dead_man", "enabled",
+}  # fmt: skip
+"""The fields of which `details` says more than their value."""
 
 
 def plain_data(value: Any) -> Any:
@@ -170,7 +178,7 @@ def details(task: Task) -> dict[str, Any]:
         "schedule": schedule(task), "in words": in_words(task), "tolerance": words(task.tolerance_ms), "box": words(task.box_ms),
         "starts": at(task.starts_at), "ends": at(task.ends_at),
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
-        "catch up": task.catch_up if task.catch_up != "one" else "", "removed after success": "yes" if task.remove else "",
+        "removed after success": "yes" if task.remove else "",
         "place": place(task),
         "queue": task.queue, "state": state_in_words(task), "next run": at(task.next_run),
         "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
@@ -178,11 +186,19 @@ def details(task: Task) -> dict[str, Any]:
         "last work": at(task.last_worked_at),
         "cursor": "" if task.cursor is None else json.dumps(task.cursor, ensure_ascii=False),
         **on_failure(task),
-        "submitter": task.submitter, "group": task.group_name, "priority": task.priority or "", "kept": task.keep if task.keep != "all" else "",
-        "subject": task.subject, "description": task.description,
-        "metadata": json.dumps(task.metadata, ensure_ascii=False) if task.metadata else "",
+        **{field.label.lower(): setting(field, task) for field in FIELDS.values() if field.name not in IN_WORDS},
         "created": at(task.created_at), "changed": at(task.updated_at),
     }  # fmt: skip
+
+
+def setting(field: Field, task: Task) -> str:
+    """What is said of a field; nothing of one that has its default."""
+    value = getattr(task, field.column)
+    if value == field.default:
+        return ""
+    if field.kind == "json":
+        return json.dumps(value, ensure_ascii=False)
+    return words(value) if field.column.endswith("_ms") else str(value)
 
 
 def place(task: Task) -> str:
@@ -195,7 +211,6 @@ def place(task: Task) -> str:
 def on_failure(task: Task) -> dict[str, Any]:
     """What was said of failures, and the totals."""
     return {
-        "overlap": task.overlap if task.overlap != "queue" else "",
         "retries": f"{task.retries}, {task.backoff} apart" if task.retries else "",
         "back-off": task.backoff if not task.retries and task.backoff != Backoff().text else "",
         "stretches to": words(task.stretch_ms) if task.stretch_ms else "",

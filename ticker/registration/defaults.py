@@ -4,8 +4,7 @@ Whoever inserts an owner's row, by the ORM, a bulk statement or psql: the tasks 
 trigger of `owners.triggers`.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ticker import settings
@@ -47,9 +46,7 @@ def defaults(
             "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or what "
             "owners.triggers gives, once (again, if an older release made its triggers)",
         )  # fmt: skip
-    execute(
-        "write_templates", owner_type=owner_type, names=list(rows), tasks=[json.dumps(row) for row in rows.values()]
-    )
+    execute("write_templates", owner_type=owner_type, names=list(rows), tasks=list(rows.values()))
     return len(sql.run(db, triggers.tasks_of_existing(table, key, schema, table_schema))) if existing else 0
 
 
@@ -66,10 +63,10 @@ def _checked(wanted: Sequence[Wanted]) -> Sequence[Wanted]:
     return wanted
 
 
-def _row(execute: sql.Execute, item: Wanted) -> Mapping[str, Any]:
+def _row(execute: sql.Execute, item: Wanted) -> str:
     """The columns of a task as the trigger reads them: as if it were registered for its owner."""
     given = item.given()
     values = definition.applied(given, None, now=lambda: task_rows.instant(execute))
     if values["kind"] != Kind.INTERVAL:
         task_rows.first_time(execute, values)  # BadInput where it never fires
-    return {**values, "starts_at": values["starts_at"] or None, "registered": given}
+    return task_rows.settings_of(values, registered=given)

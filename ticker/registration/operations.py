@@ -5,18 +5,18 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Unpack
 
 from ticker import clock
 from ticker.db import sql
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
 from ticker.model import Task
 from ticker.schedules.duration import Duration
-from ticker.tasks import checks, identity
+from ticker.tasks import checks, fields, identity
 from ticker.tasks import rows as task_rows
 from ticker.tasks.definition import Given, Wanted
+from ticker.tasks.fields import Changes
 from ticker.tasks.identity import Owner
 from ticker.tasks.reference import Ref, described, id_or_name
 
@@ -88,13 +88,8 @@ def register(
     setting `ticker.by`, else the database user. Raises BadInput, which names field, value and limit, or UnknownOwner if the
     owner's row is gone; then nothing is written.
     """
-    wanted = Wanted(
-        function=function, name=name, every=every, cron=cron, calendar=calendar, at=at, zone=zone, starts=starts, ends=ends,
-        max_runs=max_runs, catch_up=catch_up, remove=remove, spread=spread, within=within, queue=queue, kwargs=kwargs, tolerance=tolerance, box=box,
-        overlap=overlap, retries=retries, backoff=backoff, stretch=stretch, pause_after=pause_after, probe=probe,
-        dead_man=dead_man, keep=keep, submitter=submitter, group=group, priority=priority,
-        subject=subject, description=description, metadata=metadata,
-    )  # fmt: skip
+    said = locals()
+    wanted = Wanted(**{field: said[field] for field in ("function", "name", *fields.SETTINGS)})
     return _register(db, wanted, identity.identify(db, owner), _aware("first", first), by)
 
 
@@ -136,17 +131,13 @@ def reconcile(
     return [registered[name] for name in by_name]
 
 
-def edit(db: Any, task: Ref, *, owner: Any = None, by: str | None = None, **changes: Any) -> Task:
+def edit(db: Any, task: Ref, *, owner: Any = None, by: str | None = None, **changes: Unpack[Changes]) -> Task:
     """Changes a task as an operator does: a later registration of the same values does not undo it.
 
     `changes` are the fields of `register`, and `enabled`. Takes effect at once. UnknownTask, BadInput.
     """
-    for field in changes:
-        if field not in checks.FIELDS:
-            raise BadInput(
-                "edit", field, "is no field that can be changed; those are enabled and the arguments of register"
-            )
-    given = checks.check(changes)
+    fields.check_names("edit", changes)
+    given = fields.check(changes)
     execute = task_rows.on(db)
     before = _one(_known(_select(execute, db, task, owner), db, task, owner))
     return task_rows.change(execute, before, given, None, by=by)
@@ -265,10 +256,7 @@ def _one(rows: list[sql.Row]) -> sql.Row:
 def _wanted(item: Mapping[str, Any]) -> Wanted:
     if not isinstance(item, Mapping):
         raise BadInput("wanted", item, "is no task; write Wanted(...) or a mapping of its fields")
-    known = {field.name for field in fields(Wanted)}
-    for field in item:
-        if field not in known:
-            raise BadInput("wanted", field, "is no field of a task; those are the arguments of register")
+    fields.check_names("wanted", item, ("function", "name", *fields.SETTINGS))
     if "function" not in item:
         raise BadInput("wanted", dict(item), "has no function")
     return Wanted(**item)

@@ -7,7 +7,7 @@ from typing import Any
 from ticker.db import sql
 from ticker.errors import BadInput
 from ticker.model import Kind
-from ticker.tasks import checks, definition, rows
+from ticker.tasks import checks, definition, fields, rows
 
 BY = "ticker sync"
 
@@ -26,15 +26,9 @@ class Declared:
 
     def checked(self) -> dict[str, Any]:
         """BadInput names the function, and what is wrong beside it."""
-        for field in self.said:
-            if field not in checks.FIELDS and field != "name":
-                raise BadInput(
-                    f"@task({self.function!r})",
-                    field,
-                    "is no field of a task; those are the arguments of register",
-                )
+        fields.check_names(f"@task({self.function!r})", self.said, ("name", *fields.FIELDS))
         try:
-            return checks.check({"function": self.function, **{f: v for f, v in self.said.items() if f != "name"}})
+            return fields.check({"function": self.function, **{f: v for f, v in self.said.items() if f != "name"}})
         except BadInput as error:
             raise BadInput(f"@task({self.function!r}) {error.field}", error.value, error.problem) from None
 

@@ -1,6 +1,7 @@
 """Builds and installs the triggers by which tasks follow their owner's row. `ticker.owners` is the public door."""
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypedDict, Unpack
@@ -8,10 +9,11 @@ from typing import Any, TypedDict, Unpack
 from sqlalchemy import Table, event, inspect
 from sqlalchemy.orm import Mapper
 
-from ticker.db.sql import Execute
+from ticker.db.sql import Execute, listed
 from ticker.errors import BadInput
 from ticker.registration.triggers_sql import BODY, EVENTS, MADE, SETTINGS, SOONEST, SQL, WHICH
 from ticker.settings import schema_name
+from ticker.tasks.fields import DEFAULTS
 from ticker.tasks.identity import check_text
 from ticker.tasks.mapped import base_table
 
@@ -51,7 +53,7 @@ def triggers(
         "tasks": f"{_quoted(schema)}.tasks", "templates": f"{_quoted(schema)}.templates",
         "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
     }  # fmt: skip
-    parts |= {"made": MADE.format(**parts), "which": WHICH.format(**parts)}
+    parts |= {"made": _made(**parts), "which": WHICH.format(**parts)}
     # REVOKE: anybody could hang the function on a table of his own
     revoked = [f"REVOKE ALL ON FUNCTION {parts[event]}() FROM PUBLIC;" for event in EVENTS]
     return [statement.format(**parts) for statement in SQL.strip().split("\n\n")] + revoked
@@ -113,9 +115,13 @@ def tasks_of_existing(
         "type": _quoted(type_, "'"),
     }
     ids = _keys(tuple(map(_quoted, keys)), relation)["id_o"]
-    return (
-        f"{MADE.format(**parts)} (SELECT {ids} AS id FROM {relation} o) o ON true {WHICH.format(**parts)} RETURNING id"
-    )
+    return f"{_made(**parts)} (SELECT {ids} AS id FROM {relation} o) o ON true {WHICH.format(**parts)} RETURNING id"
+
+
+def _made(**parts: str) -> str:
+    """The beginning of the statement that makes default tasks."""
+    fields = {"fields": listed(DEFAULTS), "fields_of_t": listed(DEFAULTS, "t")}
+    return MADE.format(**parts, **fields, defaults=_quoted(json.dumps(DEFAULTS), "'"))
 
 
 def _run_in(op: Any, texts: Iterable[str]) -> None:

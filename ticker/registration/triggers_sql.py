@@ -23,18 +23,15 @@ SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_t
 SOONEST = """greatest(starts_at, least(CASE WHEN next_run > clock_timestamp() THEN next_run END,
                 greatest(clock_timestamp(), last_run + (every_ms - tolerance_ms + least(tolerance_ms / 5, 10000)) * interval '1 millisecond')))"""
 
-# The default tasks of some owners `o`; who has one of that name already keeps his.
-MADE = """INSERT INTO {tasks} (owner_type, owner_id, name, function, kwargs, registered, kind, expression, zone, every_ms,
-        tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, starts_at, max_runs, catch_up, overlap,
-        retries, backoff, stretch_ms, pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority,
-        spread, within_ms, next_run, paused_by, paused_reason, paused_until)
-    SELECT w.owner_type, o.id, w.name, t.function, t.kwargs, t.registered, t.kind, t.expression, t.zone, t.every_ms,
-        t.tolerance_ms, t.box_ms, t.grace_ms, t.queue, t.subject, t.description, t.metadata, t.starts_at, t.max_runs,
-        t.catch_up, t.overlap, t.retries, t.backoff, t.stretch_ms, t.pause_after, t.probe_ms, t.dead_man,
-        CASE WHEN t.dead_man IS NOT NULL THEN i.now END, t.keep, t.submitter, t.group_name, t.priority,
-        coalesce(t.spread, false), t.within_ms, CASE WHEN p.by IS NULL THEN greatest(i.now, t.starts_at) ELSE i.now END, p.by, p.reason, CASE WHEN p.by IS NOT NULL THEN i.now END
+# The default tasks of some owners `o`; who has one of that name already keeps his. A field that is younger than the list of
+# default tasks has its default. None of them has an end: `defaults` refuses it.
+MADE = """INSERT INTO {tasks} (owner_type, owner_id, name, registered, {fields}, grace_ms, alarm_at, next_run, paused_by,
+        paused_reason, paused_until)
+    SELECT w.owner_type, o.id, w.name, t.registered, {fields_of_t}, t.grace_ms,
+        CASE WHEN t.dead_man IS NOT NULL THEN i.now END, CASE WHEN p.by IS NULL THEN greatest(i.now, t.starts_at) ELSE i.now END,
+        p.by, p.reason, CASE WHEN p.by IS NOT NULL THEN i.now END
     FROM (SELECT clock_timestamp() AS now OFFSET 0) i CROSS JOIN {templates} w
-    CROSS JOIN LATERAL jsonb_populate_record(NULL::{tasks}, w.task) t
+    CROSS JOIN LATERAL jsonb_populate_record(NULL::{tasks}, {defaults}::jsonb || w.task) t
     CROSS JOIN LATERAL (SELECT CASE WHEN t.kind <> 'interval' THEN 'template' END AS by,
                                CASE WHEN t.kind <> 'interval' THEN 'waits for its first time' ELSE '' END AS reason) p
     JOIN"""

@@ -1,7 +1,7 @@
-"""Each field of a task by its own rule: what a user may say of it, and what its column holds then."""
+"""The rules for what a user may say of a task: each makes of it what a column holds, or raises BadInput."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -10,12 +10,8 @@ from ticker.engine import timing
 from ticker.engine.retries import Backoff
 from ticker.errors import BadInput
 from ticker.model import (
-    COUNT_AT_MOST,
-    INTERVALS_AT_MOST,
     JSON_AT_MOST,
     NAME_AT_MOST,
-    PRIORITY_AT_MOST,
-    RETRIES_AT_MOST,
     TEXT_AT_MOST,
     Kind,
 )
@@ -28,12 +24,6 @@ MOST_RUNS = 1_000_000_000
 
 Check = Callable[[str, object], Any]
 """A field's name and what was said to what its column holds; else BadInput."""
-
-
-def check(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Each field by its own rule, under its column's name."""
-    checked = {COLUMNS.get(field, field): CHECKS[field](field, said[field]) for field in said if field not in SCHEDULE}
-    return checked | _schedule({field: value for field, value in said.items() if field in SCHEDULE})
 
 
 def plain(field: str, value: object) -> str:
@@ -70,17 +60,17 @@ def _text(field: str, value: object, *, least: int, most: int) -> str:
     return value
 
 
-def _flag(field: str, value: object) -> bool:
+def flag(field: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise BadInput(field, value, "is neither True nor False")
     return value
 
 
-def _box(field: str, value: object) -> int:
+def box(field: str, value: object) -> int:
     return milliseconds(field, value, least=timing.SHORTEST_BOX)
 
 
-def _schedule(said: Mapping[str, Any]) -> dict[str, Any]:
+def schedule(said: Mapping[str, Any]) -> dict[str, Any]:
     """What was said of when: one of `every`, `cron`, `calendar` and `at`, perhaps with a zone."""
     names = [field for field in NAMES.values() if field in said]
     if len(names) > 1:
@@ -102,18 +92,18 @@ def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
     """Without a zone, said or in the text, the one that the task has stays."""
     if field != "at" and not isinstance(value, str):
         raise BadInput(field, value, "is no text")
-    schedule = READ[field](value, zone)
+    read = READ[field](value, zone)
     named = zone is not None or (field == "calendar" and calendar.names_zone(str(value)))
-    given = {"kind": schedule.kind, "expression": schedule.text, "every_ms": 0}
-    return given | ({"zone": schedule.zone.key} if named else {})
+    given = {"kind": read.kind, "expression": read.text, "every_ms": 0}
+    return given | ({"zone": read.zone.key} if named else {})
 
 
-def _bound(field: str, value: object) -> str:
+def bound(field: str, value: object) -> str:
     """Where a schedule begins or ends; an empty text takes the bound away."""
     return "" if value == "" else once.parse(value, UTC, field).text
 
 
-def _number(least: int, most: int, more: str = "") -> Check:
+def whole(least: int, most: int, more: str = "") -> Check:
     """A whole number within these."""
 
     def check(field: str, value: object) -> int:
@@ -124,15 +114,19 @@ def _number(least: int, most: int, more: str = "") -> Check:
     return check
 
 
-def _limit(most: int) -> Check:
+def limit(most: int) -> Check:
     """A count from 1; 0 takes the limit away."""
-    number = _number(0, most, " (0: no limit)")
+    number = whole(0, most, " (0: no limit)")
     return lambda field, value: number(field, value) or None
 
 
-def _one_of(*choices: str) -> Check:
+def words(choices: Sequence[str]) -> list[str]:
+    return [choice.partition(" ")[0] for choice in choices]
+
+
+def one_of(*choices: str) -> Check:
     """A word, each with what it means in brackets."""
-    known = [choice.partition(" ")[0] for choice in choices]
+    known = words(choices)
 
     def check(field: str, value: object) -> str:
         if value not in known:
@@ -142,68 +136,31 @@ def _one_of(*choices: str) -> Check:
     return check
 
 
-def _perhaps(least: int) -> Check:
+def span_or_none(least: int) -> Check:
     """A duration; 0 takes it away."""
     return lambda field, value: milliseconds(field, value, least=least if value not in (0, "0") else 0) or None
 
 
-def _backoff(field: str, value: object) -> str:
+def backoff(field: str, value: object) -> str:
     """Kept as it reads shortest: `10s`, or `10s..5m`."""
     return Backoff.parse(field, value).text
 
 
-def _label(field: str, value: object) -> str:
+def label(field: str, value: object) -> str:
     """A name, or nothing."""
     return _text(field, value, least=0, most=NAME_AT_MOST)
 
 
-CHECKS: Mapping[str, Check] = {
-    "function": plain,
-    "starts": _bound,
-    "ends": _bound,
-    "max_runs": _limit(MOST_RUNS),
-    "catch_up": _one_of("one (a single late run)", "none (what was missed is skipped)"),
-    "remove": _flag,
-    "spread": _flag,
-    "within": _perhaps(timing.SHORTEST_INTERVAL),
-    "queue": plain,
-    "kwargs": json_object,
-    "tolerance": milliseconds,
-    "box": _box,
-    "overlap": _one_of("queue (each occurrence has its job)", "skip (none while a job of the task waits or runs)"),
-    "retries": _number(0, RETRIES_AT_MOST),
-    "backoff": _backoff,
-    "stretch": _perhaps(timing.SHORTEST_INTERVAL),
-    "pause_after": _limit(COUNT_AT_MOST),
-    "probe": _perhaps(timing.SHORTEST_INTERVAL),
-    "dead_man": _limit(INTERVALS_AT_MOST),
-    "keep": _one_of("all", "problems (successes go)", "none"),
-    "submitter": _label,
-    "group": _label,
-    "priority": _number(-PRIORITY_AT_MOST, PRIORITY_AT_MOST),
-    "subject": prose,
-    "description": prose,
-    "metadata": json_object,
-    "enabled": _flag,
-}
-
-COLUMNS = {
-    "tolerance": "tolerance_ms", "box": "box_ms", "starts": "starts_at", "ends": "ends_at", "stretch": "stretch_ms",
-    "probe": "probe_ms", "group": "group_name", "within": "within_ms",
-}  # fmt: skip
-
 NAMES = {Kind.INTERVAL: "every", Kind.CRON: "cron", Kind.CALENDAR: "calendar", Kind.ONCE: "at"}
-SCHEDULE = {*NAMES.values(), "zone"}
 READ: Mapping[str, Callable[[Any, ZoneInfo | None], Schedule]] = {
     "cron": lambda text, zone: cron.parse(text, zone or UTC),
     "calendar": calendar.parse,
     "at": lambda value, zone: once.parse(value, zone or UTC),
 }
-FIELDS = (*SCHEDULE, *CHECKS)
 
 
 def json_value(field: str, text: str) -> Any:
-    """The JSON in a text, which no error shows: it may hold a secret. `ticker.tasks.definition` checks what it must be."""
+    """The JSON in a text, which no error shows: it may hold a secret. `ticker.tasks.fields` checks what it must be."""
     try:
         value = json.loads(text)
     except RecursionError:

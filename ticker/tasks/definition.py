@@ -1,19 +1,20 @@
 """What a user says of a task, checked: a `Definition` fits every rule, or was refused with one sentence."""
 
+import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import Field, make_dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, get_type_hints
 
 from ticker.engine import timing
-from ticker.engine.retries import Backoff
 from ticker.errors import BadInput, quoted
 from ticker.model import Kind, Task
 from ticker.schedules import kinds, phase
-from ticker.schedules.duration import Duration, figure, words
+from ticker.schedules.duration import figure, words
 from ticker.schedules.interval import Interval
 from ticker.schedules.kinds import Schedule
-from ticker.tasks import checks
+from ticker.tasks import checks, fields
+from ticker.tasks.fields import DEFAULTS
 
 USUAL_TICK = 30_000  # ms
 LONG_BOX = 600_000  # ms: over it, the other tasks of the queue wait long
@@ -29,42 +30,16 @@ def _no_clock() -> datetime:
     raise NotImplementedError
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """A task as `register` takes it, for `reconcile`. What is None was not said, and stays as it is."""
+class _Wanted:
+    __slots__ = ()
 
-    function: str
-    name: str | None = None
-    every: Duration | None = None
-    cron: str | None = None
-    calendar: str | None = None
-    at: datetime | str | int | None = None
-    zone: str | None = None
-    starts: datetime | str | None = None
-    ends: datetime | str | None = None
-    max_runs: int | None = None
-    catch_up: str | None = None
-    remove: bool | None = None
-    spread: bool | None = None
-    within: Duration | None = None
-    queue: str | None = None
-    kwargs: Mapping[str, Any] | None = None
-    tolerance: Duration | None = None
-    box: Duration | None = None
-    overlap: str | None = None
-    retries: int | None = None
-    backoff: Duration | None = None
-    stretch: Duration | None = None
-    pause_after: int | None = None
-    probe: Duration | None = None
-    dead_man: int | None = None
-    keep: str | None = None
-    submitter: str | None = None
-    group: str | None = None
-    priority: int | None = None
-    subject: str | None = None
-    description: str | None = None
-    metadata: Mapping[str, Any] | None = None
+    if TYPE_CHECKING:
+        function: str
+        name: str | None
+
+    def __new__(cls, *_: Any, **said: Any) -> Self:
+        fields.check_names("Wanted", said, ("function", "name", *fields.SETTINGS))
+        return super().__new__(cls)
 
     def task_name(self) -> str:
         """The name, which defaults to the function's."""
@@ -72,8 +47,26 @@ class Wanted:
 
     def given(self) -> dict[str, Any]:
         """What was said, checked; BadInput names field, value and limit."""
-        said = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
-        return checks.check({name: value for name, value in said.items() if value is not None})
+        said = {name: getattr(self, name) for name in ("function", *fields.SETTINGS)}
+        return fields.check({name: value for name, value in said.items() if value is not None})
+
+
+if TYPE_CHECKING:
+
+    class Wanted(_Wanted):
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+        def __init__(self, *, function: str, name: str | None = None, **said: Unpack[fields.Settings]) -> None: ...
+        def __getattr__(self, field: str) -> Any: ...
+
+else:
+    _text = "A task as `register` takes it, for `reconcile`. What is None was not said, and stays as it is."
+    Wanted = make_dataclass(
+        "Wanted",
+        [("function", str), ("name", str | None, None), *((field, kind, None) for field, kind in get_type_hints(fields.Settings).items())],
+        bases=(_Wanted,), frozen=True, kw_only=True, slots=True, namespace={"__doc__": _text, "__module__": __name__},
+    )  # fmt: skip
+    Wanted.__signature__ = inspect.Signature(list(inspect.signature(Wanted.__init__).parameters.values())[1:])
 
 
 def applied(
@@ -253,12 +246,3 @@ def _has_default_box(before: Task | None) -> bool:
     if before is None or before.kind is not Kind.INTERVAL:
         return True
     return before.box_ms == timing.box_by_default(before.every_ms, before.retries)
-
-
-DEFAULTS: Mapping[str, Any] = {
-    "function": "", "kwargs": {}, "kind": Kind.INTERVAL, "expression": "", "zone": "UTC", "every_ms": 0,
-    "tolerance_ms": 0, "box_ms": 0, "queue": "polling", "subject": "", "description": "", "metadata": {}, "enabled": True,
-    "starts_at": None, "ends_at": None, "max_runs": None, "catch_up": "one", "remove": False,
-    "overlap": "queue", "retries": 0, "backoff": Backoff().text, "stretch_ms": None, "pause_after": None, "probe_ms": None,
-    "dead_man": None, "spread": False, "within_ms": None, "keep": "all", "submitter": "", "group_name": "", "priority": 0,
-}  # fmt: skip

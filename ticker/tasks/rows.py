@@ -15,6 +15,7 @@ from ticker.engine import timing
 from ticker.model import Kind, Outcome, Task
 from ticker.schedules import kinds
 from ticker.tasks import checks, definition
+from ticker.tasks.fields import DEFAULTS
 
 _COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
 
@@ -26,7 +27,7 @@ def wake_up(execute: sql.Execute) -> None:
 
 
 def on(db: Any) -> sql.Execute:
-    return sql.on(db, settings.current().schema)
+    return sql.on(db, settings.current().schema, tuple(DEFAULTS))
 
 
 def written(execute: sql.Execute, name: str, *, by: str | None, **parameters: Any) -> list[sql.Row]:
@@ -146,13 +147,15 @@ def next_time(execute: sql.Execute, before: Task, values: Mapping[str, Any]) -> 
 def parameters_of(values: Mapping[str, Any], registered: Mapping[str, Any] | None) -> dict[str, Any]:
     """A definition as the statements take it; `registered` None keeps what stands in the row."""
     return {
-        **values,
-        "starts_at": definition.moment(values["starts_at"]),
-        "ends_at": definition.moment(values["ends_at"]),
-        "kwargs": json.dumps(values["kwargs"], ensure_ascii=False),
-        "metadata": json.dumps(values["metadata"], ensure_ascii=False),
+        "settings": settings_of(values),
         "registered": None if registered is None else json.dumps(registered, ensure_ascii=False),
     }
+
+
+def settings_of(values: Mapping[str, Any], **more: Any) -> str:
+    """A definition as the JSON of which PostgreSQL makes a row."""
+    bounds = {column: values[column] or None for column in ("starts_at", "ends_at")}
+    return json.dumps({**values, **bounds, **more}, ensure_ascii=False, default=datetime.isoformat)
 
 
 def wait_for_their_times(execute: sql.Execute, resumed: Sequence[sql.Row]) -> list[sql.Row]:
@@ -167,7 +170,7 @@ def wait_for_their_times(execute: sql.Execute, resumed: Sequence[sql.Row]) -> li
 
 def registered(row: sql.Row) -> dict[str, Any]:
     """What was registered last; what a hand has written beside it is left out."""
-    return {column: value for column, value in row["registered"].items() if column in definition.DEFAULTS}
+    return {column: value for column, value in row["registered"].items() if column in DEFAULTS}
 
 
 def check_change(

@@ -6,10 +6,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from ticker.errors import BadInput, ConfigurationError, quoted
 from ticker.model import BATCH_AT_MOST
+
+if TYPE_CHECKING:
+    from ticker.tasks.fields import Changes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -51,7 +54,7 @@ class Function:
 _functions: dict[str, Function] = {}
 
 
-def task(name: str, *, batch: int = 1, **declared: Any) -> Callable[[F], F]:
+def task(name: str, *, batch: int = 1, **declared: "Unpack[Changes]") -> Callable[[F], F]:
     """Registers a function under the name that tasks run it by: `@task("mail.fetch")`.
 
     The function is called with the task's kwargs, and first with the `Run` if its first parameter is called `run`.

@@ -17,13 +17,14 @@ from ticker.model import Task
 from ticker.read import formatting
 from ticker.schedules import once
 from ticker.tasks.checks import json_value
+from ticker.tasks.fields import FIELDS, SETTINGS
 
 task_or_owner = click.argument("task", required=False)
 
 
 @click.command()
 @click.argument("function", callback=options.printable)
-@definition
+@definition(SETTINGS.values())
 @click.option("--name", metavar="NAME", help="Unique per owner; the function's name by default.")
 @options.owner
 @click.option(
@@ -50,9 +51,7 @@ def add(function: str, name: str | None, owner: str | None, first: str | None, a
 @click.command()
 @click.argument("task")
 @options.owner
-@click.option("--function", metavar="NAME", help="The function it runs.")
-@definition
-@click.option("--enable/--disable", "enabled", default=None, help="Whether it runs at all.")
+@definition(FIELDS.values())
 @as_json
 def edit(task: str, owner: str | None, as_json: bool, **said: Any) -> None:
     """Change TASK as an operator.
@@ -197,10 +196,8 @@ def remove(task: str | None, owner: str | None, as_json: bool) -> None:
 
 def values(said: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, the JSON of some of them read."""
-    given = {field: value for field, value in said.items() if value is not None}
-    return {
-        field: json_value(field, value) if field in ("kwargs", "metadata") else value for field, value in given.items()
-    }
+    given = {name: value for name, value in said.items() if value is not None}
+    return {name: json_value(name, value) if FIELDS[name].kind == "json" else value for name, value in given.items()}
 
 
 def user() -> str:

@@ -23,21 +23,12 @@ SELECT set_config('ticker.by', %(by)s, true)
 
 -- name: insert_task
 -- A new task, due at once unless `first` says otherwise. No row: another process was faster, or the owner is gone.
-INSERT INTO {schema}.tasks (
-    owner_type, owner_id, name, function, kwargs, registered, declared_in, kind, expression, zone,
-    every_ms, tolerance_ms, box_ms, grace_ms, queue, subject, description, metadata, enabled,
-    starts_at, ends_at, max_runs, catch_up, remove, overlap, retries, backoff, stretch_ms,
-    pause_after, probe_ms, dead_man, alarm_at, keep, submitter, group_name, priority, spread, within_ms, next_run)
-VALUES (
-    %(owner_type)s, %(owner_id)s, %(name)s, %(function)s, %(kwargs)s::jsonb, %(registered)s::jsonb, %(declared_in)s,
-    %(kind)s, %(expression)s, %(zone)s, %(every_ms)s, %(tolerance_ms)s, %(box_ms)s, %(grace_ms)s, %(queue)s,
-    %(subject)s, %(description)s, %(metadata)s::jsonb, %(enabled)s,
-    %(starts_at)s::timestamptz, %(ends_at)s::timestamptz, %(max_runs)s::integer, %(catch_up)s, %(remove)s,
-    %(overlap)s, %(retries)s, %(backoff)s, %(stretch_ms)s::bigint, %(pause_after)s::integer, %(probe_ms)s::bigint,
-    %(dead_man)s::integer, CASE WHEN %(dead_man)s::integer IS NOT NULL
-        THEN coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()) END,
-    %(keep)s, %(submitter)s, %(group_name)s, %(priority)s, %(spread)s,
-    %(within_ms)s::bigint, coalesce(%(first)s::timestamptz, %(now)s::timestamptz, clock_timestamp()))
+-- `{settings}` are the columns of the fields that `ticker.tasks.fields` declares, and `{settings n}` those of the alias n.
+INSERT INTO {schema}.tasks (owner_type, owner_id, name, registered, declared_in, {settings}, grace_ms, alarm_at, next_run)
+SELECT %(owner_type)s, %(owner_id)s, %(name)s, %(registered)s::jsonb, %(declared_in)s, {settings n}, n.grace_ms,
+    CASE WHEN n.dead_man IS NOT NULL THEN i.due END, i.due
+FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::jsonb) n,
+    (SELECT coalesce(%(first)s::timestamptz, {now}) AS due OFFSET 0) i
 ON CONFLICT (owner_type, owner_id, name) DO NOTHING
 RETURNING *
 
@@ -45,30 +36,21 @@ RETURNING *
 -- New values for what people define. A changed interval may bring the next run nearer, never push it away. An interval task
 -- that is enabled and was due meanwhile is due now. With `again`, more of the schedule has changed, and `next_run` says when
 -- the task is due.
-UPDATE {schema}.tasks SET
-    function = %(function)s, kwargs = %(kwargs)s::jsonb, registered = coalesce(%(registered)s::jsonb, registered),
-    kind = %(kind)s, expression = %(expression)s, zone = %(zone)s,
-    every_ms = %(every_ms)s::bigint, tolerance_ms = %(tolerance_ms)s, box_ms = %(box_ms)s, grace_ms = %(grace_ms)s,
-    queue = %(queue)s, subject = %(subject)s, description = %(description)s, metadata = %(metadata)s::jsonb,
-    enabled = %(enabled)s, starts_at = %(starts_at)s::timestamptz, ends_at = %(ends_at)s::timestamptz,
-    max_runs = %(max_runs)s::integer, catch_up = %(catch_up)s, remove = %(remove)s,
-    overlap = %(overlap)s, retries = %(retries)s, backoff = %(backoff)s, stretch_ms = %(stretch_ms)s::bigint,
-    stretched_ms = CASE WHEN %(stretch_ms)s::bigint IS NOT NULL THEN stretched_ms END,
-    pause_after = %(pause_after)s::integer, probe_ms = %(probe_ms)s::bigint, dead_man = %(dead_man)s::integer,
-    alarm_at = CASE WHEN %(dead_man)s::integer IS NULL THEN NULL WHEN dead_man = %(dead_man)s::integer THEN alarm_at
-        ELSE {now} END,
-    keep = %(keep)s, submitter = %(submitter)s, group_name = %(group_name)s, priority = %(priority)s,
-    spread = %(spread)s, within_ms = %(within_ms)s::bigint, next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
-        WHEN %(enabled)s AND NOT enabled AND every_ms = %(every_ms)s::bigint AND kind = 'interval' AND next_run IS NOT NULL
-        THEN greatest(next_run, {now})
-        WHEN every_ms = %(every_ms)s::bigint OR next_run IS NULL THEN next_run ELSE
-        greatest(%(starts_at)s::timestamptz, least(next_run,
-            {now} + %(every_ms)s::bigint * interval '1 millisecond')) END,
+UPDATE {schema}.tasks t SET
+    ({settings}) = ROW ({settings n}), grace_ms = n.grace_ms,
+    registered = coalesce(%(registered)s::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
+    stretched_ms = CASE WHEN n.stretch_ms IS NOT NULL THEN t.stretched_ms END,
+    alarm_at = CASE WHEN n.dead_man IS NULL THEN NULL WHEN t.dead_man = n.dead_man THEN t.alarm_at ELSE {now} END,
+    next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
+        WHEN n.enabled AND NOT t.enabled AND t.every_ms = n.every_ms AND t.kind = 'interval' AND t.next_run IS NOT NULL
+        THEN greatest(t.next_run, {now})
+        WHEN t.every_ms = n.every_ms OR t.next_run IS NULL THEN t.next_run ELSE
+        greatest(n.starts_at, least(t.next_run, {now} + n.every_ms * interval '1 millisecond')) END,
     push_after = NULL,
-    declared_in = coalesce(%(declared_in)s, declared_in),
     updated_at = {now}
-WHERE id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
-RETURNING *
+FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::jsonb) n
+WHERE t.id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
+RETURNING t.*
 
 -- name: place
 -- Brings spread tasks to their places: the first from which on they may start.

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from ticker.errors import BadInput
+from ticker.errors import BadInput, did_you_mean
 from ticker.web.access import is_json
 from ticker.web.api.fields import Field
 from ticker.web.api.operation import Answer, Asked, Operation
@@ -66,7 +66,9 @@ def unknown(name: str, where: str, known: Iterable[str]) -> BadInput:
     """It is named as it came where that can be shown."""
     names = ", ".join(known) or "none"
     if name.isprintable() and 0 < len(name) <= NAMED_AT_MOST:
-        return BadInput(name, None, f"is not known in the {where} of this request; known: {names}")
+        return BadInput(
+            name, None, f"is not known in the {where} of this request{did_you_mean(name, known)}; known: {names}"
+        )
     return BadInput(where, name, f"is not known here; known: {names}")
 
 

@@ -7,7 +7,7 @@ from ticker.errors import BadInput
 from ticker.model import Kind
 from ticker.read import formatting
 from ticker.schedules import kinds
-from ticker.tasks import checks, definition, preview
+from ticker.tasks import checks, definition, fields, preview
 from ticker.tasks.preview import MOST_TIMES, Preview
 from ticker.web.api import schemas, task_fields
 from ticker.web.api.fields import Field, number
@@ -33,7 +33,7 @@ def looked_at(said: dict[str, Any], count: int) -> Preview:
         if named[1:]:
             raise BadInput(named[1], said[named[1]], "stands beside expression; give one of them")
         return preview.validate(said["expression"], zone=said.get("zone"), count=count, now=clock.now())
-    values = {"zone": "UTC", **checks.check(said)}
+    values = {"zone": "UTC", **fields.check(said)}
     schedule, now = definition.schedule_of(values), clock.now() or clock.python_utc()
     kinds.never_fires(schedule, now, checks.NAMES[Kind(values["kind"])], said[named[0]])
     return preview.of(schedule, now, count)
@@ -43,7 +43,7 @@ OPERATIONS = (
     Operation(
         "POST", "/schedules/validate", validate_schedule, {200: schemas.ref("Preview")},
         body=(
-            Field("expression", "Of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", task_fields.TEXT),
+            Field("expression", "Of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", {"type": "string"}),
             *task_fields.SCHEDULES,
             number("count", "How many times.", 1, MOST_TIMES, TIMES),
         ),

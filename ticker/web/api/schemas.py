@@ -1,7 +1,7 @@
 """What is answered, as JSON Schema: made from the same dataclasses that are shown, and what is derived beside them."""
 
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -15,6 +15,7 @@ from ticker.read.journal import Drops
 from ticker.read.overview import Counts, Function
 from ticker.read.owners import OwnerStatus
 from ticker.read.tasks import RunRecord, TickerStatus
+from ticker.tasks.fields import columns_as_returned
 from ticker.tasks.preview import Preview
 from ticker.web.api.fields import INSTANT, Schema
 from ticker.web.problems import MEDIA_TYPE
@@ -81,7 +82,7 @@ def shown(kind: Any, hidden: Iterable[str] = (), without: Iterable[str] = (), **
     return thing(**found | {name: perhaps(found[name]) for name in hidden if name in found} | beside)
 
 
-def components(of_tasks: Iterable[str], of_runs: Iterable[str]) -> dict[str, Any]:
+def components(of_tasks: Collection[str], of_runs: Iterable[str]) -> dict[str, Any]:
     """All that are named; the arguments are the fields that may be hidden."""
     run = shown(RunRecord, of_runs, owner=TEXT, took_ms=perhaps(WHOLE), early_ms=perhaps(WHOLE))
     more = thing(
@@ -91,9 +92,10 @@ def components(of_tasks: Iterable[str], of_runs: Iterable[str]) -> dict[str, Any
         made=array(ref("Run")),
         next=perhaps(TEXT),
     )
-    task = {"owner": TEXT, "state": {"type": "string", "enum": list(STATES)}, "schedule": TEXT, "in_words": TEXT}
+    task = {name: perhaps(column) if name in of_tasks else column for name, column in columns_as_returned(of).items()}
+    derived = {"owner": TEXT, "state": {"type": "string", "enum": list(STATES)}, "schedule": TEXT, "in_words": TEXT}
     return {
-        "Task": shown(Task, of_tasks, **task), "Run": run, "FullRun": {"allOf": [ref("Run"), more]},
+        "Task": thing(**task, **derived), "Run": run, "FullRun": {"allOf": [ref("Run"), more]},
         "Line": shown(JournalEntry, owner=TEXT), "Event": shown(Event), "Drops": shown(Drops), "Preview": shown(Preview),
         "Why": WHY, "Owner": shown(OwnerStatus, owner=TEXT), "Function": shown(Function), "Counts": shown(Counts),
         "Ticker": shown(TickerStatus, without=["age"], age_ms=perhaps(WHOLE)), "Health": HEALTH, "Problem": PROBLEM,

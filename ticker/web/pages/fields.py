@@ -1,8 +1,7 @@
-"""The fields of a task's form: what the API takes, with a label, and how each is filled from a task and read again."""
+"""The fields of a task's form: how each is filled from a task, and read again."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,128 +9,60 @@ from ticker import numbers
 from ticker.errors import BadInput
 from ticker.model import JSON_AT_MOST, Kind, Task
 from ticker.schedules.duration import words
-from ticker.tasks.checks import COLUMNS, json_value
-from ticker.tasks.definition import DEFAULTS, has_usual_box, has_usual_tolerance
-from ticker.web.api.fields import Schema, instant_in
-from ticker.web.api.task_fields import DURATION, NEW
+from ticker.tasks.checks import json_value
+from ticker.tasks.definition import has_usual_box, has_usual_tolerance
+from ticker.tasks.fields import DURATION, FIELDS, GROUPS, OF_NEW, SETTINGS, Field, Sort
+from ticker.web.api.fields import instant_in
 from ticker.web.pages.phrases import as_json
 
-SAID = {field.name: field for field in NEW}
 YES = "yes"
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
-    """One field of the form. `first`, owner and name are of new tasks alone: they have no column to be filled from."""
-
-    name: str
-    label: str
-    hint: str
-    schema: Schema
-    placeholder: str = ""
-
-    @property
-    def column(self) -> str:
-        return COLUMNS.get(self.name, self.name)
-
-    @property
-    def default(self) -> Any:
-        return DEFAULTS.get(self.column)
-
-    @property
-    def sort(self) -> str:
-        """Which control it has: choice, flag, json, number or text."""
-        sorts = {"boolean": "flag", "object": "json", "integer": "number"}
-        return "choice" if "enum" in self.schema else sorts.get(self.schema.get("type", ""), "text")
-
-    def filled(self, task: Task) -> str:
-        return as_text(self.column, getattr(task, self.column))
-
-    def is_set(self, task: Task, now: datetime) -> bool:
-        """Whether it differs from what it is where nobody says anything."""
-        match self.name:
-            case "tolerance":
-                return not has_usual_tolerance(task)
-            case "box":
-                return not has_usual_box(task, now)
-        return self.filled(task) != as_text(self.column, self.default)
-
-    def read(self, text: str) -> Any:
-        """As `register` takes it; an emptied field takes away what can be taken away. BadInput."""
-        if self.name == "first":
-            return instant_in(self.name, text)
-        match self.sort:
-            case "json":
-                return json_value(self.name, text or "{}")
-            case "number":
-                return whole(self.name, text or "0", self.schema)
-            case "flag" if text not in ("", YES):
-                raise BadInput(self.name, text, f"is neither {YES} nor empty")
-            case "flag":
-                return text == YES
-        return text or ("0" if self.schema is DURATION and self.default is None else "")
-
-
-def control(name: str, label: str, hint: str = "", placeholder: str = "") -> Control:
-    """Of what the API takes, which describes it unless the form has a hint of its own."""
-    return Control(name, label, hint or SAID[name].says, SAID[name].schema, placeholder)
-
-
-FUNCTION = control("function", "Function", "The name that @task has.", "mail.fetch")
-WHOSE = (
-    control("owner", "Owner", "type:id; empty for a task of nobody's.", "mail_channels:5"),
-    control("name", "Name"),
-)
-WHEN = (
-    Control("schedule", "Schedule", "5m, cron, a calendar event of systemd, or a time.", {}, "5m   0 9 * * 1-5   Mon..Fri 09:00"),
-    control("zone", "Zone", placeholder="Europe/Berlin"),
+SCHEDULE = Field(
+    Sort({}, ""), "Schedule", "", "5m, cron, a calendar event of systemd, or a time.", "5m   0 9 * * 1-5   Mon..Fri 09:00",
+    name="schedule",
 )  # fmt: skip
-KWARGS = control("kwargs", "Arguments", "A JSON object of up to 64 kB.", '{"channel_id": 5}')
-FIRST = control("first", "First time", placeholder="2027-01-01T09:00:00Z")
-MORE: Mapping[str, tuple[Control, ...]] = {
-    "When": (
-        FIRST,
-        control("starts", "Starts", "No time before it; empty: no bound.", "2027-01-01T09:00:00Z"),
-        control("ends", "Ends", "No time behind it; empty: no bound.", "2027-12-31T18:00:00+01:00"),
-        control("max_runs", "Runs at most"),
-        control("catch_up", "Catch up"),
-        control("remove", "Remove", "With a single time: whether the task is deleted after its success."),
-        control("spread", "Spread"),
-        control("within", "Within", placeholder="2h"),
-    ),
-    "How it runs": (
-        control("queue", "Queue"),
-        control("tolerance", "Tolerance"),
-        control("box", "Time box", "How long a run may last; half the interval by default."),
-        control("overlap", "Overlap"),
-    ),
-    "After failures": (
-        control("retries", "Retries"),
-        control("backoff", "Back-off"),
-        control("stretch", "Stretch"),
-        control("pause_after", "Pause after"),
-        control("probe", "Probe", "How long that pauses, until a single run decides; an hour by default."),
-        control("dead_man", "Missing success"),
-    ),
-    "For people": (
-        control("keep", "Records"),
-        control("subject", "Subject", "For those who read the list."),
-        control("description", "Description"),
-        control("group", "Group"),
-        control("submitter", "Submitter"),
-        control("priority", "Priority", "From -1000 to 1000: which of an owner's tasks goes first in a full queue."),
-        control("metadata", "Metadata"),
-    ),
+FUNCTION, ZONE, KWARGS = (FIELDS[name] for name in ("function", "zone", "kwargs"))
+NAME, OWNER, FIRST = OF_NEW
+WHOSE, WHEN = (OWNER, NAME), (SCHEDULE, ZONE)
+MORE: Mapping[str, Sequence[Field]] = {
+    group: [field for field in (FIRST, *SETTINGS.values()) if field.group == group] for group in GROUPS
 }
-ARGUMENTS = (FUNCTION, KWARGS, *(one for fields in MORE.values() for one in fields))
+ARGUMENTS = (FUNCTION, KWARGS, *(field for group in MORE.values() for field in group))
 """Those that are arguments of `register` as they are; the schedule is put together of two."""
 
 
 def filled(task: Task) -> dict[str, str]:
     """The texts of the fields as they stand for a task."""
     schedule = words(task.every_ms) if task.kind is Kind.INTERVAL else task.expression
-    texts = {one.name: one.filled(task) for one in ARGUMENTS if one is not FIRST}
+    texts = {one.name: as_text(one.column, getattr(task, one.column)) for one in ARGUMENTS if one is not FIRST}
     return texts | {"schedule": schedule, "zone": "" if task.zone == "UTC" else task.zone}
+
+
+def is_set(field: Field, task: Task, now: datetime) -> bool:
+    """Whether it differs from what it is where nobody says anything."""
+    match field.name:
+        case "tolerance":
+            return not has_usual_tolerance(task)
+        case "box":
+            return not has_usual_box(task, now)
+    return as_text(field.column, getattr(task, field.column)) != as_text(field.column, field.default)
+
+
+def read(field: Field, text: str) -> Any:
+    """As `register` takes it; an emptied field takes away what can be taken away. BadInput."""
+    if field is FIRST:
+        return instant_in(field.name, text)
+    match field.kind:
+        case "json":
+            return json_value(field.name, text or "{}")
+        case "number":
+            return numbers.whole(field.name, text or "0", field.schema["minimum"], field.schema["maximum"])
+        case "flag" if text not in ("", YES):
+            raise BadInput(field.name, text, f"is neither {YES} nor empty")
+        case "flag":
+            return text == YES
+    return text or ("0" if field.schema is DURATION and field.default is None else "")
 
 
 def as_text(column: str, value: Any) -> str:
@@ -154,7 +85,3 @@ def as_object(value: Any) -> str:
     """Spread over lines, unless these would take more room than the object may have."""
     text = as_json(value)
     return text if len(text.encode()) <= JSON_AT_MOST else json.dumps(value, ensure_ascii=False)
-
-
-def whole(name: str, text: str, schema: Schema) -> int:
-    return numbers.whole(name, text, schema["minimum"], schema["maximum"])

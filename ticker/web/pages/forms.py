@@ -13,7 +13,7 @@ from ticker.model import Kind, Task
 from ticker.read import entries, overview, tasks
 from ticker.registration import operations
 from ticker.schedules import kinds
-from ticker.tasks import preview
+from ticker.tasks import checks, preview
 from ticker.tasks.checks import json_value
 from ticker.tasks.identity import NOBODY
 from ticker.web.pages import fields
@@ -23,8 +23,7 @@ from ticker.web.pages.screen import change as changing
 from ticker.web.site import OF_TASKS, Site
 
 TIMES = 5
-SCHEDULES = {Kind.INTERVAL: "every", Kind.CRON: "cron", Kind.CALENDAR: "calendar", Kind.ONCE: "at"}
-BESIDE = dict.fromkeys(("expression", *SCHEDULES.values()), "schedule") | dict.fromkeys(
+BESIDE = dict.fromkeys(("expression", *checks.NAMES.values()), "schedule") | dict.fromkeys(
     ("owner_type", "owner_id"), "owner"
 )
 """Where the form shows an error of these."""
@@ -50,7 +49,7 @@ def edit(here: Site, request: Request) -> Shown:
     return {
         "task": task, "functions": functions, "hidden": hidden,
         "filled": filled, "was": {name: digest(text) for name, text in filled.items()},
-        "more": any(one.is_set(task, now) for group in fields.MORE.values() for one in group if one.name not in hidden),
+        "more": any(fields.is_set(one, task, now) for group in fields.MORE.values() for one in group if one.name not in hidden),
     } | CONTROLS  # fmt: skip
 
 
@@ -113,7 +112,7 @@ def typed(form: Form, task: Task | None) -> dict[str, Any]:
     """The arguments of `register`: what was filled in; of a task that is there, what differs from what the form showed."""
     before = shown(form) if task else {}
     news = {name: one(form, name) for name in form if digest(one(form, name)) != before.get(name, digest(""))}
-    given = {field.name: field.read(news[field.name]) for field in fields.ARGUMENTS if field.name in news}
+    given = {field.name: fields.read(field, news[field.name]) for field in fields.ARGUMENTS if field.name in news}
     if "schedule" in news or task is None:
         given |= scheduled(one(form, "schedule"), one(form, "zone"))
     elif "zone" in news:
@@ -140,7 +139,7 @@ def scheduled(text: str, zone: str) -> dict[str, Any]:
     if not text:
         raise BadInput("schedule", None, "is missing; write 5m, 0 9 * * 1-5, Mon..Fri 09:00, or 2027-01-01T00:00:00Z")
     kind = kinds.detect(text, zone or None).kind
-    return {SCHEDULES[kind]: text} | zoned(kind, zone)
+    return {checks.NAMES[kind]: text} | zoned(kind, zone)
 
 
 def zoned(kind: Kind, zone: str) -> dict[str, Any]:

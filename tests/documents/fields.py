@@ -1,0 +1,63 @@
+"""Writes docs/fields.md from the table of fields: `python -m tests.documents.fields`."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ticker.tasks.fields import DURATION, FIELDS, GROUPS, INSTANT, OF_NEW, TIME, Field
+
+FILE = Path(__file__).parents[2] / "docs" / "fields.md"
+HEAD = """\
+# The fields of a task
+
+`ticker.register`, `ticker.edit`, `Wanted`, `@task(...)`, `ticker add` and `ticker edit`, the [HTTP API](api.md) and the
+[page](page.md) take the same fields, with the same limits. This table is made from `ticker/tasks/fields.py`. The default is
+what a new task has where nothing is said; a tolerance and a box follow the schedule then. A duration is a text (`30s`,
+`1h30m`, `PT5M`), seconds, or a timedelta.
+"""
+
+
+def text() -> str:
+    """Returns the whole document."""
+    whose = (FIELDS["function"], *OF_NEW)
+    alone = [field for field in FIELDS.values() if not field.group and field not in whose]
+    groups = {"What and whose": whose, "Schedule and arguments": alone}
+    groups |= {group: [field for field in FIELDS.values() if field.group == group] for group in GROUPS}
+    return HEAD + "".join(f"\n## {title}\n\n{table(fields)}" for title, fields in groups.items())
+
+
+def table(fields: Iterable[Field]) -> str:
+    rows = [(f"`{one.name}`", values(one), default(one), one.says, option(one), column(one)) for one in fields]
+    head = ("field", "values", "default", "meaning", "CLI", "column")
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ("---",) * len(head), *rows))
+
+
+def values(field: Field) -> str:
+    schema = field.schema
+    if "enum" in schema:
+        return ", ".join(f"`{word}`" for word in schema["enum"])
+    if "minimum" in schema:
+        return f"{schema['minimum']:,} to {schema['maximum']:,}"
+    if "maxLength" in schema:
+        return f"text, {schema.get('minLength', 0)} to {schema['maxLength']:,} characters"
+    if field.kind == "text":
+        return "duration" if schema is DURATION else "time" if schema in (TIME, INSTANT) else "text"
+    return {"json": "JSON object", "flag": "true, false"}[field.kind]
+
+
+def default(field: Field) -> str:
+    if field.default in (None, "", {}) or field.column.endswith("_ms"):
+        return ""
+    return f"`{str(field.default).lower() if field.kind == 'flag' else field.default}`"
+
+
+def option(field: Field) -> str:
+    name = field.name.replace("_", "-")
+    return f"`{field.option or f'--{name}'}`" if field.name != "function" else "`FUNCTION`"
+
+
+def column(field: Field) -> str:
+    return f"`{field.column}`" if field.column else ""
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")

@@ -116,9 +116,9 @@ def print_played(played: "Played") -> None:
 
 
 def write(path: str, played: "list[Played]") -> None:
-    from ticker.replay.svg import svg
+    from ticker.replay import chart
 
-    pictures.write(path, svg(played))
+    pictures.write(path, chart.svg(played))
 
 
 def judge(played: "list[Played]") -> None:

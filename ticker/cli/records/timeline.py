@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ticker.read.entries import JournalEntry
-    from ticker.read.timeline import Mark, Timeline
+    from ticker.read.svg import Mark
+    from ticker.read.timeline import Timeline
 
 LEGEND = "' due   o due next   - waits   . waits briefly   = runs   > goes on   ! goes wrong   x is dropped   | now"
 SEVEREST = " |o'.-=>x!"  # of several in one cell, the last of these is shown
@@ -130,13 +131,13 @@ class Scale:
             text = further if len(further) <= self._cells else text
         return text
 
-    def row(self, marks: "Iterable[Mark]", now: datetime) -> str:
+    def row(self, marks: "Iterable[Mark[datetime]]", now: datetime) -> str:
         cells = [" "] * self._cells
         for cell, sign in [(self.cell(now), "|"), *(drawn for mark in marks for drawn in self._signs(mark))]:
             cells[cell] = max(cells[cell], sign, key=SEVEREST.index)
         return "".join(cells).rstrip()
 
-    def _signs(self, mark: "Mark") -> Iterator[tuple[int, str]]:
+    def _signs(self, mark: "Mark[datetime]") -> Iterator[tuple[int, str]]:
         first, last = self.cell(mark.begin), self.cell(mark.end)
         match mark.kind:
             case "due" | "next" | "drop":

@@ -4,9 +4,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TypeAlias
 
-from rich.table import Table as Grid
-from rich.text import Text
-
 from ticker.read import svg as drawing
 from ticker.read.svg import GAP, LEFT, LETTER, SECOND, WIDTH, Mark, Paint, packed, step
 from ticker.replay.event import What
@@ -75,31 +72,32 @@ def span(played: Played) -> tuple[timedelta, timedelta]:
 # ----------------------------------------------------------------------------------------------------- in a terminal
 
 
-def text(played: Played) -> Grid:
-    """The chart for a terminal: what differs is red there."""
+Cells = list[tuple[str, str]]
+"""Pieces of a row of the terminal, each with its style."""
+
+
+def text(played: Played) -> list[tuple[str, Cells]]:
+    """The rows of the chart, each after its name or nothing: what differs is red."""
     start, total = span(played)
     cell = step(total, CELLS_AT_MOST)
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    grid.add_column()
-    grid.add_column(no_wrap=True)
     labels = range(0, total // cell + 1, CELLS_PER_LABEL)
-    grid.add_row("", Text("".join(f"{played.table.clock(start + n * cell):{CELLS_PER_LABEL}}" for n in labels)))
+    axis = "".join(f"{played.table.clock(start + n * cell):{CELLS_PER_LABEL}}" for n in labels)
+    rows: list[tuple[str, Cells]] = [("", [(axis, "")])]
     for lane, pieces in lanes(played).items():
-        for number, row in enumerate(_rows(pieces, start, cell) or [Text()]):
-            grid.add_row("" if number else lane, row)
-    return grid
+        rows += [("" if number else lane, row) for number, row in enumerate(_rows(pieces, start, cell) or [[]])]
+    return rows
 
 
-def _rows(pieces: Sequence[Piece], start: timedelta, cell: timedelta) -> list[Text]:
+def _rows(pieces: Sequence[Piece], start: timedelta, cell: timedelta) -> list[Cells]:
     drawn = [((piece.begin - start) // cell, _drawn(piece, cell, start), piece) for piece in pieces]
-    rows: list[Text] = []
+    rows: list[Cells] = []
     for number, (first, cells, piece) in packed(
         (first, first + len(cells) + 1, (first, cells, piece)) for first, cells, piece in drawn
     ):
         if number == len(rows):
-            rows.append(Text())
-        rows[number].append(" " * (first - len(rows[number])))
-        rows[number].append(cells, style="bold red" if piece.is_wrong else STYLES.get(piece.kind, ""))
+            rows.append([])
+        blank = " " * (first - sum(len(text) for text, _ in rows[number]))
+        rows[number] += [(blank, ""), (cells, "bold red" if piece.is_wrong else STYLES.get(piece.kind, ""))]
     return rows
 
 

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
-from rich.console import Console, Group
+from rich.console import Console
 
 import ticker
 from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run, ticked
 from tests.harness import command
 from tests.running import PATIENCE, ROOT, until
 from ticker import clock
-from ticker.cli import fit, watching
+from ticker.cli import fit, render, watching
 from ticker.cli.records import screen
 from ticker.cli.records.timeline import LEGEND
 from ticker.cli.records.top import look
@@ -222,7 +222,7 @@ def test_it_fits_every_terminal_and_no_line_is_wrapped(width, height, db, busy):
     lines = watching.screen(state, screen.top, width, height)
     assert len(lines) == height and max(cell_len(line.plain) for line in lines) <= width
     console = Console(width=width, height=height, record=True, file=StringIO(), force_terminal=True)
-    console.print(Group(*lines))
+    console.print(watching.painted(lines))
     assert console.export_text().split("\n")[:-1] == [line.plain for line in lines]
 
 
@@ -287,6 +287,44 @@ def test_in_a_pipe_it_is_one_plain_text_of_which_nothing_is_cut(db, busy, monkey
     out = command("top")[0]
     assert "\x1b" not in out and out == command("top", "--once")[0]
     assert out.splitlines()[-1].endswith("(60 s interval, 5 s tolerance: not before 08:58:27)")
+
+
+def test_a_table_has_the_same_letters_in_a_terminal_as_in_a_pipe():
+    table = render.columns("id", "name (UTC)", "why")
+    render.add(table, 1, "日本語 [bold]", "e\u0301 \x1b[2J", style="red")
+    render.add(table, 22, [("=", "green"), (" x", "")], "")
+    terminal, pipe = render.in_colour(table), [line.plain.rstrip() for line in render.aligned(table)]
+    assert [ANSI.sub("", line).rstrip() for line in terminal] == pipe and "\x1b[31m" in terminal[1]
+    assert pipe == ["id  name (UTC)     why", "1   日本語 [bold]  e\u0301 \\x1b[2J", "22  = x"]
+
+
+def test_a_pipe_and_json_load_no_rich(db, busy):
+    """All that prints tables, each twice in one process where it knows --json."""
+    plain = [
+        "list",
+        "show 1",
+        "why 1",
+        "journal",
+        "drops",
+        "owners",
+        "runs",
+        "next 1",
+        "notices",
+        "prune",
+        "timeline 1",
+    ]
+    commands = [*plain, *(f"{words} --json" for words in plain[:-1]), "top", "replay --list"]
+    program = f"""
+import sys
+from ticker.cli import main
+for words in {commands}:
+    try:
+        main(words.split())
+    except SystemExit as end:
+        assert not end.code, words
+    assert not [name for name in sys.modules if name.partition(".")[0] == "rich"], words
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, timeout=60, check=True)
 
 
 def test_a_server_that_is_not_there_at_the_start_is_an_error(monkeypatch):

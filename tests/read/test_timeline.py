@@ -14,7 +14,7 @@ from tests.harness import command
 from ticker import clock
 from ticker.cli.records import timeline as timeline_command
 from ticker.errors import BadInput, UnknownTask
-from ticker.read import timeline
+from ticker.read import svg, timeline
 
 HOUR = timedelta(hours=1)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -218,7 +218,10 @@ def test_all_of_the_picture_lies_inside_of_it(db, eventful):
     height = int(root.get("height"))
     for path in root.iter(f"{SVG}path"):
         x, y = map(float, re.match(r"M([\d.]+) ([\d.]+)", path.get("d")).groups())
-        assert timeline.LEFT - 5 <= x <= timeline.WIDTH and 0 <= y <= height
+        assert svg.LEFT - 5 <= x <= svg.WIDTH and 0 <= y <= height
+    for shape in root.iter(f"{SVG}rect"):
+        x, y, width = (float(shape.get(name)) for name in ("x", "y", "width"))
+        assert svg.LEFT <= x <= x + width <= svg.WIDTH and 0 <= y <= height
     assert len(root.findall(f"{SVG}text")) > 10  # lanes, labels, the legend
 
 
@@ -231,7 +234,7 @@ def test_every_stretch_has_a_few_labels_at_round_times(since, db, task):
 @pytest.mark.parametrize("paper", [0.0, 1.0])
 def test_every_colour_is_seen_on_black_and_on_white(paper):
     """A contrast of at least 3:1, as WCAG asks of what is no text."""
-    for colour in re.findall(r"#([0-9a-f]{6})", " ".join(timeline.PAINTS.values())):
+    for colour in re.findall(r"#([0-9a-f]{6})", " ".join(paint.attributes for paint in timeline.PAINTS.values())):
         parts = [int(colour[place : place + 2], 16) / 255 for place in (0, 2, 4)]
         red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
         light = 0.2126 * red + 0.7152 * green + 0.0722 * blue

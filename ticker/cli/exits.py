@@ -60,7 +60,7 @@ def tell(error: Exception) -> int:
 
 
 def sentence(error: Exception) -> str:
-    from ticker.cli.render import shown
+    from ticker.cli.fit import shown
 
     if isinstance(error, click.UsageError):
         see = f"; see: {error.ctx.command_path} --help" if error.ctx else ""

@@ -2,11 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from rich.cells import cell_len, set_cell_size
-from rich.text import Text
-
-from ticker.cli.render import shown
+from typing import NamedTuple
+from unicodedata import category, east_asian_width
 
 GAP = 2  # cells between two columns
 LAST_AT_LEAST = 20  # cells for the last column, which says why
@@ -21,36 +18,63 @@ class Row:
     style: str = ""
 
 
+class Line(NamedTuple):
+    plain: str
+    style: str = ""
+
+
+def shown(text: str) -> str:
+    """What is safe on a terminal: what cannot be printed (newlines, ANSI, NUL) as its escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def row(*cells: object, style: str = "") -> Row:
     return Row(tuple(shown(str(cell)) for cell in cells), style)
 
 
-def line(text: str, width: int, style: str = "") -> Text:
+def line(text: str, width: int, style: str = "") -> Line:
     """One sentence on one line."""
-    found = Text(shown(text), style)
-    found.truncate(width, overflow="ellipsis")
-    return found
+    return Line(cropped(shown(text), width), style)
 
 
-def lines(rows: Sequence[Row], width: int, spare: Sequence[int] = ()) -> list[Text]:
+def lines(rows: Sequence[Row], width: int, spare: Sequence[int] = ()) -> list[Line]:
     """One line each. Of the `spare` columns, by their numbers, the first are left out where there is too little room."""
     if not rows:
         return []
-    widths = [max(map(cell_len, column)) for column in zip(*(row.cells for row in rows), strict=True)]
+    widths = [max(map(size, column)) for column in zip(*(row.cells for row in rows), strict=True)]
     if sum(widths) + GAP * len(widths) > width:
         widths = [min(cells, max(NARROW, width // 5)) for cells in widths]
     columns = _fitting(widths, width, spare)
     return [_line(row, columns, widths, width) for row in rows]
 
 
+def size(text: str) -> int:
+    """Returns how many cells of a terminal it takes: two for a wide letter, none for a mark that combines with one."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if category(c) in ("Mn", "Me") else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def sized(text: str, cells: int) -> str:
+    """Exactly so many cells: its beginning, or all of it and blanks."""
+    text = text if size(text) <= cells else text[: max(cells, 0)]
+    while size(text) > cells:
+        text = text[:-1]
+    return text + " " * (cells - size(text))
+
+
+def cropped(text: str, cells: int) -> str:
+    return text if size(text) <= cells else f"{sized(text, cells - 1)}…"
+
+
 def cut(text: str, cells: int) -> str:
     """Without its middle, where it is too long: names and owners differ at their ends, too."""
-    if cell_len(text) <= cells:
+    if size(text) <= cells:
         return text
     tail = text[-(cells // 2) :]
-    while cell_len(tail) > cells // 2:
+    while size(tail) > cells // 2:
         tail = tail[1:]
-    return f"{set_cell_size(text, cells - cell_len(tail) - 1).rstrip()}…{tail}"
+    return f"{sized(text, cells - size(tail) - 1).rstrip()}…{tail}"
 
 
 def shares(wanted: Sequence[int], room: int) -> list[int]:
@@ -73,10 +97,6 @@ def _fitting(widths: Sequence[int], width: int, spare: Sequence[int]) -> list[in
     return columns
 
 
-def _line(row: Row, columns: Sequence[int], widths: Sequence[int], width: int) -> Text:
-    found = Text(style=row.style)
-    for number in columns[:-1]:
-        found.append(set_cell_size(cut(row.cells[number], widths[number]), widths[number] + GAP))
-    found.append(row.cells[columns[-1]])
-    found.truncate(width, overflow="ellipsis")
-    return found
+def _line(row: Row, columns: Sequence[int], widths: Sequence[int], width: int) -> Line:
+    found = "".join(sized(cut(row.cells[n], widths[n]), widths[n] + GAP) for n in columns[:-1])
+    return Line(cropped(found + row.cells[columns[-1]], width), row.style)

@@ -4,21 +4,23 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from ticker.cli import fit
+from ticker.cli.fit import Line, Row, shown
 from ticker.model import Outcome, Task
 from ticker.read.formatting import details, moment, outcome, owner_of, schedule, state, state_in_words, took, why
 from ticker.schedules.duration import words
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from ticker.read.entries import JournalEntry
     from ticker.read.tasks import RunRecord
 
+Piece = tuple[str, str]
 WIDE = 100_000  # columns: a terminal wraps a long line itself, and keeps its words and ids in one piece
 RED = {"failing", "not_pushed", Outcome.FAILED, Outcome.TIMED_OUT, Outcome.KILLED, Outcome.LOST}
 YELLOW = {"paused", "disabled", "owner_inactive", Outcome.DROPPED}
@@ -48,12 +50,12 @@ def print_task(task: Task) -> None:
 
 def print_lines(lines: "Iterable[JournalEntry]", *, whose: bool, head: bool = True) -> None:
     """Of the ledger: one line each, with its task where they are of several."""
-    table = columns("when (UTC)", "what", *["task", "name", "owner"] * whose, "why", "run")
-    table.show_header = head
-    table.columns[1].min_width = max(len(outcome) for outcome in Outcome)  # --follow prints a few lines at a time
+    names = ("when (UTC)", "what", *["task", "name", "owner"] * whose, "why", "run")
+    table = columns(*(name if head else "" for name in names))
+    longest = max(map(len, Outcome))  # --follow prints a few lines at a time
     for line in lines:
         name, run = [line.task_id, line.task_name, line.owner] * whose, line.run.id if line.run else ""
-        add(table, moment(line.at), line.what, *name, line.words, run, style=colour(line.what))
+        add(table, moment(line.at), line.what.ljust(longest), *name, line.words, run, style=colour(line.what))
     print_table(table)
 
 
@@ -79,34 +81,49 @@ def warn(sentences: Sequence[str]) -> None:
         say(f"warning: {sentence}", err=True)
 
 
-def shown(text: str) -> str:
-    """What is safe on a terminal: what cannot be printed (newlines, ANSI, NUL) as its escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def colour(word: str | None) -> str:
     return "red" if word in RED else "yellow" if word in YELLOW else ""
 
 
-def columns(*names: str) -> "Table":
-    from rich.table import Table
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows below the names of their columns, each with its style. A cell consists of pieces: a text and its style."""
 
-    table = Table(*names, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.show_header = any(names)
-    return table
-
-
-def add(table: "Table", *cells: object, style: str = "") -> None:
-    table.add_row(*(shown(str(cell)) for cell in cells), style=style)
+    names: tuple[str, ...]
+    rows: list[tuple[list[Sequence[Piece]], str]] = field(default_factory=list)
 
 
-def print_table(table: "Table") -> None:
-    """Each row is one line and nothing is cut; in colour on a terminal, unless NO_COLOR says otherwise."""
+def columns(*names: str) -> Table:
+    return Table(names)
+
+
+def add(table: Table, *cells: object, style: str = "") -> None:
+    """A cell that is a list has pieces."""
+    table.rows.append(([cell if isinstance(cell, list) else [(shown(str(cell)), "")] for cell in cells], style))
+
+
+def print_table(table: Table) -> None:
+    """Each row is one line and nothing is cut. In a terminal rich draws it; a pipe gets the same letters, and no rich."""
+    lines = in_colour(table) if sys.stdout.isatty() else [line.plain for line in aligned(table)]
+    click.echo("\n".join(line.rstrip() for line in lines))
+
+
+def aligned(table: Table) -> list[Line]:
+    rows = [tuple("".join(text for text, _ in cell) for cell in cells) for cells, _ in table.rows]
+    return fit.lines([*[Row(table.names)] * any(table.names), *map(Row, rows)], WIDE)
+
+
+def in_colour(table: Table) -> list[str]:
+    """In no colours if NO_COLOR says so."""
     from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
 
+    grid = Grid(*table.names, box=None, pad_edge=False, padding=(0, fit.GAP, 0, 0), header_style="bold")
+    grid.show_header = any(table.names)
+    for cells, style in table.rows:
+        grid.add_row(*(Text.assemble(*cell) for cell in cells), style=style)
     out = StringIO()
-    Console(
-        file=out, width=WIDE, force_terminal=sys.stdout.isatty(), color_system=None if os.environ.get("NO_COLOR") else "auto",
-        markup=False, emoji=False, highlight=False,
-    ).print(table)  # fmt: skip
-    click.echo("\n".join(line.rstrip() for line in out.getvalue().splitlines()))
+    colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    Console(file=out, width=WIDE, force_terminal=True, color_system=colours, highlight=False).print(grid)
+    return out.getvalue().splitlines()

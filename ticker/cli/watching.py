@@ -7,7 +7,7 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 import click
 
 from ticker import clock
+from ticker.cli import fit
 from ticker.cli.connection import configured
+from ticker.cli.fit import Line
 from ticker.errors import TickerError
 from ticker.read.explain import span
 from ticker.schedules.duration import HOUR, SECOND, milliseconds
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
+    from rich.console import Console, Group
 
 T = TypeVar("T")
 
@@ -44,12 +45,11 @@ def is_screen() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in DUMB
 
 
-def watch(first: T, look: Callable[[Any], T], draw: Callable[[T, int, int], "list[Text]"], every_ms: int) -> None:
+def watch(first: T, look: Callable[[Any], T], draw: Callable[[T, int, int], list[Line]], every_ms: int) -> None:
     """Shows `first`, and what `look(db)` finds every so often; `draw(found, width, height)` makes lines of it.
 
     Returns at `q` and at Ctrl-C. A server that goes away is told on the screen, and asked again.
     """
-    from rich.console import Group
     from rich.live import Live
 
     console, drawn = screen_console(), None
@@ -58,8 +58,15 @@ def watch(first: T, look: Callable[[Any], T], draw: Callable[[T, int, int], "lis
         while "q" not in pressed(BLINK):
             lines = screen(looker.state(), draw, console.width, console.height)
             if lines != drawn:
-                live.update(Group(*lines), refresh=True)
+                live.update(painted(lines), refresh=True)
                 drawn = lines
+
+
+def painted(lines: Iterable[Line]) -> "Group":
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(*(Text(*line, no_wrap=True, overflow="crop") for line in lines))
 
 
 def screen_console() -> "Console":
@@ -134,10 +141,8 @@ class Looker(Generic[T]):
 # ------------------------------------------------------------------------------------------------- what is shown
 
 
-def screen(state: State[T], draw: Callable[[T, int, int], "list[Text]"], width: int, height: int) -> "list[Text]":
+def screen(state: State[T], draw: Callable[[T, int, int], list[Line]], width: int, height: int) -> list[Line]:
     """Exactly `height` lines: trouble, if there is any, what was found, and how it ends."""
-    from ticker.cli import fit
-
     every = span(state.every_ms)
     trouble = f"problem: {state.trouble}; what follows is the last answer"
     above = [fit.line(trouble, width, "bold red")] * bool(state.trouble)

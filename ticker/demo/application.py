@@ -18,8 +18,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sess
 from sqlalchemy.schema import CreateSchema
 
 import ticker
-from ticker import owners, settings
-from ticker.schedules.duration import Duration
+from ticker import Task, owners, settings
 
 SCHEMA = "ticker_demo_mail"
 
@@ -68,26 +67,16 @@ def create() -> None:
         Base.metadata.create_all(session.connection())
 
 
-def add_channel(
-    session: Session,
-    host: str,
-    port: int,
-    user: str,
-    function: str = "mail.fetch",
-    every: Duration = "1m",
-    **limits: Any,
-) -> tuple[MailChannel, ticker.Task]:
+def add_channel(session: Session, host: str, port: int, user: str, function: str = "mail.fetch", **limits: Any) -> Task:
     """Adds a channel and its task: both are there when the caller commits, or neither."""
     channel = MailChannel(host=host, port=port, user=user)
     session.add(channel)
     session.flush()
     arguments = {"channel_id": channel.id}
-    return channel, ticker.register(
-        session, function, every=every, owner=channel, kwargs=arguments, subject=user, **limits
-    )
+    return ticker.register(session, function, owner=channel, kwargs=arguments, subject=user, **limits)
 
 
-def register_all(port: int, pace: float) -> tuple[dict[str, ticker.Task], dict[str, ticker.Task], list[ticker.Task]]:
+def register_all(port: int, pace: float) -> tuple[dict[str, Task], dict[str, Task], list[Task]]:
     """Registers all tasks in one transaction: those that poll and that report, by mailbox; and those of the feeds."""
 
     def span(seconds: float) -> timedelta:
@@ -95,24 +84,21 @@ def register_all(port: int, pace: float) -> tuple[dict[str, ticker.Task], dict[s
 
     with sessions().begin() as session:
         add = partial(add_channel, session, "127.0.0.1", port)
-        channels = {name: add(name, every=span(3)) for name in ("support", "sales", "shop")}
+        polls = {name: add(name, every=span(3)) for name in ("support", "sales", "shop")}
         # More mail than one box can hold: its runs stop at their quota.
-        channels["archive"] = add("archive", every=span(5), tolerance=span(2), box=span(2))
+        polls["archive"] = add("archive", every=span(5), tolerance=span(2), box=span(2))
         # Its first message never ends, and its function ignores its quota: its runs are killed.
-        channels["legacy"] = add("legacy", "mail.fetch_stubbornly", every=span(5), tolerance=span(2), box=span(1.5))
-        limits: dict[str, Any] = {"every": span(5), "tolerance": span(2.5), "box": span(0.8)}
+        polls["legacy"] = add("legacy", "mail.fetch_stubbornly", every=span(5), tolerance=span(2), box=span(1.5))
+        report = partial(ticker.register, session, "mail.report", every=span(5), tolerance=span(2.5), box=span(0.8))
         reports = {
-            name: ticker.register(
-                session, "mail.report", owner=channel, kwargs={"channel_id": channel.id}, subject=name, queue=UNATTENDED,
-                **limits,
-            )
-            for name, (channel, _) in channels.items() if name in REPORTED
-        }  # fmt: skip
+            name: report(owner=polls[name].owner, kwargs=polls[name].kwargs, subject=name, queue=UNATTENDED)
+            for name in REPORTED
+        }
         feeds = [
             ticker.register(session, "feeds.import", every=span(10), retries=2, backoff=span(1), subject="partner"),
             ticker.register(session, "feeds.refresh", every=span(10), subject="feeds"),
         ]
-    return {name: task for name, (_, task) in channels.items()}, reports, feeds
+    return polls, reports, feeds
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -127,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         create()
     else:
         with sessions().begin() as session:
-            add_channel(session, chosen.host, chosen.port, chosen.user)
+            add_channel(session, chosen.host, chosen.port, chosen.user, every="1m")
 
 
 if __name__ == "__main__":

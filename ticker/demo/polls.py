@@ -13,7 +13,6 @@ from sqlalchemy import func, select
 from ticker.demo.application import MailChannel, Message, sessions
 from wrappers import Run, task
 
-PASSWORD = "secret"
 TIMEOUT = 60.0  # seconds that a client waits for the server's next octet
 
 
@@ -82,7 +81,7 @@ def new_messages(channel: MailChannel, after: int) -> Generator[tuple[int, str],
     """Polls a POP3 mailbox: UID and subject of each message above `after`, the oldest first."""
     with closing(poplib.POP3(channel.host, channel.port, timeout=TIMEOUT)) as pop:
         pop.user(channel.user)
-        pop.pass_(PASSWORD)
+        pop.pass_("secret")
         numbers = {int(uid): number.decode() for number, uid in (line.split() for line in pop.uidl()[1])}
         for uid in sorted(uid for uid in numbers if uid > after):
             lines = pop.retr(numbers[uid])[1]

@@ -5,7 +5,6 @@ works in already is refused, since your workers would take the demo's jobs, and 
 """
 
 import os
-import select
 import shlex
 import signal
 import socketserver
@@ -17,7 +16,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
-from typing import Self
 from unittest.mock import patch
 
 from ticker import migrations, settings
@@ -31,6 +29,8 @@ SCHEMA = "ticker_demo"
 SCHEMAS = (application.SCHEMA, SCHEMA)
 RQ_KEYS = "rq:*"
 PATIENCE = 4.0  # seconds at pace 1 from SIGTERM to SIGKILL: a worker first lets its run end, within 2.5 s
+_LINES = files("ticker.demo").joinpath("Procfile").read_text(encoding="utf-8").splitlines()
+PROCFILE = dict(line.split(": ", 1) for line in _LINES if not line.startswith("#"))  # as at the top of the repository
 QUIET = 0.08  # seconds that a start takes on a machine of pace 1, at most
 
 
@@ -88,32 +88,15 @@ def clear(database_url: str, redis_url: str) -> None:
             redis.unlink(key)
 
 
-def procfile() -> Mapping[str, str]:
-    """Returns the lines of the Procfile by name. The one at the top of the repository is the same."""
-    text = files("ticker.demo").joinpath("Procfile").read_text(encoding="utf-8")
-    lines = (line.partition(": ") for line in text.splitlines() if not line.startswith("#"))
-    return {name: command for name, _, command in lines}
-
-
-class ProcessFailed(Exception):
-    """A process ended by itself."""
-
-
 class Processes:
-    """Commands with a log each. After the `with` block none of them is left, nor any of their children."""
+    """Commands with a log each. After `close` none of them is left, nor any of their children."""
 
     def __init__(self, logs: Path, patience: float) -> None:
         self._logs, self._patience = logs, patience
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._killed: set[int] = set()
-
-    def __enter__(self) -> Self:
         subreaper.become_subreaper()  # the work-horse of a worker that was killed becomes a child of ours
         self._others = subreaper.children()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def start(self, name: str, command: str) -> None:
         """Runs it in a session of its own, where no Ctrl-C arrives; our own programs are found first."""
@@ -131,13 +114,13 @@ class Processes:
             os.kill(pid, signal.SIGKILL)
 
     def check(self) -> None:
-        """Raises ProcessFailed if one of them ended by itself."""
+        """Raises ChildProcessError if one of them ended by itself."""
         for name, process in self._running.items():
             if process.pid not in self._killed and (code := process.poll()) is not None:
                 last = (self.log(name).splitlines() or [""])[-1]
-                raise ProcessFailed(f"{name} ended by itself, with exit code {code}: {last}")
+                raise ChildProcessError(f"{name} ended by itself, with exit code {code}: {last}")
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Ends all of them: asked first, killed if they stay."""
         for process in self._running.values():
             process.terminate()
@@ -200,18 +183,11 @@ class Session(socketserver.StreamRequestHandler):
                     self.say("+OK", *(f"{uid} {uid}" for uid in range(1, newest + 1)), ".")
                 elif verb == "RETR":
                     sent = int(rest)
-                    self.retrieve(user, sent)
+                    self.say("+OK", f"Subject: No. {sent}")
+                    time.sleep(self.server.delays.get(user, 0))  # in the middle of the message
+                    self.say("", "Good day.", ".")
                 else:
                     self.say("+OK")
-
-    def retrieve(self, user: str, uid: int) -> None:
-        """Sends half of the message, and the rest after the mailbox's delay."""
-        self.say("+OK", f"Subject: No. {uid}")
-        hangup = select.poll()
-        hangup.register(self.connection, select.POLLRDHUP)
-        if hangup.poll(self.server.delays.get(user, 0) * 1000):
-            raise ConnectionResetError("the client was killed in the middle of a message")
-        self.say("", "Good day.", ".")
 
     def say(self, *lines: str) -> None:
         self.connection.sendall("".join(f"{line}\r\n" for line in lines).encode())

@@ -7,14 +7,15 @@ A finding is True, False (contradicted) or None (not seen). What was not seen fa
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import NamedTuple
+from operator import attrgetter
 
 from ticker.engine import timing
 from ticker.model import Outcome, Reason, RunKind, Task
 from ticker.read.entries import JournalEntry
+from ticker.read.explain import span
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
 
@@ -22,19 +23,16 @@ LATEST_KILL = timedelta(seconds=3)  # a kill that is recorded so long after its 
 ROUNDING = 0.01  # seconds: of three figures that are rounded to a millisecond
 STYLES = {"ok": "green", "FAILED": "bold red", "not judged": "yellow"}
 Key = tuple[str, int]  # a message: its mailbox and its UID there
-
-
-class Deletion(NamedTuple):
-    mailbox: str
-    at: datetime  # by the database's clock
-    tasks_left: int
+Deletion = tuple[str, datetime, int]  # the mailbox, when by the database's clock, and how many of its tasks are left
+Finding = tuple[bool | None, str]
+start = attrgetter("started_at")  # of a run that has one
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """All that was recorded, oldest first. `stored` has an item for each row; `tasks` those of deleted owners, too."""
 
-    tasks: Sequence[Task] = ()
+    tasks: Mapping[int, Task] = field(default_factory=dict)
     runs: Sequence[RunRecord] = ()
     deletion: Deletion | None = None
     victim: int | None = None  # the run in which a worker was killed
@@ -44,9 +42,6 @@ class Evidence:
     failed: Sequence[FullRun] = ()
     whys: Sequence[Why] = ()  # what `ticker why` says
 
-    def task(self, run: RunRecord) -> Task:
-        return next(task for task in self.tasks if task.id == run.task_id)
-
     def next_run(self, run: RunRecord) -> RunRecord | None:
         """Returns the task's next run, once it ended."""
         later = [r for r in self.runs if r.task_id == run.task_id and r.started_at and r.started_at > start(run)]
@@ -54,17 +49,12 @@ class Evidence:
         return following if following and following.ended_at else None
 
 
-Finding = tuple[bool | None, str]
-
-
 def judge(evidence: Evidence, too_slow: bool) -> Iterator[tuple[str, str]]:
     """Yields for each promise `ok`, `FAILED` or `not judged`, and the sentence for it."""
     for claim, check in PROMISES.items():
         ok, detail = check(evidence)
-        if ok is None and too_slow:
-            yield "not judged", f"{claim}: the machine was too slow ({detail})"
-        else:
-            yield "ok" if ok else "FAILED", f"{claim}: {detail}"
+        status = "ok" if ok else "not judged" if ok is None and too_slow else "FAILED"
+        yield status, f"{claim}: {'the machine was too slow; ' * (status == 'not judged')}{detail}"
 
 
 def seen(evidence: Evidence) -> bool:
@@ -77,10 +67,8 @@ def resumed(evidence: Evidence) -> Finding:
     for run in partial:
         if (following := evidence.next_run(run)) and following.result:
             stop, after, last = run.result["up_to"], following.result["after"], following.result["up_to"]
-            return (
-                after == stop < last,
-                f"{evidence.task(run).subject}, up to message {stop}, then {after + 1} to {last}",
-            )
+            detail = f"{evidence.tasks[run.task_id].subject}, up to message {stop}, then {after + 1} to {last}"
+            return after == stop < last, detail
     return None, f"not seen; {len(partial)} runs stopped at their quota"
 
 
@@ -88,10 +76,10 @@ def killed(evidence: Evidence) -> Finding:
     kills = [run for run in evidence.runs if run.outcome == Outcome.KILLED]
     for run in kills:
         assert run.started_at and run.ended_at
-        task, lasted = evidence.task(run), run.ended_at - run.started_at
+        task, lasted = evidence.tasks[run.task_id], run.ended_at - run.started_at
         limit = timing.span(task.box_ms + task.grace_ms)
         if timing.span(task.box_ms) < lasted < limit + LATEST_KILL:
-            return True, f"{task.subject}, {seconds(lasted)} after its start; its limit is {seconds(limit)}"
+            return True, f"{task.subject}, {span(lasted)} after its start; its limit is {span(limit)}"
     return None, f"not seen; {len(kills)} runs were killed"
 
 
@@ -99,30 +87,31 @@ def survived(evidence: Evidence) -> Finding:
     run = next((run for run in evidence.runs if run.id == evidence.victim and run.ended_at), None)
     if run is None or (following := evidence.next_run(run)) is None:
         return None, "not seen"
-    detail = f"{evidence.task(run).subject}, its run ended as {run.outcome}, the next one as {following.outcome}"
+    detail = (
+        f"{evidence.tasks[run.task_id].subject}, its run ended as {run.outcome}, the next one as {following.outcome}"
+    )
     went_on = not run.result or not following.result or run.result["up_to"] == following.result["after"]
     return went_on, detail + (", where the first had stopped" if run.result and following.result else "")
 
 
 def cascaded(evidence: Evidence) -> Finding:
-    if (deletion := evidence.deletion) is None:
+    if evidence.deletion is None:
         return None, "no channel was deleted"
-    own = [run for run in evidence.runs if evidence.task(run).subject == deletion.mailbox]
+    mailbox, deleted_at, left = evidence.deletion
+    own = [run for run in evidence.runs if evidence.tasks[run.task_id].subject == mailbox]
     gone = [run for run in own if run.reason == Reason.GONE]
-    late = [run for run in own if run.started_at and run.started_at > deletion.at]
-    detail = f"tasks left: {deletion.tasks_left}, runs started later: {len(late)}, waiting jobs that ended as gone: {len(gone)}"
-    return False if deletion.tasks_left or late else bool(gone) or None, f"{deletion.mailbox}, {detail}"
+    late = [run for run in own if run.started_at and run.started_at > deleted_at]
+    detail = f"tasks left: {left}, runs started later: {len(late)}, waiting jobs that ended as gone: {len(gone)}"
+    return False if left or late else bool(gone) or None, f"{mailbox}, {detail}"
 
 
 def too_early(evidence: Evidence) -> Finding:
     drops = [run for run in evidence.runs if run.reason == Reason.TOO_EARLY]
     if not drops:
         return None, "not seen"
-    after, task = min(((since(drop), evidence.task(drop)) for drop in drops), key=lambda pair: pair[0])
-    detail = (
-        f"{task.name} of {task.subject}, {seconds(after)} after the last start; {seconds(spacing(task))} is the least"
-    )
-    return after < spacing(task), detail
+    after, task = min(((since(drop), evidence.tasks[drop.task_id]) for drop in drops), key=lambda pair: pair[0])
+    detail = f"{task.name} of {task.subject}, {span(after)} after the last start"
+    return after < spacing(task), f"{detail}; {span(spacing(task))} is the least"
 
 
 def retried(evidence: Evidence) -> Finding:
@@ -167,7 +156,7 @@ def stored_once(evidence: Evidence) -> Finding:
     A client sends its next command after it stored a message: a retrieval that counts was stored.
     """
     retrieved, stored = Counter(evidence.retrieved), Counter(evidence.stored)
-    mailbox = evidence.deletion.mailbox if evidence.deletion else None
+    mailbox = evidence.deletion[0] if evidence.deletion else None
     due = Counter(key for key in evidence.delivered if key[0] != mailbox or stored[key])
     missing, surplus = due - stored, (stored - due) | (retrieved - due)
     detail = f"{len(evidence.delivered)} delivered, {stored.total()} stored"
@@ -181,7 +170,7 @@ def stored_once(evidence: Evidence) -> Finding:
 def kept_apart(evidence: Evidence) -> Finding:
     started = sorted((run for run in evidence.runs if run.started_at), key=start)
     wrong = []
-    for task in evidence.tasks:
+    for task in evidence.tasks.values():
         own = [run for run in started if run.task_id == task.id and run.kind != RunKind.PIECE]  # those run in parallel
         scheduled = [start(run) for run in own if run.kind == RunKind.SCHEDULED]
         if any(over(a) > start(b) for a, b in pairwise(own)):
@@ -205,11 +194,6 @@ PROMISES: Mapping[str, Callable[[Evidence], Finding]] = {
 }
 
 
-def start(run: RunRecord) -> datetime:
-    assert run.started_at
-    return run.started_at
-
-
 def over(run: RunRecord) -> datetime:
     """Returns when it ended at the latest: dead at the end of its box and grace, it may have its end recorded later."""
     return min((end for end in (run.ended_at, run.until) if end), default=datetime.max.replace(tzinfo=UTC))
@@ -221,7 +205,3 @@ def since(drop: RunRecord) -> timedelta:
 
 def spacing(task: Task) -> timedelta:
     return timing.span(task.every_ms - task.tolerance_ms)
-
-
-def seconds(span: timedelta) -> str:
-    return f"{span.total_seconds():.2f} s"

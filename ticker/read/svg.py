@@ -1,8 +1,12 @@
-"""What all charts share: round steps of a time axis, rows for what overlaps, and text that XML may hold. Pure."""
+"""Draws tracks below a time axis as an SVG picture. Charts in a terminal share its steps, labels and rows. Pure.
 
-from collections.abc import Iterable
+A picture has attributes only and no style sheet, so that a page with a strict Content-Security-Policy may include it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import Generic, NamedTuple, TypeVar
 from xml.sax.saxutils import escape
 
 STEPS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 6, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600,
@@ -14,6 +18,144 @@ DAY = timedelta(days=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 P = TypeVar("P")
+At = TypeVar("At", datetime, timedelta)
+
+WIDTH, LEFT = 960, 70  # pixels, and so is all that follows
+TOP, HEADED = 34, 82  # from the top of a chart to its first track, without and with a heading
+ROW, GAP, LETTER = 20, 8, 7.2
+AXIS_ABOVE = 11  # the axis is in the middle of row -1 of the first track
+FONT = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"'
+AXIS = 'class="tl-axis" stroke="currentColor"'
+TEXT = 'class="tl-text" fill="currentColor"'
+HEADING = 'class="tl-heading" fill="currentColor" font-size="14" font-weight="bold"'
+INK = "#1f2933"  # on paper
+WRONG = 'class="tl-wrong" fill="#ba2525"'
+
+
+class Paint(NamedTuple):
+    """How marks of one kind look. `shape` is line, dot, ring, cross, strip or bar; `sign` stands after each of them.
+
+    `legend` says what they are, below all charts.
+    """
+
+    shape: str
+    attributes: str
+    legend: str = ""
+    sign: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark(Generic[At]):
+    """Something in a track, from `begin` to `end`, which may be the same. `kind` names its paint.
+
+    Pointing at it shows `words`. Its `name` stands inside, or after it where there is no room; in red if it `is_wrong`.
+    `goes_on`: it has not ended yet. `line`: the line of a file that it shows.
+    """
+
+    kind: str
+    begin: At
+    end: At
+    words: str = ""
+    goes_on: bool = False
+    name: str = ""
+    is_wrong: bool = False
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chart(Generic[At]):
+    """Tracks below a time axis. Each mark has its row in the track; row -1 of the first track is the axis.
+
+    `now` is an instant with its words, for a dashed line. `sentences` stand below the tracks, in red.
+    """
+
+    begin: At
+    end: At
+    labels: Sequence[tuple[At, str]]
+    tracks: Mapping[str, Sequence[tuple[int, Mark[At]]]]
+    now: tuple[At, str] | None = None
+    heading: str = ""
+    sentences: Sequence[str] = ()
+    right: int = 32  # what is left free there
+
+    def x(self, at: At) -> float:
+        """Returns the place of an instant. What reaches out of the axis is drawn to its edge."""
+        part = min(max((at - self.begin) / (self.end - self.begin), 0), 1)
+        return round(LEFT + part * (WIDTH - LEFT - self.right), 1)
+
+    def draw(self, paints: Mapping[str, Paint], top: int) -> tuple[list[str], int]:
+        """Returns the elements, and where the next chart may begin."""
+        drawn = [f'<text {HEADING} x="{GAP}" y="{top + 36}">{safe(self.heading)}</text>'] if self.heading else []
+        first = bottom = top + (HEADED if self.heading else TOP)
+        for name, marks in self.tracks.items():
+            drawn.append(f'<text {TEXT} x="{GAP}" y="{bottom + 14}">{name}</text>')
+            drawn += [self._mark(mark, paints[mark.kind], bottom + row * ROW) for row, mark in marks]
+            bottom += ROW * (1 + max((row for row, _ in marks), default=0)) + GAP
+        drawn[:0] = self._axis(first - AXIS_ABOVE, bottom)
+        for sentence in self.sentences:
+            bottom += ROW
+            drawn.append(f'<text {WRONG} x="{LEFT}" y="{bottom - GAP}">{safe(sentence)}</text>')
+        return drawn, bottom
+
+    def _axis(self, top: int, bottom: int) -> Iterator[str]:
+        yield f'<path {AXIS} d="M{LEFT} {top}H{WIDTH - self.right}"/>'
+        for at, words in self.labels:
+            x = self.x(at)
+            yield f'<path {AXIS} opacity="0.2" d="M{x} {top}V{bottom}"/>'
+            yield f'<text {TEXT} x="{x}" y="{top - 7}" text-anchor="middle">{words}</text>'
+        if self.now:
+            line = f'<path {AXIS} stroke-dasharray="4 3" d="M{self.x(self.now[0])} {top}V{bottom}"/>'
+            yield f"<g><title>{safe(self.now[1])}</title>{line}</g>"
+
+    def _mark(self, mark: Mark[At], paint: Paint, top: int) -> str:
+        left, right = self.x(mark.begin), self.x(mark.end)
+        line = "" if mark.line is None else f' data-line="{mark.line}"'
+        words = f"<title>{safe(mark.words)}</title>" if mark.words else ""
+        sign = paint.sign or (">" if mark.goes_on and paint.shape == "bar" else "")
+        x = left + 7 if mark.name and LETTER * len(mark.name) + 14 <= right - left else max(right, left + 2) + 5
+        text = f'<text {WRONG if mark.is_wrong else TEXT} x="{x:.1f}" y="{top + 14}">{safe(mark.name or sign)}</text>'
+        shape = _shape(paint.shape, left, right, top)
+        return f"<g{line} {paint.attributes}>{words}{shape}</g>{text if mark.name or sign else ''}"
+
+
+def picture(charts: Sequence[Chart[At]], paints: Mapping[str, Paint], *, title: str = "", paper: str = "") -> str:
+    """Returns all charts below each other, and the legend.
+
+    With `paper`, a colour, the picture is dark on it; without, it has the colours of the page around it.
+    """
+    body: list[str] = []
+    height = 0
+    for chart in charts:
+        drawn, height = chart.draw(paints, height)
+        body += drawn
+    height += ROW
+    body += _legend([paint for paint in paints.values() if paint.legend], height - 6)
+    colours = f' color="{INK}"' if paper else ""
+    size = f'class="tl" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" {FONT}{colours}>'
+    ground = f'<rect width="100%" height="100%" fill="{paper}"/>' if paper else ""
+    return "\n".join([f"{head}<title>{safe(title)}</title>{ground}", *body, "</svg>", ""])
+
+
+def _shape(shape: str, left: float, right: float, top: int) -> str:
+    """Each has a form of its own, so that no colour says anything alone."""
+    match shape:
+        case "line":
+            return f'<path d="M{left} {top + 3}v12"/>'
+        case "dot" | "ring":
+            return f'<circle cx="{left}" cy="{top + 9}" r="{3 if shape == "dot" else 4}"/>'
+        case "cross":
+            return f'<path d="M{left - 5:.1f} {top + 4}l10 10m0 -10l-10 10"/>'
+    wide, y, high, round_ = max(right - left, 2), *((top + 6, 6, 0) if shape == "strip" else (top + 1, 16, 3))
+    return f'<rect x="{left}" y="{y}" width="{wide:.1f}" height="{high}" rx="{round_}"/>'
+
+
+def _legend(paints: Sequence[Paint], y: int) -> Iterator[str]:
+    for number, paint in enumerate(paints):
+        x = LEFT + (WIDTH - LEFT) // len(paints) * number
+        yield f"<g {paint.attributes}>{_shape(paint.shape, x, x + 14, y - 13)}</g>"
+        sign = f'<tspan x="{x + 17}">{paint.sign}</tspan>' if paint.sign else ""
+        yield f'<text {TEXT} y="{y}">{sign}<tspan x="{x + 26}">{paint.legend}</tspan></text>'
 
 
 def packed(pieces: Iterable[tuple[float, float, P]]) -> list[tuple[int, P]]:

@@ -18,7 +18,7 @@ from ticker.read import explain, forecast, formatting, journal, tasks
 from ticker.read import why as read_why
 from ticker.read.entries import JournalEntry, event_from
 from ticker.read.explain import time_of_day
-from ticker.read.svg import SECOND, label, marked, packed, safe, step
+from ticker.read.svg import SECOND, Chart, Mark, Paint, label, marked, packed, picture, step
 from ticker.read.tasks import RunRecord
 from ticker.read.why import Why
 from ticker.schedules.duration import LONGEST
@@ -29,20 +29,6 @@ NEXT_AT_MOST = 100
 ROWS_AT_MOST = 6  # of one lane; what overlaps more than that shares the last one
 AHEAD = 4  # the axis goes on, behind now, for a fourth of what it shows before now
 NEVER_QUEUED = (Reason.MISSED, Reason.OVERLAP)  # dropped by the ticker, before a job was made
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Something in a lane, from `begin` to `end`, which may be the same. `kind`: due, next, wait, run, bad, drop.
-
-    `bad` is a run that failed, or was ended by force. `goes_on`: it has not ended yet. `words` are the whole line.
-    """
-
-    kind: str
-    begin: datetime
-    end: datetime
-    words: str
-    goes_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +75,11 @@ def of(db: Any, task_id: int, *, since: timedelta, now: datetime | None = None, 
     )  # fmt: skip
 
 
-def lanes(found: Timeline) -> dict[str, list[tuple[int, Mark]]]:
-    """What is drawn, by the names of the lanes, each with its row in the lane."""
+def lanes(found: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
+    """What is drawn, by the names of the lanes, each with its row in the lane. `words` are a mark's whole line.
+
+    Kinds: due, next, wait, run, bad, drop. `bad` is a run that failed, or was ended by force.
+    """
     due = [*_dues(found), *(Mark("next", at, at, _told_ahead(at, found.now)) for at in found.next)]
     waits = [mark for line in found.lines for mark in _wait(line, found)]
     runs = [mark for line in found.lines for mark in _fate(line, found)]
@@ -143,7 +132,7 @@ def _name(whose: Task | JournalEntry) -> str:
 # ------------------------------------------------------------------------------------------------------- the lanes
 
 
-def _dues(found: Timeline) -> Iterator[Mark]:
+def _dues(found: Timeline) -> Iterator[Mark[datetime]]:
     """The instants for which runs were meant; pieces are meant for none of their own."""
     for line in found.lines:
         if line.run is not None and line.run.kind == RunKind.PIECE:
@@ -155,7 +144,7 @@ def _dues(found: Timeline) -> Iterator[Mark]:
             yield Mark("next" if ahead else "due", due, due, words)
 
 
-def _wait(line: JournalEntry, found: Timeline) -> Iterator[Mark]:
+def _wait(line: JournalEntry, found: Timeline) -> Iterator[Mark[datetime]]:
     """From when it was due, or was pushed, to when a worker took it. What is planned waits for no worker yet."""
     run = line.run
     if run is None:
@@ -169,7 +158,7 @@ def _wait(line: JournalEntry, found: Timeline) -> Iterator[Mark]:
             yield Mark("wait", begin, until, words, goes_on=taken is None)
 
 
-def _fate(line: JournalEntry, found: Timeline) -> Iterator[Mark]:
+def _fate(line: JournalEntry, found: Timeline) -> Iterator[Mark[datetime]]:
     run = line.run
     if run is None:
         return
@@ -192,7 +181,7 @@ def _told_ahead(at: datetime, now: datetime) -> str:
     return f"due at {time_of_day(at, now)}, in {explain.span(at - now)}"
 
 
-def _rows(marks: Iterable[Mark]) -> list[tuple[int, Mark]]:
+def _rows(marks: Iterable[Mark[datetime]]) -> list[tuple[int, Mark[datetime]]]:
     """Those that overlap in time stand below each other."""
     placed = packed((mark.begin.timestamp(), mark.end.timestamp(), mark) for mark in marks)
     return [(min(row, ROWS_AT_MOST - 1), mark) for row, mark in placed]
@@ -200,29 +189,16 @@ def _rows(marks: Iterable[Mark]) -> list[tuple[int, Mark]]:
 
 # ------------------------------------------------------------------------------------------------------ the picture
 
-WIDTH, LEFT, RIGHT = 960, 70, 32  # pixels, and so is all that follows
-TOP, ROW, GAP = 34, 20, 8
 LABELS_AT_MOST = 10
-FONT = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"'
 
 # At least 3:1 against white and against black, so that one picture serves both; text and axis have the page's own colour.
 PAINTS = {
-    "due": 'class="tl-due" stroke="currentColor" stroke-width="2"',
-    "next": 'class="tl-next" fill="none" stroke="#2b7fd4" stroke-width="2"',
-    "wait": 'class="tl-wait" fill="#7b8794"',
-    "run": 'class="tl-run" fill="#2f8f46"',
-    "bad": 'class="tl-bad" fill="#d6403a"',
-    "drop": 'class="tl-drop" fill="none" stroke="#c2660c" stroke-width="3"',
-}  # fmt: skip
-AXIS = 'class="tl-axis" stroke="currentColor"'
-TEXT = 'class="tl-text" fill="currentColor"'
-LEGEND = {
-    "due": "due",
-    "wait": "waits",
-    "run": "runs",
-    "bad": "goes wrong",
-    "drop": "is dropped",
-    "next": "due next",
+    "due": Paint("line", 'class="tl-due" stroke="currentColor" stroke-width="2"', "due"),
+    "wait": Paint("strip", 'class="tl-wait" fill="#7b8794"', "waits"),
+    "run": Paint("bar", 'class="tl-run" fill="#2f8f46"', "runs"),
+    "bad": Paint("bar", 'class="tl-bad" fill="#d6403a"', "goes wrong", sign="!"),
+    "drop": Paint("cross", 'class="tl-drop" fill="none" stroke="#c2660c" stroke-width="3"', "is dropped"),
+    "next": Paint("ring", 'class="tl-next" fill="none" stroke="#2b7fd4" stroke-width="2"', "due next"),
 }
 
 
@@ -231,11 +207,14 @@ def svg(found: Timeline) -> str:
 
     Its classes are `tl-due`, `tl-next`, `tl-wait`, `tl-run`, `tl-bad`, `tl-drop`, `tl-axis` and `tl-text`.
     """
-    heights = {lane: 1 + max((row for row, _ in placed), default=0) for lane, placed in lanes(found).items()}
-    height = TOP + sum(rows * ROW + GAP for rows in heights.values()) + ROW
-    size = f'class="tl" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" {FONT}><title>{safe(title(found))}</title>'
-    return "\n".join([head, *_axis(found, height - ROW), *_drawn(found), *_legend(height - 6), "</svg>", ""])
+    every = step(found.end - found.begin, LABELS_AT_MOST)
+    labels = [(at, label(at, every)) for at in marked(found.begin, found.end, every)]
+    tracks = {
+        lane: sorted(placed, key=lambda each: each[1].kind in ("bad", "drop"))  # nothing covers these
+        for lane, placed in lanes(found).items()
+    }
+    now = (found.now, f"now: {time_of_day(found.now, found.now)} UTC")
+    return picture([Chart(found.begin, found.end, labels, tracks, now)], PAINTS, title=title(found))
 
 
 def title(found: Timeline) -> str:
@@ -244,55 +223,3 @@ def title(found: Timeline) -> str:
     schedule = [formatting.in_words(found.task) or formatting.schedule(found.task)] if found.task else []
     shown = f"from {time_of_day(found.begin, found.now)} to {time_of_day(found.end, found.now)} UTC"
     return ", ".join([whose, *schedule, shown])
-
-
-def _axis(found: Timeline, bottom: int) -> Iterator[str]:
-    every = step(found.end - found.begin, LABELS_AT_MOST)
-    yield f'<path {AXIS} d="M{LEFT} {TOP - 8}H{WIDTH - RIGHT}"/>'
-    for at in marked(found.begin, found.end, every):
-        x = _x(found, at)
-        yield f'<path {AXIS} opacity="0.2" d="M{x} {TOP - 12}V{bottom}"/>'
-        yield f'<text {TEXT} x="{x}" y="{TOP - 18}" text-anchor="middle">{label(at, every)}</text>'
-    x = _x(found, found.now)
-    now = f"now: {time_of_day(found.now, found.now)} UTC"
-    yield f'<g><title>{now}</title><path {AXIS} stroke-dasharray="4 3" d="M{x} {TOP - 12}V{bottom}"/></g>'
-
-
-def _drawn(found: Timeline) -> Iterator[str]:
-    top = TOP
-    for lane, placed in lanes(found).items():
-        yield f'<text {TEXT} x="8" y="{top + 14}">{lane}</text>'
-        for row, mark in sorted(placed, key=lambda each: each[1].kind in ("bad", "drop")):  # nothing covers these
-            left, right = _x(found, mark.begin), _x(found, mark.end)
-            shape = _shape(mark.kind, left, right, top + row * ROW, goes_on=mark.goes_on)
-            yield f"<g {PAINTS[mark.kind]}><title>{safe(mark.words)}</title>{shape}</g>"
-        top += ROW * (1 + max((row for row, _ in placed), default=0)) + GAP
-
-
-def _shape(kind: str, left: float, right: float, top: int, *, goes_on: bool = False) -> str:
-    """Each kind has a shape of its own, so that no colour says anything alone."""
-    wide = max(right - left, 2)
-    match kind:
-        case "due":
-            return f'<path d="M{left} {top + 3}v12"/>'
-        case "next":
-            return f'<circle cx="{left}" cy="{top + 9}" r="4"/>'
-        case "drop":
-            return f'<path d="M{left - 5:.1f} {top + 4}l10 10m0 -10l-10 10"/>'
-        case "wait":
-            return f'<path d="M{left} {top + 6}h{wide:.1f}v6h-{wide:.1f}z"/>'
-    sign = "!" if kind == "bad" else "&gt;" if goes_on else ""
-    body = f'<path d="M{left} {top + 1}h{wide:.1f}v16h-{wide:.1f}z"/>'
-    return body + (f'<text x="{left + wide + 2:.1f}" y="{top + 14}" fill="currentColor">{sign}</text>' if sign else "")
-
-
-def _legend(y: int) -> Iterator[str]:
-    for number, (kind, words) in enumerate(LEGEND.items()):
-        x = LEFT + 145 * number
-        yield f'<g {PAINTS[kind]}>{_shape(kind, x, x + 14, y - 13)}</g><text {TEXT} x="{x + 26}" y="{y}">{words}</text>'
-
-
-def _x(found: Timeline, at: datetime) -> float:
-    """What reaches out of the stretch is drawn to its edge."""
-    inside = min(max(at, found.begin), found.end)
-    return round(LEFT + (inside - found.begin) / (found.end - found.begin) * (WIDTH - LEFT - RIGHT), 1)

@@ -1,33 +1,37 @@
-"""A played table as three lanes below a time axis: ticks, the queue, and what the worker ran and dropped."""
+"""A played table as three tracks below a time axis, in a terminal or as a picture: ticks, the queue, and the worker."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import TypeAlias
 
-from rich.table import Table as Grid
-from rich.text import Text
-
-from ticker.read.svg import SECOND, packed, step
-from ticker.replay.play import Played
+from ticker.read import svg as drawing
+from ticker.read.svg import GAP, LEFT, LETTER, SECOND, WIDTH, Mark, Paint, packed, step
+from ticker.replay.event import What
+from ticker.replay.play import Line, Played
 from ticker.replay.world import Job
 
 CELLS_AT_MOST = 72
 CELLS_PER_LABEL = 10
+LABELS_AT_MOST = 10  # of a picture
+NAMES = 140  # pixels that are left free on the right, for names of what begins there
 LEGEND = "' tick   ^ tick enqueues   - waits   = runs   ! is forced to end   x is dropped   > goes on"
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Something in a lane, from `begin` to `end`. `kind`: tick, push, wait, run, forced, drop, open (it goes on)."""
-
-    begin: timedelta
-    end: timedelta
-    kind: str
-    name: str
-    wrong: bool = False
-
-
 STYLES = {"drop": "yellow", "run": "green", "open": "green", "forced": "yellow"}
+OF_THE_WORKER = {What.BEGINS, What.ENDS, What.FORCED, What.DROPPED}
+PAPER = "#fff"  # under a page's own colours, dark ones too, the names in light bars could not be read
+PAINTS = {
+    "tick": Paint("line", 'class="tick" stroke="#9aa5b1" stroke-width="2"', "tick"),
+    "push": Paint("line", 'class="push" stroke="#1f2933" stroke-width="3"', "enqueues"),
+    "wait": Paint("bar", 'class="wait" fill="#d9e2ec" stroke="#9fb3c8"', "waits"),
+    "run": Paint("bar", 'class="run" fill="#c1eac5" stroke="#3f9142"', "runs"),
+    "open": Paint("bar", 'class="open" fill="#c1eac5" stroke="#3f9142"'),
+    "forced": Paint("bar", 'class="forced" fill="#ffe8b3" stroke="#c99a2e"', "forced end"),
+    "drop": Paint("cross", 'class="drop" fill="none" stroke="#b44d12" stroke-width="3"', "dropped"),
+    "event": Paint("dot", 'class="event" fill="#1f2933"'),
+    "differs": Paint("dot", 'class="event differs" fill="#e12d39" stroke="#e12d39" stroke-width="4"', "differs"),
+}
+
+Piece: TypeAlias = Mark[timedelta]
+"""Kinds: tick, push, wait, run, forced, drop, open (it goes on); in a picture, event and differs, too."""
 
 
 def lanes(played: Played) -> dict[str, list[Piece]]:
@@ -36,11 +40,11 @@ def lanes(played: Played) -> dict[str, list[Piece]]:
     wrong = {(line.at, name) for line in played.differing for name in (line.event.names or ("",))}
     wrong |= {(line.at, word) for line in played.differing for word in line.found.replace(",", "").split()}
     ticks = [
-        Piece(tick.at, tick.at, "push" if tick.pushed else "tick", ", ".join(tick.pushed),
-              any((tick.at, name) in wrong for name in (*tick.pushed, "")))
+        Mark("push" if tick.pushed else "tick", tick.at, tick.at, name=", ".join(tick.pushed),
+              is_wrong=any((tick.at, name) in wrong for name in (*tick.pushed, "")))
         for tick in played.ticks
     ]  # fmt: skip
-    waits = [Piece(job.pushed, end if job.taken is None else job.taken, "wait", job.name) for job in played.jobs]
+    waits = [Mark("wait", job.pushed, end if job.taken is None else job.taken, name=job.name) for job in played.jobs]
     return {
         "ticks": ticks,
         "queue": waits,
@@ -52,9 +56,11 @@ def _fate(job: Job, end: timedelta, wrong: set[tuple[timedelta, str]]) -> Piece:
     """What became of a job that was taken."""
     assert job.taken is not None
     if job.dropped:
-        return Piece(job.taken, job.taken, "drop", f"{job.name} {job.dropped}", (job.taken, job.name) in wrong)
+        differs = (job.taken, job.name) in wrong
+        return Mark("drop", job.taken, job.taken, name=f"{job.name} {job.dropped}", is_wrong=differs)
     until, kind = (end, "open") if job.ended is None else (job.ended, "forced" if job.forced else "run")
-    return Piece(job.taken, until, kind, job.name, bool({(job.taken, job.name), (until, job.name)} & wrong))
+    differs = bool({(job.taken, job.name), (until, job.name)} & wrong)
+    return Mark(kind, job.taken, until, name=job.name, is_wrong=differs)
 
 
 def span(played: Played) -> tuple[timedelta, timedelta]:
@@ -63,31 +69,35 @@ def span(played: Played) -> tuple[timedelta, timedelta]:
     return rows[0].at, max(rows[-1].at - rows[0].at, SECOND)
 
 
-def text(played: Played) -> Grid:
-    """The chart for a terminal: what differs is red there."""
+# ----------------------------------------------------------------------------------------------------- in a terminal
+
+
+Cells = list[tuple[str, str]]
+"""Pieces of a row of the terminal, each with its style."""
+
+
+def text(played: Played) -> list[tuple[str, Cells]]:
+    """The rows of the chart, each after its name or nothing: what differs is red."""
     start, total = span(played)
     cell = step(total, CELLS_AT_MOST)
-    grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-    grid.add_column()
-    grid.add_column(no_wrap=True)
     labels = range(0, total // cell + 1, CELLS_PER_LABEL)
-    grid.add_row("", Text("".join(f"{played.table.clock(start + n * cell):{CELLS_PER_LABEL}}" for n in labels)))
+    axis = "".join(f"{played.table.clock(start + n * cell):{CELLS_PER_LABEL}}" for n in labels)
+    rows: list[tuple[str, Cells]] = [("", [(axis, "")])]
     for lane, pieces in lanes(played).items():
-        for number, row in enumerate(_rows(pieces, start, cell) or [Text()]):
-            grid.add_row("" if number else lane, row)
-    return grid
+        rows += [("" if number else lane, row) for number, row in enumerate(_rows(pieces, start, cell) or [[]])]
+    return rows
 
 
-def _rows(pieces: Sequence[Piece], start: timedelta, cell: timedelta) -> list[Text]:
+def _rows(pieces: Sequence[Piece], start: timedelta, cell: timedelta) -> list[Cells]:
     drawn = [((piece.begin - start) // cell, _drawn(piece, cell, start), piece) for piece in pieces]
-    rows: list[Text] = []
+    rows: list[Cells] = []
     for number, (first, cells, piece) in packed(
         (first, first + len(cells) + 1, (first, cells, piece)) for first, cells, piece in drawn
     ):
         if number == len(rows):
-            rows.append(Text())
-        rows[number].append(" " * (first - len(rows[number])))
-        rows[number].append(cells, style="bold red" if piece.wrong else STYLES.get(piece.kind, ""))
+            rows.append([])
+        blank = " " * (first - sum(len(text) for text, _ in rows[number]))
+        rows[number] += [(blank, ""), (cells, "bold red" if piece.is_wrong else STYLES.get(piece.kind, ""))]
     return rows
 
 
@@ -103,3 +113,47 @@ def _drawn(piece: Piece, cell: timedelta, start: timedelta) -> str:
     cells = (piece.end - start) // cell - (piece.begin - start) // cell
     body = piece.name.ljust(cells, "-" if piece.kind == "wait" else "=")
     return body + {"forced": "!", "open": ">"}.get(piece.kind, "")
+
+
+# ------------------------------------------------------------------------------------------------------ the picture
+
+
+def svg(played: Sequence[Played]) -> str:
+    """One picture of all tables, one below the other. A dot is an event; pointing at it shows its line."""
+    return drawing.picture([*map(_chart, played)], PAINTS, title="ticker replay", paper=PAPER)
+
+
+def _chart(played: Played) -> drawing.Chart[timedelta]:
+    table, (start, total) = played.table, span(played)
+    every, pixel = step(total, LABELS_AT_MOST), total / (WIDTH - LEFT - NAMES)
+    labels = [(at, table.clock(at)) for at in (start + n * every for n in range(total // every + 1))]
+    tracks = {lane: _stacked(pieces, pixel) for lane, pieces in lanes(played).items()}
+    for line in played.lines:
+        lane, row = _place(line, tracks)
+        told = "; ".join(map(str, line.differences)) or line.found
+        kind = "differs" if line.differences else "event"
+        tracks[lane].append((row, Mark(kind, line.at, line.at, _told(played, line, told), line=line.number)))
+    sentences = [_told(played, line, found) for line in played.differing for found in line.differences]
+    heading = f"{table.name}: {table.timing}"
+    return drawing.Chart(start, start + total, labels, tracks, None, heading, sentences, right=NAMES)
+
+
+def _stacked(pieces: Sequence[Piece], pixel: timedelta) -> list[tuple[int, Piece]]:
+    """Each with its row: what would overlap stands below each other, names included."""
+    places = ((piece.begin / pixel, piece.end / pixel, piece) for piece in pieces)
+    return packed((left, max(right, left + LETTER * len(piece.name)) + 2 * GAP, piece) for left, right, piece in places)
+
+
+def _place(line: Line, tracks: Mapping[str, Sequence[tuple[int, Piece]]]) -> tuple[str, int]:
+    """Returns track and row of what the event is about: a tick, a job; the axis for what has no track."""
+    if line.event.what is What.TICK:
+        return "ticks", min((row for row, piece in tracks["ticks"] if piece.begin == line.at), default=0)
+    if line.event.what in OF_THE_WORKER:
+        name = line.event.names[0]
+        return "worker", min((row for row, piece in tracks["worker"] if piece.name.split()[:1] == [name]), default=0)
+    return "ticks", -1
+
+
+def _told(played: Played, line: Line, what: object) -> str:
+    clock = played.table.clock(line.at)
+    return f"{clock}: {what}" if line.number is None else f"line {line.number}, {clock}: {what}"

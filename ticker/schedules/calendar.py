@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from oncalendar import BaseIterator, OnCalendarError
-
 from ticker.errors import BadInput
 from ticker.model import Kind
 from ticker.schedules import dst
@@ -52,11 +50,15 @@ class Calendar:
 
     def shown_after(self, after: datetime) -> Iterator[datetime]:
         """The clock times that it names, behind one of them; without a zone."""
+        from oncalendar import BaseIterator  # 2 % of the start of a command that asks no schedule
+
         return BaseIterator(self.text, after)
 
 
 def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar:
     """`zone` None: the one in the text, or UTC. BadInput; whether it ever fires is another question."""
+    from oncalendar import BaseIterator, OnCalendarError
+
     if len(text) > LONGEST:
         raise BadInput(field, text, f"has {len(text)} characters; {LONGEST} are allowed")
     if not text.isascii() or not text.isprintable() or not text.split():

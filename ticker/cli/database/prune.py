@@ -1,6 +1,8 @@
 """`ticker prune`: what the ticker does little by little, at once."""
 
-from contextlib import closing
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -35,8 +37,6 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
 def at_once(settings: "Settings", dry: bool) -> "Pruned":
     """One lap that rests as long as it works, for the sake of the ticks; on a terminal, its counts as they grow."""
-    from rich.console import Console
-
     from ticker.daemon.prune import Pruned, lap
     from ticker.db.store import PostgresStore
 
@@ -44,9 +44,21 @@ def at_once(settings: "Settings", dry: bool) -> "Pruned":
         pass  # a server that is absent is a matter of configuration
     total = Pruned()
     store = PostgresStore(settings.require_database(), settings.schema)
-    with closing(store), Console(stderr=True).status("looks for old records") as shown:
+    with closing(store), progress() as show:
         for pruned in lap(store, settings, dry=dry):
             total += pruned
-            shown.update(f"{total}")
+            show(f"{total}")
             Event().wait(pruned.seconds)
     return total
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Shows one sentence after the other in the same line of a terminal; nothing where standard error is none."""
+    if not sys.stderr.isatty():
+        yield lambda sentence: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("looks for old records") as status:
+        yield status.update

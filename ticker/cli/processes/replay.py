@@ -7,6 +7,7 @@ import click
 
 from ticker.cli import pictures, render
 from ticker.cli.connection import configured
+from ticker.cli.fit import shown
 from ticker.errors import BadInput
 
 if TYPE_CHECKING:
@@ -111,14 +112,17 @@ def print_played(played: "Played") -> None:
         )
     render.print_table(grid)
     click.echo()
-    render.print_table(chart.text(played))
+    drawn = render.columns("", "")
+    for name, cells in chart.text(played):
+        render.add(drawn, name, cells)
+    render.print_table(drawn)
     click.echo()
 
 
 def write(path: str, played: "list[Played]") -> None:
-    from ticker.replay.svg import svg
+    from ticker.replay import chart
 
-    pictures.write(path, svg(played))
+    pictures.write(path, chart.svg(played))
 
 
 def judge(played: "list[Played]") -> None:
@@ -132,7 +136,7 @@ def judge(played: "list[Played]") -> None:
     first = next(one for one in played if one.differing)
     of_which = f" ({first.table.name})" if len(played) > 1 else ""
     told = f"{differing} of {count(lines, 'line')} differ{'s' if differing == 1 else ''}; the first{of_which} is "
-    raise click.ClickException(render.shown(told + first.first_difference()))
+    raise click.ClickException(shown(told + first.first_difference()))
 
 
 def count(number: int, word: str) -> str:

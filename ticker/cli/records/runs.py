@@ -7,6 +7,7 @@ import click
 
 from ticker.cli import options, render
 from ticker.cli.connection import database
+from ticker.cli.fit import shown
 from ticker.cli.options import as_json, found, ref
 from ticker.model import GOOD, LARGEST_ID, Outcome
 from ticker.read import formatting
@@ -82,7 +83,7 @@ def print_full(found: "FullRun") -> None:
     for title, text in (("output", found.output), ("error output", found.error_output), ("traceback", run.traceback)):
         if text:
             click.echo(f"\n{title}:")
-            click.echo("\n".join(render.shown(line.expandtabs()) for line in text.splitlines()))
+            click.echo("\n".join(shown(line.expandtabs()) for line in text.splitlines()))
 
 
 def pieces(found: "FullRun") -> str:

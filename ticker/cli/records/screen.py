@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta
 from itertools import chain, islice
 
-from rich.text import Text
-
 from ticker.cli import fit
-from ticker.cli.fit import Row, row
+from ticker.cli.fit import Line, Row, row
 from ticker.cli.render import colour
 from ticker.model import GOOD, Task
 from ticker.read import explain, formatting, health
@@ -45,7 +43,7 @@ class Section:
 # ------------------------------------------------------------------------------------------------------ the screen
 
 
-def top(view: View, width: int, height: int) -> list[Text]:
+def top(view: View, width: int, height: int) -> list[Line]:
     """At most `height` lines: the head, then each section with as many rows as there is room for."""
     above = [fit.line(sentence, width, style) for sentence, style in head(view)]
     found = sections(view)
@@ -56,7 +54,7 @@ def top(view: View, width: int, height: int) -> list[Text]:
     return [*above, *chain.from_iterable([title, *body] for title, body in zip(titles, bodies, strict=True))][:height]
 
 
-def aligned(groups: Sequence[Sequence[Row]], width: int) -> Iterator[list[Text]]:
+def aligned(groups: Sequence[Sequence[Row]], width: int) -> Iterator[list[Line]]:
     """The lines of each, with columns that stand below each other in all of them."""
     lines = iter(fit.lines([*chain.from_iterable(groups)], width))
     for group in groups:

@@ -14,17 +14,15 @@ from ticker.model import GOOD
 from ticker.schedules.duration import DAY, SECOND, milliseconds
 
 if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
-
     from ticker.read.entries import JournalEntry
-    from ticker.read.timeline import Mark, Timeline
+    from ticker.read.svg import Mark
+    from ticker.read.timeline import Timeline
 
 LEGEND = "' due   o due next   - waits   . waits briefly   = runs   > goes on   ! goes wrong   x is dropped   | now"
 SEVEREST = " |o'.-=>x!"  # of several in one cell, the last of these is shown
 STYLES = {"=": "green", ">": "green", "!": "bold red", "x": "yellow", "o": "cyan"}
 NARROWEST, WIDEST = 40, 200  # columns
-NAMES = 8  # cells for the name of a lane
+NAMES = 8  # cells for the name of a lane, the longest of which has 6
 PER_LABEL = 12  # cells from one label of the axis to the next, at least
 TOLD_AT_MOST = 10  # lines below the chart of what went wrong
 
@@ -95,18 +93,17 @@ def is_wrong(line: "JournalEntry") -> bool:
 # -------------------------------------------------------------------------------------------------------- the chart
 
 
-def chart(drawn: "Timeline", width: int) -> "Table":
+def chart(drawn: "Timeline", width: int) -> render.Table:
     """The axis and the lanes, each row within `width` cells."""
     from ticker.read.timeline import lanes
 
     grid = render.columns("", "")
-    grid.columns[0].width, grid.columns[1].no_wrap = NAMES - 2, True
     scale = Scale(drawn.begin, drawn.end, width - NAMES)
-    grid.add_row("", scale.axis())
+    render.add(grid, "", scale.axis())
     for lane, placed in lanes(drawn).items():
         for row in range(1 + max((row for row, _ in placed), default=0)):
-            marks = [mark for number, mark in placed if number == row]
-            grid.add_row("" if row else lane, coloured(scale.row(marks, drawn.now)))
+            signs = scale.row([mark for number, mark in placed if number == row], drawn.now)
+            render.add(grid, "" if row else lane, [(sign, STYLES.get(sign, "")) for sign in signs])
     return grid
 
 
@@ -130,13 +127,13 @@ class Scale:
             text = further if len(further) <= self._cells else text
         return text
 
-    def row(self, marks: "Iterable[Mark]", now: datetime) -> str:
+    def row(self, marks: "Iterable[Mark[datetime]]", now: datetime) -> str:
         cells = [" "] * self._cells
         for cell, sign in [(self.cell(now), "|"), *(drawn for mark in marks for drawn in self._signs(mark))]:
             cells[cell] = max(cells[cell], sign, key=SEVEREST.index)
         return "".join(cells).rstrip()
 
-    def _signs(self, mark: "Mark") -> Iterator[tuple[int, str]]:
+    def _signs(self, mark: "Mark[datetime]") -> Iterator[tuple[int, str]]:
         first, last = self.cell(mark.begin), self.cell(mark.end)
         match mark.kind:
             case "due" | "next" | "drop":
@@ -147,12 +144,3 @@ class Scale:
                 yield from ((cell, "=") for cell in range(first, last + 1))
                 if mark.kind == "bad" or mark.goes_on:
                     yield last, "!" if mark.kind == "bad" else ">"
-
-
-def coloured(row: str) -> "Text":
-    from rich.text import Text
-
-    text = Text()
-    for sign in row:
-        text.append(sign, STYLES.get(sign, ""))
-    return text

@@ -1,6 +1,5 @@
 """`ticker add | edit | list | show | pause | resume | run-now | remove`: what applications do, by hand."""
 
-import getpass
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +9,6 @@ import click
 from ticker.cli import options, render, watching
 from ticker.cli.connection import database, now
 from ticker.cli.options import as_json, found, ref
-from ticker.cli.tasks import listing
 from ticker.cli.tasks.definition import definition
 from ticker.errors import UnknownTask
 from ticker.model import Task
@@ -86,6 +84,8 @@ def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) 
     if chosen["owner"] is not None and chosen["owner_type"] is not None:
         raise click.UsageError("--owner and --owner-type exclude each other; give one")
     if watch:
+        from ticker.cli.tasks import listing
+
         listing.watch({**chosen, "limit": limit}, interval, as_json)
         return
     with database() as db:
@@ -202,6 +202,8 @@ def values(said: dict[str, Any]) -> dict[str, Any]:
 
 def user() -> str:
     """Who runs this process, by name, or by number where a container gives none."""
+    import getpass
+
     try:
         return getpass.getuser()
     except (KeyError, OSError, ImportError):

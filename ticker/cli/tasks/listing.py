@@ -1,20 +1,16 @@
 """`ticker list --watch`: the list again and again, as much of it as fits the screen."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from ticker.cli import watching
+from ticker.cli import fit, watching
 from ticker.cli.connection import database
+from ticker.cli.fit import Line, Row
 from ticker.cli.render import colour
 from ticker.model import Task
 from ticker.read import formatting
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from ticker.cli.fit import Row
 
 HEAD = (
     "id",
@@ -49,21 +45,17 @@ def watch(chosen: Mapping[str, Any], interval: str, as_json: bool) -> None:
     watching.watch(first, look, lines, every_ms)
 
 
-def lines(found: Sequence[Task], width: int, height: int) -> "list[Text]":
+def lines(found: Sequence[Task], width: int, height: int) -> list[Line]:
     """The table of `ticker list`, without the columns for which there is no room; at most `height` lines."""
-    from ticker.cli import fit
-
     if not found:
         return [fit.line("no tasks", width)][:height]
-    table = fit.lines([fit.Row(HEAD, "bold"), *map(listed, found)][:height], width, SPARE)
+    table = fit.lines([Row(HEAD, "bold"), *map(listed, found)][:height], width, SPARE)
     if len(found) >= height > 1:
         table[-1] = fit.line(MORE, width)
     return table
 
 
-def listed(task: Task) -> "Row":
-    from ticker.cli import fit
-
+def listed(task: Task) -> Row:
     return fit.row(
         task.id, task.name, task.owner, task.function, formatting.schedule(task), task.queue, formatting.moment(task.next_run),
         formatting.moment(task.last_run), formatting.outcome(task), formatting.state_in_words(task),

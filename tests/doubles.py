@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
 from uuid import UUID, uuid4
 
-from ticker.engine import jobs as envelope
+from ticker.engine import jobs as spec
 from ticker.engine import timing
-from ticker.engine.jobs import Envelope
+from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt, Settled
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, PlannedRun, Reason, RunKind, WaitingTask
@@ -189,11 +189,11 @@ class View(Generic[R]):
 
 
 def job_id(task_id: int, occurrence: datetime) -> str:
-    return envelope.job_id(INSTALLATION, task_id, occurrence)
+    return spec.job_id(INSTALLATION, task_id, occurrence)
 
 
 def planned_id(run_id: int) -> str:
-    return envelope.planned_id(INSTALLATION, run_id)
+    return spec.planned_id(INSTALLATION, run_id)
 
 
 class MemoryStore:
@@ -583,7 +583,7 @@ class MemoryQueue:
     """Jobs in memory. `down` makes every call fail; a poisoned queue refuses its jobs."""
 
     def __init__(self) -> None:
-        self.jobs: dict[str, Envelope] = {}
+        self.jobs: dict[str, JobSpec] = {}
         self.down = False
         self._statuses: dict[str, str] = {}
         self._lists: dict[str, list[str]] = {}
@@ -631,9 +631,9 @@ class MemoryQueue:
         self.jobs.clear()
         self._lists.clear()
 
-    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
+    def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
         self._answers()
-        return [self._push(envelope) for envelope in envelopes]
+        return [self._push(spec) for spec in specs]
 
     def lengths(self, names: Sequence[str]) -> Mapping[str, int]:
         self._answers()
@@ -648,16 +648,16 @@ class MemoryQueue:
         for job_id in job_ids:
             self.jobs.pop(job_id, None)
 
-    def _push(self, envelope: Envelope) -> Receipt:
-        if envelope.job_id in self.jobs:
+    def _push(self, spec: JobSpec) -> Receipt:
+        if spec.job_id in self.jobs:
             return Receipt(held=True)
-        if envelope.queue in self._poisoned:
-            return Receipt(error=f"the queue {envelope.queue} is poisoned")
-        self.jobs[envelope.job_id] = envelope
-        self._astray.discard(envelope.job_id)
-        self._forgotten.discard(envelope.job_id)
-        self._statuses[envelope.job_id] = "queued"
-        self._lists.setdefault(envelope.queue, []).append(envelope.job_id)
+        if spec.queue in self._poisoned:
+            return Receipt(error=f"the queue {spec.queue} is poisoned")
+        self.jobs[spec.job_id] = spec
+        self._astray.discard(spec.job_id)
+        self._forgotten.discard(spec.job_id)
+        self._statuses[spec.job_id] = "queued"
+        self._lists.setdefault(spec.queue, []).append(spec.job_id)
         return Receipt(stored=True)
 
     def _state(self, job_id: str) -> JobState:

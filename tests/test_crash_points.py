@@ -49,11 +49,11 @@ def arm(point, store, queue):
     """Makes the pass die where the name says."""
     push, batch = queue.push, store.batch
     if point == "nothing pushed":
-        queue.push = lambda envelopes: die() if envelopes else push(envelopes)
+        queue.push = lambda specs: die() if specs else push(specs)
     if point == "half pushed":
-        queue.push = lambda envelopes: (push(envelopes[:2]), die()) if envelopes else push(envelopes)
+        queue.push = lambda specs: (push(specs[:2]), die()) if specs else push(specs)
     if point == "all pushed":
-        queue.push = lambda envelopes: (push(envelopes), die()) if envelopes else push(envelopes)
+        queue.push = lambda specs: (push(specs), die()) if specs else push(specs)
     if point in ("rows locked", "committed"):
         store.batch = lambda: dying_batch(batch, point)
 

@@ -76,7 +76,7 @@ class Reason(StrEnum):
     ADOPTED = "adopted"  # by `ticker db adopt`: its job belongs to another installation
 
 
-class What(StrEnum):
+class EventKind(StrEnum):
     """What happens to a task, apart from its runs. Triggers of the tables write the first nine.
 
     `stale` and `adopted` happen to the installation: their `task_id` is 0.
@@ -189,7 +189,7 @@ class Note:
     """Something that happened to a task, for the record and for notices."""
 
     task_id: int
-    what: What
+    what: EventKind
     words: str
     run_id: int | None = None
 

@@ -1,4 +1,4 @@
-"""`ticker worker --tasks myapp.polls QUEUE...`: RQ's own worker command, with our Worker class, under a keeper.
+"""`ticker worker --tasks myapp.polls QUEUE...`: RQ's own worker command, with our Worker class, under a supervisor.
 
 `ticker worker` starts `python -P -m wrappers`; `python -m wrappers` is the same, with the current folder searched first.
 """

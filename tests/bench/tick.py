@@ -85,10 +85,10 @@ class Rivals:
         with Redis.from_url(self.on.redis_url) as redis:
             shared = bulk.shared_fields(redis, 0, 3600)
             script = redis.script_load(bulk.PUSH)
-            envelopes = [jobs.for_occurrence("bench123", task) for task in tasks]
+            specs = [jobs.for_occurrence("bench123", task) for task in tasks]
             connection = redis.connection_pool.get_connection()
             calls = [
-                connection.pack_command("EVALSHA", script, 0, *bulk.arguments(envelopes[n : n + self.batch], shared))
+                connection.pack_command("EVALSHA", script, 0, *bulk.arguments(specs[n : n + self.batch], shared))
                 for n in range(0, self.due, self.batch)
             ]
 

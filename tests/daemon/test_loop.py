@@ -15,7 +15,7 @@ from redis import Redis
 import ticker
 from tests.running import Ticking, in_fork, until
 from ticker.daemon import loop
-from ticker.daemon.loop import Beat, EveryTick
+from ticker.daemon.loop import EveryTick, TickJob
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.errors import ConfigurationError, DatabaseUnavailable
@@ -55,7 +55,7 @@ def test_a_signal_ends_it_cleanly_and_it_counts_as_a_ticker_no_more(environ, db,
 
 def test_the_row_of_a_ticker_that_ended_still_tells_that_the_clock_was_set_back(beat, db, store):
     beat()
-    beat.farewell()
+    beat.deregister()
     db.execute("UPDATE ticker.tickers SET last_tick_at = last_tick_at + interval '1 hour'")
     assert store.clamp(None, 100)
     assert [found.last_report["ended"] for found in tasks.tickers(db, ended=True)] == [True]
@@ -133,8 +133,8 @@ def test_a_ticker_killed_in_mid_tick_is_made_up_for_by_the_next(environ, db, red
     def dies_after_its_push():
         store, queue = PostgresStore(environ["DATABASE_URL"]), RedisQueue.from_url(environ["REDIS_URL"])
         push = queue.push
-        queue.push = lambda envelopes: (push(envelopes), os.kill(os.getpid(), signal.SIGKILL)) if envelopes else []
-        Beat(store, queue, ticker_settings(environ), threading.Event())()
+        queue.push = lambda specs: (push(specs), os.kill(os.getpid(), signal.SIGKILL)) if specs else []
+        TickJob(store, queue, ticker_settings(environ), threading.Event())()
 
     assert in_fork(dies_after_its_push) == -signal.SIGKILL
     with Ticking() as process:
@@ -176,7 +176,7 @@ class Job:
 
 @pytest.fixture
 def beat(store, queue, settings):
-    return Beat(store, queue, replace(settings, tick_ms=30_000), threading.Event())
+    return TickJob(store, queue, replace(settings, tick_ms=30_000), threading.Event())
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_queue_without_a_worker_is_named_once(beat, environ, db, caplog):
 def test_a_beat_looks_ahead_as_far_as_the_setting_says(environ, db, store, queue, settings):
     """And a fifth of the tolerance at most: 36 s of an hour's."""
     task = ticker.register(db, "plain", every="1h", first=store.now() + timedelta(seconds=9))
-    Beat(store, queue, replace(settings, look_ahead_ms=10_000), threading.Event())()
+    TickJob(store, queue, replace(settings, look_ahead_ms=10_000), threading.Event())()
     assert ticker.get(db, task).waiting == (task.next_run,)
 
 

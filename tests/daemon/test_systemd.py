@@ -16,7 +16,7 @@ import pytest
 from tests.running import PATIENCE, ROOT
 from ticker import clock, embedded, migrations
 from ticker.daemon import loop
-from ticker.daemon.loop import Beat
+from ticker.daemon.loop import TickJob
 from ticker.daemon.systemd import Systemd, address, half_of_watchdog
 
 HANGS = """
@@ -165,7 +165,7 @@ def test_a_systemd_that_is_away_is_warned_of_once_and_heard_again_later(caplog):
 
 @pytest.fixture
 def beat(store, queue, settings):
-    return Beat(store, queue, settings, threading.Event())
+    return TickJob(store, queue, settings, threading.Event())
 
 
 @pytest.fixture

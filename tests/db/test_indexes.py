@@ -97,7 +97,7 @@ def test_whatever_a_tick_or_a_worker_asks_is_found_by_an_index(statement, parame
 
 
 def test_the_glance_at_the_begin_of_a_tick_reads_no_table_but_that_of_the_tickers(db):
-    found = plan(db, "glance", now=NOW, look_ahead=1000, boot="b", uptime=1)
+    found = plan(db, "has_work", now=NOW, look_ahead=1000, boot="b", uptime=1)
     assert read_whole(found) <= {"tickers"}
     assert {"tasks_due", "tasks_waiting_oldest", "runs_planned", "runs_pushed", "runs_follow_up"} <= indexes(found)
 

@@ -26,7 +26,7 @@ from tests.refusals import not_startable
 from tests.running import stock_worker, work
 from ticker import migrations
 from ticker.cli import main
-from ticker.daemon.loop import Beat
+from ticker.daemon.loop import TickJob
 from ticker.db import installation, sql
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
@@ -402,7 +402,7 @@ def test_a_worker_does_not_start_on_a_queue_that_another_has(environ: dict[str, 
 def test_a_ticker_that_meets_such_a_queue_later_warns_once_and_goes_on(
     db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    beat = Beat(store, queue, settings, threading.Event())
+    beat = TickJob(store, queue, settings, threading.Event())
     ticker.register(db, "poll", every="1m")
     redis.set("ticker:queue:polling", OTHER)
     for _ in range(3):

@@ -12,7 +12,7 @@ import pytest
 import ticker
 from tests.harness import Taken
 from ticker import clock
-from ticker.daemon.loop import Beat
+from ticker.daemon.loop import TickJob
 from ticker.db import sql
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore, patience
@@ -318,7 +318,7 @@ def test_a_ticker_that_takes_over_from_another_goes_on_where_that_one_watched(ov
 
 @pytest.mark.parametrize("since_the_last", [math.inf, 5.0], ids=["a start", "after passes that failed slowly"])
 def test_a_pass_of_a_ticker_that_comes_later_than_its_rhythm_waits_too(overdue, store, queue, settings, since_the_last):
-    beat = Beat(store, queue, replace(settings, tick_ms=BEAT), threading.Event())
+    beat = TickJob(store, queue, replace(settings, tick_ms=BEAT), threading.Event())
     beat._last_pass = clock.monotonic() - since_the_last
     beat()
     assert not beat.failures

@@ -37,10 +37,10 @@ from ticker.model import (
     PRIORITY_AT_MOST,
     RETRIES_AT_MOST,
     TEXT_AT_MOST,
+    EventKind,
     Kind,
     Outcome,
     RunKind,
-    What,
 )
 from ticker.schedules.duration import LONGEST
 from ticker.settings import Settings
@@ -118,7 +118,7 @@ def test_the_domains_allow_exactly_what_the_code_allows(db):
     }  # fmt: skip
     for domain, limits in numbers.items():
         assert {int(number) for number in re.findall(r"(?<!\w)-?\d+", rules[domain])} == limits, domain
-    for domain, words in {"outcome": Outcome, "what": What, "kind": Kind, "run_kind": RunKind}.items():
+    for domain, words in {"outcome": Outcome, "what": EventKind, "kind": Kind, "run_kind": RunKind}.items():
         assert set(re.findall(r"'(\w+)'::text", rules[domain])) == set(words), domain
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ticker.engine import timing
 from ticker.engine.follow_up import Verdict, judge, judge_task, paused, recovered, stretched
-from ticker.model import GOOD, Ended, Health, Kind, Outcome, RunKind, What
+from ticker.model import GOOD, Ended, EventKind, Health, Kind, Outcome, RunKind
 from ticker.schedules.duration import DAY, HOUR, LONGEST, MINUTE
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -134,13 +134,13 @@ def test_a_task_that_was_told_of_has_not_recovered_while_an_attempt_is_to_come()
 )
 def test_a_failed_occurrence_counts_once(changes, failures):
     state, notes = health(replace(RUN, **changes))
-    assert (state.failures, state.told, notes) == (failures, "failed", [What.FAILED])
+    assert (state.failures, state.told, notes) == (failures, "failed", [EventKind.FAILED])
 
 
 def test_a_failure_behind_which_a_run_succeeded_counts_for_nothing_and_the_task_is_well():
     run = replace(RUN, is_past=True, made_good=True, told="failed")
     state, notes = health(run)
-    assert (state.failures, state.told, notes) == (0, "", [What.RECOVERED])
+    assert (state.failures, state.told, notes) == (0, "", [EventKind.RECOVERED])
 
 
 def test_two_failed_occurrences_that_a_tick_finds_together_count_as_two():
@@ -159,7 +159,7 @@ def test_however_often_it_fails_it_is_told_once_until_it_works(outcomes):
         told += notes
     before = [Outcome.SUCCEEDED, *outcomes]
     changes = [b not in GOOD for a, b in zip(before, outcomes, strict=False) if (a in GOOD) != (b in GOOD)]
-    assert told == [What.FAILED if failed else What.RECOVERED for failed in changes]
+    assert told == [EventKind.FAILED if failed else EventKind.RECOVERED for failed in changes]
 
 
 def test_a_notice_says_why_in_the_words_of_the_run():
@@ -183,7 +183,7 @@ def test_the_interval_doubles_with_each_failure_up_to_its_limit(failures, minute
     state, notes = health(replace(STRETCHING, failures=failures, told="failed"))
     assert state.stretched_ms == minutes * MINUTE
     assert state.next_run == STRETCHING.last_run + timedelta(minutes=minutes)
-    assert notes == [What.SLOWED]
+    assert notes == [EventKind.SLOWED]
 
 
 def test_an_interval_that_is_as_long_as_it_may_be_is_no_news():
@@ -209,7 +209,7 @@ def test_a_success_restores_the_interval_counted_from_the_last_start():
                   next_run=NOW + timedelta(minutes=7))  # fmt: skip
     state, notes = health(run)
     assert (state.stretched_ms, state.next_run) == (None, run.last_run + timedelta(minutes=1))
-    assert notes == [What.RESTORED, What.RECOVERED]
+    assert notes == [EventKind.RESTORED, EventKind.RECOVERED]
 
 
 def test_a_task_that_is_done_stays_so_whatever_becomes_of_its_interval():

@@ -13,7 +13,7 @@ from tests.conftest import admin, copy_of
 from tests.doubles import NOW, MemoryQueue, MemoryStore, RunRow, TaskRow
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
-from ticker.engine.jobs import Envelope
+from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt, Settled
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import DueTask, Kind, Outcome, PlannedRun, Reason, RunKind, WaitingTask
@@ -627,7 +627,7 @@ def jobs(pair):
 
 
 def job(id_, queue="polling"):
-    return Envelope(id_, queue, (1, 2), timeout=61, ttl=3600, description="poll")
+    return JobSpec(id_, queue, (1, 2), timeout=61, ttl=3600, description="poll")
 
 
 def test_the_length_of_a_queue_is_the_number_of_its_jobs(queue):

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 import ticker
 from tests.harness import handed_out
 from ticker.cli import main
-from ticker.daemon.loop import Beat
+from ticker.daemon.loop import TickJob
 from ticker.engine.jobs import micros
 from ticker.engine.tick import TickOptions, tick
 from ticker.errors import ConfigurationError
@@ -58,7 +58,7 @@ def test_the_tickers_line_and_its_heartbeat_say_what_is_left(environ, db, store,
     for number in range(3):
         ticker.register(db, "poll", name=f"{number}", every="1m")
     caplog.set_level("INFO")
-    Beat(store, queue, from_environment(), Event())()
+    TickJob(store, queue, from_environment(), Event())()
     assert any(" due=1 enqueued=1 errors=0 left=polling:2 took=" in line for line in caplog.messages)
     assert read_tasks.tickers(db)[0].last_report["left"] == {"polling": 2}
 

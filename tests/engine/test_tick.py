@@ -214,10 +214,10 @@ class Died(Exception):
 
 
 class DiesAfterItsFirstPush(MemoryQueue):
-    def push(self, envelopes):
+    def push(self, specs):
         first = not self.jobs
-        receipts = super().push(envelopes)
-        if envelopes and first:
+        receipts = super().push(specs)
+        if specs and first:
             raise Died
         return receipts
 
@@ -240,9 +240,9 @@ def test_after_a_crash_between_push_and_commit_the_same_jobs_are_held_and_the_ta
 class BreaksTheDatabaseAfterThePush(RedisQueue):
     db = None
 
-    def push(self, envelopes):
-        receipts = super().push(envelopes)
-        if envelopes and self.db:
+    def push(self, specs):
+        receipts = super().push(specs)
+        if specs and self.db:
             others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ticker'"
             self.db.execute(others + " AND datname = current_database() AND pid <> pg_backend_pid()")
             self.db = None
@@ -558,8 +558,8 @@ def test_a_pass_brings_back_what_lies_ahead_since_the_clock_was_set_back(rows, j
 class NeverAnswers(MemoryQueue):
     """The connection breaks at the first job."""
 
-    def push(self, envelopes):
-        if envelopes:
+    def push(self, specs):
+        if specs:
             raise QueueUnavailable("no answer")
         return []
 

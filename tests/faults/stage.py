@@ -29,7 +29,7 @@ from wrappers.sandbox import subreaper
 SECRET = "5ecret-of-the-settings"  # the embedded servers accept every password; none may be seen in a log
 TICK = 1.0  # seconds
 RESTART = 0.3  # seconds: how long the supervisor waits before it starts a process again
-FAREWELL = 15.0  # seconds from SIGTERM to SIGKILL at the end of a run
+DEREGISTERED_WITHIN = 15.0  # seconds from SIGTERM to SIGKILL at the end of a run
 ENDING = {signal.SIGKILL, signal.SIGTERM}
 TICKERS = {"ticker-1": "host-a", "ticker-2": "host-b", "ticker-3": "host-b"}
 HOSTS = ("host-a", "host-b", "host-c", "host-d", "host-app")
@@ -249,7 +249,7 @@ class Stage:
     def _end(self, processes: Sequence[Process]) -> None:
         for process in processes:
             process.end()
-        deadline = time.monotonic() + FAREWELL
+        deadline = time.monotonic() + DEREGISTERED_WITHIN
         while not all(process.is_gone() for process in processes) and time.monotonic() < deadline:
             time.sleep(0.05)
         for process in processes:

@@ -25,7 +25,7 @@ from tests.running import ROOT, until
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine import jobs as engine_jobs
-from ticker.engine.jobs import BATCH_ENTRY, Envelope
+from ticker.engine.jobs import BATCH_ENTRY, JobSpec
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import DueTask
 from ticker.queue import bulk
@@ -40,7 +40,7 @@ PROMPT = 5.0  # seconds: what is not LONG, on a loaded machine
 Client = Callable[..., Redis]
 
 
-def due(task_id: int, queue: str = "polling", function: str = "mail.fetch") -> Envelope:
+def due(task_id: int, queue: str = "polling", function: str = "mail.fetch") -> JobSpec:
     return engine_jobs.for_occurrence(
         "faults12", DueTask(task_id, NOW, queue, function, every_ms=60_000, box_ms=30_000, grace_ms=1000)
     )
@@ -116,7 +116,7 @@ def pushes(record: Path, count: int) -> list[dict[str, Any]]:
     return events
 
 
-def pushed(job: Envelope, answer: str | None, delivered: bool) -> dict[str, Any]:
+def pushed(job: JobSpec, answer: str | None, delivered: bool) -> dict[str, Any]:
     id_ = job.job_id
     return {"job": id_, "carrier": id_, "answer": answer, "delivered": delivered, "description": job.description}
 
@@ -199,7 +199,7 @@ def test_fifty_clients_at_once_each_get_their_own_answers(client: Client, proxy:
 
 def test_a_batch_is_recorded_by_what_it_carries_each_with_its_installation(record: Path) -> None:
     args = (1, 1_790_000_000_000_000, 2, 1_790_000_000_000_001)
-    batch = Envelope("a1b2c3d4-b" + 24 * "0", "polling", args, 60, 60, "poll x 2", BATCH_ENTRY)
+    batch = JobSpec("a1b2c3d4-b" + 24 * "0", "polling", args, 60, 60, "poll x 2", BATCH_ENTRY)
     jobs = push_record.pushed_jobs([b"EVALSHA", b"sha", b"0", *map(bulk.as_stored, bulk.arguments([batch], {}))])
     assert jobs == [
         PushedJob(batch.job_id, ("a1b2c3d4-t1-1790000000000000", "a1b2c3d4-t2-1790000000000001"), "poll x 2")
@@ -550,7 +550,7 @@ def test_a_server_does_not_learn_that_its_client_is_gone_while_the_network_is_cu
     through.execute("LOCK TABLE seen")
     postgres.cut()
     through.close()
-    until(lambda: any(link.has_lost for link in list(postgres.links)), "the farewell is lost")
+    until(lambda: any(link.has_lost for link in list(postgres.links)), "the deregister is lost")
     assert locks() == 1
     postgres.heal()
     until(lambda: locks() == 0, "the lock is gone with the connection")

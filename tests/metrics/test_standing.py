@@ -9,7 +9,7 @@ import ticker
 from tests.factories import MINUTE, NINE, SECOND, ticked
 from tests.metrics.scraping import grown, scraped
 from ticker import clock
-from ticker.daemon.loop import Beat
+from ticker.daemon.loop import TickJob
 from ticker.db import sql
 from ticker.engine.tick import Pushed, Report
 from ticker.metrics import servers
@@ -55,7 +55,7 @@ def test_a_ticker_is_alive_for_ninety_seconds_or_three_ticks(environ, db, settin
 
 def test_a_queue_that_is_empty_again_has_a_zero_and_does_not_vanish(environ, db, store, queue, redis, asked):
     ticker.register(db, "poll", every="1m")
-    Beat(store, queue, asked._settings, threading.Event())()
+    TickJob(store, queue, asked._settings, threading.Event())()
     found = scraped(asked)
     assert found['ticker_queue_jobs{queue="polling"}'] == found['ticker_queue_unattended_jobs{queue="polling"}'] == 1
     redis.flushdb()
@@ -165,7 +165,7 @@ class Spoilt:
 
 def test_an_observer_that_fails_harms_no_tick(environ, db, store, queue, settings, caplog):
     ticker.register(db, "poll", every="1m")
-    beat = Beat(store, queue, settings, threading.Event(), Spoilt(queue))
+    beat = TickJob(store, queue, settings, threading.Event(), Spoilt(queue))
     beat()
     assert (beat.failures, beat.busy, queue.lengths(["polling"])) == (0, False, {"polling": 1})
     assert [record.message for record in caplog.records if record.exc_info] == ["the metrics have missed a tick"]
@@ -174,5 +174,5 @@ def test_an_observer_that_fails_harms_no_tick(environ, db, store, queue, setting
 def test_a_tick_that_failed_is_observed_as_such(environ, store, queue, settings, monkeypatch):
     ticks = Ticks(settings)
     monkeypatch.setattr("ticker.daemon.loop.tick", lambda *_args, **_options: 1 / 0)
-    Beat(store, queue, settings, threading.Event(), ticks)()
+    TickJob(store, queue, settings, threading.Event(), ticks)()
     assert of_ticks(ticks)["ticker_tick_failures_total"] == 1

@@ -48,7 +48,7 @@ CROWDS = (
     Mutant(
         "room-not-counted-down",
         "ticker/engine/queue_limit.py",
-        "                self.left[envelope.queue] -= 1\n",
+        "                self.left[spec.queue] -= 1\n",
         "                pass\n",
         "What a batch pushed takes room from the next one.",
         ("tests/engine/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
@@ -72,7 +72,7 @@ CROWDS = (
     Mutant(
         "batch-job-forgotten",
         "ticker/engine/tick.py",
-        "batch_jobs = {task.id: parcel.batch_job_id for parcel in parcels for task in parcel.tasks}",
+        "batch_jobs = {task.id: job.batch_job_id for job in packed for task in job.tasks}",
         "batch_jobs: dict[int, str | None] = {}",
         "The row names the job that carries its occurrence, so that one that waits is not pushed again.",
         (

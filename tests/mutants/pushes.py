@@ -5,19 +5,19 @@ from tests.mutants.mutant import Mutant
 TICK = "ticker/engine/tick.py"
 
 PUSH_THEN_ADVANCE = """\
-        receipts = work.queue.push([parcel.envelope for parcel in parcels])
-        sent = list(zip(parcels, receipts, strict=True))
-        refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
-        batch_jobs = {task.id: parcel.batch_job_id for parcel in parcels for task in parcel.tasks}
+        receipts = work.queue.push([job.spec for job in packed])
+        sent = list(zip(packed, receipts, strict=True))
+        refused = {task.id: receipt.error for job, receipt in sent if receipt.error for task in job.tasks}
+        batch_jobs = {task.id: job.batch_job_id for job in packed for task in job.tasks}
         failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
         rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans if task.id not in refused])
         rows.set_back("""
 
 ADVANCE_THEN_PUSH = """\
         rows.advance([(task, next_run, None) for task, next_run in plans])
-    receipts = work.queue.push([parcel.envelope for parcel in parcels])
-    sent = list(zip(parcels, receipts, strict=True))
-    refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
+    receipts = work.queue.push([job.spec for job in packed])
+    sent = list(zip(packed, receipts, strict=True))
+    refused = {task.id: receipt.error for job, receipt in sent if receipt.error for task in job.tasks}
     failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
     with work.store.batch() as rows:
         rows.set_back("""

@@ -165,8 +165,8 @@ RUNS = (
     Mutant(
         "end-without-a-fence",
         "ticker/db/sql/end.sql",
-        "run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,\n        told",
-        "run_token IS NOT DISTINCT FROM %(token)s::uuid OR true AS mine,\n        told",
+        "run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,\n        {needs",
+        "run_token IS NOT DISTINCT FROM %(token)s::uuid OR true AS mine,\n        {needs",
         "A run that lost its hold can write no end, and learns it.",
         ("tests/db/test_start.py::test_the_end_is_fenced_by_the_token",),
     ),

@@ -92,8 +92,8 @@ SWEEPS = (
     Mutant(
         "pushed-again-without-asking",
         SWEEP,
-        "\n    return Fate.WAITS\n",
-        "\n    return Fate.AGAIN\n",
+        "\n    return JobVerdict.WAITS\n",
+        "\n    return JobVerdict.AGAIN\n",
         "An occurrence is pushed again only when Redis does not hold its job any more.",
         ("tests/engine/test_tick.py::test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tick",),
     ),

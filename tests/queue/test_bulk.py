@@ -16,7 +16,7 @@ from rq.registry import FinishedJobRegistry
 
 from tests.doubles import INSTALLATION
 from ticker.engine import jobs
-from ticker.engine.jobs import ENTRY, Envelope
+from ticker.engine.jobs import ENTRY, JobSpec
 from ticker.engine.ports import JobState, Receipt
 from ticker.model import DueTask, PlannedRun
 from ticker.queue import bulk
@@ -26,7 +26,7 @@ NOW = datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
 STORED = Receipt(stored=True)
 
 
-def due(task_id: int, *, queue: str = "polling", function: str = "mail.fetch", occurrence: datetime = NOW) -> Envelope:
+def due(task_id: int, *, queue: str = "polling", function: str = "mail.fetch", occurrence: datetime = NOW) -> JobSpec:
     return jobs.for_occurrence(
         INSTALLATION, DueTask(task_id, occurrence, queue, function, every_ms=60_000, box_ms=30_000, grace_ms=1000)
     )
@@ -42,8 +42,8 @@ BATCH = [
 ]
 
 
-def by_rq(redis: Redis, envelopes: Sequence[Envelope], result_ttl: int = 0, failure_ttl: int = 3600) -> None:
-    for one in envelopes:
+def by_rq(redis: Redis, specs: Sequence[JobSpec], result_ttl: int = 0, failure_ttl: int = 3600) -> None:
+    for one in specs:
         Queue(one.queue, connection=redis).enqueue_call(
             func=ENTRY, args=one.args, timeout=one.timeout, ttl=one.ttl, result_ttl=result_ttl,
             failure_ttl=failure_ttl, description=one.description, job_id=one.job_id,
@@ -75,7 +75,7 @@ def times_to_live(redis: Redis) -> dict[bytes, int]:
 @pytest.mark.parametrize("fits", [True, False])
 @pytest.mark.parametrize(("result_ttl", "failure_ttl"), [(0, 3600), (500, 0), (86_400, 31_622_400)])
 def test_a_push_leaves_redis_as_enqueue_call_leaves_it(redis, result_ttl, failure_ttl, fits, monkeypatch):
-    monkeypatch.setattr(bulk, "misfit", lambda _: "" if fits else "another RQ")
+    monkeypatch.setattr(bulk, "incompatibility", lambda _: "" if fits else "another RQ")
     with freeze_time(NOW):
         by_rq(redis, BATCH, result_ttl, failure_ttl)
         expected, lives = everything(redis), times_to_live(redis)
@@ -107,20 +107,20 @@ def test_a_layout_that_does_not_fit_is_named_once_and_jobs_go_by_rqs_own_interfa
 
 
 def test_an_rq_that_reads_other_jobs_than_were_written_does_not_fit(redis, monkeypatch):
-    assert bulk.misfit(redis) == ""
+    assert bulk.incompatibility(redis) == ""
 
     def restore(_job: Job, raw: dict[bytes, bytes]) -> None:
         raise KeyError("data")
 
     monkeypatch.setattr(Job, "restore", restore)
-    assert bulk.misfit(redis) == "it does not read such a job: KeyError: 'data'"
+    assert bulk.incompatibility(redis) == "it does not read such a job: KeyError: 'data'"
 
 
 def test_jobs_stand_in_the_list_in_the_order_of_the_push(queue, redis):
-    envelopes = [due(number) for number in (5, 3, 9, 1)]
-    queue.push(envelopes[:2])
-    queue.push(envelopes[2:])
-    assert Queue("polling", connection=redis).get_job_ids() == [one.job_id for one in envelopes]
+    specs = [due(number) for number in (5, 3, 9, 1)]
+    queue.push(specs[:2])
+    queue.push(specs[2:])
+    assert Queue("polling", connection=redis).get_job_ids() == [one.job_id for one in specs]
 
 
 def test_a_push_of_nothing_writes_nothing(queue, redis):
@@ -166,13 +166,13 @@ def test_a_queue_key_of_another_type_costs_only_itself_and_leaves_no_hash_behind
     ids=str,
 )
 def test_a_job_of_realistic_ids_fits_the_64_bytes_that_redis_stores_compactly(args, queue, redis):
-    queue.push([Envelope("t1-1", "polling", args, 61, 4800, "mail.fetch")])
+    queue.push([JobSpec("t1-1", "polling", args, 61, 4800, "mail.fetch")])
     assert len(redis.hget("rq:job:t1-1", "data")) <= 64
     assert redis.object("encoding", "rq:job:t1-1") == b"listpack"
 
 
 def test_the_largest_ids_and_a_long_name_arrive_whole(queue, redis):
-    largest = Envelope("t1-1", "polling", (2**63 - 1, -(2**63), 2**63 - 1), 2**31, 2**31, "ä" * 200)
+    largest = JobSpec("t1-1", "polling", (2**63 - 1, -(2**63), 2**63 - 1), 2**31, 2**31, "ä" * 200)
     queue.push([largest])
     job = Job.fetch("t1-1", connection=redis)
     assert (job.args, job.timeout, job.ttl, job.description) == (largest.args, 2**31, 2**31, "ä" * 200)

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.running import ROOT
 from ticker import embedded
 from ticker.cli import main
-from ticker.engine.jobs import Envelope
+from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt
 from ticker.errors import BadInput
 from ticker.read import svg as read_svg
@@ -484,7 +484,7 @@ def test_steps_are_round_and_few():
 
 def test_the_queue_keeps_the_promises_of_the_real_one():
     queue = MemoryQueue()
-    one, two = (Envelope(name, "polling", (1, 2), 60, 60, "") for name in ("t1-1", "t1-2"))
+    one, two = (JobSpec(name, "polling", (1, 2), 60, 60, "") for name in ("t1-1", "t1-2"))
     assert queue.push([one, two, one]) == [Receipt(stored=True), Receipt(stored=True), Receipt(held=True)]
     assert queue.states(["t1-2", "t1-3"]) == [JobState.WAITING, JobState.MISSING]
     queue.forget(["t1-1", "t1-3"])

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from tests.doubles import job_id
 from tests.simulation.record import Advance, Push
 from tests.simulation.world import World
-from ticker.engine.jobs import Envelope
+from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt
 from ticker.errors import DatabaseUnavailable, QueueUnavailable
 from ticker.model import DueTask
@@ -165,27 +165,27 @@ class FaultyQueue:
     def __init__(self, inner: Any, pass_: Pass) -> None:
         self._inner, self._pass = inner, pass_
 
-    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
+    def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
         fault, world = self._pass.fault, self._pass.world
-        if envelopes and fault and fault.how == "cut" and world.redis_up:
+        if specs and fault and fault.how == "cut" and world.redis_up:
             self._pass.fault = None
             self._pass.strike("ticker killed within push")
-            self._push(envelopes[: int(fault.seconds) % len(envelopes)])
+            self._push(specs[: int(fault.seconds) % len(specs)])
             raise Killed
-        receipts = self._pass.call("redis", "push", lambda: self._push(envelopes))
-        answered = [e.job_id for e, receipt in zip(envelopes, receipts, strict=True) if receipt.stored or receipt.held]
+        receipts = self._pass.call("redis", "push", lambda: self._push(specs))
+        answered = [e.job_id for e, receipt in zip(specs, receipts, strict=True) if receipt.stored or receipt.held]
         self._pass.answered |= set(answered)
         return receipts
 
-    def _push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
-        receipts: Sequence[Receipt] = self._inner.push(envelopes)
+    def _push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
+        receipts: Sequence[Receipt] = self._inner.push(specs)
         world = self._pass.world
-        for sent, receipt in zip(envelopes, receipts, strict=True):
+        for sent, receipt in zip(specs, receipts, strict=True):
             answer = "stored" if receipt.stored else "held" if receipt.held else receipt.error
             world.history.pushes.append(Push(world.t, sent.job_id, answer))
             world.counts[f"push: {answer if receipt.stored or receipt.held else 'refused'}"] += 1
-        if envelopes:
-            world.say(f"pushed {[e.job_id for e in envelopes]}")
+        if specs:
+            world.say(f"pushed {[e.job_id for e in specs]}")
             world.on_push()
         return receipts
 

@@ -15,7 +15,7 @@ from ticker.db.connections import Pool
 from ticker.errors import DatabaseUnavailable, Unavailable
 from ticker.model import Task
 from ticker.read import health
-from ticker.read.health import Silences
+from ticker.read.health import CircuitBreaker
 from ticker.settings import Settings
 from ticker.web.database import Database
 
@@ -32,7 +32,7 @@ def test_of_many_who_make_the_same_task_at_once_all_get_the_one_that_there_is(cl
 
 
 def test_many_threads_share_a_few_connections(database_url: str) -> None:
-    database = Database(Settings(database_url=database_url), Silences())
+    database = Database(Settings(database_url=database_url), CircuitBreaker())
 
     def ask(number: int) -> Any:
         with database.reading() as db:
@@ -59,7 +59,7 @@ def test_a_spare_connection_that_another_thread_has_just_taken_costs_a_new_one(d
 
 
 def test_what_fails_within_a_change_leaves_nothing_of_it(database_url: str, db: Db) -> None:
-    database = Database(Settings(database_url=database_url), Silences())
+    database = Database(Settings(database_url=database_url), CircuitBreaker())
     for _ in range(2):  # nor a connection that is of no use
         try:
             with database.writing() as connection:
@@ -76,7 +76,7 @@ def test_a_server_that_leaves_a_statement_without_an_answer_is_not_asked_again_a
 ) -> None:
     monkeypatch.setattr(connections, "ANSWER_TIMEOUT", 0.2)
     monkeypatch.setattr(health, "LONG", 0.1)
-    database = Database(Settings(database_url=database_url), Silences())
+    database = Database(Settings(database_url=database_url), CircuitBreaker())
     with pytest.raises(DatabaseUnavailable, match="no answer to a statement"), database.reading() as db:
         db.execute("SELECT pg_sleep(5)")
     with pytest.raises(Unavailable, match=r"no answer to a statement .* \(asked [\d.]+ s ago\)"), database.reading():
@@ -88,7 +88,7 @@ def test_a_server_that_ends_a_statement_itself_is_asked_again(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "LONG", 0.1)
-    database = Database(Settings(database_url=database_url), Silences())
+    database = Database(Settings(database_url=database_url), CircuitBreaker())
     with pytest.raises(DatabaseUnavailable, match="statement timeout"), database.reading() as db:
         db.execute("SET statement_timeout = 200")
         db.execute("SELECT pg_sleep(5)")

@@ -17,7 +17,7 @@ from ticker.db import connections
 from ticker.errors import Unavailable
 from ticker.queue import inspect, rq
 from ticker.read import health
-from ticker.read.health import Silences
+from ticker.read.health import CircuitBreaker
 
 
 class Silent:
@@ -102,7 +102,7 @@ def test_a_silence_is_kept_by_its_application_alone_and_not_for_long(serve, db, 
 
 
 def test_a_server_that_refuses_at_once_is_asked_each_time():
-    silences, asked = Silences(), []
+    breaker, asked = CircuitBreaker(), []
 
     def refused():
         asked.append(1)
@@ -110,8 +110,8 @@ def test_a_server_that_refuses_at_once_is_asked_each_time():
 
     for _ in range(2):
         with pytest.raises(Unavailable, match=r"^no$"):
-            silences.ask("one", refused)
-    assert len(asked) == 2 and silences.ask("one", lambda: "yes") == "yes"
+            breaker.ask("one", refused)
+    assert len(asked) == 2 and breaker.ask("one", lambda: "yes") == "yes"
 
 
 @pytest.mark.parametrize("path", ["/processes", "/readyz"])

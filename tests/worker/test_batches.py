@@ -88,20 +88,20 @@ def test_tasks_of_a_function_share_jobs_and_others_have_their_own():
         due(5),
         due(6, batch=2, function="b", queue="q"),
     ]
-    parcels = engine_jobs.parcels(INSTALLATION, tasks)
-    assert [[task.id for task in parcel.tasks] for parcel in parcels] == [[1], [2, 3], [4], [5], [6]]
-    assert [bool(parcel.batch_job_id) for parcel in parcels] == [False, True, False, False, False]
-    assert parcels[2].envelope == engine_jobs.for_occurrence(
+    packed = engine_jobs.packed(INSTALLATION, tasks)
+    assert [[task.id for task in job.tasks] for job in packed] == [[1], [2, 3], [4], [5], [6]]
+    assert [bool(job.batch_job_id) for job in packed] == [False, True, False, False, False]
+    assert packed[2].spec == engine_jobs.for_occurrence(
         INSTALLATION, due(4, batch=2, function="b")
     )  # alone, it is an ordinary job
 
 
 def test_a_job_of_several_names_what_it_carries_and_has_the_time_of_all_of_them():
     tasks = [due(1, batch=3), due(2, batch=3)]
-    [(job, carried)] = engine_jobs.parcels(INSTALLATION, tasks)
+    [(job, carried)] = engine_jobs.packed(INSTALLATION, tasks)
     assert carried == tasks
-    assert job == engine_jobs.parcels(INSTALLATION, tasks)[0].envelope
-    assert job.job_id != engine_jobs.parcels(INSTALLATION, [due(1, batch=3), due(3, batch=3)])[0].envelope.job_id
+    assert job == engine_jobs.packed(INSTALLATION, tasks)[0].spec
+    assert job.job_id != engine_jobs.packed(INSTALLATION, [due(1, batch=3), due(3, batch=3)])[0].spec.job_id
     assert (job.entry, job.args) == ("wrappers.run_batch", (1, engine_jobs.micros(NOW), 2, engine_jobs.micros(NOW)))
     assert (job.timeout, job.description) == (2 * 31 + 30, "mail.fetch x 2")
 
@@ -280,7 +280,7 @@ def test_the_largest_batch_is_read_within_the_hardened_workers_limit():
 
     late = datetime(9999, 12, 31, tzinfo=UTC)
     tasks = [DueTask(2**63 - 1 - n, late, "q", "f", 60_000, 30_000, 1000, batch=100) for n in range(100)]
-    [(job, _)] = engine_jobs.parcels(INSTALLATION, tasks)
+    [(job, _)] = engine_jobs.packed(INSTALLATION, tasks)
     packed = bulk.packed(bulk.payload(job))
     assert len(packed) <= payload.AT_MOST
     assert payload.call(job.job_id, bulk.payload(job)) == ("wrappers.run_batch", job.args)

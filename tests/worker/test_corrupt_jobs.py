@@ -235,7 +235,7 @@ def test_what_inflates_is_measured_in_any_number_of_pieces():
 
 
 def test_a_key_of_another_type_costs_the_sweep_only_that_job(queue: RedisQueue, redis):
-    queue.push([jobs.Envelope("t1-1", "polling", (1, 1), 60, 600, "x")])
+    queue.push([jobs.JobSpec("t1-1", "polling", (1, 1), 60, 600, "x")])
     redis.set("rq:job:t2-1", "x")
     assert queue.states(["t1-1", "t2-1", "t3-1"]) == [JobState.WAITING, JobState.DEAD, JobState.MISSING]
 

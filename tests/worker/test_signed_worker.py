@@ -21,7 +21,7 @@ from tests.doubles import INSTALLATION, planned_id
 from tests.factories import create_trace
 from tests.running import ROOT, stock_worker, work
 from ticker.engine import jobs
-from ticker.engine.jobs import ENTRY, Envelope
+from ticker.engine.jobs import ENTRY, JobSpec
 from ticker.engine.tick import tick
 from ticker.errors import ConfigurationError
 from ticker.queue import bulk, signing
@@ -119,7 +119,7 @@ def test_people_see_a_signed_job_as_any_other(task, redis):
 def test_a_signature_fits_the_64_bytes_that_redis_stores_compactly(signed, queue, redis):
     largest = (10**9, jobs.micros(datetime(9999, 12, 31, tzinfo=UTC)))
     for where, job_id in ((queue, "t1-1"), (signed, "t2-1")):
-        where.push([Envelope(job_id, "polling", largest, 61, 4800, "mail.fetch")])
+        where.push([JobSpec(job_id, "polling", largest, 61, 4800, "mail.fetch")])
     assert redis.object("encoding", "rq:job:t2-1") == b"listpack"
     assert redis.hexists("rq:job:t2-1", signing.FIELD) and not redis.hexists("rq:job:t1-1", signing.FIELD)
     unsigned, with_signature = (redis.memory_usage(f"rq:job:{job_id}") for job_id in ("t1-1", "t2-1"))
@@ -127,7 +127,7 @@ def test_a_signature_fits_the_64_bytes_that_redis_stores_compactly(signed, queue
 
 
 def test_without_a_key_a_job_has_no_signature(queue, redis):
-    queue.push([Envelope("t1-1", "polling", (1, 1), 61, 4800, "mail.fetch")])
+    queue.push([JobSpec("t1-1", "polling", (1, 1), 61, 4800, "mail.fetch")])
     assert not redis.hexists("rq:job:t1-1", signing.FIELD)
 
 
@@ -295,7 +295,7 @@ def test_even_with_a_signature_a_payload_is_a_call_of_the_wrapper(data):
 @pytest.mark.parametrize("args", [(1, OCCURRENCE), (2**63 - 1, 253_402_214_400 * 10**6), (70_000, 0), (300, 1)])
 def test_the_integers_of_a_scheduled_job_are_read(args):
     job_id = f"{INSTALLATION}-t{args[0]}-{args[1]}"
-    data = bulk.packed(bulk.payload(Envelope(job_id, "polling", args, 60, 60, "")))
+    data = bulk.packed(bulk.payload(JobSpec(job_id, "polling", args, 60, 60, "")))
     assert isinstance(data, bytes)
     assert signed_worker.signed_call(job_id, as_signed(job_id, data), [OTHER_KEY, KEY]) == (ENTRY, args)
 

@@ -37,7 +37,7 @@ log = logging.getLogger("ticker")
 
 FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the tick itself
 LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is told to stop
-FAREWELL = 0.5  # seconds of these, at most, for PostgreSQL to take down that the ticker has ended
+DEREGISTERED_WITHIN = 0.5  # seconds of these, at most, for PostgreSQL to take down that the ticker has ended
 HANGS = 20.0  # seconds of one batch; the server's own time-outs end a statement after 5
 LAST_NOTICE = 0.8  # seconds that notices under way get then
 QUEUES_EVERY = 120  # ticks between two reads of the queues of all tasks: an hour
@@ -71,7 +71,7 @@ class Observer(Protocol):
         """A tick has ended after so many seconds; None: it failed."""
 
 
-class Beat:
+class TickJob:
     """One tick after another: what a beat does, and what is known of the last one."""
 
     def __init__(
@@ -113,10 +113,10 @@ class Beat:
             self._observe(done)
             self._moved, self.busy = clock.monotonic(), False
 
-    def farewell(self) -> None:
+    def deregister(self) -> None:
         """Takes down that this ticker has ended; where that fails, it is called silent in time."""
         with suppress(TickerError):
-            self._store.farewell(self._id)
+            self._store.deregister(self._id)
 
     def pause(self) -> float:
         """Seconds until the next attempt after a failure."""
@@ -243,7 +243,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     stopping, systemd = threading.Event(), Systemd()
     store = PostgresStore(settings.require_database(), settings.schema)
     queue = observer.queue if observer else RedisQueue.from_settings(settings)
-    beat = Beat(store, queue, settings, stopping, observer)
+    beat = TickJob(store, queue, settings, stopping, observer)
     notifiers = notify.start(settings, stopping)
     if settings.wake:
         listener = Listener(settings.require_listen(), settings.schema, stopping)
@@ -267,13 +267,13 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     stop(scheduler, beat)
 
 
-def look(systemd: Systemd, beat: Beat) -> float:
+def look(systemd: Systemd, beat: TickJob) -> float:
     """Tells systemd how it goes. Seconds until it wants to be told again, at most."""
     moves = beat.moves()
     return systemd.look(moves, beat.said if moves else HANGING)
 
 
-def watch(beat: Beat, period: float, job: Any) -> None:
+def watch(beat: TickJob, period: float, job: Any) -> None:
     """Nudges the scheduler after a failure, when its alarm rings, and when no tick began for two periods.
 
     By the monotonic clock.
@@ -288,7 +288,7 @@ def watch(beat: Beat, period: float, job: Any) -> None:
         job.modify(next_run_time=clock.python_utc())
 
 
-def stop(scheduler: Any, beat: Beat) -> None:
+def stop(scheduler: Any, beat: TickJob) -> None:
     """Waits for a tick in progress, which looks at the request between batches; leaves one that hangs."""
     ended = threading.Thread(target=scheduler.shutdown, kwargs={"wait": True}, daemon=True)
     until = clock.monotonic() + LAST_WORD
@@ -298,9 +298,9 @@ def stop(scheduler: Any, beat: Beat) -> None:
         log.warning("a tick hangs and is left behind; what it did not commit is pushed again by the next one")
         logging.shutdown()
         os._exit(0)
-    farewell = threading.Thread(target=beat.farewell, daemon=True)
-    farewell.start()
-    farewell.join(max(0.0, min(FAREWELL, until - clock.monotonic())))
+    deregister = threading.Thread(target=beat.deregister, daemon=True)
+    deregister.start()
+    deregister.join(max(0.0, min(DEREGISTERED_WITHIN, until - clock.monotonic())))
     log.info("ticker stopped")
 
 

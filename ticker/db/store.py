@@ -62,7 +62,7 @@ class PostgresStore:
         if self._look_again or self._clamps % THOROUGH_EVERY == 0:
             return None
         boot, uptime = self.uptime(now)
-        found = self.execute("glance", now=now, look_ahead=look_ahead, boot=boot, uptime=uptime)[0]
+        found = self.execute("has_work", now=now, look_ahead=look_ahead, boot=boot, uptime=uptime)[0]
         if now is None:
             self._read = found["now"]
         self._stepped = self._is_step(boot, uptime, found["now"], self.uptime(now)[1]) or self._stepped
@@ -177,9 +177,9 @@ class PostgresStore:
         self.execute("heartbeat", id=ticker_id, host=host, pid=pid, now=now, report=json.dumps(report))
         self._was_interrupted = False
 
-    def farewell(self, ticker_id: str) -> None:
+    def deregister(self, ticker_id: str) -> None:
         """The ticker ends cleanly, and counts for none from now on."""
-        self.execute("farewell", id=ticker_id)
+        self.execute("deregister", id=ticker_id)
 
     def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
         """One named statement, a transaction of its own."""

@@ -14,7 +14,7 @@ from ticker.engine.ports import Store
 from ticker.engine.retries import Backoff
 from ticker.engine.sweep import Counts
 from ticker.errors import BadInput
-from ticker.model import GOOD, Alarm, Ended, Health, Kind, Note, Outcome, RunKind, What
+from ticker.model import GOOD, Alarm, Ended, EventKind, Health, Kind, Note, Outcome, RunKind
 from ticker.schedules import kinds
 from ticker.schedules.duration import DAY, HOUR, words
 
@@ -163,9 +163,9 @@ def recovered(run: Ended, state: Health, now: datetime) -> tuple[Health, list[No
     if run.stretched_ms is not None:
         next_run = run.next_run and run.last_run and min(run.next_run, timing.later(run.last_run, run.every_ms))
         state = replace(state, stretched_ms=None, next_run=next_run or run.next_run)
-        notes.append(Note(run.task_id, What.RESTORED, f"every {words(run.every_ms)} again", run.run_id))
+        notes.append(Note(run.task_id, EventKind.RESTORED, f"every {words(run.every_ms)} again", run.run_id))
     if run.told:
-        notes.append(Note(run.task_id, What.RECOVERED, "it succeeded again", run.run_id))
+        notes.append(Note(run.task_id, EventKind.RECOVERED, "it succeeded again", run.run_id))
     alarm_at = now if run.dead_man and run.alarm_at is None else run.alarm_at
     return replace(state, told="", alarm_at=alarm_at), notes
 
@@ -175,7 +175,7 @@ def failing(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note
     why = why_failed(run)
     if not run.told:
         state = replace(state, told="failed")
-        notes.append(Note(run.task_id, What.FAILED, why, run.run_id))
+        notes.append(Note(run.task_id, EventKind.FAILED, why, run.run_id))
     if run.stretch_ms is not None and run.stretch_ms > run.every_ms and run.schedule is Kind.INTERVAL:
         state, slowed = stretched(run, state)
         notes += slowed
@@ -199,7 +199,7 @@ def stretched(run: Ended, state: Health) -> tuple[Health, list[Note]]:
     if every == run.stretched_ms:
         return state, []
     said = f"every {words(every)} instead of {words(run.every_ms)}, after {in_a_row(state.failures)}"
-    return state, [Note(run.task_id, What.SLOWED, said, run.run_id)]
+    return state, [Note(run.task_id, EventKind.SLOWED, said, run.run_id)]
 
 
 def paused(run: Ended, state: Health, why: str, now: datetime) -> Health:
@@ -229,7 +229,7 @@ def ask_for_successes(store: Store, now: datetime, limit: int) -> Followed:
             alarms = [(task, next_look(task, now)) for task in asked]
             late = [task for task, at in alarms if at is None]
             rows.set_alarms([(task.id, at) for task, at in alarms])
-            rows.record_events([Note(task.id, What.DEAD_MAN, no_success(task)) for task in late], now)
+            rows.record_events([Note(task.id, EventKind.DEAD_MAN, no_success(task)) for task in late], now)
         total += Followed(events=len(late))
         if len(asked) < batch:
             break

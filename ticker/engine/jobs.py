@@ -20,7 +20,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _JOB_ID = re.compile(r"([a-z0-9]{8})-(?:t[0-9]+-[0-9]+|r[0-9]+|b[0-9a-f]{24})")
 
 
-class Envelope(NamedTuple):
+class JobSpec(NamedTuple):
     """One job to push. `timeout` and `ttl` are whole seconds."""
 
     job_id: str
@@ -56,8 +56,8 @@ def installation_of(job_id: str) -> str:
     return named[1] if named else ""
 
 
-def for_occurrence(installation: str, task: DueTask) -> Envelope:
-    return Envelope(
+def for_occurrence(installation: str, task: DueTask) -> JobSpec:
+    return JobSpec(
         job_id(installation, task.id, task.occurrence),
         task.queue,
         (task.id, micros(task.occurrence)),
@@ -67,46 +67,43 @@ def for_occurrence(installation: str, task: DueTask) -> Envelope:
     )
 
 
-class Parcel(NamedTuple):
+class BatchJob(NamedTuple):
     """One job, and the due tasks that it carries."""
 
-    envelope: Envelope
+    spec: JobSpec
     tasks: Sequence[DueTask]
 
     @property
     def batch_job_id(self) -> str | None:
         """The job's id, where it is not that of its only task."""
-        return self.envelope.job_id if len(self.tasks) > 1 else None
+        return self.spec.job_id if len(self.tasks) > 1 else None
 
 
-def parcels(installation: str, tasks: Iterable[DueTask]) -> list[Parcel]:
+def packed(installation: str, tasks: Iterable[DueTask]) -> list[BatchJob]:
     """A job for each task; of functions that take batches, one for up to so many tasks. In the order of their first tasks."""
-    found: list[Parcel] = []
+    found: list[BatchJob] = []
     open_: dict[tuple[str, str], list[DueTask]] = {}
     for task in tasks:
         if task.batch <= 1:
-            found.append(Parcel(for_occurrence(installation, task), (task,)))
+            found.append(BatchJob(for_occurrence(installation, task), (task,)))
             continue
         carried = open_.get((task.queue, task.function))
         if carried is None or len(carried) >= task.batch:
             carried = open_[task.queue, task.function] = []
-            found.append(Parcel(UNSEALED, carried))
+            found.append(BatchJob(UNSEALED, carried))
         carried.append(task)
-    return [
-        Parcel(for_batch(installation, parcel.tasks), parcel.tasks) if parcel.envelope is UNSEALED else parcel
-        for parcel in found
-    ]
+    return [BatchJob(for_batch(installation, job.tasks), job.tasks) if job.spec is UNSEALED else job for job in found]
 
 
-UNSEALED = Envelope("", "", (), 0, 0, "")
+UNSEALED = JobSpec("", "", (), 0, 0, "")
 
 
-def for_batch(installation: str, tasks: Sequence[DueTask]) -> Envelope:
+def for_batch(installation: str, tasks: Sequence[DueTask]) -> JobSpec:
     """Its id says what it carries: a push that is repeated names the same job if it finds the same tasks."""
     if len(tasks) == 1:
         return for_occurrence(installation, tasks[0])
     args = tuple(number for task in tasks for number in (task.id, micros(task.occurrence)))
-    return Envelope(
+    return JobSpec(
         batch_id(installation, args),
         tasks[0].queue,
         args,
@@ -122,8 +119,8 @@ def batch_id(installation: str, args: Sequence[int]) -> str:
     return f"{installation}-b{sha256(','.join(map(str, args)).encode()).hexdigest()[:24]}"
 
 
-def for_planned(installation: str, run: PlannedRun) -> Envelope:
-    return Envelope(
+def for_planned(installation: str, run: PlannedRun) -> JobSpec:
+    return JobSpec(
         planned_id(installation, run.id),
         run.queue,
         (run.task_id, 0, run.id),

@@ -10,13 +10,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from ticker.engine.jobs import Envelope
+from ticker.engine.jobs import JobSpec
 from ticker.model import Alarm, DueTask, Ended, Health, Note, Outcome, PlannedRun, Reason, WaitingTask
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the queue answered to one envelope: stored, still held under that id, or an error in one sentence."""
+    """What the queue answered to one job: stored, still held under that id, or an error in one sentence."""
 
     stored: bool = False
     held: bool = False
@@ -38,7 +38,7 @@ class JobState(StrEnum):
 class Queue(Protocol):
     """The job queue. Every call raises QueueUnavailable when the server does not answer; nothing else escapes."""
 
-    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
+    def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
         """Stores the jobs in their order, all in one call; one receipt each. An id that is still held is refused."""
 
     def lengths(self, names: Sequence[str]) -> Mapping[str, int]:

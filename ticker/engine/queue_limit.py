@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from ticker.engine.jobs import Envelope
+from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Queue, Receipt
 
 
@@ -38,11 +38,11 @@ class Room:
                     left[job.queue] -= 1
         return fit
 
-    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
-        receipts = self._queue.push(envelopes)
-        for envelope, receipt in zip(envelopes, receipts, strict=True):
-            if receipt.stored and envelope.queue in self.left:
-                self.left[envelope.queue] -= 1
+    def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
+        receipts = self._queue.push(specs)
+        for spec, receipt in zip(specs, receipts, strict=True):
+            if receipt.stored and spec.queue in self.left:
+                self.left[spec.queue] -= 1
         return receipts
 
     def lengths(self, names: Sequence[str]) -> Mapping[str, int]:

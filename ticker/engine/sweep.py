@@ -64,7 +64,8 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
         states = queue.states([job_of(store.installation, task, due) for task, due in waiting])
         verdicts = [(verdict(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)]
         expired, again, lost = (
-            [due for found, due in verdicts if found is wanted] for wanted in (Fate.EXPIRED, Fate.AGAIN, Fate.LOST)
+            [due for found, due in verdicts if found is wanted]
+            for wanted in (JobVerdict.EXPIRED, JobVerdict.AGAIN, JobVerdict.LOST)
         )
         again = queue.fitting(again)  # the others wait until there is room
         # not the job of several tasks, which still carries the others
@@ -80,7 +81,7 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
     return Swept(expired=len(expired), repushed=len(again) - refused, lost=len(lost), errors=refused), more
 
 
-class Fate(Enum):
+class JobVerdict(Enum):
     """What becomes of a waiting occurrence."""
 
     WAITS = "waits"
@@ -89,7 +90,7 @@ class Fate(Enum):
     LOST = "lost"
 
 
-def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> Fate:
+def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
     """A job that a worker has is left alone; one that is gone is pushed again; one that died is, for ten minutes.
 
     Only the newest occurrence is pushed again. Otherwise, after a wipe, the older ones would all come back before what is
@@ -97,15 +98,15 @@ def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> 
     """
     newest = task.waiting[-1]
     if state is JobState.TAKEN:
-        return Fate.WAITS
+        return JobVerdict.WAITS
     if timing.has_expired(due.occurrence, newest, now, task.every_ms):
-        return Fate.EXPIRED
+        return JobVerdict.EXPIRED
     if state is JobState.MISSING:
-        return Fate.AGAIN if due.occurrence == newest else Fate.EXPIRED
+        return JobVerdict.AGAIN if due.occurrence == newest else JobVerdict.EXPIRED
     if state is JobState.DEAD:
         again = due.occurrence == newest and now < due.occurrence + timing.span(timing.LEAST_EXPIRY)
-        return Fate.AGAIN if again else Fate.LOST
-    return Fate.WAITS
+        return JobVerdict.AGAIN if again else JobVerdict.LOST
+    return JobVerdict.WAITS
 
 
 def job_of(installation: str, task: WaitingTask, due: DueTask) -> str:
@@ -122,9 +123,9 @@ def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple
     """The same question for planned runs that were pushed and have not started."""
     with store.batch() as rows:
         runs = rows.claim_pushed(limit)
-        envelopes = [jobs.for_planned(store.installation, run) for run in runs]
-        states = queue.states([e.job_id for e in envelopes])
-        missing = queue.fitting([e for e, state in zip(envelopes, states, strict=True) if state is JobState.MISSING])
+        specs = [jobs.for_planned(store.installation, run) for run in runs]
+        states = queue.states([e.job_id for e in specs])
+        missing = queue.fitting([e for e, state in zip(specs, states, strict=True) if state is JobState.MISSING])
         queue.forget([e.job_id for e in missing])
         dead = [run.id for run, state in zip(runs, states, strict=True) if state is JobState.DEAD]
         receipts = queue.push(missing)

@@ -201,17 +201,17 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]]) -> Pushed:
         plans, failed = with_next_times(tasks, now, work.options.beat)
         passed_over = [(*plan, reason) for plan in plans if (reason := passes_over(plan[0], now, late))]
         plans = [plan for plan in plans if not passes_over(plan[0], now, late)]
-        parcels = jobs.parcels(work.store.installation, (task for task, _ in plans))
-        receipts = work.queue.push([parcel.envelope for parcel in parcels])
-        sent = list(zip(parcels, receipts, strict=True))
-        refused = {task.id: receipt.error for parcel, receipt in sent if receipt.error for task in parcel.tasks}
-        batch_jobs = {task.id: parcel.batch_job_id for parcel in parcels for task in parcel.tasks}
+        packed = jobs.packed(work.store.installation, (task for task, _ in plans))
+        receipts = work.queue.push([job.spec for job in packed])
+        sent = list(zip(packed, receipts, strict=True))
+        refused = {task.id: receipt.error for job, receipt in sent if receipt.error for task in job.tasks}
+        batch_jobs = {task.id: job.batch_job_id for job in packed for task in job.tasks}
         failed += [(task, refused[task.id]) for task, _ in plans if task.id in refused]
         rows.advance([(task, next_run, batch_jobs.get(task.id)) for task, next_run in plans if task.id not in refused])
         rows.set_back([(task.id, error, after_error(task, now)) for task, error in failed])
         rows.skip(passed_over, now)
-    stored = sum(len(parcel.tasks) for parcel, receipt in sent if receipt.stored)
-    held = sum(len(parcel.tasks) for parcel, receipt in sent if receipt.held)
+    stored = sum(len(job.tasks) for job, receipt in sent if receipt.stored)
+    held = sum(len(job.tasks) for job, receipt in sent if receipt.held)
     return Pushed(len(tasks), stored, held, len(failed), len(passed_over))
 
 

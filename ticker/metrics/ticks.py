@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from ticker import clock
 from ticker.daemon.loop import counts
-from ticker.engine.jobs import ENTRY, EPOCH, Envelope, micros
+from ticker.engine.jobs import ENTRY, EPOCH, JobSpec, micros
 from ticker.engine.ports import Receipt
 from ticker.engine.tick import Report
 from ticker.metrics.ended import FUNCTIONS_AT_MOST, OTHER
@@ -62,9 +62,9 @@ class WatchedQueue(RedisQueue):
         found.delays = delays
         return found
 
-    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
-        receipts = super().push(envelopes)
-        self.delays.note([sent for sent, receipt in zip(envelopes, receipts, strict=True) if receipt.stored])
+    def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
+        receipts = super().push(specs)
+        self.delays.note([sent for sent, receipt in zip(specs, receipts, strict=True) if receipt.stored])
         return receipts
 
 
@@ -83,10 +83,10 @@ class Delays:
         """
         self._ahead.append(began - clock.python_utc() + timedelta(seconds=seconds))
 
-    def note(self, envelopes: Sequence[Envelope]) -> None:
+    def note(self, specs: Sequence[JobSpec]) -> None:
         now = micros(clock.now() or clock.python_utc() + min(self._ahead, default=timedelta()))
         with self._lock:
-            for sent in envelopes:
+            for sent in specs:
                 for occurrence in occurrences(sent):
                     self._of(function(sent)).add(max(now - occurrence, 0) / 1e6)
 
@@ -99,10 +99,10 @@ class Delays:
         return self._found.setdefault(label, Histogram(DELAYS))
 
 
-def occurrences(sent: Envelope) -> Sequence[int]:
+def occurrences(sent: JobSpec) -> Sequence[int]:
     """In microseconds since 1970; a planned run has none."""
     return () if sent.entry == ENTRY and len(sent.args) == 3 else sent.args[1::2]
 
 
-def function(sent: Envelope) -> str:
+def function(sent: JobSpec) -> str:
     return sent.description if sent.entry == ENTRY else sent.description.rpartition(" x ")[0]

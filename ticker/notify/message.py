@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ticker.model import What
+from ticker.model import EventKind
 
-NOTIFIED = (What.FAILED, What.RECOVERED, What.AUTO_PAUSED, What.DEAD_MAN)
+NOTIFIED = (EventKind.FAILED, EventKind.RECOVERED, EventKind.AUTO_PAUSED, EventKind.DEAD_MAN)
 """These events become notices; the others are only recorded."""
 
 TEST = "test"  # `what` of the notice that `ticker notify --test` sends
@@ -93,15 +93,15 @@ def printable(line: str, at_most: int = 1000) -> str:
 def _sentence(notice: Notice) -> str:
     since = "" if notice.since is None else f" since {_moment(notice.since, notice.at)}"
     match notice.what:
-        case What.FAILED:
+        case EventKind.FAILED:
             often = f" {notice.failures} times in a row{since}" if (notice.failures or 0) > 1 else ""
             why = notice.error or notice.words.removeprefix("failed: ")
             return f"{_whose(notice)} failed{often}{_behind(why)}"
-        case What.RECOVERED:
+        case EventKind.RECOVERED:
             return f"{_whose(notice)} works again" + (f"; it failed{since}" if since else "")
-        case What.AUTO_PAUSED:
+        case EventKind.AUTO_PAUSED:
             return f"{_whose(notice)} was paused by the ticker{_behind(notice.words)}{_behind(notice.error)}"
-        case What.DEAD_MAN:
+        case EventKind.DEAD_MAN:
             return f"{_whose(notice)} is late{_behind(notice.words or f'no success{since}')}"
     return f"test notice of the ticker on {notice.host}, schema {notice.schema}: this channel works"
 

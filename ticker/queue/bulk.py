@@ -14,7 +14,7 @@ from rq.executions import Execution
 from rq.job import Job, JobStatus
 from rq.serializers import DefaultSerializer
 
-from ticker.engine.jobs import ENTRY, Envelope
+from ticker.engine.jobs import ENTRY, JobSpec
 from ticker.queue import signing
 from ticker.queue.scripts import script
 
@@ -42,12 +42,12 @@ def shared_fields(connection: Redis, result_ttl: int, failure_ttl: int) -> Mappi
     return {field: value for field, value in job.to_dict().items() if field not in PER_JOB}
 
 
-def misfit(connection: Redis) -> str:
+def incompatibility(connection: Redis) -> str:
     """In what this RQ differs from what is written here; nothing, where it does not. `connection` is not used."""
     keys = Job.key_for("1"), Queue("x", connection=connection).key, Queue.redis_queues_keys
     if keys != ("rq:job:1", "rq:queue:x", "rq:queues"):
         return f"its keys are {', '.join(keys)}"
-    one = Envelope("t1-1", "x", (1, 1), 61, 3660, "poll")
+    one = JobSpec("t1-1", "x", (1, 1), 61, 3660, "poll")
     own: dict[str, Argument] = {
         "origin": one.queue,
         "data": packed(payload(one)),
@@ -79,14 +79,14 @@ def as_stored(value: Argument) -> bytes:
     return value if isinstance(value, bytes) else value.encode() if isinstance(value, str) else str(value).encode()
 
 
-def arguments(envelopes: Sequence[Envelope], shared: Mapping[str, Argument], key: str = "") -> list[Argument]:
+def arguments(specs: Sequence[JobSpec], shared: Mapping[str, Argument], key: str = "") -> list[Argument]:
     """What `PUSH` is called with; signed with `key`, if there is one. What many jobs have in common is said once."""
     numbers: dict[Label, int] = {}
     jobs: list[Argument] = []
-    for envelope in envelopes:
-        number = numbers.setdefault(label(envelope), len(numbers) + 1)
-        call = payload(envelope)
-        jobs += number, envelope.job_id, packed(call), signature(envelope, call, key)
+    for spec in specs:
+        number = numbers.setdefault(label(spec), len(numbers) + 1)
+        call = payload(spec)
+        jobs += number, spec.job_id, packed(call), signature(spec, call, key)
     pairs = [part for field, value in shared.items() for part in (field, value)]
     labels = [part for found in numbers for part in (f"{Queue.redis_queue_namespace_prefix}{found[0]}", *found)]
     return [Queue.redis_queues_keys, Job.redis_job_namespace_prefix, len(pairs), *pairs, len(numbers), *labels, *jobs]
@@ -102,13 +102,13 @@ def to_forget(worker_key: str, job: Job, execution: Execution | None, executed: 
     ]  # fmt: skip
 
 
-def label(envelope: Envelope) -> Label:
-    return envelope.queue, envelope.description, envelope.timeout, envelope.ttl
+def label(spec: JobSpec) -> Label:
+    return spec.queue, spec.description, spec.timeout, spec.ttl
 
 
-def payload(envelope: Envelope) -> bytes:
+def payload(spec: JobSpec) -> bytes:
     """RQ's pickle of the call."""
-    call: bytes = DefaultSerializer.dumps((envelope.entry, None, envelope.args, {}))
+    call: bytes = DefaultSerializer.dumps((spec.entry, None, spec.args, {}))
     return call
 
 
@@ -121,5 +121,5 @@ def packed(payload: bytes) -> bytes:
     return b"".join((_STORED.pack(_HEAD, size, size ^ 0xFFFF), payload, _CHECKSUM.pack(zlib.adler32(payload))))
 
 
-def signature(envelope: Envelope, payload: bytes, key: str) -> bytes | str:
-    return signing.sign(key, envelope.job_id, envelope.queue, envelope.timeout, payload) if key else ""
+def signature(spec: JobSpec, payload: bytes, key: str) -> bytes | str:
+    return signing.sign(key, spec.job_id, spec.queue, spec.timeout, payload) if key else ""

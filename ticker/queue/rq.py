@@ -13,7 +13,7 @@ from redis.retry import Retry
 from rq import Queue
 from rq.job import Job, JobStatus
 
-from ticker.engine.jobs import Envelope
+from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt
 from ticker.errors import ConfigurationError, QueueUnavailable
 from ticker.queue import bulk, signing
@@ -84,10 +84,11 @@ class RedisQueue:
         self._states = connection.register_script(bulk.STATES)
         self._take_leases = connection.register_script(TAKE_LEASES)
         self._pushed_to: set[str] = set()
-        self._misfit = bulk.misfit(connection)
-        if self._misfit:
+        self._incompatibility = bulk.incompatibility(connection)
+        if self._incompatibility:
             log.warning(
-                "this RQ is none that the fast way was written for: %s; jobs are pushed one by one", self._misfit
+                "this RQ is none that the fast way was written for: %s; jobs are pushed one by one",
+                self._incompatibility,
             )
 
     @classmethod
@@ -101,30 +102,30 @@ class RedisQueue:
             signing_key=settings.signing_keys[0] if settings.signing_keys else "",
         )  # fmt: skip
 
-    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
+    def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
         """One call to Redis for all of them; one for each job, where this RQ writes its jobs otherwise than we do."""
-        if not envelopes:
+        if not specs:
             return []
-        self._pushed_to.update({envelope.queue for envelope in envelopes})
-        if self._misfit:
-            return [self._enqueue(envelope) for envelope in envelopes]
+        self._pushed_to.update({spec.queue for spec in specs})
+        if self._incompatibility:
+            return [self._enqueue(spec) for spec in specs]
         with translated():
             shared = bulk.shared_fields(self._connection, self._result_ttl, self._failure_ttl)
-            answers = self._push(args=bulk.arguments(envelopes, shared, self._signing_key))
+            answers = self._push(args=bulk.arguments(specs, shared, self._signing_key))
         return [_receipt(answer) for answer in answers]
 
-    def _enqueue(self, envelope: Envelope) -> Receipt:
+    def _enqueue(self, spec: JobSpec) -> Receipt:
         """By RQ's public interface."""
         with translated():
-            if Job.exists(envelope.job_id, connection=self._connection):
+            if Job.exists(spec.job_id, connection=self._connection):
                 return HELD
             with self._connection.pipeline() as calls:
-                job = Queue(envelope.queue, connection=self._connection).enqueue_call(
-                    envelope.entry, envelope.args, timeout=envelope.timeout, ttl=envelope.ttl, result_ttl=self._result_ttl,
-                    failure_ttl=self._failure_ttl, description=envelope.description, job_id=envelope.job_id, pipeline=calls,
+                job = Queue(spec.queue, connection=self._connection).enqueue_call(
+                    spec.entry, spec.args, timeout=spec.timeout, ttl=spec.ttl, result_ttl=self._result_ttl,
+                    failure_ttl=self._failure_ttl, description=spec.description, job_id=spec.job_id, pipeline=calls,
                 )  # fmt: skip
                 if self._signing_key:
-                    calls.hset(job.key, signing.FIELD, bulk.signature(envelope, job.data, self._signing_key))
+                    calls.hset(job.key, signing.FIELD, bulk.signature(spec, job.data, self._signing_key))
                 try:
                     calls.execute()
                 except ResponseError as error:
@@ -144,7 +145,7 @@ class RedisQueue:
         if not job_ids:
             return []
         with translated():
-            if self._misfit:
+            if self._incompatibility:
                 jobs = Job.fetch_many(job_ids, connection=self._connection)
                 return [_state(job.get_status(refresh=False) if job else "") for job in jobs]
             return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]

@@ -8,9 +8,9 @@ from typing import Any
 from ticker import clock
 from ticker.db import sql
 from ticker.errors import BadInput, UnknownTask
-from ticker.model import Task, What
+from ticker.model import EventKind, Task
 from ticker.read import explain, tasks
-from ticker.read.explain import Beside, Pieces
+from ticker.read.explain import ExplainContext, Pieces
 from ticker.read.forecast import Event, said
 from ticker.read.tasks import RunRecord
 from ticker.tasks.reference import Ref, id_or_name
@@ -44,9 +44,9 @@ class JournalEntry:
         return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
 
 
-def line_of_run(run: RunRecord, beside: Beside) -> JournalEntry:
+def line_of_run(run: RunRecord, context: ExplainContext) -> JournalEntry:
     return JournalEntry(
-        explain.at(run), explain.what(run), explain.line(run, beside), run.task_id, run.task_name, run.owner_type,
+        explain.at(run), explain.what(run), explain.line(run, context), run.task_id, run.task_name, run.owner_type,
         run.owner_id, explain.due(run), run,
     )  # fmt: skip
 
@@ -64,7 +64,7 @@ def line_of_event(event: Event) -> JournalEntry:
 
 def event_from(row: sql.Row) -> Event:
     values = {name: row[name] for name in Event.__slots__}
-    return Event(**(values | {"what": What(row["what"])}))
+    return Event(**(values | {"what": EventKind(row["what"])}))
 
 
 def instant(execute: sql.Execute) -> datetime:

@@ -29,7 +29,7 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ExplainContext:
     """What a line needs to know beside its row: the instant, the task's numbers, and why it was held up."""
 
     now: datetime
@@ -79,11 +79,11 @@ def what(run: "RunRecord") -> str:
     return str(run.outcome or run.state)
 
 
-def line(run: "RunRecord", beside: Beside) -> str:
+def line(run: "RunRecord", context: ExplainContext) -> str:
     """Behind its time and its outcome."""
     if run.outcome == Outcome.DROPPED:
-        return f"{run.reason}: {dropped(run, beside.because)}"
-    parts = [identity(run, beside.attempts), progress(run, beside), pieces(beside.pieces, run.pieces)]
+        return f"{run.reason}: {dropped(run, context.because)}"
+    parts = [identity(run, context.attempts), progress(run, context), pieces(context.pieces, run.pieces)]
     said = "; ".join(part for part in parts if part)
     return f"{said}: {run.reason}" if run.reason else said
 
@@ -108,16 +108,16 @@ def item(run: "RunRecord") -> str:
     return text if len(text) <= ITEM_AT_MOST else f"{text[:ITEM_AT_MOST]}…"
 
 
-def progress(run: "RunRecord", beside: Beside) -> str:
+def progress(run: "RunRecord", context: ExplainContext) -> str:
     """When it started, against when it was due, and how long it took."""
     if run.started_at is None:
-        return unstarted(run, beside.now)
+        return unstarted(run, context.now)
     began = f"started {lateness(run.started_at, planned_for(run))}"
     if run.outcome == Outcome.LOST:  # its end is not known
         return began
-    end = run.ended_at or beside.now
+    end = run.ended_at or context.now
     lasted = f"took {span(end - run.started_at)}" if run.ended_at else f"for {span(end - run.started_at)} now"
-    whole = " with its pieces" if run.pieces is not None else of_its_box(run, beside.grace_ms)
+    whole = " with its pieces" if run.pieces is not None else of_its_box(run, context.grace_ms)
     return f"{began}, {lasted}{whole}"
 
 

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ticker.engine import timing
-from ticker.model import Kind, RunKind, Task, What
+from ticker.model import EventKind, Kind, RunKind, Task
 from ticker.read.explain import span, time_of_day
 from ticker.schedules import phase
 from ticker.schedules.duration import SECOND
@@ -33,7 +33,7 @@ class Event:
     function: str
     owner_type: str
     owner_id: str
-    what: What
+    what: EventKind
     by: str
     words: str
     run_id: int | None
@@ -44,14 +44,14 @@ class Family:
     """Events of one sort: those that stop a task, and the one that lets it go on."""
 
     name: str
-    stops: frozenset[What]
-    goes_on: What
+    stops: frozenset[EventKind]
+    goes_on: EventKind
 
 
 FAMILIES = (
-    Family("paused", frozenset({What.PAUSED, What.AUTO_PAUSED}), What.RESUMED),
-    Family("disabled", frozenset({What.DISABLED}), What.ENABLED),
-    Family("its owner was inactive", frozenset({What.OWNER_INACTIVE}), What.OWNER_ACTIVE),
+    Family("paused", frozenset({EventKind.PAUSED, EventKind.AUTO_PAUSED}), EventKind.RESUMED),
+    Family("disabled", frozenset({EventKind.DISABLED}), EventKind.ENABLED),
+    Family("its owner was inactive", frozenset({EventKind.OWNER_INACTIVE}), EventKind.OWNER_ACTIVE),
 )
 
 

@@ -30,7 +30,7 @@ KEPT = 10.0  # seconds: two looks of a page
 REDIS, POSTGRESQL = "Redis", "PostgreSQL"
 
 
-class Silences:
+class CircuitBreaker:
     """Servers that kept somebody waiting: for ten seconds nobody else waits, but is told its error and when it was asked."""
 
     def __init__(self) -> None:
@@ -95,15 +95,15 @@ def longest_silence(tick_ms: int) -> int:
     return max(MAX_AGE, 3 * tick_ms)
 
 
-def look(settings: Settings, *, max_age_ms: int | None = None, silences: Silences | None = None) -> Health:
-    """Asks both servers. `max_age_ms`: how old the last tick may be, `longest_silence` by default; `silences`: of who looks
+def look(settings: Settings, *, max_age_ms: int | None = None, breaker: CircuitBreaker | None = None) -> Health:
+    """Asks both servers. `max_age_ms`: how old the last tick may be, `longest_silence` by default; `breaker`: of who looks
     again and again. ConfigurationError where DATABASE_URL is not set."""
     settings.require_database()
     max_age_ms = longest_silence(settings.tick_ms) if max_age_ms is None else max_age_ms
-    silences = silences or Silences()
-    redis_error, unattended, holders = _redis(settings, silences)
+    breaker = breaker or CircuitBreaker()
+    redis_error, unattended, holders = _redis(settings, breaker)
     try:
-        return silences.ask(
+        return breaker.ask(
             POSTGRESQL, lambda: _database(settings, unattended, holders, redis_error=redis_error, max_age_ms=max_age_ms)
         )
     except Unavailable as error:
@@ -167,10 +167,10 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
         )  # fmt: skip
 
 
-def _redis(settings: Settings, silences: Silences) -> tuple[str, dict[str, int], dict[str, str]]:
+def _redis(settings: Settings, breaker: CircuitBreaker) -> tuple[str, dict[str, int], dict[str, str]]:
     """Returns the error of Redis, if any; the queues with jobs and no worker; and the leased queues with their holders."""
     try:
-        return "", *silences.ask(REDIS, lambda: _queues(settings.require_redis()))
+        return "", *breaker.ask(REDIS, lambda: _queues(settings.require_redis()))
     except (Unavailable, ConfigurationError) as error:
         return str(error), {}, {}
 

@@ -20,7 +20,7 @@ from ticker.read.entries import (
     look_up,
     pieces_of,
 )
-from ticker.read.explain import Beside
+from ticker.read.explain import ExplainContext
 from ticker.read.tasks import AT_MOST
 from ticker.tasks import identity
 from ticker.tasks.reference import Ref
@@ -187,7 +187,9 @@ def lines(execute: sql.Execute, found: Sequence[Key]) -> list[JournalEntry]:
     run_ids, event_ids = ([id_ for _, sort, id_ in found if sort == wanted] for wanted in ("run", "event"))
     runs = tasks.runs_by_id(execute, run_ids) if run_ids else []
     pieces = pieces_of(execute, runs)
-    by_key = {("run", run.id): at_its_end(line_of_run(run, Beside(now, pieces=pieces.get(run.id)))) for run in runs}
+    by_key = {
+        ("run", run.id): at_its_end(line_of_run(run, ExplainContext(now, pieces=pieces.get(run.id)))) for run in runs
+    }
     for row in execute("events_by_id", ids=event_ids) if event_ids else []:
         by_key["event", row["id"]] = line_of_event(event_from(row))
     return [by_key[sort, id_] for _, sort, id_ in found if (sort, id_) in by_key]
@@ -210,9 +212,9 @@ def drops(
     execute = tasks.on(db)
     check_past("since", since, instant(execute))
     rows = execute("drops", by=by, since=since, limit=tasks.limited(limit), after=after)
-    beside = Beside(instant(execute))
+    context = ExplainContext(instant(execute))
     newest = tasks.runs_by_id(execute, [row["run_id"] for row in rows])
-    examples = {run.id: line_of_run(run, beside) for run in newest}
+    examples = {run.id: line_of_run(run, context) for run in newest}
     return [Drops(row["key"], row["count"], row["newest"], examples.get(row["run_id"])) for row in rows]
 
 

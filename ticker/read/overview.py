@@ -65,7 +65,7 @@ class Overview:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class OccurrenceStatus:
     """What became of an occurrence: its state (`pushed`, `running`, `ended`), and once it ended its outcome and reason."""
 
     run_id: int
@@ -104,12 +104,12 @@ def counts(execute: sql.Execute) -> Counts:
     return Counts(**row)
 
 
-def strips(db: Any, tasks: Iterable[Task], *, limit: int = 20) -> dict[int, list[Fate]]:
+def recent_outcomes(db: Any, tasks: Iterable[Task], *, limit: int = 20) -> dict[int, list[OccurrenceStatus]]:
     """Of each task's id, what became of its last occurrences, oldest first; those of which a record is kept."""
-    found: dict[int, list[Fate]] = {task.id: [] for task in tasks}
+    found: dict[int, list[OccurrenceStatus]] = {task.id: [] for task in tasks}
     for row in read_tasks.on(db)("last_occurrences_of", ids=list(found), limit=limit):
         outcome = Outcome(row["outcome"]) if row["outcome"] else None
-        found[row["task_id"]].insert(0, Fate(row["id"], row["state"], outcome, row["reason"], row["due"]))
+        found[row["task_id"]].insert(0, OccurrenceStatus(row["id"], row["state"], outcome, row["reason"], row["due"]))
     return found
 
 

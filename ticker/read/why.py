@@ -13,7 +13,7 @@ from typing import Any
 from ticker.db import sql
 from ticker.engine import timing
 from ticker.errors import UnknownTask
-from ticker.model import Reason, RunKind, Task, What
+from ticker.model import EventKind, Reason, RunKind, Task
 from ticker.read import explain, tasks
 from ticker.read.entries import (
     JournalEntry,
@@ -25,7 +25,7 @@ from ticker.read.entries import (
     look_up,
     pieces_of,
 )
-from ticker.read.explain import Beside
+from ticker.read.explain import ExplainContext
 from ticker.read.forecast import Event, following, held, stopped, then
 from ticker.read.tasks import AT_MOST, RunRecord
 from ticker.schedules.duration import HOUR
@@ -110,7 +110,7 @@ def told(
     execute: sql.Execute, task: Task | None, runs: Sequence[RunRecord], events: Sequence[Event], now: datetime
 ) -> list[JournalEntry]:  # fmt: skip
     pieces = pieces_of(execute, runs)
-    usual = Beside(now, task.retries + 1 if task else 1, task.grace_ms if task else None)
+    usual = ExplainContext(now, task.retries + 1 if task else 1, task.grace_ms if task else None)
     return [
         line_of_run(run, replace(usual, pieces=pieces.get(run.id), because=because(run, task, runs, events)))
         for run in runs
@@ -160,7 +160,7 @@ def is_between(event: Event, shown: Sequence[JournalEntry], limit: int, at: date
 
 def gone(runs: Sequence[RunRecord], events: Sequence[Event], now: datetime) -> str:
     for event in events[::-1]:
-        if event.what == What.DELETED:
+        if event.what == EventKind.DELETED:
             return f"the task is gone: {event.by} deleted it at {explain.time_of_day(event.at, now)}; nothing is pushed any more"
     last = max([explain.at(run) for run in runs] + [event.at for event in events])
     return f"the task is gone: it was deleted, and nothing is pushed any more; last heard of at {explain.time_of_day(last, now)}"

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from ticker.read import svg as drawing
 from ticker.read.svg import GAP, LEFT, LETTER, SECOND, WIDTH, Mark, Paint, packed, step
-from ticker.replay.event import What
+from ticker.replay.event import Step
 from ticker.replay.play import Line, Played
 from ticker.replay.world import Job
 
@@ -16,7 +16,7 @@ LABELS_AT_MOST = 10  # of a picture
 NAMES = 140  # pixels that are left free on the right, for names of what begins there
 LEGEND = "' tick   ^ tick enqueues   - waits   = runs   ! is forced to end   x is dropped   > goes on"
 STYLES = {"drop": "yellow", "run": "green", "open": "green", "forced": "yellow"}
-OF_THE_WORKER = {What.BEGINS, What.ENDS, What.FORCED, What.DROPPED}
+OF_THE_WORKER = {Step.BEGINS, Step.ENDS, Step.FORCED, Step.DROPPED}
 PAPER = "#fff"  # under a page's own colours, dark ones too, the names in light bars could not be read
 PAINTS = {
     "tick": Paint("line", 'class="tick" stroke="#9aa5b1" stroke-width="2"', "tick"),
@@ -146,7 +146,7 @@ def _stacked(pieces: Sequence[Piece], pixel: timedelta) -> list[tuple[int, Piece
 
 def _place(line: Line, tracks: Mapping[str, Sequence[tuple[int, Piece]]]) -> tuple[str, int]:
     """Returns track and row of what the event is about: a tick, a job; the axis for what has no track."""
-    if line.event.what is What.TICK:
+    if line.event.what is Step.TICK:
         return "ticks", min((row for row, piece in tracks["ticks"] if piece.begin == line.at), default=0)
     if line.event.what in OF_THE_WORKER:
         name = line.event.names[0]

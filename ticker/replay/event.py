@@ -16,7 +16,7 @@ _NAME = r"[AM][1-9][0-9]{0,3}"
 _TIME = re.compile(r"(?:([0-9]{1,5}):([0-5][0-9])|([0-9]{1,4})):([0-5][0-9])(?:\.([0-9]{1,3}))?")
 
 
-class What(StrEnum):
+class Step(StrEnum):
     """The kinds of events, in the words of a row."""
 
     INITIAL = "initial state"
@@ -29,13 +29,13 @@ class What(StrEnum):
 
 
 _FORMS = {
-    What.INITIAL: re.compile(r"initial state"),
-    What.TICK: re.compile(rf"tick enqueues (nothing|{_NAME}(?:(?:, | and ){_NAME})*)"),
-    What.BEGINS: re.compile(rf"({_NAME}) begins"),
-    What.ENDS: re.compile(rf"({_NAME}) ends"),
-    What.DROPPED: re.compile(rf"({_NAME}) is dropped(?:: ?([a-z_]+))?"),
-    What.FORCED: re.compile(rf"({_NAME}) is forced to end"),
-    What.RUN_NOW: re.compile(r"run now"),
+    Step.INITIAL: re.compile(r"initial state"),
+    Step.TICK: re.compile(rf"tick enqueues (nothing|{_NAME}(?:(?:, | and ){_NAME})*)"),
+    Step.BEGINS: re.compile(rf"({_NAME}) begins"),
+    Step.ENDS: re.compile(rf"({_NAME}) ends"),
+    Step.DROPPED: re.compile(rf"({_NAME}) is dropped(?:: ?([a-z_]+))?"),
+    Step.FORCED: re.compile(rf"({_NAME}) is forced to end"),
+    Step.RUN_NOW: re.compile(r"run now"),
 }
 
 
@@ -43,15 +43,15 @@ _FORMS = {
 class Event:
     """One event. A1, A2 are the jobs of the schedule, M1, M2 those that somebody asked for, in the order of their push."""
 
-    what: What
+    what: Step
     names: tuple[str, ...] = ()
     reason: str = ""
 
     def __str__(self) -> str:
         match self.what:
-            case What.INITIAL | What.RUN_NOW:
+            case Step.INITIAL | Step.RUN_NOW:
                 return str(self.what)
-            case What.TICK:
+            case Step.TICK:
                 return f"{self.what} {', '.join(self.names) or 'nothing'}"
         return f"{self.names[0]} {self.what}" + (f": {self.reason}" if self.reason else "")
 

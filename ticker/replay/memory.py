@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ticker.engine.jobs import Envelope
+from ticker.engine.jobs import JobSpec
 from ticker.engine.ports import JobState, Receipt
 
 
@@ -10,17 +10,17 @@ class MemoryQueue:
     """`ticker.engine.ports.Queue`; `pushed` keeps every job that was ever stored, in order."""
 
     def __init__(self) -> None:
-        self.pushed: list[Envelope] = []
-        self._waiting: dict[str, Envelope] = {}
+        self.pushed: list[JobSpec] = []
+        self._waiting: dict[str, JobSpec] = {}
 
-    def push(self, envelopes: Sequence[Envelope]) -> Sequence[Receipt]:
-        return [self._push(envelope) for envelope in envelopes]
+    def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
+        return [self._push(spec) for spec in specs]
 
-    def _push(self, envelope: Envelope) -> Receipt:
-        if envelope.job_id in self._waiting:
+    def _push(self, spec: JobSpec) -> Receipt:
+        if spec.job_id in self._waiting:
             return Receipt(held=True)
-        self._waiting[envelope.job_id] = envelope
-        self.pushed.append(envelope)
+        self._waiting[spec.job_id] = spec
+        self.pushed.append(spec)
         return Receipt(stored=True)
 
     def lengths(self, names: Sequence[str]) -> Mapping[str, int]:
@@ -33,7 +33,7 @@ class MemoryQueue:
         for job_id in job_ids:
             self._waiting.pop(job_id, None)
 
-    def take(self) -> Envelope | None:
+    def take(self) -> JobSpec | None:
         """The job that a worker takes next; none if none waits."""
         return self._waiting.pop(next(iter(self._waiting)), None) if self._waiting else None
 

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ticker.replay.event import Event, What
+from ticker.replay.event import Event, Step
 from ticker.replay.scratch import Scratch
 from ticker.replay.table import Row, Table
 from ticker.replay.world import Job, Taken, Ticked, World, world
@@ -80,8 +80,8 @@ class _Player:
         self.lines: list[Line] = []
         self._table, self._world = table, world
         self._ticks = deque(table.silent_ticks())
-        self._ends = {(row.event.names[0], row.at) for row in table.rows if row.event.what in (What.ENDS, What.FORCED)}
-        self._drops = {(row.event.names[0], row.at) for row in table.rows if row.event.what is What.DROPPED}
+        self._ends = {(row.event.names[0], row.at) for row in table.rows if row.event.what in (Step.ENDS, Step.FORCED)}
+        self._drops = {(row.event.names[0], row.at) for row in table.rows if row.event.what is Step.DROPPED}
         self._given_up: dict[str, str] = {}  # by a tick, for the row of this very time that says so
 
     def pass_time(self, until: timedelta) -> None:
@@ -108,12 +108,12 @@ class _Player:
         assert running is not None
         self._world.end(at, forced=True)
         if not any(name == running.name for name, _ in self._ends):  # such a row will say when it ended
-            self._add_without_row(at, Event(What.FORCED, (running.name,)))
+            self._add_without_row(at, Event(Step.FORCED, (running.name,)))
 
     def _tick_silently(self, at: timedelta) -> None:
         ticked = self._world.tick(at)
         if ticked.pushed:
-            self._add_without_row(at, Event(What.TICK, ticked.pushed))
+            self._add_without_row(at, Event(Step.TICK, ticked.pushed))
         self._note_given_up(ticked)
 
     def _note_given_up(self, ticked: Ticked) -> None:
@@ -121,7 +121,7 @@ class _Player:
             if (name, ticked.at) in self._drops:
                 self._given_up[name] = reason
             else:
-                self._add_without_row(ticked.at, Event(What.DROPPED, (name,), reason))
+                self._add_without_row(ticked.at, Event(Step.DROPPED, (name,), reason))
 
     def _add_without_row(self, at: timedelta, found: Event) -> None:
         self.lines.append(Line(None, at, found, str(found), (Difference("event", NO_ROW, str(found)),)))
@@ -130,28 +130,28 @@ class _Player:
         """Makes the row's event happen, as far as it can, and compares."""
         before = self._world.state().last_run
         match row.event.what:
-            case What.TICK:
+            case Step.TICK:
                 self._tick(row, before)
-            case What.BEGINS | What.DROPPED:
+            case Step.BEGINS | Step.DROPPED:
                 self._take(row, before)
-            case What.ENDS | What.FORCED:
+            case Step.ENDS | Step.FORCED:
                 self._compare(row, self._end(row), before)
-            case What.RUN_NOW:
+            case Step.RUN_NOW:
                 self._world.run_now(row.at)
                 self._compare(row, row.event, before)
-            case What.INITIAL:
+            case Step.INITIAL:
                 self._compare(row, row.event, before)
 
     def _tick(self, row: Row, before: timedelta | None) -> None:
         ticked = self._world.tick(row.at)
-        self._compare(row, Event(What.TICK, ticked.pushed), before)
+        self._compare(row, Event(Step.TICK, ticked.pushed), before)
         self._note_given_up(ticked)
 
     def _take(self, row: Row, before: timedelta | None) -> None:
         """A worker takes the next job, whichever that is; unless a tick has just dropped the one that is named."""
         [name] = row.event.names
-        if row.event.what is What.DROPPED and name in self._given_up:
-            taken: Taken | None = Taken(Event(What.DROPPED, (name,), self._given_up.pop(name)), before)
+        if row.event.what is Step.DROPPED and name in self._given_up:
+            taken: Taken | None = Taken(Event(Step.DROPPED, (name,), self._given_up.pop(name)), before)
         else:
             taken = self._world.take(row.at)
         if taken is None:
@@ -164,7 +164,7 @@ class _Player:
         [name], running = row.event.names, self._world.running
         if running is None or running.name != name:
             return self._where(name)
-        forced = row.event.what is What.FORCED
+        forced = row.event.what is Step.FORCED
         if forced and running.box_ends != row.at:
             return f"{name} still runs, its box ends at {self._table.clock(running.box_ends)}"
         self._world.end(row.at, forced=forced)

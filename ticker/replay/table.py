@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from ticker.engine import timing
 from ticker.errors import BadInput
-from ticker.replay.event import Event, What, clock, read_event, read_time
+from ticker.replay.event import Event, Step, clock, read_event, read_time
 from ticker.schedules.duration import HOUR, SECOND, milliseconds, words
 
 COLUMNS = ("next_run", "last_run", "checked")
@@ -67,7 +67,7 @@ class Table:
         """When the ticker ticks without a row that says so, from the initial state to the last row."""
         if self.timing.tick is None:
             return []
-        written = {row.at for row in self.rows if row.event.what is What.TICK}
+        written = {row.at for row in self.rows if row.event.what is Step.TICK}
         begin, every, count = self._rhythm(self.timing.tick)
         return [at for n in range(count) if (at := begin + n * every) not in written]
 
@@ -77,7 +77,7 @@ class Table:
     def _rhythm(self, tick: int) -> tuple[timedelta, timedelta, int]:
         """The first tick behind the initial state, the time between two, how many. A written tick gives the phase."""
         every, start, end = timing.span(tick), self.rows[0].at, self.rows[-1].at
-        first = next((row.at for row in self.rows if row.event.what is What.TICK), start)
+        first = next((row.at for row in self.rows if row.event.what is Step.TICK), start)
         begin = start + ((first - start) % every or every)
         return begin, every, max((end - begin) // every + 1, 0)
 
@@ -259,7 +259,7 @@ def _row(number: int, head: Sequence[str], cells: Sequence[str]) -> Row:
 def _check_order(table: Table) -> None:
     """The initial state is the first row and no other, and says what can be; no row goes back in time."""
     start = table.rows[0]
-    if start.event.what is not What.INITIAL:
+    if start.event.what is not Step.INITIAL:
         raise BadInput(
             _line(start.line), str(start.event), "is the first row; write | 00:00 | initial state | above it"
         )
@@ -268,7 +268,7 @@ def _check_order(table: Table) -> None:
     if (last_run := start.expected.get("last_run")) and last_run > start.at:
         raise BadInput(_line(start.line), table.clock(last_run), "is a last_run that lies ahead; write an earlier one")
     for before, row in pairwise(table.rows):
-        if row.event.what is What.INITIAL:
+        if row.event.what is Step.INITIAL:
             raise BadInput(_line(row.line), str(row.event), "is the first row's alone; write another event")
         if row.at < before.at:
             raise BadInput(
@@ -280,7 +280,7 @@ def _check_ticks(table: Table, first: int) -> None:
     """Ticks keep to the rhythm that the settings name, and are few enough."""
     if table.timing.tick is None:
         return
-    ticks = [row for row in table.rows if row.event.what is What.TICK]
+    ticks = [row for row in table.rows if row.event.what is Step.TICK]
     for row in ticks:
         if (row.at - ticks[0].at) % timing.span(table.timing.tick):
             rhythm = f"every {words(table.timing.tick)} from {table.clock(ticks[0].at)} on"

@@ -14,11 +14,11 @@ from ticker.db import sql
 from ticker.db.store import PostgresStore
 from ticker.engine import jobs as engine_jobs
 from ticker.engine import timing
-from ticker.engine.jobs import Envelope
+from ticker.engine.jobs import JobSpec
 from ticker.engine.tick import tick
 from ticker.model import Outcome, Reason, Task
 from ticker.registration import operations
-from ticker.replay.event import Event, What
+from ticker.replay.event import Event, Step
 from ticker.replay.memory import MemoryQueue
 from ticker.replay.scratch import Scratch
 from ticker.replay.table import Row, Timing
@@ -126,10 +126,10 @@ class World:
         self.jobs[name].taken, checked = at, since_zero(verdict["last_run"])
         if refusal := verdict["refusal"]:
             self.jobs[name].dropped = refusal
-            return Taken(Event(What.DROPPED, (name,), refusal), checked, _numbers(refusal, verdict))
+            return Taken(Event(Step.DROPPED, (name,), refusal), checked, _numbers(refusal, verdict))
         box = timing.granted_box(verdict["box_ms"], verdict["grace_ms"], job.timeout)
         self.running = Running(name, token, at + timing.span(box))
-        return Taken(Event(What.BEGINS, (name,)), checked)
+        return Taken(Event(Step.BEGINS, (name,)), checked)
 
     def end(self, at: timedelta, *, forced: bool) -> None:
         """The function returns: by itself, or because its quota is used up."""
@@ -141,7 +141,7 @@ class World:
     def has_run(self, at: timedelta, occurrence: timedelta) -> None:
         """A run before the table's first row, which only leaves its last_run: it began and ended at `at`."""
         token = str(uuid4())
-        before = Envelope("", self.task.queue, (self.task.id, engine_jobs.micros(ZERO + occurrence)), 0, 0, "")
+        before = JobSpec("", self.task.queue, (self.task.id, engine_jobs.micros(ZERO + occurrence)), 0, 0, "")
         self._is_due(ZERO + occurrence)  # a job at any other time would not be expected
         self._start(before, token, at)
         self._finish(token, Outcome.SUCCEEDED, at)
@@ -151,7 +151,7 @@ class World:
         with self.store.transaction() as execute:
             execute("set_next_runs", ids=[self.task.id], next_runs=[instant])
 
-    def _start(self, job: Envelope, token: str, at: timedelta) -> sql.Row:
+    def _start(self, job: JobSpec, token: str, at: timedelta) -> sql.Row:
         """As `wrappers.layers.guard` asks; no uptime, since the clock that stands here is no host's."""
         common = {
             "task_id": self.task.id, "functions": [FUNCTION], "token": token, "now": ZERO + at, "worker": "", "host": "",
@@ -168,7 +168,7 @@ class World:
             execute("finish", task_id=self.task.id, token=token, outcome=outcome, reason="", result=None, traceback="",
                     output="", error_output="", pid=None, age=0, now=ZERO + at)  # fmt: skip
 
-    def _name(self, pushed: Envelope, at: timedelta) -> str:
+    def _name(self, pushed: JobSpec, at: timedelta) -> str:
         """A1, A2 in the order of the first push; planned runs have their names already."""
         if pushed.job_id not in self._names:
             count = sum(name.startswith("A") for name in self._names.values())

@@ -53,8 +53,8 @@ def application(
         tokens = (new_token(),)
         log.warning("no token is set (TICKER_WEB_TOKEN); generated one for this process only: token=%s", *tokens)
     access = Access(tokens, no_token, trusted, read_only or said.web_read_only)
-    silences = health.Silences()
-    database = Database(said, silences)
+    breaker = health.CircuitBreaker()
+    database = Database(said, breaker)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -74,7 +74,7 @@ def application(
         exception_handlers={HTTPException: failed, TickerError: failed},  # of all others the guard knows
         lifespan=lifespan,
     )  # fmt: skip
-    app.state.site = Site(said, database, access, silences)
+    app.state.site = Site(said, database, access, breaker)
     app.state.readiness = Readiness(app.state.site.look)
     app.state.scrape = Page(said)
     return app

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from ticker.db.connections import Connection, Pool
-from ticker.read.health import POSTGRESQL, Silences
+from ticker.read.health import POSTGRESQL, CircuitBreaker
 from ticker.settings import Settings
 
 
 class Database:
-    """The database that DATABASE_URL names; nothing is connected before the first request, nor while `silences` know that
+    """The database that DATABASE_URL names; nothing is connected before the first request, nor while `breaker` know that
     it hangs."""
 
-    def __init__(self, settings: Settings, silences: Silences) -> None:
+    def __init__(self, settings: Settings, breaker: CircuitBreaker) -> None:
         self._pool = Pool(settings.require_database(), name="ticker-web")
-        self._silences = silences
+        self._silences = breaker
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -29,11 +29,11 @@ class Site:
     settings: Settings
     database: Database
     access: Access
-    silences: health.Silences
+    breaker: health.CircuitBreaker
 
     def look(self) -> health.Health:
         """Nobody waits for a server that has just kept another waiting."""
-        return health.look(self.settings, silences=self.silences)
+        return health.look(self.settings, breaker=self.breaker)
 
     def task_data(self, task: Task) -> dict[str, Any]:
         said = {"schedule": formatting.schedule(task), "in_words": formatting.in_words(task)}

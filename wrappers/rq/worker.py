@@ -279,7 +279,7 @@ class Worker(SurvivingWorker):
         if left:
             log.warning("a job left %s processes behind: killed", left)
         finish.close_record(database, self._unwritten, cause)
-        shared_state.forget_horse()  # not sooner: while we may be stopped, the keeper ends what the horse left
+        shared_state.forget_horse()  # not sooner: while we may be stopped, the supervisor ends what the horse left
 
     def _connected(self) -> Database:
         """The worker's own connection, opened when it is first asked something, and again after an error."""

@@ -17,7 +17,7 @@ Pair = tuple["Excerpt", "Excerpt"]
 
 
 def room(half: int = HALF) -> int:
-    """The bytes of memory that an excerpt needs."""
+    """The bytes of memory that an ring needs."""
     return _COUNTS + 3 * half
 
 
@@ -107,8 +107,8 @@ def share() -> None:
 
 def begin() -> None:
     """For a new job: nothing was written yet."""
-    for excerpt in _shared or ():
-        excerpt.empty()
+    for ring in _shared or ():
+        ring.empty()
 
 
 def pair() -> Pair:

@@ -1,4 +1,4 @@
-"""A page of memory that a keeper, its worker and the horse share: which horse works, until when, and which run is open.
+"""A page of memory that a supervisor, its worker and the horse share: which horse works, until when, and which run is open.
 
 The worker begins the page before each fork. The horse writes its pid, and the instant of its hard limit, which stays.
 Before it requests the start, it writes the token of its run, and adds the run's id when the answer has come. It clears

@@ -1,14 +1,14 @@
 """The parent of the worker of `ticker worker`: nothing of a run outlives its hard limit, whatever happens to the worker.
 
     supervisor.fork_worker(close_record)  # returns in the worker only, a new process
-    import whatever_is_big  # which the keeper does not hold: it has 14 MB
+    import whatever_is_big  # which the supervisor does not hold: it has 14 MB
 
-The keeper hands on signals and ends as its worker ended. When a run is over its deadline and something of it lives
-(its worker is stopped or hangs, or an exec has lost the timers), the keeper kills that. When the worker dies in mid-run,
-the orphaned horse becomes the keeper's child, goes on until its own end, and after that the keeper kills what it left.
+The supervisor hands on signals and ends as its worker ended. When a run is over its deadline and something of it lives
+(its worker is stopped or hangs, or an exec has lost the timers), the supervisor kills that. When the worker dies in mid-run,
+the orphaned horse becomes the supervisor's child, goes on until its own end, and after that the supervisor kills what it left.
 
-When the keeper itself dies, the worker is told to end (SIGTERM: after the job it has). Linux only; elsewhere there is no
-keeper.
+When the supervisor itself dies, the worker is told to end (SIGTERM: after the job it has). Linux only; elsewhere there is no
+supervisor.
 """
 
 import ctypes
@@ -50,21 +50,21 @@ def fork_worker(close_record: CloseRecord) -> None:
     handoff.share()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parent may have left it, children vanish unseen
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
-    keeper = os.getpid()
+    supervisor = os.getpid()
     worker = os.fork()
     if worker:
         code = keep(worker)
         mind_orphans(close_record)
         end_as(code)
-    os.setpgid(0, 0)  # what a terminal sends to the whole group arrives once, through the keeper
-    die_with(keeper)
+    os.setpgid(0, 0)  # what a terminal sends to the whole group arrives once, through the supervisor
+    die_with(supervisor)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def die_with(keeper: int) -> None:
+def die_with(supervisor: int) -> None:
     """Get a SIGTERM when the parent, of one thread, dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != keeper:  # it was quicker
+    if os.getppid() != supervisor:  # it was quicker
         os._exit(128 + signal.SIGTERM)
 
 

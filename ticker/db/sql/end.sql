@@ -10,11 +10,11 @@ RETURNING id
 -- retries, it also counts the failures, as one that is retried is none. The run ended `age` seconds before this statement.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,
-        told <> '' OR stretched_ms IS NOT NULL OR (dead_man IS NOT NULL AND alarm_at IS NULL) AS ailing
+        {needs_follow_up} AS needs_follow_up
     FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
     SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) - %(age)s::float8 * interval '1 second' AS ended_at,
-        coalesce(bool_and(mine), true) AS mine, %(outcome)s IN {good_outcomes} AS good, bool_or(ailing) AS ailing
+        coalesce(bool_and(mine), true) AS mine, %(outcome)s IN {good_outcomes} AS good, bool_or(needs_follow_up) AS needs_follow_up
     FROM held
 ), ended AS (
     UPDATE {schema}.runs r SET
@@ -22,7 +22,7 @@ WITH held AS MATERIALIZED (
         traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s,
         ended_at = greatest(r.started_at, i.ended_at),
         pid = coalesce(%(pid)s::integer, r.pid),
-        follow_up = coalesce(NOT i.good OR (i.ailing AND r.kind <> 'piece'), false)
+        follow_up = coalesce(NOT i.good OR (i.needs_follow_up AND r.kind <> 'piece'), false)
     FROM instant i
     WHERE r.token = %(token)s::uuid AND r.state = 'running' AND (i.mine OR r.kind = 'piece')
     RETURNING r.id, r.kind, r.ended_at
@@ -63,7 +63,7 @@ WITH held AS MATERIALIZED (
     SELECT r.*, i.now, %(outcome)s IN {good_outcomes} AS good,
         greatest(r.started_at, coalesce(%(now)s::timestamptz, statement_timestamp()) - %(age)s::float8 * interval '1 second')
             AS true_end, (SELECT count(*) FROM next) AS open,
-        h.told <> '' OR h.stretched_ms IS NOT NULL OR (h.dead_man IS NOT NULL AND h.alarm_at IS NULL) AS ailing
+        {needs_follow_up h} AS needs_follow_up
     FROM run r LEFT JOIN held h ON true, LATERAL (SELECT {now} AS now) i
     WHERE %(outcome)s <> 'lost' AND CASE WHEN r.kind = 'piece' THEN (NOT r.retried OR EXISTS (SELECT FROM next))
             AND EXISTS (SELECT FROM {schema}.runs p WHERE p.id = r.parent_id AND p.state = 'processing')
@@ -73,7 +73,7 @@ WITH held AS MATERIALIZED (
     UPDATE {schema}.runs r SET outcome = %(outcome)s, reason = %(reason)s, result = %(result)s::jsonb,
         pid = coalesce(%(pid)s::integer, r.pid), traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s, ended_at = l.true_end,
         retried = l.retried AND NOT l.good,
-        follow_up = CASE WHEN l.good THEN coalesce(l.ailing AND l.kind <> 'piece', false) ELSE l.follow_up END
+        follow_up = CASE WHEN l.good THEN coalesce(l.needs_follow_up AND l.kind <> 'piece', false) ELSE l.follow_up END
     FROM late l WHERE r.id = l.id
 ), cancelled AS (
     UPDATE {schema}.runs n SET state = 'ended', outcome = 'dropped', reason = 'duplicate', ended_at = l.now,

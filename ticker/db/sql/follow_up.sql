@@ -88,10 +88,10 @@ WITH complete AS MATERIALIZED (
         FROM {schema}.runs p WHERE p.parent_id = c.id AND p.kind = 'piece' AND NOT p.retried) p
 ), held AS MATERIALIZED (
     SELECT t.id, t.last_run_id,
-        t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL) AS ailing
+        {needs_follow_up t} AS needs_follow_up
     FROM {schema}.tasks t WHERE t.id IN (SELECT task_id FROM summed) ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
 ), counted AS MATERIALIZED (
-    SELECT c.id, c.task_id, c.pieces, h.ailing, c.partial, c.succeeded, c.dropped,
+    SELECT c.id, c.task_id, c.pieces, h.needs_follow_up, c.partial, c.succeeded, c.dropped,
         c.failed + greatest(c.pieces - c.count, 0) AS failed,
         NOT EXISTS (SELECT FROM {schema}.runs n WHERE n.id = h.last_run_id AND n.started_at > c.started_at) AS latest
     FROM summed c LEFT JOIN held h ON h.id = c.task_id
@@ -104,7 +104,7 @@ WITH complete AS MATERIALIZED (
     FROM counted
 ), ended AS (
     UPDATE {schema}.runs r SET state = 'ended', outcome = j.outcome, reason = j.reason, ended_at = %(now)s,
-        follow_up = j.ailing IS NOT NULL AND (j.outcome = 'failed' OR j.ailing)
+        follow_up = j.needs_follow_up IS NOT NULL AND (j.outcome = 'failed' OR j.needs_follow_up)
     FROM judged j WHERE r.id = j.id
     RETURNING r.id, r.kind
 ), noted AS (

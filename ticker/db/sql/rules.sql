@@ -48,6 +48,10 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
 -- ticker looks ahead: `timing.soonest_due`.
 t.last_run + (t.every_ms - t.tolerance_ms + least(t.tolerance_ms / 5, 10000)) * interval '1 millisecond'
 
+-- rule: needs_follow_up
+-- A success of the task gives the next tick work: a notice, its own interval again, or the alarm.
+(t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL))
+
 -- rule: resumed
 -- When a task is due whose pause ends at i.now. An interval task: as soon as it may run, and never later than it was. (Due at
 -- once whatever its spacing, a daily task would be dropped as too early, and wait another day.) Never after the last time that

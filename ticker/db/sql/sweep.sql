@@ -53,7 +53,7 @@ WITH measured AS MATERIALIZED (
 )
 SELECT id FROM measured ORDER BY id DESC LIMIT 1
 
--- name: glance
+-- name: has_work
 -- Whether a pass might find something to do: each step's question, put as roughly as an index answers it. A pass that is
 -- told so for nothing costs some milliseconds; one that is not told would leave something undone. In order and the first
 -- alone, since the planner expects an EXISTS to find a row at once, and reads the table.
@@ -305,6 +305,6 @@ INSERT INTO {schema}.tickers (id, host, pid, started_at, last_tick_at, last_repo
 VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s::jsonb)
 ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report
 
--- name: farewell
+-- name: deregister
 -- A ticker ends cleanly. Its row stays for the day: a heartbeat ahead of the clock says that the clock was set back.
 UPDATE {schema}.tickers SET last_report = last_report || '{"ended": true}' WHERE id = %(id)s::uuid

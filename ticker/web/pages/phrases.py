@@ -9,7 +9,7 @@ from typing import Any
 from ticker.model import GOOD, Outcome, Task
 from ticker.read import formatting
 from ticker.read.explain import span, time_of_day
-from ticker.read.overview import Fate
+from ticker.read.overview import OccurrenceStatus
 
 MARKS = {
     Outcome.SUCCEEDED: "●", Outcome.PARTIAL: "◐", Outcome.NOTHING_TO_DO: "○", Outcome.FAILED: "✖", Outcome.TIMED_OUT: "■",
@@ -70,14 +70,14 @@ def schedule(task: Task) -> str:
     return words if task.zone in ("UTC", "") or task.zone in words else f"{words}, {task.zone}"
 
 
-def strip(fates: Sequence[Fate]) -> str:
+def strip(statuses: Sequence[OccurrenceStatus]) -> str:
     """What the marks say, for those who do not see them."""
-    counted = Counter(plain(fate.outcome or fate.state) for fate in fates)
+    counted = Counter(plain(fate.outcome or fate.state) for fate in statuses)
     said = ", ".join(f"{count} {word}" for word, count in counted.most_common())
-    return f"the last {len(fates)}: {said}" if fates else "none is recorded"
+    return f"the last {len(statuses)}: {said}" if statuses else "none is recorded"
 
 
-def fate(one: Fate, now: datetime) -> str:
+def fate(one: OccurrenceStatus, now: datetime) -> str:
     """When it was due, and what became of it: a mark's name."""
     said = f"{time_of_day(one.due.replace(microsecond=0), now)} {plain(one.outcome or one.state)}"
     return f"{said}: {first_line(plain(one.reason))}" if one.reason else said

@@ -33,14 +33,14 @@ def of_tables(here: Site) -> dict[str, Any]:
 
 def silent(found: health.Health) -> dict[UUID, str]:
     """For how long, of the tickers that are."""
-    silences = {ticker.id: health.silent_ms(ticker, found.max_age_ms) for ticker in found.tickers}
-    return {id_: roughly(ms // SECOND) for id_, ms in silences.items() if ms}
+    breaker = {ticker.id: health.silent_ms(ticker, found.max_age_ms) for ticker in found.tickers}
+    return {id_: roughly(ms // SECOND) for id_, ms in breaker.items() if ms}
 
 
 def attending(here: Site) -> dict[str, Any]:
     """Queues and workers as RQ knows them; `unknown`: why they are not known."""
     try:
         url = here.settings.require_redis()
-        return {"attendance": here.silences.ask(health.REDIS, lambda: inspect.look(url)), "unknown": ""}
+        return {"attendance": here.breaker.ask(health.REDIS, lambda: inspect.look(url)), "unknown": ""}
     except (Unavailable, ConfigurationError) as error:
         return {"attendance": Attendance(), "unknown": str(error)}

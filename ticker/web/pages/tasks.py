@@ -20,7 +20,7 @@ def tasks(here: Site, request: Request) -> Shown:
     wanted = {name: asked(request, name) for name in FILTERS}
     with here.database.reading() as db:
         page = read_tasks.page_of_tasks(db, **wanted, after=behind(request), limit=ROWS)
-        strips = overview.strips(db, page.tasks)
+        strips = overview.recent_outcomes(db, page.tasks)
         now = entries.instant(read_tasks.on(db))
     following = "" if page.next is None else filtered(request, after=page.next)
     return {

@@ -8,13 +8,16 @@ NAMES = ("ticker", "wrappers")
 
 
 def shadowing(folder: Path) -> str:
-    """Returns one sentence if a module in this folder has the name of one of our packages; else an empty text."""
+    """Returns one sentence if a module in this folder has the name of one of our packages; else an empty text.
+
+    `Path()` is the current folder, which may have been removed: nothing is in it then.
+    """
     if all((folder / name / "py.typed").exists() for name in NAMES):
         return ""  # a checkout of rq-ticker itself
     for name in NAMES:
         for file in (folder / name / "__init__.py", folder / f"{name}.py"):  # in the order in which Python looks
             if file.is_file():
-                return f"{file} has the name of the package {name} of rq-ticker, and Python can import only one of them; rename it"
+                return f"{file.absolute()} has the name of the package {name} of rq-ticker, and Python can import only one of them; rename it"
     return ""
 
 

@@ -10,6 +10,7 @@ from io import StringIO
 from types import ModuleType
 
 import pytest
+from click import Context
 
 from tests.cli.answers import INSTANT, RUN, answer, dropped, refused
 from tests.factories import SECOND, ticked
@@ -17,6 +18,7 @@ from tests.harness import command as ticker
 from tests.running import ROOT, until
 from ticker import owners
 from ticker.cli import main, render
+from ticker.cli.lazy import LazyGroup
 from ticker.db.connections import connect
 from ticker.read import tasks as read_tasks
 from ticker.settings import psycopg_url
@@ -546,6 +548,19 @@ def test_a_ticker_says_that_the_application_has_a_module_of_its_name(database_ur
         f"warning: {tmp_path}/ticker.py has the name of the package ticker of rq-ticker, and Python can import only one"
         " of them; rename it\n"
     )
+
+
+def test_a_ticker_runs_in_a_folder_that_was_removed(database_url, monkeypatch, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    monkeypatch.setattr("ticker.daemon.loop.run", lambda *_: None)
+    assert ticker("run")[1] == ""
+
+
+def test_a_group_needs_no_former_names():
+    assert LazyGroup("empty").get_command(Context(main), "any") is None
 
 
 def test_run_ticks_until_sigterm(database_url):

@@ -56,8 +56,9 @@ COMMANDS = {
 
 
 @click.group(
-    cls=Commands, name="ticker", context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
-)
+    cls=Commands, name="ticker", former_names={"tell": "notify"},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)  # fmt: skip
 @click.version_option(package_name="rq-ticker", prog_name="ticker")
 def main() -> None:
     """Rows in your PostgreSQL say what must run; the ticker puts the due ones on your RQ queues.
@@ -67,6 +68,5 @@ def main() -> None:
     """
 
 
-main.former_names = {"tell": "notify"}
 for name, (home, summary) in COMMANDS.items():
     main.add_command(LazyCommand(name, f"ticker.cli.{home}", summary))

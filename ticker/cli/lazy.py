@@ -1,6 +1,8 @@
 """Commands whose modules are imported when they are called, so that `ticker --help` and each command load only their own."""
 
+from collections.abc import Mapping
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -21,7 +23,10 @@ class LazyCommand(click.Command):
 class LazyGroup(click.Group):
     """Lists its commands in the order in which they were added, and imports the one that is called."""
 
-    former_names: dict[str, str]  # names that commands had before: they work until 1.0, and no help shows them
+    def __init__(self, *args: Any, former_names: Mapping[str, str] | None = None, **kwargs: Any) -> None:
+        """`former_names`: names that commands had before. They work until 1.0, and no help shows them."""
+        super().__init__(*args, **kwargs)
+        self.former_names = former_names or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

@@ -43,7 +43,7 @@ def run(
     from wrappers import shadowing
 
     checks.check(found)
-    if sentence := shadowing.shadowing(Path.cwd()):
+    if sentence := shadowing.shadowing(Path()):
         render.warn([sentence])  # the ticker itself imports nothing from there
     logs.to_stdout()
     with observed(found, metrics_host, metrics_port) as observer:

@@ -17,9 +17,9 @@ from ticker.db import sql
 from ticker.db.store import PostgresStore
 from ticker.engine import jobs
 from ticker.engine.tick import Report, tick
-from ticker.model import Task
 from ticker.queue.rq import RedisQueue
 from ticker.read.tasks import RunRecord
+from ticker.tasks.fields import Task
 
 QUEUE = "rq:queue:polling"
 

@@ -22,10 +22,11 @@ from ticker.demo.chart import lanes
 from ticker.demo.stage import Processes, ProcessFailed, procfile
 from ticker.demo.verdict import Deletion, Evidence
 from ticker.errors import ConfigurationError
-from ticker.model import Kind, Outcome, Reason, RunKind, Task
+from ticker.model import Kind, Outcome, Reason, RunKind
 from ticker.read.entries import JournalEntry
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
+from ticker.tasks.fields import Task
 
 CLAIMS = (
     "a run stopped at its quota, and the next one resumed at its cursor",

@@ -9,7 +9,7 @@ from tests.test_security import roles, with_user
 from tests.web.asking import ALL, SCRIPT, WRITES, problem, rows
 from tests.web.conftest import Serve
 from tests.web.test_pages import SCREENS
-from ticker.model import Task
+from ticker.tasks.fields import Task
 
 __all__ = ["roles"]
 Db = psycopg.Connection[Any]

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ticker.model import Outcome, Task
+from ticker.model import Outcome
 from ticker.read.formatting import details, moment, outcome, owner_of, schedule, state, state_in_words, took, why
 from ticker.schedules.duration import words
+from ticker.tasks.fields import Task
 
 if TYPE_CHECKING:
     from rich.table import Table

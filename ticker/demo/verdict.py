@@ -13,10 +13,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ticker.engine import timing
-from ticker.model import Outcome, Reason, RunKind, Task
+from ticker.model import Outcome, Reason, RunKind
 from ticker.read.entries import JournalEntry
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
+from ticker.tasks.fields import Task
 
 LATEST_KILL = timedelta(seconds=3)  # a kill that is recorded so long after its limit was none of the limit's
 ROUNDING = 0.01  # seconds: of three figures that are rounded to a millisecond

@@ -8,8 +8,8 @@ import click
 from ticker.cli import watching
 from ticker.cli.connection import database
 from ticker.cli.render import colour
-from ticker.model import Task
 from ticker.read import formatting
+from ticker.tasks.fields import Task
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -20,9 +20,9 @@ from ticker.db import sql
 from ticker.db.store import PostgresStore
 from ticker.engine import jobs
 from ticker.engine.tick import Report, tick
-from ticker.model import Task
 from ticker.queue.rq import RedisQueue
 from ticker.read.tasks import RunRecord
+from ticker.tasks.fields import Task
 
 Db = psycopg.Connection[Any]
 Row = dict[str, Any]

@@ -20,7 +20,7 @@ from ticker.errors import (
 )
 
 if TYPE_CHECKING:
-    from ticker.model import Kind, Outcome, Reason, Task
+    from ticker.model import Kind, Outcome, Reason
     from ticker.read.entries import JournalEntry
     from ticker.read.journal import Drops, drops, journal
     from ticker.read.owners import OwnerStatus, list_owners
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ticker.registration.defaults import defaults
     from ticker.registration.operations import edit, pause, reconcile, register, resume, run_now, unregister
     from ticker.tasks.definition import Wanted
+    from ticker.tasks.fields import Task
     from ticker.tasks.identity import Owner
     from ticker.tasks.preview import Preview, validate
 
@@ -53,7 +54,8 @@ _HOMES = {
     "tasks.preview": ("Preview", "validate"),
     "tasks.definition": ("Wanted",),
     "tasks.identity": ("Owner",),
-    "model": ("Task", "Kind", "Outcome", "Reason"),
+    "tasks.fields": ("Task",),
+    "model": ("Kind", "Outcome", "Reason"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 _OLD_NAMES = {"Line": "JournalEntry"}  # until 1.0

@@ -1,11 +1,10 @@
 """The values that everything else speaks of: kinds, states, outcomes, reasons, and frozen rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
-from uuid import UUID
+from typing import NamedTuple
 
 LARGEST_ID = 2**63 - 1  # of a row: a bigint, which PostgreSQL counts up from 1
 NAME_AT_MOST = 200  # characters of a name, a queue, an owner; the tables' CHECKs hold it too
@@ -248,80 +247,3 @@ class PlannedRun:
     function: str
     box_ms: int
     grace_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A task as people see it: what to run, its schedule and owner, and its state. Times are UTC."""
-
-    id: int
-    guid: UUID
-    owner_type: str
-    owner_id: str
-    name: str
-    function: str
-    kwargs: Mapping[str, Any]
-    kind: Kind
-    expression: str
-    zone: str
-    every_ms: int
-    tolerance_ms: int
-    box_ms: int
-    grace_ms: int
-    queue: str
-    subject: str
-    description: str
-    metadata: Mapping[str, Any]
-    enabled: bool
-    owner_active: bool
-    paused_by: str | None
-    paused_reason: str
-    paused_until: datetime | None
-    next_run: datetime | None
-    waiting: tuple[datetime, ...]
-    push_errors: int
-    push_error: str
-    push_after: datetime | None
-    last_run: datetime | None
-    last_occurrence: datetime | None
-    running_until: datetime | None
-    cursor: Any
-    last_run_id: int | None
-    last_outcome: Outcome | None
-    last_ended_at: datetime | None
-    last_success_at: datetime | None
-    last_worked_at: datetime | None
-    failures: int
-    created_at: datetime
-    updated_at: datetime
-    starts_at: datetime | None
-    ends_at: datetime | None
-    max_runs: int | None
-    started: int
-    catch_up: str
-    remove: bool
-    overlap: str
-    retries: int
-    backoff: str
-    stretch_ms: int | None
-    stretched_ms: int | None
-    pause_after: int | None
-    probe_ms: int | None
-    dead_man: int | None
-    resumed_at: datetime | None
-    submitter: str
-    group_name: str
-    priority: int
-    keep: str
-    succeeded: int
-    failed: int
-    dropped: int
-    spread: bool
-    within_ms: int | None
-    phase_ms: int | None
-    warnings: tuple[str, ...] = field(default=(), compare=False)
-
-    @property
-    def owner(self) -> str:
-        """`type:id`, or nothing for a task without an owner."""
-        return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""

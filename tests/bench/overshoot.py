@@ -29,8 +29,8 @@ from ticker import embedded, migrations
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
-from ticker.model import Task
 from ticker.queue.rq import RedisQueue
+from ticker.tasks.fields import Task
 from wrappers.sandbox import limits
 from wrappers.sandbox.subreaper import children
 

@@ -23,10 +23,11 @@ from ticker.demo.chart import lanes
 from ticker.demo.stage import PROCFILE, Processes
 from ticker.demo.verdict import Evidence
 from ticker.errors import ConfigurationError
-from ticker.model import Kind, Outcome, Reason, RunKind, Task
+from ticker.model import Kind, Outcome, Reason, RunKind
 from ticker.read.entries import JournalEntry
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
+from ticker.tasks.fields import Task
 
 CLAIMS = (
     "a run stopped at its quota, and the next one resumed at its cursor",

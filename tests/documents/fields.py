@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from ticker.tasks.fields import DURATION, FIELDS, GROUPS, INSTANT, OF_NEW, TIME, Field
+from ticker.tasks.fields import FIELDS, GROUPS, OF_NEW
+from ticker.tasks.sorts import DURATION, INSTANT, TIME, Field
 
 FILE = Path(__file__).parents[2] / "docs" / "fields.md"
 HEAD = """\
@@ -40,7 +41,7 @@ def values(field: Field) -> str:
     if "maxLength" in schema:
         return f"text, {schema.get('minLength', 0)} to {schema['maxLength']:,} characters"
     if field.kind == "text":
-        return "duration" if schema is DURATION else "time" if schema in (TIME, INSTANT) else "text"
+        return "duration" if schema is DURATION else "time" if schema in (TIME, INSTANT.schema) else "text"
     return {"json": "JSON object", "flag": "true, false"}[field.kind]
 
 

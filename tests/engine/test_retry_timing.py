@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import ticker
 from tests.harness import Played, Taken
 from ticker.engine import timing
-from ticker.model import GOOD, Task
+from ticker.model import GOOD
+from ticker.tasks.fields import Task
 
 ENDS = ("succeeded", "nothing_to_do", "failed", "failed", "failed", "timed_out", "killed", "dies")
 STEPS = st.lists(

@@ -13,8 +13,8 @@ from freezegun.api import FrozenDateTimeFactory
 import ticker
 from ticker import clock
 from ticker.db import sql
-from ticker.model import Task
 from ticker.settings import Settings
+from ticker.tasks.fields import Task
 from wrappers.layers import box
 from wrappers.pipeline import start
 from wrappers.pipeline.context import Call

@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 import ticker
-from ticker.model import Task
+from ticker.tasks.fields import Task
 
 
 @pytest.fixture

@@ -37,9 +37,10 @@ from tests.simulation.rows import (
 from tests.simulation.verdict import Job, Verdict
 from ticker.engine import jobs, timing
 from ticker.errors import BadInput, RowLocked
-from ticker.model import Kind, Outcome, Reason, RunKind, Task
+from ticker.model import Kind, Outcome, Reason, RunKind
 from ticker.tasks import definition, fields
 from ticker.tasks.definition import Wanted
+from ticker.tasks.fields import Task
 
 OPEN = ("planned", "pushed")
 FUNCTIONS = ("poll", "fetch")  # what the workers know

@@ -13,10 +13,10 @@ from ticker import owners
 from ticker.cli import main
 from ticker.db import tables
 from ticker.errors import BadInput
-from ticker.model import Task
 from ticker.registration.sync import Declared
 from ticker.tasks import fields
-from ticker.tasks.fields import DEFAULTS, FIELDS, SETTINGS, Field
+from ticker.tasks.fields import DEFAULTS, FIELDS, SETTINGS, Task
+from ticker.tasks.sorts import Field
 
 BESIDE = {"db", "function", "name", "owner", "first", "by", "return"}
 each_field = pytest.mark.parametrize("field", FIELDS.values(), ids=lambda field: field.name)

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.web.asking import HERE, TOKEN
-from ticker.model import Task
+from ticker.tasks.fields import Task
 from ticker.web import application
 
 Db = psycopg.Connection[Any]

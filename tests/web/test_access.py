@@ -31,7 +31,7 @@ from tests.web.asking import (
 from tests.web.conftest import Serve
 from tests.web.serving import in_thread
 from ticker import ConfigurationError
-from ticker.model import Task
+from ticker.tasks.fields import Task
 from ticker.web import application
 from ticker.web.access import BODY_AT_MOST, HEADERS, not_local
 

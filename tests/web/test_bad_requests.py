@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from tests.bad_input.rows import SLOWLY
 from tests.web.asking import ALL, API, JSON, WITH_BODY, Asking, named, problem, rows
-from ticker.model import Task
+from ticker.tasks.fields import Task
 
 Db = psycopg.Connection[Any]
 

@@ -13,10 +13,10 @@ from tests.web.asking import API
 from ticker.db import connections
 from ticker.db.connections import Pool
 from ticker.errors import DatabaseUnavailable, Unavailable
-from ticker.model import Task
 from ticker.read import health
 from ticker.read.health import CircuitBreaker
 from ticker.settings import Settings
+from ticker.tasks.fields import Task
 from ticker.web.database import Database
 
 Db = psycopg.Connection[Any]

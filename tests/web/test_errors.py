@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 from tests.web.asking import ALL, API, BEARER, TOKEN, problem
 from tests.web.conftest import Serve
 from ticker import ConfigurationError
-from ticker.model import Task
 from ticker.read import tasks
+from ticker.tasks.fields import Task
 from ticker.web import application
 from ticker.web.access import HEADERS
 

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from tests.web.asking import API, BEARER, FOREIGN, TOKEN, rows
 from tests.web.conftest import Serve
-from ticker.model import Task
+from ticker.tasks.fields import Task
 from ticker.web.access import loopback
 
 Db = psycopg.Connection[Any]

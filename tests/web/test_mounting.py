@@ -12,9 +12,9 @@ from starlette.testclient import TestClient
 from tests.web.asking import API, FOREIGN, problem
 from tests.web.conftest import Serve
 from ticker import migrations
-from ticker.model import Task
 from ticker.schedules.duration import HOUR
 from ticker.settings import Settings
+from ticker.tasks.fields import Task
 from ticker.web import application
 
 

@@ -13,9 +13,10 @@ import ticker
 from tests.harness import Played
 from tests.web.asking import ALL, API, BEARER, Asking, named
 from tests.web.conftest import Serve
-from ticker.model import Task
 from ticker.read import formatting
 from ticker.tasks import fields
+from ticker.tasks.fields import Task
+from ticker.tasks.sorts import Schema
 from ticker.web.api import router, schemas
 
 Db = psycopg.Connection[Any]
@@ -92,7 +93,7 @@ def test_a_token_is_described_as_needed_where_it_is(serve: Serve, document: Docu
     [("/tasks", "post", fields.body_of_register()), ("/tasks/{id}", "patch", fields.body_of_edit())],
 )
 def test_the_bodies_of_tasks_are_those_of_the_table_of_fields(
-    path: str, method: str, body: fields.Schema, document: Document
+    path: str, method: str, body: Schema, document: Document
 ) -> None:
     assert document["paths"][path][method]["requestBody"]["content"]["application/json"]["schema"] == body
 

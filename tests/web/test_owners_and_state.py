@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.web.asking import API, problem
-from ticker.model import Task
+from ticker.tasks.fields import Task
 
 Db = psycopg.Connection[Any]
 

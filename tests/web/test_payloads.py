@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from tests.web.asking import ALL, API, JSON, WITH_BODY, Asking, named, rows
 from tests.web.payloads import PAYLOADS
-from ticker.model import Task
+from ticker.tasks.fields import Task
 from ticker.web.access import HEADERS
 
 Db = psycopg.Connection[Any]

@@ -8,7 +8,7 @@ import pytest
 from tests.rights import with_user
 from tests.web.asking import ALL, SCREENS, SCRIPT, WRITES, problem, rows
 from tests.web.conftest import Serve
-from ticker.model import Task
+from ticker.tasks.fields import Task
 
 Db = psycopg.Connection[Any]
 ACTIONS = ("pause", "resume", "run", "disable", "enable", "delete")

@@ -13,8 +13,8 @@ from tests.harness import Played
 from tests.web.asking import API, problem
 from ticker.cli import main
 from ticker.db import connections
-from ticker.model import Task
 from ticker.read import formatting, tasks
+from ticker.tasks.fields import Task
 
 Db = psycopg.Connection[Any]
 

@@ -17,7 +17,8 @@ from tests.running import LOCK_AWAITED, Ticking, stock_worker, until, working
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
 from ticker.errors import DatabaseUnavailable, RowLocked
-from ticker.model import Outcome, Task
+from ticker.model import Outcome
+from ticker.tasks.fields import Task
 from wrappers.pipeline import waiting_ends
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds, record

@@ -12,9 +12,10 @@ import click
 
 from ticker.cli import fit
 from ticker.cli.fit import Line, Row, shown
-from ticker.model import Outcome, Task
+from ticker.model import Outcome
 from ticker.read.formatting import details, moment, outcome, owner_of, schedule, state, state_in_words, took, why
 from ticker.schedules.duration import words
+from ticker.tasks.fields import Task
 
 if TYPE_CHECKING:
     from ticker.read.entries import JournalEntry

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from ticker.model import Outcome, Task
+from ticker.model import Outcome
 from ticker.read.tasks import RunRecord
+from ticker.tasks.fields import Task
 
 LEGEND = "- waits   = runs   q stops at its quota   ! fails or is killed   x is dropped"
 WRONG = (Outcome.KILLED, Outcome.FAILED, Outcome.LOST, Outcome.TIMED_OUT)

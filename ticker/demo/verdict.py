@@ -13,11 +13,12 @@ from itertools import pairwise
 from operator import attrgetter
 
 from ticker.engine import timing
-from ticker.model import Outcome, Reason, RunKind, Task
+from ticker.model import Outcome, Reason, RunKind
 from ticker.read.entries import JournalEntry
 from ticker.read.explain import span
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
+from ticker.tasks.fields import Task
 
 LATEST_KILL = timedelta(seconds=3)  # a kill that is recorded so long after its limit was none of the limit's
 ROUNDING = 0.01  # seconds: of three figures that are rounded to a millisecond

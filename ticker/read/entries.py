@@ -8,11 +8,12 @@ from typing import Any
 from ticker import clock
 from ticker.db import sql
 from ticker.errors import BadInput, UnknownTask
-from ticker.model import EventKind, Task
+from ticker.model import EventKind
 from ticker.read import explain, tasks
 from ticker.read.explain import ExplainContext, Pieces
 from ticker.read.forecast import Event, said
 from ticker.read.tasks import RunRecord
+from ticker.tasks.fields import Task
 from ticker.tasks.reference import Ref, id_or_name
 
 

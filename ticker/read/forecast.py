@@ -10,11 +10,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ticker.engine import timing
-from ticker.model import EventKind, Kind, RunKind, Task
+from ticker.model import EventKind, Kind, RunKind
 from ticker.read.explain import span, time_of_day
 from ticker.schedules import phase
 from ticker.schedules.duration import SECOND
 from ticker.tasks import definition
+from ticker.tasks.fields import Task
 
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus

@@ -13,11 +13,12 @@ from uuid import UUID
 from ticker.engine import timing
 from ticker.engine.retries import Backoff
 from ticker.errors import BadInput
-from ticker.model import Kind, Outcome, Reason, Task
+from ticker.model import Kind, Outcome, Reason
 from ticker.read.explain import time_of_day
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
-from ticker.tasks.fields import FIELDS, Field
+from ticker.tasks.fields import FIELDS, Task
+from ticker.tasks.sorts import Field
 
 if TYPE_CHECKING:
     from ticker.read.entries import JournalEntry

@@ -7,7 +7,7 @@ from typing import Any
 
 from ticker.db import sql
 from ticker.errors import BadInput
-from ticker.model import LARGEST_ID, Outcome, Reason, Task
+from ticker.model import LARGEST_ID, Outcome, Reason
 from ticker.read import tasks
 from ticker.read.entries import (
     JournalEntry,
@@ -23,6 +23,7 @@ from ticker.read.entries import (
 from ticker.read.explain import ExplainContext
 from ticker.read.tasks import AT_MOST
 from ticker.tasks import identity
+from ticker.tasks.fields import Task
 from ticker.tasks.reference import Ref
 
 ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]

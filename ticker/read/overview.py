@@ -12,12 +12,13 @@ from typing import Any
 from ticker import clock
 from ticker.db import sql
 from ticker.errors import quoted
-from ticker.model import GOOD, Outcome, Task
+from ticker.model import GOOD, Outcome
 from ticker.read import journal
 from ticker.read import tasks as read_tasks
 from ticker.read.entries import instant
 from ticker.read.journal import Drops
 from ticker.read.tasks import RunRecord, TickerStatus, late_ms
+from ticker.tasks.fields import Task
 from ticker.tasks.rows import tasks_from
 
 COUNTED_AT_MOST = 100_000

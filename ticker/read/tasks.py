@@ -9,8 +9,9 @@ from uuid import UUID
 from ticker import clock, settings
 from ticker.db import sql
 from ticker.errors import BadInput, UnknownRun, UnknownTask
-from ticker.model import Outcome, RunKind, Task
+from ticker.model import Outcome, RunKind
 from ticker.tasks import identity
+from ticker.tasks.fields import Task
 from ticker.tasks.reference import Ref, described, id_or_name
 from ticker.tasks.rows import tasks_from
 

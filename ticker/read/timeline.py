@@ -13,7 +13,7 @@ from typing import Any
 from ticker.db import sql
 from ticker.engine import timing
 from ticker.errors import BadInput
-from ticker.model import GOOD, Outcome, Reason, RunKind, Task
+from ticker.model import GOOD, Outcome, Reason, RunKind
 from ticker.read import explain, forecast, formatting, journal, tasks
 from ticker.read import why as read_why
 from ticker.read.entries import JournalEntry, event_from
@@ -23,6 +23,7 @@ from ticker.read.tasks import RunRecord
 from ticker.read.why import Why
 from ticker.schedules.duration import LONGEST
 from ticker.tasks import preview
+from ticker.tasks.fields import Task
 
 RUNS_AT_MOST = 500  # the newest; what was before them is not drawn
 NEXT_AT_MOST = 100

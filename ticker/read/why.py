@@ -13,7 +13,7 @@ from typing import Any
 from ticker.db import sql
 from ticker.engine import timing
 from ticker.errors import UnknownTask
-from ticker.model import EventKind, Reason, RunKind, Task
+from ticker.model import EventKind, Reason, RunKind
 from ticker.read import explain, tasks
 from ticker.read.entries import (
     JournalEntry,
@@ -29,6 +29,7 @@ from ticker.read.explain import ExplainContext
 from ticker.read.forecast import Event, following, held, stopped, then
 from ticker.read.tasks import AT_MOST, RunRecord
 from ticker.schedules.duration import HOUR
+from ticker.tasks.fields import Task
 from ticker.tasks.reference import Ref
 
 EVENTS_AT_MOST = 1000  # of one task, the newest; what was before them is not told

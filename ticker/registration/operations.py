@@ -11,12 +11,11 @@ from typing import Any, Unpack
 from ticker import clock
 from ticker.db import sql
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
-from ticker.model import Task
 from ticker.schedules.duration import Duration
 from ticker.tasks import checks, fields, identity
 from ticker.tasks import rows as task_rows
 from ticker.tasks.definition import Given, Wanted
-from ticker.tasks.fields import Changes
+from ticker.tasks.fields import Changes, Task
 from ticker.tasks.identity import Owner
 from ticker.tasks.reference import Ref, described, id_or_name
 

@@ -16,13 +16,14 @@ from ticker.engine import jobs as engine_jobs
 from ticker.engine import timing
 from ticker.engine.jobs import JobSpec
 from ticker.engine.tick import tick
-from ticker.model import Outcome, Reason, Task
+from ticker.model import Outcome, Reason
 from ticker.registration import operations
 from ticker.replay.event import Event, Step
 from ticker.replay.memory import MemoryQueue
 from ticker.replay.scratch import Scratch
 from ticker.replay.table import Row, Timing
 from ticker.schedules.duration import words
+from ticker.tasks.fields import Task
 
 # A table's 00:00. Behind every real clock: a row that was created later than its own `now` counts as registered before
 # the clock was set back, and the tick would bring its times back.

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
 from ticker.errors import BadInput
-from ticker.model import Alarm, DueTask, Kind, Task
+from ticker.model import Alarm, DueTask, Kind
 from ticker.schedules import calendar, cron, duration, once, phase, zones
 from ticker.schedules.interval import Interval
+
+if TYPE_CHECKING:
+    from ticker.tasks.fields import Task
 
 UTC = "UTC"
 MICROSECOND = timedelta(microseconds=1)
@@ -174,12 +177,12 @@ def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
     return later is not None and later <= now
 
 
-def of(task: DueTask | Task | Alarm) -> Schedule:
+def of(task: "DueTask | Task | Alarm") -> Schedule:
     """Returns the schedule in a task's row, including its place after each time. Raises BadInput if it cannot be scheduled."""
     return shifted(plain(task), None if task.kind is Kind.INTERVAL else task.phase_ms)
 
 
-def plain(task: DueTask | Task | Alarm) -> Schedule:
+def plain(task: "DueTask | Task | Alarm") -> Schedule:
     """Returns the same without the place."""
     if task.kind is not Kind.INTERVAL:
         return parse(task.kind, task.expression, task.zone)
@@ -188,7 +191,7 @@ def plain(task: DueTask | Task | Alarm) -> Schedule:
     return Interval(task.every_ms)
 
 
-def upcoming(task: Task, after: datetime, count: int, tick: int) -> list[datetime]:
+def upcoming(task: "Task", after: datetime, count: int, tick: int) -> list[datetime]:
     """Returns the next `count` times of a task that is pushed at `after`; `tick` is the milliseconds between two ticks."""
     if task.kind is not Kind.INTERVAL or task.phase_ms is None:
         return times(of(task), after, count)

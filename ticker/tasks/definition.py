@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, get_type_hints
 
 from ticker.engine import timing
 from ticker.errors import BadInput, quoted
-from ticker.model import Kind, Task
+from ticker.model import Kind
 from ticker.schedules import kinds, phase
 from ticker.schedules.duration import figure, words
 from ticker.schedules.interval import Interval
 from ticker.schedules.kinds import Schedule
 from ticker.tasks import checks, fields
-from ticker.tasks.fields import DEFAULTS
+from ticker.tasks.fields import DEFAULTS, Task
 
 USUAL_TICK = 30_000  # ms
 LONG_BOX = 600_000  # ms: over it, the other tasks of the queue wait long

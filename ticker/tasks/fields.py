@@ -1,111 +1,28 @@
 """The fields of a task, declared once. Registration, CLI, HTTP API, page, SQL and docs/fields.md are made from them.
 
 A field is a line of `Settings`: its static type, and a `Field` with everything else. `register` repeats the types for the sake
-of completion, and tests compare: it, the tables, `ticker.model.Task` and docs/fields.md with what stands here.
+of completion, and `Task` has the columns; tests compare both, the tables and docs/fields.md with what stands here.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Any, TypedDict, get_type_hints
+from uuid import UUID
 
-from ticker.engine import timing
 from ticker.engine.retries import Backoff
 from ticker.errors import BadInput, did_you_mean
 from ticker.model import (
     COUNT_AT_MOST,
     INTERVALS_AT_MOST,
-    NAME_AT_MOST,
     PRIORITY_AT_MOST,
     RETRIES_AT_MOST,
-    TEXT_AT_MOST,
     Kind,
-    Task,
+    Outcome,
 )
 from ticker.schedules.duration import Duration, milliseconds
-from ticker.tasks import checks
-from ticker.tasks.checks import Check
-
-Schema = Mapping[str, Any]
-"""JSON Schema, as plain data."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sort:
-    """A sort of values: as JSON has them, what the CLI calls them, and the check that makes a column's value of one.
-
-    Fields without a check are checked together: they say when a task runs.
-    """
-
-    schema: Schema
-    metavar: str
-    check: Check | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One field. `column` is its name unless it is given, and `default` is what the column of a new task has.
-
-    `label` and `group` place it on the page's form; the form draws those of no group in places of their own. `option` is how
-    the CLI declares it, where that is not `--name`.
-    """
-
-    sort: Sort
-    label: str
-    group: str
-    says: str
-    placeholder: str = ""
-    column: str = ""
-    default: Any = None
-    option: str = ""
-    name: str = ""
-
-    @property
-    def schema(self) -> Schema:
-        return self.sort.schema
-
-    @property
-    def kind(self) -> str:
-        """What is filled in: a choice, a flag, json, a number or a text."""
-        kinds = {"boolean": "flag", "object": "json", "integer": "number"}
-        return "choice" if "enum" in self.schema else kinds.get(self.schema.get("type", ""), "text")
-
-    @property
-    def is_schedule(self) -> bool:
-        """Whether it says when a task runs, together with others."""
-        return self.sort.check is None
-
-
-# ------------------------------------------------------------------------------------------------- sorts of values
-
-
-def _text(metavar: str, *examples: str) -> Sort:
-    return Sort({"type": "string", **({"examples": list(examples)} if examples else {})}, metavar)
-
-
-def _whole(least: int, most: int) -> Sort:
-    return Sort({"type": "integer", "minimum": least, "maximum": most}, "N", checks.whole(least, most))
-
-
-def _limit(most: int) -> Sort:
-    return Sort({"type": "integer", "minimum": 0, "maximum": most}, "N", checks.limit(most))
-
-
-def _choice(*meanings: str) -> Sort:
-    return Sort({"type": "string", "enum": checks.words(meanings)}, "", checks.one_of(*meanings))
-
-
-DURATION: Schema = {"anyOf": [{"type": "string"}, {"type": "number"}], "examples": ["30s", "1h30m", "PT5M", 90]}
-TIME: Schema = {"anyOf": [{"type": "string"}, {"type": "integer"}], "examples": ["2027-01-01T09:00:00Z"]}
-NAME = Sort({"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}, "NAME", checks.plain)
-LABEL = Sort({"type": "string", "maxLength": NAME_AT_MOST}, "NAME", checks.label)
-PROSE = Sort({"type": "string", "maxLength": TEXT_AT_MOST}, "TEXT", checks.prose)
-OBJECT = Sort({"type": "object"}, "JSON", checks.json_object)
-FLAG = Sort({"type": "boolean"}, "", checks.flag)
-BOUND = Sort(TIME, "TIME", checks.bound)
-LIMITED_SPAN = Sort(DURATION, "DURATION", checks.span_or_none(timing.SHORTEST_INTERVAL))
-
-# -------------------------------------------------------------------------------------------------------- the table
+from ticker.tasks import checks, sorts
+from ticker.tasks.sorts import Field, Schema, Sort
 
 WHEN, HOW, FAILURES, PEOPLE = GROUPS = ("When", "How it runs", "After failures", "For people")
 """The groups of the form."""
@@ -116,89 +33,89 @@ class Settings(TypedDict, total=False):
     """What `register` takes of a task beside its function, name and owner. None: it was not said."""
 
     every: Annotated[Duration | None, Field(
-        Sort(DURATION, "DURATION"), "Every", "", "How often: a duration from 1s to 366d, such as 1m, or seconds.",
+        Sort(sorts.DURATION, "DURATION"), "Every", "", "How often: a duration from 1s to 366d, such as 1m, or seconds.",
         column="every_ms", default=0)]
     cron: Annotated[str | None, Field(
-        _text("FIELDS", "0 9 * * 1-5"), "Cron", "", "When: 5 fields, 6 (seconds first) or 7 (year last).",
+        sorts.text("FIELDS", "0 9 * * 1-5"), "Cron", "", "When: 5 fields, 6 (seconds first) or 7 (year last).",
         column="expression", default="")]
     calendar: Annotated[str | None, Field(
-        _text("EVENT", "Mon..Fri 09:00"), "Calendar", "", "When: systemd's calendar events: Mon..Fri 09:00, daily, *:0/15.",
+        sorts.text("EVENT", "Mon..Fri 09:00"), "Calendar", "", "When: systemd's calendar events: Mon..Fri 09:00, daily, *:0/15.",
         column="expression", default="")]
     at: Annotated[datetime | str | int | None, Field(
-        Sort(TIME, "TIME"), "At", "", "Once, then: 2027-01-01T09:00:00+01:00, or seconds or milliseconds since 1970.",
+        Sort(sorts.TIME, "TIME"), "At", "", "Once, then: 2027-01-01T09:00:00+01:00, or seconds or milliseconds since 1970.",
         column="expression", default="")]
     zone: Annotated[str | None, Field(
-        _text("ZONE", "Europe/Berlin"), "Zone", "", "Where the times of cron and calendar count; UTC by default.",
+        sorts.text("ZONE", "Europe/Berlin"), "Zone", "", "Where the times of cron and calendar count; UTC by default.",
         "Europe/Berlin", default="UTC")]
     starts: Annotated[datetime | str | None, Field(
-        BOUND, "Starts", WHEN, "No time before it; an empty text takes the bound away.", "2027-01-01T09:00:00Z",
+        sorts.BOUND, "Starts", WHEN, "No time before it; an empty text takes the bound away.", "2027-01-01T09:00:00Z",
         column="starts_at")]
     ends: Annotated[datetime | str | None, Field(
-        BOUND, "Ends", WHEN, "No time after it; an empty text takes the bound away.", "2027-12-31T18:00:00+01:00",
+        sorts.BOUND, "Ends", WHEN, "No time after it; an empty text takes the bound away.", "2027-12-31T18:00:00+01:00",
         column="ends_at")]
     max_runs: Annotated[int | None, Field(
-        _limit(checks.MOST_RUNS), "Runs at most", WHEN, "How often it starts in all; 0: without a limit.")]
+        sorts.limit(checks.MOST_RUNS), "Runs at most", WHEN, "How often it starts in all; 0: without a limit.")]
     catch_up: Annotated[str | None, Field(
-        _choice("one (a single late run)", "none (what was missed is skipped)"), "Catch up", WHEN,
+        sorts.choice("one (a single late run)", "none (what was missed is skipped)"), "Catch up", WHEN,
         "One late run after an outage, or none.", default="one")]
     remove: Annotated[bool | None, Field(
-        FLAG, "Remove", WHEN, "With a single time (at): whether the task is deleted after its success.", default=False)]
+        sorts.FLAG, "Remove", WHEN, "With a single time (at): whether the task is deleted after its success.", default=False)]
     spread: Annotated[bool | None, Field(
-        FLAG, "Spread", WHEN, "Whether it has a place of its own in its interval, or within a window, so that many tasks "
+        sorts.FLAG, "Spread", WHEN, "Whether it has a place of its own in its interval, or within a window, so that many tasks "
         "are not due at once.", default=False)]
     within: Annotated[Duration | None, Field(
-        LIMITED_SPAN, "Within", WHEN, "With spread, cron and calendar: how long after each time it may run; 0: none.", "2h",
+        sorts.LIMITED_SPAN, "Within", WHEN, "With spread, cron and calendar: how long after each time it may run; 0: none.", "2h",
         column="within_ms")]
-    queue: Annotated[str | None, Field(NAME, "Queue", HOW, "The RQ queue; polling by default.", default="polling")]
+    queue: Annotated[str | None, Field(sorts.NAME, "Queue", HOW, "The RQ queue; polling by default.", default="polling")]
     kwargs: Annotated[Mapping[str, Any] | None, Field(
-        OBJECT, "Arguments", "", "The function's arguments: a JSON object of up to 64 kB.", '{"channel_id": 5}', default={})]
+        sorts.OBJECT, "Arguments", "", "The function's arguments: a JSON object of up to 64 kB.", '{"channel_id": 5}', default={})]
     tolerance: Annotated[Duration | None, Field(
-        Sort(DURATION, "DURATION", milliseconds), "Tolerance", HOW, "How much earlier than the interval a run may start.",
+        Sort(sorts.DURATION, "DURATION", milliseconds), "Tolerance", HOW, "How much earlier than the interval a run may start.",
         column="tolerance_ms", default=0)]
     box: Annotated[Duration | None, Field(
-        Sort(DURATION, "DURATION", checks.box), "Time box", HOW,
+        Sort(sorts.DURATION, "DURATION", checks.box), "Time box", HOW,
         "How long a run may last; by default half the interval, or half the shortest gap and at most 5m.",
         column="box_ms", default=0)]
     overlap: Annotated[str | None, Field(
-        _choice("queue (each occurrence has its job)", "skip (none while a job of the task waits or runs)"), "Overlap", HOW,
+        sorts.choice("queue (each occurrence has its job)", "skip (none while a job of the task waits or runs)"), "Overlap", HOW,
         "skip: no job while one waits or runs.", default="queue")]
     retries: Annotated[int | None, Field(
-        _whole(0, RETRIES_AT_MOST), "Retries", FAILURES, "Further attempts after a failure; 0: none.", default=0)]
+        sorts.whole(0, RETRIES_AT_MOST), "Retries", FAILURES, "Further attempts after a failure; 0: none.", default=0)]
     backoff: Annotated[Duration | None, Field(
-        Sort(DURATION, "DURATIONS", checks.backoff), "Back-off", FAILURES, "Between attempts: 10s, or 10s..5m, which doubles.",
+        Sort(sorts.DURATION, "DURATIONS", checks.backoff), "Back-off", FAILURES, "Between attempts: 10s, or 10s..5m, which doubles.",
         default=Backoff().text)]
     stretch: Annotated[Duration | None, Field(
-        LIMITED_SPAN, "Stretch", FAILURES, "After failures the interval doubles, up to this; 0: it stays.",
+        sorts.LIMITED_SPAN, "Stretch", FAILURES, "After failures the interval doubles, up to this; 0: it stays.",
         column="stretch_ms")]
     pause_after: Annotated[int | None, Field(
-        _limit(COUNT_AT_MOST), "Pause after", FAILURES, "Pause after so many failures in a row; 0: never.")]
+        sorts.limit(COUNT_AT_MOST), "Pause after", FAILURES, "Pause after so many failures in a row; 0: never.")]
     probe: Annotated[Duration | None, Field(
-        LIMITED_SPAN, "Probe", FAILURES, "How long a pause after failures lasts, until a single run decides; 0: an hour.",
+        sorts.LIMITED_SPAN, "Probe", FAILURES, "How long a pause after failures lasts, until a single run decides; 0: an hour.",
         column="probe_ms")]
     dead_man: Annotated[int | None, Field(
-        _limit(INTERVALS_AT_MOST), "Missing success", FAILURES,
+        sorts.limit(INTERVALS_AT_MOST), "Missing success", FAILURES,
         "Notify after so many intervals without a success; 0: never.")]
     keep: Annotated[str | None, Field(
-        _choice("all", "problems (successes go)", "none"), "Records", PEOPLE, "Of which runs the record is kept.",
+        sorts.choice("all", "problems (successes go)", "none"), "Records", PEOPLE, "Of which runs the record is kept.",
         default="all")]
-    submitter: Annotated[str | None, Field(LABEL, "Submitter", PEOPLE, "Kept and shown.", default="")]
-    group: Annotated[str | None, Field(LABEL, "Group", PEOPLE, "Kept and shown.", column="group_name", default="")]
+    submitter: Annotated[str | None, Field(sorts.LABEL, "Submitter", PEOPLE, "Kept and shown.", default="")]
+    group: Annotated[str | None, Field(sorts.LABEL, "Group", PEOPLE, "Kept and shown.", column="group_name", default="")]
     priority: Annotated[int | None, Field(
-        _whole(-PRIORITY_AT_MOST, PRIORITY_AT_MOST), "Priority", PEOPLE,
+        sorts.whole(-PRIORITY_AT_MOST, PRIORITY_AT_MOST), "Priority", PEOPLE,
         "From -1000 to 1000: which of an owner's tasks goes first in a full queue.", default=0)]
-    subject: Annotated[str | None, Field(PROSE, "Subject", PEOPLE, "Kept and shown.", default="")]
-    description: Annotated[str | None, Field(PROSE, "Description", PEOPLE, "Kept and shown.", default="")]
+    subject: Annotated[str | None, Field(sorts.PROSE, "Subject", PEOPLE, "Kept and shown.", default="")]
+    description: Annotated[str | None, Field(sorts.PROSE, "Description", PEOPLE, "Kept and shown.", default="")]
     metadata: Annotated[Mapping[str, Any] | None, Field(
-        OBJECT, "Metadata", PEOPLE, "A JSON object of up to 64 kB that is kept and shown.", default={})]
+        sorts.OBJECT, "Metadata", PEOPLE, "A JSON object of up to 64 kB that is kept and shown.", default={})]
 
 
 class Changes(Settings, total=False):
     """What `edit` takes, and `@task(...)`."""
 
     function: Annotated[str, Field(
-        NAME, "Function", "", "The function that it runs, under the name that @task gave it.", "mail.fetch", default="")]
+        sorts.NAME, "Function", "", "The function that it runs, under the name that @task gave it.", "mail.fetch", default="")]
     enabled: Annotated[bool, Field(
-        FLAG, "Enabled", "", "Whether it runs at all.", default=True, option="--enable/--disable")]
+        sorts.FLAG, "Enabled", "", "Whether it runs at all.", default=True, option="--enable/--disable")]
 # fmt: on
 
 
@@ -217,15 +134,90 @@ SCHEDULES = tuple(field for field in SETTINGS.values() if field.is_schedule)
 DEFAULTS: Mapping[str, Any] = {"kind": Kind.INTERVAL, **{field.column: field.default for field in FIELDS.values()}}
 """What the columns of a new task have where nothing is said."""
 
-INSTANT: Schema = {"type": "string", "format": "date-time"}
-OWNER: Schema = {"type": "string", "pattern": f"^[^:]{{1,{NAME_AT_MOST}}}:.{{1,{NAME_AT_MOST}}}$"}
-
 OF_NEW = (
-    Field(NAME, "Name", "", "Unique per owner; the function's name by default.", name="name"),
-    Field(Sort(OWNER, "TYPE:ID"), "Owner", "", "Whose it is, as type:id; nobody's by default.", "mail_channels:5", name="owner"),
-    Field(Sort(INSTANT, "TIME"), "First time", WHEN, "When it is due first; an interval is due at once by default.", "2027-01-01T09:00:00Z", name="first"),
+    Field(sorts.NAME, "Name", "", "Unique per owner; the function's name by default.", name="name"),
+    Field(sorts.OWNER, "Owner", "", "Whose it is, as type:id; nobody's by default.", "mail_channels:5", name="owner"),
+    Field(sorts.INSTANT, "First time", WHEN, "When it is due first; an interval is due at once by default.", "2027-01-01T09:00:00Z", name="first"),
 )  # fmt: skip
 """What else is said of a new task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task as people see it: what to run, its schedule and owner, and its state. Times are UTC."""
+
+    id: int
+    guid: UUID
+    owner_type: str
+    owner_id: str
+    name: str
+    function: str
+    kwargs: Mapping[str, Any]
+    kind: Kind
+    expression: str
+    zone: str
+    every_ms: int
+    tolerance_ms: int
+    box_ms: int
+    grace_ms: int
+    queue: str
+    subject: str
+    description: str
+    metadata: Mapping[str, Any]
+    enabled: bool
+    owner_active: bool
+    paused_by: str | None
+    paused_reason: str
+    paused_until: datetime | None
+    next_run: datetime | None
+    waiting: tuple[datetime, ...]
+    push_errors: int
+    push_error: str
+    push_after: datetime | None
+    last_run: datetime | None
+    last_occurrence: datetime | None
+    running_until: datetime | None
+    cursor: Any
+    last_run_id: int | None
+    last_outcome: Outcome | None
+    last_ended_at: datetime | None
+    last_success_at: datetime | None
+    last_worked_at: datetime | None
+    failures: int
+    created_at: datetime
+    updated_at: datetime
+    starts_at: datetime | None
+    ends_at: datetime | None
+    max_runs: int | None
+    started: int
+    catch_up: str
+    remove: bool
+    overlap: str
+    retries: int
+    backoff: str
+    stretch_ms: int | None
+    stretched_ms: int | None
+    pause_after: int | None
+    probe_ms: int | None
+    dead_man: int | None
+    resumed_at: datetime | None
+    submitter: str
+    group_name: str
+    priority: int
+    keep: str
+    succeeded: int
+    failed: int
+    dropped: int
+    spread: bool
+    within_ms: int | None
+    phase_ms: int | None
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def owner(self) -> str:
+        """`type:id`, or nothing for a task without an owner."""
+        return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
+
 
 # ----------------------------------------------------------------------------------------------- what is made of it
 

@@ -8,7 +8,7 @@ from itertools import takewhile
 from ticker import clock, settings
 from ticker.engine import timing
 from ticker.errors import BadInput
-from ticker.model import Kind, Task
+from ticker.model import Kind
 from ticker.schedules import kinds, zones
 from ticker.schedules.calendar import Calendar
 from ticker.schedules.cron import Cron
@@ -16,6 +16,7 @@ from ticker.schedules.duration import words
 from ticker.schedules.interval import Interval
 from ticker.schedules.kinds import Schedule
 from ticker.tasks import definition
+from ticker.tasks.fields import Task
 
 YEAR = timedelta(days=366)
 MOST_TIMES = 1000

@@ -3,8 +3,9 @@
 from typing import Any
 
 from ticker.errors import BadInput
-from ticker.model import LARGEST_ID, Task
+from ticker.model import LARGEST_ID
 from ticker.tasks import checks, identity
+from ticker.tasks.fields import Task
 
 Ref = Task | int | str | None
 

@@ -12,10 +12,10 @@ from typing import Any, cast
 from ticker import clock, settings
 from ticker.db import sql
 from ticker.engine import timing
-from ticker.model import Kind, Outcome, Task
+from ticker.model import Kind, Outcome
 from ticker.schedules import kinds
 from ticker.tasks import checks, definition
-from ticker.tasks.fields import DEFAULTS
+from ticker.tasks.fields import DEFAULTS, Task
 
 _COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
 

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 from starlette.requests import Request
 
-from ticker.model import Task
 from ticker.read import explain, formatting, health
 from ticker.read.entries import JournalEntry
 from ticker.read.journal import Drops
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
 from ticker.settings import Settings
+from ticker.tasks.fields import Task
 from ticker.web.access import Access
 from ticker.web.database import Database
 

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from ticker.cli import fit
 from ticker.cli.fit import Line, Row, row
 from ticker.cli.render import colour
-from ticker.model import GOOD, Task
+from ticker.model import GOOD
 from ticker.read import explain, formatting, health
 from ticker.read.entries import JournalEntry
 from ticker.read.health import Health
@@ -16,6 +16,7 @@ from ticker.read.journal import Drops
 from ticker.read.overview import Counts, Overview
 from ticker.read.tasks import RunRecord, TickerStatus
 from ticker.schedules.duration import words
+from ticker.tasks.fields import Task
 
 TENTH = timedelta(milliseconds=100)
 SECOND = timedelta(seconds=1)

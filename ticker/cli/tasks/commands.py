@@ -11,11 +11,10 @@ from ticker.cli.connection import database, now
 from ticker.cli.options import as_json, found, ref
 from ticker.cli.tasks.definition import definition
 from ticker.errors import UnknownTask
-from ticker.model import Task
 from ticker.read import formatting
 from ticker.schedules import once
 from ticker.tasks.checks import json_value
-from ticker.tasks.fields import FIELDS, SETTINGS
+from ticker.tasks.fields import FIELDS, SETTINGS, Task
 
 task_or_owner = click.argument("task", required=False)
 

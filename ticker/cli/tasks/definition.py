@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from ticker.cli import options
-from ticker.tasks.fields import Field
+from ticker.tasks.sorts import Field
 
 
 def definition(fields: Iterable[Field]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

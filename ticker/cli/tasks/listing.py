@@ -9,8 +9,8 @@ from ticker.cli import fit, watching
 from ticker.cli.connection import database
 from ticker.cli.fit import Line, Row
 from ticker.cli.render import colour
-from ticker.model import Task
 from ticker.read import formatting
+from ticker.tasks.fields import Task
 
 HEAD = (
     "id",

@@ -8,14 +8,13 @@ from enum import StrEnum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
 
-from ticker.model import Task
 from ticker.read.entries import JournalEntry
 from ticker.read.forecast import Event
 from ticker.read.journal import Drops
 from ticker.read.overview import Counts, Function
 from ticker.read.owners import OwnerStatus
 from ticker.read.tasks import RunRecord, TickerStatus
-from ticker.tasks.fields import columns_as_returned
+from ticker.tasks.fields import Task, columns_as_returned
 from ticker.tasks.preview import Preview
 from ticker.web.api.fields import INSTANT, Schema
 from ticker.web.problems import MEDIA_TYPE

@@ -1,10 +1,10 @@
 """What can be said of a task in a body, as `ticker.tasks.fields` declares it; `register` and `edit` check it."""
 
-from ticker.tasks import fields
+from ticker.tasks import fields, sorts
 from ticker.web.api.fields import Field, instant, owner
 
 
-def _field(field: fields.Field) -> Field:
+def _field(field: sorts.Field) -> Field:
     match field.name:
         case "owner":
             return owner(field.name, field.says)

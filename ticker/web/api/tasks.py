@@ -7,7 +7,7 @@ from ticker.errors import BadInput, UnknownTask, quoted
 from ticker.model import NAME_AT_MOST
 from ticker.read import entries, formatting, overview, tasks, why
 from ticker.registration import operations
-from ticker.tasks import checks, fields, identity, preview
+from ticker.tasks import checks, identity, preview, sorts
 from ticker.tasks.preview import MOST_TIMES
 from ticker.web.api import bookmarks, schemas, task_fields
 from ticker.web.api.fields import Field, bookmark, id_in, instant, label, number, one_of, owner
@@ -124,7 +124,7 @@ FILTERS = (
     label("search", "A part of the name, the function, the owner or the subject, in any case."),
 )
 PAUSE = (
-    Field("reason", "Why, for those who ask.", fields.PROSE.schema),
+    Field("reason", "Why, for those who ask.", sorts.PROSE.schema),
     instant("until", "When it ends by itself."),
     Field("by", "Who pauses it.", {"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}),
 )

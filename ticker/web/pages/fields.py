@@ -7,11 +7,12 @@ from typing import Any
 
 from ticker import numbers
 from ticker.errors import BadInput
-from ticker.model import JSON_AT_MOST, Kind, Task
+from ticker.model import JSON_AT_MOST, Kind
 from ticker.schedules.duration import words
 from ticker.tasks.checks import json_value
 from ticker.tasks.definition import has_usual_box, has_usual_tolerance
-from ticker.tasks.fields import DURATION, FIELDS, GROUPS, OF_NEW, SETTINGS, Field, Sort
+from ticker.tasks.fields import FIELDS, GROUPS, OF_NEW, SETTINGS, Task
+from ticker.tasks.sorts import DURATION, Field, Sort
 from ticker.web.api.fields import instant_in
 from ticker.web.pages.phrases import as_json
 

@@ -9,12 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ticker.errors import BadInput
-from ticker.model import Kind, Task
+from ticker.model import Kind
 from ticker.read import entries, overview, tasks
 from ticker.registration import operations
 from ticker.schedules import kinds
 from ticker.tasks import checks, preview
 from ticker.tasks.checks import json_value
+from ticker.tasks.fields import Task
 from ticker.tasks.identity import NOBODY
 from ticker.web.pages import fields
 from ticker.web.pages.actions import BY, said

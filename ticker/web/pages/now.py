@@ -2,9 +2,9 @@
 
 from starlette.requests import Request
 
-from ticker.model import Task
 from ticker.read import health, journal
 from ticker.read.overview import Overview, last_failures, overview
+from ticker.tasks.fields import Task
 from ticker.web.pages.screen import Shown, screen
 from ticker.web.site import Site
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from ticker.model import GOOD, Outcome, Task
+from ticker.model import GOOD, Outcome
 from ticker.read import formatting
 from ticker.read.explain import span, time_of_day
 from ticker.read.overview import OccurrenceStatus
+from ticker.tasks.fields import Task
 
 MARKS = {
     Outcome.SUCCEEDED: "●", Outcome.PARTIAL: "◐", Outcome.NOTHING_TO_DO: "○", Outcome.FAILED: "✖", Outcome.TIMED_OUT: "■",

@@ -8,10 +8,10 @@ from markupsafe import Markup
 from starlette.requests import Request
 
 from ticker.errors import BadInput
-from ticker.model import Task
 from ticker.read import formatting, journal, overview, tasks, timeline
 from ticker.read import why as read_why
 from ticker.tasks import preview
+from ticker.tasks.fields import Task
 from ticker.web.pages.screen import Shown, id_of, screen
 from ticker.web.site import HIDDEN, Site
 

@@ -5,10 +5,10 @@ from datetime import datetime
 from starlette.requests import Request
 
 from ticker.engine import timing
-from ticker.model import Task
 from ticker.read import entries, overview
 from ticker.read import tasks as read_tasks
 from ticker.read.forecast import due_since
+from ticker.tasks.fields import Task
 from ticker.web.pages.screen import ROWS, Shown, asked, behind, filtered, screen
 from ticker.web.site import Site
 

@@ -1,0 +1,88 @@
+"""What a field of a task is, and the sorts of values that it may take."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ticker.engine import timing
+from ticker.model import NAME_AT_MOST, TEXT_AT_MOST
+from ticker.tasks import checks
+from ticker.tasks.checks import Check
+
+Schema = Mapping[str, Any]
+"""JSON Schema, as plain data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """A sort of values: as JSON has them, what the CLI calls them, and the check that makes a column's value of one.
+
+    Fields without a check are checked together: they say when a task runs.
+    """
+
+    schema: Schema
+    metavar: str
+    check: Check | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field. `column` is its name unless it is given, and `default` is what the column of a new task has.
+
+    `label` and `group` place it on the page's form; the form draws those of no group in places of their own. `option` is how
+    the CLI declares it, where that is not `--name`.
+    """
+
+    sort: Sort
+    label: str
+    group: str
+    says: str
+    placeholder: str = ""
+    column: str = ""
+    default: Any = None
+    option: str = ""
+    name: str = ""
+
+    @property
+    def schema(self) -> Schema:
+        return self.sort.schema
+
+    @property
+    def kind(self) -> str:
+        """What is filled in: a choice, a flag, json, a number or a text."""
+        kinds = {"boolean": "flag", "object": "json", "integer": "number"}
+        return "choice" if "enum" in self.schema else kinds.get(self.schema.get("type", ""), "text")
+
+    @property
+    def is_schedule(self) -> bool:
+        """Whether it says when a task runs, together with others."""
+        return self.sort.check is None
+
+
+def text(metavar: str, *examples: str) -> Sort:
+    return Sort({"type": "string", **({"examples": list(examples)} if examples else {})}, metavar)
+
+
+def whole(least: int, most: int) -> Sort:
+    return Sort({"type": "integer", "minimum": least, "maximum": most}, "N", checks.whole(least, most))
+
+
+def limit(most: int) -> Sort:
+    return Sort({"type": "integer", "minimum": 0, "maximum": most}, "N", checks.limit(most))
+
+
+def choice(*meanings: str) -> Sort:
+    return Sort({"type": "string", "enum": checks.words(meanings)}, "", checks.one_of(*meanings))
+
+
+DURATION: Schema = {"anyOf": [{"type": "string"}, {"type": "number"}], "examples": ["30s", "1h30m", "PT5M", 90]}
+TIME: Schema = {"anyOf": [{"type": "string"}, {"type": "integer"}], "examples": ["2027-01-01T09:00:00Z"]}
+NAME = Sort({"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}, "NAME", checks.plain)
+LABEL = Sort({"type": "string", "maxLength": NAME_AT_MOST}, "NAME", checks.label)
+PROSE = Sort({"type": "string", "maxLength": TEXT_AT_MOST}, "TEXT", checks.prose)
+OBJECT = Sort({"type": "object"}, "JSON", checks.json_object)
+FLAG = Sort({"type": "boolean"}, "", checks.flag)
+BOUND = Sort(TIME, "TIME", checks.bound)
+LIMITED_SPAN = Sort(DURATION, "DURATION", checks.span_or_none(timing.SHORTEST_INTERVAL))
+OWNER = Sort({"type": "string", "pattern": f"^[^:]{{1,{NAME_AT_MOST}}}:.{{1,{NAME_AT_MOST}}}$"}, "TYPE:ID")
+INSTANT = Sort({"type": "string", "format": "date-time"}, "TIME")

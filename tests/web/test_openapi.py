@@ -91,23 +91,23 @@ def test_a_token_is_described_as_needed_where_it_is(serve: Serve, document: Docu
 
 
 def test_a_new_task_takes_the_arguments_of_register() -> None:
-    names = {field.name for field in task_fields.NEW}
+    names = task_fields.NEW["properties"].keys()
     arguments = set(inspect.signature(ticker.register).parameters) - {"db", "by"}
     assert names == arguments == {field.name for field in fields(Wanted)} | {"owner", "first"}
 
 
 def test_a_change_takes_the_arguments_of_edit() -> None:
-    assert [field.name for field in task_fields.CHANGES if field.name not in checks.FIELDS] == []
-    assert len(task_fields.CHANGES) == len(checks.FIELDS)
+    assert sorted(task_fields.CHANGES["properties"]) == sorted(checks.FIELDS)
 
 
-@pytest.mark.parametrize("field", task_fields.CHANGES, ids=lambda field: field.name)
-def test_the_limits_that_are_described_are_those_that_are_checked(field: Any) -> None:
-    for value in (*field.schema.get("enum", ()), *limits(field.schema)):
-        checks.check({field.name: value})
-    for value in beyond(field.schema):
+@pytest.mark.parametrize("field", task_fields.CHANGES["properties"])
+def test_the_limits_that_are_described_are_those_that_are_checked(field: str) -> None:
+    schema = task_fields.CHANGES["properties"][field]
+    for value in (*schema.get("enum", ()), *limits(schema)):
+        checks.check({field: value})
+    for value in beyond(schema):
         with pytest.raises(BadInput):
-            checks.check({field.name: value})
+            checks.check({field: value})
 
 
 def limits(schema: Any) -> list[Any]:

@@ -8,10 +8,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from ticker.errors import BadInput
+from ticker.errors import BadInput, quoted
 from ticker.web.access import is_json
-from ticker.web.api.fields import Field
-from ticker.web.api.operation import Answer, Asked, Operation
+from ticker.web.api.fields import Schema, id_in, text_in, value_in
+from ticker.web.api.operation import Operation
 from ticker.web.problems import Refused, answer
 from ticker.web.site import site
 
@@ -25,7 +25,7 @@ def endpoint(operations: Mapping[str, Operation]) -> Callable[[Request], Any]:
         operation = operations["GET" if request.method == "HEAD" else request.method]
         try:
             sent = b"" if operation.body is None else await request.body()
-            return told(await run_in_threadpool(work, operation, request, sent))
+            return await run_in_threadpool(work, operation, request, sent)
         except ClientDisconnect:
             raise
         except Exception as error:
@@ -34,32 +34,49 @@ def endpoint(operations: Mapping[str, Operation]) -> Callable[[Request], Any]:
     return served
 
 
-def work(operation: Operation, request: Request, sent: bytes) -> Answer:
-    of = operation.of and operation.of.read(operation.of.name, request.path_params[operation.of.name])
+def work(operation: Operation, request: Request, sent: bytes) -> Response:
+    here = site(request)
+    of = [named(operation, name, request.path_params[name]) for name in operation.piece]
     query = given(operation.query, pairs(request), "query")
-    body = given(operation.body or (), read(sent, request), "body")
-    return operation.handler(site(request), Asked(request.scope["root_path"], of, query, body))
+    told = {name: text_in(name, operation.query[name], text) for name, text in query.items()}
+    usual = {name: schema["default"] for name, schema in operation.query.items() if "default" in schema}
+    if operation.body is not None:
+        known = operation.body["properties"]
+        body = given(known, read(sent, request), "body", operation.body["required"])
+        told |= {name: value_in(name, known[name], value) for name, value in body.items()}
+    if operation.offline:
+        found = operation.handler(here, **usual | told)
+    else:
+        with here.database.reading() if operation.method == "GET" else here.database.writing() as db:
+            found = operation.handler(here, db, *of, **usual | told)
+    if isinstance(found, Response):
+        return found
+    status = next(iter(operation.answers))
+    return Response(status_code=status) if operation.answers[status] is None else JSONResponse(found, status)
 
 
-def told(found: Answer) -> Response:
-    headers = {"Location": found.location} if found.location else None
-    if found.data is None:
-        return Response(status_code=found.status, headers=headers)
-    return JSONResponse(found.data, found.status, headers)
+def named(operation: Operation, name: str, text: str) -> Any:
+    """What the path names: an owner, or the id of a row, which is looked for later. Refused where no row can have it."""
+    if name == "owner":
+        return value_in(name, operation.piece[name], text)
+    if (found := id_in(text)) is None:
+        raise Refused(404, f"there is no {operation.noun} {quoted(text)}; ids are whole numbers from 1")
+    return found
 
 
-def given(fields: Iterable[Field], said: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """What was said, each piece as its field reads it. BadInput for one that is not known, null, or missing."""
-    known = {field.name: field for field in fields}
+def given(known: Mapping[str, Schema], said: Mapping[str, Any], where: str, required: Iterable[str] = ()) -> Mapping[str, Any]:  # fmt: skip
+    """What was said. Raises BadInput for a name that is not known, or whose value is null or missing."""
     for name in said:
         if name not in known:
             raise unknown(name, where, known)
-    for name, field in known.items():
-        if field.required and name not in said:
-            raise BadInput(name, None, f"is missing: {field.says[0].lower()}{field.says[1:].rstrip('.')}")
-        if name in said and said[name] is None:
+    for name in required:
+        if name not in said:
+            says = known[name]["description"]
+            raise BadInput(name, None, f"is missing: {says[0].lower()}{says[1:].rstrip('.')}")
+    for name, value in said.items():
+        if value is None:
             raise BadInput(name, None, "is null; leave out what is not said")
-    return {name: known[name].read(name, value) for name, value in said.items()}
+    return said
 
 
 def unknown(name: str, where: str, known: Iterable[str]) -> BadInput:

@@ -1,13 +1,12 @@
-"""What a request may say, piece by piece: how each is described, and how it is read. BadInput names the piece."""
+"""What a request may contain, as JSON Schema, and how its texts become values. BadInput names the piece."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ticker import numbers
+from ticker import model, numbers
 from ticker.errors import BadInput
 from ticker.model import LARGEST_ID, NAME_AT_MOST
 from ticker.schedules import once
@@ -15,97 +14,79 @@ from ticker.tasks import checks, identity
 
 Schema = Mapping[str, Any]
 Read = Callable[[str, Any], Any]
-"""A piece's name and what was sent to its value: of an address that is text, of a body whatever JSON has."""
+"""A piece's name and what was sent to its value. Raises BadInput."""
 
+PAGE, MOST = 50, 1000  # rows of one answer
+
+TEXT: Schema = {"type": "string"}
+FLAG: Schema = {"type": "boolean"}
 INSTANT: Schema = {"type": "string", "format": "date-time"}
-
-OWNER = f"^[^:]{{1,{NAME_AT_MOST}}}:.{{1,{NAME_AT_MOST}}}$"
+NAME: Schema = {"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}
+OWNER: Schema = {"type": "string", "pattern": f"^[^:]{{1,{NAME_AT_MOST}}}:.{{1,{NAME_AT_MOST}}}$"}
+ID: Schema = {"type": "integer", "minimum": 1, "maximum": LARGEST_ID}
 
 _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-", re.ASCII)
 
 
-def as_it_is(_: str, value: Any) -> Any:
-    """It is checked where it is used."""
-    return value
+def told(says: str, schema: Schema, **more: Any) -> Schema:
+    """A schema with a sentence for the description."""
+    return {**schema, **more, "description": says}
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One piece. `says` is a sentence for the description; `read` takes the piece, or raises BadInput."""
-
-    name: str
-    says: str
-    schema: Schema
-    read: Read = as_it_is
-    required: bool = False
-
-    def needed(self) -> "Field":
-        return replace(self, required=True)
+def one_of(*words: str) -> Schema:
+    return {"type": "string", "enum": [str(word) for word in words]}
 
 
-# ------------------------------------------------------------------------------------------------------- factories
+def whole(most: int, least: int = 0) -> Schema:
+    return {"type": "integer", "minimum": least, "maximum": most}
 
 
-def label(name: str, says: str) -> Field:
-    """A name: printable text of 1 to 200 characters."""
-    return Field(name, says, {"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}, checks.plain)
+def limit(usual: int = PAGE, says: str = "How many at most.", most: int = MOST) -> Schema:
+    return told(says, whole(most, 1), default=usual)
 
 
-def one_of(name: str, says: str, choices: Sequence[str]) -> Field:
-    def read(field: str, value: Any) -> str:
-        if value not in known:
-            raise BadInput(field, value, f"is none of: {', '.join(known)}")
-        return str(value)
-
-    known = [str(choice) for choice in choices]
-    return Field(name, says, {"type": "string", "enum": known}, read)
-
-
-def number(name: str, says: str, least: int, most: int, default: int) -> Field:
-    def read(field: str, value: Any) -> int:
-        found = numbers.whole(field, value, least, most) if isinstance(value, str) else value
-        if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
-            raise BadInput(field, value, f"is no whole number from {least:,} to {most:,}")
-        return found
-
-    return Field(name, says, {"type": "integer", "minimum": least, "maximum": most, "default": default}, read)
-
-
-def flag(name: str, says: str) -> Field:
-    def read(field: str, value: Any) -> bool:
-        if value not in ("true", "false"):
-            raise BadInput(field, value, "is neither true nor false")
-        return bool(value == "true")
-
-    return Field(name, says, {"type": "boolean"}, read)
-
-
-def instant(name: str, says: str) -> Field:
-    """ISO 8601 with an offset."""
-    return Field(name, says, INSTANT, instant_in)
-
-
-def owner(name: str, says: str) -> Field:
-    """`type:id`."""
-    return Field(name, says, {"type": "string", "pattern": OWNER}, owner_in)
-
-
-def bookmark(name: str, pattern: str, read: Read) -> Field:
-    """Where a page of a list begins."""
-    return Field(name, "What `next` of the page before said.", {"type": "string", "pattern": f"^{pattern}$"}, read)
+def body(properties: Mapping[str, Schema], required: Sequence[str] = ()) -> Schema:
+    """An object that has nothing else."""
+    return {"type": "object", "additionalProperties": False, "required": list(required), "properties": properties}
 
 
 # --------------------------------------------------------------------------------------------------------- readers
 
 
+def value_in(field: str, schema: Schema, value: Any) -> Any:
+    """A piece of a body: all that has neither a format nor a pattern is checked where it is used."""
+    read = READ.get(schema.get("format") or schema.get("pattern", ""))
+    return read(field, value) if read else value
+
+
+def text_in(field: str, schema: Schema, text: str) -> Any:
+    """The value that a text of an address stands for."""
+    match schema:
+        case {"maximum": model.LARGEST_ID}:
+            return task_in(field, text)
+        case {"type": "integer"}:
+            return numbers.whole(field, text, schema["minimum"], schema["maximum"])
+        case {"type": "boolean"} if text not in ("true", "false"):
+            raise BadInput(field, text, "is neither true nor false")
+        case {"type": "boolean"}:
+            return text == "true"
+        case {"enum": known} if text not in known:
+            raise BadInput(field, text, f"is none of: {', '.join(known)}")
+        case {"format": _} | {"pattern": _}:
+            return value_in(field, schema, text)
+    return checks.plain(field, text)
+
+
 def instant_in(field: str, value: Any) -> datetime:
+    """ISO 8601 with an offset."""
     if not isinstance(value, str) or not _DATE.match(value):
         raise BadInput(field, value, "is no time; write 2026-05-01T09:00:00Z")
     return once.parse(value, ZoneInfo("UTC"), field).at.astimezone(UTC)
 
 
 def owner_in(field: str, value: Any) -> identity.Owner:
+    """`type:id`."""
     if not isinstance(value, str) or ":" not in value:
         raise BadInput(field, value, "names no owner; write type:id, such as mail_channels:5")
     try:
@@ -114,6 +95,18 @@ def owner_in(field: str, value: Any) -> identity.Owner:
         raise BadInput(field, error.value, error.problem) from None
 
 
+def task_in(field: str, text: str) -> int:
+    if (found := id_in(text)) is None:
+        raise BadInput(
+            field, text, "is no id of a task: ids are whole numbers from 1; /tasks?name= finds those of a name"
+        )
+    return found
+
+
 def id_in(text: str) -> int | None:
     """A row's id; None where the text can be none's."""
     return int(text) if _DIGITS.fullmatch(text) and 1 <= int(text) <= LARGEST_ID else None
+
+
+READ: dict[str, Read] = {INSTANT["format"]: instant_in, OWNER["pattern"]: owner_in}
+"""By the format or the pattern of a text."""

@@ -1,48 +1,30 @@
 """One thing that the API does: where, what may be asked of it, what it answers. The table of them is served and described."""
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from ticker.web.api.fields import Field, Schema
-from ticker.web.site import Site
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request, read. `root` is the address of the API; `of` what the path names; `query` and `body` what was given."""
-
-    root: str
-    of: Any
-    query: Mapping[str, Any]
-    body: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """`data` is JSON's; None: there is nothing to tell. `location` is the address of what was made."""
-
-    data: Any = None
-    status: int = 200
-    location: str = ""
-
-
-Handler = Callable[[Site, Asked], Answer]
+from ticker.web.api.fields import OWNER, Schema, told
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`of` is the one piece of the path that is not fixed; `body` None: none is read. `answers` is by status, and
-    `example` a body as somebody would send it."""
+    """`handler` takes the site, an open connection unless `offline`, what the path names, and by name what the query and the
+    body say. It returns JSON's data, or a whole response.
+
+    `answers` is by status, the usual one first. `query` is by name, `body` an object's schema (None: none is read), and
+    `example` a body as somebody would send it.
+    """
 
     method: str
     path: str
-    handler: Handler
+    handler: Callable[..., Any]
     answers: Mapping[int, Schema | None]
-    of: Field | None = None
-    query: tuple[Field, ...] = ()
-    body: tuple[Field, ...] | None = None
+    query: Mapping[str, Schema] = field(default_factory=dict)
+    body: Schema | None = None
     example: Mapping[str, Any] | None = None
+    offline: bool = False
 
     @property
     def name(self) -> str:
@@ -57,3 +39,17 @@ class Operation:
     def template(self) -> str:
         """The path as OpenAPI writes it."""
         return self.path.replace(":path}", "}")
+
+    @property
+    def noun(self) -> str:
+        """Of what the path names."""
+        return self.path.split("/")[1].removesuffix("s")
+
+    @property
+    def piece(self) -> Mapping[str, Schema]:
+        """What of the path is not fixed: an owner or an id, or nothing."""
+        schemas = {
+            "owner": told("The owner, as type:id.", OWNER),
+            "id": told(f"The {self.noun}'s id.", {"type": "integer", "minimum": 1}),
+        }
+        return {name: schemas[name] for name in re.findall(r"{(\w+)", self.path)}

@@ -1,23 +1,24 @@
 """The table of all operations: what is served, and what is described."""
 
 from itertools import groupby
+from typing import Any
 
 from starlette.routing import Route, Router
 
 from ticker.web.api import openapi, owners, runs, schedules, state, tasks
 from ticker.web.api.endpoint import endpoint
-from ticker.web.api.operation import Answer, Asked, Operation
+from ticker.web.api.operation import Operation
 from ticker.web.site import Site
 
 
-def description(site: Site, asked: Asked) -> Answer:
+def description(site: Site) -> dict[str, Any]:
     """This description."""
-    return Answer(openapi.document(OPERATIONS, asked.root, needs_token=bool(site.access.tokens)))
+    return openapi.document(OPERATIONS, site.root, needs_token=bool(site.access.tokens))
 
 
 OPERATIONS = (
     *tasks.OPERATIONS, *runs.OPERATIONS, *schedules.OPERATIONS, *owners.OPERATIONS, *state.OPERATIONS,
-    Operation("GET", "/openapi.json", description, {200: {"type": "object"}}),
+    Operation("GET", "/openapi.json", description, {200: {"type": "object"}}, offline=True),
 )  # fmt: skip
 
 

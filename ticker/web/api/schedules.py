@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ticker import clock
+from ticker import clock, numbers
 from ticker.errors import BadInput
 from ticker.model import Kind
 from ticker.read import formatting
@@ -10,18 +10,17 @@ from ticker.schedules import kinds
 from ticker.tasks import checks, definition, preview
 from ticker.tasks.preview import MOST_TIMES, Preview
 from ticker.web.api import schemas, task_fields
-from ticker.web.api.fields import Field, number
-from ticker.web.api.operation import Answer, Asked, Operation
+from ticker.web.api.fields import TEXT, body, limit, told
+from ticker.web.api.operation import Operation
 from ticker.web.site import Site
 
 TIMES = 5
 NAMES = tuple(checks.NAMES.values())
 
 
-def validate_schedule(_: Site, asked: Asked) -> Answer:
+def validate_schedule(_: Site, *, count: Any = TIMES, **said: Any) -> Any:
     """What a schedule means: its kind, how it is stored, words, its next times, and what is worth a warning."""
-    said = {"count": TIMES, **asked.body}
-    return Answer(formatting.plain_data(looked_at(said, said.pop("count"))))
+    return formatting.plain_data(looked_at(said, numbers.whole("count", count, 1, MOST_TIMES)))
 
 
 def looked_at(said: dict[str, Any], count: int) -> Preview:
@@ -39,14 +38,14 @@ def looked_at(said: dict[str, Any], count: int) -> Preview:
     return preview.of(schedule, now, count)
 
 
+EXPRESSION = told("Of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", TEXT)
+BODY = body({
+    "expression": EXPRESSION, **task_fields.SCHEDULES, "count": limit(TIMES, "How many times.", MOST_TIMES)
+})  # fmt: skip
+
 OPERATIONS = (
     Operation(
-        "POST", "/schedules/validate", validate_schedule, {200: schemas.ref("Preview")},
-        body=(
-            Field("expression", "Of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", task_fields.TEXT),
-            *task_fields.SCHEDULES,
-            number("count", "How many times.", 1, MOST_TIMES, TIMES),
-        ),
+        "POST", "/schedules/validate", validate_schedule, {200: schemas.ref("Preview")}, body=BODY, offline=True,
         example={"expression": "0 9 * * 1-5", "zone": "Europe/Berlin"},
     ),
 )  # fmt: skip

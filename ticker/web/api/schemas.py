@@ -2,7 +2,7 @@
 
 import types
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -16,12 +16,11 @@ from ticker.read.overview import Counts, Function
 from ticker.read.owners import OwnerStatus
 from ticker.read.tasks import RunRecord, TickerStatus
 from ticker.tasks.preview import Preview
-from ticker.web.api.fields import INSTANT, Schema
+from ticker.web.api.fields import FLAG, INSTANT, TEXT, Schema, one_of
 from ticker.web.problems import MEDIA_TYPE
+from ticker.web.site import OF_RUNS, OF_TASKS
 
-TEXT: Schema = {"type": "string"}
 WHOLE: Schema = {"type": "integer"}
-FLAG: Schema = {"type": "boolean"}
 PLAIN: Mapping[Any, Schema] = {
     str: TEXT, int: WHOLE, float: {"type": "number"}, bool: FLAG, type(None): {"type": "null"}, datetime: INSTANT,
     UUID: {"type": "string", "format": "uuid"}, Any: {},
@@ -30,9 +29,7 @@ NAMES: Mapping[type, str] = {
     Task: "Task", RunRecord: "Run", JournalEntry: "Line", Event: "Event", Drops: "Drops", OwnerStatus: "Owner",
     TickerStatus: "Ticker", Function: "Function", Counts: "Counts", Preview: "Preview",
 }  # fmt: skip
-STATES = (
-    "done", "disabled", "owner_inactive", "paused", "not_pushed", "running", "waiting", "failing", "ok",
-)  # fmt: skip
+STATES = ("done", "disabled", "owner_inactive", "paused", "not_pushed", "running", "waiting", "failing", "ok")
 
 
 def ref(name: str) -> Schema:
@@ -52,54 +49,53 @@ def thing(**properties: Schema) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def page(name: str, items: Schema, **beside: Schema) -> Schema:
+def listed(name: str, component: str, **beside: Schema) -> Schema:
+    return thing(**{name: array(ref(component))}, **beside)
+
+
+def page(name: str, component: str, **beside: Schema) -> Schema:
     """A list, and where it goes on."""
-    return thing(**{name: array(items), "next": perhaps(TEXT)}, **beside)
+    return listed(name, component, next=perhaps(TEXT), **beside)
 
 
 def of(kind: Any) -> Schema:
     """Of a field, by its type."""
+    origin, parts = get_origin(kind), get_args(kind)
     if kind in NAMES:
         return ref(NAMES[kind])
-    origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return {"anyOf": [of(part) for part in parts]}
     if origin in (list, tuple):
         return array(of(parts[0]))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
+    if origin is not None:  # a mapping
         return {"type": "object"}
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return {"type": "string", "enum": [str(word) for word in kind]}
-    return PLAIN[kind]
+    return one_of(*kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else PLAIN[kind]
 
 
-def shown(kind: Any, hidden: Iterable[str] = (), without: Iterable[str] = (), **beside: Schema) -> dict[str, Any]:
+def shown(kind: Any, hidden: Iterable[str] = (), **beside: Schema) -> dict[str, Any]:
     """Of a dataclass: its fields, those that may be hidden also null, and what is derived."""
-    assert is_dataclass(kind)
-    hints, left_out = get_type_hints(kind), set(without)
-    found = {field.name: of(hints[field.name]) for field in fields(kind) if field.name not in left_out}
+    hints = get_type_hints(kind)
+    found = {field.name: of(hints[field.name]) for field in fields(kind)}
     return thing(**found | {name: perhaps(found[name]) for name in hidden if name in found} | beside)
 
 
-def components(of_tasks: Iterable[str], of_runs: Iterable[str]) -> dict[str, Any]:
-    """All that are named; the arguments are the fields that may be hidden."""
-    run = shown(RunRecord, of_runs, owner=TEXT, took_ms=perhaps(WHOLE), early_ms=perhaps(WHOLE))
-    more = thing(
-        output=perhaps(TEXT),
-        error_output=perhaps(TEXT),
-        attempts=array(ref("Run")),
-        made=array(ref("Run")),
-        next=perhaps(TEXT),
-    )
-    task = {"owner": TEXT, "state": {"type": "string", "enum": list(STATES)}, "schedule": TEXT, "in_words": TEXT}
-    return {
-        "Task": shown(Task, of_tasks, **task), "Run": run, "FullRun": {"allOf": [ref("Run"), more]},
-        "Line": shown(JournalEntry, owner=TEXT), "Event": shown(Event), "Drops": shown(Drops), "Preview": shown(Preview),
-        "Why": WHY, "Owner": shown(OwnerStatus, owner=TEXT), "Function": shown(Function), "Counts": shown(Counts),
-        "Ticker": shown(TickerStatus, without=["age"], age_ms=perhaps(WHOLE)), "Health": HEALTH, "Problem": PROBLEM,
+def components() -> dict[str, Any]:
+    """All that are named."""
+    run = {"owner": TEXT, "took_ms": perhaps(WHOLE), "early_ms": perhaps(WHOLE)}
+    task = {"owner": TEXT, "state": one_of(*STATES), "schedule": TEXT, "in_words": TEXT}
+    ticker = shown(TickerStatus, age_ms=perhaps(WHOLE))
+    return {name: shown(kind) for kind, name in NAMES.items()} | {
+        "Task": shown(Task, OF_TASKS, **task), "Run": shown(RunRecord, OF_RUNS, **run), "FullRun": FULL_RUN,
+        "Line": shown(JournalEntry, owner=TEXT), "Why": WHY, "Owner": shown(OwnerStatus, owner=TEXT),
+        "Ticker": thing(**{name: schema for name, schema in ticker["properties"].items() if name != "age"}),
+        "Health": HEALTH, "Problem": PROBLEM,
     }  # fmt: skip
 
 
+MORE = listed(
+    "attempts", "Run", made=array(ref("Run")), output=perhaps(TEXT), error_output=perhaps(TEXT), next=perhaps(TEXT)
+)
+FULL_RUN = {"allOf": [ref("Run"), MORE]}
 WHY = thing(
     task_id=WHOLE, task=perhaps(ref("Task")), now=INSTANT, at=perhaps(INSTANT), lines=array(ref("Line")), then=array(TEXT),
     next=array(TEXT),

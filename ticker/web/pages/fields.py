@@ -16,7 +16,7 @@ from ticker.web.api.fields import Schema, instant_in
 from ticker.web.api.task_fields import DURATION, NEW
 from ticker.web.pages.phrases import as_json
 
-SAID = {field.name: field for field in NEW}
+SAID: Mapping[str, Schema] = NEW["properties"]
 YES = "yes"
 
 
@@ -69,12 +69,12 @@ class Control:
                 raise BadInput(self.name, text, f"is neither {YES} nor empty")
             case "flag":
                 return text == YES
-        return text or ("0" if self.schema is DURATION and self.default is None else "")
+        return text or ("0" if DURATION.items() <= self.schema.items() and self.default is None else "")
 
 
 def control(name: str, label: str, hint: str = "", placeholder: str = "") -> Control:
     """Of what the API takes, which describes it unless the form has a hint of its own."""
-    return Control(name, label, hint or SAID[name].says, SAID[name].schema, placeholder)
+    return Control(name, label, hint or SAID[name]["description"], SAID[name], placeholder)
 
 
 FUNCTION = control("function", "Function", "The name that @task has.", "mail.fetch")

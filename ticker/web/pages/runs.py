@@ -5,18 +5,18 @@ from typing import Any
 
 from starlette.requests import Request
 
+from ticker import numbers
 from ticker.errors import BadInput, UnknownTask
 from ticker.model import Outcome, Reason
 from ticker.read import entries, journal, tasks, why
 from ticker.read.journal import Key, Wanted
 from ticker.web.api import bookmarks
-from ticker.web.api.fields import number, owner_in
+from ticker.web.api.fields import owner_in
 from ticker.web.pages.screen import ROWS, Shown, as_id, asked, behind, filtered, id_of, screen
 from ticker.web.site import Site
 
 DROPS = 50
 PIECES = 100
-AFTER = number("after", "How many were told before.", 0, journal.TOLD_AT_MOST, 0)
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
 
@@ -88,7 +88,7 @@ def drops(here: Site, request: Request) -> Shown:
     by, hours, after = asked(request, "by") or "reason", asked(request, "hours") or "24", asked(request, "after") or "0"
     if hours not in HOURS:
         raise BadInput("hours", hours, f"is none of: {', '.join(HOURS)}")
-    told = AFTER.read("after", after)
+    told = numbers.whole("after", after, 0, journal.TOLD_AT_MOST)
     with here.database.reading() as db:
         now = entries.instant(tasks.on(db))
         found = journal.drops(db, by=by, since=now - timedelta(hours=int(hours)), limit=DROPS + 1, after=told)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from ticker.errors import BadInput
 from ticker.read.journal import Key
 from ticker.read.owners import OwnerStatus
-from ticker.web.api.fields import READ, TEXT, Schema, owner_in, told
+from ticker.web.api.fields import TEXT, Schema, owner_in, told
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -54,4 +54,4 @@ def _matched(schema: Schema, field: str, text: str) -> re.Match[str]:
     raise BadInput(field, text, "is no end of a page of this list; give what its `next` said")
 
 
-READ |= {TASK["pattern"]: of_task, KEY["pattern"]: key_in, OWNER["pattern"]: owner_before}
+READ = {TASK["pattern"]: of_task, KEY["pattern"]: key_in, OWNER["pattern"]: owner_before}

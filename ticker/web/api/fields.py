@@ -6,11 +6,10 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ticker import model, numbers
 from ticker.errors import BadInput
 from ticker.model import LARGEST_ID, NAME_AT_MOST
 from ticker.schedules import once
-from ticker.tasks import checks, identity
+from ticker.tasks import identity
 
 Schema = Mapping[str, Any]
 Read = Callable[[str, Any], Any]
@@ -54,30 +53,6 @@ def body(properties: Mapping[str, Schema], required: Sequence[str] = ()) -> Sche
 # --------------------------------------------------------------------------------------------------------- readers
 
 
-def value_in(field: str, schema: Schema, value: Any) -> Any:
-    """A piece of a body: all that has neither a format nor a pattern is checked where it is used."""
-    read = READ.get(schema.get("format") or schema.get("pattern", ""))
-    return read(field, value) if read else value
-
-
-def text_in(field: str, schema: Schema, text: str) -> Any:
-    """The value that a text of an address stands for."""
-    match schema:
-        case {"maximum": model.LARGEST_ID}:
-            return task_in(field, text)
-        case {"type": "integer"}:
-            return numbers.whole(field, text, schema["minimum"], schema["maximum"])
-        case {"type": "boolean"} if text not in ("true", "false"):
-            raise BadInput(field, text, "is neither true nor false")
-        case {"type": "boolean"}:
-            return text == "true"
-        case {"enum": known} if text not in known:
-            raise BadInput(field, text, f"is none of: {', '.join(known)}")
-        case {"format": _} | {"pattern": _}:
-            return value_in(field, schema, text)
-    return checks.plain(field, text)
-
-
 def instant_in(field: str, value: Any) -> datetime:
     """ISO 8601 with an offset."""
     if not isinstance(value, str) or not _DATE.match(value):
@@ -106,7 +81,3 @@ def task_in(field: str, text: str) -> int:
 def id_in(text: str) -> int | None:
     """A row's id; None where the text can be none's."""
     return int(text) if _DIGITS.fullmatch(text) and 1 <= int(text) <= LARGEST_ID else None
-
-
-READ: dict[str, Read] = {INSTANT["format"]: instant_in, OWNER["pattern"]: owner_in}
-"""By the format or the pattern of a text."""

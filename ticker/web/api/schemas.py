@@ -15,6 +15,7 @@ from ticker.read.journal import Drops
 from ticker.read.overview import Counts, Function
 from ticker.read.owners import OwnerStatus
 from ticker.read.tasks import RunRecord, TickerStatus
+from ticker.read.why import Why
 from ticker.tasks.preview import Preview
 from ticker.web.api.fields import FLAG, INSTANT, TEXT, Schema, one_of
 from ticker.web.problems import MEDIA_TYPE
@@ -27,7 +28,7 @@ PLAIN: Mapping[Any, Schema] = {
 }  # fmt: skip
 NAMES: Mapping[type, str] = {
     Task: "Task", RunRecord: "Run", JournalEntry: "Line", Event: "Event", Drops: "Drops", OwnerStatus: "Owner",
-    TickerStatus: "Ticker", Function: "Function", Counts: "Counts", Preview: "Preview",
+    TickerStatus: "Ticker", Function: "Function", Counts: "Counts", Preview: "Preview", Why: "Why",
 }  # fmt: skip
 STATES = ("done", "disabled", "owner_inactive", "paused", "not_pushed", "running", "waiting", "failing", "ok")
 
@@ -86,7 +87,7 @@ def components() -> dict[str, Any]:
     ticker = shown(TickerStatus, age_ms=perhaps(WHOLE))
     return {name: shown(kind) for kind, name in NAMES.items()} | {
         "Task": shown(Task, OF_TASKS, **task), "Run": shown(RunRecord, OF_RUNS, **run), "FullRun": FULL_RUN,
-        "Line": shown(JournalEntry, owner=TEXT), "Why": WHY, "Owner": shown(OwnerStatus, owner=TEXT),
+        "Line": shown(JournalEntry, owner=TEXT), "Owner": shown(OwnerStatus, owner=TEXT),
         "Ticker": thing(**{name: schema for name, schema in ticker["properties"].items() if name != "age"}),
         "Health": HEALTH, "Problem": PROBLEM,
     }  # fmt: skip
@@ -96,10 +97,6 @@ MORE = listed(
     "attempts", "Run", made=array(ref("Run")), output=perhaps(TEXT), error_output=perhaps(TEXT), next=perhaps(TEXT)
 )
 FULL_RUN = {"allOf": [ref("Run"), MORE]}
-WHY = thing(
-    task_id=WHOLE, task=perhaps(ref("Task")), now=INSTANT, at=perhaps(INSTANT), lines=array(ref("Line")), then=array(TEXT),
-    next=array(TEXT),
-)  # fmt: skip
 SERVER = thing(answers=FLAG, error=perhaps(TEXT))
 HEALTH = thing(
     healthy=FLAG, problems=array(TEXT), max_age_ms=WHOLE, postgresql=SERVER, redis=SERVER, tickers=array(ref("Ticker")),

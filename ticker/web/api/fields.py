@@ -70,14 +70,6 @@ def owner_in(field: str, value: Any) -> identity.Owner:
         raise BadInput(field, error.value, error.problem) from None
 
 
-def task_in(field: str, text: str) -> int:
-    if (found := id_in(text)) is None:
-        raise BadInput(
-            field, text, "is no id of a task: ids are whole numbers from 1; /tasks?name= finds those of a name"
-        )
-    return found
-
-
 def id_in(text: str) -> int | None:
     """A row's id; None where the text can be none's."""
     return int(text) if _DIGITS.fullmatch(text) and 1 <= int(text) <= LARGEST_ID else None

@@ -16,6 +16,7 @@ from ticker.web.api.fields import Schema
 from ticker.web.api.operation import Operation
 from ticker.web.problems import Refused
 
+LOOK_UP = "ids are whole numbers from 1; /tasks?name= finds those of a name"
 NAMED_AT_MOST = 60  # characters of an unknown name that is told as it came
 READ = {fields.INSTANT["format"]: fields.instant_in, fields.OWNER["pattern"]: fields.owner_in, **bookmarks.READ}
 """How a text of this format or pattern becomes a value."""
@@ -73,8 +74,8 @@ def value_in(field: str, schema: Schema, value: Any) -> Any:
 def text_in(field: str, schema: Schema, text: str) -> Any:
     """The value that a text of an address stands for."""
     match schema:
-        case {"maximum": model.LARGEST_ID}:
-            return fields.task_in(field, text)
+        case {"maximum": model.LARGEST_ID} if fields.id_in(text) is None:
+            raise BadInput(field, text, f"is no id of a task: {LOOK_UP}")
         case {"type": "integer"}:
             return numbers.whole(field, text, schema["minimum"], schema["maximum"])
         case {"type": "boolean"} if text not in ("true", "false"):

@@ -19,7 +19,7 @@ from ticker.web.access import HEADERS
 Db = psycopg.Connection[Any]
 
 WITH_QUERY = [one for one in ALL if one.operation.query]
-WITH_PATH = [one for one in ALL if one.operation.piece]
+WITH_PATH = [one for one in ALL if one.operation.of]
 STORED = {"group": "group_name", "by": "paused_by", "reason": "paused_reason"}
 NEW = {"function": "poll", "every": "1m"}
 

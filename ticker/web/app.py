@@ -71,7 +71,7 @@ def application(
 
 
 def with_token(tokens: tuple[str, ...], open_: bool) -> tuple[str, ...]:
-    """The tokens; a new one, logged, where there is none and access is not open."""
+    """Returns the tokens. If there is none and access is not open, generates one and logs it."""
     if tokens or open_:
         return tokens
     token = new_token()

@@ -31,7 +31,7 @@ class Site:
     access: Access
     silences: health.Silences
     root: str = ""
-    """The address below which the request's paths begin."""
+    """The address at which the paths of the request begin."""
 
     def look(self) -> health.Health:
         """Nobody waits for a server that has just kept another waiting."""

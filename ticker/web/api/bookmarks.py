@@ -1,4 +1,4 @@
-"""Where a page of a list ended, as a text that the next request brings back. Whoever gets it need not read it."""
+"""Writes where a page of a list ended, as an opaque text, and reads it when the next request brings it back."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def bookmark(pattern: str) -> Schema:
-    """Where a page of a list begins."""
+    """Describes where a page of a list begins."""
     return told("What `next` of the page before said.", TEXT, pattern=f"^{pattern}$")
 
 
@@ -26,7 +26,7 @@ def of_task(field: str, text: str) -> int:
 
 
 def of_key(key: Key) -> str:
-    """When it ended or happened, in microseconds since 1970, what it was, and its id."""
+    """Returns when it ended or happened, in microseconds since 1970, what it was, and its id."""
     at, sort, id_ = key
     return f"{(at - EPOCH) // MICROSECOND}-{sort}-{id_}"
 
@@ -37,12 +37,12 @@ def key_in(field: str, text: str) -> Key:
 
 
 def of_owner(owner: OwnerStatus) -> str:
-    """Whether it is in trouble, and who it is."""
+    """Returns whether it is in trouble, and its name."""
     return f"{int(owner.in_trouble)}-{owner.owner}"
 
 
 def owner_before(field: str, text: str) -> OwnerStatus:
-    """As much of the last owner as the list needs."""
+    """Returns as much of the last owner as the list needs."""
     in_trouble, owner = _matched(OWNER, field, text).groups()
     who = owner_in(field, owner)
     return OwnerStatus(who.type, who.id, 1, int(in_trouble), 0, 0, 0, None, None)

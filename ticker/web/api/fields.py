@@ -1,7 +1,7 @@
-"""What a request may contain, as JSON Schema, and how its texts become values. BadInput names the piece."""
+"""Describes what a request may contain, as JSON Schema, and reads times, owners and ids."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,12 +12,10 @@ from ticker.schedules import once
 from ticker.tasks import identity
 
 Schema = Mapping[str, Any]
-Read = Callable[[str, Any], Any]
-"""A piece's name and what was sent to its value. Raises BadInput."""
-
 PAGE, MOST = 50, 1000  # rows of one answer
 
 TEXT: Schema = {"type": "string"}
+WHOLE: Schema = {"type": "integer"}
 FLAG: Schema = {"type": "boolean"}
 INSTANT: Schema = {"type": "string", "format": "date-time"}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}
@@ -29,7 +27,7 @@ _DATE = re.compile(r"[0-9]{4}-", re.ASCII)
 
 
 def told(says: str, schema: Schema, **more: Any) -> Schema:
-    """A schema with a sentence for the description."""
+    """Returns the schema with a sentence for the description."""
     return {**schema, **more, "description": says}
 
 
@@ -46,7 +44,7 @@ def limit(usual: int = PAGE, says: str = "How many at most.", most: int = MOST) 
 
 
 def body(properties: Mapping[str, Schema], required: Sequence[str] = ()) -> Schema:
-    """An object that has nothing else."""
+    """Returns the schema of an object that has these properties and no others."""
     return {"type": "object", "additionalProperties": False, "required": list(required), "properties": properties}
 
 
@@ -54,14 +52,14 @@ def body(properties: Mapping[str, Schema], required: Sequence[str] = ()) -> Sche
 
 
 def instant_in(field: str, value: Any) -> datetime:
-    """ISO 8601 with an offset."""
+    """Returns the time that a text in ISO 8601, with an offset, names. Raises BadInput."""
     if not isinstance(value, str) or not _DATE.match(value):
         raise BadInput(field, value, "is no time; write 2026-05-01T09:00:00Z")
     return once.parse(value, ZoneInfo("UTC"), field).at.astimezone(UTC)
 
 
 def owner_in(field: str, value: Any) -> identity.Owner:
-    """`type:id`."""
+    """Returns the owner that a text `type:id` names. Raises BadInput."""
     if not isinstance(value, str) or ":" not in value:
         raise BadInput(field, value, "names no owner; write type:id, such as mail_channels:5")
     try:
@@ -71,5 +69,5 @@ def owner_in(field: str, value: Any) -> identity.Owner:
 
 
 def id_in(text: str) -> int | None:
-    """A row's id; None where the text can be none's."""
+    """Returns the id in a text of digits, or None if no row can have it."""
     return int(text) if _DIGITS.fullmatch(text) and 1 <= int(text) <= LARGEST_ID else None

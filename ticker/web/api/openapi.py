@@ -1,4 +1,4 @@
-"""The description of the API in OpenAPI 3.1, made of the table that is served."""
+"""Describes the API in OpenAPI 3.1, from the table that is served."""
 
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -24,7 +24,7 @@ PROBLEMS = {
 
 
 def document(operations: Iterable[Operation], root: str, *, needs_token: bool) -> dict[str, Any]:
-    """`root` is the address at which the API is served."""
+    """Returns the description of the API that is served at the address `root`."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.template, {})[operation.method.lower()] = described(operation)
@@ -39,7 +39,7 @@ def document(operations: Iterable[Operation], root: str, *, needs_token: bool) -
 
 
 def described(operation: Operation) -> dict[str, Any]:
-    places = [("path", operation.piece), ("query", operation.query)]
+    places = [("path", operation.of), ("query", operation.query)]
     found = {
         "operationId": operation.name, "summary": operation.says,
         "parameters": [parameter(name, schema, place) for place, known in places for name, schema in known.items()],
@@ -67,6 +67,6 @@ def succeeds(status: int, schema: Schema | None) -> dict[str, Any]:
 
 
 def failures(operation: Operation) -> list[int]:
-    """Which of the problems it can answer with."""
-    named = {404: operation.piece, 409: operation.method != "GET", 415: operation.body is not None}
+    """Returns the statuses of the problems that it can answer with."""
+    named = {404: operation.of, 409: operation.method != "GET", 415: operation.body is not None}
     return sorted([401, 403, 413, 422, 503, *(status for status, can_be in named.items() if can_be)])

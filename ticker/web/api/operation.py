@@ -1,26 +1,26 @@
-"""One thing that the API does: where, what may be asked of it, what it answers. The table of them is served and described."""
+"""Declares one operation of the API: its address, what it takes, and what it answers. It is served and described by that."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ticker.web.api.fields import OWNER, Schema, told
+from ticker.web.api.fields import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`handler` takes the site, an open connection unless `offline`, what the path names, and by name what the query and the
-    body say. It returns JSON's data, or a whole response.
+    """Holds the handler and the schemas of what it takes and answers.
 
-    `answers` is by status, the usual one first. `query` is by name, `body` an object's schema (None: none is read), and
-    `example` a body as somebody would send it.
+    The handler takes the site, an open connection (unless `offline`), what the path names, and the query and the body as
+    keywords. It returns data for JSON, or a response. `answers` maps a status to a schema, the usual status first. `of` and
+    `query` map names in the path and the query to schemas. `body` is the schema of an object; None: no body is read.
     """
 
     method: str
     path: str
     handler: Callable[..., Any]
     answers: Mapping[int, Schema | None]
+    of: Mapping[str, Schema] = field(default_factory=dict)
     query: Mapping[str, Schema] = field(default_factory=dict)
     body: Schema | None = None
     example: Mapping[str, Any] | None = None
@@ -32,24 +32,10 @@ class Operation:
 
     @property
     def says(self) -> str:
-        """The handler's own words."""
+        """Returns the handler's docstring, which is published."""
         return " ".join((self.handler.__doc__ or "").split())
 
     @property
     def template(self) -> str:
-        """The path as OpenAPI writes it."""
+        """Returns the path as OpenAPI writes it."""
         return self.path.replace(":path}", "}")
-
-    @property
-    def noun(self) -> str:
-        """Of what the path names."""
-        return self.path.split("/")[1].removesuffix("s")
-
-    @property
-    def piece(self) -> Mapping[str, Schema]:
-        """What of the path is not fixed: an owner or an id, or nothing."""
-        schemas = {
-            "owner": told("The owner, as type:id.", OWNER),
-            "id": told(f"The {self.noun}'s id.", {"type": "integer", "minimum": 1}),
-        }
-        return {name: schemas[name] for name in re.findall(r"{(\w+)", self.path)}

@@ -6,7 +6,7 @@ from ticker.read import formatting, owners
 from ticker.registration import operations
 from ticker.tasks.identity import Owner
 from ticker.web.api import bookmarks, schemas
-from ticker.web.api.fields import FLAG, NAME, body, limit, told
+from ticker.web.api.fields import FLAG, NAME, OWNER, body, limit, told
 from ticker.web.api.operation import Operation
 from ticker.web.api.tasks import BY, PAUSE, RUNS_PLANNED
 from ticker.web.site import Site
@@ -39,12 +39,14 @@ FILTERS = {
     "failing": told("Those with a task that is failing.", FLAG),
     "late": told("Those with a task that has been due for two ticks.", FLAG),
     "paused": told("Those with a task that is paused, disabled or inactive. Of these three any one is enough.", FLAG),
-}
+    "after": bookmarks.OWNER, "limit": limit(),
+}  # fmt: skip
+WHO = {"owner": told("The owner, as type:id.", OWNER)}
 TASKS = schemas.listed("tasks", "Task")
 
 OPERATIONS = (
-    Operation("GET", "/owners", list_owners, {200: schemas.page("owners", "Owner")}, FILTERS | {"after": bookmarks.OWNER, "limit": limit()}),
-    Operation("POST", "/owners/{owner:path}/pause", pause_owner, {200: TASKS}, body=PAUSE, example={"reason": "unpaid"}),
-    Operation("POST", "/owners/{owner:path}/resume", resume_owner, {200: TASKS}, body=body({})),
-    Operation("POST", "/owners/{owner:path}/run", run_owner, {202: RUNS_PLANNED}, body=body({})),
+    Operation("GET", "/owners", list_owners, {200: schemas.page("owners", "Owner")}, query=FILTERS),
+    Operation("POST", "/owners/{owner:path}/pause", pause_owner, {200: TASKS}, WHO, body=PAUSE, example={"reason": "unpaid"}),
+    Operation("POST", "/owners/{owner:path}/resume", resume_owner, {200: TASKS}, WHO, body=body({})),
+    Operation("POST", "/owners/{owner:path}/run", run_owner, {202: RUNS_PLANNED}, WHO, body=body({})),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a request says, read by its schemas: the query's texts, and the object in the body. BadInput names the piece."""
+"""Reads a request by the schemas of its operation: path, query and body. BadInput names what cannot be taken."""
 
 import json
 from collections import Counter
@@ -17,22 +17,23 @@ from ticker.web.api.operation import Operation
 from ticker.web.problems import Refused
 
 LOOK_UP = "ids are whole numbers from 1; /tasks?name= finds those of a name"
-NAMED_AT_MOST = 60  # characters of an unknown name that is told as it came
+NAMED_AT_MOST = 60  # characters of an unknown name that a sentence repeats
 READ = {fields.INSTANT["format"]: fields.instant_in, fields.OWNER["pattern"]: fields.owner_in, **bookmarks.READ}
-"""How a text of this format or pattern becomes a value."""
+"""Makes a value of a text that has this format or pattern."""
 
 
 def path_of(request: Request, operation: Operation) -> list[Any]:
-    """What the path names: an owner, or the id of a row. Refused where no row can have it."""
-    texts = [(name, request.path_params[name]) for name in operation.piece]
+    """Returns what the path names: an owner, or the id of a row. Raises Refused if no row can have that id."""
+    texts = [(name, request.path_params[name]) for name in operation.of]
     for name, text in texts:
         if name == "id" and fields.id_in(text) is None:
-            raise Refused(404, f"there is no {operation.noun} {quoted(text)}; ids are whole numbers from 1")
+            noun = operation.path.split("/")[1].removesuffix("s")
+            raise Refused(404, f"there is no {noun} {quoted(text)}; ids are whole numbers from 1")
     return [int(text) if name == "id" else fields.owner_in(name, text) for name, text in texts]
 
 
 def query_of(request: Request, known: Mapping[str, Schema]) -> dict[str, Any]:
-    """What stands behind the `?`, each name once; the defaults of what is not said."""
+    """Returns the parameters after the `?`, and the defaults of those that were left out."""
     usual = {name: schema["default"] for name, schema in known.items() if "default" in schema}
     said = request.query_params.multi_items()
     for name, times in Counter(name for name, _ in said).items():
@@ -43,7 +44,7 @@ def query_of(request: Request, known: Mapping[str, Schema]) -> dict[str, Any]:
 
 
 def body_of(request: Request, sent: bytes, schema: Schema) -> dict[str, Any]:
-    """What the object in a body says; a body without a byte is an empty one."""
+    """Returns what the object in the body says. An empty body is an empty object."""
     said, known = _object(request, sent) if sent else {}, schema["properties"]
     check_names(said, known, "body")
     for name in schema["required"]:
@@ -57,7 +58,7 @@ def body_of(request: Request, sent: bytes, schema: Schema) -> dict[str, Any]:
 
 
 def check_names(said: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Refuses a name that is not known. It is told as it came where that can be shown."""
+    """Raises BadInput for a name that is not known: under that name if it can be printed, else under `where`."""
     for name in (name for name in said if name not in known):
         names = ", ".join(known) or "none"
         if name.isprintable() and 0 < len(name) <= NAMED_AT_MOST:
@@ -66,13 +67,13 @@ def check_names(said: Iterable[str], known: Iterable[str], where: str) -> None:
 
 
 def value_in(field: str, schema: Schema, value: Any) -> Any:
-    """All that has neither a format nor a pattern is checked where it is used."""
+    """Returns the value of a piece of a body. What has no format or pattern of ours is checked where it is used."""
     read = READ.get(schema.get("format") or schema.get("pattern", ""))
     return read(field, value) if read else value
 
 
 def text_in(field: str, schema: Schema, text: str) -> Any:
-    """The value that a text of an address stands for."""
+    """Returns the value that a text in an address stands for. Raises BadInput."""
     match schema:
         case {"maximum": model.LARGEST_ID} if fields.id_in(text) is None:
             raise BadInput(field, text, f"is no id of a task: {LOOK_UP}")

@@ -8,7 +8,7 @@ from ticker.read import journal as read_journal
 from ticker.read import tasks
 from ticker.read.journal import GROUPS, Page
 from ticker.web.api import bookmarks, schemas
-from ticker.web.api.fields import ID, INSTANT, NAME, OWNER, limit, one_of, told
+from ticker.web.api.fields import ID, INSTANT, NAME, OWNER, WHOLE, limit, one_of, told
 from ticker.web.api.operation import Operation
 from ticker.web.site import Site
 
@@ -49,6 +49,7 @@ def following(found: Page) -> str | None:
     return bookmarks.of_key(found.next) if found.next else None
 
 
+RUN = {"id": told("The run's id.", WHOLE, minimum=1)}
 SINCE = told("From then on.", INSTANT)
 FILTERS = {
     "task": told("Of the task with this id.", ID),
@@ -62,8 +63,8 @@ DROPS = {"by": told("What they have in common.", one_of(*GROUPS)), "since": SINC
 PIECES = {"after": bookmarks.TASK, "limit": limit(MADE, "How many pieces at most.")}
 
 OPERATIONS = (
-    Operation("GET", "/runs", list_runs, {200: schemas.page("runs", "Run")}, FILTERS),
-    Operation("GET", "/runs/{id}", read_run, {200: schemas.ref("FullRun")}, PIECES),
-    Operation("GET", "/journal", journal, {200: schemas.page("lines", "Line")}, FILTERS),
-    Operation("GET", "/drops", count_drops, {200: schemas.listed("drops", "Drops")}, DROPS),
+    Operation("GET", "/runs", list_runs, {200: schemas.page("runs", "Run")}, query=FILTERS),
+    Operation("GET", "/runs/{id}", read_run, {200: schemas.ref("FullRun")}, RUN, PIECES),
+    Operation("GET", "/journal", journal, {200: schemas.page("lines", "Line")}, query=FILTERS),
+    Operation("GET", "/drops", count_drops, {200: schemas.listed("drops", "Drops")}, query=DROPS),
 )

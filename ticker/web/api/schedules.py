@@ -24,7 +24,7 @@ def validate_schedule(_: Site, *, count: Any = TIMES, **said: Any) -> Any:
 
 
 def looked_at(said: dict[str, Any], count: int) -> Preview:
-    """Of a text of any kind, or of one of the fields that `register` takes."""
+    """Returns the meaning of a text of any kind, or of one of the fields that `register` takes. Raises BadInput."""
     named = [name for name in ("expression", *NAMES) if name in said]
     if not named:
         raise BadInput("expression", None, "is missing; write 15m, 0 9 * * 1-5, Mon..Fri 09:00 or 2027-01-01T00:00:00Z")

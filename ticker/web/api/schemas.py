@@ -1,4 +1,4 @@
-"""What is answered, as JSON Schema: made from the same dataclasses that are shown, and what is derived beside them."""
+"""Describes the answers as JSON Schema, from the dataclasses that are shown and what is derived from them."""
 
 import types
 from collections.abc import Iterable, Mapping
@@ -17,11 +17,10 @@ from ticker.read.owners import OwnerStatus
 from ticker.read.tasks import RunRecord, TickerStatus
 from ticker.read.why import Why
 from ticker.tasks.preview import Preview
-from ticker.web.api.fields import FLAG, INSTANT, TEXT, Schema, one_of
+from ticker.web.api.fields import FLAG, INSTANT, TEXT, WHOLE, Schema, one_of
 from ticker.web.problems import MEDIA_TYPE
 from ticker.web.site import OF_RUNS, OF_TASKS
 
-WHOLE: Schema = {"type": "integer"}
 PLAIN: Mapping[Any, Schema] = {
     str: TEXT, int: WHOLE, float: {"type": "number"}, bool: FLAG, type(None): {"type": "null"}, datetime: INSTANT,
     UUID: {"type": "string", "format": "uuid"}, Any: {},
@@ -46,7 +45,7 @@ def array(items: Schema) -> Schema:
 
 
 def thing(**properties: Schema) -> dict[str, Any]:
-    """An object that has all of these."""
+    """Returns the schema of an object that has all of these."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
@@ -55,12 +54,12 @@ def listed(name: str, component: str, **beside: Schema) -> Schema:
 
 
 def page(name: str, component: str, **beside: Schema) -> Schema:
-    """A list, and where it goes on."""
+    """Returns the schema of a list, and of where it goes on."""
     return listed(name, component, next=perhaps(TEXT), **beside)
 
 
 def of(kind: Any) -> Schema:
-    """Of a field, by its type."""
+    """Returns the schema of a type."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind in NAMES:
         return ref(NAMES[kind])
@@ -74,14 +73,14 @@ def of(kind: Any) -> Schema:
 
 
 def shown(kind: Any, hidden: Iterable[str] = (), **beside: Schema) -> dict[str, Any]:
-    """Of a dataclass: its fields, those that may be hidden also null, and what is derived."""
+    """Returns the schema of a dataclass: its fields, null also for those that may be hidden, and what is derived."""
     hints = get_type_hints(kind)
     found = {field.name: of(hints[field.name]) for field in fields(kind)}
     return thing(**found | {name: perhaps(found[name]) for name in hidden if name in found} | beside)
 
 
 def components() -> dict[str, Any]:
-    """All that are named."""
+    """Returns the schemas that have a name."""
     run = {"owner": TEXT, "took_ms": perhaps(WHOLE), "early_ms": perhaps(WHOLE)}
     task = {"owner": TEXT, "state": one_of(*STATES), "schedule": TEXT, "in_words": TEXT}
     ticker = shown(TickerStatus, age_ms=perhaps(WHOLE))

@@ -1,4 +1,4 @@
-"""The fields of a task in a body, as plain JSON Schema: the arguments of `register`. `ticker.tasks.checks` reads them."""
+"""Describes the fields of a task in a body as plain JSON Schema. `ticker.tasks.checks` reads them, as it does for `register`."""
 
 from collections.abc import Mapping
 

@@ -10,7 +10,7 @@ from ticker.registration import operations
 from ticker.tasks import checks, identity, preview
 from ticker.tasks.preview import MOST_TIMES
 from ticker.web.api import bookmarks, schemas, task_fields
-from ticker.web.api.fields import INSTANT, NAME, OWNER, body, limit, one_of, told
+from ticker.web.api.fields import INSTANT, NAME, OWNER, WHOLE, body, limit, one_of, told
 from ticker.web.api.operation import Operation
 from ticker.web.site import Site
 
@@ -85,6 +85,7 @@ def next_times(_: Site, db: Any, task: int, *, count: int) -> Any:
     return formatting.plain_data(preview.of_task(tasks.get(db, task), entries.instant(tasks.on(db)), count))
 
 
+TASK = {"id": told("The task's id.", WHOLE, minimum=1)}
 FILTERS = {
     "owner": told("Tasks of this owner, as type:id.", OWNER),
     "owner_type": told("Tasks of all owners of this type.", NAME),
@@ -106,19 +107,19 @@ AROUND = {
     "at": told("Around that time, which has passed.", INSTANT),
     "limit": limit(OCCURRENCES, "How many occurrences."),
 }
-SHOWN, RUNS_PLANNED = {200: schemas.ref("Task")}, schemas.thing(run_ids=schemas.array(schemas.WHOLE))
+SHOWN, RUNS_PLANNED = {200: schemas.ref("Task")}, schemas.thing(run_ids=schemas.array(WHOLE))
 
 OPERATIONS = (
-    Operation("GET", "/tasks", list_tasks, {200: schemas.page("tasks", "Task", looked_through=schemas.perhaps(schemas.WHOLE))}, FILTERS),
+    Operation("GET", "/tasks", list_tasks, {200: schemas.page("tasks", "Task", looked_through=schemas.perhaps(WHOLE))}, query=FILTERS),
     Operation("POST", "/tasks", create_task, SHOWN | {201: SHOWN[200]}, body=task_fields.NEW,
               example={"function": "mail.fetch", "owner": "mail_channels:5", "every": "1m", "kwargs": {"channel_id": 5}}),
-    Operation("GET", "/tasks/{id}", read_task, SHOWN),
-    Operation("PATCH", "/tasks/{id}", change_task, SHOWN, body=task_fields.CHANGES, example={"every": "5m"}),
-    Operation("DELETE", "/tasks/{id}", delete_task, {204: None}),
-    Operation("POST", "/tasks/{id}/pause", pause_task, SHOWN, body=PAUSE,
+    Operation("GET", "/tasks/{id}", read_task, SHOWN, TASK),
+    Operation("PATCH", "/tasks/{id}", change_task, SHOWN, TASK, body=task_fields.CHANGES, example={"every": "5m"}),
+    Operation("DELETE", "/tasks/{id}", delete_task, {204: None}, TASK),
+    Operation("POST", "/tasks/{id}/pause", pause_task, SHOWN, TASK, body=PAUSE,
               example={"reason": "their server is being moved", "until": "2030-01-01T06:00:00Z"}),
-    Operation("POST", "/tasks/{id}/resume", resume_task, SHOWN, body=body({})),
-    Operation("POST", "/tasks/{id}/run", run_task, {202: RUNS_PLANNED}, body=body({})),
-    Operation("GET", "/tasks/{id}/why", why_task, {200: schemas.ref("Why")}, AROUND),
-    Operation("GET", "/tasks/{id}/next", next_times, {200: schemas.ref("Preview")}, {"count": limit(TIMES, "How many times.", MOST_TIMES)}),
+    Operation("POST", "/tasks/{id}/resume", resume_task, SHOWN, TASK, body=body({})),
+    Operation("POST", "/tasks/{id}/run", run_task, {202: RUNS_PLANNED}, TASK, body=body({})),
+    Operation("GET", "/tasks/{id}/why", why_task, {200: schemas.ref("Why")}, TASK, AROUND),
+    Operation("GET", "/tasks/{id}/next", next_times, {200: schemas.ref("Preview")}, TASK, {"count": limit(TIMES, "How many times.", MOST_TIMES)}),
 )  # fmt: skip

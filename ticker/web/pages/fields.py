@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ticker import numbers
 from ticker.errors import BadInput
 from ticker.model import JSON_AT_MOST, Kind, Task
 from ticker.schedules.duration import words
 from ticker.tasks.checks import COLUMNS, json_value
 from ticker.tasks.definition import DEFAULTS, has_usual_box, has_usual_tolerance
-from ticker.web.api.fields import Schema, instant_in
+from ticker.web.api.fields import Schema
+from ticker.web.api.reading import text_in, value_in
 from ticker.web.api.task_fields import DURATION, NEW
 from ticker.web.pages.phrases import as_json
 
@@ -59,12 +59,12 @@ class Control:
     def read(self, text: str) -> Any:
         """As `register` takes it; an emptied field takes away what can be taken away. BadInput."""
         if self.name == "first":
-            return instant_in(self.name, text)
+            return value_in(self.name, self.schema, text)
         match self.sort:
             case "json":
                 return json_value(self.name, text or "{}")
             case "number":
-                return whole(self.name, text or "0", self.schema)
+                return text_in(self.name, self.schema, text or "0")
             case "flag" if text not in ("", YES):
                 raise BadInput(self.name, text, f"is neither {YES} nor empty")
             case "flag":
@@ -154,7 +154,3 @@ def as_object(value: Any) -> str:
     """Spread over lines, unless these would take more room than the object may have."""
     text = as_json(value)
     return text if len(text.encode()) <= JSON_AT_MOST else json.dumps(value, ensure_ascii=False)
-
-
-def whole(name: str, text: str, schema: Schema) -> int:
-    return numbers.whole(name, text, schema["minimum"], schema["maximum"])

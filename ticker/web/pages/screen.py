@@ -96,7 +96,7 @@ def templates() -> Environment:
 
 
 def asked(request: Request, name: str, read: Callable[[str, str], Any] = lambda _, text: text) -> Any:
-    """A parameter of the address as a value, None where it is empty, as a form sends what was not filled in."""
+    """Returns a parameter of the address as a value, None if it is empty: a form sends empty fields, too."""
     text = request.query_params.get(name, "").strip()
     if "\0" in text:
         raise BadInput(name, text, "holds a character that PostgreSQL cannot store")
@@ -104,7 +104,7 @@ def asked(request: Request, name: str, read: Callable[[str, str], Any] = lambda 
 
 
 def paging(request: Request, name: str, following: object) -> Shown:
-    """The addresses of the page that follows, and of the first one; nothing where this one is the last, or the first."""
+    """Returns the parameters of the next page and of the first one, unless this page is the last or the first."""
     return {
         "following": filtered(request, **{name: following}) if following else "",
         "first": filtered(request, **{name: None}) if asked(request, name) else None,

@@ -6,7 +6,8 @@ from typing import Any
 
 from ticker.web.api.fields import Schema
 from ticker.web.api.operation import Operation
-from ticker.web.api.schemas import PROBLEM_ANSWER, components
+from ticker.web.api.schemas import components, of, ref
+from ticker.web.problems import MEDIA_TYPE
 
 JSON = "application/json"
 TAKES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
@@ -21,6 +22,7 @@ PROBLEMS = {
     415: "The body is no application/json.", 422: "A value cannot be taken; nothing was written.",
     503: "A server does not answer now.",
 }  # fmt: skip
+PROBLEM = {MEDIA_TYPE: {"schema": ref("Problem")}}
 
 
 def document(operations: Iterable[Operation], root: str, *, needs_token: bool) -> dict[str, Any]:
@@ -43,8 +45,8 @@ def described(operation: Operation) -> dict[str, Any]:
     found = {
         "operationId": operation.name, "summary": operation.says,
         "parameters": [parameter(name, schema, place) for place, known in places for name, schema in known.items()],
-        "responses": {str(status): succeeds(status, schema) for status, schema in operation.answers.items()}
-        | {str(status): {"description": PROBLEMS[status], "content": PROBLEM_ANSWER} for status in failures(operation)},
+        "responses": {str(status): succeeds(status, kind) for status, kind in operation.answers.items()}
+        | {str(status): {"description": PROBLEMS[status], "content": PROBLEM} for status in failures(operation)},
     }  # fmt: skip
     if operation.body and operation.body["properties"]:
         example = {} if operation.example is None else {"example": operation.example}
@@ -59,11 +61,11 @@ def parameter(name: str, schema: Schema, place: str) -> dict[str, Any]:
     return {"name": name, "in": place, "required": place == "path", "description": says, "schema": bare}
 
 
-def succeeds(status: int, schema: Schema | None) -> dict[str, Any]:
+def succeeds(status: int, kind: Any) -> dict[str, Any]:
     said: dict[str, Any] = {"description": SUCCESSES[status]}
     if status == 201:
         said["headers"] = {"Location": {"description": "Its address.", "schema": {"type": "string"}}}
-    return said if schema is None else said | {"content": {JSON: {"schema": schema}}}
+    return said if kind is None else said | {"content": {JSON: {"schema": of(kind)}}}
 
 
 def failures(operation: Operation) -> list[int]:

@@ -12,14 +12,14 @@ class Operation:
     """Holds the handler and the schemas of what it takes and answers.
 
     The handler takes the site, an open connection (unless `offline`), what the path names, and the query and the body as
-    keywords. It returns data for JSON, or a response. `answers` maps a status to a schema, the usual status first. `of` and
+    keywords. It returns data for JSON, or a response. `answers` maps a status to the type of its data (or a schema), the usual status first. `of` and
     `query` map names in the path and the query to schemas. `body` is the schema of an object; None: no body is read.
     """
 
     method: str
     path: str
     handler: Callable[..., Any]
-    answers: Mapping[int, Schema | None]
+    answers: Mapping[int, Any]
     of: Mapping[str, Schema] = field(default_factory=dict)
     query: Mapping[str, Schema] = field(default_factory=dict)
     body: Schema | None = None

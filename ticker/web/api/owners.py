@@ -2,12 +2,15 @@
 
 from typing import Any
 
+from ticker.model import Task
 from ticker.read import formatting, owners
+from ticker.read.owners import OwnerStatus
 from ticker.registration import operations
 from ticker.tasks.identity import Owner
-from ticker.web.api import bookmarks, schemas
+from ticker.web.api import bookmarks
 from ticker.web.api.fields import FLAG, NAME, OWNER, body, limit, told
 from ticker.web.api.operation import Operation
+from ticker.web.api.schemas import thing
 from ticker.web.api.tasks import BY, PAUSE, RUNS_PLANNED
 from ticker.web.site import Site
 
@@ -42,10 +45,10 @@ FILTERS = {
     "after": bookmarks.OWNER, "limit": limit(),
 }  # fmt: skip
 WHO = {"owner": told("The owner, as type:id.", OWNER)}
-TASKS = schemas.listed("tasks", "Task")
+TASKS = thing(tasks=list[Task])
 
 OPERATIONS = (
-    Operation("GET", "/owners", list_owners, {200: schemas.page("owners", "Owner")}, query=FILTERS),
+    Operation("GET", "/owners", list_owners, {200: thing(owners=list[OwnerStatus], next=str | None)}, query=FILTERS),
     Operation("POST", "/owners/{owner:path}/pause", pause_owner, {200: TASKS}, WHO, body=PAUSE, example={"reason": "unpaid"}),
     Operation("POST", "/owners/{owner:path}/resume", resume_owner, {200: TASKS}, WHO, body=body({})),
     Operation("POST", "/owners/{owner:path}/run", run_owner, {202: RUNS_PLANNED}, WHO, body=body({})),

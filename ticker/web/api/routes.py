@@ -54,10 +54,10 @@ def work(operation: Operation, request: Request, sent: bytes) -> Response:
     else:
         with here.database.reading() if operation.method == "GET" else here.database.writing() as db:
             found = operation.handler(here, db, *of, **said)
-    status, schema = next(iter(operation.answers.items()))
+    status, kind = next(iter(operation.answers.items()))
     if isinstance(found, Response):
         return found
-    return Response(status_code=status) if schema is None else JSONResponse(found, status)
+    return Response(status_code=status) if kind is None else JSONResponse(found, status)
 
 
 PATHS = groupby(OPERATIONS, key=lambda operation: operation.path)

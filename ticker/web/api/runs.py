@@ -6,10 +6,13 @@ from typing import Any
 from ticker.model import Outcome, Reason
 from ticker.read import journal as read_journal
 from ticker.read import tasks
-from ticker.read.journal import GROUPS, Page
-from ticker.web.api import bookmarks, schemas
+from ticker.read.entries import JournalEntry
+from ticker.read.journal import GROUPS, Drops, Page
+from ticker.read.tasks import FullRun, RunRecord
+from ticker.web.api import bookmarks
 from ticker.web.api.fields import ID, INSTANT, NAME, OWNER, WHOLE, limit, one_of, told
 from ticker.web.api.operation import Operation
+from ticker.web.api.schemas import thing
 from ticker.web.site import Site
 
 MADE = 100  # pieces
@@ -59,12 +62,12 @@ FILTERS = {
     "reason": told("Drops for this reason.", one_of(*Reason)),
     "since": SINCE, "before": bookmarks.KEY, "limit": limit(),
 }  # fmt: skip
-DROPS = {"by": told("What they have in common.", one_of(*GROUPS)), "since": SINCE, "limit": limit(GROUPED)}
+COUNTED = {"by": told("What they have in common.", one_of(*GROUPS)), "since": SINCE, "limit": limit(GROUPED)}
 PIECES = {"after": bookmarks.TASK, "limit": limit(MADE, "How many pieces at most.")}
 
 OPERATIONS = (
-    Operation("GET", "/runs", list_runs, {200: schemas.page("runs", "Run")}, query=FILTERS),
-    Operation("GET", "/runs/{id}", read_run, {200: schemas.ref("FullRun")}, RUN, PIECES),
-    Operation("GET", "/journal", journal, {200: schemas.page("lines", "Line")}, query=FILTERS),
-    Operation("GET", "/drops", count_drops, {200: schemas.listed("drops", "Drops")}, query=DROPS),
+    Operation("GET", "/runs", list_runs, {200: thing(runs=list[RunRecord], next=str | None)}, query=FILTERS),
+    Operation("GET", "/runs/{id}", read_run, {200: FullRun}, RUN, PIECES),
+    Operation("GET", "/journal", journal, {200: thing(lines=list[JournalEntry], next=str | None)}, query=FILTERS),
+    Operation("GET", "/drops", count_drops, {200: thing(drops=list[Drops])}, query=COUNTED),
 )

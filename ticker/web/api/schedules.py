@@ -9,7 +9,7 @@ from ticker.read import formatting
 from ticker.schedules import kinds
 from ticker.tasks import checks, definition, preview
 from ticker.tasks.preview import MOST_TIMES, Preview
-from ticker.web.api import schemas, task_fields
+from ticker.web.api import task_fields
 from ticker.web.api.fields import TEXT, body, limit, told
 from ticker.web.api.operation import Operation
 from ticker.web.site import Site
@@ -45,7 +45,7 @@ BODY = body({
 
 OPERATIONS = (
     Operation(
-        "POST", "/schedules/validate", validate_schedule, {200: schemas.ref("Preview")}, body=BODY, offline=True,
+        "POST", "/schedules/validate", validate_schedule, {200: Preview}, body=BODY, offline=True,
         example={"expression": "0 9 * * 1-5", "zone": "Europe/Berlin"},
     ),
 )  # fmt: skip

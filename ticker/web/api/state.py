@@ -3,9 +3,8 @@
 from typing import Any
 
 from ticker.read import formatting, health, overview, tasks
-from ticker.web.api import schemas
-from ticker.web.api.fields import FLAG
 from ticker.web.api.operation import Operation
+from ticker.web.api.schemas import thing
 from ticker.web.site import Site
 
 
@@ -24,9 +23,9 @@ def functions(_: Site, db: Any) -> dict[str, Any]:
     return {"functions": formatting.plain_data(overview.functions(db))}
 
 
-STATS = schemas.thing(counts=schemas.ref("Counts"), health=schemas.ref("Health"), read_only=FLAG, hides_args=FLAG)
+STATS = thing(counts=overview.Counts, health=health.Health, read_only=bool, hides_args=bool)
 
 OPERATIONS = (
     Operation("GET", "/stats", stats, {200: STATS}, offline=True),
-    Operation("GET", "/functions", functions, {200: schemas.listed("functions", "Function")}),
+    Operation("GET", "/functions", functions, {200: thing(functions=list[overview.Function])}),
 )

@@ -5,13 +5,15 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from ticker.errors import BadInput, UnknownTask
+from ticker.model import Task
 from ticker.read import entries, formatting, overview, tasks, why
 from ticker.registration import operations
 from ticker.tasks import checks, identity, preview
 from ticker.tasks.preview import MOST_TIMES
-from ticker.web.api import bookmarks, schemas, task_fields
+from ticker.web.api import bookmarks, task_fields
 from ticker.web.api.fields import INSTANT, NAME, OWNER, WHOLE, body, limit, one_of, told
 from ticker.web.api.operation import Operation
+from ticker.web.api.schemas import thing
 from ticker.web.site import Site
 
 OCCURRENCES, TIMES = 20, 10
@@ -107,11 +109,11 @@ AROUND = {
     "at": told("Around that time, which has passed.", INSTANT),
     "limit": limit(OCCURRENCES, "How many occurrences."),
 }
-SHOWN, RUNS_PLANNED = {200: schemas.ref("Task")}, schemas.thing(run_ids=schemas.array(WHOLE))
+SHOWN, RUNS_PLANNED = {200: Task}, thing(run_ids=list[int])
 
 OPERATIONS = (
-    Operation("GET", "/tasks", list_tasks, {200: schemas.page("tasks", "Task", looked_through=schemas.perhaps(WHOLE))}, query=FILTERS),
-    Operation("POST", "/tasks", create_task, SHOWN | {201: SHOWN[200]}, body=task_fields.NEW,
+    Operation("GET", "/tasks", list_tasks, {200: thing(tasks=list[Task], next=str | None, looked_through=int | None)}, query=FILTERS),
+    Operation("POST", "/tasks", create_task, {200: Task, 201: Task}, body=task_fields.NEW,
               example={"function": "mail.fetch", "owner": "mail_channels:5", "every": "1m", "kwargs": {"channel_id": 5}}),
     Operation("GET", "/tasks/{id}", read_task, SHOWN, TASK),
     Operation("PATCH", "/tasks/{id}", change_task, SHOWN, TASK, body=task_fields.CHANGES, example={"every": "5m"}),
@@ -120,6 +122,6 @@ OPERATIONS = (
               example={"reason": "their server is being moved", "until": "2030-01-01T06:00:00Z"}),
     Operation("POST", "/tasks/{id}/resume", resume_task, SHOWN, TASK, body=body({})),
     Operation("POST", "/tasks/{id}/run", run_task, {202: RUNS_PLANNED}, TASK, body=body({})),
-    Operation("GET", "/tasks/{id}/why", why_task, {200: schemas.ref("Why")}, TASK, AROUND),
-    Operation("GET", "/tasks/{id}/next", next_times, {200: schemas.ref("Preview")}, TASK, {"count": limit(TIMES, "How many times.", MOST_TIMES)}),
+    Operation("GET", "/tasks/{id}/why", why_task, {200: why.Why}, TASK, AROUND),
+    Operation("GET", "/tasks/{id}/next", next_times, {200: preview.Preview}, TASK, {"count": limit(TIMES, "How many times.", MOST_TIMES)}),
 )  # fmt: skip

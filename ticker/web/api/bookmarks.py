@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from ticker.errors import BadInput
 from ticker.read.journal import Key
 from ticker.read.owners import OwnerStatus
-from ticker.web.api.fields import TEXT, Schema, owner_in, told
+from ticker.web.api.fields import TEXT, Schema, doc, owner_in
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -14,7 +14,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 def bookmark(pattern: str) -> Schema:
     """Describes where a page of a list begins."""
-    return told("What `next` of the page before said.", TEXT, pattern=f"^{pattern}$")
+    return doc("What `next` of the page before said.", TEXT, pattern=f"^{pattern}$")
 
 
 ID = "[1-9][0-9]{0,17}"

@@ -26,7 +26,7 @@ _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-", re.ASCII)
 
 
-def told(says: str, schema: Schema, **more: Any) -> Schema:
+def doc(says: str, schema: Schema, **more: Any) -> Schema:
     """Returns the schema with a sentence for the description."""
     return {**schema, **more, "description": says}
 
@@ -35,12 +35,12 @@ def one_of(*words: str) -> Schema:
     return {"type": "string", "enum": [str(word) for word in words]}
 
 
-def whole(most: int, least: int = 0) -> Schema:
+def integer(most: int, least: int = 0) -> Schema:
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
 def limit(usual: int = PAGE, says: str = "How many at most.", most: int = MOST) -> Schema:
-    return told(says, whole(most, 1), default=usual)
+    return doc(says, integer(most, 1), default=usual)
 
 
 def body(properties: Mapping[str, Schema], required: Sequence[str] = ()) -> Schema:

@@ -8,9 +8,9 @@ from ticker.read.owners import OwnerStatus
 from ticker.registration import operations
 from ticker.tasks.identity import Owner
 from ticker.web.api import bookmarks
-from ticker.web.api.fields import FLAG, NAME, OWNER, body, limit, told
+from ticker.web.api.fields import FLAG, NAME, OWNER, body, doc, limit
 from ticker.web.api.operation import Operation
-from ticker.web.api.schemas import thing
+from ticker.web.api.schemas import object_of
 from ticker.web.api.tasks import BY, PAUSE, RUNS_PLANNED
 from ticker.web.site import Site
 
@@ -38,17 +38,17 @@ def run_owner(_: Site, db: Any, owner: Owner) -> dict[str, Any]:
 
 
 FILTERS = {
-    "owner_type": told("Owners of this type.", NAME),
-    "failing": told("Those with a task that is failing.", FLAG),
-    "late": told("Those with a task that has been due for two ticks.", FLAG),
-    "paused": told("Those with a task that is paused, disabled or inactive. Of these three any one is enough.", FLAG),
+    "owner_type": doc("Owners of this type.", NAME),
+    "failing": doc("Those with a task that is failing.", FLAG),
+    "late": doc("Those with a task that has been due for two ticks.", FLAG),
+    "paused": doc("Those with a task that is paused, disabled or inactive. Of these three any one is enough.", FLAG),
     "after": bookmarks.OWNER, "limit": limit(),
 }  # fmt: skip
-WHO = {"owner": told("The owner, as type:id.", OWNER)}
-TASKS = thing(tasks=list[Task])
+WHO = {"owner": doc("The owner, as type:id.", OWNER)}
+TASKS = object_of(tasks=list[Task])
 
 OPERATIONS = (
-    Operation("GET", "/owners", list_owners, {200: thing(owners=list[OwnerStatus], next=str | None)}, query=FILTERS),
+    Operation("GET", "/owners", list_owners, {200: object_of(owners=list[OwnerStatus], next=str | None)}, query=FILTERS),
     Operation("POST", "/owners/{owner:path}/pause", pause_owner, {200: TASKS}, WHO, body=PAUSE, example={"reason": "unpaid"}),
     Operation("POST", "/owners/{owner:path}/resume", resume_owner, {200: TASKS}, WHO, body=body({})),
     Operation("POST", "/owners/{owner:path}/run", run_owner, {202: RUNS_PLANNED}, WHO, body=body({})),

@@ -10,9 +10,9 @@ from ticker.read.entries import JournalEntry
 from ticker.read.journal import GROUPS, Drops, Page
 from ticker.read.tasks import FullRun, RunRecord
 from ticker.web.api import bookmarks
-from ticker.web.api.fields import ID, INSTANT, NAME, OWNER, WHOLE, limit, one_of, told
+from ticker.web.api.fields import ID, INSTANT, NAME, OWNER, WHOLE, doc, limit, one_of
 from ticker.web.api.operation import Operation
-from ticker.web.api.schemas import thing
+from ticker.web.api.schemas import object_of
 from ticker.web.site import Site
 
 MADE = 100  # pieces
@@ -52,22 +52,22 @@ def following(found: Page) -> str | None:
     return bookmarks.of_key(found.next) if found.next else None
 
 
-RUN = {"id": told("The run's id.", WHOLE, minimum=1)}
-SINCE = told("From then on.", INSTANT)
+RUN = {"id": doc("The run's id.", WHOLE, minimum=1)}
+SINCE = doc("From then on.", INSTANT)
 FILTERS = {
-    "task": told("Of the task with this id.", ID),
-    "owner": told("Of all tasks that this owner has or had, as type:id.", OWNER),
-    "owner_type": told("Of all owners of this type.", NAME),
-    "outcome": told("Those that ended so.", one_of(*Outcome)),
-    "reason": told("Drops for this reason.", one_of(*Reason)),
+    "task": doc("Of the task with this id.", ID),
+    "owner": doc("Of all tasks that this owner has or had, as type:id.", OWNER),
+    "owner_type": doc("Of all owners of this type.", NAME),
+    "outcome": doc("Those that ended so.", one_of(*Outcome)),
+    "reason": doc("Drops for this reason.", one_of(*Reason)),
     "since": SINCE, "before": bookmarks.KEY, "limit": limit(),
 }  # fmt: skip
-COUNTED = {"by": told("What they have in common.", one_of(*GROUPS)), "since": SINCE, "limit": limit(GROUPED)}
+COUNTED = {"by": doc("What they have in common.", one_of(*GROUPS)), "since": SINCE, "limit": limit(GROUPED)}
 PIECES = {"after": bookmarks.TASK, "limit": limit(MADE, "How many pieces at most.")}
 
 OPERATIONS = (
-    Operation("GET", "/runs", list_runs, {200: thing(runs=list[RunRecord], next=str | None)}, query=FILTERS),
+    Operation("GET", "/runs", list_runs, {200: object_of(runs=list[RunRecord], next=str | None)}, query=FILTERS),
     Operation("GET", "/runs/{id}", read_run, {200: FullRun}, RUN, PIECES),
-    Operation("GET", "/journal", journal, {200: thing(lines=list[JournalEntry], next=str | None)}, query=FILTERS),
-    Operation("GET", "/drops", count_drops, {200: thing(drops=list[Drops])}, query=COUNTED),
+    Operation("GET", "/journal", journal, {200: object_of(lines=list[JournalEntry], next=str | None)}, query=FILTERS),
+    Operation("GET", "/drops", count_drops, {200: object_of(drops=list[Drops])}, query=COUNTED),
 )

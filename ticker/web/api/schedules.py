@@ -10,7 +10,7 @@ from ticker.schedules import kinds
 from ticker.tasks import checks, definition, preview
 from ticker.tasks.preview import MOST_TIMES, Preview
 from ticker.web.api import task_fields
-from ticker.web.api.fields import TEXT, body, limit, told
+from ticker.web.api.fields import TEXT, body, doc, limit
 from ticker.web.api.operation import Operation
 from ticker.web.site import Site
 
@@ -38,7 +38,7 @@ def looked_at(said: dict[str, Any], count: int) -> Preview:
     return preview.of(schedule, now, count)
 
 
-EXPRESSION = told("Of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", TEXT)
+EXPRESSION = doc("Of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", TEXT)
 BODY = body({
     "expression": EXPRESSION, **task_fields.SCHEDULES, "count": limit(TIMES, "How many times.", MOST_TIMES)
 })  # fmt: skip

@@ -18,7 +18,7 @@ from ticker.read.owners import OwnerStatus
 from ticker.read.tasks import FullRun, RunRecord, TickerStatus
 from ticker.read.why import Why
 from ticker.tasks.preview import Preview
-from ticker.web.api.fields import FLAG, INSTANT, TEXT, WHOLE, Schema, one_of, told
+from ticker.web.api.fields import FLAG, INSTANT, TEXT, WHOLE, Schema, doc, one_of
 from ticker.web.site import OF_RUNS, OF_TASKS
 
 PLAIN: Mapping[Any, Schema] = {
@@ -37,7 +37,7 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def thing(**kinds: Any) -> dict[str, Any]:
+def object_of(**kinds: Any) -> dict[str, Any]:
     """Returns the schema of an object that has all of these, each of its type."""
     return {"type": "object", "properties": {name: of(kind) for name, kind in kinds.items()}, "required": list(kinds)}
 
@@ -62,7 +62,7 @@ def shown(kind: Any, hidden: Iterable[str] = (), without: Iterable[str] = (), **
     """Returns the schema of a dataclass: its fields, null also for those that may be hidden, and what is derived."""
     hints = get_type_hints(kind)
     kinds = {field.name: hints[field.name] for field in fields(kind) if field.name not in without}
-    return thing(**kinds | {name: kinds[name] | None for name in hidden if name in kinds} | more)
+    return object_of(**kinds | {name: kinds[name] | None for name in hidden if name in kinds} | more)
 
 
 def components() -> dict[str, Any]:
@@ -75,14 +75,14 @@ def components() -> dict[str, Any]:
     }  # fmt: skip
 
 
-MORE = thing(
+MORE = object_of(
     output=str | None, error_output=str | None, attempts=list[RunRecord], made=list[RunRecord], next=str | None
 )
 FULL_RUN = {"allOf": [of(RunRecord), MORE]}
-SERVER = thing(answers=bool, error=str | None)
-HEALTH = thing(
+SERVER = object_of(answers=bool, error=str | None)
+HEALTH = object_of(
     healthy=bool, problems=list[str], max_age_ms=int, postgresql=SERVER, redis=SERVER, tickers=list[TickerStatus],
     unattended=dict[str, int], leased=dict[str, str],
 )  # fmt: skip
-PROBLEM = thing(type=str, title=str, status=int, detail=str) | {"description": "RFC 9457 problem details."}
-PROBLEM["properties"]["field"] = told("What of the input it is about, where it is about one piece.", TEXT)
+PROBLEM = object_of(type=str, title=str, status=int, detail=str) | {"description": "RFC 9457 problem details."}
+PROBLEM["properties"]["field"] = doc("What of the input it is about, where it is about one piece.", TEXT)

@@ -4,7 +4,7 @@ from typing import Any
 
 from ticker.read import formatting, health, overview, tasks
 from ticker.web.api.operation import Operation
-from ticker.web.api.schemas import thing
+from ticker.web.api.schemas import object_of
 from ticker.web.site import Site
 
 
@@ -23,9 +23,9 @@ def functions(_: Site, db: Any) -> dict[str, Any]:
     return {"functions": formatting.plain_data(overview.functions(db))}
 
 
-STATS = thing(counts=overview.Counts, health=health.Health, read_only=bool, hides_args=bool)
+STATS = object_of(counts=overview.Counts, health=health.Health, read_only=bool, hides_args=bool)
 
 OPERATIONS = (
     Operation("GET", "/stats", stats, {200: STATS}, offline=True),
-    Operation("GET", "/functions", functions, {200: thing(functions=list[overview.Function])}),
+    Operation("GET", "/functions", functions, {200: object_of(functions=list[overview.Function])}),
 )

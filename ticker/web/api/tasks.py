@@ -11,9 +11,9 @@ from ticker.registration import operations
 from ticker.tasks import checks, identity, preview
 from ticker.tasks.preview import MOST_TIMES
 from ticker.web.api import bookmarks, task_fields
-from ticker.web.api.fields import INSTANT, NAME, OWNER, WHOLE, body, limit, one_of, told
+from ticker.web.api.fields import INSTANT, NAME, OWNER, WHOLE, body, doc, limit, one_of
 from ticker.web.api.operation import Operation
-from ticker.web.api.schemas import thing
+from ticker.web.api.schemas import object_of
 from ticker.web.site import Site
 
 OCCURRENCES, TIMES = 20, 10
@@ -87,32 +87,32 @@ def next_times(_: Site, db: Any, task: int, *, count: int) -> Any:
     return formatting.plain_data(preview.of_task(tasks.get(db, task), entries.instant(tasks.on(db)), count))
 
 
-TASK = {"id": told("The task's id.", WHOLE, minimum=1)}
+TASK = {"id": doc("The task's id.", WHOLE, minimum=1)}
 FILTERS = {
-    "owner": told("Tasks of this owner, as type:id.", OWNER),
-    "owner_type": told("Tasks of all owners of this type.", NAME),
-    "name": told("Tasks of this name.", NAME),
-    "function": told("Tasks that run this function.", NAME),
-    "queue": told("Tasks of this queue.", NAME),
-    "group": told("Tasks of this group.", NAME),
-    "submitter": told("Tasks with this submitter.", NAME),
-    "state": told("Tasks in this state; a task may be in several.", one_of(*tasks.STATES)),
-    "search": told("A part of the name, the function, the owner or the subject, in any case.", NAME),
+    "owner": doc("Tasks of this owner, as type:id.", OWNER),
+    "owner_type": doc("Tasks of all owners of this type.", NAME),
+    "name": doc("Tasks of this name.", NAME),
+    "function": doc("Tasks that run this function.", NAME),
+    "queue": doc("Tasks of this queue.", NAME),
+    "group": doc("Tasks of this group.", NAME),
+    "submitter": doc("Tasks with this submitter.", NAME),
+    "state": doc("Tasks in this state; a task may be in several.", one_of(*tasks.STATES)),
+    "search": doc("A part of the name, the function, the owner or the subject, in any case.", NAME),
     "after": bookmarks.TASK, "limit": limit(),
 }  # fmt: skip
 PAUSE = body({
-    "reason": told("Why, for those who ask.", task_fields.PROSE),
-    "until": told("When it ends by itself.", INSTANT),
-    "by": told("Who pauses it.", NAME),
+    "reason": doc("Why, for those who ask.", task_fields.PROSE),
+    "until": doc("When it ends by itself.", INSTANT),
+    "by": doc("Who pauses it.", NAME),
 })  # fmt: skip
 AROUND = {
-    "at": told("Around that time, which has passed.", INSTANT),
+    "at": doc("Around that time, which has passed.", INSTANT),
     "limit": limit(OCCURRENCES, "How many occurrences."),
 }
-SHOWN, RUNS_PLANNED = {200: Task}, thing(run_ids=list[int])
+SHOWN, RUNS_PLANNED = {200: Task}, object_of(run_ids=list[int])
 
 OPERATIONS = (
-    Operation("GET", "/tasks", list_tasks, {200: thing(tasks=list[Task], next=str | None, looked_through=int | None)}, query=FILTERS),
+    Operation("GET", "/tasks", list_tasks, {200: object_of(tasks=list[Task], next=str | None, looked_through=int | None)}, query=FILTERS),
     Operation("POST", "/tasks", create_task, {200: Task, 201: Task}, body=task_fields.NEW,
               example={"function": "mail.fetch", "owner": "mail_channels:5", "every": "1m", "kwargs": {"channel_id": 5}}),
     Operation("GET", "/tasks/{id}", read_task, SHOWN, TASK),

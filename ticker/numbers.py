@@ -12,8 +12,9 @@ def is_plain(text: str) -> bool:
     return _PLAIN.fullmatch(text) is not None
 
 
-def whole(field: str, text: str, least: int, most: int) -> int:
-    """Returns the number in a text of plain digits. Raises BadInput."""
-    if not is_plain(text) or not least <= int(text) <= most:
-        raise BadInput(field, text, f"is no whole number from {least:,} to {most:,}")
-    return int(text)
+def whole(field: str, value: object, least: int, most: int) -> int:
+    """Returns a whole number, or the one in a text of plain digits. Raises BadInput."""
+    found = int(value) if isinstance(value, str) and is_plain(value) else value
+    if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
+        raise BadInput(field, value, f"is no whole number from {least:,} to {most:,}")
+    return found

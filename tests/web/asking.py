@@ -40,6 +40,11 @@ class Asking:
     def body(self) -> dict[str, Any] | None:
         return None if self.operation.body is None else dict(self.operation.example or {})
 
+    @property
+    def fields(self) -> list[str]:
+        """What its body can say."""
+        return list((self.operation.body or {"properties": {}})["properties"])
+
     def ask(self, client: TestClient, **more: Any) -> Any:
         return client.request(self.method, self.path, **({"json": self.body} | more))
 

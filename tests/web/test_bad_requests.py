@@ -62,7 +62,7 @@ def test_a_value_of_the_wrong_kind_is_refused_by_its_field(one: Asking, client: 
     before = rows(db)
     base = {"function": "poll", "every": "1m"} if one.operation.name == "create_task" else {}
     schedule = {"every", "cron", "calendar", "at", "zone"}
-    for field in (field.name for field in one.operation.body or ()):
+    for field in one.fields:
         for value in WRONG.get(field, [None, [], {}]):
             said = {name: base[name] for name in base if not (field in schedule - {"zone"} and name == "every")}
             found = problem(sent(client, one, {**said, field: value}), 422)
@@ -93,7 +93,7 @@ def test_a_parameter_that_is_not_known_is_refused_by_its_name(one: Asking, clien
 
 @pytest.mark.parametrize("one", WITH_QUERY, ids=named)
 def test_a_parameter_that_cannot_be_taken_is_refused_by_its_name(one: Asking, client: TestClient, task: Task) -> None:
-    for field in (field.name for field in one.operation.query):
+    for field in one.operation.query:
         for text in NUMBERS.get(field, [""]):
             if (field, text, one.operation.name) == ("after", "0", "list_owners"):
                 continue
@@ -119,7 +119,7 @@ def test_two_schedules_exclude_each_other(client: TestClient, db: Db) -> None:
 
 # ---------------------------------------------------------------------------------------------- whatever is sent
 
-FIELDS = [field.name for field in WITH_BODY[0].operation.body or ()]
+FIELDS = WITH_BODY[0].fields
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(st.characters(), max_size=50),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(), max_size=8), inner, max_size=3), max_leaves=5,
@@ -147,7 +147,7 @@ def test_whatever_bytes_are_sent_the_answer_is_no_error_of_ours(
 
 
 @SLOWLY
-@given(pick=st.sampled_from([(one.path, field.name) for one in WITH_QUERY for field in one.operation.query]),
+@given(pick=st.sampled_from([(one.path, field) for one in WITH_QUERY for field in one.operation.query]),
        text=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))  # fmt: skip
 def test_whatever_text_is_asked_for_the_answer_is_no_error_of_ours(
     pick: tuple[str, str], text: str, client: TestClient, task: Task

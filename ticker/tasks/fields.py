@@ -258,6 +258,10 @@ def columns_as_returned(schema_of: Callable[[Any], Schema]) -> dict[str, Schema]
     }
 
 
+def properties(of: Iterable[Field]) -> dict[str, Schema]:
+    """Returns the JSON Schema of each field, with its words."""
+    return {field.name: {**field.schema, "description": field.says} for field in of}
+
+
 def _object(of: Iterable[Field], required: list[str]) -> Schema:
-    properties = {field.name: {**field.schema, "description": field.says} for field in of}
-    return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}
+    return {"type": "object", "additionalProperties": False, "required": required, "properties": properties(of)}

@@ -49,10 +49,7 @@ def application(
     said = found or settings.from_environment()
     tokens = tuple(said.web_tokens if tokens is None else tokens)
     no_token = no_token or said.web_no_token
-    if not (tokens or no_token or trusted):
-        tokens = (new_token(),)
-        log.warning("no token is set (TICKER_WEB_TOKEN); generated one for this process only: token=%s", *tokens)
-    access = Access(tokens, no_token, trusted, read_only or said.web_read_only)
+    access = Access(with_token(tokens, no_token or trusted), no_token, trusted, read_only or said.web_read_only)
     breaker = health.CircuitBreaker()
     database = Database(said, breaker)
 
@@ -62,14 +59,7 @@ def application(
         database.close()
 
     app = Starlette(
-        routes=[
-            Mount("/api/v1", api.router),
-            Route("/healthz", alive),
-            Route("/readyz", ready),
-            Route("/metrics", scraped),
-            Mount("/static", StaticFiles(packages=[("ticker.web", "static")]), name="static"),
-            *pages.routes,
-        ],
+        routes=ROUTES,
         middleware=[Middleware(Under, found=said), Middleware(Guard, access=access, page=pages.error_page)],
         exception_handlers={HTTPException: failed, TickerError: failed},  # of all others the guard knows
         lifespan=lifespan,
@@ -78,6 +68,15 @@ def application(
     app.state.readiness = Readiness(app.state.site.look)
     app.state.scrape = Page(said)
     return app
+
+
+def with_token(tokens: tuple[str, ...], open_: bool) -> tuple[str, ...]:
+    """Returns the tokens. If there is none and access is not open, generates one and logs it."""
+    if tokens or open_:
+        return tokens
+    token = new_token()
+    log.warning("no token is set (TICKER_WEB_TOKEN); generated one for this process only: token=%s", token)
+    return (token,)
 
 
 def new_token() -> str:
@@ -132,3 +131,13 @@ def scraped(request: Request) -> Response:
 
 def failed(request: Request, error: Exception) -> Response:
     return answer(error, request.scope, pages.error_page)
+
+
+ROUTES = [
+    Mount("/api/v1", api.router),
+    Route("/healthz", alive),
+    Route("/readyz", ready),
+    Route("/metrics", scraped),
+    Mount("/static", StaticFiles(packages=[("ticker.web", "static")]), name="static"),
+    *pages.routes,
+]

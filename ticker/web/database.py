@@ -14,7 +14,7 @@ class Database:
 
     def __init__(self, settings: Settings, breaker: CircuitBreaker) -> None:
         self._pool = Pool(settings.require_database(), name="ticker-web")
-        self._silences = breaker
+        self._breaker = breaker
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -35,7 +35,7 @@ class Database:
     @contextmanager
     def _alive(self) -> Iterator[Connection]:
         """One that the server has not ended meanwhile: after its restart, no request shall fail for each spare one."""
-        with self._silences.asking(POSTGRESQL), ExitStack() as stack:
+        with self._breaker.asking(POSTGRESQL), ExitStack() as stack:
             while not (connection := stack.enter_context(self._pool.connection())).is_alive:
                 connection.close()
             yield connection

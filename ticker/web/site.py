@@ -24,12 +24,14 @@ OF_RUNS = ("item", "result", "output", "error_output", "traceback")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One application: made once, at its start. `..._data` is as JSON has it; what is to be hidden is null."""
+    """One application, as a request sees it. `..._data` is as JSON has it; what is to be hidden is null."""
 
     settings: Settings
     database: Database
     access: Access
     breaker: health.CircuitBreaker
+    root: str = ""
+    """The address at which the paths of the request begin."""
 
     def look(self) -> health.Health:
         """Nobody waits for a server that has just kept another waiting."""
@@ -92,4 +94,4 @@ def without_piece(words: str, run: RunRecord) -> str:
 
 
 def site(request: Request) -> Site:
-    return cast(Site, request.app.state.site)
+    return replace(cast(Site, request.app.state.site), root=request.scope.get("root_path", ""))

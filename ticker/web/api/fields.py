@@ -1,111 +1,65 @@
-"""What a request may say, piece by piece: how each is described, and how it is read. BadInput names the piece."""
+"""Describes what a request may contain, as JSON Schema, and reads times, owners and ids."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from ticker import numbers
 from ticker.errors import BadInput
 from ticker.model import LARGEST_ID, NAME_AT_MOST
 from ticker.schedules import once
-from ticker.tasks import checks, identity
+from ticker.tasks import identity
 
 Schema = Mapping[str, Any]
-Read = Callable[[str, Any], Any]
-"""A piece's name and what was sent to its value: of an address that is text, of a body whatever JSON has."""
+PAGE, MOST = 50, 1000  # rows of one answer
 
+TEXT: Schema = {"type": "string"}
+WHOLE: Schema = {"type": "integer"}
+FLAG: Schema = {"type": "boolean"}
 INSTANT: Schema = {"type": "string", "format": "date-time"}
-
-OWNER = f"^[^:]{{1,{NAME_AT_MOST}}}:.{{1,{NAME_AT_MOST}}}$"
+NAME: Schema = {"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}
+OWNER: Schema = {"type": "string", "pattern": f"^[^:]{{1,{NAME_AT_MOST}}}:.{{1,{NAME_AT_MOST}}}$"}
+ID: Schema = {"type": "integer", "minimum": 1, "maximum": LARGEST_ID}
 
 _DIGITS = re.compile(r"[0-9]{1,19}", re.ASCII)
 _DATE = re.compile(r"[0-9]{4}-", re.ASCII)
 
 
-def as_it_is(_: str, value: Any) -> Any:
-    """It is checked where it is used."""
-    return value
+def doc(says: str, schema: Schema, **more: Any) -> Schema:
+    """Returns the schema with a sentence for the description."""
+    return {**schema, **more, "description": says}
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One piece. `says` is a sentence for the description; `read` takes the piece, or raises BadInput."""
-
-    name: str
-    says: str
-    schema: Schema
-    read: Read = as_it_is
-    required: bool = False
-
-    def needed(self) -> "Field":
-        return replace(self, required=True)
+def one_of(*words: str) -> Schema:
+    return {"type": "string", "enum": [str(word) for word in words]}
 
 
-# ------------------------------------------------------------------------------------------------------- factories
+def integer(most: int, least: int = 0) -> Schema:
+    return {"type": "integer", "minimum": least, "maximum": most}
 
 
-def label(name: str, says: str) -> Field:
-    """A name: printable text of 1 to 200 characters."""
-    return Field(name, says, {"type": "string", "minLength": 1, "maxLength": NAME_AT_MOST}, checks.plain)
+def limit(usual: int = PAGE, says: str = "How many at most.", most: int = MOST) -> Schema:
+    return doc(says, integer(most, 1), default=usual)
 
 
-def one_of(name: str, says: str, choices: Sequence[str]) -> Field:
-    def read(field: str, value: Any) -> str:
-        if value not in known:
-            raise BadInput(field, value, f"is none of: {', '.join(known)}")
-        return str(value)
-
-    known = [str(choice) for choice in choices]
-    return Field(name, says, {"type": "string", "enum": known}, read)
-
-
-def number(name: str, says: str, least: int, most: int, default: int) -> Field:
-    def read(field: str, value: Any) -> int:
-        found = numbers.whole(field, value, least, most) if isinstance(value, str) else value
-        if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
-            raise BadInput(field, value, f"is no whole number from {least:,} to {most:,}")
-        return found
-
-    return Field(name, says, {"type": "integer", "minimum": least, "maximum": most, "default": default}, read)
-
-
-def flag(name: str, says: str) -> Field:
-    def read(field: str, value: Any) -> bool:
-        if value not in ("true", "false"):
-            raise BadInput(field, value, "is neither true nor false")
-        return bool(value == "true")
-
-    return Field(name, says, {"type": "boolean"}, read)
-
-
-def instant(name: str, says: str) -> Field:
-    """ISO 8601 with an offset."""
-    return Field(name, says, INSTANT, instant_in)
-
-
-def owner(name: str, says: str) -> Field:
-    """`type:id`."""
-    return Field(name, says, {"type": "string", "pattern": OWNER}, owner_in)
-
-
-def bookmark(name: str, pattern: str, read: Read) -> Field:
-    """Where a page of a list begins."""
-    return Field(name, "What `next` of the page before said.", {"type": "string", "pattern": f"^{pattern}$"}, read)
+def body(properties: Mapping[str, Schema], required: Sequence[str] = ()) -> Schema:
+    """Returns the schema of an object that has these properties and no others."""
+    return {"type": "object", "additionalProperties": False, "required": list(required), "properties": properties}
 
 
 # --------------------------------------------------------------------------------------------------------- readers
 
 
 def instant_in(field: str, value: Any) -> datetime:
+    """Returns the time that a text in ISO 8601, with an offset, names. Raises BadInput."""
     if not isinstance(value, str) or not _DATE.match(value):
         raise BadInput(field, value, "is no time; write 2026-05-01T09:00:00Z")
     return once.parse(value, ZoneInfo("UTC"), field).at.astimezone(UTC)
 
 
 def owner_in(field: str, value: Any) -> identity.Owner:
+    """Returns the owner that a text `type:id` names. Raises BadInput."""
     if not isinstance(value, str) or ":" not in value:
         raise BadInput(field, value, "names no owner; write type:id, such as mail_channels:5")
     try:
@@ -115,5 +69,5 @@ def owner_in(field: str, value: Any) -> identity.Owner:
 
 
 def id_in(text: str) -> int | None:
-    """A row's id; None where the text can be none's."""
+    """Returns the id in a text of digits, or None if no row can have it."""
     return int(text) if _DIGITS.fullmatch(text) and 1 <= int(text) <= LARGEST_ID else None

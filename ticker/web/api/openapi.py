@@ -1,13 +1,13 @@
-"""The description of the API in OpenAPI 3.1, made of the table that is served."""
+"""Describes the API in OpenAPI 3.1, from the table that is served."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
 
-from ticker.web.api.fields import Field, Schema
+from ticker.web.api.fields import Schema
 from ticker.web.api.operation import Operation
-from ticker.web.api.schemas import PROBLEM_ANSWER, components
-from ticker.web.site import OF_RUNS, OF_TASKS
+from ticker.web.api.schemas import components, of, ref
+from ticker.web.problems import MEDIA_TYPE
 
 JSON = "application/json"
 TAKES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
@@ -22,10 +22,11 @@ PROBLEMS = {
     415: "The body is no application/json.", 422: "A value cannot be taken; nothing was written.",
     503: "A server does not answer now.",
 }  # fmt: skip
+PROBLEM = {MEDIA_TYPE: {"schema": ref("Problem")}}
 
 
 def document(operations: Iterable[Operation], root: str, *, needs_token: bool) -> dict[str, Any]:
-    """`root` is the address at which the API is served."""
+    """Returns the description of the API that is served at the address `root`."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.template, {})[operation.method.lower()] = described(operation)
@@ -35,48 +36,39 @@ def document(operations: Iterable[Operation], root: str, *, needs_token: bool) -
         "servers": [{"url": root}],
         "security": [{name: []} for name in TAKES] + ([] if needs_token else [{}]),
         "paths": paths,
-        "components": {"schemas": components(OF_TASKS, OF_RUNS), "securitySchemes": TAKES},
+        "components": {"schemas": components(), "securitySchemes": TAKES},
     }
 
 
 def described(operation: Operation) -> dict[str, Any]:
-    of = [] if operation.of is None else [parameter(operation.of, "path")]
+    places = [("path", operation.of), ("query", operation.query)]
     found = {
         "operationId": operation.name, "summary": operation.says,
-        "parameters": of + [parameter(field, "query") for field in operation.query],
-        "responses": {str(status): succeeds(status, schema) for status, schema in operation.answers.items()}
-        | {str(status): {"description": PROBLEMS[status], "content": PROBLEM_ANSWER} for status in failures(operation)},
+        "parameters": [parameter(name, schema, place) for place, known in places for name, schema in known.items()],
+        "responses": {str(status): succeeds(status, kind) for status, kind in operation.answers.items()}
+        | {str(status): {"description": PROBLEMS[status], "content": PROBLEM} for status in failures(operation)},
     }  # fmt: skip
-    if operation.body:
-        found["requestBody"] = body(operation.body, operation.example)
+    if operation.body and operation.body["properties"]:
+        example = {} if operation.example is None else {"example": operation.example}
+        content = {JSON: {"schema": operation.body, **example}}
+        found["requestBody"] = {"required": bool(operation.body["required"]), "content": content}
     return found
 
 
-def parameter(field: Field, where: str) -> dict[str, Any]:
-    return {
-        "name": field.name, "in": where, "required": where == "path", "description": field.says, "schema": field.schema
-    }  # fmt: skip
+def parameter(name: str, schema: Schema, place: str) -> dict[str, Any]:
+    bare = dict(schema)
+    says = bare.pop("description")
+    return {"name": name, "in": place, "required": place == "path", "description": says, "schema": bare}
 
 
-def body(fields: Iterable[Field], example: Mapping[str, Any] | None) -> dict[str, Any]:
-    listed = list(fields)
-    schema = {
-        "type": "object", "additionalProperties": False, "required": [field.name for field in listed if field.required],
-        "properties": {field.name: {**field.schema, "description": field.says} for field in listed},
-    }  # fmt: skip
-    media = {"schema": schema} | ({} if example is None else {"example": example})
-    return {"required": bool(schema["required"]), "content": {JSON: media}}
-
-
-def succeeds(status: int, schema: Schema | None) -> dict[str, Any]:
+def succeeds(status: int, kind: Any) -> dict[str, Any]:
     said: dict[str, Any] = {"description": SUCCESSES[status]}
     if status == 201:
         said["headers"] = {"Location": {"description": "Its address.", "schema": {"type": "string"}}}
-    return said if schema is None else said | {"content": {JSON: {"schema": schema}}}
+    return said if kind is None else said | {"content": {JSON: {"schema": of(kind)}}}
 
 
 def failures(operation: Operation) -> list[int]:
-    """Which of the problems it can answer with."""
-    writes = operation.method != "GET"
-    named = [404] * (operation.of is not None) + [409] * writes + [415] * (operation.body is not None)
-    return sorted([401, 403, 413, 422, 503, *named])
+    """Returns the statuses of the problems that it can answer with."""
+    named = {404: operation.of, 409: operation.method != "GET", 415: operation.body is not None}
+    return sorted([401, 403, 413, 422, 503, *(status for status, can_be in named.items() if can_be)])

@@ -1,48 +1,30 @@
-"""One thing that the API does: where, what may be asked of it, what it answers. The table of them is served and described."""
+"""Declares one operation of the API: its address, what it takes, and what it answers. It is served and described by that."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from ticker.web.api.fields import Field, Schema
-from ticker.web.site import Site
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request, read. `root` is the address of the API; `of` what the path names; `query` and `body` what was given."""
-
-    root: str
-    of: Any
-    query: Mapping[str, Any]
-    body: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """`data` is JSON's; None: there is nothing to tell. `location` is the address of what was made."""
-
-    data: Any = None
-    status: int = 200
-    location: str = ""
-
-
-Handler = Callable[[Site, Asked], Answer]
+from ticker.web.api.fields import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`of` is the one piece of the path that is not fixed; `body` None: none is read. `answers` is by status, and
-    `example` a body as somebody would send it."""
+    """Holds the handler and the schemas of what it takes and answers.
+
+    The handler takes the site, an open connection (unless `offline`), what the path names, and the query and the body as
+    keywords. It returns data for JSON, or a response. `answers` maps a status to the type of its data (or a schema), the usual status first. `of` and
+    `query` map names in the path and the query to schemas. `body` is the schema of an object; None: no body is read.
+    """
 
     method: str
     path: str
-    handler: Handler
-    answers: Mapping[int, Schema | None]
-    of: Field | None = None
-    query: tuple[Field, ...] = ()
-    body: tuple[Field, ...] | None = None
+    handler: Callable[..., Any]
+    answers: Mapping[int, Any]
+    of: Mapping[str, Schema] = field(default_factory=dict)
+    query: Mapping[str, Schema] = field(default_factory=dict)
+    body: Schema | None = None
     example: Mapping[str, Any] | None = None
+    offline: bool = False
 
     @property
     def name(self) -> str:
@@ -50,10 +32,10 @@ class Operation:
 
     @property
     def says(self) -> str:
-        """The handler's own words."""
+        """Returns the handler's docstring, which is published."""
         return " ".join((self.handler.__doc__ or "").split())
 
     @property
     def template(self) -> str:
-        """The path as OpenAPI writes it."""
+        """Returns the path as OpenAPI writes it."""
         return self.path.replace(":path}", "}")

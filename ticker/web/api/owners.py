@@ -1,66 +1,55 @@
 """Owners: how many tasks each has, and how they are; all tasks of one paused, resumed, run."""
 
-from http import HTTPStatus
+from typing import Any
 
 from ticker.read import formatting, owners
 from ticker.read.owners import OwnerStatus
 from ticker.registration import operations
-from ticker.web.api import bookmarks, schemas
-from ticker.web.api.fields import bookmark, flag, label, number, owner
-from ticker.web.api.operation import Answer, Asked, Operation
+from ticker.tasks.fields import Task
+from ticker.tasks.identity import Owner
+from ticker.web.api import bookmarks
+from ticker.web.api.fields import FLAG, NAME, OWNER, body, doc, limit
+from ticker.web.api.operation import Operation
+from ticker.web.api.schemas import object_of
 from ticker.web.api.tasks import BY, PAUSE, RUNS_PLANNED
 from ticker.web.site import Site
 
-PAGE, MOST = 50, 1000  # rows of one answer
 
-
-def list_owners(site: Site, asked: Asked) -> Answer:
+def list_owners(_: Site, db: Any, *, limit: int, **wanted: Any) -> dict[str, Any]:
     """Owners that have tasks: those in trouble first, otherwise by type and id."""
-    wanted = {"limit": PAGE, **asked.query}
-    limit = wanted.pop("limit")
-    with site.database.reading() as db:
-        found = owners.list_owners(db, **wanted, limit=limit + 1)
-    following = bookmarks.of_owner(found[limit - 1]) if len(found) > limit else None
-    return Answer({"owners": [owner_data(one) for one in found[:limit]], "next": following})
+    found = owners.list_owners(db, **wanted, limit=limit + 1)
+    listed = [{**formatting.plain_data(one), "owner": one.owner} for one in found[:limit]]
+    return {"owners": listed, "next": bookmarks.of_owner(found[limit - 1]) if len(found) > limit else None}
 
 
-def pause_owner(site: Site, asked: Asked) -> Answer:
+def pause_owner(site: Site, db: Any, owner: Owner, *, by: str = BY, **why: Any) -> dict[str, Any]:
     """Pauses all tasks that the owner has."""
-    with site.database.writing() as db:
-        paused = operations.pause(db, owner=asked.of, **{"by": BY, **asked.body})
-    return Answer({"tasks": [site.task_data(task) for task in paused]})
+    return {"tasks": [site.task_data(task) for task in operations.pause(db, owner=owner, by=by, **why)]}
 
 
-def resume_owner(site: Site, asked: Asked) -> Answer:
+def resume_owner(site: Site, db: Any, owner: Owner) -> dict[str, Any]:
     """Ends the pauses of the owner's tasks; those that were paused."""
-    with site.database.writing() as db:
-        resumed = operations.resume(db, owner=asked.of, by=BY)
-    return Answer({"tasks": [site.task_data(task) for task in resumed]})
+    return {"tasks": [site.task_data(task) for task in operations.resume(db, owner=owner, by=BY)]}
 
 
-def run_owner(site: Site, asked: Asked) -> Answer:
+def run_owner(_: Site, db: Any, owner: Owner) -> dict[str, Any]:
     """Plans one run of each of the owner's tasks, which the next tick pushes; those that are disabled are passed over."""
-    with site.database.writing() as db:
-        return Answer({"run_ids": operations.run_now(db, owner=asked.of)}, HTTPStatus.ACCEPTED)
+    return {"run_ids": operations.run_now(db, owner=owner)}
 
 
-def owner_data(one: OwnerStatus) -> dict[str, object]:
-    return {**formatting.plain_data(one), "owner": one.owner}
-
-
-OWNER = owner("owner", "The owner, as type:id.")
-TASKS = schemas.thing(tasks=schemas.array(schemas.ref("Task")))
+FILTERS = {
+    "owner_type": doc("Owners of this type.", NAME),
+    "failing": doc("Those with a task that is failing.", FLAG),
+    "late": doc("Those with a task that has been due for two ticks.", FLAG),
+    "paused": doc("Those with a task that is paused, disabled or inactive. Of these three any one is enough.", FLAG),
+    "after": bookmarks.OWNER, "limit": limit(),
+}  # fmt: skip
+WHO = {"owner": doc("The owner, as type:id.", OWNER)}
+TASKS = object_of(tasks=list[Task])
 
 OPERATIONS = (
-    Operation("GET", "/owners", list_owners, {200: schemas.page("owners", schemas.ref("Owner"))}, query=(
-        label("owner_type", "Owners of this type."),
-        flag("failing", "Those with a task that is failing."),
-        flag("late", "Those with a task that has been due for two ticks."),
-        flag("paused", "Those with a task that is paused, disabled or inactive. Of these three any one is enough."),
-        bookmark("after", bookmarks.OWNER, bookmarks.owner_before),
-        number("limit", "How many at most.", 1, MOST, PAGE),
-    )),
-    Operation("POST", "/owners/{owner:path}/pause", pause_owner, {200: TASKS}, OWNER, body=PAUSE, example={"reason": "unpaid"}),
-    Operation("POST", "/owners/{owner:path}/resume", resume_owner, {200: TASKS}, OWNER, body=()),
-    Operation("POST", "/owners/{owner:path}/run", run_owner, {202: RUNS_PLANNED}, OWNER, body=()),
+    Operation("GET", "/owners", list_owners, {200: object_of(owners=list[OwnerStatus], next=str | None)}, query=FILTERS),
+    Operation("POST", "/owners/{owner:path}/pause", pause_owner, {200: TASKS}, WHO, body=PAUSE, example={"reason": "unpaid"}),
+    Operation("POST", "/owners/{owner:path}/resume", resume_owner, {200: TASKS}, WHO, body=body({})),
+    Operation("POST", "/owners/{owner:path}/run", run_owner, {202: RUNS_PLANNED}, WHO, body=body({})),
 )  # fmt: skip

@@ -1,33 +1,64 @@
-"""The table of all operations: what is served, and what is described."""
+"""The table of all operations: what is described, and how it is served."""
 
+from collections.abc import Mapping
 from itertools import groupby
+from typing import Any
 
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
 from ticker.web.api import openapi, owners, runs, schedules, state, tasks
-from ticker.web.api.endpoint import endpoint
-from ticker.web.api.operation import Answer, Asked, Operation
-from ticker.web.site import Site
+from ticker.web.api.operation import Operation
+from ticker.web.api.reading import body_of, path_of, query_of
+from ticker.web.problems import answer
+from ticker.web.site import Site, site
 
 
-def description(site: Site, asked: Asked) -> Answer:
+def description(site: Site) -> dict[str, Any]:
     """This description."""
-    return Answer(openapi.document(OPERATIONS, asked.root, needs_token=bool(site.access.tokens)))
+    return openapi.document(OPERATIONS, site.root, needs_token=bool(site.access.tokens))
 
 
 OPERATIONS = (
     *tasks.OPERATIONS, *runs.OPERATIONS, *schedules.OPERATIONS, *owners.OPERATIONS, *state.OPERATIONS,
-    Operation("GET", "/openapi.json", description, {200: {"type": "object"}}),
+    Operation("GET", "/openapi.json", description, {200: {"type": "object"}}, offline=True),
 )  # fmt: skip
 
 
-def routes() -> list[Route]:
-    """One for each path, so that a refused method is told all that the path takes."""
-    found = []
-    for path, group in groupby(OPERATIONS, key=lambda operation: operation.path):
-        by_method = {operation.method: operation for operation in group}
-        found.append(Route(path, endpoint(by_method), methods=list(by_method)))
-    return found
+def route(path: str, operations: Mapping[str, Operation]) -> Route:
+    """Serves one path, by its methods: a refused one is told all that the path takes."""
+
+    async def served(request: Request) -> Response:
+        operation = operations["GET" if request.method == "HEAD" else request.method]
+        try:
+            sent = b"" if operation.body is None else await request.body()
+            return await run_in_threadpool(work, operation, request, sent)
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            return answer(error, request.scope)
+
+    return Route(path, served, methods=list(operations))
 
 
-router = Router(routes(), redirect_slashes=False)
+def work(operation: Operation, request: Request, sent: bytes) -> Response:
+    """Reads what was asked, does it in one connection or transaction, and tells the result."""
+    here = site(request)
+    of, said = path_of(request, operation), query_of(request, operation.query)
+    if operation.body is not None:
+        said |= body_of(request, sent, operation.body)
+    if operation.offline:
+        found = operation.handler(here, **said)
+    else:
+        with here.database.reading() if operation.method == "GET" else here.database.writing() as db:
+            found = operation.handler(here, db, *of, **said)
+    status, kind = next(iter(operation.answers.items()))
+    if isinstance(found, Response):
+        return found
+    return Response(status_code=status) if kind is None else JSONResponse(found, status)
+
+
+PATHS = groupby(OPERATIONS, key=lambda operation: operation.path)
+router = Router([route(path, {one.method: one for one in group}) for path, group in PATHS], redirect_slashes=False)

@@ -2,30 +2,28 @@
 
 from typing import Any
 
-from ticker import clock
+from ticker import clock, numbers
 from ticker.errors import BadInput
 from ticker.model import Kind
 from ticker.read import formatting
 from ticker.schedules import kinds
 from ticker.tasks import checks, definition, fields, preview
 from ticker.tasks.preview import MOST_TIMES, Preview
-from ticker.web.api import schemas, task_fields
-from ticker.web.api.fields import Field, number
-from ticker.web.api.operation import Answer, Asked, Operation
+from ticker.web.api.fields import TEXT, body, doc, limit
+from ticker.web.api.operation import Operation
 from ticker.web.site import Site
 
 TIMES = 5
 NAMES = tuple(checks.NAMES.values())
 
 
-def validate_schedule(_: Site, asked: Asked) -> Answer:
+def validate_schedule(_: Site, *, count: Any = TIMES, **said: Any) -> Any:
     """What a schedule means: its kind, how it is stored, words, its next times, and what is worth a warning."""
-    said = {"count": TIMES, **asked.body}
-    return Answer(formatting.plain_data(looked_at(said, said.pop("count"))))
+    return formatting.plain_data(looked_at(said, numbers.whole("count", count, 1, MOST_TIMES)))
 
 
 def looked_at(said: dict[str, Any], count: int) -> Preview:
-    """Of a text of any kind, or of one of the fields that `register` takes."""
+    """Returns the meaning of a text of any kind, or of one of the fields that `register` takes. Raises BadInput."""
     named = [name for name in ("expression", *NAMES) if name in said]
     if not named:
         raise BadInput("expression", None, "is missing; write 15m, 0 9 * * 1-5, Mon..Fri 09:00 or 2027-01-01T00:00:00Z")
@@ -39,14 +37,14 @@ def looked_at(said: dict[str, Any], count: int) -> Preview:
     return preview.of(schedule, now, count)
 
 
+EXPRESSION = doc("Of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", TEXT)
+BODY = body({
+    "expression": EXPRESSION, **fields.properties(fields.SCHEDULES), "count": limit(TIMES, "How many times.", MOST_TIMES)
+})  # fmt: skip
+
 OPERATIONS = (
     Operation(
-        "POST", "/schedules/validate", validate_schedule, {200: schemas.ref("Preview")},
-        body=(
-            Field("expression", "Of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", {"type": "string"}),
-            *task_fields.SCHEDULES,
-            number("count", "How many times.", 1, MOST_TIMES, TIMES),
-        ),
+        "POST", "/schedules/validate", validate_schedule, {200: Preview}, body=BODY, offline=True,
         example={"expression": "0 9 * * 1-5", "zone": "Europe/Berlin"},
     ),
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""What is answered, as JSON Schema: made from the same dataclasses that are shown, and what is derived beside them."""
+"""Describes the answers as JSON Schema, from the dataclasses that are shown and what is derived from them."""
 
 import types
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -10,106 +10,86 @@ from uuid import UUID
 
 from ticker.read.entries import JournalEntry
 from ticker.read.forecast import Event
+from ticker.read.health import Health
 from ticker.read.journal import Drops
 from ticker.read.overview import Counts, Function
 from ticker.read.owners import OwnerStatus
-from ticker.read.tasks import RunRecord, TickerStatus
+from ticker.read.tasks import FullRun, RunRecord, TickerStatus
+from ticker.read.why import Why
 from ticker.tasks.fields import Task, columns_as_returned
 from ticker.tasks.preview import Preview
-from ticker.web.api.fields import INSTANT, Schema
-from ticker.web.problems import MEDIA_TYPE
+from ticker.web.api.fields import FLAG, INSTANT, TEXT, WHOLE, Schema, doc, one_of
+from ticker.web.site import OF_RUNS, OF_TASKS
 
-TEXT: Schema = {"type": "string"}
-WHOLE: Schema = {"type": "integer"}
-FLAG: Schema = {"type": "boolean"}
 PLAIN: Mapping[Any, Schema] = {
     str: TEXT, int: WHOLE, float: {"type": "number"}, bool: FLAG, type(None): {"type": "null"}, datetime: INSTANT,
     UUID: {"type": "string", "format": "uuid"}, Any: {},
 }  # fmt: skip
 NAMES: Mapping[type, str] = {
     Task: "Task", RunRecord: "Run", JournalEntry: "Line", Event: "Event", Drops: "Drops", OwnerStatus: "Owner",
-    TickerStatus: "Ticker", Function: "Function", Counts: "Counts", Preview: "Preview",
+    TickerStatus: "Ticker", Function: "Function", Counts: "Counts", Preview: "Preview", Why: "Why", FullRun: "FullRun",
+    Health: "Health",
 }  # fmt: skip
-STATES = (
-    "done", "disabled", "owner_inactive", "paused", "not_pushed", "running", "waiting", "failing", "ok",
-)  # fmt: skip
+STATES = ("done", "disabled", "owner_inactive", "paused", "not_pushed", "running", "waiting", "failing", "ok")
 
 
 def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def perhaps(schema: Schema) -> Schema:
-    return {"anyOf": [schema, {"type": "null"}]}
-
-
-def array(items: Schema) -> Schema:
-    return {"type": "array", "items": items}
-
-
-def thing(**properties: Schema) -> dict[str, Any]:
-    """An object that has all of these."""
-    return {"type": "object", "properties": properties, "required": list(properties)}
-
-
-def page(name: str, items: Schema, **beside: Schema) -> Schema:
-    """A list, and where it goes on."""
-    return thing(**{name: array(items), "next": perhaps(TEXT)}, **beside)
+def object_of(**kinds: Any) -> dict[str, Any]:
+    """Returns the schema of an object that has all of these, each of its type."""
+    return {"type": "object", "properties": {name: of(kind) for name, kind in kinds.items()}, "required": list(kinds)}
 
 
 def of(kind: Any) -> Schema:
-    """Of a field, by its type."""
+    """Returns the schema of a type; a schema stays as it is."""
+    if isinstance(kind, dict):
+        return kind
     if kind in NAMES:
         return ref(NAMES[kind])
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return {"anyOf": [of(part) for part in parts]}
     if origin in (list, tuple):
-        return array(of(parts[0]))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {"type": "object"}
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return {"type": "string", "enum": [str(word) for word in kind]}
-    return PLAIN[kind]
+        return {"type": "array", "items": of(parts[0])}
+    if origin is not None:  # a mapping, most often of anything
+        return {"type": "object"} | ({} if parts[1] is Any else {"additionalProperties": of(parts[1])})
+    return one_of(*kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else PLAIN[kind]
 
 
-def shown(kind: Any, hidden: Iterable[str] = (), without: Iterable[str] = (), **beside: Schema) -> dict[str, Any]:
-    """Of a dataclass: its fields, those that may be hidden also null, and what is derived."""
-    assert is_dataclass(kind)
-    hints, left_out = get_type_hints(kind), set(without)
-    found = {field.name: of(hints[field.name]) for field in fields(kind) if field.name not in left_out}
-    return thing(**found | {name: perhaps(found[name]) for name in hidden if name in found} | beside)
+def shown(kind: Any, hidden: Iterable[str] = (), without: Iterable[str] = (), **more: Any) -> dict[str, Any]:
+    """Returns the schema of a dataclass: its fields, null also for those that may be hidden, and what is derived."""
+    hints = get_type_hints(kind)
+    kinds = {field.name: hints[field.name] for field in fields(kind) if field.name not in without}
+    return object_of(**kinds | {name: kinds[name] | None for name in hidden if name in kinds} | more)
 
 
-def components(of_tasks: Collection[str], of_runs: Iterable[str]) -> dict[str, Any]:
-    """All that are named; the arguments are the fields that may be hidden."""
-    run = shown(RunRecord, of_runs, owner=TEXT, took_ms=perhaps(WHOLE), early_ms=perhaps(WHOLE))
-    more = thing(
-        output=perhaps(TEXT),
-        error_output=perhaps(TEXT),
-        attempts=array(ref("Run")),
-        made=array(ref("Run")),
-        next=perhaps(TEXT),
-    )
-    task = {name: perhaps(column) if name in of_tasks else column for name, column in columns_as_returned(of).items()}
-    derived = {"owner": TEXT, "state": {"type": "string", "enum": list(STATES)}, "schedule": TEXT, "in_words": TEXT}
-    return {
-        "Task": thing(**task, **derived), "Run": run, "FullRun": {"allOf": [ref("Run"), more]},
-        "Line": shown(JournalEntry, owner=TEXT), "Event": shown(Event), "Drops": shown(Drops), "Preview": shown(Preview),
-        "Why": WHY, "Owner": shown(OwnerStatus, owner=TEXT), "Function": shown(Function), "Counts": shown(Counts),
-        "Ticker": shown(TickerStatus, without=["age"], age_ms=perhaps(WHOLE)), "Health": HEALTH, "Problem": PROBLEM,
+def task_schema(hidden: Collection[str]) -> Schema:
+    """Returns the schema of a task: its columns, with the words of the table of fields, and what is derived."""
+    columns = columns_as_returned(of)
+    nullable = {name: {"anyOf": [columns[name], PLAIN[type(None)]]} for name in hidden}
+    return object_of(**columns | nullable, owner=str, state=one_of(*STATES), schedule=str, in_words=str)
+
+
+def components() -> dict[str, Any]:
+    """Returns the schemas that have a name."""
+    return {NAMES[kind]: shown(kind) for kind in (Event, Drops, Function, Counts, Preview, Why)} | {
+        "Task": task_schema(OF_TASKS),
+        "Run": shown(RunRecord, OF_RUNS, owner=str, took_ms=int | None, early_ms=int | None),
+        "FullRun": FULL_RUN, "Line": shown(JournalEntry, owner=str), "Owner": shown(OwnerStatus, owner=str),
+        "Ticker": shown(TickerStatus, without=["age"], age_ms=int | None), "Health": HEALTH, "Problem": PROBLEM,
     }  # fmt: skip
 
 
-WHY = thing(
-    task_id=WHOLE, task=perhaps(ref("Task")), now=INSTANT, at=perhaps(INSTANT), lines=array(ref("Line")), then=array(TEXT),
-    next=array(TEXT),
+MORE = object_of(
+    output=str | None, error_output=str | None, attempts=list[RunRecord], made=list[RunRecord], next=str | None
+)
+FULL_RUN = {"allOf": [of(RunRecord), MORE]}
+SERVER = object_of(answers=bool, error=str | None)
+HEALTH = object_of(
+    healthy=bool, problems=list[str], max_age_ms=int, postgresql=SERVER, redis=SERVER, tickers=list[TickerStatus],
+    unattended=dict[str, int], leased=dict[str, str],
 )  # fmt: skip
-SERVER = thing(answers=FLAG, error=perhaps(TEXT))
-HEALTH = thing(
-    healthy=FLAG, problems=array(TEXT), max_age_ms=WHOLE, postgresql=SERVER, redis=SERVER, tickers=array(ref("Ticker")),
-    unattended={"type": "object", "additionalProperties": WHOLE}, leased={"type": "object", "additionalProperties": TEXT},
-)  # fmt: skip
-PROBLEM = thing(type=TEXT, title=TEXT, status=WHOLE, detail=TEXT) | {"description": "RFC 9457 problem details."}
-PROBLEM["properties"]["field"] = {**TEXT, "description": "What of the input it is about, where it is about one piece."}
-PROBLEM_ANSWER: Schema = {MEDIA_TYPE: {"schema": ref("Problem")}}
+PROBLEM = object_of(type=str, title=str, status=int, detail=str) | {"description": "RFC 9457 problem details."}
+PROBLEM["properties"]["field"] = doc("What of the input it is about, where it is about one piece.", TEXT)

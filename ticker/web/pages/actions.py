@@ -57,7 +57,7 @@ def do(here: Site, request: Request, form: Form) -> Response:
     wanted, task = action(form), id_of(request)
     with here.database.writing() as db:
         wanted.work(db, task, form)
-    return said(f"task {task}: {wanted.told}", f"{request.scope.get('root_path', '')}/tasks" if wanted.leaves else "")
+    return said(f"task {task}: {wanted.told}", f"{here.root}/tasks" if wanted.leaves else "")
 
 
 @change

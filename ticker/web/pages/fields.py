@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ticker import numbers
 from ticker.errors import BadInput
 from ticker.model import JSON_AT_MOST, Kind
 from ticker.schedules.duration import words
@@ -14,6 +13,7 @@ from ticker.tasks.definition import has_usual_box, has_usual_tolerance
 from ticker.tasks.fields import FIELDS, GROUPS, OF_NEW, SETTINGS, Task
 from ticker.tasks.sorts import DURATION, Field, Sort
 from ticker.web.api.fields import instant_in
+from ticker.web.api.reading import text_in
 from ticker.web.pages.phrases import as_json
 
 YES = "yes"
@@ -58,7 +58,7 @@ def read(field: Field, text: str) -> Any:
         case "json":
             return json_value(field.name, text or "{}")
         case "number":
-            return numbers.whole(field.name, text or "0", field.schema["minimum"], field.schema["maximum"])
+            return text_in(field.name, field.schema, text or "0")
         case "flag" if text not in ("", YES):
             raise BadInput(field.name, text, f"is neither {YES} nor empty")
         case "flag":

@@ -74,7 +74,7 @@ def previewed(here: Site, request: Request) -> Shown:
 
 
 @changing
-def create(here: Site, request: Request, form: Form) -> Response:
+def create(here: Site, _: Request, form: Form) -> Response:
     """Registers a task that is new."""
     owner, name = one(form, "owner") or None, one(form, "name") or None
     with beside_fields(), here.database.writing() as db:
@@ -85,7 +85,7 @@ def create(here: Site, request: Request, form: Form) -> Response:
         for there in tasks.list_tasks(db, name=name or function, owner=owner or NOBODY, limit=1):
             raise BadInput("name", there.name, f"is there already, as task {there.id}; edit that one")
         task = operations.register(db, function, name=name, owner=owner, by=BY, **given)
-    return gone_to(request, task, "registered")
+    return gone_to(here, task, "registered")
 
 
 @changing
@@ -95,7 +95,7 @@ def change(here: Site, request: Request, form: Form) -> Response:
         task = tasks.get(db, id_of(request))
         given = typed(form, task)
         task = operations.edit(db, task.id, by=BY, **given) if given else task
-    return gone_to(request, task, "changed" if given else "nothing was changed")
+    return gone_to(here, task, "changed" if given else "nothing was changed")
 
 
 @contextmanager
@@ -155,5 +155,5 @@ def one(form: Form, name: str) -> str:
     return form.get(name, [""])[0].strip()
 
 
-def gone_to(request: Request, task: Task, told: str) -> Response:
-    return said(f"{task.name}: {told}", f"{request.scope.get('root_path', '')}/tasks/{task.id}")
+def gone_to(here: Site, task: Task, told: str) -> Response:
+    return said(f"{task.name}: {told}", f"{here.root}/tasks/{task.id}")

@@ -5,18 +5,18 @@ from typing import Any
 
 from starlette.requests import Request
 
+from ticker import numbers
 from ticker.errors import BadInput, UnknownTask
 from ticker.model import Outcome, Reason
 from ticker.read import entries, journal, tasks, why
-from ticker.read.journal import Key, Wanted
+from ticker.read.journal import Wanted
 from ticker.web.api import bookmarks
-from ticker.web.api.fields import number, owner_in
-from ticker.web.pages.screen import ROWS, Shown, as_id, asked, behind, filtered, id_of, screen
+from ticker.web.api.fields import owner_in
+from ticker.web.pages.screen import ROWS, Shown, as_id, asked, id_of, paging, screen
 from ticker.web.site import Site
 
 DROPS = 50
 PIECES = 100
-AFTER = number("after", "How many were told before.", 0, journal.TOLD_AT_MOST, 0)
 HOURS = {"1": "the last hour", "24": "the last day", "168": "the last week"}
 
 
@@ -25,15 +25,14 @@ def runs(here: Site, request: Request) -> Shown:
     wanted = {name: asked(request, name) for name in ("task", "owner", "owner_type", "outcome", "reason")}
     with here.database.reading() as db:
         chosen = select(db, **wanted)
-        page = journal.page(db, chosen, before=before(request), limit=ROWS)
+        page = journal.page(db, chosen, before=asked(request, "before", bookmarks.key_in), limit=ROWS)
         now, deleted = entries.instant(tasks.on(db)), journal.deleted(db, [line.task_id for line in page.lines])
-    following = filtered(request, before=bookmarks.of_key(page.next)) if page.next else ""
     is_nobodys = is_name(wanted["task"]) and wanted["owner"] is None
     return {
-        "lines": page.lines, "now": now, "deleted": deleted, "following": following, "wanted": wanted,
+        "lines": page.lines, "now": now, "deleted": deleted, "wanted": wanted,
         "task_id": chosen.task_id, "is_nobodys": is_nobodys,
-        "outcomes": list(Outcome), "reasons": list(Reason), "first": filtered(request, before=None) if asked(request, "before") else None,
-    }  # fmt: skip
+        "outcomes": list(Outcome), "reasons": list(Reason),
+    } | paging(request, "before", page.next and bookmarks.of_key(page.next))  # fmt: skip
 
 
 def select(db: Any, *, task: str | None, owner: str | None, **others: Any) -> Wanted:
@@ -56,7 +55,8 @@ def is_name(task: str | None) -> bool:
 @screen("run.html")
 def run(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
-        full = tasks.get_run(db, id_of(request), pieces=PIECES, after=behind(request))
+        after = asked(request, "after", bookmarks.of_task) or 0
+        full = tasks.get_run(db, id_of(request), pieces=PIECES, after=after)
         now = entries.instant(tasks.on(db))
         words = here.words(why.told(tasks.on(db), None, [full.run], [], now)[0])
         deleted = journal.deleted(db, [full.run.task_id])
@@ -64,9 +64,7 @@ def run(here: Site, request: Request) -> Shown:
     return {
         "full": found, "run": found.run, "words": words, "now": now, "deleted": deleted, "hidden": here.settings.hide_args,
         "goes_on": any(one.state != "ended" for one in (full.run, *full.attempts, *full.pieces)),
-        "following": "" if full.next is None else filtered(request, after=full.next),
-        "first": filtered(request, after=None) if asked(request, "after") else None,
-    }  # fmt: skip
+    } | paging(request, "after", full.next)  # fmt: skip
 
 
 @screen("texts.html")
@@ -77,24 +75,24 @@ def texts(here: Site, request: Request) -> Shown:
     return {"run": found.run, "full": found, "hidden": here.settings.hide_args}
 
 
-def before(request: Request) -> Key | None:
-    """Where the page before ended."""
-    text = asked(request, "before")
-    return None if text is None else bookmarks.key_in("before", text)
+def told_in(field: str, text: str) -> int:
+    return numbers.whole(field, text, 0, journal.TOLD_AT_MOST)
 
 
 @screen("drops.html")
 def drops(here: Site, request: Request) -> Shown:
-    by, hours, after = asked(request, "by") or "reason", asked(request, "hours") or "24", asked(request, "after") or "0"
+    by, hours, told = (
+        asked(request, "by") or "reason",
+        asked(request, "hours") or "24",
+        asked(request, "after", told_in) or 0,
+    )
     if hours not in HOURS:
         raise BadInput("hours", hours, f"is none of: {', '.join(HOURS)}")
-    told = AFTER.read("after", after)
     with here.database.reading() as db:
         now = entries.instant(tasks.on(db))
         found = journal.drops(db, by=by, since=now - timedelta(hours=int(hours)), limit=DROPS + 1, after=told)
         deleted = journal.deleted(db, [one.example.task_id for one in found if one.example])
     return {
         "counted": found[:DROPS], "now": now, "deleted": deleted, "by": by, "groups": journal.GROUPS, "hours": hours, "spans": HOURS,
-        "told": told, "following": filtered(request, after=told + DROPS) if len(found) > DROPS else "",
-        "first": filtered(request, after=None) if told else None,
-    }  # fmt: skip
+        "told": told,
+    } | paging(request, "after", told + DROPS if len(found) > DROPS else None)  # fmt: skip

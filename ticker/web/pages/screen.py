@@ -15,7 +15,6 @@ from ticker.errors import BadInput, UnknownTask, quoted
 from ticker.read import formatting
 from ticker.schedules import duration
 from ticker.web.access import SAFE
-from ticker.web.api import bookmarks
 from ticker.web.api.fields import id_in
 from ticker.web.pages import phrases
 from ticker.web.problems import MEDIA_TYPE, answer
@@ -66,9 +65,9 @@ def read(body: bytes) -> Form:
 
 
 def render(request: Request, template: str, shown: Shown, status: int = 200) -> Response:
-    here, root = site(request), request.scope.get("root_path", "")
+    here = site(request)
     about = {
-        "root": root, "address": request.url.path.removeprefix(root), "query_text": request.url.query,
+        "root": here.root, "address": request.url.path.removeprefix(here.root), "query_text": request.url.query,
         "read_only": here.access.read_only, "words_of": here.words, "version": version("rq-ticker"),
     }  # fmt: skip
     return HTMLResponse(templates().get_template(template).render(about | shown), status)
@@ -96,18 +95,20 @@ def templates() -> Environment:
     return made
 
 
-def asked(request: Request, name: str) -> str | None:
-    """A parameter of the address, nothing where it is empty, as a form sends what was not filled in."""
-    value = request.query_params.get(name, "").strip()
-    if "\0" in value:
-        raise BadInput(name, value, "holds a character that PostgreSQL cannot store")
-    return value or None
+def asked(request: Request, name: str, read: Callable[[str, str], Any] = lambda _, text: text) -> Any:
+    """Returns a parameter of the address as a value, None if it is empty: a form sends empty fields, too."""
+    text = request.query_params.get(name, "").strip()
+    if "\0" in text:
+        raise BadInput(name, text, "holds a character that PostgreSQL cannot store")
+    return read(name, text) if text else None
 
 
-def behind(request: Request) -> int:
-    """The id of the last row of the page before."""
-    after = asked(request, "after")
-    return 0 if after is None else bookmarks.of_task("after", after)
+def paging(request: Request, name: str, following: object) -> Shown:
+    """Returns the parameters of the next page and of the first one, unless this page is the last or the first."""
+    return {
+        "following": filtered(request, **{name: following}) if following else "",
+        "first": filtered(request, **{name: None}) if asked(request, name) else None,
+    }
 
 
 def id_of(request: Request) -> int:

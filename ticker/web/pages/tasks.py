@@ -9,7 +9,8 @@ from ticker.read import entries, overview
 from ticker.read import tasks as read_tasks
 from ticker.read.forecast import due_since
 from ticker.tasks.fields import Task
-from ticker.web.pages.screen import ROWS, Shown, asked, behind, filtered, screen
+from ticker.web.api import bookmarks
+from ticker.web.pages.screen import ROWS, Shown, asked, paging, screen
 from ticker.web.site import Site
 
 FILTERS = ("search", "state", "owner", "owner_type", "function", "queue", "group", "submitter")
@@ -19,15 +20,13 @@ FILTERS = ("search", "state", "owner", "owner_type", "function", "queue", "group
 def tasks(here: Site, request: Request) -> Shown:
     wanted = {name: asked(request, name) for name in FILTERS}
     with here.database.reading() as db:
-        page = read_tasks.page_of_tasks(db, **wanted, after=behind(request), limit=ROWS)
+        page = read_tasks.page_of_tasks(db, **wanted, after=asked(request, "after", bookmarks.of_task) or 0, limit=ROWS)
         strips = overview.recent_outcomes(db, page.tasks)
         now = entries.instant(read_tasks.on(db))
-    following = "" if page.next is None else filtered(request, after=page.next)
     return {
         "tasks": page.tasks, "strips": strips, "now": now, "late": {task.id for task in page.tasks if is_late(task, now)},
-        "looked_through": page.looked_through, "wanted": wanted, "states": read_tasks.STATES, "following": following,
-        "first": filtered(request, after=None) if asked(request, "after") else None,
-    }  # fmt: skip
+        "looked_through": page.looked_through, "wanted": wanted, "states": read_tasks.STATES,
+    } | paging(request, "after", page.next)  # fmt: skip
 
 
 def is_late(task: Task, now: datetime) -> bool:

@@ -59,10 +59,9 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         overridden(
             "dequeue_job_and_maintain_ttl", "timeout max_idle_time", "ends that wait are tried while the worker waits for jobs"
         ),
-        overridden("heartbeat", "timeout pipeline", "RQ asks for four between two jobs; a wiped worker registers again"),
+        overridden("heartbeat", "timeout pipeline", "waiting ends are tried; a wiped worker registers again"),
         overridden("maintain_heartbeats", "job", "a run goes on if the key of its job became something else"),
         overridden("run_maintenance_tasks", "", "a corrupt job in a registry ends one pass, not the worker"),
-        overridden("set_state", "state pipeline", "RQ says twice between two jobs that the worker is idle"),
         overridden("teardown", "", "ends that wait are tried before the worker ends"),
         overridden("_start_scheduler", "burst logging_level date_format log_format", "RQ's scheduler takes unsigned jobs"),
         used("max_connection_wait_time", "with RQ's minute, a worker sleeps on long after Redis is back"),

@@ -27,7 +27,6 @@ from wrappers.sandbox import deaths, handoff, limits, ring_buffer, shared_state,
 
 log = logging.getLogger("ticker.run")
 
-ONE_BEAT = 0.05  # seconds: heartbeats that come closer are one
 LOOK = 1  # seconds between two attempts at waiting ends, at most
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
 RQ_MARGIN = 60  # seconds behind a job's time-out, when RQ's own worker kills a horse
@@ -53,7 +52,6 @@ class Worker(SurvivingWorker):
         self._phase = Phase.IDLE
         self._start: PreparedStart | None = None  # of the job at hand, if it is one of ours
         self._forget: Any = None
-        self._beat = -math.inf
         self._idle_since = math.inf
         self._unwritten = WaitingEnds()
         self._oom_kills: int | None = None  # before the job
@@ -194,17 +192,21 @@ class Worker(SurvivingWorker):
             self._unwritten.drain(self._connected(), limits.now() + seconds)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """Overrides RQ's, which asks for four between two jobs: one is enough. Waiting ends are tried then, but not between a
-        start and its horse, because the limits of that run count already.
+        """Overrides RQ's, to try waiting ends, but not between a start and its horse, because the limits of that run count already.
 
         A worker that was wiped out of RQ's list (FLUSHALL, a Redis that came back empty) adds itself again.
         """
         self._mind_database()
         if pipeline is not None:
-            self._beat = -math.inf  # it is for another time
             super().heartbeat(timeout, pipeline)
-        elif timeout or clock.monotonic() - self._beat > ONE_BEAT:
-            self._beat_once(timeout)
+            return
+        with self.connection.pipeline(transaction=False) as calls:
+            super().heartbeat(timeout, calls)
+            calls.hexists(self.key, "birth")
+            *_, is_known = calls.execute()
+        if not is_known and not self.is_horse:
+            self.connection.hset(self.key, mapping=self.serialize())
+            worker_registration.register(self)
 
     def _mind_database(self) -> None:
         """Tries the waiting ends, or closes a connection that was idle for long."""
@@ -213,21 +215,6 @@ class Worker(SurvivingWorker):
             self._unwritten.write(self._connected())
         elif self._database is not None and clock.monotonic() - self._idle_since >= IDLE:  # also while Redis is away
             self._database.close()
-
-    def _beat_once(self, timeout: int | None) -> None:
-        with self.connection.pipeline(transaction=False) as calls:
-            super().heartbeat(timeout, calls)
-            calls.hexists(self.key, "birth")
-            *_, is_known = calls.execute()
-        self._beat = -math.inf if timeout else clock.monotonic()
-        if not is_known and not self.is_horse:
-            self.connection.hset(self.key, mapping=self.serialize())
-            worker_registration.register(self)
-
-    def set_state(self, state: str, pipeline: Any = None) -> None:
-        """RQ's, which says twice between two jobs that it is idle."""
-        if pipeline is not None or state != self.get_state():
-            super().set_state(state, pipeline)
 
     def wait_for_horse(self) -> Any:
         """Writes the end as soon as the horse leaves it; cleans up as soon as it is dead, before RQ asks Redis for anything."""

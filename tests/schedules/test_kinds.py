@@ -6,6 +6,7 @@ from zoneinfo import available_timezones
 
 import pytest
 
+from tests.sentences import sentence
 from ticker.errors import BadInput
 from ticker.schedules import cron, kinds, once, zones
 
@@ -43,65 +44,65 @@ def test_a_text_is_of_one_kind_and_has_one_normal_form(text, kind, normal, first
 
 
 REFUSED = [
-    ("", "is no calendar event"),
-    ("foo", "'foo' is no schedule"),
-    ("* * * *", "has 4 fields; cron has 5, 6 (seconds first) or 7 (year last)"),
-    ("* * * * * * * *", "has 8 fields"),
-    ("/5 * * * *", "write */5"),
-    ("*/0 * * * *", "has a step of 0 in the minute; 1 to 60 are allowed"),
-    ("*/61 * * * *", "has a step of 61"),
-    ("60 * * * *", "has minute 60; 0 to 59 are allowed"),
-    ("0 24 * * *", "has hour 24; 0 to 23 are allowed"),
-    ("0 0 0 * *", "has day of month 0; 1 to 31 are allowed"),
-    ("0 0 32 * *", "has day of month 32"),
-    ("0 0 * 13 *", "has month 13; 1 to 12 are allowed"),
-    ("0 0 * * 8", "has day of week 8; 0 to 7 are allowed"),
-    ("0 0 1 1 * 2027", "a year needs all seven fields"),
-    ("0 0 0 1 1 * 2200", "has year 2200; 1970 to 2199 are allowed"),
-    ("0 22-3 * * *", "which runs backwards; write 22-23,0-3"),
-    ("0 0 30 2 *", "never fires"),
-    ("0 0 31 4,6,9,11 *", "never fires"),
-    ("0 0 0 29 2 * 2027", "never fires again"),
-    ("0 0 0 1 1 * 2020", "never fires again"),
-    ("0 0 L * *", "a calendar event has: *-*~01"),
-    ("0 0 LW * *", "has L in the day of month"),
-    ("0 0 15W * *", "has W in the day of month"),
-    ("0 0 * * 5#2", "a calendar event has: Mon *-*-01..07"),
-    ("0 0 ? * *", "write * instead"),
-    ("0 0 0 * * MON", "which only cron of 5 fields may; write its number"),
-    ("0 0 0 1 JAN *", "which only cron of 5 fields may"),
-    ("@reboot", "is no cron shorthand"),
-    ("0 0 * * 1-5,", "write numbers, *, lists"),
-    ("0 0 * * a", "write numbers, *, lists"),
-    ("\u0660 \u0660 * * *", "write numbers, *, lists"),
-    ("0 0 * * *\x00", "write numbers, *, lists"),
-    ("0," * 100_000 + "0 0 * * *", "characters; 200 are allowed"),
-    ("*:0/61", "has a step of 61 in the minute"),
-    ("*:*/15", "write 00/15"),
-    ("Mon..Foo 10:00", "'Foo' is no weekday"),
-    ("Fri..Mon 10:00", "which runs backwards"),
-    ("*-02-30", "never fires again"),
-    ("2020-01-01 00:00:00", "never fires again"),
-    ("12:00:00.5", "has a fraction of a second"),
-    ("foo bar", "'foo bar' is no schedule; write an interval such as 15m, cron"),
-    ("at noon", "is no schedule"),
-    ("Monday Europe/Nowhere", "is no zone of the IANA database"),
-    ("daily Europe/Nowhere", "is no zone of the IANA database"),
-    ("12:00 Europe/Nowhere", "is no zone of the IANA database"),
-    ("2026-01-01T00:00:00Z", "lies in the past"),
-    ("2027-13-01T00:00:00Z", "is no time"),
-    ("0", "is under the limit of 1s"),
-    ("-1m", "is under the limit of 1s"),
-    ("367d", "is over the limit of 366d"),
+    ("", sentence("schedules.no_calendar_event")),
+    ("foo", sentence("schedules.no_schedule", text="'foo'")),
+    ("* * * *", sentence("schedules.cron_fields", number=4, allowed="5, 6 (seconds first) or 7 (year last)")),
+    ("* * * * * * * *", sentence("schedules.has_fields", number=8)),
+    ("/5 * * * *", sentence("errors.write_instead", remedy="*/5")),
+    ("*/0 * * * *", sentence("schedules.step_allowed", step=0, field="minute", least=1, most=60)),
+    ("*/61 * * * *", sentence("schedules.step", step=61)),
+    ("60 * * * *", sentence("schedules.field_allowed", field="minute", value=60, least=0, most=59)),
+    ("0 24 * * *", sentence("schedules.field_allowed", field="hour", value=24, least=0, most=23)),
+    ("0 0 0 * *", sentence("schedules.field_allowed", field="day of month", value=0, least=1, most=31)),
+    ("0 0 32 * *", sentence("schedules.field", field="day of month", value=32)),
+    ("0 0 * 13 *", sentence("schedules.field_allowed", field="month", value=13, least=1, most=12)),
+    ("0 0 * * 8", sentence("schedules.field_allowed", field="day of week", value=8, least=0, most=7)),
+    ("0 0 1 1 * 2027", sentence("schedules.year_needs_all_fields")),
+    ("0 0 0 1 1 * 2200", sentence("schedules.field_allowed", field="year", value=2200, least=1970, most=2199)),
+    ("0 22-3 * * *", sentence("schedules.runs_backwards_write", remedy="22-23,0-3")),
+    ("0 0 30 2 *", sentence("errors.never_fires")),
+    ("0 0 31 4,6,9,11 *", sentence("errors.never_fires")),
+    ("0 0 0 29 2 * 2027", sentence("schedules.never_fires_again")),
+    ("0 0 0 1 1 * 2020", sentence("schedules.never_fires_again")),
+    ("0 0 L * *", sentence("schedules.calendar_event_has", remedy="*-*~01")),
+    ("0 0 LW * *", sentence("schedules.has_letter", letter="L", field="day of month")),
+    ("0 0 15W * *", sentence("schedules.has_letter", letter="W", field="day of month")),
+    ("0 0 * * 5#2", sentence("schedules.calendar_event_has", remedy="Mon *-*-01..07")),
+    ("0 0 ? * *", sentence("schedules.write_star_instead", remedy="*")),
+    ("0 0 0 * * MON", sentence("schedules.only_cron_of_5_write")),
+    ("0 0 0 1 JAN *", sentence("schedules.only_cron_of_5")),
+    ("@reboot", sentence("schedules.no_shorthand")),
+    ("0 0 * * 1-5,", sentence("schedules.write_numbers")),
+    ("0 0 * * a", sentence("schedules.write_numbers")),
+    ("\u0660 \u0660 * * *", sentence("schedules.write_numbers")),
+    ("0 0 * * *\x00", sentence("schedules.write_numbers")),
+    ("0," * 100_000 + "0 0 * * *", sentence("schedules.characters_allowed", number=200)),
+    ("*:0/61", sentence("schedules.step_in", step=61, field="minute")),
+    ("*:*/15", sentence("errors.write_instead", remedy="00/15")),
+    ("Mon..Foo 10:00", sentence("schedules.no_weekday", value="'Foo'")),
+    ("Fri..Mon 10:00", sentence("schedules.runs_backwards")),
+    ("*-02-30", sentence("schedules.never_fires_again")),
+    ("2020-01-01 00:00:00", sentence("schedules.never_fires_again")),
+    ("12:00:00.5", sentence("schedules.fraction")),
+    ("foo bar", sentence("schedules.no_schedule_write", text="'foo bar'", interval="15m")),
+    ("at noon", sentence("schedules.is_no_schedule")),
+    ("Monday Europe/Nowhere", sentence("errors.no_zone_of_the_iana_database")),
+    ("daily Europe/Nowhere", sentence("errors.no_zone_of_the_iana_database")),
+    ("12:00 Europe/Nowhere", sentence("errors.no_zone_of_the_iana_database")),
+    ("2026-01-01T00:00:00Z", sentence("errors.in_the_past")),
+    ("2027-13-01T00:00:00Z", sentence("errors.is_no_time")),
+    ("0", sentence("durations.under_the_limit", limit="1s")),
+    ("-1m", sentence("durations.under_the_limit", limit="1s")),
+    ("367d", sentence("durations.over_the_limit", limit="366d")),
 ]
 
 
-@pytest.mark.parametrize(("text", "sentence"), REFUSED)
-def test_what_is_refused_comes_with_one_sentence_that_says_what_to_write(text, sentence):
+@pytest.mark.parametrize(("text", "words"), REFUSED)
+def test_what_is_refused_comes_with_one_sentence_that_says_what_to_write(text, words):
     with pytest.raises(BadInput) as caught:
         kinds.never_fires(kinds.detect(text), NOW, "expression", text)
     said = str(caught.value)
-    assert sentence in said
+    assert words.within(said)
     assert len(said) < 300
     assert "\n" not in said
 

@@ -11,6 +11,7 @@ import pytest
 
 import ticker
 from tests.running import until
+from tests.sentences import sentence
 from ticker import clock
 from ticker.db import sql
 from ticker.db.connections import connect
@@ -141,7 +142,7 @@ def test_a_job_whose_task_is_not_there_is_an_event_of_the_installation_and_no_re
     db.execute("DELETE FROM ticker.events")
     assert start(db, task, NOW)["refusal"] == "gone"
     assert ticker.list_runs(db) == []
-    assert events(db) == [(0, "stale", None, f"job j reached worker w, and task {task.id} does not wait for it")]
+    assert events(db) == [(0, "stale", None, sentence("why.stale", job="j", worker="w", task=task.id))]
 
 
 @pytest.mark.parametrize("last_occurrence", [None, NOW - SECOND])
@@ -359,7 +360,7 @@ def test_a_planned_job_never_runs_another_tasks_function_under_the_row_of_a_plan
     assert planned_start(db, task, run_id) == "stale"
     [planned] = ticker.list_runs(db)
     assert (planned.task_id, planned.state) == (other.id, "planned")
-    assert events(db) == [(0, "stale", None, f"job j reached worker w, and task {task.id} has no run {run_id}")]
+    assert events(db) == [(0, "stale", None, sentence("why.stale_run", job="j", worker="w", task=task.id, run=run_id))]
 
 
 def planned_start(db, task, run_id):
@@ -469,6 +470,6 @@ def test_a_run_that_lost_its_hold_writes_no_cursor_and_learns_it(environ, db, ta
     quota = Quota(30, clock.monotonic())
     with closing(Database(environ["DATABASE_URL"], "ticker")) as database:
         run = Run(begun["run_id"], task.id, "poll", "", "", NOW, None, quota, str(uuid4()), database)
-        with pytest.raises(HoldLost, match=f"run {run.id} does not hold task {task.id} any more"):
+        with pytest.raises(HoldLost, check=sentence("errors.hold_lost", run=run.id, task=task.id).within):
             run.checkpoint("stale")
     assert ticker.get(db, task).cursor is None

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 import ticker
+from tests.sentences import sentence
 from ticker import owners
 from ticker.cli import main
 from ticker.cli.tasks.commands import user
@@ -76,7 +77,10 @@ def test_an_edit_and_a_registration_that_change_nothing_leave_none(task, db):
 def test_a_pause_by_the_command_says_who_and_why(task, db):
     for command in (["pause", str(task.id), "--by", "me", "--reason", "moving"], ["resume", str(task.id)]):
         assert CliRunner().invoke(main, command).exit_code == 0
-    assert events(db) == [("paused", "me", "moving", False), ("resumed", user(), "it was paused by me: moving", False)]
+    assert events(db) == [
+        ("paused", "me", "moving", False),
+        ("resumed", user(), sentence("why.resumed_from", by="me", reason="moving"), False),
+    ]
 
 
 def test_a_user_whose_name_is_ticker_is_not_the_ticker(task, db):

@@ -8,6 +8,7 @@ import pytest
 import ticker
 from tests.read.test_why import MINUTE, NINE, SECOND, ticked
 from tests.scraping import grown, scraped
+from tests.sentences import sentence
 from ticker import clock, embedded, migrations
 from ticker.daemon.loop import Beat
 from ticker.db import sql
@@ -182,7 +183,7 @@ def test_an_observer_that_fails_harms_no_tick(environ, db, store, queue, setting
     beat = Beat(store, queue, settings, threading.Event(), Spoilt(queue))
     beat()
     assert (beat.failures, beat.busy, queue.lengths(["polling"])) == (0, False, {"polling": 1})
-    assert [record.message for record in caplog.records if record.exc_info] == ["the metrics have missed a tick"]
+    assert [record.message for record in caplog.records if record.exc_info] == [sentence("logs.metrics_missed_a_tick")]
 
 
 def test_a_tick_that_failed_is_observed_as_such(environ, store, queue, settings, monkeypatch):

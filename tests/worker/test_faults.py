@@ -17,6 +17,7 @@ from rq.registry import FailedJobRegistry
 
 import ticker
 from tests.running import ROOT, until, work
+from tests.sentences import sentence
 from ticker.db.connections import connect
 from ticker.engine import jobs
 from ticker.engine.sweep import job_of
@@ -206,7 +207,7 @@ def test_a_start_whose_job_gets_no_process_is_lost_at_once(traced, db, store, qu
         process.wait(60)
     [run] = ticker.list_runs(db)
     assert (run.outcome, run.reason) == (
-        "lost", "its function did not begin: the worker was stopped, or could not make a process for it",
+        "lost", sentence("why.function_did_not_begin"),
     )  # fmt: skip
     assert ticker.list_tasks(db)[0].running_until is None
 

@@ -1,5 +1,6 @@
 """Ends that cannot be written wait in the worker, which goes on; RQ has forgotten their jobs by then."""
 
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 import ticker
 from tests.daemon.test_loop import own_servers, running  # noqa: F401 a fixture
 from tests.running import stock_worker, until
+from tests.sentences import sentence
 from tests.worker.test_faults import working
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
@@ -192,7 +194,7 @@ def test_the_last_tries_end_in_time_and_name_what_they_give_up(tables, ends, cap
     ends.take(tables, end(1))
     ends.drain(tables, limits.now())
     assert len(ends) == 0
-    assert "the end of task=1 (succeeded) is not recorded, and given up: the worker ends" in caplog.text
+    assert sentence("logs.end_given_up", task=1, outcome="succeeded").within(caplog.text)
 
 
 # --------------------------------------------------------------------------------------------------- real workers
@@ -313,7 +315,7 @@ def test_a_worker_that_is_told_to_stop_still_tries_the_ends_that_wait(environ, f
         with locked(environ, task):
             (folder / "go").touch()
             for line in process.stdout:
-                if "is not recorded yet" in line:
+                if re.search(sentence("logs.end_not_recorded").pattern, line):
                     break
             process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
@@ -328,11 +330,11 @@ def test_a_worker_that_is_told_to_stop_gives_them_up_in_time(environ, folder, db
         with locked(environ, task):
             (folder / "go").touch()
             for line in process.stdout:
-                if "is not recorded yet" in line:
+                if re.search(sentence("logs.end_not_recorded").pattern, line):
                     break
             process.send_signal(signal.SIGTERM)
             rest = process.stdout.read()
-    assert f"the end of task={task.id} (succeeded) is not recorded, and given up: the worker ends" in rest
+    assert sentence("logs.end_given_up", task=task.id, outcome="succeeded").within(rest)
 
 
 def test_a_worker_that_ends_with_its_queue_stays_until_its_ends_are_written(environ, folder, db, store, queue):
@@ -359,7 +361,7 @@ def test_pieces_that_could_not_be_recorded_are_made_while_the_run_still_holds_it
         with locked(environ, task):
             (folder / "go").touch()
             for line in process.stdout:
-                if "is not recorded yet" in line:
+                if re.search(sentence("logs.end_not_recorded").pattern, line):
                     break
         until(lambda: ticker.list_runs(db)[-1].state == "processing", "the pieces")
     assert db.execute("SELECT count(*) FROM ticker.runs WHERE kind = 'piece'").fetchone() == (2,)

@@ -12,6 +12,9 @@ from tests.running import ROOT
 from tests.sentences import FOLDER, golden, sentence
 
 MODULES = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
+MACHINES = {"bench", "faults", "model", "mutants", "simulation"}
+WORD_FOR_WORD_AT_MOST = 20
+"""Values that a test hands in, names of events, and what it waits for; sentences stand in the golden files."""
 
 
 @cache
@@ -30,6 +33,29 @@ def test_a_key_is_in_its_file_just_when_a_test_uses_it() -> None:
     kept = {f"{path.stem}.{key}" for path in FOLDER.glob("*.toml") for key in golden(path.stem)}
     assert sorted(kept - used()) == [], "no test uses it: take it out of its file"
     assert sorted(used() - kept) == [], "write it into its file"
+
+
+def texts(path: Path) -> list[str]:
+    """The strings of a module, without its docstrings."""
+    prose = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
+    constants = [node for node in nodes(path) if isinstance(node, ast.Constant) and id(node) not in prose]
+    return [node.value for node in constants if isinstance(node.value, str)]
+
+
+def phrases(text: str) -> set[str]:
+    """Each four words in a row."""
+    runs = [run.lower().split(" ") for run in re.findall(r"[A-Za-z][a-z']*(?: [a-z][a-z']*){3,}", text)]
+    return {" ".join(run[start : start + 4]) for run in runs for start in range(len(run) - 3)}
+
+
+def test_a_wording_stands_in_the_golden_files_alone() -> None:
+    """So that to mend it takes no edit of a test: no string of a test has four words in a row of a text of ours."""
+    sources = [path for room in ("ticker", "wrappers") for path in (ROOT / room).rglob("*.py")]
+    ours = {phrase for path in sources for text in texts(path) for phrase in phrases(text)}
+    ours |= {phrase for path in (ROOT / "ticker").rglob("*.html") for phrase in phrases(path.read_text())}
+    tests = [path for path in MODULES if not MACHINES & {*path.relative_to(ROOT / "tests").parts}]
+    found = [f"{path.name}: {text}" for path in tests for text in texts(path) if ours & phrases(text)]
+    assert len(found) <= WORD_FOR_WORD_AT_MOST, "\n".join(found)
 
 
 def test_files_are_sorted_one_sentence_a_line() -> None:

@@ -141,7 +141,7 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(environ: dict[str, str]) -
     [({"DATABASE_URL": ""}, sentence("errors.is_not_set", setting="DATABASE_URL")), ({"REDIS_URL": ""}, sentence("errors.is_not_set", setting="REDIS_URL")),
      ({"TICKER_WEB_TOKEN": "short"}, sentence("errors.key_is_short", setting="TICKER_WEB_TOKEN", length=16)),
      ({"TICKER_WEB_NO_TOKEN": "yes"}, sentence("errors.about", field="TICKER_WEB_NO_TOKEN")),
-     ({"TICKER_WEB_TOKEN": TOKEN, "TICKER_WEB_NO_TOKEN": "on"}, sentence("errors.about", field="TICKER_WEB_NO_TOKEN"))],
+     ({"TICKER_WEB_TOKEN": TOKEN, "TICKER_WEB_NO_TOKEN": "on"}, sentence("errors.tokens_exclude", no_token="TICKER_WEB_NO_TOKEN=on", token="TICKER_WEB_TOKEN"))],
 )  # fmt: skip
 def test_a_setting_that_does_not_fit_ends_it_at_once(
     variables: dict[str, str], said: Sentence, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch

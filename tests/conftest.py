@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from redis import Redis
 
-from tests import plans
+from tests import plans, sentences
 from tests.doubles import INSTALLATION
 from tests.factories import create_trace
 from tests.harness import Played
@@ -31,6 +31,14 @@ from ticker.errors import TickerError
 from ticker.queue.rq import RedisQueue
 from ticker.settings import Settings, psycopg_url
 from wrappers.pipeline import registry
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite-sentences", action="store_true", help="keep what is said now as tests/sentences/*.toml")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    sentences.rewriting = config.getoption("--rewrite-sentences")
 
 
 @pytest.fixture(scope="session", autouse=True)

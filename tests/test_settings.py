@@ -6,6 +6,7 @@ from dataclasses import fields
 import pytest
 
 from tests.refusals import SECRET, not_startable
+from tests.sentences import sentence
 from ticker.db.sql import statements
 from ticker.errors import BadInput, ConfigurationError
 from ticker.queue import checks
@@ -13,7 +14,6 @@ from ticker.schedules.duration import HOUR, SECOND
 from ticker.settings import Settings, from_environment, psycopg_url, schema_name
 
 SECONDS_OF_366_DAYS = 31_622_400
-SCHEMA_NAMES = "letters, digits and _, at most 63, and none of PostgreSQL's own"
 
 
 def refused(environ: dict[str, str]) -> str:
@@ -74,38 +74,38 @@ def test_a_value_at_a_limit_is_taken(name, value, field, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "sentence"),
+    ("name", "value", "said"),
     [
-        ("TICKER_TICK", "", "'' is no duration; write 90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M"),
-        ("TICKER_TICK", "often", "'often' is no duration; write 90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M"),
-        ("TICKER_TICK", "5M", "'5M' could be minutes or months; write 5m or PT5M for minutes"),
-        ("TICKER_TICK", "99ms", "'99ms' is under the limit of 100ms"),
-        ("TICKER_TICK", "0", "'0' is under the limit of 100ms"),
-        ("TICKER_TICK", "61m", "'61m' is over the limit of 1h"),
-        ("TICKER_LOOK_AHEAD", "-1s", "'-1s' is under the limit of 0s"),
-        ("TICKER_LOOK_AHEAD", "11", "'11' is over the limit of 10s"),
-        *(("TICKER_BATCH", value, f"{value!r} is no whole number from 1 to 10,000") for value in
+        ("TICKER_TICK", "", sentence("durations.value_is_none", value="''", examples="90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M")),
+        ("TICKER_TICK", "often", sentence("durations.value_is_none", value="'often'", examples="90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M")),
+        ("TICKER_TICK", "5M", sentence("durations.value_minutes_or_months", value="'5M'", minutes="5m or PT5M")),
+        ("TICKER_TICK", "99ms", sentence("durations.value_under_the_limit", value="'99ms'", limit="limit of 100ms")),
+        ("TICKER_TICK", "0", sentence("durations.value_under_the_limit", value="'0'", limit="limit of 100ms")),
+        ("TICKER_TICK", "61m", sentence("durations.value_over_the_limit", value="'61m'", limit="limit of 1h")),
+        ("TICKER_LOOK_AHEAD", "-1s", sentence("durations.value_under_the_limit", value="'-1s'", limit="limit of 0s")),
+        ("TICKER_LOOK_AHEAD", "11", sentence("durations.value_over_the_limit", value="'11'", limit="limit of 10s")),
+        *(("TICKER_BATCH", value, sentence("errors.value_whole_number", value=f'{value!r}', least=1, most="10,000")) for value in
           ("0", "10001", "-1", "1e3", "1_000", " 5", "\u0665", "", "9" * 40)),
-        ("TICKER_RESULT_TTL", "-1", "'-1' is no whole number from 0 to 31,622,400"),
-        ("TICKER_FAILURE_TTL", "31622401", "'31622401' is no whole number from 60 to 31,622,400"),
-        ("TICKER_HARD_LIMIT", "on", "'on' is none of auto, watchdog, off"),
-        ("TICKER_HARD_LIMIT", "", "'' is none of auto, watchdog, off"),
-        *(("TICKER_SCHEMA", value, f"{value!r} is no schema name: {SCHEMA_NAMES}") for value in
+        ("TICKER_RESULT_TTL", "-1", sentence("errors.value_whole_number", value="'-1'", least=0, most="31,622,400")),
+        ("TICKER_FAILURE_TTL", "31622401", sentence("errors.value_whole_number", value="'31622401'", least=60, most="31,622,400")),
+        ("TICKER_HARD_LIMIT", "on", sentence("errors.value_none_of", value="'on'", values="auto, watchdog, off")),
+        ("TICKER_HARD_LIMIT", "", sentence("errors.value_none_of", value="''", values="auto, watchdog, off")),
+        *(("TICKER_SCHEMA", value, sentence("errors.value_no_schema_name", value=f'{value!r}', most=63)) for value in
           ("", "a b", 'a"; --', "1a", "pg_catalog", "information_schema")),
     ],
 )  # fmt: skip
-def test_a_bad_value_is_one_sentence_that_names_the_variable(name, value, sentence):
-    assert refused({name: value}) == f"{name}: {sentence}"
+def test_a_bad_value_is_one_sentence_that_names_the_variable(name, value, said):
+    assert refused({name: value}).split(": ", 1) == [name, said]
 
 
 def test_a_long_or_strange_value_is_cut_and_escaped():
-    sentence = refused({"TICKER_BATCH": "\x1b[31m\n" + "x" * 1000})
-    assert sentence.isprintable() and len(sentence) < 150
+    said = refused({"TICKER_BATCH": "\x1b[31m\n" + "x" * 1000})
+    assert said.isprintable() and len(said) < 150
 
 
 def test_a_schema_is_refused_wherever_it_comes_from():
     for use in (lambda name: schema_name("schema", name), statements):
-        with pytest.raises(BadInput, match=r"^schema: 'a b' is no schema name"):
+        with pytest.raises(BadInput, check=sentence("errors.is_no_schema_name", field="schema", value="'a b'").within):
             use("a b")
 
 
@@ -116,12 +116,12 @@ def test_the_former_name_of_a_setting_is_read(environ):
 
 def test_two_names_of_a_setting_with_different_values_are_refused():
     assert refused({"TICKER_TELL": "mail", "TICKER_NOTIFY": "log"}) == (
-        "TICKER_NOTIFY: 'log' differs from 'mail' in TICKER_TELL, its former name; unset TICKER_TELL"
+        sentence("errors.settings_differ", setting="TICKER_NOTIFY", value="'log'", former="'mail'", name="TICKER_TELL")
     )
 
 
 def test_an_error_names_the_variable_that_is_set():
-    assert refused({"TICKER_TELL": "a b"}).startswith("TICKER_TELL: 'a b' is no channel")
+    assert sentence("errors.no_channel", setting="TICKER_TELL", value="'a b'").begins(refused({"TICKER_TELL": "a b"}))
 
 
 # --------------------------------------------------------------------------------------------------------------- URLs
@@ -141,23 +141,23 @@ def test_three_schemes_mean_the_same_database(scheme, rest):
 
 
 @pytest.mark.parametrize(
-    ("url", "sentence"),
+    ("url", "said"),
     [
-        ("", "DATABASE_URL is not set; write DATABASE_URL=postgresql://user@localhost/name"),
+        ("", sentence("errors.not_set_write", setting="DATABASE_URL", example="DATABASE_URL=postgresql://user@localhost/name")),
         *((f"postgresql+{driver}://u:{SECRET}@h/app",
-           f"DATABASE_URL: 'postgresql+{driver}' is another driver; write postgresql:// or postgresql+psycopg://")
+           sentence("errors.another_driver", setting="DATABASE_URL", driver=driver, remedy="postgresql:// or postgresql+psycopg://"))
           for driver in ("psycopg2", "asyncpg", "pg8000")),
         *((f"{scheme}://u:{SECRET}@h/app",
-           f"DATABASE_URL: '{scheme}://…' is no PostgreSQL URL; write postgresql://user@localhost/name")
+           sentence("errors.no_postgresql_url_write", setting="DATABASE_URL", scheme=scheme, remedy="postgresql://user@localhost/name"))
           for scheme in ("mysql", "mysql+pymysql", "sqlite", "redis", "postgresql+other")),
-        *((url, "DATABASE_URL: that text is no PostgreSQL URL; write postgresql://user@localhost/name")
+        *((url, sentence("errors.text_is_no_postgresql_url", setting="DATABASE_URL", remedy="postgresql://user@localhost/name"))
           for url in (SECRET, f"host=h password={SECRET}", f"u:{SECRET}://x@h", f"password=x{SECRET}://y", "://", "POSTGRESQL://h")),
     ],
 )  # fmt: skip
-def test_another_kind_of_database_url_is_refused_in_a_sentence(url, sentence):
+def test_another_kind_of_database_url_is_refused_in_a_sentence(url, said):
     with pytest.raises(ConfigurationError) as error:
         Settings(database_url=url).require_database()
-    assert str(error.value) == sentence
+    assert str(error.value) == said
 
 
 UNREADABLE = [
@@ -173,9 +173,12 @@ def test_a_password_that_is_not_escaped_is_refused_before_a_server_sees_a_piece_
     with pytest.raises(ConfigurationError) as error:
         psycopg_url(f"postgresql://{rest}")
     assert SECRET not in str(error.value)
-    assert re.fullmatch(
-        r"DATABASE_URL: what follows :// cannot be read; write user:password@host:port/name, .*", str(error.value)
-    )
+    assert sentence(
+        "errors.url_unreadable_write",
+        setting="DATABASE_URL",
+        remedy="user:password@host:port/name",
+        rest=re.compile(r".*"),
+    ) == str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -194,26 +197,37 @@ def test_redis_and_valkey_urls_are_handed_on_as_rq_reads_them(url, expected):
 
 
 @pytest.mark.parametrize(
-    ("url", "sentence"),
+    ("url", "said"),
     [
-        ("", "REDIS_URL is not set; write REDIS_URL=redis://localhost:6379/0"),
-        (f"http://:{SECRET}@h", "REDIS_URL: 'http://…' is no redis://, rediss:// or unix:// URL"),
-        (f"h:6379:{SECRET}", "REDIS_URL: that text is no redis://, rediss:// or unix:// URL"),
-        ("redis:localhost", "REDIS_URL: that text is no redis://, rediss:// or unix:// URL"),
+        ("", sentence("errors.not_set_write", setting="REDIS_URL", example="REDIS_URL=redis://localhost:6379/0")),
+        (
+            f"http://:{SECRET}@h",
+            sentence(
+                "errors.no_redis_url", setting="REDIS_URL", value="'http://…'", schemes="redis://, rediss:// or unix://"
+            ),
+        ),
+        (
+            f"h:6379:{SECRET}",
+            sentence("errors.text_is_no_redis_url", setting="REDIS_URL", schemes="redis://, rediss:// or unix://"),
+        ),
+        (
+            "redis:localhost",
+            sentence("errors.text_is_no_redis_url", setting="REDIS_URL", schemes="redis://, rediss:// or unix://"),
+        ),
     ],
 )
-def test_another_kind_of_redis_url_is_refused_in_a_sentence(url, sentence):
+def test_another_kind_of_redis_url_is_refused_in_a_sentence(url, said):
     with pytest.raises(ConfigurationError) as error:
         Settings(redis_url=url).require_redis()
-    assert str(error.value) == sentence
+    assert str(error.value) == said
 
 
 @pytest.mark.parametrize("hosts", ["h1,h2", "h1:6379,h2:6380", f"u:{SECRET}@h1,h2/0", "h1,", "[::1]:6379,h2"])
 def test_several_hosts_of_redis_are_refused_in_a_sentence(hosts):
     with pytest.raises(ConfigurationError) as error:
         Settings(redis_url=f"redis://{hosts}").require_redis()
-    assert (
-        str(error.value) == "REDIS_URL names several hosts, but only one server is supported; write redis://host:6379/0"
+    assert str(error.value) == sentence(
+        "errors.several_redis_hosts", setting="REDIS_URL", example="redis://host:6379/0"
     )
 
 
@@ -222,7 +236,7 @@ def test_the_password_of_redis_is_kept_as_well(rest):
     with pytest.raises(ConfigurationError) as error:
         Settings(redis_url=f"redis://{rest}").require_redis()
     assert SECRET not in str(error.value)
-    assert str(error.value).startswith("REDIS_URL: what follows :// cannot be read; ")
+    assert sentence("errors.redis_url_unreadable", setting="REDIS_URL").begins(str(error.value))
 
 
 def test_settings_do_not_show_a_password_when_they_are_printed():
@@ -238,20 +252,20 @@ def test_a_start_with_both_servers_there_says_nothing(settings):
 
 
 def test_an_absent_postgresql_is_named(redis_url, closed_port):
-    sentence = not_startable(Settings(f"postgresql://u:{SECRET}@127.0.0.1:{closed_port}/app", redis_url))
-    assert sentence.startswith("PostgreSQL (DATABASE_URL) does not answer: ")
-    assert sentence.endswith("Connection refused")
+    said = not_startable(Settings(f"postgresql://u:{SECRET}@127.0.0.1:{closed_port}/app", redis_url))
+    assert sentence("errors.database_unavailable_as", setting="DATABASE_URL").begins(said)
+    assert said.endswith("Connection refused")
 
 
 def test_an_absent_redis_is_named(database_url, closed_port):
-    sentence = not_startable(Settings(database_url, f"redis://u:{SECRET}@127.0.0.1:{closed_port}/0"))
-    assert sentence.startswith("Redis (REDIS_URL) does not take jobs: ")
-    assert sentence.endswith("Connection refused")
+    said = not_startable(Settings(database_url, f"redis://u:{SECRET}@127.0.0.1:{closed_port}/0"))
+    assert sentence("errors.redis_refuses_as", setting="REDIS_URL").begins(said)
+    assert said.endswith("Connection refused")
 
 
 def test_an_unset_server_is_named(database_url):
-    assert not_startable(Settings()).startswith("DATABASE_URL is not set; ")
-    assert not_startable(Settings(database_url)).startswith("REDIS_URL is not set; ")
+    assert sentence("errors.is_not_set_and", setting="DATABASE_URL").begins(not_startable(Settings()))
+    assert sentence("errors.is_not_set_and", setting="REDIS_URL").begins(not_startable(Settings(database_url)))
 
 
 @pytest.mark.parametrize(
@@ -281,5 +295,7 @@ def test_a_redis_url_that_leads_nowhere_is_one_sentence_that_names_the_setting(d
 
 
 def test_a_database_without_the_tables_says_what_to_run(database_url, redis_url):
-    sentence = not_startable(Settings(database_url, redis_url, schema="elsewhere"))
-    assert sentence == "DATABASE_URL: schema 'elsewhere' has no tables; run: ticker db upgrade"
+    said = not_startable(Settings(database_url, redis_url, schema="elsewhere"))
+    assert said == sentence(
+        "errors.no_tables", setting="DATABASE_URL", schema="'elsewhere'", remedy="ticker db upgrade"
+    )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.bad_input.rows import ANY_TEXT
 from tests.refusals import SECRET
 from tests.running import ROOT
+from tests.sentences import Sentence, sentence
 from ticker.cli import main
 from ticker.errors import ConfigurationError
 from ticker.settings import Settings, from_environment
@@ -24,22 +25,28 @@ COMMANDS = {
     "worker": ["wrappers", "--tasks", "tests.sample_tasks", "polling"],
 }  # fmt: skip
 WRONG = [
-    ({"TICKER_TICK": "0"}, "TICKER_TICK: '0' is under the limit of 100ms"),
-    ({"TICKER_TICK": "1e308"}, "TICKER_TICK: '1e308' is no duration"),
-    ({"TICKER_BATCH": "2" * 400}, "TICKER_BATCH: '2222"),
-    ({"TICKER_SCHEMA": "a\x1b[31m"}, r"TICKER_SCHEMA: 'a\x1b[31m' is no schema name"),
-    ({"TICKER_CLOCK_DIFFERENCE": "0"}, "TICKER_CLOCK_DIFFERENCE: '0' is under the limit of 1s"),
-    ({"DATABASE_URL": f"mysql://u:{SECRET}@h/x"}, "DATABASE_URL: 'mysql://…' is no PostgreSQL URL"),
-    ({"DATABASE_URL": f"postgresql://u:{SECRET}/@h/x"}, "DATABASE_URL: what follows :// cannot be read"),
-    ({"DATABASE_URL": ""}, "DATABASE_URL is not set"),
-    (NOWHERE, "PostgreSQL (DATABASE_URL) does not answer"),
+    ({"TICKER_TICK": "0"}, sentence("errors.under_the_limit", field="TICKER_TICK", value="'0'", limit="100ms")),
+    ({"TICKER_TICK": "1e308"}, sentence("errors.no_duration", field="TICKER_TICK", value="'1e308'")),
+    ({"TICKER_BATCH": "2" * 400}, sentence("errors.field_and_value", field="TICKER_BATCH", value="'2222")),
+    ({"TICKER_SCHEMA": "a\x1b[31m"}, sentence("errors.is_no_schema_name", field="TICKER_SCHEMA", value="'a\\x1b[31m'")),
+    (
+        {"TICKER_CLOCK_DIFFERENCE": "0"},
+        sentence("errors.under_the_limit", field="TICKER_CLOCK_DIFFERENCE", value="'0'", limit="1s"),
+    ),
+    (
+        {"DATABASE_URL": f"mysql://u:{SECRET}@h/x"},
+        sentence("errors.no_postgresql_url", setting="DATABASE_URL", value="'mysql://…'"),
+    ),
+    ({"DATABASE_URL": f"postgresql://u:{SECRET}/@h/x"}, sentence("errors.url_unreadable", setting="DATABASE_URL")),
+    ({"DATABASE_URL": ""}, sentence("errors.is_not_set", setting="DATABASE_URL")),
+    (NOWHERE, sentence("errors.database_unavailable", setting="DATABASE_URL")),
 ]
 
 
 @pytest.mark.parametrize("name", ["run", "tick", "list", "upgrade", "worker"])
-@pytest.mark.parametrize(("wrong", "sentence"), WRONG, ids=[f"{[*wrong]}" for wrong, _ in WRONG])
+@pytest.mark.parametrize(("wrong", "said"), WRONG, ids=[f"{[*wrong]}" for wrong, _ in WRONG])
 def test_a_wrong_environment_is_78_and_one_sentence(
-    name: str, wrong: dict[str, str], sentence: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    name: str, wrong: dict[str, str], said: Sentence, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, value in wrong.items():
         monkeypatch.setenv(variable, value)
@@ -48,7 +55,7 @@ def test_a_wrong_environment_is_78_and_one_sentence(
     program, *words = COMMANDS[name]
     result = CliRunner().invoke(main if program == "ticker" else work, words)
     assert (result.exit_code, result.stdout) == (78, "")
-    assert result.stderr.startswith(f"error: {sentence}") and result.stderr.count("\n") == 1
+    assert result.stderr.startswith("error: ") and said.begins(result.stderr[7:]) and result.stderr.count("\n") == 1
     assert SECRET not in result.output
 
 
@@ -60,7 +67,7 @@ def test_with_both_servers_absent_a_real_process_ends_so_too(name: str) -> None:
     )
     told = (done.stdout + done.stderr).splitlines()
     assert done.returncode == 78, told
-    assert told[-1].startswith("error: PostgreSQL (DATABASE_URL) does not answer: ") and len(told) <= 2
+    assert sentence("cli.error_database_as", setting="DATABASE_URL").begins(told[-1]) and len(told) <= 2
     assert SECRET not in str(told)
 
 

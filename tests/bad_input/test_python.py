@@ -30,6 +30,7 @@ from tests.bad_input.rows import (
     refused,
 )
 from tests.refusals import SECRET
+from tests.sentences import sentence
 from ticker import BadInput, Wanted
 from ticker.db import json_text
 from ticker.schedules.duration import LONGEST
@@ -93,7 +94,7 @@ def test_a_tolerance_and_a_box_that_do_not_fit_into_the_interval_write_nothing(
     said: dict[str, Any], field: str, limit: str, environ: dict[str, str], db: Db
 ) -> None:
     told = refused(lambda: ticker.register(db, "poll", every=60, **said), field)
-    assert f"over the limit of {limit}: tolerance + box + grace must fit into the interval of 1m" in told
+    assert sentence("errors.does_not_fit", limit=limit, every="1m").within(told)
     assert ticker.list_tasks(db) == []
 
 

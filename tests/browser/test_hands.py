@@ -4,6 +4,7 @@ import pytest
 
 import ticker
 from tests.browser.conftest import DESKTOP, opened
+from tests.sentences import sentence
 
 pytestmark = pytest.mark.browser
 
@@ -49,14 +50,14 @@ def test_a_button_that_was_pressed_by_key_keeps_the_focus(page):
     page.goto("/tasks/2")
     page.focus("button:text-is('Run now')")
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=asked for by hand")
+    page.wait_for_selector(f"text={sentence('page.asked_for_by_hand')}")
     page.wait_for_selector("button:focus:text-is('Run now')")
 
 
 def test_a_button_that_was_clicked_takes_no_focus_and_the_page_goes_on_looking(page):
     page.goto("/tasks/2")
     page.click("button:text-is('Run now')")
-    page.wait_for_selector("text=asked for by hand")
+    page.wait_for_selector(f"text={sentence('page.asked_for_by_hand')}")
     assert page.evaluate("document.activeElement === document.body")
 
 

@@ -6,6 +6,7 @@ import pytest
 
 import ticker
 from tests.browser.conftest import DESKTOP, opened, served
+from tests.sentences import sentence
 
 pytestmark = pytest.mark.browser
 
@@ -86,7 +87,7 @@ def test_a_task_lives_from_its_form_to_its_end(page, db, filled):
     page.wait_for_selector(".state:not(:has-text('paused'))")
 
     page.click("text=Run now")
-    page.wait_for_selector("text=asked for by hand")
+    page.wait_for_selector(f"text={sentence('page.asked_for_by_hand')}")
     filled.at(90)
     filled.tick()
     for taken in filled.take():
@@ -97,7 +98,8 @@ def test_a_task_lives_from_its_form_to_its_end(page, db, filled):
 
     assert early(filled, task.id, 100, 110) == "too_early"
     page.keyboard.press("r")
-    page.wait_for_selector("text=/10 s after the last start at .*, 45 s too early/")
+    why = sentence("page.too_early_after", since="10 s", last=re.compile(".*"), early="45 s")
+    page.wait_for_selector(f"text=/{why.pattern}/")
 
     page.on("dialog", lambda dialog: dialog.accept())
     page.click("text=Delete")
@@ -125,7 +127,8 @@ def test_a_field_that_is_wrong_says_so_beside_itself_and_nothing_is_stored(page,
     before = len(ticker.list_tasks(db))
     page.goto("/tasks/new")
     page.fill("#function", "nobody.knows")
-    page.wait_for_selector("text=no worker has announced a function 'nobody.knows'; they know")
+    warning = sentence("page.unannounced_function", function="'nobody.knows'")
+    page.wait_for_selector(f"text={warning}")
     page.fill("#schedule", "every tuesday")
     page.wait_for_selector("#preview .error")
     page.click("text=Register")

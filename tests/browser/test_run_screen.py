@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.sentences import sentence
+
 pytestmark = pytest.mark.browser
 
 
@@ -11,7 +13,7 @@ def test_the_screen_of_a_run_stands_still_once_it_has_ended(page, filled):
     taken = next(taken for taken in filled.take() if taken.refusal is None)
     page.goto(f"/runs/{taken.run_id}")
     page.wait_for_selector("#live >> text=running")
-    assert page.locator("#pace").inner_text() == "looks again every 5 s while you watch"
+    assert page.locator("#pace").inner_text() == sentence("page.looks_again", span="5 s")
     filled.at(5)
     filled.end(taken, "succeeded")
     page.wait_for_selector("#live >> text=succeeded")

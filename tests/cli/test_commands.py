@@ -16,6 +16,7 @@ from tests.cli.answers import INSTANT, RUN, answer, dropped, refused
 from tests.factories import SECOND, ticked
 from tests.harness import command as ticker
 from tests.running import ROOT, until
+from tests.sentences import sentence
 from ticker import owners
 from ticker.cli import main, render
 from ticker.cli.lazy import LazyGroup
@@ -84,7 +85,7 @@ def test_adding_again_changes_only_what_is_new():
 
 def test_warnings_are_told_on_standard_error():
     out, err = ticker("add", "f", "--every", "45s", "--json")
-    assert err.startswith("warning: every 45 s is no multiple") and json.loads(out)["warnings"] == [err[9:-1]]
+    assert sentence("cli.warning_no_multiple", every="45 s").begins(err) and json.loads(out)["warnings"] == [err[9:-1]]
 
 
 def test_a_first_time_may_be_a_duration_from_now(db):
@@ -94,38 +95,49 @@ def test_a_first_time_may_be_a_duration_from_now(db):
 
 
 BAD = [
-    (["--every", "5M"], "every: '5M' could be minutes or months"),
-    (["--every", "-5"], "every: '-5' is under the limit of "),
-    (["--every=-5s"], "every: '-5s' is under the limit of "),
-    (["--every", "0"], "every: '0' is under the limit of 1s"),
-    (["--every", "367d"], "every: '367d' is over the limit of 366d"),
-    (["--every", "nan"], "every: 'nan' is no duration"),
-    (["--every", "٦٠"], "every: '٦٠' is no duration"),
-    ([], "every: "),
-    (["--every", "1m", "--tolerance", "2m"], "tolerance: '2m' is over the limit of 29s"),
-    (["--every", "1m", "--box", "59s"], "box: '59s' is over the limit of 54s"),
-    (["--every", "1m", "--kwargs", "[1]"], "kwargs: 'list' is no JSON object"),
-    (["--every", "1m", "--kwargs", '{"a":'], "kwargs: is not JSON"),
-    (["--every", "1m", "--kwargs", '{"a": NaN}'], "kwargs: 'dict' is not JSON"),
-    (["--every", "1m", "--kwargs", '{"a": %s}' % ("[" * 10_000)], "is nested too deeply"),
-    (["--every", "1m", "--kwargs", '{"a": "%s"}' % ("x" * 70_000)], "over the limit of 65536"),
-    (["--every", "1m", "--metadata", '{"a": "\\u0000"}'], "has a NUL character"),
-    (["--every", "1m", "--owner", "5"], "owner: '5' names no owner; write type:id"),
-    (["--every", "1m", "--owner", "a:"], "owner_id: "),
-    (["--every", "1m", "--name", "a\x1b[31m"], "name: 'a\\x1b[31m' has characters that cannot be printed"),
-    (["--every", "1m", "--queue", ""], "queue: '' has 0 characters"),
-    (["--every", "1m", "--first", "2026-07-01"], "first: '2026-07-01' has no zone"),
-    (["--every", "1m", "--first", "2026-13-01T00:00:00Z"], "first: '2026-13-01T00:00:00Z' is no time"),
-    (["--every", "1m", "--first", "1900-01-01T00:00:00Z"], "is not between the years 1970 and 9999"),
-    (["--every", "1m", "--evry", "2m"], "no such option"),
-    (["--every", "1m", "f2"], "got unexpected extra argument"),
+    (["--every", "5M"], sentence("errors.minutes_or_months", field="every", value="'5M'")),
+    (["--every", "-5"], sentence("errors.under_any_limit", field="every", value="'-5'")),
+    (["--every=-5s"], sentence("errors.under_any_limit", field="every", value="'-5s'")),
+    (["--every", "0"], sentence("errors.under_the_limit", field="every", value="'0'", limit="1s")),
+    (["--every", "367d"], sentence("errors.over_the_limit", field="every", value="'367d'", limit="366d")),
+    (["--every", "nan"], sentence("errors.no_duration", field="every", value="'nan'")),
+    (["--every", "٦٠"], sentence("errors.no_duration", field="every", value="'٦٠'")),
+    ([], sentence("errors.about", field="every")),
+    (
+        ["--every", "1m", "--tolerance", "2m"],
+        sentence("errors.over_the_limit", field="tolerance", value="'2m'", limit="29s"),
+    ),
+    (["--every", "1m", "--box", "59s"], sentence("errors.over_the_limit", field="box", value="'59s'", limit="54s")),
+    (["--every", "1m", "--kwargs", "[1]"], sentence("errors.no_json_object", field="kwargs", value="'list'")),
+    (["--every", "1m", "--kwargs", '{"a":'], sentence("errors.text_is_not_json", field="kwargs")),
+    (["--every", "1m", "--kwargs", '{"a": NaN}'], sentence("errors.is_not_json", field="kwargs", value="'dict'")),
+    (["--every", "1m", "--kwargs", '{"a": %s}' % ("[" * 10_000)], sentence("errors.nested_too_deeply")),
+    (["--every", "1m", "--kwargs", '{"a": "%s"}' % ("x" * 70_000)], sentence("errors.over_the_limit_of", limit=65536)),
+    (["--every", "1m", "--metadata", '{"a": "\\u0000"}'], sentence("errors.nul_character")),
+    (["--every", "1m", "--owner", "5"], sentence("errors.no_owner", value="'5'", remedy="type:id")),
+    (["--every", "1m", "--owner", "a:"], sentence("errors.about", field="owner_id")),
+    (["--every", "1m", "--name", "a\x1b[31m"], sentence("errors.not_printable", field="name", value="'a\\x1b[31m'")),
+    (["--every", "1m", "--queue", ""], sentence("errors.number_of_characters", field="queue", value="''", number=0)),
+    (["--every", "1m", "--first", "2026-07-01"], sentence("errors.no_zone", field="first", value="'2026-07-01'")),
+    (
+        ["--every", "1m", "--first", "2026-13-01T00:00:00Z"],
+        sentence("errors.no_time", field="first", value="'2026-13-01T00:00:00Z'"),
+    ),
+    (
+        ["--every", "1m", "--first", "1900-01-01T00:00:00Z"],
+        sentence("errors.not_between_the_years", first=1970, last=9999),
+    ),
+    (["--every", "1m", "--evry", "2m"], sentence("cli.no_such_option")),
+    (["--every", "1m", "f2"], sentence("cli.extra_argument")),
 ]
 
 
 def test_bad_input_is_refused_in_one_sentence_and_nothing_is_written(db):
-    for words, sentence in BAD:
-        assert sentence in refused("add", "f", *words), words
-    assert "function: '' has 0 characters" in refused("add", "", "--every", "1m")
+    for words, said in BAD:
+        assert said.within(refused("add", "f", *words)), words
+    assert sentence("errors.number_of_characters", field="function", value="''", number=0).within(
+        refused("add", "", "--every", "1m")
+    )
     assert rows(db) == []
 
 
@@ -141,7 +153,7 @@ def test_a_bad_edit_changes_nothing(db):
     ticker("add", "f", "--every", "1m")
     before = rows(db)
     assert "nothing to change" in refused("edit", "f")
-    assert "box: '2m' is over the limit" in refused("edit", "f", "--box", "2m")
+    assert sentence("errors.over_any_limit", field="box", value="'2m'").within(refused("edit", "f", "--box", "2m"))
     assert "needs no owner" in refused("edit", "1", "--owner", "a:1", "--disable")
     assert rows(db) == before
 
@@ -160,7 +172,7 @@ def test_list_finds_by_owner_its_type_and_function():
     assert listed("--owner-type", "a") == ["f a:1", "g a:2"]
     assert listed("--function", "f") == ["f a:1", "f b:1", "f"]
     assert listed("--limit", "2") == ["f a:1", "g a:2"]
-    assert "there are more than 2 tasks" in ticker("list", "--limit", "2")[1]
+    assert sentence("cli.there_are_more", number=2, things="tasks").within(ticker("list", "--limit", "2")[1])
     assert "more than" not in ticker("list", "--limit", "10000")[1]
     assert "exclude each other" in refused("list", "--owner", "a:1", "--owner-type", "a")
     assert "--limit" in refused("list", "--limit", "-5")
@@ -201,15 +213,17 @@ def test_what_a_hand_has_written_cannot_drive_the_terminal(db):
 
 def test_an_unknown_task_is_an_exit_of_1_that_hints_at_owners():
     ticker("add", "f", "--owner", "a:1", "--every", "1m")
-    assert refused("show", "77", code=1) == "there is no task 77"
-    assert (
-        refused("show", "f", code=1) == "there is no task 'f' without an owner; for an owner's task add --owner type:id"
+    assert refused("show", "77", code=1) == sentence("errors.unknown_task", task=77)
+    assert refused("show", "f", code=1) == sentence(
+        "errors.unknown_task_without_owner", task="'f'", remedy="--owner type:id"
     )
-    assert refused("edit", "f", "--owner", "a:2", "--disable", code=1) == "there is no task 'f' of owner a:2"
+    assert refused("edit", "f", "--owner", "a:2", "--disable", code=1) == sentence(
+        "errors.unknown_task_of_owner", task="'f'", owner="a:2"
+    )
     for command in ("pause", "resume", "run-now", "remove"):
-        assert refused(command, "--owner", "a:2", code=1) == "there is no task of owner a:2"
-        assert "there is no task 'g'" in refused(command, "g", code=1)
-    assert "there is no task 77" in refused("runs", "77", code=1)
+        assert refused(command, "--owner", "a:2", code=1) == sentence("errors.no_task_of_owner", owner="a:2")
+        assert sentence("errors.unknown_task", task="'g'").within(refused(command, "g", code=1))
+    assert sentence("errors.unknown_task", task=77).within(refused("runs", "77", code=1))
 
 
 def test_what_names_no_task_is_bad_input():
@@ -218,7 +232,7 @@ def test_what_names_no_task_is_bad_input():
     assert "is no id" in refused("show", "99999999999999999999")
     assert "is no id" in refused("show", "0")
     assert "missing argument 'TASK'" in refused("show")
-    assert "give its name, too" in refused("runs", "--owner", "a:1")
+    assert sentence("errors.give_its_name").within(refused("runs", "--owner", "a:1"))
 
 
 def test_pause_and_resume(db):
@@ -227,8 +241,8 @@ def test_pause_and_resume(db):
     assert (paused["paused_by"], paused["paused_reason"], paused["state"]) == ("ann", "moving house", "paused")
     [[ahead]] = db.execute("SELECT extract(epoch FROM paused_until - clock_timestamp()) FROM ticker.tasks")
     assert 7190 < ahead <= 7200
-    assert "paused by ann until 20" in ticker("list")[0]
-    assert ticker("resume", "--owner", "a:1")[0] == "resumed 1 f of a:1\n"
+    assert sentence("cli.paused_until", by="ann", until=20).within(ticker("list")[0])
+    assert ticker("resume", "--owner", "a:1")[0] == sentence("cli.resumed", task="1 f of a:1")
     assert ticker("resume", "--owner", "a:1")[0] == "nothing was resumed\n"
     assert answer("show", "1")["paused_by"] is None
 
@@ -238,8 +252,12 @@ def test_pause_says_who_it_was_and_takes_a_time(monkeypatch):
     ticker("add", "f", "--every", "1m")
     [paused] = answer("pause", "f", "--until", "2030-01-01T00:00:00Z")
     assert (paused["paused_by"], paused["paused_until"]) == ("bob", "2030-01-01T00:00:00.000000Z")
-    assert "until: 'soon' is no duration" in refused("pause", "f", "--until", "soon")
-    assert refused("pause", "f", "--until", "yesterday").endswith("; or write a time such as 2026-07-01T12:00:00Z")
+    assert sentence("errors.no_duration", field="until", value="'soon'").within(
+        refused("pause", "f", "--until", "soon")
+    )
+    assert sentence("errors.or_write_a_time", example="2026-07-01T12:00:00Z").ends(
+        refused("pause", "f", "--until", "yesterday")
+    )
     assert "is over already" in refused("pause", "f", "--until", "0")
     assert "by: '' has 0 characters" in refused("pause", "f", "--by", "")
 
@@ -247,7 +265,7 @@ def test_pause_says_who_it_was_and_takes_a_time(monkeypatch):
 def test_remove_takes_a_task_or_all_of_an_owner():
     for name in "fgh":
         ticker("add", name, "--owner", "a:1", "--every", "1m")
-    assert ticker("remove", "g", "--owner", "a:1")[0] == "removed 2 g of a:1\n"
+    assert ticker("remove", "g", "--owner", "a:1")[0] == sentence("cli.removed", task="2 g of a:1")
     assert [task["name"] for task in answer("remove", "--owner", "a:1")] == ["f", "h"]
     assert ticker("list")[0] == "no tasks\n" and answer("list") == []
 
@@ -258,7 +276,7 @@ def test_remove_takes_a_task_or_all_of_an_owner():
 def test_run_now_plans_a_run_which_the_next_tick_pushes():
     ticker("add", "f", "--every", "1m", "--first", "2h")
     assert answer("run-now", "f") == {"run_ids": [1]}
-    assert ticker("run-now", "1")[0] == "planned run 2; the next tick pushes it\n"
+    assert ticker("run-now", "1")[0] == sentence("cli.planned_run", run=2)
     assert [run["state"] for run in answer("runs", "f")] == ["planned", "planned"]
     ticker("tick")
     [run, _] = answer("runs", "f")
@@ -270,17 +288,12 @@ def test_what_is_disabled_cannot_run_now_and_is_passed_over_beside_others(db):
     for name in "fg":
         ticker("add", name, "--owner", "a:1", "--every", "1m")
     ticker("edit", "1", "--disable")
-    assert (
-        refused("run-now", "1") == "task: 'f' cannot run now: it is disabled; enable it first (ticker edit 1 --enable)"
-    )
+    assert refused("run-now", "1") == sentence("errors.disabled", task="'f'", remedy="ticker edit 1 --enable")
     assert ticker("run-now", "--owner", "a:1") == (
-        "planned run 1; the next tick pushes it\n", "warning: 1 of the tasks of a:1 is disabled: passed over\n",
+        sentence("cli.planned_run", run=1), sentence("cli.warning_disabled", number=1, owner="a:1"),
     )  # fmt: skip
     db.execute("UPDATE ticker.tasks SET owner_active = false")
-    assert (
-        refused("run-now", "2")
-        == "task: 'g' cannot run now: its owner is inactive; it runs when the owner is active again"
-    )
+    assert refused("run-now", "2") == sentence("errors.inactive_owner", task="'g'")
 
 
 def test_runs_show_the_arithmetic_of_a_drop(db):
@@ -307,7 +320,7 @@ def test_runs_of_a_task_that_is_gone_are_found_by_its_id_newest_first(db):
     assert answer("runs", "5", "--outcome", "failed")[0]["id"] == 4
     db.execute("UPDATE ticker.runs SET outcome = 'lost' WHERE id = 4")
     assert answer("runs", "5", "--limit", "1")[0]["took_ms"] is None
-    assert "is not one of" in refused("runs", "--outcome", "great")
+    assert sentence("cli.not_one_of").within(refused("runs", "--outcome", "great"))
 
 
 def test_runs_of_a_known_task_without_any_are_none():
@@ -348,15 +361,15 @@ def test_a_tick_that_cannot_push_all_says_so(redis):
     ticker("add", "f", "--every", "1m", "--queue", "broken")
     out, err = ticker("tick", "--json", code=1)
     assert json.loads(out)["errors"] == 1
-    assert err == "error: 1 could not be pushed and stay due; ticker list says why\n"
+    assert err == sentence("cli.not_all_pushed", number=1, remedy="ticker list")
     assert "not pushed: WRONGTYPE" in ticker("list")[0]
 
 
 def test_health_is_told_by_the_age_of_the_last_tick(db):
-    assert "no ticker ticks here" in ticker("health", code=1)[1]
+    assert sentence("health.no_ticker").within(ticker("health", code=1)[1])
     ticked(db, 100 * SECOND)
     out, err = ticker("health", code=1)
-    assert err.startswith("error: no ticker has ticked within 1m30s: the last one, pid 7 on here, ticked 1m40")
+    assert sentence("cli.error_no_tick_within", span="1m30s", pid=7, host="here", ago="1m40").begins(err)
     assert out.splitlines()[:2] == ["PostgreSQL answers", "Redis answers"] and out.endswith("s ago (silent)\n")
     ticker("health", "--max-age", "5m")
     ticked(db, 3 * SECOND)
@@ -365,22 +378,22 @@ def test_health_is_told_by_the_age_of_the_last_tick(db):
     assert healthy["redis"] == {"answers": True, "error": None}
     assert [set(one) for one in healthy["tickers"]] == [TICKER, TICKER]
     assert 3_000 <= healthy["tickers"][0]["age_ms"] < 60_000
-    assert "--max-age: 'x' is no duration" in refused("health", "--max-age", "x")
+    assert sentence("errors.no_duration", field="--max-age", value="'x'").within(refused("health", "--max-age", "x"))
 
 
 def test_a_tick_far_in_the_future_is_not_healthy(db):
     ticked(db, -90_000 * SECOND)
-    assert "ticked 1d59m59s ahead of the database's clock" in ticker("health", code=1)[1]
+    assert sentence("health.ahead", span="1d59m59s").within(ticker("health", code=1)[1])
 
 
 def test_health_says_which_server_does_not_answer(db, monkeypatch):
     ticked(db, 3 * SECOND)
     monkeypatch.setenv("REDIS_URL", "unix:///nowhere")
-    assert "Redis (REDIS_URL) does not take jobs" in ticker("health", code=1)[1]
+    assert sentence("errors.redis_refuses", setting="REDIS_URL").within(ticker("health", code=1)[1])
     monkeypatch.setenv("DATABASE_URL", "postgresql://postgres@/nowhere?host=/nowhere")
     told = answer("health", code=1)
     assert (told["healthy"], told["postgresql"]["answers"], told["redis"]["answers"]) == (False, False, False)
-    assert "PostgreSQL (DATABASE_URL) does not answer" in told["postgresql"]["error"]
+    assert sentence("errors.database_unavailable", setting="DATABASE_URL").within(told["postgresql"]["error"])
 
 
 def test_a_queue_with_jobs_that_nobody_listens_to_is_not_healthy(db):
@@ -390,7 +403,7 @@ def test_a_queue_with_jobs_that_nobody_listens_to_is_not_healthy(db):
     told = answer("health", code=1)
     assert told["unattended"] == {"lonely": 1}
     assert told["problems"] == [
-        "1 job waits in the queue lonely, to which no worker listens; start one: ticker worker lonely"
+        sentence("health.unattended", jobs="1 job waits", queue="lonely", remedy="ticker worker lonely")
     ]
 
 
@@ -400,9 +413,11 @@ def test_a_queue_with_jobs_that_nobody_listens_to_is_not_healthy(db):
 def test_db_check_lists_problems_before_the_upgrade_and_none_after(monkeypatch):
     monkeypatch.setenv("TICKER_SCHEMA", "other")
     told = answer("db", "check", code=1)
-    assert told["fits"] is False and "run: ticker db upgrade" in told["problems"][0]
-    assert refused("list", code=78).endswith("run: ticker db upgrade")
-    assert "schema other is at revision 0" in ticker("db", "upgrade")[0]
+    assert told["fits"] is False and sentence("errors.run_the_upgrade", remedy="ticker db upgrade").within(
+        told["problems"][0]
+    )
+    assert sentence("errors.run_the_upgrade", remedy="ticker db upgrade").ends(refused("list", code=78))
+    assert sentence("cli.schema_is_at", schema="other", revision=0).within(ticker("db", "upgrade")[0])
     ticker("db", "upgrade")
     assert answer("db", "check") == {"fits": True, "problems": []}
     assert answer("list") == []
@@ -411,7 +426,7 @@ def test_db_check_lists_problems_before_the_upgrade_and_none_after(monkeypatch):
 def test_db_check_sees_what_a_hand_has_changed(db):
     db.execute("ALTER TABLE ticker.tasks DROP COLUMN subject CASCADE")
     out, err = ticker("db", "check", code=1)
-    assert "subject" in out and err.startswith("error: schema ticker does not fit")
+    assert "subject" in out and sentence("cli.error_schema_does_not_fit", schema="ticker").begins(err)
 
 
 def test_db_check_names_the_tables_of_owners_whose_tasks_would_outlive_them(db):
@@ -425,13 +440,13 @@ def test_db_check_names_the_tables_of_owners_whose_tasks_would_outlive_them(db):
     ticker("add", "poll", "--every", "1m")
     told = answer("db", "check", code=1)["problems"]
     assert [sentence.partition(":")[0] for sentence in told] == [
-        "table crm.Big feeds has no trigger of ours", "table feeds has no trigger of ours",
+        sentence("errors.no_trigger_of_ours", table="crm.Big feeds"), sentence("errors.no_trigger_of_ours", table="feeds"),
     ]  # fmt: skip
     assert 'owners.install(op, "feeds")' in told[1]
     db.execute("\n".join([*owners.triggers("feeds"), *owners.triggers("crm.Big feeds")]))
     assert answer("db", "check") == {"fits": True, "problems": []}
     db.execute("DROP TABLE feeds; CREATE TABLE feeds (id int PRIMARY KEY)")
-    assert "table feeds has no trigger" in ticker("db", "check", code=1)[0]
+    assert sentence("errors.no_trigger", table="feeds").within(ticker("db", "check", code=1)[0])
 
 
 def test_db_sql_prints_the_statements_and_asks_no_server(monkeypatch):
@@ -444,40 +459,69 @@ def test_db_sql_prints_the_statements_and_asks_no_server(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "words", "sentence"),
+    ("name", "value", "words", "said"),
     [
-        ("DATABASE_URL", "", ["list"], "DATABASE_URL is not set"),
-        ("DATABASE_URL", "", ["health"], "DATABASE_URL is not set"),
-        ("DATABASE_URL", "mysql://me:geheim@host/name", ["show", "f"], "DATABASE_URL"),
-        ("DATABASE_URL", "postgresql://me:ge%zzheim@host/name", ["list"], "DATABASE_URL"),
-        ("DATABASE_URL", "postgresql://me@/name?host=/nowhere", ["list"], "PostgreSQL (DATABASE_URL) does not answer"),
-        ("DATABASE_URL", "postgresql://me@/name?host=/nowhere", ["db", "check"], "PostgreSQL (DATABASE_URL)"),
-        ("DATABASE_URL", "postgresql://me@/name?host=/nowhere", ["run"], "PostgreSQL (DATABASE_URL) does not answer"),
-        ("REDIS_URL", "", ["tick"], "REDIS_URL is not set"),
-        ("REDIS_URL", "redis://me:geheim/0", ["run"], "REDIS_URL"),
-        ("REDIS_URL", "unix:///nowhere", ["run"], "Redis (REDIS_URL) does not take jobs"),
-        ("TICKER_TICK", "0", ["run"], "TICKER_TICK: '0' is under the limit of 100ms"),
-        ("TICKER_SCHEMA", 'a"b', ["list"], "TICKER_SCHEMA"),
-        ("TICKER_SCHEMA", "nowhere", ["run"], "run: ticker db upgrade"),
+        ("DATABASE_URL", "", ["list"], sentence("errors.is_not_set", setting="DATABASE_URL")),
+        ("DATABASE_URL", "", ["health"], sentence("errors.is_not_set", setting="DATABASE_URL")),
+        ("DATABASE_URL", "mysql://me:geheim@host/name", ["show", "f"], sentence("errors.about", field="DATABASE_URL")),
+        (
+            "DATABASE_URL",
+            "postgresql://me:ge%zzheim@host/name",
+            ["list"],
+            sentence("errors.about", field="DATABASE_URL"),
+        ),
+        (
+            "DATABASE_URL",
+            "postgresql://me@/name?host=/nowhere",
+            ["list"],
+            sentence("errors.database_unavailable", setting="DATABASE_URL"),
+        ),
+        (
+            "DATABASE_URL",
+            "postgresql://me@/name?host=/nowhere",
+            ["db", "check"],
+            sentence("errors.database_unavailable", setting="DATABASE_URL"),
+        ),
+        (
+            "DATABASE_URL",
+            "postgresql://me@/name?host=/nowhere",
+            ["run"],
+            sentence("errors.database_unavailable", setting="DATABASE_URL"),
+        ),
+        ("REDIS_URL", "", ["tick"], sentence("errors.is_not_set", setting="REDIS_URL")),
+        ("REDIS_URL", "redis://me:geheim/0", ["run"], sentence("errors.about", field="REDIS_URL")),
+        ("REDIS_URL", "unix:///nowhere", ["run"], sentence("errors.redis_refuses", setting="REDIS_URL")),
+        (
+            "TICKER_TICK",
+            "0",
+            ["run"],
+            sentence("errors.under_the_limit", field="TICKER_TICK", value="'0'", limit="100ms"),
+        ),
+        ("TICKER_SCHEMA", 'a"b', ["list"], sentence("errors.about", field="TICKER_SCHEMA")),
+        ("TICKER_SCHEMA", "nowhere", ["run"], sentence("errors.run_the_upgrade", remedy="ticker db upgrade")),
     ],
 )
-def test_a_wrong_setting_or_an_absent_server_is_78_and_one_sentence(monkeypatch, name, value, words, sentence):
+def test_a_wrong_setting_or_an_absent_server_is_78_and_one_sentence(monkeypatch, name, value, words, said):
     monkeypatch.setenv(name, value)
     told = refused(*words, code=78)
-    assert sentence in told and "heim" not in told
+    assert said.within(told) and "heim" not in told
 
 
 def test_a_wrong_option_of_run_is_bad_input_even_beside_a_right_setting():
-    assert "--tick: '0' is under the limit of 100ms" in refused("run", "--tick", "0")
-    assert "--look-ahead: '1h' is over the limit of 10s" in refused("run", "--look-ahead", "1h")
-    assert "--batch: '-1' is no whole number" in refused("run", "--batch", "-1")
+    assert sentence("errors.under_the_limit", field="--tick", value="'0'", limit="100ms").within(
+        refused("run", "--tick", "0")
+    )
+    assert sentence("errors.over_the_limit", field="--look-ahead", value="'1h'", limit="10s").within(
+        refused("run", "--look-ahead", "1h")
+    )
+    assert sentence("errors.no_whole_number", field="--batch", value="'-1'").within(refused("run", "--batch", "-1"))
 
 
 def test_a_server_that_goes_away_in_the_middle_is_1(monkeypatch):
     monkeypatch.setattr(
         read_tasks, "list_tasks", lambda db, **_: db.execute("SELECT pg_terminate_backend(pg_backend_pid())")
     )
-    assert "PostgreSQL (DATABASE_URL) does not answer" in refused("list", code=1)
+    assert sentence("errors.database_unavailable", setting="DATABASE_URL").within(refused("list", code=1))
 
 
 def test_an_error_of_our_own_is_a_sentence_too_and_a_traceback_on_request(monkeypatch):
@@ -485,7 +529,9 @@ def test_an_error_of_our_own_is_a_sentence_too_and_a_traceback_on_request(monkey
         raise RuntimeError("no\nluck")
 
     monkeypatch.setattr(read_tasks, "list_tasks", broken)
-    assert refused("list", code=1) == "RuntimeError: no; set TICKER_DEBUG=1 for the traceback"
+    assert refused("list", code=1) == sentence(
+        "cli.error_of_its_own", error="RuntimeError: no", remedy="TICKER_DEBUG=1"
+    )
     monkeypatch.setenv("TICKER_DEBUG", "1")
     assert "Traceback (most recent call last)" in ticker("list", code=1)[1]
 
@@ -500,7 +546,7 @@ def test_an_interrupt_is_quiet(monkeypatch):
 
 
 def test_an_unknown_command_is_bad_input_and_none_at_all_shows_the_help():
-    assert refused("bo\ngus") == "no such command 'bo\\ngus'; see: ticker --help"
+    assert refused("bo\ngus") == sentence("cli.no_such_command_see", command="'bo\\ngus'", remedy="ticker --help")
     assert "Commands:" in ticker(code=2)[1]
 
 
@@ -510,7 +556,7 @@ def test_the_demo_gets_its_seconds_and_gives_the_exit_code(monkeypatch):
     monkeypatch.setitem(sys.modules, "ticker.demo.main", stage)
     ticker("demo", "--seconds", "90", "--keep", code=7)
     ticker("demo", "--web", "--verbose", code=8)
-    assert "--seconds: 'nan' is no duration" in refused("demo", "--seconds", "nan")
+    assert sentence("errors.no_duration", field="--seconds", value="'nan'").within(refused("demo", "--seconds", "nan"))
 
 
 # -------------------------------------------------------------------------------------------------- real processes
@@ -536,7 +582,7 @@ def test_the_help_of_all_commands_says_of_each_what_its_own_help_begins_with(com
 
 
 def test_an_unknown_command_is_refused_in_one_sentence():
-    assert refused("lst").startswith("no such command 'lst'")
+    assert sentence("cli.no_such_command", command="'lst'").begins(refused("lst"))
 
 
 def test_a_ticker_says_that_the_application_has_a_module_of_its_name(database_url, monkeypatch, tmp_path):
@@ -544,10 +590,7 @@ def test_a_ticker_says_that_the_application_has_a_module_of_its_name(database_ur
     monkeypatch.setattr("ticker.daemon.loop.run", lambda *_: None)
     assert ticker("run")[1] == ""
     (tmp_path / "ticker.py").touch()
-    assert ticker("run")[1] == (
-        f"warning: {tmp_path}/ticker.py has the name of the package ticker of rq-ticker, and Python can import only one"
-        " of them; rename it\n"
-    )
+    assert ticker("run")[1] == sentence("cli.warning_shadowed", file=tmp_path / "ticker.py", package="ticker")
 
 
 def test_a_ticker_runs_in_a_folder_that_was_removed(database_url, monkeypatch, tmp_path):
@@ -575,7 +618,7 @@ def test_run_ticks_until_sigterm(database_url):
         lines += process.stdout.readlines()
         assert process.wait(timeout=5) == 0
     assert "ticker started" in lines[0] and "tick=1s" in lines[0] and "ticker stopped" in lines[-1]
-    assert "no ticker ticks here" in ticker("health", code=1)[1]
+    assert sentence("health.no_ticker").within(ticker("health", code=1)[1])
 
 
 def test_a_closed_pipe_is_quiet_and_an_old_encoding_shows_everything(database_url):

@@ -14,6 +14,7 @@ from tests.cli.answers import INSTANT, RUN, answer, dropped, refused
 from tests.factories import SECOND, ticked
 from tests.harness import command as ticker
 from tests.running import ROOT, until
+from tests.sentences import sentence
 from ticker.cli.records import ledger
 from ticker.cli.records.ledger import past
 from ticker.errors import BadInput
@@ -22,9 +23,14 @@ pytestmark = pytest.mark.usefixtures("environ")
 
 NOON = datetime(2026, 3, 1, 12, 2, 3, tzinfo=UTC)
 LINE = {"at", "what", "words", "task_id", "task_name", "owner", "owner_type", "owner_id", "due", "run", "event"}
-SENTENCE = (
-    "too_early: 28 s after the last start at 12:01:35, 27 s too early"
-    " (60 s interval, 5 s tolerance: not before 12:02:30)"
+SENTENCE = sentence(
+    "why.drop_too_early",
+    since="28 s",
+    last="12:01:35",
+    early="27 s",
+    every="60 s",
+    tolerance="5 s",
+    earliest="12:02:30",
 )
 
 
@@ -47,10 +53,10 @@ def lines(*words):
 def test_why_prints_the_arithmetic_and_what_happens_next(db, drop):
     ticked(db, 4 * SECOND)
     head, line, first, second = lines("why", "mail.fetch", "--owner", "mail_channels:5")
-    assert head == "when (UTC) what why run"
-    assert line == f"2026-03-01 12:02:03 dropped {SENTENCE} 1"
-    assert first in ("next: a ticker ticked 4 s ago", "next: a ticker ticked 5 s ago")
-    assert re.fullmatch(r"next: due since [0-9:.]+, for [0-9.]+ s: the next tick pushes it", second)
+    assert head == sentence("cli.why_heading")
+    assert (line[:28], line[28:-2], line[-2:]) == ("2026-03-01 12:02:03 dropped ", SENTENCE, " 1")
+    assert first == sentence("cli.next_a_ticker_ticked_ago", ago=re.compile("[45] s"))
+    assert sentence("cli.next_due_since", since=re.compile(r"[0-9:.]+"), span=re.compile(r"[0-9.]+ s")) == second
 
 
 def test_why_as_json_has_the_lines_with_their_rows(db, drop):
@@ -59,7 +65,7 @@ def test_why_as_json_has_the_lines_with_their_rows(db, drop):
     [line] = told["lines"]
     assert set(line) == LINE and set(line["run"]) == RUN
     assert (line["at"], line["what"], line["words"]) == ("2026-03-01T12:02:03.000000Z", "dropped", SENTENCE)
-    assert told["next"][0] == "no ticker ticks here: nothing is pushed; start one: ticker run"
+    assert told["next"][0] == sentence("why.no_ticker", remedy="ticker run")
     assert INSTANT.fullmatch(told["now"]) and told["task"]["state"] == "ok"
 
 
@@ -67,23 +73,23 @@ def test_why_around_a_time_says_what_was_then_and_what_is_now(db, drop):
     db.execute("UPDATE ticker.tasks SET created_at = '2026-01-01T00:00:00Z'")
     ticker("pause", "1", "--by", "anna", "--reason", "moving house")
     printed = lines("why", "1", "--at", "2026-03-01T12:30:00Z")
-    assert printed[1].endswith("5 s tolerance: not before 12:02:30) 1")
-    assert printed[2] == "no ticker has ticked here for a day, if ever"
-    assert printed[3] == "now: no ticker ticks here: nothing is pushed; start one: ticker run"
-    assert printed[4] == "now: paused by anna; ticker resume TASK ends it: moving house"
+    assert SENTENCE.within(printed[1]) and printed[1].endswith(" 1")
+    assert printed[2] == sentence("why.no_ticker_for_a_day")
+    assert printed[3] == sentence("cli.now_no_ticker", remedy="ticker run")
+    assert printed[4] == sentence("cli.now_paused", by="anna", remedy="ticker resume TASK", reason="moving house")
 
 
 def test_why_of_what_was_never_there_or_ahead_is_a_sentence(drop):
-    assert refused("why", "77", code=1) == "there is no task 77, and no record of one"
-    assert "for an owner's task add --owner type:id" in refused("why", "mail.fetch", code=1)
+    assert refused("why", "77", code=1) == sentence("errors.unknown_task_no_record", task=77)
+    assert sentence("errors.remedy_owner", remedy="--owner type:id").within(refused("why", "mail.fetch", code=1))
     assert "at: '2100-01-01T00:00:00+00:00' lies ahead" in refused("why", "1", "--at", "2100-01-01T00:00:00Z")
-    assert "at: 'noon' is no time that was" in refused("why", "1", "--at", "noon")
+    assert sentence("errors.no_time_that_was", field="at", value="'noon'").within(refused("why", "1", "--at", "noon"))
     assert "has no zone" in refused("why", "1", "--at", "2026-01-01T00:00:00")
 
 
 def test_why_of_a_deleted_owners_task_leads_to_what_is_kept_of_it(drop):
     said = refused("why", "mail.fetch", "--owner", "mail_channels:6", code=1)
-    assert said.startswith("there is no task 'mail.fetch' of owner mail_channels:6")
+    assert sentence("errors.unknown_task_of_owner", task="'mail.fetch'", owner="mail_channels:6").begins(said)
     assert said.endswith("ticker journal --owner mail_channels:6")
 
 
@@ -127,8 +133,9 @@ def test_what_is_no_time_is_refused(text):
 def test_the_journal_prints_one_line_each_with_its_task(db, drop):
     ticker("pause", "1", "--by", "anna", "--reason", "moving")
     head, first, second = lines("journal")
-    assert head == "when (UTC) what task name owner why run"
-    assert first == f"2026-03-01 12:02:03 dropped 1 mail.fetch mail_channels:5 {SENTENCE} 1"
+    assert head == sentence("cli.journal_heading")
+    before = "2026-03-01 12:02:03 dropped 1 mail.fetch mail_channels:5 "
+    assert first.startswith(before) and first.endswith(" 1") and first[len(before) : -2] == SENTENCE
     assert second.endswith(" paused 1 mail.fetch mail_channels:5 by anna: moving")
     assert lines("journal", "--reason", "gone") == ["nothing was recorded"]
     assert lines("journal", "--since", "1h")[1:] == [second]
@@ -149,9 +156,11 @@ def test_the_journal_as_json_is_one_document_per_line(db, drop):
 
 
 def test_a_journal_of_what_excludes_each_other_is_bad_input():
-    assert "owner_type: 'a' stands beside an owner" in refused("journal", "--owner", "a:1", "--owner-type", "a")
+    assert sentence("errors.stands_beside_an_owner", field="owner_type", value="'a'").within(
+        refused("journal", "--owner", "a:1", "--owner-type", "a")
+    )
     assert "is of drops" in refused("journal", "--reason", "gone", "--outcome", "failed")
-    assert "stands beside the id 1" in refused("journal", "--task", "1", "--owner", "a:1")
+    assert sentence("errors.stands_beside_the_id", task=1).within(refused("journal", "--task", "1", "--owner", "a:1"))
 
 
 @contextmanager
@@ -179,7 +188,7 @@ def test_a_journal_that_is_followed_goes_on_through_a_lost_connection_until_it_i
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")
-    assert re.fullmatch(r"PostgreSQL \(DATABASE_URL\) does not answer: .+; asked again each second\n", err)
+    assert sentence("cli.database_asked_again", setting="DATABASE_URL", error=re.compile(r".+")) == err
 
 
 def test_a_follower_in_this_process_ends_quietly_when_it_is_interrupted(monkeypatch, drop):
@@ -197,9 +206,10 @@ def test_drops_are_counted_with_an_example(db, drop):
     dropped(db, 1, "gone", ended_at=NOON)
     dropped(db, 1, "gone", ended_at=NOON)
     head, first, second = lines("drops")
-    assert head == "count reason newest (UTC) such as"
-    assert first == "2 gone 2026-03-01 12:02:03 1 mail.fetch: gone: the task was deleted before its job was taken"
-    assert second == f"1 too_early 2026-03-01 12:02:03 1 mail.fetch: {SENTENCE}"
+    assert head == sentence("cli.drops_heading")
+    assert first == sentence("cli.drops_gone", number=2, newest="2026-03-01 12:02:03", task="1 mail.fetch")
+    before = "1 too_early 2026-03-01 12:02:03 1 mail.fetch: "
+    assert second.startswith(before) and second.removeprefix(before) == SENTENCE
     assert [(one["key"], one["count"]) for one in answer("drops", "--by", "owner")] == [("", 2), ("mail_channels:5", 1)]
     assert lines("drops", "--by", "owner")[1].startswith("2 - ")
     assert lines("drops", "--since", "1h") == ["no drops"] and answer("drops", "--since", "1h") == []
@@ -208,17 +218,20 @@ def test_drops_are_counted_with_an_example(db, drop):
 def test_a_count_that_is_cut_says_so(db, drop):
     dropped(db, 1, "gone", ended_at=NOON)
     out, err = ticker("drops", "--limit", "1")
-    assert (len(out.splitlines()), err) == (2, "warning: there are more than 1; see --limit and --since\n")
+    assert (len(out.splitlines()), err) == (
+        2,
+        sentence("cli.warning_more_entries", number=1, remedy="--limit and --since"),
+    )
     assert len(answer("drops", "--limit", "1")) == 1
     assert ticker("drops", "--limit", "10000")[1] == ""
 
 
 def test_a_task_and_an_owner_that_exclude_each_other_are_refused(drop):
     assert refused("journal", "--task", "1", "--owner-type", "feeds") == (
-        "owner_type: 'feeds' does not go with task 1, which belongs to mail_channels:5; leave one of them out"
+        sentence("errors.does_not_go_with_task", field="owner_type", value="'feeds'", task=1, owner="mail_channels:5")
     )
-    assert "which needs no owner" in refused("runs", "1", "--owner", "mail_channels:6")
-    assert "for an owner's task add --owner type:id" in refused("runs", "mail.fetch", code=1)
+    assert sentence("errors.needs_no_owner").within(refused("runs", "1", "--owner", "mail_channels:6"))
+    assert sentence("errors.remedy_owner", remedy="--owner type:id").within(refused("runs", "mail.fetch", code=1))
 
 
 # --------------------------------------------------------------------------------------------------- one run in full
@@ -244,9 +257,9 @@ def test_one_run_in_full_is_printed_with_what_it_printed(db, drop):
     assert set(told) == RUN | {"output", "error_output", "attempts", "made"}
     assert ([run["id"] for run in told["attempts"]], [run["item"] for run in told["made"]]) == ([1, 2], [7])
     assert "of run" in ticker("runs", "--id", "3")[0]
-    assert re.search(r"^pieces +1 piece: 0 done, 0 failed, 1 to come$", ticker("runs", "--id", "2")[0], re.MULTILINE)
+    assert sentence("cli.one_piece_to_come").within(ticker("runs", "--id", "2")[0])
 
 
 def test_a_run_that_is_not_there_and_an_id_beside_a_task_are_refused(drop):
-    assert refused("runs", "--id", "77", code=1) == "there is no run 77; it may have been pruned"
-    assert "--id names one run; leave TASK" in refused("runs", "1", "--id", "1")
+    assert refused("runs", "--id", "77", code=1) == sentence("errors.unknown_run", run=77)
+    assert sentence("errors.id_names_one_run", field="--id").within(refused("runs", "1", "--id", "1"))

@@ -8,9 +8,9 @@ import pytest
 
 from tests.cli.answers import answer, refused
 from tests.harness import command as ticker
+from tests.sentences import sentence
 
 pytestmark = pytest.mark.usefixtures("environ")
-
 
 KEYS = {"kind", "normalized", "zone", "words", "times", "warnings"}
 
@@ -57,7 +57,10 @@ def test_next_of_a_task_that_failures_have_slowed_is_as_far_apart_as_it_runs(db)
     found = answer("next", "1", "-n", "3")
     first, second, third = map(datetime.fromisoformat, found["times"])
     assert (second - first, third - second) == (timedelta(minutes=4), timedelta(minutes=4))
-    assert (found["words"], found["warnings"]) == ("Every 1m", ["its interval is 4m while it fails, else 60 s"])
+    assert (found["words"], found["warnings"]) == (
+        "Every 1m",
+        [sentence("schedules.interval_while_it_fails", longer="4m", every="60 s")],
+    )
 
 
 def test_what_falls_on_a_change_of_clocks_is_warned_of():
@@ -65,27 +68,26 @@ def test_what_falls_on_a_change_of_clocks_is_warned_of():
     assert [bool(re.search(words, text)) for words, text in zip(("pass over", "twice"), sorted(warnings), strict=True)]
     assert answer("validate", "30 2 * * *")["warnings"] == []
     finer = answer("validate", "*/10 * * * * *")["warnings"]
-    assert "finer than the usual tick" in finer[0]
+    assert sentence("schedules.finer_than_a_tick").within(finer[0])
     assert "time box is 5s" in finer[1]
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "said", "code"),
     [
-        (("next", "nonsense"), "there is no task 'nonsense'"),
-        (("validate", "every 15 minutes"), "write the interval alone, such as 15m"),
-        (("validate", "2027-01-31T00:00:00"), "has no offset from UTC"),
-        (("next", "999999"), "there is no task 999999"),
-        (("next", "1m", "--zone", "Europe/Berlin"), "has no meaning beside an interval"),
-        (("validate", "/5 * * * *"), "write */5"),
-        (("add", "poll", "--every", "1m", "--cron", "* * * * *"), "a task has one schedule"),
-        (("add", "poll", "--cron", "* * * * *", "--zone", "../../etc/passwd"), "is no zone"),
-        (("add", "poll", "--at", "yesterday"), "is no time"),
-        (("add", "poll", "--every", "1m", "--max-runs", "-5"), "is no whole number"),
+        (("next", "nonsense"), sentence("errors.unknown_task", task="'nonsense'"), 1),
+        (("validate", "every 15 minutes"), sentence("errors.write_the_interval_alone", remedy="15m"), 2),
+        (("validate", "2027-01-31T00:00:00"), sentence("errors.no_offset"), 2),
+        (("next", "999999"), sentence("errors.unknown_task", task=999999), 1),
+        (("next", "1m", "--zone", "Europe/Berlin"), sentence("errors.no_meaning_beside_an_interval"), 2),
+        (("validate", "/5 * * * *"), sentence("errors.write_instead", remedy="*/5"), 2),
+        (("add", "poll", "--every", "1m", "--cron", "* * * * *"), sentence("errors.one_schedule"), 2),
+        (("add", "poll", "--cron", "* * * * *", "--zone", "../../etc/passwd"), sentence("errors.is_no_zone"), 2),
+        (("add", "poll", "--at", "yesterday"), sentence("errors.is_no_time"), 2),
+        (("add", "poll", "--every", "1m", "--max-runs", "-5"), sentence("errors.is_no_whole_number"), 2),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )  # fmt: skip
-def test_what_cannot_be_is_one_sentence(words, sentence):
-    code = 1 if "there is no task" in sentence else 2
-    assert sentence in refused(*words, code=code)
+def test_what_cannot_be_is_one_sentence(words, said, code):
+    assert said.within(refused(*words, code=code))
     assert json.loads(ticker("list", "--json")[0]) == []

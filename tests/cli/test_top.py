@@ -22,6 +22,7 @@ import ticker
 from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run, ticked
 from tests.harness import command
 from tests.running import PATIENCE, ROOT, until
+from tests.sentences import sentence
 from ticker import clock
 from ticker.cli import fit, render, watching
 from ticker.cli.records import screen
@@ -93,22 +94,30 @@ def spaced(line):
 
 def test_each_thing_stands_in_its_section_with_its_cause(db, busy):
     head, alive, *rest = map(spaced, drawn(db))
-    assert head == "2026-03-01 09:00:00 UTC  5 tasks: 2 late, 2 failing, 1 paused, 1 running"
-    assert re.fullmatch(r"1 ticker, pid 7 on here, ticked [4-9]s ago", alive)
+    assert head == sentence(
+        "cli.top_head",
+        now="2026-03-01 09:00:00",
+        tasks=5,
+        late="2 late",
+        failing="2 failing",
+        paused="1 paused",
+        running="1 running",
+    )
+    assert sentence("cli.top_ticker", pid=7, host="here", ago=re.compile(r"[4-9]s")) == alive
     assert rest == [
         "Late: 2",
-        "1  stuck  mail_channels:5  for 300 s: not pushed: the queue is full; tried again 2026-03-01 09:00:10Z".replace("300 s", "5m"),
-        "2  late  mail_channels:5  for 2m: the next tick pushes it",
+        sentence("cli.top_not_pushed", task="1  stuck  mail_channels:5", span="5m", again="2026-03-01 09:00:10Z"),
+        sentence("cli.top_late", task="2  late  mail_channels:5", span="2m"),
         "Failing: 2",
-        "4  given_up  mail_channels:5  9 in a row, failed: OSError: no route to host; paused by ticker until 2026-03-01 10:00:00Z: 9 failures",
-        "3  broken  mail_channels:5  3 in a row, failed: OSError: no route to host",
+        sentence("cli.top_given_up", task="4  given_up  mail_channels:5", failures=9, until="2026-03-01 10:00:00Z", error="OSError: no route to host"),
+        sentence("cli.top_failing", task="3  broken  mail_channels:5", failures=3, error="OSError: no route to host"),
         "Running: 1",
-        "5  at.work  mail_channels:5  for 12 s of its 30 s; started 1 s after it was due at 08:59:47",
+        sentence("cli.top_running", task="5  at.work  mail_channels:5", span="12 s", box="30 s", late="1 s", due="08:59:47"),
         "Next",
-        "5  at.work  mail_channels:5  in 48 s, at 09:00:48, every 1m; running",
-        "3  broken  mail_channels:5  in 1h, at 10:00:00, every 1m; failing: 3 in a row",
-        "Dropped in the last hour: 1",
-        "1  too_early  08:58:00  at.work of mail_channels:5: 28 s after the last start at 08:57:32, 27 s too early (60 s interval, 5 s tolerance: not before 08:58:27)",
+        sentence("cli.top_next_running", task="5  at.work  mail_channels:5", span="48 s", due="09:00:48", every="1m"),
+        sentence("cli.top_next_failing", task="3  broken  mail_channels:5", span="1h", due="10:00:00", every="1m", failures=3),
+        sentence("cli.top_drops", number=1),
+        sentence("cli.top_drop", at="08:58:00", task="at.work of mail_channels:5", since="28 s", last="08:57:32", early="27 s", every="60 s", tolerance="5 s", earliest="08:58:27"),
     ]  # fmt: skip
 
 
@@ -119,7 +128,7 @@ def test_where_nothing_is_to_be_told_it_says_so(db):
         "Failing: none",
         "Running: none",
         "Next: none",
-        "Dropped in the last hour: none",
+        sentence("cli.top_drops", number="none"),
     ]
 
 
@@ -128,7 +137,7 @@ def test_what_is_due_and_not_yet_late_is_pushed_by_the_next_tick(db):
     make(db, "due", next_run=NINE - 2.6 * SECOND)
     lines = [*map(spaced, drawn(db))]
     assert lines[2] == "Late: none"
-    assert lines[6].startswith("1  due  mail_channels:5  due since 08:59:57: the next tick pushes it, every 1m")
+    assert sentence("cli.top_due", task="1  due  mail_channels:5", due="08:59:57", every="1m").begins(lines[6])
 
 
 def test_a_late_task_where_no_ticker_ticks_says_that(db):
@@ -136,23 +145,31 @@ def test_a_late_task_where_no_ticker_ticks_says_that(db):
     ticked(db, 10 * MINUTE)
     lines = drawn(db)
     assert lines[1] == (
-        "problem: no ticker has ticked within 1m30s: the last one, pid 7 on here, ticked 10m ago"
+        sentence("cli.top_problem_no_tick_within", span="1m30s", pid=7, host="here", ago="10m")
     )  # fmt: skip
-    assert "for 2m: no ticker ticks" in lines[3]
+    assert sentence("cli.top_no_ticker_ticks", span="2m").within(lines[3])
 
 
 def test_of_several_tickers_it_names_the_one_that_was_heard_of_last(db):
     ticked(db, 30 * SECOND)
     ticked(db, SECOND)
-    assert re.match(r"2 tickers; the last one, pid 7 on here, ticked [1-9]s ago", drawn(db)[1])
+    assert sentence("cli.top_tickers", number=2, pid=7, host="here", ago=re.compile(r"[1-9]s")).begins(drawn(db)[1])
 
 
 def test_silent_tickers_are_named_beside_the_living_ones(db):
     ticked(db, SECOND)
     ticked(db, 5 * MINUTE)
-    assert re.fullmatch(r"1 ticker, .*, ticked [1-9]s ago; 1 is silent, pid 7 on here, for 5m[0-9]?s?", drawn(db)[1])
+    assert drawn(db)[1] == sentence(
+        "cli.top_one_silent",
+        number=1,
+        pid=7,
+        host="here",
+        ago=re.compile("[1-9]s"),
+        span=re.compile("5m[0-9]?s?"),
+        rest=re.compile(".*"),
+    )
     ticked(db, 10 * MINUTE)
-    assert re.search(r"; 2 are silent, the last one, pid 7 on here, for 5m", drawn(db)[1])
+    assert sentence("cli.top_silent_tickers", number=2, pid=7, host="here", span="5m").within(drawn(db)[1])
 
 
 def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db, monkeypatch):
@@ -160,26 +177,26 @@ def test_a_ticker_of_a_slow_rhythm_is_not_silent_before_three_of_its_ticks(db, m
     ticked(db, 10 * MINUTE)
     make(db, "late", next_run=NINE - 15 * MINUTE)
     lines = drawn(db)
-    assert lines[1].startswith("1 ticker, pid 7 on here, ticked 10m")
-    assert "for 15m: the next tick pushes it" in lines[3]
+    assert sentence("cli.top_ticker_so_far", number=1, pid=7, host="here", span="10m").begins(lines[1])
+    assert sentence("cli.top_next_tick_pushes", span="15m").within(lines[3])
 
 
 def test_a_queue_that_nobody_listens_to_is_a_problem_of_the_head(db, queue):
     ticked(db, SECOND)
     make(db, "late", next_run=NINE)
     command("tick")
-    assert drawn(db)[2].startswith("problem: 1 job waits in the queue polling, to which no worker listens; start one:")
+    assert sentence("cli.top_problem_unattended", number=1, queue="polling").begins(drawn(db)[2])
 
 
 def test_a_drop_of_a_task_that_has_no_name_any_more_is_told_by_its_id(db):
     a_drop(db, make(db, "x"), "gone", task_name="", owner_type="", owner_id="")
-    assert drawn(db)[-1].endswith("task 1: the task was deleted before its job was taken")
+    assert sentence("cli.top_gone", task=1).ends(drawn(db)[-1])
 
 
 def test_a_task_by_times_of_the_day_says_them_in_words(db):
     ticker.register(db, "report", cron="0 10 * * 1-5")
     db.execute("UPDATE ticker.tasks SET next_run = %s", [NINE + 60 * MINUTE])
-    assert spaced(drawn(db)[-2]) == "1  report  in 1h, at 10:00:00, At 10:00, Monday through Friday"
+    assert spaced(drawn(db)[-2]) == sentence("cli.top_next_cron", task="1  report", span="1h", due="10:00:00")
 
 
 def test_a_run_that_began_while_it_looked_is_counted_and_has_no_age_below_zero(db, busy):
@@ -187,12 +204,12 @@ def test_a_run_that_began_while_it_looked_is_counted_and_has_no_age_below_zero(d
     seen = look(db, 10)
     counts = replace(seen.overview.counts, running=0)
     lines = [line.plain for line in screen.top(replace(seen, overview=replace(seen.overview, counts=counts)), 200, 50)]
-    assert "  for 0 s of its " in lines[lines.index("Running: 1") + 1]
+    assert sentence("cli.top_running_so_far", span="0 s").within(lines[lines.index("Running: 1") + 1])
 
 
 def test_a_state_with_very_many_tasks_is_not_counted_to_its_end():
     counts = screen.Counts(2_000_000, 100_000, 0, 0, 0, 0, 7, 0)
-    assert screen.counted(counts) == "about 2,000,000 tasks: over 100,000 late, 7 running"
+    assert screen.counted(counts) == sentence("cli.top_counts", tasks="2,000,000", late="100,000", running=7)
     assert replace(counts, tasks=100_001).said("tasks") == "over 100,000"
 
 
@@ -231,7 +248,9 @@ def test_the_sections_share_the_room_and_say_what_is_left_out(db, busy):
         fail(db, f"fails.{number}")
     lines = drawn(db, 80, 23)
     assert len(lines) == 23
-    assert "Late: 2" in lines and "Failing: 42, the first 6" in lines and "Dropped in the last hour: 1" in lines
+    assert (
+        "Late: 2" in lines and "Failing: 42, the first 6" in lines and sentence("cli.top_drops", number=1).within(lines)
+    )
 
 
 def test_rows_are_shared_so_that_none_gets_more_than_another_that_wants_more():
@@ -270,7 +289,7 @@ def test_a_list_that_is_longer_than_the_screen_says_so(db, busy):
 @pytest.mark.parametrize("words", [["--watch"], ["--watch", "--json"]])
 def test_a_list_that_is_watched_needs_a_terminal(words):
     out, err = command("list", *words, code=2)
-    assert out == "" and "--watch draws on a terminal" in err and "ticker journal --follow" in err
+    assert out == "" and sentence("cli.watch_needs_a_terminal").within(err) and "ticker journal --follow" in err
 
 
 @pytest.mark.parametrize("words", [["top", "--interval", "0.1s"], ["list", "--watch", "--interval", "2h"]])
@@ -286,7 +305,7 @@ def test_in_a_pipe_it_is_one_plain_text_of_which_nothing_is_cut(db, busy, monkey
     monkeypatch.setenv("COLUMNS", "40")
     out = command("top")[0]
     assert "\x1b" not in out and out == command("top", "--once")[0]
-    assert out.splitlines()[-1].endswith("(60 s interval, 5 s tolerance: not before 08:58:27)")
+    assert sentence("cli.top_drop_ends", every="60 s", tolerance="5 s", earliest="08:58:27").ends(out.splitlines()[-1])
 
 
 def test_a_table_has_the_same_letters_in_a_terminal_as_in_a_pipe():
@@ -329,7 +348,7 @@ for words in {commands}:
 
 def test_a_server_that_is_not_there_at_the_start_is_an_error(monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://postgres@/x?host=/nowhere")
-    assert command("top", code=78)[1].startswith("error: PostgreSQL (DATABASE_URL) does not answer")
+    assert sentence("cli.error_database", setting="DATABASE_URL").begins(command("top", code=78)[1])
 
 
 # ----------------------------------------------------------------------------------------------------- on a terminal
@@ -418,7 +437,7 @@ def test_what_changes_is_drawn_and_a_server_that_goes_away_is_told_and_asked_aga
     with terminal("top", "--interval", "500ms") as shown:
         shown.shows("0 tasks")
         until(lambda: db.execute(cut).fetchall(), "its connection is there, and cut")
-        shown.shows("problem: PostgreSQL (DATABASE_URL) does not answer")
+        shown.shows("problem: PostgreSQL (DATABASE_URL)")
         make(db, "mail.fetch")
         shown.shows("1 task")
         shown.press("q")

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from redis import Redis
 
 import ticker
 from tests.running import Ticking, in_fork, until
+from tests.sentences import sentence
 from ticker.daemon import loop
 from ticker.daemon.loop import EveryTick, TickJob
 from ticker.db.connections import connect
@@ -33,7 +35,7 @@ def test_one_line_per_tick_and_a_heartbeat(environ, db):
     with Ticking() as process:
         process.says(r"tick due=1 enqueued=1 errors=0 took=0\.\d{3}$")
         process.says(r"tick due=0 enqueued=0 errors=0 took=")
-        process.says(r"queue polling: 1 jobs wait and no worker listens")
+        process.says(sentence("logs.unattended", queue="polling", number=1).pattern)
         pid = db.execute("SELECT pid FROM ticker.tickers WHERE last_tick_at > now() - interval '1 minute'").fetchone()
         assert pid == (process.process.pid,)
         assert process.stop() == 0
@@ -48,7 +50,7 @@ def test_a_signal_ends_it_cleanly_and_it_counts_as_a_ticker_no_more(environ, db,
         assert [found.pid for found in tasks.tickers(db)] == [process.process.pid]
         assert process.stop(number) == 0
     assert tasks.tickers(db) == []
-    assert "no ticker ticks here; start one: ticker run" in health.look(settings).problems
+    assert sentence("health.no_ticker_start_one", remedy="ticker run").within(health.look(settings).problems)
     with PostgresStore(settings.database_url).transaction() as execute:
         assert standing.tickers(execute, 30_000)["ticker_tickers_alive"] == {(): 0}
 
@@ -68,13 +70,15 @@ def test_it_survives_postgresql_and_redis_being_away_and_goes_on_by_itself(own_s
         valkey.kill()
         with connect(postgres.url) as db, db.transaction():
             task = ticker.register(db, "plain", every="1d")
-        heard = process.says(r"tick failed: Redis \(REDIS_URL\) does not take jobs: .*; next attempt in", after=heard)
+        heard = process.says(
+            sentence("logs.tick_failed_on_redis", setting="REDIS_URL", error=re.compile(".*")).pattern, after=heard
+        )
         with connect(postgres.url) as db:
             assert ticker.get(db, task).waiting == ()  # Redis did not take the job, so nothing advanced
         valkey.start()
         heard = process.says("tick due=1 enqueued=1 errors=0", after=heard)
         postgres.kill()
-        heard = process.says(r"tick failed: PostgreSQL \(DATABASE_URL\) does not answer: ", after=heard)
+        heard = process.says(sentence("logs.tick_failed_on_database", setting="DATABASE_URL").pattern, after=heard)
         postgres.start()
         process.says("tick due=0", after=heard)
         assert process.stop() == 0
@@ -202,9 +206,9 @@ def test_a_failed_tick_is_one_sentence_and_an_error_of_ours_a_traceback(beat, ca
         monkeypatch.setattr(loop, "tick", lambda *_args, **_kwargs: 1 / 0)
         beat()
     assert [record.getMessage() for record in caplog.records] == [
-        "tick failed: PostgreSQL (DATABASE_URL) does not answer: connection refused; next attempt in 1 s",
-        "tick failed: PostgreSQL (DATABASE_URL) does not answer: connection refused; next attempt in 2 s",
-        "tick failed on an error of its own; the next one goes on",
+        sentence("logs.tick_failed", error="PostgreSQL (DATABASE_URL) does not answer: connection refused", span="1 s"),
+        sentence("logs.tick_failed", error="PostgreSQL (DATABASE_URL) does not answer: connection refused", span="2 s"),
+        sentence("logs.tick_failed_on_its_own"),
     ]
     assert caplog.records[2].exc_info
     assert beat.failures == 3
@@ -256,7 +260,7 @@ def test_a_redis_that_evicts_is_refused(own_servers):
     with Redis.from_url(valkey.url) as redis:
         redis.config_set("maxmemory-policy", "allkeys-lru")
     with pytest.raises(
-        ConfigurationError, match="maxmemory-policy is allkeys-lru, which loses jobs; set it to noeviction"
+        ConfigurationError, check=sentence("errors.policy_is", policy="allkeys-lru", remedy="noeviction").within
     ):
         checks.check(ticker_settings({"DATABASE_URL": own_servers[0].url, "REDIS_URL": valkey.url}))
 
@@ -336,6 +340,6 @@ def test_without_the_setting_a_change_waits_for_the_rhythm(environ, db, redis):
 
 def test_it_hears_again_after_postgresql_was_away(sleeper, db, redis):
     db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ticker listener'")
-    sleeper.says("cannot hear of changes")
+    sleeper.says(sentence("logs.cannot_hear").pattern)
     ticker.register(db, "poll", every="1h")
     pushed(redis, 1)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from tests.daemon.retention import DAY, HOUR, event, lap, left, newer, of, put
 from tests.harness import command
 from tests.running import until
+from tests.sentences import sentence
 from ticker.cli import main
 from ticker.daemon import prune
 from ticker.daemon.prune import Pruned, Pruner
@@ -273,7 +274,9 @@ def test_the_command_heeds_the_settings_which_have_a_least_value(db, environ, mo
     assert from_environment().keep_successes_ms == 9_000_000
     assert command("prune")[0] == "pruned successes=1 failures=0 drops=0 events=0\n"
     monkeypatch.setenv("TICKER_KEEP_FAILURES", "1h")
-    assert "TICKER_KEEP_FAILURES: '1h' is under the limit of 2h" in CliRunner().invoke(main, ["prune"]).stderr
+    assert sentence("errors.under_the_limit", field="TICKER_KEEP_FAILURES", value="'1h'", limit="2h").within(
+        CliRunner().invoke(main, ["prune"]).stderr
+    )
 
 
 def test_a_ticker_prunes_beside_its_ticks_and_stops_at_once(db, store, monkeypatch):
@@ -294,5 +297,5 @@ def test_a_ticker_without_the_right_or_the_server_says_so_and_goes_on(db, store,
     gone = PostgresStore("postgresql://postgres@/nowhere?host=/nowhere")
     Pruner(gone, Settings(), threading.Event()).attempt()
     first, second = (record.getMessage() for record in caplog.records)
-    assert first.startswith("old records stay for now: the tables do not fit")
-    assert second.startswith("old records stay for now: PostgreSQL (DATABASE_URL) does not answer")
+    assert sentence("logs.records_stay_tables").begins(first)
+    assert sentence("logs.records_stay_database", setting="DATABASE_URL").begins(second)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.daemon.retention import DAY, HOUR, event, lap, left, newer, of, put
 from tests.plans import indexes, nodes, plan, read_whole
+from tests.sentences import sentence
 from ticker.daemon import prune
 from ticker.daemon.prune import Pruned, Pruner
 from ticker.db import sql
@@ -141,7 +142,7 @@ def test_a_row_that_takes_too_long_by_itself_is_passed_by_and_said(db, store, mo
     slow_at(monkeypatch, store, ids[7])
     assert lap(store) == Pruned(failures=29, events=1, seconds=ANY)
     assert left(db) == [ids[7]]
-    assert caplog.messages == [f"old records stay for now: one row took too long, run {ids[7]}"]
+    assert caplog.messages == [sentence("logs.records_stay_row", run=ids[7])]
 
 
 def test_behind_an_interrupted_batch_the_ticker_rests_and_may_stop(db, store, monkeypatch, caplog):
@@ -155,7 +156,7 @@ def test_behind_an_interrupted_batch_the_ticker_rests_and_may_stop(db, store, mo
 def test_where_runs_cannot_be_pruned_events_are(db, store):
     event(db, 99, 91 * DAY)
     db.execute("ALTER TABLE ticker.runs RENAME TO away")
-    with pytest.raises(ConfigurationError, match="the tables do not fit"):
+    with pytest.raises(ConfigurationError, check=sentence("errors.tables_do_not_fit").within):
         lap(store)
     assert left(db, "events") == []
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 import pytest
 
 from tests.running import PATIENCE, ROOT
+from tests.sentences import sentence
 from ticker import clock, embedded, migrations
 from ticker.daemon import loop
 from ticker.daemon.loop import TickJob
@@ -152,7 +153,7 @@ def test_a_systemd_that_is_away_is_warned_of_once_and_heard_again_later(caplog):
         systemd.begun()
         systemd.look(True, "tick due=0")
         assert [record.getMessage() for record in caplog.records] == [
-            "systemd (NOTIFY_SOCKET) does not hear us: No such file or directory"
+            sentence("logs.systemd_does_not_hear", setting="NOTIFY_SOCKET", error="No such file or directory")
         ]
         heard = Heard(f"{folder}/notify")
         systemd.look(True, "tick due=1")
@@ -208,7 +209,7 @@ def test_a_tick_that_fails_is_one_that_moves(beat, later, monkeypatch):
     later(1000)
     beat()
     assert beat.moves()
-    assert beat.said == "tick failed on an error of its own; the next one goes on"
+    assert beat.said == sentence("logs.tick_failed_on_its_own")
 
 
 # --------------------------------------------------------------------------------------------------- a real process

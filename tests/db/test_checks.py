@@ -17,6 +17,7 @@ from redis import Redis
 from tests.conftest import admin, of_database
 from tests.refusals import SECRET, not_startable, refused
 from tests.running import ROOT
+from tests.sentences import Sentence, sentence
 from ticker import embedded, migrations
 from ticker.db import checks as db_checks
 from ticker.db.checks import Facts
@@ -54,25 +55,25 @@ def test_a_database_that_cannot_store_every_text_is_refused(
 ) -> None:
     url = database_of(f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'")
     told = not_startable(Settings(url, redis_url))
-    assert told == f"DATABASE_URL: the database's encoding is {encoding}; create one with ENCODING 'UTF8'"
+    assert told == sentence("errors.encoding", setting="DATABASE_URL", encoding=encoding, remedy="ENCODING 'UTF8'")
 
 
 def test_a_database_that_takes_no_writes_is_refused(db: Db, settings: Settings) -> None:
     db.execute(f'ALTER DATABASE "{db.info.dbname}" SET default_transaction_read_only = on')
-    assert not_startable(settings).startswith("DATABASE_URL: transactions of this user are read-only here; ")
+    assert sentence("errors.read_only", setting="DATABASE_URL").begins(not_startable(settings))
 
 
 @pytest.mark.parametrize(
-    ("facts", "sentence"),
+    ("facts", "said"),
     [
-        (FACTS._replace(version=14), "DATABASE_URL: PostgreSQL 14 is too old; 15 or newer is needed"),
+        (FACTS._replace(version=14), sentence("errors.old_postgresql", setting="DATABASE_URL", version=14, needed=15)),
         (FACTS._replace(is_standby=True, is_read_only=True),
-         "DATABASE_URL: this server is a standby and takes no writes; name the primary"),
+         sentence("errors.standby", setting="DATABASE_URL")),
     ],
 )  # fmt: skip
-def test_a_server_that_is_too_old_or_a_standby_is_refused(facts: Facts, sentence: str) -> None:
+def test_a_server_that_is_too_old_or_a_standby_is_refused(facts: Facts, said: Sentence) -> None:
     db_checks.check_server(FACTS)
-    assert refused(lambda: db_checks.check_server(facts)) == sentence
+    assert refused(lambda: db_checks.check_server(facts)) == said
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
@@ -95,22 +96,21 @@ def test_older_tables_are_to_be_upgraded(settings: Settings, monkeypatch: pytest
     [*_, newest] = db_checks.revisions()
     monkeypatch.setattr(db_checks, "revisions", lambda: [newest, "9998"])
     assert not_startable(settings) == (
-        f"DATABASE_URL: schema 'ticker' is at revision {newest}, and 9998 is needed; run: ticker db upgrade"
+        sentence("errors.old_tables", schema="'ticker'", revision=newest, needed=9998, remedy="ticker db upgrade")
     )
 
 
 def test_newer_tables_want_a_newer_release(db: Db, settings: Settings) -> None:
     db.execute("UPDATE ticker.ticker_version SET version_num = '9999'")
-    assert re.fullmatch(
-        r"DATABASE_URL: schema 'ticker' is at revision '9999', which this release \(up to \d{4}\) does not know; .*",
-        not_startable(settings),
-    )
+    assert sentence(
+        "errors.new_tables", schema="'ticker'", revision="'9999'", newest=re.compile(r"\d{4}"), rest=re.compile(r".*")
+    ) == not_startable(settings)
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM ticker.ticker_version", "DROP TABLE ticker.ticker_version"])
 def test_tables_without_a_revision_are_to_be_upgraded(change: str, db: Db, settings: Settings) -> None:
     db.execute(change)
-    assert "is at revision none, and " in not_startable(settings)
+    assert sentence("errors.at_no_revision").within(not_startable(settings))
 
 
 @contextmanager
@@ -134,21 +134,27 @@ ENOUGH = (
 
 
 @pytest.mark.parametrize(
-    ("grants", "sentence"),
+    ("grants", "said"),
     [
-        ((), "permission denied for schema ticker"),
-        (ENOUGH[:1], "permission denied for table ticker_version"),
-        (ENOUGH[:2], "DATABASE_URL: its user may not SELECT ticker.tasks; GRANT it that right"),
-        ((*ENOUGH[:2], "SELECT ON ticker.tasks"), "DATABASE_URL: its user may not UPDATE ticker.tasks; "),
-        ((*ENOUGH[:3], "SELECT, UPDATE ON ticker.runs"), "DATABASE_URL: its user may not INSERT ticker.runs; "),
-        (ENOUGH[:4], "DATABASE_URL: its user may not INSERT ticker.events; "),
-        (ENOUGH[:5], "permission denied for table installation"),
+        ((), sentence("db.permission_denied", thing="schema ticker")),
+        (ENOUGH[:1], sentence("db.permission_denied", thing="table ticker_version")),
+        (ENOUGH[:2], sentence("errors.right_is_missing", right="SELECT ticker.tasks")),
+        (
+            (*ENOUGH[:2], "SELECT ON ticker.tasks"),
+            sentence("errors.right_is_missing_so_far", right="UPDATE ticker.tasks"),
+        ),
+        (
+            (*ENOUGH[:3], "SELECT, UPDATE ON ticker.runs"),
+            sentence("errors.right_is_missing_so_far", right="INSERT ticker.runs"),
+        ),
+        (ENOUGH[:4], sentence("errors.right_is_missing_so_far", right="INSERT ticker.events")),
+        (ENOUGH[:5], sentence("db.permission_denied", thing="table installation")),
     ],
 )
-def test_a_right_that_is_missing_is_named(grants: tuple[str, ...], sentence: str, db: Db, settings: Settings) -> None:
+def test_a_right_that_is_missing_is_named(grants: tuple[str, ...], said: Sentence, db: Db, settings: Settings) -> None:
     with user_with(db, *grants) as role:
         url = re.sub("//([^@/]*@)?", f"//{role}:{role}@", settings.database_url, count=1)
-        assert sentence in not_startable(Settings(url, settings.redis_url))
+        assert said.within(not_startable(Settings(url, settings.redis_url)))
 
 
 def test_a_user_with_no_more_than_the_rights_that_are_needed_may_start(db: Db, settings: Settings) -> None:
@@ -170,9 +176,7 @@ def test_the_check_loads_neither_alembic_nor_sqlalchemy(environ: dict[str, str])
 @pytest.mark.parametrize("ahead", [timedelta(days=-366), -HOUR * 1.1, HOUR * 1.1, timedelta(days=3660)])
 def test_clocks_that_are_hours_apart_are_refused(ahead: timedelta) -> None:
     told = refused(lambda: db_checks.check_clock(ahead, timedelta(), 3_600_000))
-    assert re.fullmatch(
-        r"the clock of this host differs from that of PostgreSQL \(DATABASE_URL\) by \w+, over the limit of 1h .*", told
-    )
+    assert sentence("errors.clocks_differ", span=re.compile(r"\w+"), limit="1h", rest=re.compile(r".*")) == told
 
 
 @pytest.mark.parametrize("ahead", [timedelta(seconds=-6), timedelta(seconds=6), HOUR])
@@ -205,7 +209,7 @@ def test_a_replica_is_refused(valkey: embedded.Valkey, database_url: str) -> Non
     with Redis.from_url(valkey.url) as redis:
         redis.replicaof("127.0.0.1", 1)
     told = not_startable(Settings(database_url, valkey.url))
-    assert told == "REDIS_URL: this server is a replica and takes no jobs; name the primary"
+    assert told == sentence("errors.replica", setting="REDIS_URL")
 
 
 def test_a_password_that_is_missing_or_wrong_is_one_sentence_without_it(
@@ -224,7 +228,9 @@ def test_a_user_without_the_right_to_ask_is_one_sentence_that_names_the_command(
     with Redis.from_url(valkey.url) as redis:
         redis.acl_setuser("weak", enabled=True, passwords=[f"+{SECRET}"], commands=["+@all", "-info"], keys=["*"])
     told = not_startable(Settings(database_url, valkey.url.replace("unix://", f"unix://weak:{SECRET}@")))
-    assert re.match(r"Redis \(REDIS_URL\) does not take jobs: .*'info' command", told)
+    assert sentence(
+        "errors.redis_refuses_command", setting="REDIS_URL", error=re.compile(r".*"), command="'info'"
+    ).begins(told)
 
 
 GOOD = {"redis_version": "7.2.4", "role": "master", "maxmemory_policy": "noeviction", "cluster_enabled": 0}
@@ -236,18 +242,18 @@ def test_a_redis_of_6_2_or_newer_is_taken(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("info", "sentence"),
+    ("info", "said"),
     [
-        ({"redis_version": "6.0.16"}, "REDIS_URL: Redis 6.0.16 is too old; 6.2 or newer is needed, or any Valkey"),
-        ({"redis_version": "5.0.7"}, "REDIS_URL: Redis 5.0.7 is too old; 6.2 or newer is needed, or any Valkey"),
-        ({"cluster_enabled": 1}, "REDIS_URL: Redis Cluster is not supported; name a single server"),
-        ({"role": "slave"}, "REDIS_URL: this server is a replica and takes no jobs; name the primary"),
+        ({"redis_version": "6.0.16"}, sentence("errors.old_redis", setting="REDIS_URL", version="6.0.16", needed="6.2")),
+        ({"redis_version": "5.0.7"}, sentence("errors.old_redis", setting="REDIS_URL", version="5.0.7", needed="6.2")),
+        ({"cluster_enabled": 1}, sentence("errors.redis_cluster", setting="REDIS_URL")),
+        ({"role": "slave"}, sentence("errors.replica", setting="REDIS_URL")),
         ({"maxmemory_policy": "volatile-ttl"},
-         "REDIS_URL: maxmemory-policy is volatile-ttl, which loses jobs; set it to noeviction"),
+         sentence("errors.policy", setting="REDIS_URL", policy="volatile-ttl", remedy="noeviction")),
     ],
 )  # fmt: skip
-def test_a_redis_that_is_not_fit_for_jobs_is_refused(info: dict[str, Any], sentence: str) -> None:
-    assert refused(lambda: rq.check_server({**GOOD, **info})) == sentence
+def test_a_redis_that_is_not_fit_for_jobs_is_refused(info: dict[str, Any], said: Sentence) -> None:
+    assert refused(lambda: rq.check_server({**GOOD, **info})) == said
 
 
 def test_a_valkey_of_any_version_is_taken() -> None:

@@ -13,6 +13,7 @@ import pytest
 from redis import Redis
 
 from tests.refusals import SECRET, not_startable
+from tests.sentences import sentence
 from ticker.db import connections
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
@@ -46,12 +47,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_postgresql_that_never_answers_is_given_up(silent_port: int, redis_url: str, impatient: None) -> None:
     url = f"postgresql://u:{SECRET}@127.0.0.1:{silent_port}/app"
-    assert not_startable(Settings(url, redis_url)).startswith("PostgreSQL (DATABASE_URL) does not answer: ")
+    assert sentence("errors.database_unavailable_as", setting="DATABASE_URL").begins(
+        not_startable(Settings(url, redis_url))
+    )
 
 
 def test_a_redis_that_never_answers_is_given_up(silent_port: int, database_url: str, impatient: None) -> None:
     url = f"redis://:{SECRET}@127.0.0.1:{silent_port}/0"
-    assert not_startable(Settings(database_url, url)).startswith("Redis (REDIS_URL) does not take jobs: Timeout")
+    assert sentence("errors.redis_times_out", setting="REDIS_URL").begins(not_startable(Settings(database_url, url)))
     with pytest.raises(QueueUnavailable):
         RedisQueue.from_url(url).states(["t1-1"])
 
@@ -73,7 +76,7 @@ def test_a_backend_that_hangs_is_given_up_and_the_next_call_connects_anew(
     tables = PostgresStore(database_url)
     tables.now()
     with connect(database_url, name="looks on") as db, stopped(db, "ticker"):
-        with pytest.raises(DatabaseUnavailable, match=r"no answer to a statement within 0\.5 s"):
+        with pytest.raises(DatabaseUnavailable, check=sentence("errors.no_answer_within", span="0.5 s").within):
             tables.now()
         assert tables.now()
     tables.close()
@@ -92,7 +95,7 @@ def test_a_horse_gives_up_a_backend_that_hangs(database_url: str, impatient: Non
     database = Database(database_url, "ticker")
     database.open()
     with connect(database_url, name="looks on") as db, stopped(db, "ticker-run"):
-        with pytest.raises(DatabaseUnavailable, match="no answer to a statement"):
+        with pytest.raises(DatabaseUnavailable, check=sentence("errors.no_answer_to_a_statement").within):
             database.execute("instant", now=None)
         assert database.execute("instant", now=None)
     database.close()
@@ -104,7 +107,7 @@ def test_a_worker_does_not_wait_for_ever_to_close_the_record_of_a_dead_horse(
     monkeypatch.setenv("DATABASE_URL", f"postgresql://u:{SECRET}@127.0.0.1:{silent_port}/app")
     monkeypatch.setattr(shared_state, "read", lambda: (7, str(uuid4())))
     finish.close_record(Database.from_environment(), waiting := WaitingEnds(), "died of SIGSEGV")
-    assert "not recorded yet: PostgreSQL (DATABASE_URL) does not answer" in caplog.text
+    assert sentence("logs.not_recorded_yet", setting="DATABASE_URL").within(caplog.text)
     assert len(waiting) == 1
     assert SECRET not in caplog.text
 

@@ -24,6 +24,7 @@ from tests.factories import create_trace
 from tests.harness import Played
 from tests.refusals import not_startable
 from tests.running import stock_worker, work
+from tests.sentences import Sentence, sentence
 from ticker import migrations
 from ticker.cli import main
 from ticker.daemon.loop import TickJob
@@ -41,10 +42,8 @@ from wrappers.pipeline import foreign_jobs
 
 Db = psycopg.Connection[Any]
 
-SENTENCE = (
-    "DATABASE_URL: these tables belong to another installation (restored, copied or moved by pg_upgrade): run "
-    '"ticker db adopt" to take them over with all tasks paused, or "ticker db adopt --resume" after a restore of the same '
-    "production"
+SENTENCE = sentence(
+    "errors.tables_of_another_installation", adopt="ticker db adopt", restored="ticker db adopt --resume"
 )
 OTHER = "other123"
 
@@ -177,14 +176,14 @@ def test_a_role_that_may_not_ask_for_the_identifier_goes_by_the_two_oids(db: Db)
 @pytest.mark.parametrize(
     ("stored", "said", "words"),
     [
-        ("production", "staging", "these tables belong to the environment 'production', and TICKER_ENVIRONMENT is 'staging'"),
-        ("", "staging", "these tables belong to an installation without environment, and TICKER_ENVIRONMENT is 'staging'"),
+        ("production", "staging", sentence("errors.other_environment", stored="'production'", given="'staging'")),
+        ("", "staging", sentence("errors.no_environment", given="'staging'")),
         ("production", "", None),
         ("production", "production", None),
     ],
 )  # fmt: skip
 def test_an_environment_that_is_set_must_be_the_one_of_the_tables(
-    stored: str, said: str, words: str | None, db: Db, database_url: str, redis_url: str
+    stored: str, said: str, words: Sentence | None, db: Db, database_url: str, redis_url: str
 ) -> None:
     db.execute("UPDATE ticker.installation SET environment = %s", [stored])
     settings = Settings(database_url, redis_url, environment=said)
@@ -192,7 +191,7 @@ def test_an_environment_that_is_set_must_be_the_one_of_the_tables(
         checks.check(settings)
         return
     told = not_startable(settings)
-    assert words in told and '"ticker db adopt"' in told
+    assert words.within(told) and '"ticker db adopt"' in told
     adopt(db, environment=said)
     checks.check(settings)
     assert here(db).environment == said
@@ -211,13 +210,13 @@ def test_a_ticker_ends_with_78_on_the_tables_of_another(
     command: list[str], foreign: None, environ: dict[str, str]
 ) -> None:
     done = CliRunner().invoke(main, command)
-    assert (done.exit_code, done.stderr) == (78, f"error: {SENTENCE}\n")
+    assert (done.exit_code, done.stderr[:7], done.stderr[7:-1]) == (78, "error: ", SENTENCE)
 
 
 def test_a_worker_ends_with_78_on_the_tables_of_another(foreign: None, environ: dict[str, str]) -> None:
     with pytest.raises(subprocess.CalledProcessError) as error:
         work()
-    assert (error.value.returncode, error.value.stderr) == (78, f"error: {SENTENCE}\n")
+    assert (error.value.returncode, error.value.stderr[:7], error.value.stderr[7:-1]) == (78, "error: ", SENTENCE)
 
 
 def test_a_ticker_that_runs_on_pushes_nothing_once_the_tables_are_anothers(
@@ -225,15 +224,15 @@ def test_a_ticker_that_runs_on_pushes_nothing_once_the_tables_are_anothers(
 ) -> None:
     ticker.register(db, "poll", every="1m")
     db.execute("UPDATE ticker.installation SET database_oid = 1")
-    with pytest.raises(ConfigurationError, match="DATABASE_URL: these tables belong to another installation"):
+    with pytest.raises(ConfigurationError, check=sentence("errors.tables_of_another").within):
         tick(store, queue)
     assert not redis.exists("rq:queue:polling")
 
 
 def test_health_and_check_say_it(foreign: None, settings: Settings, environ: dict[str, str]) -> None:
-    assert SENTENCE in health.look(settings).problems
+    assert SENTENCE.within(health.look(settings).problems)
     done = CliRunner().invoke(main, ["db", "check"])
-    assert done.exit_code == 1 and SENTENCE in done.stdout
+    assert done.exit_code == 1 and SENTENCE.within(done.stdout)
 
 
 # ------------------------------------------------------------------------------------------------------------- adopted
@@ -243,9 +242,7 @@ def test_nothing_is_adopted_that_is_ours_already(db: Db, environ: dict[str, str]
     ticker.register(db, "poll", every="1m")
     done = CliRunner().invoke(main, ["db", "adopt"])
     assert done.exit_code == 78
-    assert (
-        done.stderr == "error: these tables belong to this installation (test1234) already: there is nothing to adopt\n"
-    )
+    assert done.stderr == sentence("cli.nothing_to_adopt", installation="test1234")
     assert ticker.list_tasks(db)[0].paused_by is None and here(db).id == INSTALLATION
 
 
@@ -258,10 +255,10 @@ def test_what_is_adopted_rests_under_a_new_id(db: Db, foreign: None, settings: S
     checks.check(settings)
     mine, theirs = ticker.list_tasks(db)
     assert (mine.paused_by, theirs.paused_by, theirs.paused_reason) == ("adopt", "anna", "a holiday")
-    assert re.fullmatch(r"since .*Z, when the tables of installation test1234 were adopted", mine.paused_reason)
+    assert sentence("errors.adopted_reason", at=re.compile(r".*Z"), installation="test1234") == mine.paused_reason
     assert play.tick().enqueued == 0
     event = db.execute("SELECT task_id, task_name, by, words FROM ticker.events WHERE what = 'adopted'").fetchall()
-    assert event == [(0, "", "adopt", "the tables of installation test1234; 1 tasks were paused")]
+    assert event == [(0, "", "adopt", sentence("why.adopted", installation="test1234", number=1))]
 
 
 def test_jobs_of_an_adopted_installation_have_the_new_id(
@@ -311,7 +308,10 @@ def test_what_ran_is_lost_and_its_hold_is_over(resume: bool, play: Played) -> No
     play.db.execute("UPDATE ticker.installation SET database_oid = 1")
     assert adopt(play.db, resume=resume).lost == 1
     [run] = play.runs()
-    assert (run.outcome, run.reason) == ("lost", f"its worker belongs to installation {INSTALLATION}")
+    assert (run.outcome, run.reason) == (
+        "lost",
+        sentence("why.worker_of_another_installation", installation=INSTALLATION),
+    )
     assert (play.task().running_until, play.column("run_token"), play.task().last_outcome) == (None, None, "lost")
     assert play.column("(SELECT bool_or(follow_up) FROM ticker.runs)") is resume
 
@@ -360,8 +360,8 @@ def test_adopt_says_what_it_did_and_how_to_go_on(db: Db, foreign: None, environ:
     done = CliRunner().invoke(main, ["db", "adopt"])
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
-        f"installation test1234 is {here(db).id} from now on: 1 tasks paused, 0 runs lost, 0 waiting occurrences dropped",
-        "resume a task: ticker resume TASK; resume all of an owner: ticker resume --owner TYPE:ID",
+        sentence("cli.adopted", old="test1234", new=here(db).id, paused="1 tasks", lost="0 runs", dropped="0 waiting"),
+        sentence("cli.adopted_remedy", task="ticker resume TASK", owner="ticker resume --owner TYPE:ID"),
     ]
 
 
@@ -384,10 +384,7 @@ def test_a_ticker_does_not_start_on_a_queue_that_another_has(
     done = CliRunner().invoke(main, command)
     assert (done.exit_code, done.stderr) == (
         78,
-        (
-            "error: REDIS_URL: the queue polling is leased by another installation (other123), until 5 minutes after its last "
-            "tick; name another queue, or another Redis or database of it\n"
-        ),
+        (sentence("cli.error_leased", queue="polling", other="other123", span="5 minutes")),
     )
 
 
@@ -395,7 +392,7 @@ def test_a_worker_does_not_start_on_a_queue_that_another_has(environ: dict[str, 
     redis.set("ticker:queue:polling", OTHER)
     with pytest.raises(subprocess.CalledProcessError) as error:
         work("polling")
-    assert error.value.returncode == 78 and "the queue polling is leased by another installation" in error.value.stderr
+    assert error.value.returncode == 78 and sentence("errors.leased", queue="polling").within(error.value.stderr)
     work("another")
 
 
@@ -407,7 +404,7 @@ def test_a_ticker_that_meets_such_a_queue_later_warns_once_and_goes_on(
     redis.set("ticker:queue:polling", OTHER)
     for _ in range(3):
         beat()
-    assert sum("the queue polling is leased by another installation" in message for message in caplog.messages) == 1
+    assert sum(sentence("errors.leased", queue="polling").within(message) for message in caplog.messages) == 1
     assert (beat.failures, redis.llen("rq:queue:polling"), redis.get("ticker:queue:polling")) == (0, 1, OTHER.encode())
 
 
@@ -477,7 +474,7 @@ def test_a_worker_puts_a_job_of_another_installation_back(
     assert (records(other), records(database_url)) == ([], [])
     assert redis.lrange("rq:queue:polling", 0, -1) == [theirs.encode()]
     assert not redis.exists("rq:queue:polling:intermediate", "ticker:refused")
-    assert done.stdout.count(f"job={theirs} belongs to installation {INSTALLATION} and these tables to {OTHER}") == 1
+    assert sentence("logs.foreign_job", job=theirs, its=INSTALLATION, ours=OTHER).times(done.stdout) == 1
     monkeypatch.setenv("DATABASE_URL", database_url)
     monkeypatch.delenv("TICKER_SIGNING_KEY", raising=False)
     work()
@@ -523,7 +520,9 @@ def test_a_stock_worker_refuses_a_job_of_another_installation_without_a_record(
     monkeypatch.setenv("DATABASE_URL", other)
     stock_worker()
     result = Job.fetch(theirs, connection=redis).latest_result()
-    assert result is not None and f"job {theirs} belongs to installation {INSTALLATION}" in str(result.exc_string)
+    assert result is not None and sentence("errors.foreign_job", job=theirs, its=INSTALLATION).within(
+        str(result.exc_string)
+    )
     assert (records(other), records(database_url)) == ([], [])
 
 
@@ -533,7 +532,7 @@ def test_a_stock_worker_runs_nothing_on_copied_tables(
     db.execute("UPDATE ticker.installation SET database_oid = 1")
     stock_worker()
     result = Job.fetch(theirs, connection=redis).latest_result()
-    assert result is not None and SENTENCE in str(result.exc_string)
+    assert result is not None and SENTENCE.within(result.exc_string)
     assert records(database_url) == []
 
 

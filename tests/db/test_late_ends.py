@@ -11,6 +11,7 @@ import pytest
 
 import ticker
 from tests.harness import Taken
+from tests.sentences import sentence
 from ticker import clock
 from ticker.daemon.loop import TickJob
 from ticker.db import sql
@@ -54,7 +55,7 @@ def test_what_the_sweep_declares_lost_keeps_its_token_and_claims_no_more_than_th
     token = play.db.execute("SELECT token::text FROM ticker.runs WHERE id = %s", [taken.run_id]).fetchone()[0]
     until = (play.begin + 16 * SECOND).strftime("%H:%M:%S")
     assert (token, first(play).outcome) == (taken.token, "lost")
-    assert first(play).reason == f"no end was recorded by {until} UTC, when its box and grace were over"
+    assert first(play).reason == sentence("why.no_end_recorded_until", until=until)
 
 
 def test_a_late_success_becomes_the_record_with_its_true_end_and_takes_the_failure_back(play):
@@ -71,7 +72,7 @@ def test_a_late_success_becomes_the_record_with_its_true_end_and_takes_the_failu
     assert play.events() == ["failed", "end_recorded_late", "recovered"]
     words = play.db.execute("SELECT words FROM ticker.events WHERE what = 'end_recorded_late'").fetchone()[0]
     at = [f"{play.begin + n * SECOND:%Y-%m-%d %H:%M:%S} UTC" for n in (3, 18)]
-    assert words == f"succeeded at {at[0]}, recorded at {at[1]}"
+    assert words == sentence("why.end_recorded_late", ended=at[0], recorded=at[1])
     assert any(words in line.words for line in ticker.why(play.db, task.id).lines)
 
 

@@ -18,6 +18,7 @@ from rq import SimpleWorker
 
 import ticker
 from tests.conftest import admin, of_database
+from tests.sentences import sentence
 from ticker import migrations
 from ticker.db import tables
 from ticker.db.checks import check_database, revisions
@@ -199,34 +200,51 @@ def test_a_database_that_fits_has_no_problems(database_url):
 
 
 def test_an_empty_database_is_named(empty_url):
-    assert migrations.problems(empty_url) == ["schema ticker has no tables; run: ticker db upgrade"]
+    assert migrations.problems(empty_url) == [sentence("db.no_tables", schema="ticker", remedy="ticker db upgrade")]
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ("ALTER TABLE ticker.tasks DROP COLUMN declared_in", "column tasks.declared_in is missing"),
-        ("DROP INDEX ticker.tasks_due", "index tasks_due is missing"),
-        ("DROP TABLE ticker.tickers", "table tickers is missing"),
-        ("ALTER TABLE ticker.tasks DROP CONSTRAINT tasks_owner_name", "constraint tasks_owner_name is missing"),
+        (
+            "ALTER TABLE ticker.tasks DROP COLUMN declared_in",
+            sentence("db.column_is_missing", schema="ticker", column="tasks.declared_in", remedy="ticker db sql"),
+        ),
+        (
+            "DROP INDEX ticker.tasks_due",
+            sentence("db.thing_is_missing", schema="ticker", thing="index tasks_due", remedy="ticker db sql"),
+        ),
+        (
+            "DROP TABLE ticker.tickers",
+            sentence("db.thing_is_missing", schema="ticker", thing="table tickers", remedy="ticker db sql"),
+        ),
+        (
+            "ALTER TABLE ticker.tasks DROP CONSTRAINT tasks_owner_name",
+            sentence(
+                "db.thing_is_missing", schema="ticker", thing="constraint tasks_owner_name", remedy="ticker db sql"
+            ),
+        ),
         (
             "ALTER TABLE ticker.tasks ALTER queue DROP NOT NULL",
-            "column tasks.queue has another type or default, or may be null",
+            sentence("db.column_differs", schema="ticker", column="tasks.queue", remedy="ticker db sql"),
         ),
         (
             "ALTER TABLE ticker.tasks ALTER push_error TYPE text",
-            "column tasks.push_error has another type or default, or may be null",
+            sentence("db.column_differs", schema="ticker", column="tasks.push_error", remedy="ticker db sql"),
         ),
         (
             "ALTER TABLE ticker.runs ALTER boot TYPE ticker.ticker_prose",
-            "column runs.boot has another type or default, or may be null",
+            sentence("db.column_differs", schema="ticker", column="runs.boot", remedy="ticker db sql"),
         ),
-        ("ALTER TABLE ticker.runs ALTER pid TYPE text", "column runs.pid has another type or default, or may be null"),
+        (
+            "ALTER TABLE ticker.runs ALTER pid TYPE text",
+            sentence("db.column_differs", schema="ticker", column="runs.pid", remedy="ticker db sql"),
+        ),
     ],
 )
 def test_what_is_missing_is_named_in_a_sentence(change, problem, db, database_url):
     db.execute(change)
-    assert migrations.problems(database_url) == [f"schema ticker: {problem}; see: ticker db sql"]
+    assert migrations.problems(database_url) == [problem]
 
 
 def test_what_somebody_added_is_no_problem(db, database_url):
@@ -238,9 +256,9 @@ def test_what_somebody_added_is_no_problem(db, database_url):
 def test_a_revision_of_a_newer_ticker_is_named_and_left_alone(db, database_url):
     db.execute("UPDATE ticker.ticker_version SET version_num = '9999'")
     assert migrations.problems(database_url) == [
-        f"DATABASE_URL: schema 'ticker' is at revision '9999', which this release (up to {migrations.newest()}) does not know; install the release that made it"
+        sentence("errors.new_tables_install", schema="'ticker'", revision="'9999'", newest=migrations.newest())
     ]
-    with pytest.raises(ConfigurationError, match="is at revision '9999', which this release"):
+    with pytest.raises(ConfigurationError, check=sentence("errors.new_revision", revision="'9999'").within):
         migrations.upgrade(database_url)
 
 
@@ -249,7 +267,10 @@ def test_a_user_who_may_not_create_anything_is_told_so_in_a_sentence(empty, empt
     empty.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{role}'")
     try:
         with pytest.raises(
-            ConfigurationError, match=r"^DATABASE_URL: permission denied for database ticker_empty_\w+$"
+            ConfigurationError,
+            check=sentence(
+                "errors.permission_denied", setting="DATABASE_URL", database=re.compile(r"ticker_empty_\w+")
+            ).__eq__,
         ):
             migrations.upgrade(re.sub("//([^@/]*@)?", f"//{role}:{role}@", empty_url, count=1))
     finally:
@@ -285,7 +306,7 @@ def test_two_schemas_in_one_database_know_nothing_of_each_other(db, database_url
     db.execute("DROP TABLE second.tickers")
     assert migrations.problems(database_url) == []
     assert migrations.problems(database_url, "second") == [
-        "schema second: table tickers is missing; see: ticker db sql"
+        sentence("db.thing_is_missing", schema="second", thing="table tickers", remedy="ticker db sql")
     ]
 
 
@@ -319,18 +340,20 @@ def test_a_database_from_before_the_first_release_is_told_what_to_do_and_left_al
 ):
     db.execute("UPDATE ticker.ticker_version SET version_num = %s", [revision])
     before = look(db, "ticker")
-    sentence = (
-        f"DATABASE_URL: schema 'ticker' is at revision '{revision}', from before the first release, and cannot be upgraded;"
-        ' drop it (DROP SCHEMA "ticker" CASCADE), run: ticker db upgrade, and register the tasks again'
+    said = sentence(
+        "errors.before_the_first_release",
+        revision=f"'{revision}'",
+        drop='DROP SCHEMA "ticker" CASCADE',
+        remedy="ticker db upgrade",
     )
-    assert migrations.problems(database_url) == [sentence]
+    assert migrations.problems(database_url) == [said]
     for use in (
         lambda: migrations.upgrade(database_url),
         lambda: check_database(Settings(database_url, redis_url)),
     ):
         with pytest.raises(ConfigurationError) as error:
             use()
-        assert str(error.value) == sentence
+        assert str(error.value) == said
     assert look(db, "ticker") == before
     assert db.execute("SELECT version_num FROM ticker.ticker_version").fetchall() == [(revision,)]
 
@@ -369,5 +392,5 @@ def test_a_downgrade_drops_everything_that_the_upgrades_made(empty, empty_url):
 def test_what_is_no_schema_name_is_refused_before_anything_is_done(schema):
     nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
     for use in (migrations.ddl, lambda name: migrations.upgrade(nowhere, name)):
-        with pytest.raises(BadInput, match="is no schema name"):
+        with pytest.raises(BadInput, check=sentence("errors.no_schema_name").within):
             use(schema)

@@ -7,6 +7,7 @@ import pytest
 
 import ticker
 from tests.harness import begun, finish, handed_out, start, start_planned
+from tests.sentences import sentence
 from ticker.db import sql
 from ticker.engine.tick import tick
 from ticker.errors import BadInput
@@ -123,9 +124,7 @@ def test_a_piece_has_no_cursor():
     run = Run(1, 1, "poll", "", "", NOW, None, Quota(1, 0), str(uuid4()), Database("", "ticker"), RunKind.PIECE)
     with pytest.raises(BadInput) as refused:
         run.checkpoint(7)
-    assert str(refused.value) == (
-        "checkpoint: a piece of work has no cursor, as pieces run side by side; return a result"
-    )
+    assert str(refused.value) == (sentence("errors.piece_has_no_cursor", field="checkpoint"))
 
 
 def test_pieces_are_not_made_by_a_run_that_lost_its_hold(db, task):

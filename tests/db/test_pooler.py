@@ -18,6 +18,7 @@ from tests.conftest import admin, of_database
 from tests.factories import create_trace
 from tests.poolers import is_installed, pooler, through
 from tests.running import ROOT
+from tests.sentences import sentence
 from ticker import migrations, settings
 from ticker.db import connections, listener, sql
 from ticker.db.connections import connect, translated
@@ -81,9 +82,7 @@ def test_thirty_workers_on_ten_sessions_run_everything_and_leave_nothing(
     assert [worker.wait() for worker in workers] == [0] * WORKERS
     ended = db.execute("SELECT outcome, reason FROM ticker.runs").fetchall()
     assert len(ended) == RUNS
-    late = [
-        reason for _, reason in ended if reason.startswith("the start statement took")
-    ]  # 30 starts on few processors
+    late = [reason for _, reason in ended if sentence("why.start_took").begins(reason)]  # 30 starts on few processors
     assert {outcome for outcome, reason in ended if reason not in late} == {"succeeded"}
     assert len(late) < RUNS // 10
     assert left(folder, pooled) == set()
@@ -142,8 +141,7 @@ def test_a_pool_that_is_too_small_is_named(
         with busy, busy.transaction(), pytest.raises(DatabaseUnavailable) as error, translated():
             connect(url)
     assert str(error.value) == (
-        "PostgreSQL (DATABASE_URL) does not answer: no answer to a statement within 1 s; behind a pooler, the pool "
-        "may be too small (PgBouncer: default_pool_size)"
+        sentence("errors.pool_too_small", setting="DATABASE_URL", span="1 s", remedy="default_pool_size")
     )
 
 

@@ -21,6 +21,7 @@ import ticker
 from tests.conftest import admin, connect, of_database
 from tests.factories import create_trace
 from tests.running import ROOT, until, work
+from tests.sentences import sentence
 from ticker import migrations
 from ticker.cli import main
 from ticker.db import connections, sql
@@ -130,7 +131,9 @@ def signal_handler(number: int, handler: Callable[..., None]) -> Iterator[None]:
 
 def test_a_libpq_without_pipelines_is_refused_in_a_sentence(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psycopg.pq, "version", lambda: 130_014)
-    with pytest.raises(ConfigurationError, match="psycopg uses libpq 13 here, but libpq 14 or newer is needed"):
+    with pytest.raises(
+        ConfigurationError, check=sentence("errors.old_libpq", found="libpq 13", needed="libpq 14").within
+    ):
         connections.connect(database_url)
 
 

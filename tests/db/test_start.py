@@ -12,6 +12,7 @@ import pytest
 import ticker
 from tests.harness import events, finish, start, start_planned
 from tests.running import LOCK_AWAITED, until
+from tests.sentences import sentence
 from ticker import clock
 from ticker.db import sql
 from ticker.db.connections import connect
@@ -116,7 +117,7 @@ def test_a_job_whose_task_is_not_there_is_an_event_of_the_installation_and_no_re
     assert start(db, task, NOW)["refusal"] == "gone"
     assert ticker.list_runs(db) == []
     assert events(db, "task_id, what, run_id, words") == [
-        (0, "stale", None, f"job j reached worker w, and task {task.id} does not wait for it")
+        (0, "stale", None, sentence("why.stale", job="j", worker="w", task=task.id))
     ]
 
 
@@ -317,7 +318,7 @@ def test_a_planned_job_never_runs_another_tasks_function_under_the_row_of_a_plan
     [planned] = ticker.list_runs(db)
     assert (planned.task_id, planned.state) == (other.id, "planned")
     assert events(db, "task_id, what, run_id, words") == [
-        (0, "stale", None, f"job j reached worker w, and task {task.id} has no run {run_id}")
+        (0, "stale", None, sentence("why.stale_run", job="j", worker="w", task=task.id, run=run_id))
     ]
 
 
@@ -367,6 +368,6 @@ def test_a_run_that_lost_its_hold_writes_no_cursor_and_learns_it(environ, db, ta
     quota = Quota(30, clock.monotonic())
     with closing(Database(environ["DATABASE_URL"], "ticker")) as database:
         run = Run(begun["run_id"], task.id, "poll", "", "", NOW, None, quota, str(uuid4()), database)
-        with pytest.raises(HoldLost, match=f"run {run.id} does not hold task {task.id} any more"):
+        with pytest.raises(HoldLost, check=sentence("errors.hold_lost", run=run.id, task=task.id).within):
             run.checkpoint("stale")
     assert ticker.get(db, task).cursor is None

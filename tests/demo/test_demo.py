@@ -17,6 +17,7 @@ import pytest
 from honcho.environ import parse_procfile
 
 from tests.running import ROOT, in_fork, until
+from tests.sentences import Sentence, sentence
 from ticker.demo import chart, polls, stage, verdict
 from ticker.demo.application import MailChannel
 from ticker.demo.chart import lanes
@@ -30,16 +31,16 @@ from ticker.read.why import Why
 from ticker.tasks.fields import Task
 
 CLAIMS = (
-    "a run stopped at its quota, and the next one resumed at its cursor",
-    "a function that ignores its quota was killed",
-    "a worker was killed in the middle of a run, and nothing was lost",
-    "a channel deleted with SQL took its tasks along",
-    "a job was dropped as too early",
-    "a failure kept its output, and its retry succeeded",
-    "work was done in pieces, and the one that failed is named",
-    "ticker why explains each of them, and its arithmetic is right",
-    "every message was retrieved and stored once",
-    "no task ran twice at once, or again before interval - tolerance",
+    sentence("demo.quota"),
+    sentence("demo.killed"),
+    sentence("demo.nothing_was_lost"),
+    sentence("demo.cascade"),
+    sentence("demo.dropped"),
+    sentence("demo.retried"),
+    sentence("demo.pieces"),
+    sentence("demo.explained"),
+    sentence("demo.stored_once"),
+    sentence("demo.never_twice"),
 )
 
 # ------------------------------------------------------------------------------------------------- the demo itself
@@ -87,7 +88,7 @@ def test_the_demo_passes_its_own_checks_and_leaves_given_servers_as_they_were(en
     assert [re.sub("^not judged", "ok        ", line) for line in verdicts] == [
         f"ok          {claim}" for claim in CLAIMS
     ]
-    assert re.match("You are about to see ", output)
+    assert sentence("demo.about_to_see").begins(output)
     assert " 10 promises held" in output.splitlines()[-1] or " of 10 promises held, " in output.splitlines()[-1]
     assert re.search(r"^archive fetch +[-.]*=+q", output, flags=re.MULTILINE)
     assert "INFO ticker" not in output  # logs only with --verbose
@@ -107,14 +108,14 @@ def test_an_interrupted_demo_leaves_nothing_behind(folder, monkeypatch):
         demo.send_signal(signal.SIGINT)
         demo.send_signal(signal.SIGTERM)
         output, _ = demo.communicate()
-    assert output.splitlines()[-1] == "interrupted; everything is stopped and removed"
+    assert output.splitlines()[-1] == sentence("demo.interrupted")
     assert demo.returncode == 130
     assert processes_of(folder) == []
 
 
 def test_a_redis_that_rq_works_in_is_refused(environ, redis):
     redis.sadd("rq:queues", "rq:queue:yours")
-    with pytest.raises(ConfigurationError, match="REDIS_URL: RQ works in this database already"):
+    with pytest.raises(ConfigurationError, check=sentence("errors.rq_works_here", setting="REDIS_URL").within):
         stage.refuse_what_is_in_use(environ["DATABASE_URL"], environ["REDIS_URL"])
 
 
@@ -135,7 +136,10 @@ def test_a_process_that_ends_by_itself_is_a_failure_with_its_last_words(tmp_path
     def body() -> None:
         with closing(Processes(tmp_path, patience=4)) as processes:
             processes.start("one", "sh -c 'echo out of order; exit 7'")
-            with pytest.raises(ChildProcessError, match="one ended by itself, with exit code 7: out of order"):
+            with pytest.raises(
+                ChildProcessError,
+                check=sentence("errors.process_ended", process="one", code=7, output="out of order").within,
+            ):
                 until(processes.check, "it ended")
 
     assert in_fork(body) == 0  # it becomes a subreaper, which is for good
@@ -307,7 +311,7 @@ def test_a_message_that_was_stored_by_a_run_that_was_killed_next_is_fine():
 
 def test_mail_of_the_deleted_channel_may_stay_in_its_mailbox_and_no_other_may():
     left = replace(GOOD, deletion=("ann", at("02:00"), 0), retrieved=TWO[:1], stored=TWO[:1])
-    assert verdict.stored_once(left) == (True, "2 delivered, 1 stored, 1 left in the mailbox of the deleted channel")
+    assert verdict.stored_once(left) == (True, sentence("demo.stored", delivered=2, stored="1 stored", left="1 left"))
     assert not verdict.stored_once(replace(left, deletion=("bob", at("02:00"), 0)))[0]
 
 
@@ -327,7 +331,7 @@ def test_nothing_expected_is_taken_for_granted():
 def test_what_was_not_seen_is_not_judged_where_the_machine_was_too_slow(too_slow, status):
     judged = list(verdict.judge(GOOD, too_slow))
     assert [status for status, _ in judged] == [status] * 8 + ["ok"] * 2
-    assert ("the machine was too slow" in judged[0][1]) == too_slow
+    assert sentence("demo.machine_too_slow").within(judged[0][1]) == too_slow
 
 
 def test_what_was_contradicted_is_a_failure_on_any_machine():
@@ -349,7 +353,9 @@ def test_the_run_after_a_partial_one_must_go_on_at_its_cursor():
     )
     resumed = a_run(2, "01:30", started_at="01:30", ended_at="01:50", result={"after": 25, "up_to": 40})
     afresh = a_run(2, "01:30", started_at="01:30", ended_at="01:50", result={"after": 0, "up_to": 40})
-    assert verdict.resumed(replace(GOOD, runs=[first, resumed]))[1] == "ann, up to message 25, then 26 to 40"
+    assert verdict.resumed(replace(GOOD, runs=[first, resumed]))[1] == sentence(
+        "demo.resumed", channel="ann", first=25, second="26 to 40"
+    )
     assert not verdict.resumed(replace(GOOD, runs=[first, afresh]))[0]
     assert not verdict.resumed(replace(GOOD, runs=[first]))[0]
     killed = replace(resumed, id=3, started_at=at("01:10"), result=None, outcome=Outcome.KILLED)
@@ -387,7 +393,7 @@ def test_the_drop_that_came_soonest_after_a_start_is_shown():
     late = a_drop(2, "01:30", "02:29", Reason.TOO_EARLY, checked_last_run=at("01:35"), checked_at="02:29")
     soon = a_drop(3, "01:30", "02:03", Reason.TOO_EARLY, checked_last_run=at("01:35"), checked_at="02:03")
     found = verdict.too_early(replace(GOOD, runs=[late, soon]))
-    assert found[1] == "mail.fetch of ann, 28 s after the last start; 55 s is the least"
+    assert found[1] == sentence("demo.too_early", task="mail.fetch", channel="ann", since="28 s", least="55 s")
 
 
 @pytest.mark.parametrize(
@@ -437,12 +443,18 @@ def test_of_five_pieces_one_must_have_failed():
     assert not verdict.in_pieces(replace(GOOD, failed=[full(PARENT, pieces=PIECES[:4])]))[0]
 
 
+def explained(since: str, early: str) -> Sentence:
+    return sentence(
+        "why.too_early", since=since, last="01:35", early=early, every="60 s", tolerance="5 s", earliest="02:30"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "ok"),
     [
-        ("28 s after the last start at 01:35, 27 s too early (60 s interval, 5 s tolerance: not before 02:30)", True),
-        ("28 s after the last start at 01:35, 26 s too early (60 s interval, 5 s tolerance: not before 02:30)", False),
-        ("29 s after the last start at 01:35, 26 s too early (60 s interval, 5 s tolerance: not before 02:30)", False),
+        (explained(since="28 s", early="27 s"), True),
+        (explained(since="28 s", early="26 s"), False),
+        (explained(since="29 s", early="26 s"), False),
     ],
 )
 def test_an_explanation_must_add_up_and_agree_with_the_record(words, ok):

@@ -21,6 +21,7 @@ from redis import Redis
 from rq import Queue
 from sqlalchemy import create_engine, text
 
+from tests.sentences import sentence
 from ticker import embedded
 from ticker.errors import ConfigurationError
 
@@ -201,7 +202,7 @@ def test_starting_what_runs_and_stopping_what_does_not_change_nothing() -> None:
         assert server.pid == first
         server.stop()
         server.stop()
-        with pytest.raises(ConfigurationError, match="Valkey does not run"):
+        with pytest.raises(ConfigurationError, check=sentence("errors.server_does_not_run", server="Valkey").within):
             server.pid  # noqa: B018 (the property is the test)
 
 

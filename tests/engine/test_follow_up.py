@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.sentences import sentence
 from ticker.engine import timing
 from ticker.engine.follow_up import Verdict, judge, judge_task, paused, recovered, stretched
 from ticker.model import GOOD, Ended, EventKind, Health, Kind, Outcome, RunKind
@@ -53,12 +54,12 @@ def test_whatever_failed_is_attempted_again_after_its_backoff(outcome):
         ({"started": False, "outcome": Outcome.LOST}, ""),
         ({"kind": RunKind.RETRY, "started": False, "outcome": Outcome.DROPPED}, ""),
         ({"has_pieces": True}, ""),
-        ({"attempt": 4, "kind": RunKind.RETRY}, "attempt 4 of 4: no retry is left"),
-        ({"is_past": True}, "no retry: a newer occurrence has started, or waits for a worker"),
+        ({"attempt": 4, "kind": RunKind.RETRY}, sentence("why.no_retry_left", attempt="4 of 4")),
+        ({"is_past": True}, sentence("why.newer_occurrence")),
         ({"ended_at": NOW - 2 * SECOND, "last_run": NOW - 53.6 * SECOND},
-         "no retry: 0.4 s would be left for it before the next start, under the limit of 1 s"),
+         sentence("why.no_time_for_a_retry", left="0.4 s", limit="1 s")),
         ({"last_run": NOW - timedelta(hours=1)},
-         "no retry: 0 s would be left for it before the next start, under the limit of 1 s"),
+         sentence("why.no_time_for_a_retry", left="0 s", limit="1 s")),
     ],
 )  # fmt: skip
 def test_what_is_not_attempted_again_says_why(changes, note):
@@ -167,7 +168,7 @@ def test_a_notice_says_why_in_the_words_of_the_run():
     assert note.words == "failed: OSError: no route"
     dropped = replace(RUN, outcome=Outcome.DROPPED, kind=RunKind.RETRY, started=False, reason="no_time")
     _, [note] = judge_task([judge(dropped, NOW)], NOW)
-    assert note.words == "its last attempt was dropped: no_time"
+    assert note.words == sentence("why.last_attempt_dropped", reason="no_time")
 
 
 # -------------------------------------------------------------------------------------------------------- stretched
@@ -193,9 +194,9 @@ def test_an_interval_that_is_as_long_as_it_may_be_is_no_news():
 
 def test_no_step_says_anything_but_numbers():
     _, [note] = stretched(STRETCHING, Health(1, 2, "failed", None, STRETCHING.next_run, None))
-    assert note.words == "every 4m instead of 1m, after 2 failures in a row"
+    assert note.words == sentence("why.slowed_in_a_row", longer="4m", every="1m", failures=2)
     _, [note] = stretched(STRETCHING, Health(1, 1, "failed", None, STRETCHING.next_run, None))
-    assert note.words == "every 2m instead of 1m, after 1 failure"
+    assert note.words == sentence("why.slowed", longer="2m", every="1m", failures="1 failure")
 
 
 @pytest.mark.parametrize("stretch", [None, 1000, MINUTE])
@@ -250,7 +251,7 @@ def test_after_so_many_failures_it_pauses_with_a_reason():
     assert pause_of(replace(PAUSING, failures=2)) is None
     state, _ = health(PAUSING)
     assert state.pause_until == NOW + timedelta(hours=1)
-    assert state.pause_reason == "3 failures in a row; the last one failed: OSError: no route"
+    assert state.pause_reason == sentence("why.auto_paused", failures=3, error="OSError: no route")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from rq import Queue
 
 from tests.conftest import admin, copy_of
 from tests.doubles import NOW, MemoryQueue, MemoryStore, RunRow, TaskRow
+from tests.sentences import sentence
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine.jobs import JobSpec
@@ -420,7 +421,7 @@ def test_a_run_past_its_box_ends_as_lost_and_frees_its_task(tables, store):
     )
     [run] = tables.runs()
     assert (run.state, run.outcome, run.ended_at) == ("ended", Outcome.LOST, now)
-    assert run.reason == "no end was recorded by 12:00:31 UTC, when its box and grace were over"
+    assert run.reason == sentence("why.no_end_recorded_until", until="12:00:31")
     assert store.end_overdue(now, MANY) == 0
 
 

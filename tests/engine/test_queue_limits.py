@@ -1,5 +1,6 @@
 """A queue that has as many jobs as it may have gets no more: the rest stays due, and everybody can see that."""
 
+import re
 from threading import Event
 
 import pytest
@@ -7,6 +8,7 @@ from click.testing import CliRunner
 
 import ticker
 from tests.harness import handed_out
+from tests.sentences import sentence
 from ticker.cli import main
 from ticker.daemon.loop import TickJob
 from ticker.engine.jobs import micros
@@ -43,7 +45,12 @@ def test_when_room_is_short_no_owner_takes_all_of_it(environ, db, store, queue):
     "text", ["polling", "=5", "polling=0", "polling=-1", "polling=x", "polling=1e3", "a=1,b", "polling=9999999999"]
 )
 def test_a_depth_that_is_none_is_named(text):
-    with pytest.raises(ConfigurationError, match=r"TICKER_QUEUE_DEPTH: .* is no queue and depth from 1"):
+    with pytest.raises(
+        ConfigurationError,
+        check=sentence(
+            "errors.no_queue_and_depth", setting="TICKER_QUEUE_DEPTH", value=re.compile(r".*"), least=1
+        ).within,
+    ):
         from_environment({"TICKER_QUEUE_DEPTH": text})
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import ticker
 from tests.harness import start
+from tests.sentences import sentence
 from tests.timing_tables import tables
 from ticker.engine import timing
 from ticker.errors import BadInput
@@ -70,19 +71,30 @@ def test_parts_are_taken_exactly_when_they_fit(every, data):
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "box", "sentence"),
+    ("tolerance", "box", "said"),
     [
-        (30 * SECOND, 30 * SECOND, "box: '30s' is over the limit of 29s: "),
-        (5 * SECOND, 55 * SECOND, "box: '55s' is over the limit of 54s: "),
-        (30 * SECOND, 29_001, "tolerance: '30s' is over the limit of 29s999ms: "),
-        (DAY, DAY, "box: '1d' is over the limit of 0s: "),
+        (
+            30 * SECOND,
+            30 * SECOND,
+            sentence("errors.box_does_not_fit", field="box:", value="'30s'", limit="29s", every="1m"),
+        ),
+        (
+            5 * SECOND,
+            55 * SECOND,
+            sentence("errors.box_does_not_fit", field="box:", value="'55s'", limit="54s", every="1m"),
+        ),
+        (
+            30 * SECOND,
+            29_001,
+            sentence("errors.tolerance_does_not_fit", field="tolerance:", value="'30s'", limit="29s999ms", every="1m"),
+        ),
+        (DAY, DAY, sentence("errors.box_does_not_fit", field="box:", value="'1d'", limit="0s", every="1m")),
     ],
 )
-def test_the_larger_part_is_named_with_its_limit(tolerance, box, sentence):
-    rule = "tolerance + box + grace must fit into the interval of 1m"
+def test_the_larger_part_is_named_with_its_limit(tolerance, box, said):
     with pytest.raises(BadInput) as refused:
         timing.check_fit(MINUTELY, tolerance, box)
-    assert str(refused.value) == sentence + rule
+    assert str(refused.value) == said
 
 
 # ------------------------------------------------------------------------------------------------ too early, or not

@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 import ticker
 from tests.metrics.scraping import samples
 from tests.running import PATIENCE, ROOT, Ticking
+from tests.sentences import sentence
 from ticker.db import sql
 from ticker.metrics.families import BY_NAME, OF_A_PROCESS, OF_THE_DATABASE, Family
 from ticker.web import application
@@ -128,20 +129,22 @@ def test_a_port_that_is_taken_is_one_sentence(environ):
         port = taken.getsockname()[1]
         found = command("-m", "ticker", "run", "--metrics-port", str(port))
     assert (found.returncode, found.stderr) == (
-        78, f"error: --metrics-port: {port} of 127.0.0.1 cannot be opened (Address already in use); choose another\n"
+        78, sentence("cli.error_port_taken", option="--metrics-port", port=port, host="127.0.0.1", error="Address already in use")
     )  # fmt: skip
 
 
 def test_an_address_without_a_port_is_refused(environ):
     found = command("-m", "ticker", "run", "--metrics-host", "0.0.0.0")
     assert found.returncode == 2
-    assert found.stderr == "error: --metrics-host: '0.0.0.0' stands without a port; add --metrics-port\n"
+    assert found.stderr == sentence(
+        "cli.error_host_without_port", option="--metrics-host", host="'0.0.0.0'", remedy="--metrics-port"
+    )
 
 
 def test_without_the_library_the_option_says_how_to_install_it(environ):
     found = command("-c", NO_LIBRARY, "run", "--metrics-port", "0")
     assert (found.returncode, found.stderr) == (
-        78, 'error: metrics need prometheus-client: pip install "rq-ticker[metrics]"\n'
+        78, sentence("cli.error_metrics_need", library="prometheus-client", remedy="pip install \"rq-ticker[metrics]\"")
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ import pytest
 import ticker
 from tests.factories import MINUTE, NINE, SECOND, ticked
 from tests.metrics.scraping import grown, scraped
+from tests.sentences import sentence
 from ticker import clock
 from ticker.daemon.loop import TickJob
 from ticker.db import sql
@@ -168,7 +169,7 @@ def test_an_observer_that_fails_harms_no_tick(environ, db, store, queue, setting
     beat = TickJob(store, queue, settings, threading.Event(), Spoilt(queue))
     beat()
     assert (beat.failures, beat.busy, queue.lengths(["polling"])) == (0, False, {"polling": 1})
-    assert [record.message for record in caplog.records if record.exc_info] == ["the metrics have missed a tick"]
+    assert [record.message for record in caplog.records if record.exc_info] == [sentence("logs.metrics_missed_a_tick")]
 
 
 def test_a_tick_that_failed_is_observed_as_such(environ, store, queue, settings, monkeypatch):

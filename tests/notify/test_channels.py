@@ -11,6 +11,7 @@ import pytest
 from tests.harness import command
 from tests.notify.stage import NOW, SECRET, Kept, happens, notices
 from tests.running import ROOT, Ticking, until
+from tests.sentences import sentence
 from ticker import notify
 from ticker.errors import ConfigurationError
 from ticker.notify import entry_point
@@ -28,18 +29,18 @@ def test_an_entry_point_gets_the_notice_as_a_dict(db, notifier, pager):
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"),
+    ("name", "said"),
     [
-        ("nobody", "TICKER_NOTIFY: 'nobody' is no channel; write log, webhook, mail, or the name of an installed entry point"),
-        ("broken", "TICKER_NOTIFY: the entry point broken ('pager_of_test:nothing') cannot be loaded: AttributeError: "),
-        ("later", "TICKER_NOTIFY: the entry point later ('pager_of_test:later') is no plain function; write one that"),
-        ("thing", "TICKER_NOTIFY: the entry point thing ('pager_of_test:GOT') is no plain function; write one that"),
+        ("nobody", sentence("errors.channel_unknown", setting="TICKER_NOTIFY", value="'nobody'", channels="log, webhook, mail")),
+        ("broken", sentence("errors.channel_cannot_be_loaded", setting="TICKER_NOTIFY", name="broken", value="'pager_of_test:nothing'", error="AttributeError")),
+        ("later", sentence("errors.channel_is_no_function", setting="TICKER_NOTIFY", name="later", value="'pager_of_test:later'")),
+        ("thing", sentence("errors.channel_is_no_function", setting="TICKER_NOTIFY", name="thing", value="'pager_of_test:GOT'")),
     ],
 )  # fmt: skip
-def test_an_entry_point_that_cannot_be_called_is_one_sentence_at_the_start(name, sentence, pager):
+def test_an_entry_point_that_cannot_be_called_is_one_sentence_at_the_start(name, said, pager):
     with pytest.raises(ConfigurationError) as error:
         entry_point.load(name)
-    assert str(error.value).startswith(sentence) and str(error.value).isprintable()
+    assert said.begins(error.value) and str(error.value).isprintable()
 
 
 def test_an_entry_point_that_raises_is_tried_again(db, notifier, caplog):
@@ -55,25 +56,25 @@ def test_an_entry_point_that_raises_is_tried_again(db, notifier, caplog):
 
 
 @pytest.mark.parametrize(
-    ("environ", "sentence"),
+    ("environ", "said"),
     [
-        ({"TICKER_NOTIFY": "log, a b"}, "TICKER_NOTIFY: 'a b' is no channel: log, webhook, mail, or the name of an entry point"),
-        *(({"TICKER_WEBHOOK_URL": url}, "TICKER_WEBHOOK_URL: is no http:// or https:// URL without a user; ")
+        ({"TICKER_NOTIFY": "log, a b"}, sentence("errors.channel_misnamed", setting="TICKER_NOTIFY", value="'a b'", channels="log, webhook, mail")),
+        *(({"TICKER_WEBHOOK_URL": url}, sentence("errors.no_webhook_url", setting="TICKER_WEBHOOK_URL"))
           for url in (f"ftp://h/{SECRET}", f"https://u:{SECRET}@h/", f"https:///{SECRET}", f"https://h/a {SECRET}", "https://h:0/",
                       "https://h:99999/", "https://h/\r\nX: y", SECRET)),
-        ({"TICKER_WEBHOOK_KEY": "short"}, "TICKER_WEBHOOK_KEY: a key has fewer than 16 characters; "),
-        *(({"TICKER_SMTP_URL": url}, "TICKER_SMTP_URL: cannot be read; write smtp://user:password@host:587 or smtps://")
+        ({"TICKER_WEBHOOK_KEY": "short"}, sentence("errors.key_too_short", setting="TICKER_WEBHOOK_KEY", length=16)),
+        *(({"TICKER_SMTP_URL": url}, sentence("errors.smtp_url_unreadable", setting="TICKER_SMTP_URL", remedy="smtp://user:password@host:587 or smtps://"))
           for url in (f"http://{SECRET}", f"smtp://u:{SECRET}/@h", f"smtp://u@{SECRET}@h", f"smtp://u:{SECRET}%zz@h", "smtp://",
                       "smtp://h:99999", "smtp://u:p%00@h")),
-        ({"TICKER_MAIL_FROM": "me"}, "TICKER_MAIL_FROM: 'me' is no mail address; write name@host"),
-        ({"TICKER_MAIL_FROM": "a@x,b@x"}, "TICKER_MAIL_FROM: 'a@x,b@x' has 2 addresses, over the limit of 1"),
-        ({"TICKER_MAIL_TO": "a@x, b@x\r\nBcc: c@x"}, r"TICKER_MAIL_TO: 'b@x\r\nBcc: c@x' is no mail address; write name@host"),
+        ({"TICKER_MAIL_FROM": "me"}, sentence("errors.no_mail_address", setting="TICKER_MAIL_FROM", value="'me'", remedy="name@host")),
+        ({"TICKER_MAIL_FROM": "a@x,b@x"}, sentence("errors.addresses_over_the_limit", setting="TICKER_MAIL_FROM", value="'a@x,b@x'", number=2, limit=1)),
+        ({"TICKER_MAIL_TO": "a@x, b@x\r\nBcc: c@x"}, sentence("errors.no_mail_address", setting="TICKER_MAIL_TO", value="'b@x\\r\\nBcc: c@x'", remedy="name@host")),
     ],
 )  # fmt: skip
-def test_a_setting_that_cannot_be_taken_is_one_sentence_without_a_secret(environ, sentence):
+def test_a_setting_that_cannot_be_taken_is_one_sentence_without_a_secret(environ, said):
     with pytest.raises(ConfigurationError) as error:
         from_environment(environ)
-    assert str(error.value).startswith(sentence)
+    assert said.begins(error.value)
     assert str(error.value).isprintable() and SECRET not in str(error.value)
 
 
@@ -90,17 +91,17 @@ def test_these_are_taken(environ):
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("settings", "said"),
     [
-        (Settings(notify=("webhook",)), "TICKER_WEBHOOK_URL is not set, and TICKER_NOTIFY names webhook"),
-        (Settings(notify=("mail",)), "TICKER_SMTP_URL is not set, and TICKER_NOTIFY names mail"),
-        (Settings(notify=("mail",), smtp_url="smtp://h", mail_from="a@x"), "TICKER_MAIL_TO is not set, and TICKER_NOTIFY names mail"),
+        (Settings(notify=("webhook",)), sentence("errors.channel_without_setting", setting="TICKER_WEBHOOK_URL", notify="TICKER_NOTIFY", channel="webhook")),
+        (Settings(notify=("mail",)), sentence("errors.channel_without_setting", setting="TICKER_SMTP_URL", notify="TICKER_NOTIFY", channel="mail")),
+        (Settings(notify=("mail",), smtp_url="smtp://h", mail_from="a@x"), sentence("errors.channel_without_setting", setting="TICKER_MAIL_TO", notify="TICKER_NOTIFY", channel="mail")),
     ],
 )  # fmt: skip
-def test_a_channel_without_its_setting_is_named_at_the_start(settings, sentence):
+def test_a_channel_without_its_setting_is_named_at_the_start(settings, said):
     with pytest.raises(ConfigurationError) as error:
         notify.channels(settings)
-    assert str(error.value) == sentence
+    assert str(error.value) == said
 
 
 def test_ticker_run_refuses_to_start_so(environ, monkeypatch):
@@ -108,7 +109,9 @@ def test_ticker_run_refuses_to_start_so(environ, monkeypatch):
     done = subprocess.run([sys.executable, "-m", "ticker", "run"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (
         78,
-        "error: TICKER_WEBHOOK_URL is not set, and TICKER_NOTIFY names webhook\n",
+        sentence(
+            "cli.error_channel_without_setting", setting="TICKER_WEBHOOK_URL", notify="TICKER_NOTIFY", channel="webhook"
+        ),
     )
 
 
@@ -143,13 +146,13 @@ def test_by_default_the_log_is_told(environ, db):
 def test_a_test_notice_goes_through_each_channel_and_each_answer_is_shown(environ, endpoint, closed_port, monkeypatch):
     monkeypatch.setenv("TICKER_NOTIFY", "webhook")
     monkeypatch.setenv("TICKER_WEBHOOK_URL", endpoint.url)
-    assert command("notify", "--test") == ("webhook: answered 204 No Content\n", "")
+    assert command("notify", "--test") == (sentence("cli.webhook_answered", answer="204 No Content"), "")
     told = json.loads(endpoint.got[0][1])
     assert (told["what"], told["schema"]) == ("test", "ticker") and told["text"].endswith("this channel works")
     monkeypatch.setenv("TICKER_WEBHOOK_URL", f"http://127.0.0.1:{closed_port}/{SECRET}")
     out, err = command("notify", "--test", code=1)
-    assert out == "webhook: not delivered: [Errno 111] Connection refused\n"
-    assert err == "error: not delivered through webhook\n"
+    assert out == sentence("cli.webhook_not_delivered", error="[Errno 111] Connection refused")
+    assert err == sentence("cli.error_not_delivered", channel="webhook")
     [one] = json.loads(command("notify", "--test", "--json", code=1)[0])["channels"]
     assert one == {"channel": "webhook", "delivered": False, "answer": None, "error": "[Errno 111] Connection refused"}
 
@@ -157,7 +160,7 @@ def test_a_test_notice_goes_through_each_channel_and_each_answer_is_shown(enviro
 def test_notify_without_test_says_what_to_give(environ, monkeypatch):
     assert "give --test" in command("notify", code=2)[1]
     monkeypatch.setenv("TICKER_NOTIFY", "")
-    assert command("notify", "--test")[0] == "TICKER_NOTIFY names no channel: no notice is sent\n"
+    assert command("notify", "--test")[0] == sentence("cli.no_channel", setting="TICKER_NOTIFY")
 
 
 def test_the_former_name_of_the_command_works_and_no_help_shows_it(environ, monkeypatch):

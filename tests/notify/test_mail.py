@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.notify.stage import NOTICE, NOW, SECRET, Post, happens, notices, talking
+from tests.sentences import sentence
 from ticker.notify.channel import NotDelivered
 from ticker.notify.deliver import AFTER_FAILURE
 from ticker.notify.mail import Mail, compose
@@ -24,7 +25,7 @@ def test_a_mail_says_it_in_its_subject_and_the_facts_below(db, notifier):
         notifier(mail(port, to=("a@example.org", "b@example.org"))).round(NOW)
     assert notices(db) == []
     [sent] = post.messages
-    assert "Subject: [ticker] mail.fetch of channels:7 failed: TimeoutError: slow\r\n" in sent
+    assert sentence("notices.subject", task="mail.fetch of channels:7", error="TimeoutError: slow").within(sent)
     assert "To: a@example.org, b@example.org\r\n" in sent and "Auto-Submitted: auto-generated\r\n" in sent
     assert "task_owner_id: 7\r\n" in sent and "what: failed\r\n" in sent
     assert [line for line in post.lines if line.startswith("rcpt")] == [
@@ -63,7 +64,7 @@ def test_a_receiver_who_is_refused_is_named_and_the_others_get_their_mail(caplog
     post = Post(refuse="rcpt TO:<b@")
     with talking(post) as port:
         assert mail(port, to=("a@example.org", "b@example.org")).deliver(NOTICE) == "taken for 1 of 2"
-    assert "mail of event=7 was refused for b@example.org, and taken for the others" in caplog.messages
+    assert sentence("logs.mail_refused", event=7, address="b@example.org").within(caplog.messages)
 
 
 @pytest.mark.parametrize(
@@ -75,20 +76,20 @@ def test_a_server_that_repeats_the_password_does_not_bring_it_into_a_log(certifi
     post._answer = lambda verb, sent: Post._answer(post, verb, sent) if verb != "AUTH" else f"535 {words}\r\n".encode()  # type: ignore[method-assign]
     with talking(post) as port, pytest.raises(NotDelivered) as error:
         mail(port, f"me:{SECRET}@").deliver(NOTICE)
-    assert str(error.value) == "answered 535 to the login; check the user and the password in TICKER_SMTP_URL"
+    assert str(error.value) == sentence("errors.mail_login", answer=535, setting="TICKER_SMTP_URL")
 
 
 def test_a_password_that_smtp_cannot_send_is_not_shown(certificate):
     with talking(Post(certificate)) as port, pytest.raises(NotDelivered) as error:
         mail(port, "me:s%C3%A9@").deliver(NOTICE)
-    assert str(error.value) == "the user or the password in TICKER_SMTP_URL is not ASCII and cannot be sent; change it"
+    assert str(error.value) == sentence("errors.mail_not_ascii", setting="TICKER_SMTP_URL")
 
 
 def test_a_mail_server_that_never_greets_is_given_up_in_time(db, notifier):
     happens(db, "failed")
     with talking(Post(silent=True)) as port:
         assert notifier(mail(port, seconds=0.5)).round(NOW) == AFTER_FAILURE
-    assert notices(db, "error") == [("no answer within 0.5 s",)]
+    assert notices(db, "error") == [(sentence("errors.no_answer_within_span", span="0.5 s"),)]
 
 
 def test_nothing_that_a_task_says_becomes_a_header_or_a_second_line():

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from tests.notify.stage import NOTICE, NOW
+from tests.sentences import sentence
 from ticker.notify import message
 
 # --------------------------------------------------------------------------------------------------------- the words
@@ -14,18 +15,18 @@ from ticker.notify import message
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({}, "mail.fetch of app.channels:7 failed 3 times in a row since 11:57 UTC: TimeoutError: slow"),
-        ({"failures": 1}, "mail.fetch of app.channels:7 failed: TimeoutError: slow"),
-        ({"failures": 0, "owner_type": "", "error": "", "words": "lost"}, "mail.fetch failed: lost"),
+        ({}, sentence("notices.failed_in_a_row", task="mail.fetch of app.channels:7", number=3, since="11:57", error="TimeoutError: slow")),
+        ({"failures": 1}, sentence("notices.failed", task="mail.fetch of app.channels:7", error="TimeoutError: slow")),
+        ({"failures": 0, "owner_type": "", "error": "", "words": "lost"}, sentence("notices.failed", task="mail.fetch", error="lost")),
         ({"since": NOW - timedelta(days=2), "subject": "Support", "error": "a\nb\x00"},
-         r"mail.fetch of app.channels:7 (Support) failed 3 times in a row since 2026-02-27 12:00 UTC: a b\x00"),
-        ({"what": "recovered"}, "mail.fetch of app.channels:7 works again; it failed since 11:57 UTC"),
-        ({"what": "recovered", "since": None}, "mail.fetch of app.channels:7 works again"),
+         sentence("notices.failed_in_a_row", task="mail.fetch of app.channels:7 (Support)", number=3, since="2026-02-27 12:00", error="a b\\x00")),
+        ({"what": "recovered"}, sentence("notices.works_again_since", task="mail.fetch of app.channels:7", since="11:57")),
+        ({"what": "recovered", "since": None}, sentence("notices.works_again", task="mail.fetch of app.channels:7")),
         ({"what": "auto_paused", "words": "5 failures in a row", "error": ""},
-         "mail.fetch of app.channels:7 was paused by the ticker: 5 failures in a row"),
+         sentence("notices.auto_paused", task="mail.fetch of app.channels:7", reason="5 failures in a row")),
         ({"what": "dead_man", "words": "no success within 3 intervals of 1m"},
-         "mail.fetch of app.channels:7 is late: no success within 3 intervals of 1m"),
-        ({"what": "dead_man", "words": ""}, "mail.fetch of app.channels:7 is late: no success since 11:57 UTC"),
+         sentence("notices.late", task="mail.fetch of app.channels:7", reason="no success within 3 intervals of 1m")),
+        ({"what": "dead_man", "words": ""}, sentence("notices.late_since", task="mail.fetch of app.channels:7", since="11:57")),
     ],
 )  # fmt: skip
 def test_each_kind_has_its_line(changes, text):

@@ -14,6 +14,7 @@ import ticker
 from tests.notify.stage import MINUTE, NOW, Kept, happens, notices
 from tests.plans import indexes, plan, read_whole
 from tests.running import in_fork
+from tests.sentences import sentence
 from ticker.notify import deliver, message
 from ticker.notify.deliver import AFTER_FAILURE, IDLE, Notifier
 from ticker.notify.message import Notice
@@ -78,7 +79,7 @@ def test_a_notice_says_what_the_task_and_its_run_say(db, notifier):
         "id": event, "what": "recovered", "at": "2026-03-01T12:00:00.000000Z",
         "task": {"id": task.id, "name": "mail.fetch", "function": "mail.fetch", "owner_type": "channels",
                  "owner_id": "7", "subject": "Support"},
-        "text": "mail.fetch of channels:7 (Support) works again; it failed since 11:58 UTC",
+        "text": sentence("notices.works_again_since", task="mail.fetch of channels:7 (Support)", since="11:58"),
         "words": "it succeeded again", "failures": 3, "since": "2026-03-01T11:58:00.000000Z",
         "error": "killed: it overran its box", "run_id": run_id, "schema": "ticker",
     }  # fmt: skip
@@ -140,8 +141,8 @@ def test_trouble_is_logged_when_it_begins_and_ends_and_not_with_each_try(db, not
         for hour in range(8):
             one.round(NOW + timedelta(hours=hour))
     assert [record.getMessage() for record in caplog.records] == [
-        "channel kept fails: no; notices wait and are tried again (ticker notices)",
-        "channel kept works again",
+        sentence("logs.channel_fails", channel="kept", error="no", remedy="ticker notices"),
+        sentence("logs.channel_works_again", channel="kept"),
     ]
     assert notices(db) == [] and event
 
@@ -223,7 +224,7 @@ def test_a_notice_that_arrived_while_the_database_went_away_is_not_sent_again(db
     channel = Cuts()
     one = notifier(channel)
     assert one.try_round() == deliver.WITHOUT_DATABASE
-    assert "notices of channel kept wait: PostgreSQL (DATABASE_URL) does not answer" in caplog.messages[0]
+    assert sentence("logs.notices_wait", channel="kept", setting="DATABASE_URL").within(caplog.messages[0])
     one.round(now + timedelta(days=1))
     assert (len(channel.got), notices(db)) == (1, [])
 
@@ -232,7 +233,9 @@ def test_a_right_that_is_missing_is_said_once(db, notifier, caplog):
     db.execute("ALTER TABLE ticker.events RENAME TO hidden")
     one = notifier(Kept())
     assert [one.try_round(), one.try_round()] == [deliver.WITHOUT_DATABASE] * 2
-    assert len(caplog.messages) == 1 and "run: ticker db upgrade" in caplog.messages[0]
+    assert len(caplog.messages) == 1 and sentence("errors.run_the_upgrade", remedy="ticker db upgrade").within(
+        caplog.messages[0]
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------- indexes

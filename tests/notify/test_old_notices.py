@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from tests.notify.stage import MINUTE, NOW, Kept, happens, notices
+from tests.sentences import sentence
 from ticker.notify.deliver import AFTER_FAILURE
 
 
@@ -27,9 +28,8 @@ def test_after_three_days_a_notice_is_given_up_with_a_warning(db, notifier, capl
     assert len(notices(db)) == 1
     one.round(NOW + timedelta(days=3))
     assert notices(db) == []
-    assert (
-        f"notices older than three days given up on channel kept: 1, of the events {event} to {event}; an error of theirs: no"
-        in caplog.messages
+    assert sentence("logs.notices_given_up", channel="kept", number=1, first=event, last=event, error="no").within(
+        caplog.messages
     )
 
 
@@ -75,6 +75,4 @@ def test_what_no_ticker_has_a_channel_for_is_given_up(db, notifier, caplog):
     assert len(notices(db)) == 1
     one.round(NOW + timedelta(days=3) + MINUTE)
     assert notices(db) == []
-    assert caplog.messages[-1].startswith(
-        "notices older than three days given up on channel nobodys: 1, of the events "
-    )
+    assert sentence("logs.notices_given_up_so_far", channel="nobodys", number=1).begins(caplog.messages[-1])

@@ -28,6 +28,7 @@ from tests.notify.stage import (
     talking,
 )
 from tests.running import ROOT
+from tests.sentences import sentence
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
 from ticker.notify import wire
@@ -107,7 +108,7 @@ def test_while_an_endpoint_hangs_ticks_and_other_channels_go_on_and_the_notice_a
 
 def test_an_endpoint_that_never_answers_is_given_up_in_time(endpoint):
     endpoint.answers = [None]
-    with pytest.raises(TimeoutError, match=r"no answer within 0\.5 s"):
+    with pytest.raises(TimeoutError, check=sentence("errors.no_answer_within_span", span="0.5 s").within):
         Webhook(endpoint.url, seconds=0.5).deliver(NOTICE)
 
 
@@ -121,7 +122,10 @@ def test_an_endpoint_that_sends_a_byte_at_a_time_is_given_up_in_time(endpoint):
         while not stopped.wait(0.01):
             wire.sendall(b"x")
 
-    with talking(drips) as port, pytest.raises(TimeoutError, match=r"no answer within 0\.5 s"):
+    with (
+        talking(drips) as port,
+        pytest.raises(TimeoutError, check=sentence("errors.no_answer_within_span", span="0.5 s").within),
+    ):
         Webhook(f"http://127.0.0.1:{port}/", seconds=0.5).deliver(NOTICE)
     stopped.set()
 

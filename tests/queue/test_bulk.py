@@ -15,6 +15,7 @@ from rq.job import Job, JobStatus
 from rq.registry import FinishedJobRegistry
 
 from tests.doubles import INSTALLATION
+from tests.sentences import sentence
 from ticker.engine import jobs
 from ticker.engine.jobs import ENTRY, JobSpec
 from ticker.engine.ports import JobState, Receipt
@@ -101,8 +102,8 @@ def test_a_layout_that_does_not_fit_is_named_once_and_jobs_go_by_rqs_own_interfa
     queue.push([due(3)])
     states = queue.states([due(number).job_id for number in (1, 2, 3)])
     assert states == [JobState.DEAD, JobState.MISSING, JobState.WAITING]
-    assert [message for message in caplog.messages if "pushed one by one" in message] == [
-        "this RQ is none that the fast way was written for: its keys are rq:work:1, rq:queue:x, rq:queues; jobs are pushed one by one"
+    assert [message for message in caplog.messages if "one by one" in message] == [
+        sentence("logs.pushed_one_by_one", keys="rq:work:1, rq:queue:x, rq:queues")
     ]
 
 
@@ -113,7 +114,7 @@ def test_an_rq_that_reads_other_jobs_than_were_written_does_not_fit(redis, monke
         raise KeyError("data")
 
     monkeypatch.setattr(Job, "restore", restore)
-    assert bulk.incompatibility(redis) == "it does not read such a job: KeyError: 'data'"
+    assert bulk.incompatibility(redis) == sentence("errors.job_not_read", error="KeyError: 'data'")
 
 
 def test_jobs_stand_in_the_list_in_the_order_of_the_push(queue, redis):
@@ -210,11 +211,11 @@ def test_a_stock_worker_takes_and_runs_such_a_job(environ, redis, db):
     worker = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert worker.returncode == 0, worker.stderr
     job = Job.fetch(job_id, connection=redis)
-    assert (job.get_status(), job.return_value()) == (JobStatus.FINISHED, "dropped: gone, the task was deleted")
+    assert (job.get_status(), job.return_value()) == (JobStatus.FINISHED, sentence("why.result_gone", reason="gone"))
     assert FinishedJobRegistry("polling", connection=redis).get_job_ids() == [job_id, due(42).job_id]
     assert Queue("polling", connection=redis).count == 0
     words = [words for (words,) in db.execute("SELECT words FROM ticker.events ORDER BY id")]
-    assert words[0].startswith(f"job {job_id} reached worker ") and words[0].endswith(
-        ", and task 41 does not wait for it"
+    assert words[0].startswith(f"job {job_id} reached worker ") and sentence("why.does_not_wait_for_it", task=41).ends(
+        words[0]
     )
     assert len(words) == 2

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import ticker
+from tests.sentences import sentence
 from ticker.engine import timing
 from ticker.engine.follow_up import next_look, no_success, too_late_at
 from ticker.engine.tick import TickOptions, tick
@@ -53,12 +54,12 @@ def test_of_a_task_that_is_done_nothing_is_missed():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "no success for 3 intervals of 1m; the last one was at 2026-03-01 12:00:00 UTC"),
-        ({"dead_man": 1, "last_success_at": None}, "no success for an interval of 1m; there was none before"),
+        ({}, sentence("why.no_success_for_intervals", number=3, every="1m", last="2026-03-01 12:00:00")),
+        ({"dead_man": 1, "last_success_at": None}, sentence("why.no_success_for_an_interval", every="1m")),
         ({"kind": Kind.CRON, "expression": "0 9 * * *", "last_success_at": None},
-         "no success at 3 times of 0 9 * * *; there was none before"),
+         sentence("why.no_success_at_times", number=3, expression="0 9 * * *")),
         ({"kind": Kind.CRON, "expression": "0 9 * * *", "dead_man": 1, "last_success_at": None},
-         "no success at a time of 0 9 * * *; there was none before"),
+         sentence("why.no_success_at_a_time", expression="0 9 * * *")),
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_missing_success(changes, words):
@@ -87,7 +88,7 @@ def test_a_success_that_is_missing_is_told_of_once_and_the_next_success_waits_fo
     play.tick()
     assert play.events() == ["dead_man", "recovered", "dead_man"]
     [line] = [line for line in ticker.why(play.db, play.task()).lines if line.what == "dead_man"][:1]
-    assert line.words.startswith("no success for 3 intervals of 1m; the last one was at ")
+    assert sentence("why.no_success_for_some_intervals", number=3, every="1m").begins(line.words)
 
 
 def test_a_failing_task_that_is_attempted_again_has_not_recovered_from_a_missing_success(play):

@@ -8,6 +8,7 @@ import pytest
 import ticker
 from tests.harness import command
 from tests.plans import indexes, plan, read_whole
+from tests.sentences import sentence
 from ticker.engine.tick import tick
 from ticker.errors import BadInput
 from ticker.read import owners as read_owners
@@ -129,7 +130,7 @@ def test_a_crowd_in_trouble_is_listed_as_a_few_are(crowd, db, filters, wanted, m
 
 @pytest.mark.parametrize("limit", [0, -1, 10_001, True, "5"])
 def test_a_limit_that_is_none_is_refused(environ, db, limit):
-    with pytest.raises(BadInput, match="is no whole number from 1 to 10000"):
+    with pytest.raises(BadInput, check=sentence("errors.whole_number_from_to", first=1, last=10000).within):
         ticker.list_owners(db, limit=limit)
 
 
@@ -137,7 +138,7 @@ def test_the_command_lists_them(crowd, db):
     change(db, "c", FAILING)
     first, second = command("owners", "--limit", "1")
     assert first.splitlines()[1].split()[:3] == [f"{TYPE}:c", "2", "1"]
-    assert "there are more than 1 owners" in second
+    assert sentence("cli.there_are_more", number=1, things="owners").within(second)
     told = json.loads(command("owners", "--json", "--failing")[0])
     assert [(one["owner"], one["tasks"], one["failing"]) for one in told] == [(f"{TYPE}:c", 2, 1)]
     assert set(told[0]) == {
@@ -191,7 +192,7 @@ def test_an_owner_is_resumed_by_hand_and_others_are_left_alone(crowd, db):
     assert command("resume", "--owner", f"{TYPE}:b")[0].count("resumed ") == 2
     assert listed(db, paused=True) == "c"
     assert command("resume", "--owner", f"{TYPE}:b")[0] == "nothing was resumed\n"
-    assert "there is no task of owner" in command("pause", "--owner", f"{TYPE}:x", code=1)[1]
+    assert sentence("errors.no_task_of_an_owner").within(command("pause", "--owner", f"{TYPE}:x", code=1)[1])
 
 
 def test_for_whom_a_task_is_stands_in_its_details(environ, db):

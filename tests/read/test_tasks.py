@@ -3,6 +3,7 @@
 import pytest
 
 import ticker
+from tests.sentences import sentence
 from ticker.errors import BadInput
 from ticker.read import tasks
 
@@ -75,7 +76,7 @@ def test_a_state_that_many_are_in_is_listed_as_one_of_few(state, many, ten, db, 
 
 
 def test_what_is_no_state_or_no_limit_is_refused(environ, db):
-    with pytest.raises(BadInput, match="is none of: failing"):
+    with pytest.raises(BadInput, check=sentence("errors.is_none_of", values="failing").within):
         tasks.page_of_tasks(db, state="ill")
-    with pytest.raises(BadInput, match="is no whole number from 1 to 10000"):
+    with pytest.raises(BadInput, check=sentence("errors.whole_number_from_to", first=1, last=10000).within):
         tasks.page_of_tasks(db, limit=0)

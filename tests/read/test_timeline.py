@@ -11,6 +11,7 @@ import pytest
 import ticker
 from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run, an_event, ticked
 from tests.harness import command
+from tests.sentences import sentence
 from ticker import clock
 from ticker.cli.records import timeline as timeline_command
 from ticker.errors import BadInput, UnknownTask
@@ -88,12 +89,14 @@ def test_what_has_not_ended_goes_on(db, eventful):
 
 def test_a_mark_says_why(db, eventful):
     assert words(db, eventful, "bad") == [
-        "08:57:00 failed: attempted again; started when it was due, took 1 s of its 30 s: OSError: no route"
+        sentence("timeline.failed", at="08:57:00", took="1 s", box="30 s", error="OSError: no route")
     ]
     [drop] = words(db, eventful, "drop")
-    assert drop.startswith("08:58:20 dropped: too_early: 40 s after the last start at 08:57:40, 15 s too early (60 s")
+    assert sentence(
+        "timeline.too_early", at="08:58:20", since="40 s", last="08:57:40", early="15 s", every="60 s"
+    ).begins(drop)
     assert words(db, eventful, "wait")[0] == "waited 30 s, from 08:55:00"
-    assert words(db, eventful, "next")[0] == "due at 09:00:30, in 30 s"
+    assert words(db, eventful, "next")[0] == sentence("why.due_in", due="09:00:30", span="30 s")
 
 
 def test_what_overlaps_stands_in_rows_below_each_other_of_which_there_are_few(db, task):
@@ -126,12 +129,17 @@ def test_only_what_reaches_into_the_stretch_is_drawn(db, eventful):
 def test_what_is_paused_has_no_time_ahead_and_says_so(db, task):
     ticker.pause(db, task, by="anna", reason="moving house")
     found = timeline.of(db, task.id, since=HOUR)
-    assert found.next == () and "next: paused by anna; ticker resume TASK ends it: moving house" in found.sentences
+    assert found.next == () and sentence(
+        "cli.next_paused", by="anna", remedy="ticker resume TASK", reason="moving house"
+    ).within(found.sentences)
 
 
 def test_a_task_that_is_late_is_due_since_then(db, task):
     db.execute("UPDATE ticker.tasks SET next_run = %s", [NINE - MINUTE])
-    assert words(db, task, "next", 4 * MINUTE) == ["due since 08:59:00, for 60 s", "due at 09:01:00, in 60 s"]
+    assert words(db, task, "next", 4 * MINUTE) == [
+        sentence("timeline.due_since", due="08:59:00", span="60 s"),
+        sentence("why.due_in", due="09:01:00", span="60 s"),
+    ]
 
 
 def test_a_task_that_was_slowed_by_failures_is_drawn_with_its_longer_interval(db, task):
@@ -159,17 +167,22 @@ def test_a_task_that_is_gone_is_drawn_from_its_records(db, eventful):
     db.execute("DELETE FROM ticker.tasks")
     found = timeline.of(db, eventful.id, since=10 * MINUTE)
     assert (found.task, found.name, found.owner, found.next) == (None, "mail.fetch", "mail_channels:5", ())
-    assert found.sentences[0].startswith("the task is gone: ")
+    assert sentence("why.task_is_gone").begins(found.sentences[0])
     assert [mark[1] for mark in drawn(db, eventful)["worker"]] == ["run", "bad", "drop", "drop", "drop"]
     lately = timeline.of(db, eventful.id, since=SECOND).lines  # the deletion reads the real clock
     assert [line.run and line.run.reason for line in lately] == ["gone", "gone"]
 
 
 def test_a_task_that_never_was_and_a_stretch_that_is_none_are_refused(db, task):
-    with pytest.raises(UnknownTask, match="there is no task 77, and no record of one"):
+    with pytest.raises(UnknownTask, check=sentence("errors.unknown_task_no_record", task=77).within):
         timeline.of(db, 77, since=HOUR)
     for since in (timedelta(0), SECOND / 2, -HOUR, timedelta(days=367)):
-        with pytest.raises(BadInput, match=r"since: .* is no span from 1 s to 366 days"):
+        with pytest.raises(
+            BadInput,
+            check=sentence(
+                "errors.no_span_from_to", field="since", value=re.compile(r".*"), shortest="1 s", longest="366 days"
+            ).within,
+        ):
             timeline.of(db, task.id, since=since)
 
 
@@ -207,7 +220,9 @@ def test_texts_of_users_cannot_leave_the_picture(db, eventful):
     db.execute("UPDATE ticker.tasks SET name = %s", [evil])
     db.execute("UPDATE ticker.runs SET reason = %s WHERE outcome = 'failed'", [f"{evil}\x1b[31m"])
     root = picture(db, eventful)
-    assert root[0].text == f"{evil} of mail_channels:5, every 1m, from 08:50:00 to 09:02:30 UTC"
+    assert root[0].text == sentence(
+        "timeline.head", task=evil, owner="mail_channels:5", every="1m", begin="08:50:00", end="09:02:30"
+    )
     assert not list(root.iter(f"{SVG}script"))
     assert any(title.text.endswith(f"{evil}\\x1b[31m") for title in root.iter(f"{SVG}title"))
 
@@ -246,7 +261,7 @@ def test_the_next_sentence_is_in_it_and_nothing_is_written(db, eventful):
     an_event(db, eventful, "failed", NINE - 3 * MINUTE)
     before = db.execute("SELECT sum(xmin::text::bigint) FROM ticker.tasks").fetchone()
     found = timeline.of(db, eventful.id, since=HOUR)
-    assert found.sentences[0].startswith("next: a ticker ticked ")
+    assert sentence("cli.next_a_ticker_ticked").begins(found.sentences[0])
     assert db.execute("SELECT sum(xmin::text::bigint) FROM ticker.tasks").fetchone() == before
 
 
@@ -264,7 +279,9 @@ def lines(*words):
 
 def test_the_chart_has_lanes_below_an_axis_then_what_went_wrong_and_what_comes_next(db, eventful):
     head, *chart, legend, nothing, names, failed, dropped, first, _, _, _, last = lines("1", "--since", "10m")
-    assert head == "mail.fetch of mail_channels:5, every 1m, from 08:50:00 to 09:02:30 UTC"
+    assert head == sentence(
+        "timeline.head", task="mail.fetch", owner="mail_channels:5", every="1m", begin="08:50:00", end="09:02:30"
+    )
     assert chart == [
         "              08:51             08:54             08:57             09:00",
         "due                                   '           '     '     '   ' |o o   o     o",
@@ -273,8 +290,8 @@ def test_the_chart_has_lanes_below_an_axis_then_what_went_wrong_and_what_comes_n
     ]
     assert (legend, nothing, names.split()) == (timeline_command.LEGEND, "", ["when", "(UTC)", "what", "why", "run"])
     assert "failed" in failed and "OSError: no route" in failed and "too_early: 40 s after" in dropped
-    assert first == "next: no ticker ticks here: nothing is pushed; start one: ticker run"
-    assert last == "next: due at 09:00:12, in 12 s"
+    assert first == sentence("cli.next_no_ticker", remedy="ticker run")
+    assert last == sentence("cli.next_due_in", due="09:00:12", span="12 s")
 
 
 def test_what_is_shorter_than_a_cell_is_still_seen_and_what_is_worse_hides_what_is_better(db, task):
@@ -298,7 +315,7 @@ def test_a_chart_of_too_many_runs_says_so(db, task, monkeypatch):
     monkeypatch.setattr(timeline, "RUNS_AT_MOST", 2)
     for minutes in range(1, 5):
         a_run(db, task, occurrence=NINE - minutes * MINUTE)
-    assert "there were more runs than the last 2, which are drawn; give a shorter --since" in lines("1")
+    assert sentence("cli.timeline_of_the_last_runs", number=2, remedy="--since").within(lines("1"))
 
 
 def test_the_picture_goes_into_a_file_or_to_standard_output(db, eventful, tmp_path):
@@ -310,22 +327,22 @@ def test_the_picture_goes_into_a_file_or_to_standard_output(db, eventful, tmp_pa
 
 def test_a_picture_that_cannot_be_written_and_a_task_that_is_not_there_are_refused(db, task, tmp_path):
     for words, code, said in [
-        (["1", "--svg", str(tmp_path / "none" / "x.svg")], 2, "is in no folder that exists"),
-        (["1", "--svg", str(tmp_path)], 2, "is a directory"),
-        (["1", "--since", "0"], 2, "--since: "),
-        (["1", "--since", "400d"], 2, "--since: "),
-        (["mail.fetch"], 1, "for an owner's task add --owner type:id"),
-        (["77"], 1, "there is no task 77, and no record of one"),
+        (["1", "--svg", str(tmp_path / "none" / "x.svg")], 2, sentence("errors.no_folder_that_exists")),
+        (["1", "--svg", str(tmp_path)], 2, sentence("errors.is_a_directory")),
+        (["1", "--since", "0"], 2, sentence("errors.about", field="--since")),
+        (["1", "--since", "400d"], 2, sentence("errors.about", field="--since")),
+        (["mail.fetch"], 1, sentence("errors.remedy_owner", remedy="--owner type:id")),
+        (["77"], 1, sentence("errors.unknown_task_no_record", task=77)),
     ]:
         out, err = command("timeline", *words, code=code)
-        assert out == "" and said in err, words
+        assert out == "" and said.within(err), words
 
 
 def test_a_task_that_is_gone_is_drawn_by_its_id(db, eventful):
     db.execute("DELETE FROM ticker.tasks")
     shown = lines("1", "--since", "10m")
     assert shown[0].startswith("mail.fetch of mail_channels:5, from 08:50:00")
-    assert shown[-1].startswith("the task is gone: ")
+    assert sentence("why.task_is_gone").begins(shown[-1])
 
 
 def test_the_chart_cannot_drive_the_terminal(db, eventful):

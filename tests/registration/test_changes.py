@@ -9,6 +9,7 @@ from click.testing import CliRunner
 import ticker
 from tests.harness import events
 from tests.running import stock_worker, work
+from tests.sentences import sentence
 from ticker import owners
 from ticker.cli import main
 from ticker.db.connections import connect
@@ -284,8 +285,8 @@ def test_the_time_in_which_a_task_could_not_be_pushed_makes_it_not_late(task, db
     )
     assert ticker.list_owners(db)[0].late == 0
     assert standing.tasks(execute)["ticker_oldest_due_age_seconds"][()] < 60
-    [due] = [sentence for sentence in ticker.why(db, task).next if sentence.startswith("due since")]
-    assert due.endswith("s: the next tick pushes it")
+    [due] = [line for line in ticker.why(db, task).next if line.startswith("due since")]
+    assert sentence("why.next_tick_pushes").ends(due)
 
 
 def test_a_task_that_is_enabled_again_is_due_from_then_on(task, db):
@@ -302,17 +303,15 @@ def test_why_claims_no_job_in_an_empty_queue(task, db, store, queue, redis):
     tick(store, queue)
     redis.flushall()
     answer = ticker.why(db, task)
-    assert not any("in the queue" in sentence for sentence in answer.next)
-    assert any(
-        sentence.startswith("1 job was pushed to the queue polling and has not started") for sentence in answer.next
-    )
+    assert not any("in the queue" in line for line in answer.next)
+    assert any(sentence("why.job_waits", number=1, queue="polling").begins(line) for line in answer.next)
 
 
 def test_of_a_deleted_task_why_says_who_deleted_it(task, db, store, queue):
     tick(store, queue)
     ticker.unregister(db, task, by="anna")
     answer = ticker.why(db, task.id)
-    assert answer.next[0].startswith("the task is gone: anna deleted it at ")
+    assert sentence("why.gone_by", by="anna").begins(answer.next[0])
     assert [line.what for line in answer.lines] == ["dropped", "deleted"]
     shown = CliRunner().invoke(main, ["runs", str(task.id)])
     assert shown.exit_code == 0 and "gone" in shown.output

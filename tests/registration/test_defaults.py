@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import ticker
+from tests.sentences import sentence
 from ticker import Wanted, owners
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
@@ -171,27 +172,30 @@ def test_keys_of_several_columns_and_odd_names_work_too(db, database_url):
     [
         (
             [Wanted(function="f", at="2199-01-01T00:00:00Z")],
-            "at: '2199-01-01T00:00:00Z' cannot be said of a default task",
+            sentence("errors.not_of_a_default", field="at", value="'2199-01-01T00:00:00Z'"),
         ),
         (
             [Wanted(function="f", every="1m", ends="2199-01-01T00:00:00Z")],
-            "ends: '2199-01-01T00:00:00Z' cannot be said",
+            sentence("errors.cannot_be_said", field="ends", value="'2199-01-01T00:00:00Z'"),
         ),
-        ([Wanted(function="f", every="0s")], "every: '0s' is under the limit of 1s"),
-        ([Wanted(function="f", cron="0 0 30 2 *")], "never fires"),
-        ([Wanted(function="f", every="1m"), Wanted(function="f", every="2m")], "has a name twice"),
-        ([{"function": "f"}], "is no task"),
+        (
+            [Wanted(function="f", every="0s")],
+            sentence("errors.under_the_limit", field="every", value="'0s'", limit="1s"),
+        ),
+        ([Wanted(function="f", cron="0 0 30 2 *")], sentence("errors.never_fires")),
+        ([Wanted(function="f", every="1m"), Wanted(function="f", every="2m")], sentence("errors.a_name_twice")),
+        ([{"function": "f"}], sentence("errors.is_no_task")),
     ],
 )
 def test_what_cannot_be_a_default_is_refused_and_nothing_is_written(session, db, wanted, words):
     with pytest.raises(BadInput) as caught:
         ticker.defaults(db, Channel, [FETCH, *wanted])
-    assert words in str(caught.value)
+    assert words.within(caught.value)
     assert db.execute("SELECT count(*) FROM ticker.templates").fetchall() == [(0,)]
 
 
 def test_without_the_trigger_it_says_so(db):
-    with pytest.raises(BadInput, match="'phones' has no trigger that gives new owners their tasks"):
+    with pytest.raises(BadInput, check=sentence("errors.no_trigger_for_new_owners", owner_type="'phones'").within):
         ticker.defaults(db, "phones", [FETCH])
 
 

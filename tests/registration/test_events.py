@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 import ticker
 from tests.harness import events
+from tests.sentences import sentence
 from ticker import owners
 from ticker.cli import main
 from ticker.cli.tasks.commands import user
@@ -72,7 +73,7 @@ def test_a_pause_by_the_command_says_who_and_why(task, db):
         assert CliRunner().invoke(main, command).exit_code == 0
     assert events(db, EVENT) == [
         ("paused", "me", "moving", False),
-        ("resumed", user(), "it was paused by me: moving", False),
+        ("resumed", user(), sentence("why.resumed_from", by="me", reason="moving"), False),
     ]
 
 

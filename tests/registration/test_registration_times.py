@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import ticker
+from tests.sentences import sentence
 from ticker import clock
 from ticker.engine import timing
 from ticker.errors import BadInput
@@ -58,34 +59,37 @@ def test_a_calendar_event_brings_its_zone(db):
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("said", "words"),
     [
-        ({"every": "1m", "cron": "* * * * *"}, "cron: '* * * * *' stands beside every; a task has one schedule"),
-        ({"cron": "* * * * *", "at": NOW + HOUR}, "a task has one schedule"),
-        ({}, "every: is missing; say how often, such as 1m (or give cron, calendar or at)"),
-        ({"zone": "Europe/Berlin"}, "every: is missing"),
-        ({"every": "1m", "zone": "Europe/Berlin"}, "has no meaning beside every"),
-        ({"cron": "* * * * *", "zone": "Mars/Olympus"}, "is no zone of the IANA database"),
-        ({"cron": "* * * * *", "tolerance": "5s"}, "tolerance: '5s' is for intervals"),
-        ({"cron": 5}, "cron: 5 is no text"),
-        ({"cron": "0 0 30 2 *"}, "never fires"),
-        ({"cron": "0 0 0 1 1 * 2026"}, "never fires again, and would wait for ever"),
-        ({"at": NOW - HOUR}, "lies in the past"),
-        ({"at": "tomorrow"}, "is no time"),
-        ({"every": "1m", "ends": NOW - HOUR}, "is before the first time"),
-        ({"cron": "0 6 * * *", "ends": NOW + HOUR}, "is before the first time"),
-        ({"every": "1m", "ends": "soon"}, "ends: 'soon' is no time"),
-        ({"every": "1m", "max_runs": -1}, "is no whole number from 0 to 1,000,000,000 (0: no limit)"),
-        ({"every": "1m", "max_runs": True}, "is no whole number"),
-        ({"every": "1m", "catch_up": "all"}, "is none of: one (a single late run), none"),
-        ({"every": "1m", "remove": "no"}, "is neither True nor False"),
+        (
+            {"every": "1m", "cron": "* * * * *"},
+            sentence("errors.stands_beside_another_schedule", field="cron", value="'* * * * *'", other="every"),
+        ),
+        ({"cron": "* * * * *", "at": NOW + HOUR}, sentence("errors.one_schedule")),
+        ({}, sentence("errors.schedule_is_missing", field="every", example="1m")),
+        ({"zone": "Europe/Berlin"}, sentence("errors.field_is_missing", field="every")),
+        ({"every": "1m", "zone": "Europe/Berlin"}, sentence("errors.no_meaning_beside", other="every")),
+        ({"cron": "* * * * *", "zone": "Mars/Olympus"}, sentence("errors.no_zone_of_the_iana_database")),
+        ({"cron": "* * * * *", "tolerance": "5s"}, sentence("errors.for_intervals", field="tolerance", value="'5s'")),
+        ({"cron": 5}, sentence("errors.is_no_text", field="cron", value=5)),
+        ({"cron": "0 0 30 2 *"}, sentence("errors.never_fires")),
+        ({"cron": "0 0 0 1 1 * 2026"}, sentence("errors.never_fires_again")),
+        ({"at": NOW - HOUR}, sentence("errors.in_the_past")),
+        ({"at": "tomorrow"}, sentence("errors.is_no_time")),
+        ({"every": "1m", "ends": NOW - HOUR}, sentence("errors.before_the_first_time")),
+        ({"cron": "0 6 * * *", "ends": NOW + HOUR}, sentence("errors.before_the_first_time")),
+        ({"every": "1m", "ends": "soon"}, sentence("errors.no_time", field="ends", value="'soon'")),
+        ({"every": "1m", "max_runs": -1}, sentence("errors.whole_number_or_no_limit", first=0, last="1,000,000,000")),
+        ({"every": "1m", "max_runs": True}, sentence("errors.is_no_whole_number")),
+        ({"every": "1m", "catch_up": "all"}, sentence("errors.is_none_of", values="one (a single late run), none")),
+        ({"every": "1m", "remove": "no"}, sentence("errors.neither_true_nor_false")),
     ],
     ids=str,
 )
-def test_what_cannot_be_is_refused_in_one_sentence_and_nothing_is_written(said, sentence, db):
+def test_what_cannot_be_is_refused_in_one_sentence_and_nothing_is_written(said, words, db):
     with pytest.raises(BadInput) as caught:
         ticker.register(db, "poll", **said)
-    assert sentence in str(caught.value)
+    assert words.within(caught.value)
     assert ticker.list_tasks(db) == []
 
 
@@ -235,17 +239,20 @@ def test_a_tolerance_comes_back_with_the_interval(db):
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("said", "words"),
     [
-        ({"at": NOW + HOUR, "first": NOW + MINUTE}, "stands beside at"),
-        ({"at": NOW - HOUR, "first": NOW + MINUTE}, "lies in the past"),
-        ({"every": "1m", "starts": NOW + DAY, "first": NOW + HOUR}, "is not between starts and ends"),
-        ({"cron": "* * * * *", "ends": NOW + DAY, "first": NOW + 2 * DAY}, "is not between starts and ends"),
+        ({"at": NOW + HOUR, "first": NOW + MINUTE}, sentence("errors.stands_beside", other="at")),
+        ({"at": NOW - HOUR, "first": NOW + MINUTE}, sentence("errors.in_the_past")),
+        ({"every": "1m", "starts": NOW + DAY, "first": NOW + HOUR}, sentence("errors.not_between_starts_and_ends")),
+        (
+            {"cron": "* * * * *", "ends": NOW + DAY, "first": NOW + 2 * DAY},
+            sentence("errors.not_between_starts_and_ends"),
+        ),
     ],
     ids=str,
 )
-def test_a_first_time_is_within_what_was_said(said, sentence, db):
-    with pytest.raises(BadInput, match=sentence):
+def test_a_first_time_is_within_what_was_said(said, words, db):
+    with pytest.raises(BadInput, check=words.within):
         ticker.register(db, "poll", **said)
     assert ticker.list_tasks(db) == []
 
@@ -253,6 +260,6 @@ def test_a_first_time_is_within_what_was_said(said, sentence, db):
 def test_a_list_with_a_time_in_the_past_changes_nothing(db):
     owner = ("channels", "1")
     ticker.register(db, "old", every="1m", owner=owner)
-    with pytest.raises(BadInput, match="lies in the past"):
+    with pytest.raises(BadInput, check=sentence("errors.in_the_past").within):
         ticker.reconcile(db, owner, [{"function": "a", "every": "1m"}, {"function": "z", "at": NOW - HOUR}])
     assert [task.name for task in ticker.list_tasks(db)] == ["old"]

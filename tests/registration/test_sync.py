@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import ticker
+from tests.sentences import sentence
 from ticker.cli import main
 
 
@@ -41,7 +42,15 @@ def by_name(db):
 
 def test_what_is_declared_is_added_changed_and_removed(module, db):
     module(mail_clean={"every": "1h"}, reports_daily={"cron": "0 0 6 * * 1-5", "zone": "Europe/Berlin"})
-    assert sync() == ("+ add mail.clean: every 1h\n+ add reports.daily: cron 0 0 6 * * 1-5 Europe/Berlin\n")
+    assert sync() == (
+        sentence(
+            "cli.sync_added",
+            first="mail.clean",
+            every="every 1h",
+            second="reports.daily",
+            cron="cron 0 0 6 * * 1-5 Europe/Berlin",
+        )
+    )
     assert by_name(db)["reports.daily"].zone == "Europe/Berlin"
     module(mail_clean={"every": "2h", "box": "5m"}, other={"calendar": "daily"})
     assert [line[:16] for line in sync().splitlines()] == ["~ change mail.cl", "+ add other: cal", "- remove reports"]
@@ -52,7 +61,7 @@ def test_what_is_declared_is_added_changed_and_removed(module, db):
 
 def test_the_plan_is_shown_and_nothing_is_done(module, db):
     module(mail_clean={"every": "1h"})
-    assert sync("--plan") == "+ add mail.clean: every 1h\nnothing was done (--plan)\n"
+    assert sync("--plan") == sentence("cli.sync_planned", task="mail.clean", every="every 1h")
     assert by_name(db) == {}
     assert json.loads(sync("--plan", "--json"))[0]["what"] == "add"
 
@@ -61,7 +70,7 @@ def test_a_second_time_there_is_nothing_to_do(module, db):
     module(mail_clean={"every": "1h"}, reports_daily={"at": "2099-01-01T00:00:00Z"})
     sync()
     before = by_name(db)
-    assert sync() == "nothing to do: 2 declared, none of which has changed\n"
+    assert sync() == sentence("cli.sync_nothing", number=2)
     assert by_name(db) == before
 
 
@@ -97,19 +106,25 @@ def test_what_was_registered_at_run_time_or_elsewhere_is_not_touched(module, db)
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("said", "words"),
     [
-        ({"every": "5M"}, "@task('mail.clean') every: '5M' could be minutes or months"),
-        ({"evry": "5m"}, "is no field of a task"),
-        ({"cron": "0 0 30 2 *"}, "@task('mail.clean') cron: '0 0 30 2 *' never fires"),
-        ({"cron": "* * * * *", "every": "1m"}, "a task has one schedule"),
-        ({"queue": "slow"}, "every: is missing"),
+        (
+            {"every": "5M"},
+            sentence("errors.declared_minutes_or_months", task="'mail.clean'", field="every", value="'5M'"),
+        ),
+        ({"evry": "5m"}, sentence("errors.no_field_of_a_task")),
+        (
+            {"cron": "0 0 30 2 *"},
+            sentence("errors.declared_never_fires", task="'mail.clean'", field="cron", value="'0 0 30 2 *'"),
+        ),
+        ({"cron": "* * * * *", "every": "1m"}, sentence("errors.one_schedule")),
+        ({"queue": "slow"}, sentence("errors.field_is_missing", field="every")),
     ],
     ids=str,
 )
-def test_a_bad_declaration_is_one_sentence_and_nothing_is_written(said, sentence, module, db):
+def test_a_bad_declaration_is_one_sentence_and_nothing_is_written(said, words, module, db):
     module(another={"every": "1m"}, mail_clean=said)
-    assert sentence in sync(code=2)
+    assert words.within(sync(code=2))
     assert by_name(db) == {}
 
 
@@ -124,15 +139,15 @@ def test_a_plan_shows_what_the_real_thing_would_refuse(module, db):
     sync()
     ticker.edit(db, "mail.clean", tolerance="25s")
     module(another={"every": "2m"}, mail_clean={"every": "1m", "box": "40s"})
-    assert "must fit into the interval" in sync("--plan", code=2)
-    assert "must fit into the interval" in sync(code=2)
+    assert sentence("errors.must_fit_into_the_interval").within(sync("--plan", code=2))
+    assert sentence("errors.must_fit_into_the_interval").within(sync(code=2))
     assert by_name(db)["another"].every_ms == 60_000
 
 
 def test_the_name_of_a_task_that_was_registered_at_run_time_is_refused(module, db):
     ticker.register(db, "other", name="mail.clean", every="1m")
     module(mail_clean={"every": "1h"})
-    assert "was registered at run time; rename one of them" in sync(code=2)
+    assert sentence("errors.registered_at_run_time").within(sync(code=2))
 
 
 def test_tasks_may_be_named_more_than_once(module, db, monkeypatch):
@@ -141,11 +156,19 @@ def test_tasks_may_be_named_more_than_once(module, db, monkeypatch):
     sync()
     module()
     assert "- remove mail.clean" in sync("--tasks", "other_polls")
-    assert "there is no module 'no_such'" in sync("--tasks", "other_polls,no_such", code=78)
+    assert sentence("errors.there_is_no_module", module="'no_such'").within(
+        sync("--tasks", "other_polls,no_such", code=78)
+    )
     result = CliRunner().invoke(main, ["sync", "--tasks", "no_such", "--tasks", "other_polls"])
-    assert (result.exit_code, "there is no module 'no_such'" in result.output) == (78, True)
+    assert (result.exit_code, sentence("errors.there_is_no_module", module="'no_such'").within(result.output)) == (
+        78,
+        True,
+    )
 
 
 def test_a_module_that_is_not_there_is_one_sentence(environ):
     result = CliRunner().invoke(main, ["sync", "--tasks", "no.such.module"])
-    assert (result.exit_code, "there is no module 'no.such.module'" in result.output) == (78, True)
+    assert (
+        result.exit_code,
+        sentence("errors.there_is_no_module", module="'no.such.module'").within(result.output),
+    ) == (78, True)

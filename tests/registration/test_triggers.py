@@ -14,6 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import ticker
 from tests.running import until
+from tests.sentences import sentence
 from ticker import owners
 from ticker.db.connections import connect
 from ticker.engine import timing
@@ -139,28 +140,34 @@ def test_an_owner_is_named_by_texts(given, owner):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ("mail_channels", "owner: 'mail_channels' names no owner"),
-        ("", "owner: '' names no owner"),
-        (":", "is empty"),
-        (":5", "owner_type: '' has 0 characters; 1 to 200"),
-        ("mail_channels:", "owner_id: '' has 0 characters; 1 to 200"),
-        (("", ""), "is empty; None stands for no owner"),
-        (("mail_channels", 5), "owner_id: 5 is no text, but of type int"),
-        (("a", "b", "c"), "names no owner"),
-        (("mail_channels", "y" * 201), "has 201 characters; 1 to 200"),
-        (("mail_channels", "5\0"), "has a control character"),
-        (("mail\nchannels", "5"), "owner_type: 'mail\\nchannels' has a control character"),
-        (("mail_channels", "\x85"), "has a control character"),
-        (("mail_channels", "\ud800"), "has a control character"),
-        (5, "names no owner"),
-        (Channel, "names no owner"),
-        (Channel(id=5), "owner: 'Channel' has no key yet; add it to the session first"),
+        ("mail_channels", sentence("errors.names_no_owner", field="owner", value="'mail_channels'")),
+        ("", sentence("errors.names_no_owner", field="owner", value="''")),
+        (":", sentence("errors.is_empty")),
+        (":5", sentence("errors.has_too_few_characters", field="owner_type", value="''", number=0, least=1, most=200)),
+        (
+            "mail_channels:",
+            sentence("errors.has_too_few_characters", field="owner_id", value="''", number=0, least=1, most=200),
+        ),
+        (("", ""), sentence("errors.is_empty_none_stands_for_no_owner")),
+        (("mail_channels", 5), sentence("errors.no_text_but", field="owner_id", value=5, type="int")),
+        (("a", "b", "c"), sentence("errors.names_none")),
+        (("mail_channels", "y" * 201), sentence("errors.has_too_many_characters", number=201, least=1, most=200)),
+        (("mail_channels", "5\0"), sentence("errors.control_character")),
+        (
+            ("mail\nchannels", "5"),
+            sentence("errors.field_has_a_control_character", field="owner_type", value="'mail\\nchannels'"),
+        ),
+        (("mail_channels", "\x85"), sentence("errors.control_character")),
+        (("mail_channels", "\ud800"), sentence("errors.control_character")),
+        (5, sentence("errors.names_none")),
+        (Channel, sentence("errors.names_none")),
+        (Channel(id=5), sentence("errors.no_key_yet", field="owner", value="'Channel'")),
     ],
 )
 def test_what_names_no_owner_is_refused_in_one_sentence(given, words):
     with pytest.raises(BadInput) as caught:
         identify(None, given)
-    assert words in str(caught.value)
+    assert words.within(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +199,9 @@ def test_an_object_that_goes_is_no_owner_and_an_object_that_stays_is(session):
     session.delete(channel)
     for step in (lambda: None, session.flush, session.commit):
         step()
-        with pytest.raises(BadInput, match="owner: 'Channel' is deleted"):
+        with pytest.raises(
+            BadInput, check=sentence("errors.object_is_deleted", field="owner", value="'Channel'").within
+        ):
             identify(session, channel)
     again = Channel(id=2)
     session.add(again)
@@ -204,10 +213,10 @@ def test_an_object_that_goes_is_no_owner_and_an_object_that_stays_is(session):
 
 def test_an_object_of_another_session_or_with_an_odd_key_is_refused(session):
     session.add(new := Channel(id=1))
-    with Session() as other, pytest.raises(BadInput, match="new in another session"):
+    with Session() as other, pytest.raises(BadInput, check=sentence("errors.new_in_another_session").within):
         identify(other, new)
     session.add(dated := Dated(id=datetime(2026, 1, 1, tzinfo=UTC)))
-    with pytest.raises(BadInput, match="is no int, str or UUID; name the owner by a pair of texts"):
+    with pytest.raises(BadInput, check=sentence("errors.odd_key").within):
         identify(session, dated)
 
 

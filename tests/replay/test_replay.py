@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.running import ROOT
+from tests.sentences import sentence
 from ticker import embedded
 from ticker.cli import main
 from ticker.engine.jobs import JobSpec
@@ -113,9 +114,11 @@ def test_with_a_tolerance_of_35_s_the_third_table_differs_where_the_dropped_job_
     third = played[2]
     first = third.differing[0]
     assert first.number == next(row.line for row in third.table.rows if str(row.event) == "A2 is dropped")
-    assert str(first.differences[0]) == "event: A2 is dropped expected, A2 begins found"
-    assert str(first.differences[1]) == "last_run: 01:35 expected, 02:03 found"
-    assert third.first_difference().startswith(f"line {first.number}: event: A2 is dropped expected")
+    assert str(first.differences[0]) == sentence(
+        "replay.differs", column="event", expected="A2 is dropped", found="A2 begins"
+    )
+    assert str(first.differences[1]) == sentence("replay.differs", column="last_run", expected="01:35", found="02:03")
+    assert sentence("replay.line_differs", line=first.number, expected="A2 is dropped").begins(third.first_difference())
     assert [one.differing for one in (played[0], played[1])] == [[], []]
 
 
@@ -132,14 +135,28 @@ def test_a_wrong_time_is_named_with_its_column(differences):
         "00:35 A1 begins | 01:30 | 00:36 | 00:01",
     )
     assert differences(*rows) == [
-        (7, ["next_run: 01:31 expected, 01:30 found"]),
-        (8, ["last_run: 00:36 expected, 00:35 found", "checked: 00:01 expected, - found"]),
+        (7, [sentence("replay.differs", column="next_run", expected="01:31", found="01:30")]),
+        (
+            8,
+            [
+                sentence("replay.differs", column="last_run", expected="00:36", found="00:35"),
+                sentence("replay.differs", column="checked", expected="00:01", found="-"),
+            ],
+        ),
     ]
 
 
 def test_a_time_where_there_is_none_and_none_where_there_is_one_differ(differences):
     rows = ("00:00 initial state | 00:30 | -", "00:30 tick enqueues A1 | - | 00:10")
-    assert differences(*rows) == [(7, ["next_run: - expected, 01:30 found", "last_run: 00:10 expected, - found"])]
+    assert differences(*rows) == [
+        (
+            7,
+            [
+                sentence("replay.differs", column="next_run", expected="-", found="01:30"),
+                sentence("replay.differs", column="last_run", expected="00:10", found="-"),
+            ],
+        )
+    ]
 
 
 def test_what_is_left_empty_or_out_is_not_compared(there):
@@ -151,18 +168,34 @@ def test_what_is_left_empty_or_out_is_not_compared(there):
 
 
 def test_a_drop_that_is_none_is_named(differences):
-    assert differences(*TWICE, "01:32 A2 is dropped") == [(11, ["event: A2 is dropped expected, A2 begins found"])]
+    assert differences(*TWICE, "01:32 A2 is dropped") == [
+        (11, [sentence("replay.differs", column="event", expected="A2 is dropped", found="A2 begins")])
+    ]
 
 
 def test_a_run_that_is_dropped_is_named_with_its_reason_and_numbers(differences):
     rows = (*TWICE[:2], "01:00 A1 begins", "01:10 A1 ends", "01:30 tick enqueues A2", "01:31 A2 begins")
-    assert differences(*rows) == [(11, ["event: A2 begins expected, A2 is dropped: too_early, 24s early found"])]
+    assert differences(*rows) == [
+        (
+            11,
+            [
+                sentence(
+                    "replay.differs", column="event", expected="A2 begins", found="A2 is dropped: too_early, 24s early"
+                )
+            ],
+        )
+    ]
 
 
 def test_a_drop_for_another_reason_differs(differences):
     rows = (*TWICE[:2], "01:00 A1 begins", "01:10 A1 ends", "01:30 tick enqueues A2", "01:31 A2 is dropped: duplicate")
-    [(_, [sentence])] = differences(*rows)
-    assert sentence == "event: A2 is dropped: duplicate expected, A2 is dropped: too_early, 24s early found"
+    [(_, [line])] = differences(*rows)
+    assert line == sentence(
+        "replay.differs",
+        column="event",
+        expected="A2 is dropped: duplicate",
+        found="A2 is dropped: too_early, 24s early",
+    )
 
 
 def test_equality_with_the_tolerance_runs(differences):
@@ -174,16 +207,16 @@ def test_equality_with_the_tolerance_runs(differences):
 def test_a_tick_that_enqueues_and_one_that_does_not_are_named(differences):
     rows = ("00:00 initial state | 00:30", "00:30 tick enqueues nothing", "01:00 tick enqueues A2")
     assert differences(*rows) == [
-        (7, ["event: tick enqueues nothing expected, tick enqueues A1 found"]),
-        (8, ["event: tick enqueues A2 expected, tick enqueues nothing found"]),
+        (7, [sentence("replay.differs", column="event", expected="tick enqueues nothing", found="tick enqueues A1")]),
+        (8, [sentence("replay.differs", column="event", expected="tick enqueues A2", found="tick enqueues nothing")]),
     ]
 
 
 def test_a_tick_without_a_line_that_enqueues_is_a_line_of_its_own(differences):
     rows = ("00:00 initial state | 00:30", "01:30 tick enqueues A1")
     assert differences(*rows) == [
-        (None, ["event: nothing expected, tick enqueues A1 found"]),
-        (7, ["event: tick enqueues A1 expected, tick enqueues A2 found"]),
+        (None, [sentence("replay.differs", column="event", expected="nothing", found="tick enqueues A1")]),
+        (7, [sentence("replay.differs", column="event", expected="tick enqueues A1", found="tick enqueues A2")]),
     ]
     assert differences(*rows, settings="Ticks as written.") == []
 
@@ -197,8 +230,8 @@ def test_workers_take_jobs_in_the_order_of_the_queue(differences):
         "01:32 A1 begins",
     )
     assert differences(*rows) == [
-        (9, ["event: A2 begins expected, A1 begins found"]),
-        (10, ["event: A1 begins expected, A2 is dropped: still_running found"]),
+        (9, [sentence("replay.differs", column="event", expected="A2 begins", found="A1 begins")]),
+        (10, [sentence("replay.differs", column="event", expected="A1 begins", found="A2 is dropped: still_running")]),
     ]
 
 
@@ -211,22 +244,22 @@ def test_what_cannot_happen_is_told(differences):
         "00:31 A1 ends",
     )
     again = ("00:35 A1 begins", "00:40 A1 is forced to end", "00:50 A1 ends", "00:51 A1 ends")
-    assert [sentence for _, [sentence] in differences(*rows, *again)] == [
-        "event: A1 begins expected, no job waits found",
-        "event: A1 ends expected, there is no A1 yet found",
-        "event: A1 ends expected, A1 has not begun found",
-        "event: A1 is forced to end expected, A1 still runs, its box ends at 01:05 found",
-        "event: A1 ends expected, A1 ended at 00:50 found",
+    assert [line for _, [line] in differences(*rows, *again)] == [
+        sentence("replay.no_job_waits", column="event", expected="A1 begins"),
+        sentence("replay.there_is_none", column="event", expected="A1 ends", job="A1"),
+        sentence("replay.has_not_begun", column="event", expected="A1 ends", job="A1"),
+        sentence("replay.still_runs", column="event", expected="A1 is forced to end", job="A1", end="01:05"),
+        sentence("replay.has_ended", column="event", expected="A1 ends", job="A1", end="00:50"),
     ]
 
 
 def test_no_run_goes_on_behind_its_box(differences):
     assert differences(*BEGUN, "01:05 A1 ends") == []
     assert differences(*BEGUN, "01:20 A1 ends") == [
-        (9, ["event: A1 ends expected, A1 was forced to end at 01:05 found"]),
+        (9, [sentence("replay.was_forced_to_end", column="event", expected="A1 ends", job="A1", end="01:05")]),
     ]
     assert differences(*BEGUN, "01:10 tick enqueues nothing", settings="ticks as written") == [
-        (None, ["event: nothing expected, A1 is forced to end found"]),
+        (None, [sentence("replay.differs", column="event", expected="nothing", found="A1 is forced to end")]),
     ]
 
 
@@ -251,9 +284,9 @@ def test_the_settings_above_a_table_go_over_those_of_the_file():
     text = f"Interval 2 m. Prose.\n\n## a\nbox 10 s\n{HEAD}| 00:00 | initial state | | | |\n## b\n{HEAD}| 00:00 | initial state | | | |\n"
     text += f"## c\ninterval 90, tolerance 0, tick every 500ms\n\n{HEAD}| 00:00 | initial state | | | |\n"
     assert {name: str(found.timing) for name, found in tables(text).items()} == {
-        "a": "interval 2m, tolerance 6s, box 10s, tick every 30s",
-        "b": "interval 2m, tolerance 6s, box 1m, tick every 30s",
-        "c": "interval 1m30s, tolerance 0s, box 45s, tick every 500ms",
+        "a": sentence("replay.timing", interval="2m", tolerance="6s", box="10s", tick="30s"),
+        "b": sentence("replay.timing", interval="2m", tolerance="6s", box="1m", tick="30s"),
+        "c": sentence("replay.timing", interval="1m30s", tolerance="0s", box="45s", tick="500ms"),
     }
 
 
@@ -277,7 +310,9 @@ def test_a_job_that_waits_too_long_is_given_up_by_a_tick_and_then_by_a_start(dif
     rows = ["00:00 initial state | 00:30", *ticks, "11:31 A2 is dropped: expired", "11:32 A3 begins"]
     given_up = "11:30 A1 is dropped: expired | 12:30 | - | -"
     assert differences(*rows[:-2], given_up, *rows[-2:], settings="tick every 60 s") == []
-    without_row = [(None, ["event: nothing expected, A1 is dropped: expired found"])]
+    without_row = [
+        (None, [sentence("replay.differs", column="event", expected="nothing", found="A1 is dropped: expired")])
+    ]
     assert differences(*rows, settings="tick every 60 s") == without_row
 
 
@@ -291,57 +326,57 @@ def test_a_table_whose_first_run_lies_far_ahead_keeps_it(differences):
 START = "| 00:00 | initial state | | | |\n"
 MINE = f"## mine\n{HEAD}"
 BAD = [
-    ("", "tables: there are none; write ##"),
-    ("Only prose.\n", "tables: there are none"),
-    (f"{HEAD}{START}", "line 1: a table stands under no heading; write ##"),
-    (f"{MINE}{START}\n## mine\n{HEAD}{START}", "line 6: 'mine' is the heading of line 1 already"),
-    (f"{MINE}{START}\n{HEAD}{START}", "line 6: a second table under one heading; write ##"),
-    (f"```\n{MINE}", "line 1: '```' begins a block that has no end"),
-    (f"interval 60 parsecs\n{MINE}{START}", "line 1: interval: '60parsecs' is no duration; write 90"),
-    (f"interval 0 s\n{MINE}{START}", "line 1: interval: '0s' is under the limit of 1s"),
-    (f"interval 1 m, intervall 2 m\n{MINE}{START}", "line 1: 'intervall 2 m' is no setting; write interval 60 s"),
-    (f"interval 1 m\n\ninterval 2 m\n{MINE}{START}", "line 3: 'interval' is given on line 1 already"),
-    (f"box 10 s\n\ntolerance 55 s\n{MINE}{START}", "line 3: tolerance: '55s' is over the limit of 49s"),
-    (f"tolerance 35 s\n{MINE}{START}", "line 1: tolerance: '35s' is over the limit of 29s"),
-    (f"tick each 30 s\n{MINE}{START}", "line 1: 'tick each 30 s' is no setting"),
-    (f"{MINE}{START}\nbox 1 s\n", "line 6: the settings stand below their table; write them above"),
-    ("## a\n| time | event |\n|---|---|\n| 00:00 | initial state |\n", "line 2: 'time | event' does not begin with at and event"),
-    ("## a\n| at | event | nextrun |\n|---|---|---|\n", "line 2: 'nextrun' is no column"),
-    ("## a\n| at | event |\n| 00:00 | initial state |\n", "line 2: the table's head is not followed by a rule; write |---|---|"),
-    (MINE, "line 2: the table has no rows; write"),
-    (f"{MINE}{START}| 00:30 | tick enqueues A1 |\n", "line 5: the row has 2 cells; write 5"),
-    (f"{MINE}{START}| 0:3 | tick enqueues A1 | | | |\n", "line 5: '0:3' is no time; write MM:SS"),
-    (f"{MINE}{START}| 00:30 | tick enqueues A1 | soon | | |\n", "line 5: 'soon' is no time"),
-    (f"{MINE}{START}| 01:60:00 | run now | | | |\n", "line 5: '01:60:00' is no time"),
-    (f"{MINE}{START}| 00:30 | A1 beginnt | | | |\n", "line 5: 'A1 beginnt' is no event; write one of: initial state, tick"),
-    (f"{MINE}{START}| 00:30 | B1 begins | | | |\n", "line 5: 'B1 begins' is no event"),
-    (f"{MINE}{START}| 00:30 | A1 is dropped: early | | | |\n", "line 5: 'early' is no reason of a drop; there are gone"),
-    (f"{MINE}| 00:30 | run now | | | |\n", "line 4: 'run now' is the first row; write | 00:00 | initial state |"),
-    (f"{MINE}{START}{START}", "line 5: 'initial state' is the first row's alone"),
-    (f"{MINE}{START}| 00:30 | run now | | | |\n| 00:29 | run now | | | |\n", "line 6: '00:29' goes back behind line 5"),
-    (f"{MINE}| 00:00 | initial state | - | | |\n", "line 4: '-' is no next_run of an interval task"),
-    (f"{MINE}| 00:00 | initial state | | 00:01 | |\n", "line 4: '00:01' is a last_run that lies ahead"),
-    (f"{MINE}{START}| 00:30 | tick enqueues A1 | | | |\n| 01:01 | tick enqueues A1 | | | |\n", "line 6: '01:01' is no tick's time"),
-    (f"{MINE}{START}| 20:00:00 | run now | | | |\n", "line 2: the table has 2400 ticks, over the limit of 2000; write"),
+    ("", sentence("replay.no_tables_write", remedy="##")),
+    ("Only prose.\n", sentence("replay.no_tables")),
+    (f"{HEAD}{START}", sentence("replay.no_heading", line=1, remedy="##")),
+    (f"{MINE}{START}\n## mine\n{HEAD}{START}", sentence("replay.second_heading", line=6, heading="'mine'", first="line 1 already")),
+    (f"{MINE}{START}\n{HEAD}{START}", sentence("replay.second_table", line=6, remedy="##")),
+    (f"```\n{MINE}", sentence("replay.endless_block", line=1)),
+    (f"interval 60 parsecs\n{MINE}{START}", sentence("replay.no_duration", line=1, field="interval", value="'60parsecs'", remedy=90)),
+    (f"interval 0 s\n{MINE}{START}", sentence("replay.under_the_limit", line="line 1", field="interval", value="'0s'", limit="1s")),
+    (f"interval 1 m, intervall 2 m\n{MINE}{START}", sentence("replay.no_setting_write", line="line 1", value="'intervall 2 m'", remedy="interval 60 s")),
+    (f"interval 1 m\n\ninterval 2 m\n{MINE}{START}", sentence("replay.setting_given_twice", line=3, setting="'interval'", first=1)),
+    (f"box 10 s\n\ntolerance 55 s\n{MINE}{START}", sentence("replay.over_the_limit", line=3, field="tolerance", value="'55s'", limit="49s")),
+    (f"tolerance 35 s\n{MINE}{START}", sentence("replay.over_the_limit", line=1, field="tolerance", value="'35s'", limit="29s")),
+    (f"tick each 30 s\n{MINE}{START}", sentence("replay.no_setting", line=1, value="'tick each 30 s'")),
+    (f"{MINE}{START}\nbox 1 s\n", sentence("replay.settings_below", line=6)),
+    ("## a\n| time | event |\n|---|---|\n| 00:00 | initial state |\n", sentence("replay.wrong_head", line=2)),
+    ("## a\n| at | event | nextrun |\n|---|---|---|\n", sentence("replay.no_column", line=2, column="'nextrun'")),
+    ("## a\n| at | event |\n| 00:00 | initial state |\n", sentence("replay.no_rule", line=2)),
+    (MINE, sentence("replay.no_rows", line=2)),
+    (f"{MINE}{START}| 00:30 | tick enqueues A1 |\n", sentence("replay.cells", line="line 5", number=2, needed="write 5")),
+    (f"{MINE}{START}| 0:3 | tick enqueues A1 | | | |\n", sentence("replay.no_time_write", line=5, time="'0:3'", remedy="MM:SS")),
+    (f"{MINE}{START}| 00:30 | tick enqueues A1 | soon | | |\n", sentence("replay.no_time", line=5, time="'soon'")),
+    (f"{MINE}{START}| 01:60:00 | run now | | | |\n", sentence("replay.no_time", line=5, time="'01:60:00'")),
+    (f"{MINE}{START}| 00:30 | A1 beginnt | | | |\n", sentence("replay.no_event_write", line=5, event="'A1 beginnt'", remedy="initial state, tick")),
+    (f"{MINE}{START}| 00:30 | B1 begins | | | |\n", sentence("replay.no_event", line=5, event="'B1 begins'")),
+    (f"{MINE}{START}| 00:30 | A1 is dropped: early | | | |\n", sentence("replay.no_reason", line=5, reason="'early'", remedy="gone")),
+    (f"{MINE}| 00:30 | run now | | | |\n", sentence("replay.wrong_first_row", line=4, event="'run now'")),
+    (f"{MINE}{START}{START}", sentence("replay.first_row_alone", line=5, event="'initial state'")),
+    (f"{MINE}{START}| 00:30 | run now | | | |\n| 00:29 | run now | | | |\n", sentence("replay.goes_back", line=6, time="'00:29'", last=5)),
+    (f"{MINE}| 00:00 | initial state | - | | |\n", sentence("replay.no_next_run", line=4, time="'-'")),
+    (f"{MINE}| 00:00 | initial state | | 00:01 | |\n", sentence("replay.last_run_ahead", line=4, time="'00:01'")),
+    (f"{MINE}{START}| 00:30 | tick enqueues A1 | | | |\n| 01:01 | tick enqueues A1 | | | |\n", sentence("replay.no_ticks_time", line=6, time="'01:01'")),
+    (f"{MINE}{START}| 20:00:00 | run now | | | |\n", sentence("replay.many_ticks", line="line 2", number=2400, limit=2000)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "sentence"), BAD, ids=[sentence[:40] for _, sentence in BAD])
-def test_a_bad_file_is_refused_in_one_sentence_that_names_the_line(text, sentence, file, monkeypatch):
+@pytest.mark.parametrize(("text", "said"), BAD, ids=[str(said)[:40] for _, said in BAD])
+def test_a_bad_file_is_refused_in_one_sentence_that_names_the_line(text, said, file, monkeypatch):
     monkeypatch.setattr(scratch, "scratch", None)  # no server is asked, so nothing can be left behind
     path = file(text)
     out, err = replay(path, code=2)
     assert (out, err.count("\n")) == ("", 1)
-    assert err.startswith(f"error: {path}: {sentence}"), err
+    assert err.startswith(f"error: {path}: ") and said.begins(err.removeprefix(f"error: {path}: "))
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "latin.md").write_bytes(b"## a\n\n\xe4")
     (tmp_path / "long.md").write_bytes(b" " * 1_000_001)
-    assert "latin.md: line 3: is not in UTF-8" in replay(tmp_path / "latin.md", code=2)[1]
-    assert "is over the limit of 1000000 bytes" in replay(tmp_path / "long.md", code=2)[1]
-    assert "cannot be read: no such file or directory" in replay(tmp_path / "none.md", code=2)[1]
-    assert "cannot be read: is a directory" in replay(tmp_path, code=2)[1]
+    assert sentence("replay.not_utf8", file="latin.md", line=3).within(replay(tmp_path / "latin.md", code=2)[1])
+    assert sentence("replay.large_file", limit=1000000).within(replay(tmp_path / "long.md", code=2)[1])
+    assert sentence("replay.no_file").within(replay(tmp_path / "none.md", code=2)[1])
+    assert sentence("replay.a_directory").within(replay(tmp_path, code=2)[1])
 
 
 # ------------------------------------------------------------------------------------------------------ the command
@@ -350,7 +385,9 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
 def test_the_shipped_tables_are_listed_without_a_server(monkeypatch, file):
     monkeypatch.setattr(scratch, "scratch", None)
     out, _ = replay("--list")
-    assert out.count("seed-003") == 4 and "interval 1m, tolerance 5s, box 30s, tick every 30s" in out
+    assert out.count("seed-003") == 4 and sentence(
+        "replay.timing", interval="1m", tolerance="5s", box="30s", tick="30s"
+    ).within(out)
     assert replay("seed-003", "--list")[0] == out
     assert "mine" in replay(file(timing_table(*BEGUN)), "--list")[0]
     assert "--list plays nothing" in replay("--list", "--svg", "x.svg", code=2)[1]
@@ -360,7 +397,7 @@ def test_the_command_plays_the_shipped_tables_and_leaves_the_database_as_it_was(
     db.execute("CREATE TABLE ticker.mine AS SELECT 1 AS kept")
     before = db.execute(SCHEMAS).fetchone()
     out, err = replay()
-    assert out.endswith("4 tables, 33 lines: all agree\n") and err == ""
+    assert sentence("replay.all_agree", tables=4, lines=33).ends(out) and err == ""
     assert "42    02:03  A2 is dropped          A2 is dropped: too_early, 27s early  ok" in out
     assert chart.LEGEND in out
     assert db.execute(SCHEMAS).fetchone() == before
@@ -372,8 +409,8 @@ def test_a_difference_is_exit_code_1_and_the_last_sentence_names_the_first(envir
     before = db.execute(SCHEMAS).fetchone()
     picture = tmp_path / "chart.svg"
     out, err = replay(file(timing_table(*BEGUN[:2], "00:35 A1 is dropped")), "--svg", picture, code=1)
-    assert "differs: event: A1 is dropped expected, A1 begins found" in out
-    assert err == "error: 1 of 3 lines differs; the first is line 8: event: A1 is dropped expected, A1 begins found\n"
+    assert sentence("replay.differs_event", expected="A1 is dropped", found="A1 begins").within(out)
+    assert err == sentence("replay.error_differs", number="1 of 3", line=8, expected="A1 is dropped", found="A1 begins")
     assert 'data-line="8" class="event differs"' in picture.read_text()
     assert db.execute(SCHEMAS).fetchone() == before
 
@@ -400,9 +437,9 @@ def test_an_error_in_the_midst_leaves_nothing_behind(environ, db, monkeypatch):
 
 def test_a_server_that_is_not_there_is_a_matter_of_configuration(environ, monkeypatch, tmp_path):
     monkeypatch.setenv("DATABASE_URL", f"postgresql://nobody@/none?host={tmp_path}")
-    assert "PostgreSQL (DATABASE_URL) does not answer" in replay(code=78)[1]
+    assert sentence("errors.database_unavailable", setting="DATABASE_URL").within(replay(code=78)[1])
     monkeypatch.setenv("DATABASE_URL", "mysql://x")
-    assert "is no PostgreSQL URL" in replay(code=78)[1]
+    assert sentence("replay.no_postgresql_url").within(replay(code=78)[1])
 
 
 def test_without_a_database_url_an_embedded_server_is_used(environ, monkeypatch, file):
@@ -416,7 +453,7 @@ def test_without_a_database_url_an_embedded_server_is_used(environ, monkeypatch,
 
     monkeypatch.setattr(embedded, "postgres", postgres)
     monkeypatch.setenv("DATABASE_URL", "")
-    assert replay(file(timing_table(*BEGUN)))[0].endswith("1 table, 3 lines: all agree\n")
+    assert sentence("replay.all_agree_in_one", tables=1, lines=3).ends(replay(file(timing_table(*BEGUN)))[0])
     assert started == [given]
 
 
@@ -445,12 +482,14 @@ def test_the_picture_marks_what_differs_and_stays_xml_whatever_a_heading_has(the
     titles = [text.text for text in root.iter(f"{SVG}text") if text.get("class") == "tl-heading"]
     assert titles == [f'<&"\\x08\\x1b[31m]]>: {played.table.timing}']
     told = [text.text for text in root.iter(f"{SVG}text") if text.get("class") == "tl-wrong"]
-    assert "line 10, 01:30: event: tick enqueues nothing expected, tick enqueues M1, A2 found" in told
+    assert sentence(
+        "replay.chart_differs", line=10, at="01:30", expected="tick enqueues nothing", found="tick enqueues M1, A2"
+    ).within(told)
 
 
 def test_a_picture_that_cannot_be_written_is_refused(environ, tmp_path):
-    assert "is in no folder that exists" in replay("--svg", tmp_path / "none" / "x.svg", code=2)[1]
-    assert "is a directory" in replay("--svg", tmp_path, code=2)[1]
+    assert sentence("errors.no_folder_that_exists").within(replay("--svg", tmp_path / "none" / "x.svg", code=2)[1])
+    assert sentence("errors.is_a_directory").within(replay("--svg", tmp_path, code=2)[1])
 
 
 def test_the_chart_shows_ticks_waiting_jobs_and_what_became_of_them(seeds):

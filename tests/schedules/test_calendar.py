@@ -9,6 +9,7 @@ from datetime import datetime
 import pytest
 
 from tests.schedules.expressions import RECORDED
+from tests.sentences import sentence
 from ticker.errors import BadInput
 from ticker.schedules import calendar
 from ticker.schedules.kinds import times
@@ -36,6 +37,6 @@ def test_the_normal_form_reads_back_to_itself():
 def test_a_zone_beside_another_in_the_text_is_refused():
     from ticker.schedules.zones import zone
 
-    with pytest.raises(BadInput, match="names a zone of its own beside Europe/Paris"):
+    with pytest.raises(BadInput, check=sentence("errors.zone_of_its_own", zone="Europe/Paris").within):
         calendar.parse("02:30 Europe/Berlin", zone("zone", "Europe/Paris"))
     assert calendar.parse("02:30 Europe/Berlin", zone("zone", "Europe/Berlin")).zone.key == "Europe/Berlin"

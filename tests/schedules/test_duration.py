@@ -8,13 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.sentences import sentence
 from ticker.errors import QUOTED_AT_MOST, BadInput
 from ticker.schedules import duration
 from ticker.schedules.duration import DAY, HOUR, LONGEST, MINUTE, SECOND, milliseconds, words
 
 patiently = settings(deadline=None)  # a loaded machine is no error
 
-HOW = "is no duration; write 90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M"
+HOW = sentence("durations.no_duration", examples="90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M")
 
 
 class Five(IntEnum):
@@ -56,18 +57,18 @@ def test_every_form_is_read_to_the_millisecond(value, expected):
             "5m\n", "\t5m", "\u0660s", "5\u00a0m", "5m\x00", "\ud800", "1" * 16, "0" * 41, None, True, False, [], {},
             b"5m", 5j, Decimal(5), float("nan"), float("inf"), float("-inf"), object, ("5m",),
         )),
-        *((value, "is under the limit of 1s") for value in (
+        *((value, sentence("durations.under_the_limit", limit="1s")) for value in (
             "-5", "-1d", "-PT5M", "-1ms", "0", "999ms", 0, 0.0, 0.999, -1, -1.5, -1e308, -(10**400), timedelta(-1),
             timedelta.min, timedelta(0),
         )),
-        *((value, "is over the limit of 366d") for value in (
+        *((value, sentence("durations.over_the_limit", limit="366d")) for value in (
             "367d", "366d1ms", "31622400.001", "999999999999999d", "9" * 15 + "." + "0" * 15, 31_622_401, 31_622_400.001,
             2**63, 10**400, 1e308, timedelta(366, milliseconds=1), timedelta.max,
         )),
-        *((value, "is finer than a millisecond") for value in (
+        *((value, sentence("durations.too_fine")) for value in (
             "1.0005", "1.5ms", "1.0000001h2m", "0.0001s", "1.123456789012345s", 1.0005, 86_400.0001, 31_622_399.9995, timedelta(microseconds=1),
         )),
-        ("5M", "could be minutes or months; write 5m or PT5M for minutes"),
+        ("5M", sentence("durations.minutes_or_months", minutes="5m or PT5M")),
     ],
     ids=lambda value: repr(value)[:40],
 )  # fmt: skip
@@ -75,18 +76,18 @@ def test_what_cannot_be_taken_is_refused_with_one_sentence(value, problem):
     with pytest.raises(BadInput) as refused:
         milliseconds("every", value, least=SECOND)
     assert (refused.value.field, refused.value.problem) == ("every", problem)
-    assert str(refused.value).startswith("every: ") and str(refused.value).endswith(problem)
+    assert str(refused.value).startswith("every: ") and problem.ends(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_limit_of_the_caller_is_named_as_a_user_would_write_it():
     for value, limits, problem in [
-        ("1m", {"most": 59_999}, "is over the limit of 59s999ms"),
-        ("-1", {}, "is under the limit of 0s"),
-        (5, {"least": 90 * MINUTE}, "is under the limit of 1h30m"),
-        (10**30, {"most": 10 * SECOND}, "is over the limit of 10s"),
+        ("1m", {"most": 59_999}, sentence("durations.over_the_limit", limit="59s999ms")),
+        ("-1", {}, sentence("durations.under_the_limit", limit="0s")),
+        (5, {"least": 90 * MINUTE}, sentence("durations.under_the_limit", limit="1h30m")),
+        (10**30, {"most": 10 * SECOND}, sentence("durations.over_the_limit", limit="10s")),
     ]:
-        with pytest.raises(BadInput, match=f"{problem}$"):
+        with pytest.raises(BadInput, check=problem.ends):
             milliseconds("box", value, **limits)
 
 

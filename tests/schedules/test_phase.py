@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ticker
+from tests.sentences import sentence
 from ticker.cli import main
 from ticker.db.store import PostgresStore
 from ticker.engine import timing
@@ -157,10 +158,10 @@ def test_existing_tasks_get_their_places_and_a_plan_changes_nothing(environ, db,
         ticker.register(db, "poll", owner=f"mail:{number}", every="20m")
     ticker.register(db, "poll", owner="feeds:1", every="20m")
     plan = CliRunner().invoke(main, ["spread", "--owner-type", "mail", "--plan"])
-    assert plan.output.startswith("40 interval tasks, 0 with a place; due within one tick at most: 40 now, ")
+    assert sentence("cli.spread_plan", tasks="40 interval", placed=0, now="40 now").begins(plan.output)
     assert not any(task.spread for task in ticker.list_tasks(db))
     done = CliRunner().invoke(main, ["spread", "--owner-type", "mail"])
-    assert done.exit_code == 0 and "40 tasks got their places" in done.output
+    assert done.exit_code == 0 and sentence("cli.spread_done", number=40).within(done.output)
     tasks = ticker.list_tasks(db, owner_type="mail")
     assert all(is_in_place(task) and task.next_run > store.now() - SECOND for task in tasks)
     assert len({task.next_run for task in tasks}) == 40
@@ -193,17 +194,17 @@ def test_a_place_further_ahead_than_two_intervals_is_a_sign_that_the_clock_was_s
 
 
 @pytest.mark.parametrize(
-    ("away", "sentence"),
+    ("away", "said"),
     [
-        (20, "its place in the interval was 20 s earlier: it does not wait for the next one, which would cost a run"),
-        (300, "it waits for its place in the interval of 5m, once: something had moved it, such as an outage"),
+        (20, sentence("why.place_was_earlier", span="20 s")),
+        (300, sentence("why.waits_for_its_place", every="5m")),
         (0, None),
     ],
 )
-def test_why_tells_where_a_place_is_passed_over(away, sentence, environ, db, store):
+def test_why_tells_where_a_place_is_passed_over(away, said, environ, db, store):
     task = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True)
     due = task.next_run + away * SECOND
     db.execute("UPDATE ticker.tasks SET next_run = %s, last_run = %s WHERE id = %s",
                (due, task.next_run - 280 * SECOND, task.id))  # fmt: skip
     told = list(forecast.schedule(ticker.get(db, task), store.now()))
-    assert (sentence in told) if sentence else len(told) == 1
+    assert said.within(told) if said else len(told) == 1

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 import ticker
+from tests.sentences import sentence
 from ticker.cli import main
 from ticker.engine.tick import tick
 from ticker.errors import BadInput
@@ -81,17 +82,17 @@ def test_a_resumed_task_waits_for_its_place(environ, db, store):
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("said", "words"),
     [
-        ({"cron": "0 6 * * *", "spread": True}, "spread: True needs every, or cron or calendar with within"),
-        ({"cron": "0 6 * * *", "within": "2h"}, "within: '2h' needs spread=True, and cron or calendar"),
-        ({"cron": "0 * * * *", "spread": True, "within": "1h"}, "within: '1h' must be shorter than the 1h between two of its times"),
-        ({"cron": "0 6 * * *", "spread": True, "within": 0.5}, "within: 0.5"),
-        ({"every": "5m", "spread": True, "within": "1m"}, "within: '1m' is for cron and calendar"),
-        ({"at": "2100-01-01T00:00:00Z", "spread": True, "within": "1m"}, "within: '1m' needs spread=True"),
+        ({"cron": "0 6 * * *", "spread": True}, sentence("errors.spread_needs", field="spread", value="True")),
+        ({"cron": "0 6 * * *", "within": "2h"}, sentence("errors.within_needs", field="within", value="'2h'")),
+        ({"cron": "0 * * * *", "spread": True, "within": "1h"}, sentence("errors.within_too_long", field="within", value="'1h'", limit="1h between")),
+        ({"cron": "0 6 * * *", "spread": True, "within": 0.5}, sentence("errors.field_and_value", field="within", value="0.5")),
+        ({"every": "5m", "spread": True, "within": "1m"}, sentence("errors.within_for_times", field="within", value="'1m'")),
+        ({"at": "2100-01-01T00:00:00Z", "spread": True, "within": "1m"}, sentence("errors.within_needs_spread", field="within", value="'1m'")),
     ],
 )  # fmt: skip
-def test_a_window_that_does_not_fit_is_refused(said, sentence, environ, db):
+def test_a_window_that_does_not_fit_is_refused(said, words, environ, db):
     with pytest.raises(BadInput) as refused:
         ticker.register(db, "poll", **said)
-    assert sentence in str(refused.value)
+    assert words.within(refused.value)

@@ -1,5 +1,6 @@
 """What is refused, or read otherwise than before, with a sentence: times, names and numbers."""
 
+import re
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
@@ -7,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import ticker
+from tests.sentences import sentence
 from ticker.cli import main
 from ticker.engine.tick import TickOptions, tick
 from ticker.errors import BadInput, ConfigurationError
@@ -42,7 +44,7 @@ def test_the_18th_alone_comes_once_a_month():
 
 @pytest.mark.parametrize(("text", "instead"), [("*-*~5/5", "5"), ("*-*~1/1", "1"), ("*-*~3,05/7", "05")])
 def test_a_day_from_the_end_of_the_month_whose_step_leads_past_it_is_refused_as_with_systemd(text, instead):
-    with pytest.raises(BadInput, match=rf"day from the end of the month, which never repeats; write {instead}$"):
+    with pytest.raises(BadInput, check=sentence("errors.never_repeats", remedy=instead).within):
         calendar.parse(text, None)
 
 
@@ -52,7 +54,9 @@ def test_a_day_from_the_end_of_the_month_may_have_a_step():
 
 @pytest.mark.parametrize("said", [{"name": " "}, {"queue": "   "}, {"function": "  "}])
 def test_a_blank_name_is_refused(said, environ, db):
-    with pytest.raises(BadInput, match=rf"{next(iter(said))}: .* is blank; write a name"):
+    with pytest.raises(
+        BadInput, check=sentence("errors.blank_name", field=next(iter(said)), value=re.compile(r".*")).within
+    ):
         ticker.register(db, **({"function": "poll", "every": "1m"} | said))
 
 
@@ -60,7 +64,7 @@ def test_a_blank_name_is_refused(said, environ, db):
 @pytest.mark.parametrize("option", ["--priority", "--retries", "--max-runs", "--dead-man", "--pause-after"])
 def test_the_command_line_takes_plain_digits_alone(text, option):
     answer = CliRunner().invoke(main, ["add", "poll", "--every", "1m", option, text])
-    assert answer.exit_code == 2 and "is not a whole number in plain digits" in answer.output
+    assert answer.exit_code == 2 and sentence("errors.plain_digits").within(answer.output)
 
 
 @pytest.mark.parametrize(
@@ -68,18 +72,23 @@ def test_the_command_line_takes_plain_digits_alone(text, option):
 )
 def test_so_do_its_other_numbers(arguments):
     answer = CliRunner().invoke(main, arguments)
-    assert answer.exit_code == 2 and "is not a whole number in plain digits" in answer.output
+    assert answer.exit_code == 2 and sentence("errors.plain_digits").within(answer.output)
 
 
 @pytest.mark.parametrize("text", ["1_0", "\u0661", "+5", " 5"])
 def test_so_does_the_environment(text):
-    with pytest.raises(ConfigurationError, match=r"TICKER_BATCH: .* is no whole number from 1 to 10,000"):
+    with pytest.raises(
+        ConfigurationError,
+        check=sentence(
+            "errors.setting_whole_number", setting="TICKER_BATCH", value=re.compile(r".*"), least=1, most="10,000"
+        ).within,
+    ):
         from_environment({"TICKER_BATCH": text})
 
 
 @pytest.mark.parametrize("text", ["CRON_TZ=Europe/Berlin 0 9 * * *", "TZ=Europe/Berlin 0 9 * * 1-5 2027"])
 def test_a_zone_in_front_of_cron_is_answered_with_what_to_write(text):
-    with pytest.raises(BadInput, match=r"begins with a time zone; pass it as zone=Europe/Berlin$"):
+    with pytest.raises(BadInput, check=sentence("errors.begins_with_a_zone", zone="zone=Europe/Berlin").within):
         cron.parse(text, ZoneInfo("UTC"))
 
 

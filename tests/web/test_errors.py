@@ -7,6 +7,7 @@ import psycopg
 import pytest
 from starlette.testclient import TestClient
 
+from tests.sentences import sentence
 from tests.web.asking import ALL, API, BEARER, TOKEN, problem
 from tests.web.conftest import Serve
 from ticker import ConfigurationError
@@ -48,7 +49,7 @@ def test_a_database_that_is_away_is_told_in_one_sentence_without_the_password(
 
 def test_a_setting_that_is_missing_is_told_when_the_application_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABASE_URL", raising=False)
-    with pytest.raises(ConfigurationError, match="DATABASE_URL is not set"):
+    with pytest.raises(ConfigurationError, check=sentence("errors.is_not_set", setting="DATABASE_URL").within):
         application()
 
 

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from starlette.testclient import TestClient
 
+from tests.sentences import sentence
 from tests.web.asking import API, BEARER, FOREIGN, TOKEN, rows
 from tests.web.conftest import Serve
 from ticker.tasks.fields import Task
@@ -18,7 +19,7 @@ def test_a_form_that_the_pages_script_did_not_send_changes_nothing(client: TestC
     before = rows(db)
     for headers in ({}, {"HX-Request": "false"}, {"X-CSRF-Token": "0" * 64}):
         answer = client.post("/tasks/1/do", data={"action": "delete"}, headers=headers)
-        assert "load the page again" in answer.json()["detail"]
+        assert sentence("page.load_again").within(answer.json()["detail"])
         assert answer.status_code == 403 and rows(db) == before
 
 

@@ -7,6 +7,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import ticker
+from tests.sentences import sentence
 from tests.web.asking import API, problem
 from ticker.tasks.fields import Task
 
@@ -116,7 +117,7 @@ def test_the_statistics_count_tasks_and_say_what_is_wrong(client: TestClient, ta
     found = client.get(f"{API}/stats").json()
     assert (found["counts"]["tasks"], found["counts"]["planned"]) == (1, 1)
     assert found["health"]["healthy"] is False
-    assert found["health"]["problems"] == ["no ticker ticks here; start one: ticker run"]
+    assert found["health"]["problems"] == [sentence("health.no_ticker_start_one", remedy="ticker run")]
     assert (found["read_only"], found["hides_args"]) == (False, False)
 
 

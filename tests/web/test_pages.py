@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 import ticker
+from tests.sentences import sentence
 from tests.web.asking import SCREENS, SCRIPT, text_of
 from tests.web.payloads import PAYLOADS
 from ticker.read import formatting, tasks
@@ -122,8 +123,8 @@ def test_what_stands_in_an_address_is_a_filter_and_no_more(payload, client, task
 def test_now_says_what_is_late_and_why(client, db, task):
     db.execute("UPDATE ticker.tasks SET next_run = next_run - interval '10 minutes'")
     said = text_of(client.get("/"))
-    assert "no ticker ticks here; start one: ticker run" in said
-    assert "mail.fetch of mail_channels:5 was due 10 min ago : no ticker ticks." in said
+    assert sentence("health.no_ticker_start_one", remedy="ticker run").within(said)
+    assert sentence("page.was_due", task="mail.fetch of mail_channels:5", ago="10 min").within(said)
 
 
 def test_a_late_task_is_called_late_in_the_list(client, db, task):
@@ -146,10 +147,16 @@ def test_now_says_what_fails_and_what_was_dropped(client, play, db):
     play.tick()
     play.take()
     said = text_of(client.get("/"))
-    assert re.search(
-        r"poll of mail_channels:5 failed 1 time in a row, last .* ago : failed : OSError: no route to host", said
-    )
-    assert re.search(r"1 too early , such as poll of mail_channels:5 .* 45 s too early", said)
+    assert sentence(
+        "page.failed_in_a_row",
+        task="poll of mail_channels:5",
+        number=1,
+        ago=re.compile(r".* ago"),
+        error="OSError: no route to host",
+    ).within(said)
+    assert sentence(
+        "page.too_early", number=1, task="poll of mail_channels:5", at=re.compile(r".*"), early="45 s"
+    ).within(said)
 
 
 def test_the_strip_tells_what_became_of_each_occurrence_its_last_attempt_counts(client, play, db):
@@ -221,8 +228,8 @@ def test_a_task_shows_its_warnings_once(client, db):
     ticker.register(db, "poll", every="45s")
     db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('mail.fetch', 1, now())")
     page = unescape(client.get("/tasks/1").text)
-    assert page.count("no worker has announced a function 'poll'; they know mail.fetch") == 1
-    assert page.count("every 45 s is no multiple of the usual tick") == 1
+    assert sentence("warnings.unannounced_function", function="'poll'", known="mail.fetch").times(page) == 1
+    assert sentence("warnings.no_multiple", every="45 s").times(page) == 1
 
 
 def test_a_run_says_in_its_row_why_and_what_it_left(client, play, db):
@@ -268,8 +275,8 @@ def test_the_page_of_a_deleted_task_shows_its_history(client, db, task):
     ticker.unregister(db, task, by="anna")
     answer = client.get("/tasks/1")
     assert answer.status_code == 200
-    for sentence in ("mail.fetch deleted, of mail_channels:5", "anna deleted it at", "by anna", "gone"):
-        assert sentence in text_of(answer), sentence
+    for said in ("mail.fetch deleted, of mail_channels:5", "anna deleted it at", "by anna", "gone"):
+        assert said in text_of(answer), said
     assert 'hx-post="/tasks/1/do"' not in answer.text and 'href="/runs/1"' in answer.text
     assert 'href="/tasks/1"' in client.get("/runs").text
 
@@ -323,7 +330,7 @@ def said_of(answer):
 def test_what_stands_around_a_text_is_no_change(client, form, db):
     ticker.register(db, "poll", every="1m", queue=" q ", subject=" s", group="g ", kwargs={"a": 1, "b": [2]})
     before = ticker.get(db, 1)
-    assert said_of(form("/tasks/1/change", **shown(client, 1))) == "poll: nothing was changed"
+    assert said_of(form("/tasks/1/change", **shown(client, 1))) == sentence("page.nothing_was_changed", task="poll")
     assert ticker.get(db, 1) == before
 
 
@@ -431,7 +438,7 @@ def test_the_function_can_be_edited_and_the_first_time_be_said(client, form, db)
 def test_a_new_task_does_not_replace_one_that_is_there(form, db, task):
     answer = form("/tasks/create", function="other", name="mail.fetch", owner="mail_channels:5", schedule="9m")
     assert (answer.status_code, answer.json()["field"]) == (422, "name")
-    assert "is there already, as task 1; edit that one" in answer.json()["detail"]
+    assert sentence("errors.is_there_already", task=1).within(answer.json()["detail"])
     assert ticker.get(db, 1).function == "mail.fetch"
 
 
@@ -446,8 +453,8 @@ def test_each_screen_says_so_where_redis_does_not_answer(serve, task):
     client = serve(REDIS_URL="unix:///nowhere")
     for screen in SCREENS:
         assert client.get(screen).status_code == 200
-    assert "Not known: Redis (REDIS_URL) does not take jobs" in text_of(client.get("/processes"))
-    assert "Redis (REDIS_URL) does not take jobs" in text_of(client.get("/"))
+    assert sentence("page.not_known_redis", setting="REDIS_URL").within(text_of(client.get("/processes")))
+    assert sentence("errors.redis_refuses", setting="REDIS_URL").within(text_of(client.get("/")))
 
 
 @pytest.mark.parametrize(
@@ -476,14 +483,14 @@ def test_a_pause_that_is_over_already_is_refused(until, form, db, task):
     for path in ("/tasks/1/do", "/tasks/do"):
         answer = form(path, action="pause", until=until, id="1")
         assert (answer.status_code, answer.json()["field"]) == (422, "until")
-        assert "is over already: it is 20" in answer.json()["detail"]
+        assert sentence("errors.over_already", year=20).within(answer.json()["detail"])
     assert ticker.get(db, task).paused_by is None
 
 
 def test_a_number_beyond_its_limit_is_told_the_limit(form, db, task):
     for text in ("99999999999", "-1", "1e3", "9" * 5000):
         answer = form("/tasks/1/change", max_runs=text)
-        assert answer.json()["detail"].endswith(" is no whole number from 0 to 1,000,000,000")
+        assert sentence("errors.whole_number_up_to", first=0, last="1,000,000,000").ends(answer.json()["detail"])
 
 
 def test_what_was_done_is_said_on_the_screen_to_which_it_leads(client, form, db):
@@ -491,7 +498,7 @@ def test_what_was_done_is_said_on_the_screen_to_which_it_leads(client, form, db)
     assert (told["hx-redirect"], json.loads(told["hx-trigger"])) == ("/tasks/1", {"said_there": "poll: registered"})
     was = shown(client, 1)
     told = form("/tasks/1/change", **was).headers
-    assert json.loads(told["hx-trigger"]) == {"said_there": "poll: nothing was changed"}
+    assert json.loads(told["hx-trigger"]) == {"said_there": sentence("page.nothing_was_changed", task="poll")}
     told = form("/tasks/1/do", action="delete").headers
     assert (told["hx-redirect"], json.loads(told["hx-trigger"])) == ("/tasks", {"said_there": "task 1: deleted"})
 
@@ -504,12 +511,11 @@ def test_a_task_that_would_drop_its_run_cannot_be_run_now(client, form, db, task
     assert "Run now" not in client.get("/tasks/1").text
     answer = form("/tasks/1/do", action="run")
     assert (answer.status_code, answer.json()["detail"]) == (
-        422, "task: 'mail.fetch' cannot run now: it is disabled; enable it first (ticker edit 1 --enable)",
+        422, sentence("errors.disabled", task="'mail.fetch'", remedy="ticker edit 1 --enable"),
     )  # fmt: skip
     answer = form("/tasks/do", action="run", id=["1", str(other.id)])
     assert json.loads(answer.headers["hx-trigger"])["said"] == (
-        "1 task: planned to run at the next tick; 1 passed over, such as mail.fetch: cannot run now: it is disabled;"
-        " enable it first (ticker edit 1 --enable)"
+        sentence("page.passed_over", number=1, task="mail.fetch", remedy="ticker edit 1 --enable")
     )
 
 
@@ -599,7 +605,7 @@ def test_a_search_says_how_far_it_looked_and_goes_on(client, db, task, monkeypat
     monkeypatch.setattr(tasks, "SEARCHED", 1)
     ticker.register(db, "poll", name="found late", every="1m")
     page = client.get("/tasks", params={"search": "found late"})
-    assert "No task fits among the 1 that were looked through." in text_of(page)
+    assert sentence("page.no_task_fits", number=1).within(text_of(page))
     following = unescape(re.search(r'href="([^"]+)" rel="next"', page.text)[1])
     assert "found late" in client.get(following).text
 

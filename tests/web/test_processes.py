@@ -12,6 +12,7 @@ import pytest
 import ticker
 from tests.factories import MINUTE, SECOND, ticked
 from tests.harness import command
+from tests.sentences import sentence
 from tests.web.asking import text_of
 from ticker.db import connections
 from ticker.errors import Unavailable
@@ -77,7 +78,7 @@ def a_worker(redis, name="w", queues="polling", left=400, **fields):
 @pytest.mark.parametrize("path", ["/", "/processes", "/api/v1/stats"])
 def test_a_redis_that_hangs_is_asked_once_and_not_again_for_the_next_request(path, serve, db, hung):
     client = serve(REDIS_URL=hung.url)
-    assert "Redis (REDIS_URL) does not take jobs: Timeout reading from socket" in client.get(path).text
+    assert sentence("errors.redis_timed_out", setting="REDIS_URL").within(client.get(path).text)
     assert re.search(r"Timeout reading from socket \(asked [\d.]+ s ago\)", client.get(path).text)
     client.get("/processes"), client.get("/")
     assert hung.asked == 1
@@ -89,7 +90,9 @@ def test_a_postgresql_that_hangs_is_waited_for_once_and_not_again_by_another_scr
     assert client.get("/tasks").status_code == 503
     asked = hung.asked
     for path in ("/", "/tasks", "/runs", "/processes", "/readyz", "/api/v1/tasks", "/api/v1/stats"):
-        assert re.search(r"does not answer: .* \(asked [\d.]+ s ago\)", client.get(path).text), path
+        assert sentence("errors.no_answer_error_asked", error=re.compile(r".*"), ago=re.compile(r"[\d.]+ s")).within(
+            client.get(path).text
+        ), path
     assert hung.asked == asked
 
 
@@ -119,7 +122,7 @@ def test_without_postgresql_it_shows_what_redis_says(path, serve, redis, monkeyp
     a_worker(redis)
     client = serve(DATABASE_URL="postgresql://postgres@/x?host=/nowhere")
     answer = client.get(path)
-    assert "PostgreSQL (DATABASE_URL) does not answer" in answer.text
+    assert sentence("errors.database_unavailable", setting="DATABASE_URL").within(answer.text)
     if path == "/processes":
         assert answer.status_code == 200
         assert re.search(r"Last heard of Job w polling idle here 7", text_of(answer))
@@ -143,9 +146,9 @@ def test_silent_tickers_and_workers_are_called_so(client, db, redis):
     a_worker(redis, "lives")
     a_worker(redis, "stopped", left=30)
     said = text_of(client.get("/processes"))
-    assert re.search(r"here 7 [^✖]* 5 min ago ✖ silent for 5 min ", said)
+    assert sentence("page.silent_ticker", pid=7, rest=re.compile(r"[^✖]*"), ago="5 min").within(said)
     assert said.count("silent for") == 1
-    assert re.search(r"stopped polling idle here 7 [^✖]* ago ✖ silent: its heartbeat is overdue", said)
+    assert sentence("page.silent_worker", worker="stopped polling idle here 7", rest=re.compile(r"[^✖]*")).within(said)
     assert said.count("overdue") == 1
 
 
@@ -155,7 +158,7 @@ def test_of_many_it_shows_five_hundred_and_says_how_many_there_are(client, redis
         a_worker(redis, f"w{number}", queues=f"q{number},all")
     redis.sadd("rq:workers", "rq:worker:killed")
     said = text_of(client.get("/processes"))
-    assert "Workers There are 3; the first 2 by name are shown." in said and "w2" not in said
+    assert sentence("page.first_workers", number=3, shown=2).within(said) and "w2" not in said
     assert re.search(r"all 0 0 3 q0 0 0 1", said)
 
 
@@ -203,14 +206,15 @@ def test_a_lost_job_is_the_cause_of_its_failure_on_the_page_and_on_the_terminal(
     play.tick()
     lost = ticker.get(db, task)
     assert (lost.failures, lost.last_outcome) == (1, "lost")
-    reason = "its job ended before its start; RQ's failed registry may say why"
+    reason = sentence("why.ended_before_its_start")
     page = client.get("/")
     [record] = [run for run in ticker.list_runs(db, task=task) if run.outcome == "lost"]
-    failed = "poll of mail_channels:5 failed 1 time in a row, last now : lost"
-    assert f"{failed} : {reason}." in unescape(text_of(page))
+    failed = sentence("page.failed_now", task="poll of mail_channels:5", number=1, outcome="lost")
+    assert failed.within(text_of(page)) and reason.within(unescape(text_of(page)))
     assert f'/runs/{record.id}">lost</a>' in page.text
-    assert f"1 in a row, lost: {reason}" in command("top", "--once")[0]
+    assert sentence("cli.top_in_a_row", number=1, outcome="lost").within(command("top", "--once")[0])
+    assert reason.within(command("top", "--once")[0])
     assert "lost" in command("list")[0]
     db.execute("DELETE FROM ticker.runs")
-    assert f"{failed}." in text_of(client.get("/"))
-    assert "1 in a row, lost" in command("top", "--once")[0]
+    assert failed.within(text_of(client.get("/")))
+    assert sentence("cli.top_in_a_row", number=1, outcome="lost").within(command("top", "--once")[0])

@@ -5,6 +5,7 @@ import re
 import pytest
 
 import ticker
+from tests.sentences import sentence
 
 DROP = """INSERT INTO ticker.runs (task_id, task_name, function, kind, occurrence, state, outcome, reason, owner_type, owner_id, ended_at,
 checked_at) SELECT %(task)s + n, 'poll', 'poll', 'scheduled', now() - n * interval '1 s' - m * interval '1 us', 'ended', 'dropped', 'too_early', 'mail',
@@ -22,26 +23,26 @@ def tasks(db, environ):
 
 
 @pytest.mark.parametrize(
-    ("query", "status", "sentence"),
+    ("query", "status", "said"),
     [
-        ("task=1&owner=mail:6", 422, "owner: 'mail:6' does not go with task 1, which belongs to mail:5; leave one of them out"),
-        ("task=2&owner=mail:5", 422, "owner: 'mail:5' does not go with task 2, which has no owner; leave one of them out"),
-        ("task=1&owner_type=feeds", 422, "owner_type: 'feeds' does not go with task 1, which belongs to mail:5;"),
-        ("task=other", 404, "there is no task 'other' without an owner; for an owner's task give its owner, too, or its id"),
-        ("task=other&owner=mail:5", 404, "there is no task 'other' of owner mail:5 now; one that was deleted is found by its id"),
-        ("owner=mail", 422, "owner: 'mail' names no owner; write type:id, such as mail_channels:5"),
-        ("task=poll&owner=mail:5", 200, "Nothing fits that was recorded."),
+        ("task=1&owner=mail:6", 422, sentence("errors.does_not_go_with_task", field="owner", value="'mail:6'", task=1, owner="mail:5")),
+        ("task=2&owner=mail:5", 422, sentence("errors.does_not_go_with_ownerless_task", field="owner", value="'mail:5'", task=2)),
+        ("task=1&owner_type=feeds", 422, sentence("errors.does_not_go_with_its_task", field="owner_type", value="'feeds'", task=1, owner="mail:5")),
+        ("task=other", 404, sentence("errors.unknown_task_give_its_owner", task="'other'")),
+        ("task=other&owner=mail:5", 404, sentence("errors.unknown_task_of_owner_now", task="'other'", owner="mail:5")),
+        ("owner=mail", 422, sentence("errors.no_owner_such_as", value="'mail'", remedy="type:id", example="mail_channels:5")),
+        ("task=poll&owner=mail:5", 200, sentence("page.nothing_fits")),
     ],
 )  # fmt: skip
-def test_a_filter_that_fits_nothing_says_what_to_write(query, status, sentence, client, tasks):
+def test_a_filter_that_fits_nothing_says_what_to_write(query, status, said, client, tasks):
     answer = client.get(f"/runs?{query}")
-    assert (answer.status_code, sentence in text_of(answer).replace("&#39;", "'")) == (status, True), text_of(answer)
+    assert (answer.status_code, said.within(text_of(answer).replace("&#39;", "'"))) == (status, True), text_of(answer)
 
 
 def test_a_name_without_an_owner_is_that_of_the_task_of_nobody_and_says_so(client, tasks):
-    said = "poll stands for task 2, which has no owner; give an owner, too, for one of theirs."
-    assert said in text_of(client.get("/runs?task=poll"))
-    assert said not in text_of(client.get("/runs?task=2"))
+    said = sentence("page.stands_for", name="poll", task=2)
+    assert said.within(text_of(client.get("/runs?task=poll")))
+    assert not said.within(text_of(client.get("/runs?task=2")))
     assert "stands for" not in text_of(client.get("/runs?task=01"))
 
 
@@ -60,7 +61,7 @@ def test_the_name_of_a_deleted_task_leads_to_its_history(client, db, tasks):
     )
     for screen in ("/", "/drops", "/drops?by=task", "/runs", "/runs?task=1&owner=mail:1", "/runs/2", "/runs/3"):
         page = client.get(screen)
-        assert "poll, deleted of mail:1" in text_of(page), screen
+        assert sentence("page.deleted", name="poll", owner="mail:1").within(text_of(page)), screen
         assert 'href="/tasks/1"' in page.text, screen
     assert 'href="/tasks/2"' in client.get("/drops?by=task").text
     assert ">3</a>" in client.get("/runs?outcome=dropped&task=1").text
@@ -70,10 +71,10 @@ def test_drops_go_on_behind_the_first_fifty(client, db, environ):
     db.execute(DROP, {"task": 1, "more": 59, "times": 1})
     db.execute(DROP, {"task": 1, "more": 0, "times": 5})
     first = client.get("/drops?by=owner&hours=1")
-    assert "Numbers 1 to 50, the most dropped first; the next page goes on." in text_of(first)
+    assert sentence("page.first_numbers", first=1, last=50).within(text_of(first))
     following = re.search(r'href="(/drops\?[^"]*)" rel="next"', first.text)[1].replace("&amp;", "&")
     second = client.get(following)
-    assert "Numbers 51 to 60, the most dropped first." in text_of(second)
+    assert sentence("page.last_numbers", first=51, last=60).within(text_of(second))
     assert 'rel="next"' not in second.text
     listed = [re.findall(r"<td>\s*<a [^>]*>(mail:\d+)</a>", page.text) for page in (first, second)]
     assert listed[0][0] == "mail:1"

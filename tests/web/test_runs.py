@@ -8,6 +8,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.harness import Played
+from tests.sentences import Sentence, sentence
 from tests.web.asking import API, problem
 from tests.web.conftest import Serve
 
@@ -99,15 +100,15 @@ def test_an_outcome_and_a_reason_that_exclude_each_other_are_refused(client: Tes
 
 @pytest.mark.parametrize(
     ("query", "field", "said"),
-    [({"task": 2, "owner": "a:1"}, "owner", "'a:1' does not go with task 2, which has no owner; leave one of them out"),
-     ({"task": 1, "owner": "a:2"}, "owner", "'a:2' does not go with task 1, which belongs to a:1;"),
-     ({"task": 1, "owner_type": "b"}, "owner_type", "'b' does not go with task 1, which belongs to a:1;"),
-     ({"task": "poll"}, "task", "'poll' is no id of a task: ids are whole numbers from 1; /tasks?name= finds those of a name")],
+    [({"task": 2, "owner": "a:1"}, "owner", sentence("http.does_not_go_with_ownerless_task", value="'a:1'", task=2)),
+     ({"task": 1, "owner": "a:2"}, "owner", sentence("http.does_not_go_with_task", value="'a:2'", task=1, owner="a:1")),
+     ({"task": 1, "owner_type": "b"}, "owner_type", sentence("http.does_not_go_with_task", value="'b'", task=1, owner="a:1")),
+     ({"task": "poll"}, "task", sentence("http.no_id", value="'poll'", first=1, remedy="/tasks?name="))],
 )  # fmt: skip
 @pytest.mark.parametrize("deleted", [False, True])
 @pytest.mark.parametrize("what", ["runs", "journal"])
 def test_a_task_and_an_owner_that_exclude_each_other_are_refused(
-    query: dict[str, Any], field: str, said: str, deleted: bool, what: str, client: TestClient, played: Played
+    query: dict[str, Any], field: str, said: Sentence, deleted: bool, what: str, client: TestClient, played: Played
 ) -> None:  # fmt: skip
     if deleted:
         for task in (1, 2):
@@ -115,7 +116,7 @@ def test_a_task_and_an_owner_that_exclude_each_other_are_refused(
         played.db.execute("INSERT INTO ticker.runs (task_id, task_name, function, kind, occurrence, state, outcome, reason, ended_at)"
                           " VALUES (1, '', '', 'scheduled', now(), 'ended', 'dropped', 'gone', now())")  # fmt: skip
     refused = problem(client.get(f"{API}/{what}", params=query), 422)
-    assert refused["field"] == field and said in refused["detail"]
+    assert refused["field"] == field and said.within(refused["detail"])
 
 
 def test_a_task_and_its_own_owner_go_together(client: TestClient, played: Played) -> None:
@@ -141,7 +142,7 @@ def test_the_pieces_of_a_run_are_told_page_by_page(client: TestClient, played: P
 
 @pytest.mark.parametrize("id_", ["99", "0", "x", "9" * 30, "-1"])
 def test_a_run_that_is_not_there_is_not_found(id_: str, client: TestClient) -> None:
-    assert problem(client.get(f"{API}/runs/{id_}"), 404)["detail"].startswith("there is no run ")
+    assert sentence("http.no_run").begins(problem(client.get(f"{API}/runs/{id_}"), 404)["detail"])
 
 
 @pytest.mark.parametrize(

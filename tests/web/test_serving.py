@@ -20,6 +20,7 @@ import uvicorn
 from click.testing import CliRunner
 
 from tests.running import until
+from tests.sentences import Sentence, sentence
 from tests.web.asking import BEARER, TOKEN
 from tests.web.conftest import Serve
 from tests.web.serving import in_thread, refused, serving
@@ -55,7 +56,7 @@ def test_it_prints_one_address_that_opens_and_serves_until_sigterm(environ: dict
         )
     assert served.code == 0
     url = served.address.replace("http://", f"http://ticker:{served.token}@")
-    assert served.said == f"the page and the HTTP API: {url}\n"
+    assert served.said == sentence("cli.web_address", address=url)
 
 
 @pytest.mark.parametrize(("words", "variables"), [(("--no-token",), {}), ((), {"TICKER_WEB_NO_TOKEN": "on"})])
@@ -65,7 +66,7 @@ def test_open_access_has_to_be_asked_for(
     with serving(*words, **variables) as served:
         assert asked(f"{served.address}api/v1/tasks")[0] == 200
         assert asked(f"{served.address}api/v1/tasks", {"X-Forwarded-For": "127.0.0.1"})[0] == 403
-    assert served.said == f"the page and the HTTP API: {served.address}\n"
+    assert served.said == sentence("cli.web_address", address=served.address)
 
 
 def test_an_interruption_ends_it_as_well(environ: dict[str, str]) -> None:
@@ -132,23 +133,23 @@ def test_a_port_that_is_taken_is_told_in_one_sentence(environ: dict[str, str]) -
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, said = refused("--port", str(taken.getsockname()[1]))
     assert code == EXIT_CONFIGURATION
-    assert said.startswith("error: nothing can listen on --host 127.0.0.1 --port ") and said.count("\n") == 1
+    assert sentence("cli.cannot_listen", host="--host 127.0.0.1", port="--port ").begins(said) and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("variables", "words"),
-    [({"DATABASE_URL": ""}, "DATABASE_URL is not set"), ({"REDIS_URL": ""}, "REDIS_URL is not set"),
-     ({"TICKER_WEB_TOKEN": "short"}, "TICKER_WEB_TOKEN: a key has fewer than 16 characters"),
-     ({"TICKER_WEB_NO_TOKEN": "yes"}, "TICKER_WEB_NO_TOKEN"),
-     ({"TICKER_WEB_TOKEN": TOKEN, "TICKER_WEB_NO_TOKEN": "on"}, "TICKER_WEB_NO_TOKEN")],
+    ("variables", "said"),
+    [({"DATABASE_URL": ""}, sentence("errors.is_not_set", setting="DATABASE_URL")), ({"REDIS_URL": ""}, sentence("errors.is_not_set", setting="REDIS_URL")),
+     ({"TICKER_WEB_TOKEN": "short"}, sentence("errors.key_is_short", setting="TICKER_WEB_TOKEN", length=16)),
+     ({"TICKER_WEB_NO_TOKEN": "yes"}, sentence("errors.about", field="TICKER_WEB_NO_TOKEN")),
+     ({"TICKER_WEB_TOKEN": TOKEN, "TICKER_WEB_NO_TOKEN": "on"}, sentence("errors.tokens_exclude", no_token="TICKER_WEB_NO_TOKEN=on", token="TICKER_WEB_TOKEN"))],
 )  # fmt: skip
 def test_a_setting_that_does_not_fit_ends_it_at_once(
-    variables: dict[str, str], words: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    variables: dict[str, str], said: Sentence, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     result = CliRunner().invoke(main, ["web", "--port", "0"])
-    assert result.exit_code == EXIT_CONFIGURATION and words in result.stderr
+    assert result.exit_code == EXIT_CONFIGURATION and said.within(result.stderr)
     assert "short;" not in result.stderr
 
 
@@ -157,7 +158,7 @@ def test_without_the_extra_it_says_what_to_install(missing: str, environ: dict[s
     hide = f"import sys; sys.modules[{missing!r}] = None; from ticker.cli import main; main(['web', '--port', '0'])"
     ended = subprocess.run([sys.executable, "-c", hide], capture_output=True, text=True, timeout=60)
     assert ended.returncode == EXIT_CONFIGURATION
-    assert ended.stderr == f'error: ticker web needs {missing}: pip install "rq-ticker[web]"\n'
+    assert ended.stderr == sentence("cli.web_needs", missing=missing, remedy='pip install "rq-ticker[web]"')
 
 
 def test_nothing_that_it_says_holds_a_secret(environ: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 import ticker
 from tests.harness import Played
+from tests.sentences import sentence
 from tests.web.asking import API, problem
 from ticker.cli import main
 from ticker.db import connections
@@ -101,7 +102,7 @@ def test_a_task_that_is_not_there_is_not_found_by_any_call(id_: str, client: Tes
     for method, path in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume"),
                          ("POST", "/run"), ("GET", "/why"), ("GET", "/next")):  # fmt: skip
         answer = client.request(method, f"{API}/tasks/{id_}{path}", json={} if method in ("POST", "PATCH") else None)
-        assert problem(answer, 404)["detail"].startswith("there is no task ")
+        assert sentence("http.no_task").begins(problem(answer, 404)["detail"])
 
 
 # ------------------------------------------------------------------------------------------------------------ create
@@ -167,7 +168,7 @@ def test_a_function_that_no_worker_has_announced_is_warned_of_and_those_that_are
     made = client.post(f"{API}/tasks", json={"function": "mail.fech", "every": "1m"})
     assert made.status_code == 201
     assert made.json()["warnings"] == [
-        "no worker has announced a function 'mail.fech'; they know mail.fetch, mail.peek"
+        sentence("warnings.unannounced_function", function="'mail.fech'", known="mail.fetch, mail.peek")
     ]
     known = client.patch(f"{API}/tasks/2", json={"function": "mail.peek"})
     assert known.json()["warnings"] == []
@@ -177,7 +178,9 @@ def test_the_command_warns_of_it_too_and_names_the_most_similar_of_many(environ:
     db.execute(MANY, [["mail.fetch", *(f"feeds.{number}" for number in range(12))]])
     result = CliRunner().invoke(main, ["add", "mail.fech", "--every", "1m"])
     assert result.exit_code == 0
-    assert "warning: no worker has announced a function 'mail.fech'; they know mail.fetch, feeds." in result.stderr
+    assert sentence("cli.warning_unannounced_function", function="'mail.fech'", known="mail.fetch, feeds.").within(
+        result.stderr
+    )
     assert result.stderr.rstrip().endswith(" and 3 more")
     assert CliRunner().invoke(main, ["edit", "1", "--function", "feeds.1"]).stderr == ""
 
@@ -213,7 +216,7 @@ def test_a_deleted_task_is_gone_and_the_record_of_its_runs_stays(client: TestCli
     [run] = client.get(f"{API}/runs", params={"task": 1}).json()["runs"]
     assert (run["task_name"], run["reason"]) == ("poll", "no route to host")
     why = client.get(f"{API}/tasks/1/why").json()
-    assert why["task"] is None and "the task is gone" in why["next"][0]
+    assert why["task"] is None and sentence("why.task_is_gone_in_words").within(why["next"][0])
 
 
 def test_a_row_that_somebody_holds_is_a_conflict_and_nothing_is_written(
@@ -266,7 +269,7 @@ def test_why_tells_each_occurrence_with_its_arithmetic(client: TestClient, play:
     play.run(60, "failed", "no route to host")
     found = client.get(f"{API}/tasks/1/why").json()
     assert [line["what"] for line in found["lines"]] == ["succeeded", "failed", "failed"]
-    assert "took 1 s of its 30 s" in found["lines"][0]["words"]
+    assert sentence("why.took", took="1 s", box="30 s").within(found["lines"][0]["words"])
     assert found["task"]["id"] == found["task_id"] == 1 and found["at"] is None and found["next"]
     assert len(client.get(f"{API}/tasks/1/why", params={"limit": 1}).json()["lines"]) < 3
     then = client.get(f"{API}/tasks/1/why", params={"at": play.begin.isoformat()}).json()

@@ -6,6 +6,7 @@ import pytest
 
 import ticker
 from tests.harness import events
+from tests.sentences import sentence
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -77,8 +78,10 @@ def test_the_ledger_says_that_it_is_slowed(play):
     ticker.register(play.db, "poll", every="1m", stretch="5m")
     play.run(0)
     answer = ticker.why(play.db, play.task())
-    assert "every 2m instead of 1m, after 1 failure" in [line.words for line in answer.lines if line.event]
-    assert "its interval is 2m while it fails, else 60 s" in answer.next
+    assert sentence("why.slowed", longer="2m", every="1m", failures="1 failure").within(
+        [line.words for line in answer.lines if line.event]
+    )
+    assert sentence("schedules.interval_while_it_fails", longer="2m", every="60 s").within(answer.next)
 
 
 # ------------------------------------------------------------------------------------------------------------ paused
@@ -90,7 +93,7 @@ def test_after_so_many_failures_a_task_pauses_itself_and_says_why(play):
     play.run(60, reason="OSError: no route")
     after = play.task()
     assert (after.paused_by, after.paused_until) == ("ticker", play.now + 10 * MINUTE)
-    assert after.paused_reason == "2 failures in a row; the last one failed: OSError: no route"
+    assert after.paused_reason == sentence("why.auto_paused", failures=2, error="OSError: no route")
     assert events(play.db, "what, told") == [("failed", False), ("auto_paused", False)]
     play.at(120)
     play.tick()

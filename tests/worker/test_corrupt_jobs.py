@@ -15,6 +15,7 @@ from rq.job import Job
 
 import ticker
 from tests.running import ROOT, is_alive, until, work
+from tests.sentences import Sentence, sentence
 from ticker.engine import jobs
 from ticker.engine.ports import JobState
 from ticker.engine.tick import tick
@@ -31,12 +32,12 @@ BOMB = zlib.compress(b"\0" * 300_000_000)  # 291 kB
 PEAK = "import atexit; atexit.register(lambda: print(open('/proc/self/status').read(), flush=True))"
 
 # The fields that make a job of each kind, and what the log says of it.
-CORRUPT: dict[str, tuple[dict[Any, Any], str]] = {
-    "no-data": ({"data": None}, "its hash has no data"),
+CORRUPT: dict[str, tuple[dict[Any, Any], str | Sentence]] = {
+    "no-data": ({"data": None}, sentence("logs.no_data")),
     "no-date": ({"created_at": "yesterday"}, "ValueError: time data 'yesterday' does not match"),
     "no-timeout": ({"timeout": "abc"}, "AssertionError"),
-    "endless-timeout": ({"timeout": ENDLESS}, "its timeout is beyond all bounds"),
-    "endless-failure-ttl": ({"failure_ttl": ENDLESS}, "its failure_ttl is beyond all bounds"),
+    "endless-timeout": ({"timeout": ENDLESS}, sentence("logs.field_beyond_bounds", field="timeout")),
+    "endless-failure-ttl": ({"failure_ttl": ENDLESS}, sentence("logs.field_beyond_bounds", field="failure_ttl")),
     "no-result-ttl": ({"result_ttl": "soon"}, "ValueError: invalid literal"),
     "status-no-utf8": ({"status": b"\xff\xfe"}, "UnicodeDecodeError"),
     "status-unknown": ({"status": "asleep"}, "ValueError: 'asleep' is not a valid JobStatus"),
@@ -45,10 +46,10 @@ CORRUPT: dict[str, tuple[dict[Any, Any], str]] = {
     "retries-no-list": ({"retries_left": "3", "retry_intervals": "5"}, "TypeError"),
     "dependencies-no-json": ({"dependency_ids": "["}, "JSONDecodeError"),
     "deep-json": ({"dependency_ids": "[" * 100_000}, "RecursionError"),
-    "huge": ({"data": b"\0" * 70_000_000}, "its hash has 8 fields and 7[0-9]{7} bytes, over the limit"),
-    "many-fields": ({str(number): "x" for number in range(200)}, "its hash has 208 fields"),
-    "bomb": ({"data": BOMB}, "its data inflates to over 67108864 bytes"),
-    "bomb-in-traceback": ({"exc_info": BOMB}, "its exc_info inflates to over 67108864 bytes"),
+    "huge": ({"data": b"\0" * 70_000_000}, sentence("logs.large_hash", fields=8, bytes=re.compile("7[0-9]{7}"))),
+    "many-fields": ({str(number): "x" for number in range(200)}, sentence("logs.many_fields", fields=208)),
+    "bomb": ({"data": BOMB}, sentence("logs.inflates", field="data", limit=67108864)),
+    "bomb-in-traceback": ({"exc_info": BOMB}, sentence("logs.inflates", field="exc_info", limit=67108864)),
 }
 # What RQ takes, and what its horse then fails on.
 ODD: dict[str, dict[str, Any]] = {
@@ -87,7 +88,8 @@ def test_no_corrupt_job_stops_the_worker(environ, db, store, queue, redis):
     a_job_that_runs(db, store, queue)
     log = work().stdout
     for job_id, (_, reason) in CORRUPT.items():
-        assert re.search(rf"WARNING ticker.run poison job={job_id}: {reason}", log), job_id
+        [said] = re.findall(rf"WARNING ticker.run poison job={job_id}: (.*)", log)
+        assert reason.begins(said) if isinstance(reason, Sentence) else said.startswith(reason)
     assert outcomes(db) == ["succeeded"]
     assert redis.hgetall("ticker:refused") == {b"poison": str(len(CORRUPT)).encode()}
     assert Queue("polling", connection=redis).count == redis.llen("rq:queue:polling:intermediate") == 0
@@ -173,7 +175,7 @@ def test_a_broken_registry_ends_rqs_maintenance_and_no_worker(environ, db, store
     redis.sadd("rq:groups", b"\xff")
     redis.set("rq:failed:polling", "x")
     a_job_that_runs(db, store, queue)
-    assert "RQ's maintenance of its registries broke off: " in work().stdout
+    assert sentence("logs.maintenance_broke_off").within(work().stdout)
     assert outcomes(db) == ["succeeded"]
 
 
@@ -213,7 +215,10 @@ def test_a_run_goes_on_when_the_key_of_its_job_becomes_another_type(environ, db,
         log = worker.communicate()[0]
     assert worker.returncode == 0, log
     assert outcomes(db) == ["partial"]
-    assert re.search(r"poison job=t\S+: no heartbeat: .*WRONGTYPE", log) and "done, quitting" in log
+    assert (
+        sentence("logs.poison_no_heartbeat", job=re.compile(r"t\S+"), error=re.compile(r".*WRONGTYPE")).within(log)
+        and "done, quitting" in log
+    )
 
 
 def test_a_bomb_costs_the_worker_little_memory(environ, redis):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sentences import sentence
 from wrappers.sandbox import deaths, limits, shared_state
 
 
@@ -32,7 +33,7 @@ def events(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         (-signal.SIGTERM, "died of SIGTERM"),
         (-41, "died of signal 41"),
         (-signal.SIGKILL, "killed by SIGKILL"),
-        (None, "its process died, and how was not observed"),
+        (None, sentence("why.died_unobserved")),
     ],
 )
 def test_a_wait_status_in_words(code: int | None, said: str, events: Path) -> None:
@@ -42,7 +43,7 @@ def test_a_wait_status_in_words(code: int | None, said: str, events: Path) -> No
 @pytest.mark.parametrize(
     ("code", "seconds_left", "said"),
     [
-        (-signal.SIGKILL, -0.001, "killed at its hard limit of 2.0 s"),
+        (-signal.SIGKILL, -0.001, sentence("why.killed_at_hard_limit", limit="2.0 s")),
         (-signal.SIGKILL, 60, "killed by SIGKILL"),
         (-signal.SIGSEGV, -0.001, "died of SIGSEGV"),
     ],
@@ -54,7 +55,7 @@ def test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant(code: int, sec
 
 @pytest.mark.parametrize(
     ("seconds_left", "said"),
-    [(-1, "killed by SIGKILL, which the worker saw after its hard limit of 2.0 s"), (60, "killed by SIGKILL")],
+    [(-1, sentence("why.killed_seen_after", signal="SIGKILL", limit="2.0 s")), (60, "killed by SIGKILL")],
 )
 def test_a_kill_that_nobody_saw_happen_may_have_been_the_hard_limits(seconds_left: float, said: str) -> None:
     shared_state.write_deadline(limits.now() + seconds_left, 2.0)
@@ -70,7 +71,7 @@ def test_the_deadline_of_a_whole_batch_is_no_hard_limit() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (0, 1, "killed by SIGKILL, out of memory"),
+        (0, 1, sentence("why.killed_out_of_memory", signal="SIGKILL")),
         (1, 1, "killed by SIGKILL"),
         (None, 1, "killed by SIGKILL"),
     ],

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 import ticker
+from tests.sentences import sentence
 from ticker.model import Reason
 
 SECOND = timedelta(seconds=1)
@@ -52,10 +53,10 @@ def test_the_ledger_says_which_attempt_of_how_many_and_why_there_is_no_other(pla
         play.end(retry(play, seconds), "failed", "OSError: still none")
         play.tick()
     words = [line.words for line in ticker.why(play.db, task).lines if line.run]
-    assert words[0].startswith("attempt 1 of 4, attempted again; started when it was due")
-    assert words[1].startswith("attempt 2 of 4, attempted again; started ")
+    assert sentence("why.attempt_in_time", attempt="1 of 4").begins(words[0])
+    assert sentence("why.attempt_again", attempt="2 of 4").begins(words[1])
     assert words[3].startswith("attempt 4 of 4; started ")
-    assert words[3].endswith(": OSError: still none (attempt 4 of 4: no retry is left)")
+    assert sentence("why.no_retry_is_left", error="OSError: still none", attempt="4 of 4").ends(words[3])
     assert (play.task().failures, play.events()) == (1, ["failed"])
     play.at(40)
     play.tick()
@@ -84,14 +85,16 @@ def test_under_a_second_it_is_not_made_and_counts_as_the_failure_of_its_occurren
         assert ends(play)[1] == ("retry", 2, "dropped", False)
         assert (play.task().failures, play.events()) == (1, ["failed"])
         [line] = [line for line in ticker.why(play.db, task).lines if line.what == "dropped"]
-        assert "0.999 s were left until" in line.words and "under the limit of 1 s" in line.words
+        assert sentence("why.were_left_until", left="0.999 s").within(line.words) and sentence(
+            "why.under_the_limit_of", limit="1 s"
+        ).within(line.words)
 
 
 def test_none_is_planned_for_which_there_would_be_no_time_and_the_failed_run_says_so(play, task):
     ticker.edit(play.db, task, box="45s")
     play.run(0, lasts=54, reason="OSError: no route")
     [run] = play.runs()
-    assert run.reason.startswith("OSError: no route (no retry: 0 s would be left for it before the next start, under")
+    assert sentence("why.no_retry_no_time", error="OSError: no route", left="0 s").begins(run.reason)
     assert (run.retried, play.task().failures, play.events()) == (False, 1, ["edited", "failed"])
 
 
@@ -164,7 +167,7 @@ def test_a_failure_that_a_tick_sees_behind_the_next_start_is_not_attempted_again
     play.fail_behind_the_next_push()
     assert [taken.refusal for taken in play.take()] == [None]
     play.tick()
-    assert play.runs()[0].reason == "(no retry: a newer occurrence has started, or waits for a worker)"
+    assert play.runs()[0].reason == sentence("why.no_retry_newer")
     assert play.task().failures == 1
 
 
@@ -198,7 +201,7 @@ def test_a_failure_of_a_task_by_times_is_not_attempted_again_while_the_next_time
     play.at(begin + 62)
     play.end(taken, "failed")
     play.tick()
-    assert play.runs()[0].reason == "(no retry: a newer occurrence has started, or waits for a worker)"
+    assert play.runs()[0].reason == sentence("why.no_retry_newer")
 
 
 def test_with_a_task_its_retries_go(play, task):

@@ -16,6 +16,7 @@ from rq.registry import FailedJobRegistry
 
 import ticker
 from tests.running import LOCK_AWAITED, ROOT, is_alive, until, work, working
+from tests.sentences import sentence
 from ticker.db.connections import connect
 from ticker.engine import jobs
 from ticker.engine.sweep import job_of
@@ -200,7 +201,7 @@ def test_a_start_whose_job_gets_no_process_is_lost_at_once(traced, db, store, qu
         process.wait(60)
     [run] = ticker.list_runs(db)
     assert (run.outcome, run.reason) == (
-        "lost", "its function did not begin: the worker was stopped, or could not make a process for it",
+        "lost", sentence("why.function_did_not_begin"),
     )  # fmt: skip
     assert ticker.list_tasks(db)[0].running_until is None
 

@@ -20,6 +20,7 @@ from typing import Self, cast
 
 import pytest
 
+from tests.sentences import sentence
 from tests.worker.horses import NEVER, Say, horse, in_fork, sleep, stop_itself, until
 from ticker.settings import Settings
 from wrappers.layers.box import limited
@@ -231,7 +232,7 @@ def test_the_soft_limit_interrupts(how: How, function: Callable[[], None]) -> No
         limits.cancel()
         say(f"passed={limits.passed}")
 
-    assert horse(body) == (0, "the soft limit of 0.100 s was reached passed=True")
+    assert horse(body) == (0, sentence("why.soft_limit_reached", limit="0.100 s"))
 
 
 @both

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.running import ROOT
+from tests.sentences import sentence
 from ticker.errors import ConfigurationError
 from wrappers.__main__ import as_rq_reads
 from wrappers.pipeline import registry
@@ -17,26 +18,26 @@ from wrappers.shadowing import shadowing
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "said"),
     [
-        (["--url", "http://:secret@x"], "--url: that text cannot be read; write redis://"),
-        (["--url", "redis://x:nine"], "--url: that text cannot be read; write redis://"),
-        (["--config", "nope"], "--config: there is no module 'nope' on the import path"),
-        (["--config", ".conf"], "--config: '.conf' is no module's full name"),
-        (["--worker-class", "nope.No"], "--worker-class: 'nope.No' is no class on the import path that is a BaseWorker"),
-        (["--worker-class", "rq.Queue"], "--worker-class: 'rq.Queue' is no class on the import path that is a BaseWorker"),
-        (["--job-class", "os.path"], "--job-class: 'os.path' is no class on the import path that is a Job"),
-        (["--queue-class", "No"], "--queue-class: 'No' is no class on the import path that is a Queue"),
-        (["--connection-class", ""], "--connection-class: '' is no class on the import path that is a Redis"),
-        (["--serializer", "os.path"], "--serializer: 'os.path' is nothing on the import path that has dumps and loads"),
-        (["--exception-handler", "nope.no"], "--exception-handler: there is no function 'nope.no' on the import path"),
-        (["--logging_level", "LOUD"], "--logging_level: 'LOUD' is none of CRITICAL, FATAL, ERROR"),
+        (["--url", "http://:secret@x"], sentence("errors.url_cannot_be_read", option="--url", remedy="redis://")),
+        (["--url", "redis://x:nine"], sentence("errors.url_cannot_be_read", option="--url", remedy="redis://")),
+        (["--config", "nope"], sentence("errors.no_module", option="--config", module="'nope'")),
+        (["--config", ".conf"], sentence("errors.no_full_name", option="--config", module="'.conf'")),
+        (["--worker-class", "nope.No"], sentence("errors.no_class_that_is_a", option="--worker-class", value="'nope.No'", base="BaseWorker")),
+        (["--worker-class", "rq.Queue"], sentence("errors.no_class_that_is_a", option="--worker-class", value="'rq.Queue'", base="BaseWorker")),
+        (["--job-class", "os.path"], sentence("errors.no_class_that_is_a", option="--job-class", value="'os.path'", base="Job")),
+        (["--queue-class", "No"], sentence("errors.no_class_that_is_a", option="--queue-class", value="'No'", base="Queue")),
+        (["--connection-class", ""], sentence("errors.no_class_that_is_a", option="--connection-class", value="''", base="Redis")),
+        (["--serializer", "os.path"], sentence("errors.no_serializer", option="--serializer", value="'os.path'")),
+        (["--exception-handler", "nope.no"], sentence("errors.no_function", option="--exception-handler", value="'nope.no'")),
+        (["--logging_level", "LOUD"], sentence("errors.none_of_them", field="--logging_level", value="'LOUD'", values="CRITICAL, FATAL, ERROR")),
     ],
 )  # fmt: skip
-def test_an_option_that_rq_would_only_miss_with_a_traceback_is_refused_in_one_sentence(words, sentence):
+def test_an_option_that_rq_would_only_miss_with_a_traceback_is_refused_in_one_sentence(words, said):
     with pytest.raises(ConfigurationError) as refused:
         options.check(as_rq_reads((*words, "polling")).params)
-    assert str(refused.value).startswith(sentence)
+    assert said.begins(refused.value)
     assert "secret" not in str(refused.value)
 
 
@@ -90,11 +91,8 @@ def test_a_module_of_the_application_with_the_name_of_a_package_of_ours_is_named
     start = [str(Path(sys.executable).parent / "ticker"), "worker"] if launcher == "ticker worker" else [
         sys.executable, "-m", "wrappers"]  # fmt: skip
     done = subprocess.run([*start, "polling"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    sentence = (
-        f"{tmp_path}/{file} has the name of the package {package} of rq-ticker, and Python can import only one of them;"
-        " rename it"
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (78, "", f"error: {sentence}\n")
+    said = sentence("cli.error_shadowed", file=f"{tmp_path}/{file}", package=package)
+    assert (done.returncode, done.stdout, done.stderr) == (78, "", said)
 
 
 def test_a_folder_without_such_a_module_and_a_checkout_of_ours_pass(tmp_path):
@@ -116,9 +114,15 @@ def test_a_module_whose_import_fails_is_one_sentence_with_the_place_and_exit_cod
     env = os.environ | environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
     command = [sys.executable, "-m", *command, "--tasks", "broken"]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
-    said = rf"error: --tasks \(TICKER_TASKS\): the import of 'broken' fails: {BROKEN[line]}; TICKER_DEBUG=1 shows the traceback\n"
+    said = sentence(
+        "cli.error_import_fails",
+        setting="--tasks (TICKER_TASKS)",
+        module="'broken'",
+        error=re.compile(BROKEN[line]),
+        remedy="TICKER_DEBUG=1",
+    )
     assert (done.returncode, done.stdout) == (78, "")
-    assert re.fullmatch(said, done.stderr), done.stderr
+    assert done.stderr == said
     done = subprocess.run(
         command, cwd=ROOT, env=env | {"TICKER_DEBUG": "1"}, capture_output=True, text=True, timeout=60
     )

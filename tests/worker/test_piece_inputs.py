@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.sentences import sentence
 from ticker.errors import BadInput
 from wrappers import NOTHING_TO_DO
 from wrappers.pipeline import fan_out, registry
@@ -27,28 +28,28 @@ def test_no_pieces_are_nothing_to_do(nothing):
 
 
 @pytest.mark.parametrize(
-    ("generated", "sentence"),
+    ("generated", "said"),
     [
-        ("abc", "'str' is not a series of pieces: yield them one by one, or return a list"),
-        (b"abc", "'bytes' is not a series of pieces: yield them one by one, or return a list"),
-        ({"uid": 1}, "'dict' is not a series of pieces: yield them one by one, or return a list"),
-        (7, "'int' is not a series of pieces: yield them one by one, or return a list"),
-        ([object()], "'object' is no piece that can be kept: Object of type object is not JSON serializable"),
-        ([float("nan")], "'float' is no piece that can be kept: Out of range float values are not JSON compliant: nan"),
-        (["a\0"], "'str' is no piece that can be kept: it has a NUL character"),
-        ([NOTHING_TO_DO], "'NothingToDo' is no piece that can be kept: Object of type NothingToDo is not JSON serializable"),
-        (["x" * 16_384], "'str' is no piece that can be kept: it has 16386 bytes, over the limit of 16384"),
-        (range(1_000_001), "1000001 is over the limit of 1,000,000 pieces of a run; make them larger"),
+        ("abc", sentence("errors.no_series", value="'str'")),
+        (b"abc", sentence("errors.no_series", value="'bytes'")),
+        ({"uid": 1}, sentence("errors.no_series", value="'dict'")),
+        (7, sentence("errors.no_series", value="'int'")),
+        ([object()], sentence("errors.no_piece", value="'object'", error="Object of type object is not JSON serializable")),
+        ([float("nan")], sentence("errors.no_piece", value="'float'", error="Out of range float values are not JSON compliant")),
+        (["a\0"], sentence("errors.no_piece", value="'str'", error="it has a NUL character")),
+        ([NOTHING_TO_DO], sentence("errors.no_piece", value="'NothingToDo'", error="Object of type NothingToDo is not JSON serializable")),
+        (["x" * 16_384], sentence("errors.large_piece", value="'str'", bytes=16386, limit=16384)),
+        (range(1_000_001), sentence("errors.many_pieces", value=1000001, limit="1,000,000")),
         (
             ["ä" * 8_000] * 8_388,
-            "134224776 is over the limit of 134,217,728 bytes of all pieces; name the work, do not send it",
+            sentence("errors.large_pieces", value=134224776, limit="134,217,728"),
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_be_handed_out_is_refused_with_a_sentence(generated, sentence):
+def test_what_cannot_be_handed_out_is_refused_with_a_sentence(generated, said):
     with pytest.raises(BadInput) as refused:
         collect(generated)
-    assert str(refused.value).startswith(f"generate: {sentence.partition(': nan')[0]}")
+    assert said.begins(refused.value)
 
 
 def test_the_largest_and_the_most_pieces_are_taken():
@@ -72,7 +73,7 @@ def test_an_endless_stream_is_not_read_behind_its_limit():
             read.append(None)
             yield 1
 
-    with pytest.raises(BadInput, match="1000001 is over the limit of 1,000,000 pieces of a run"):
+    with pytest.raises(BadInput, check=sentence("errors.too_many_pieces", value=1000001, limit="1,000,000").within):
         asyncio.run(fan_out.Pieces(lambda texts: None).collect_async(stream()))
     assert len(read) == 1_000_001
 
@@ -97,19 +98,19 @@ def returns(self, *piece):
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("call", "said"),
     [
-        (a_class(generate=yields), "is the name of the class Feeds, which has no method process"),
-        (a_class(process=returns), "is the name of the class Feeds, which has no method generate"),
+        (a_class(generate=yields), sentence("errors.class_without_method", task="'feeds'", cls="Feeds", method="process")),
+        (a_class(process=returns), sentence("errors.class_without_method", task="'feeds'", cls="Feeds", method="generate")),
         (a_class(generate=returns, process=returns, __init__=lambda self, url: None),
-         "is the name of the class Feeds, made without arguments: missing a required argument: 'url'"),
-        (a_class(generate=yields, process=yields), "yields, and nobody goes through it"),
-        (yields, "yields, and nobody goes through it"),
-        (streams, "yields, and nobody goes through it"),
+         sentence("errors.class_with_arguments", task="'feeds'", cls="Feeds", error="missing a required argument: 'url'")),
+        (a_class(generate=yields, process=yields), sentence("errors.yields", task="'feeds'")),
+        (yields, sentence("errors.yields", task="'feeds'")),
+        (streams, sentence("errors.yields", task="'feeds'")),
     ],
 )  # fmt: skip
-def test_what_cannot_work_in_pieces_is_refused_where_it_is_registered(function, call, sentence):
-    with pytest.raises(BadInput, match=f"task: 'feeds' {sentence}"):
+def test_what_cannot_work_in_pieces_is_refused_where_it_is_registered(function, call, said):
+    with pytest.raises(BadInput, check=said.within):
         function("feeds")(call)
     assert "feeds" not in registry.functions()
 

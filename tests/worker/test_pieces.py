@@ -9,6 +9,7 @@ import ticker
 from tests.doubles import INSTALLATION
 from tests.factories import let_time_pass
 from tests.running import work
+from tests.sentences import sentence
 from ticker import owners
 from ticker.engine import jobs
 from ticker.engine.tick import tick
@@ -98,7 +99,7 @@ def test_one_piece_that_fails_makes_its_run_fail_and_the_others_succeed(traced, 
     after = ticker.get(db, task)
     assert (after.last_outcome, after.failures, after.failed, after.last_success_at) == ("failed", 1, 1, None)
     [(run_id, words)] = db.execute("SELECT run_id, words FROM ticker.events WHERE what = 'failed'").fetchall()
-    assert (run_id, words) == (parent(db).id, "failed: 1 of 3 pieces failed")
+    assert (run_id, words) == (parent(db).id, sentence("why.pieces_failed", failed=1, pieces=3))
 
 
 def test_a_piece_is_attempted_again_by_itself_and_its_run_succeeds(traced, db, store, queue):
@@ -184,12 +185,10 @@ def test_to_find_no_work_is_a_success_and_no_work(traced, db, store, queue):
 
 WRONG = {
     "raises": "OSError: the list broke off",
-    "too large": "BadInput: generate: 'str' is no piece that can be kept: it has 17002 bytes, over the limit of 16384",
-    "no JSON": (
-        "BadInput: generate: 'object' is no piece that can be kept: Object of type object is not JSON serializable"
-    ),
-    "a text": "BadInput: generate: 'str' is not a series of pieces: yield them one by one, or return a list",
-    "a mapping": "BadInput: generate: 'dict' is not a series of pieces: yield them one by one, or return a list",
+    "too large": sentence("why.large_piece", value="'str'", bytes=17002, limit=16384),
+    "no JSON": (sentence("why.no_piece", value="'object'", error="Object of type object is not JSON serializable")),
+    "a text": sentence("why.no_series", value="'str'"),
+    "a mapping": sentence("why.no_series", value="'dict'"),
 }
 
 
@@ -198,7 +197,7 @@ def test_where_generate_fails_no_piece_of_it_is_made(traced, db, store, queue):
         ticker.register(db, "pieces.wrong", name=what, every="10m", kwargs={"what": what})
     rounds(store, queue, 1)
     assert {run.task_name: ended(run) for run in ticker.list_runs(db)} == {
-        what: ("failed", sentence) for what, sentence in WRONG.items()
+        what: ("failed", said) for what, said in WRONG.items()
     }
     assert traced("wrong") == []
 

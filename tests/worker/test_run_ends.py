@@ -7,6 +7,7 @@ import pytest
 
 import ticker
 from tests.running import supervised, work
+from tests.sentences import sentence
 from ticker.engine.tick import tick
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper")
@@ -102,7 +103,7 @@ def test_a_start_whose_answer_was_lost_ends_as_lost_and_says_that_nothing_ran(en
     tick(store, queue)
     work(patch=ANSWER_IS_LOST.format(deed="self.close(); raise DatabaseUnavailable('the answer was lost')"))
     [run] = ticker.list_runs(db)
-    assert (run.outcome, run.reason) == ("lost", "the answer to its start never came, so its function did not run")
+    assert (run.outcome, run.reason) == ("lost", sentence("why.no_answer_to_its_start"))
     assert ticker.get(db, task).running_until is None
 
 
@@ -114,5 +115,5 @@ def test_the_keeper_ends_the_record_of_a_worker_that_dies_at_the_answer_to_a_sta
     with pytest.raises(subprocess.CalledProcessError):
         work(patch=supervised(dies))
     [run] = ticker.list_runs(db)
-    assert (run.outcome, run.reason) == ("lost", "the answer to its start never came, so its function did not run")
+    assert (run.outcome, run.reason) == ("lost", sentence("why.no_answer_to_its_start"))
     assert ticker.get(db, task).running_until is None

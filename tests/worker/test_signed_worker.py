@@ -20,6 +20,7 @@ import ticker
 from tests.doubles import INSTALLATION, planned_id
 from tests.factories import create_trace
 from tests.running import ROOT, stock_worker, work
+from tests.sentences import sentence
 from ticker.engine import jobs
 from ticker.engine.jobs import ENTRY, JobSpec
 from ticker.engine.tick import tick
@@ -191,14 +192,16 @@ def forged_jobs(redis: Redis, touched: Path, victim: str) -> dict[str, str]:
     forge(redis, "bomb", zlib.compress(b"\0" * 300_000_000), signature=b"\0" * 16)
     forge(redis, "huge", b"\0" * 10_000_000)
     forge(redis, "long", b"\0" * 5000, signature=b"\0" * 16)
-    wrong = "forged job={}: its signature does not fit"
-    none = "forged job={}: it has no signature"
-    found = dict.fromkeys(("zeros", "short", "no-utf8", "another-key", "of-another-job"), wrong)
-    found |= dict.fromkeys(("system", "system-json", "builtin", "pickle-bomb", "raw-pickle", "meta", "callbacks"), none)
-    found |= {"unsigned": none, "long": "forged job={}: its data has 5000 bytes, over the limit of 4096"}
-    large = "poison job={}: its hash has [89] fields and [0-9]+ bytes, over the limit of 128 and 65536"
-    found |= dict.fromkeys(("bomb", "huge"), large)
-    return {job_id: text.format(job_id) for job_id, text in found.items()}
+    wrong = ("zeros", "short", "no-utf8", "another-key", "of-another-job")
+    none = ("system", "system-json", "builtin", "pickle-bomb", "raw-pickle", "meta", "callbacks", "unsigned")
+    fields, size = re.compile("[89]"), re.compile("[0-9]+")
+    return {
+        **{job: sentence("logs.forged_wrong_signature", job=job) for job in wrong},
+        **{job: sentence("logs.forged_no_signature", job=job) for job in none},
+        "long": sentence("logs.forged_long", job="long", bytes=5000, limit=4096),
+        **{job: sentence("logs.poison_large", job=job, fields=fields, bytes=size, most_fields=128, most_bytes=65536)
+           for job in ("bomb", "huge")},
+    }  # fmt: skip
 
 
 def test_forged_jobs_are_counted_and_harm_nothing(task, db, redis, tmp_path):
@@ -206,8 +209,8 @@ def test_forged_jobs_are_counted_and_harm_nothing(task, db, redis, tmp_path):
     [victim] = Queue("polling", connection=redis).get_job_ids()
     expected = forged_jobs(redis, touched, victim)
     log = works(patch=PEAK)
-    for text in expected.values():
-        assert re.search(f"WARNING ticker.run {text}", log), text
+    for said in expected.values():
+        assert said.within(log)
     assert not touched.exists()
     assert outcomes(db) == [("succeeded", "")]  # the one that stood behind them all; no other record of any task
     counted = {name.decode(): int(count) for name, count in redis.hgetall("ticker:refused").items()}
@@ -230,7 +233,7 @@ def test_a_changed_field_of_a_signed_job_makes_it_forged_and_the_ticker_pushes_i
 def test_a_signed_job_in_another_queue_stays_where_it_was_signed_for(task, db, redis):
     [job_id] = Queue("polling", connection=redis).get_job_ids()
     redis.rpush("rq:queue:reports", job_id)
-    assert f"forged job={job_id}: it was signed for the queue polling" in works("reports")
+    assert sentence("logs.forged_other_queue", job=job_id, queue="polling").within(works("reports"))
     assert outcomes(db) == []
     works()
     assert outcomes(db) == [("succeeded", "")]
@@ -334,7 +337,7 @@ def start(*options: str) -> "subprocess.CompletedProcess[str]":
 def test_a_hardened_worker_without_a_key_does_not_start(environ):
     done = start()
     assert (done.returncode, done.stderr) == (
-        78, "error: --hardened needs TICKER_SIGNING_KEY, the key that the tickers sign with\n"
+        78, sentence("cli.error_hardened_needs_a_key", option="--hardened", setting="TICKER_SIGNING_KEY")
     )  # fmt: skip
 
 
@@ -346,7 +349,10 @@ def test_a_hardened_worker_without_a_key_does_not_start(environ):
 def test_what_would_soften_a_hardened_worker_is_refused(option, signed):
     done = start(option)
     name = option.partition("=")[0]
-    assert (done.returncode, done.stderr) == (78, f"error: --hardened does not go with {name}\n")
+    assert (done.returncode, done.stderr) == (
+        78,
+        sentence("cli.error_hardened_does_not_go_with", option="--hardened", other=name),
+    )
 
 
 def test_rqs_own_variables_do_not_soften_it(task, db, redis, monkeypatch, tmp_path):
@@ -363,7 +369,9 @@ def test_rqs_own_variables_do_not_soften_it(task, db, redis, monkeypatch, tmp_pa
 def test_a_key_that_could_be_guessed_is_refused_and_not_shown(text):
     with pytest.raises(ConfigurationError) as error:
         from_environment({"TICKER_SIGNING_KEY": text})
-    assert str(error.value).startswith("TICKER_SIGNING_KEY: a key has fewer than 16 characters; make one with: python")
+    assert sentence("errors.short_key", setting="TICKER_SIGNING_KEY", length=16, remedy="python").begins(
+        str(error.value)
+    )
     assert "short" not in str(error.value) and "fifteen" not in str(error.value)
 
 

@@ -16,6 +16,7 @@ import ticker
 from tests.bench.overruns import CASES
 from tests.bench.overshoot import Launched, launched, overrun
 from tests.running import ROOT, is_alive, supervised, until
+from tests.sentences import sentence
 from wrappers.sandbox.subreaper import children
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs a subreaper")
@@ -120,7 +121,9 @@ def test_a_wrong_setting_is_one_sentence_and_exit_code_78(monkeypatch: pytest.Mo
     command = [sys.executable, "-m", "wrappers", "--tasks", "tests.sample_tasks"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (78, "")
-    assert done.stderr == "error: DATABASE_URL is not set; write DATABASE_URL=postgresql://user@localhost/name\n"
+    assert done.stderr == sentence(
+        "cli.error_not_set_write", setting="DATABASE_URL is", example="DATABASE_URL=postgresql://user@localhost/name"
+    )
 
 
 # --- A real worker, in the middle of a run that will not end --------------------------------------------------
@@ -161,7 +164,7 @@ def test_a_program_that_an_exec_put_in_the_place_of_the_horse_dies_in_time(meet:
     with launched():
         assert meet("executes another program").overshoot() < AT_MOST
         until(lambda: last_outcome(db) == "killed", "the end of the record")
-        assert ticker.list_runs(db)[0].reason.startswith("killed at its hard limit of ")
+        assert sentence("why.killed_at_some_hard_limit").begins(ticker.list_runs(db)[0].reason)
 
 
 STOPS_BEFORE_ITS_CLEAN_UP = """

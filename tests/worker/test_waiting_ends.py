@@ -1,5 +1,6 @@
 """Ends that cannot be written wait in the worker, which goes on; RQ has forgotten their jobs by then."""
 
+import re
 import signal
 import subprocess
 import time
@@ -14,6 +15,7 @@ import pytest
 
 import ticker
 from tests.running import LOCK_AWAITED, Ticking, stock_worker, until, working
+from tests.sentences import sentence
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
 from ticker.errors import DatabaseUnavailable, RowLocked
@@ -217,7 +219,7 @@ def test_the_last_tries_end_in_time_and_name_what_they_give_up(tables, ends, cap
     ends.take(tables, end(1))
     ends.drain(tables, limits.now())
     assert len(ends) == 0
-    assert "the end of task=1 (succeeded) is not recorded, and given up: the worker ends" in caplog.text
+    assert sentence("logs.end_given_up", task=1, outcome="succeeded").within(caplog.text)
 
 
 # --------------------------------------------------------------------------------------------------- real workers
@@ -280,9 +282,9 @@ def ends_under(lock: str, environ, folder) -> Iterator[None]:
         yield
 
 
-def says(process: "subprocess.Popen[str]", text: str) -> None:
-    """Reads what a process prints, up to a line with this text."""
-    assert any(text in line for line in process.stdout), text
+def says(process: "subprocess.Popen[str]", pattern: str) -> None:
+    """Reads what a process prints, up to a line that fits."""
+    assert any(re.search(pattern, line) for line in process.stdout), pattern
 
 
 ITS_ROW = "SELECT FROM ticker.tasks WHERE function LIKE 'waits%' FOR UPDATE"
@@ -341,7 +343,7 @@ def test_a_table_that_is_locked_until_the_hold_is_over_makes_no_run_lost(environ
 def test_a_worker_that_is_told_to_stop_still_tries_the_ends_that_wait(environ, folder, db, task):
     with at_work(folder) as process:
         with ends_under(ITS_ROW, environ, folder):
-            says(process, "is not recorded yet")
+            says(process, sentence("logs.end_not_recorded").pattern)
             process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert outcomes(db) == {"waits": "succeeded"}
@@ -350,10 +352,10 @@ def test_a_worker_that_is_told_to_stop_still_tries_the_ends_that_wait(environ, f
 def test_a_worker_that_is_told_to_stop_gives_them_up_in_time(environ, folder, db, task):
     impatient = f"from wrappers.rq import worker; worker.LAST_WORD = 1.0\n{WAITS}"
     with at_work(folder, patch=impatient) as process, ends_under(ITS_ROW, environ, folder):
-        says(process, "is not recorded yet")
+        says(process, sentence("logs.end_not_recorded").pattern)
         process.send_signal(signal.SIGTERM)
         rest = process.stdout.read()
-    assert f"the end of task={task.id} (succeeded) is not recorded, and given up: the worker ends" in rest
+    assert sentence("logs.end_given_up", task=task.id, outcome="succeeded").within(rest)
 
 
 def test_a_worker_that_ends_with_its_queue_stays_until_its_ends_are_written(environ, folder, db, task):
@@ -371,7 +373,7 @@ def test_pieces_that_could_not_be_recorded_are_made_while_the_run_still_holds_it
     tick(store, queue)
     with at_work(folder) as process:
         with ends_under(ITS_ROW, environ, folder):
-            says(process, "is not recorded yet")
+            says(process, sentence("logs.end_not_recorded").pattern)
         until(lambda: ticker.list_runs(db)[-1].state == "processing", "the pieces")
     assert db.execute("SELECT count(*) FROM ticker.runs WHERE kind = 'piece'").fetchone() == (2,)
 

@@ -11,6 +11,7 @@ from rq.job import Job
 import ticker
 from tests.factories import let_time_pass
 from tests.running import ROOT, is_alive, stock_worker, until, work
+from tests.sentences import sentence
 from ticker.db.connections import connect
 from ticker.engine import jobs
 from ticker.engine.tick import tick
@@ -78,7 +79,7 @@ def test_what_overruns_its_box_is_ended_with_everything_it_left_behind(traced, d
     for run in ticker.list_runs(db):
         assert run.ended_at - run.started_at >= timedelta(seconds=0.4)  # 0.5 s from before the start was asked for
     for name in ("swallows", "long.c.call", "stops.itself"):
-        assert last_run(db, name).reason == "killed at its hard limit of 0.8 s"
+        assert last_run(db, name).reason == sentence("why.killed_at_hard_limit", limit="0.8 s")
     [pids] = traced("swallows")
     assert not any(is_alive(pid) for pid in pids)
 
@@ -162,7 +163,9 @@ def test_a_worker_that_does_not_fork_is_refused(environ, db, store, queue, redis
     SimpleWorker(["polling"], connection=redis).work(burst=True, logging_level="CRITICAL")
     assert calls == []
     [failed] = Queue("polling", connection=redis).failed_job_registry.get_job_ids()
-    assert "this worker does not fork its jobs" in Job.fetch(failed, connection=redis).latest_result().exc_string
+    assert sentence("errors.worker_does_not_fork").within(
+        Job.fetch(failed, connection=redis).latest_result().exc_string
+    )
     assert tick(store, queue).swept.repushed == 1  # a worker that forks may still take it
 
 
@@ -248,7 +251,7 @@ def test_a_start_waits_for_a_row_that_a_long_transaction_holds(traced, db, store
             waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
             until(lambda: db.execute(waiting).fetchone(), "the start waits")
             until(lambda: not db.execute(waiting).fetchone(), "its lock time-out")
-        assert "the start waits: a row is locked" in done.result().stdout
+        assert sentence("logs.start_waits_for_a_row").within(done.result().stdout)
     assert outcomes(db) == {"plain": "succeeded"}
 
 
@@ -267,7 +270,7 @@ def test_a_cursor_that_is_no_json_is_refused_in_one_sentence(traced, db, store, 
     work()
     run = last_run(db, "odd.cursor")
     assert run.outcome == "failed"
-    assert run.reason.startswith("BadInput: checkpoint: 'str' cannot be a cursor: it has a NUL character")
+    assert sentence("why.no_cursor", field="checkpoint", value="'str'").begins(run.reason)
 
 
 def test_a_function_that_overlooks_its_soft_limit_and_returns_has_timed_out(traced, db, store, queue):

@@ -29,6 +29,7 @@ def five_tasks(environ, db):
     create_trace(db)
 
 
+@pytest.mark.promise("S5")
 @pytest.mark.parametrize("point", ["rows locked", "nothing pushed", "half pushed", "all pushed", "committed"])
 def test_a_ticker_killed_at_any_point_loses_and_doubles_nothing(point, five_tasks, environ, db, store, queue, redis):
     def killed_tick():
@@ -90,6 +91,7 @@ POINTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS)
 def test_a_horse_killed_at_any_point_loses_at_most_that_occurrence(point, environ, db, store, queue):
     patch, outcome = POINTS[point]
@@ -108,6 +110,7 @@ def test_a_horse_killed_at_any_point_loses_at_most_that_occurrence(point, enviro
     assert len(ticker.list_runs(db)) == 2
 
 
+@pytest.mark.slow
 def test_a_stock_workers_horse_killed_before_its_start_loses_nothing(environ, db, store, queue):
     """There the start is asked for in the horse: the job died before it, and is pushed again."""
     create_trace(db)
@@ -121,6 +124,7 @@ def test_a_stock_workers_horse_killed_before_its_start_loses_nothing(environ, db
     assert run.outcome == "succeeded"
 
 
+@pytest.mark.promise("L5")
 def test_a_worker_killed_together_with_its_horse_leaves_nothing_stuck(environ, db, store, queue):
     """Nobody is left who could close the record: the sweep does, when the box is over."""
     both = LAYER + "def before(call, proceed): os.kill(os.getppid(), signal.SIGKILL); die()\n"

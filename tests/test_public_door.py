@@ -102,12 +102,14 @@ def test_importing_ticker_loads_no_library_at_all():
     assert not loaded & {*HEAVY, "psycopg", "redis", "rq", "click", "wrappers"}
 
 
+@pytest.mark.slow
 def test_importing_wrappers_loads_only_what_a_horse_needs():
     loaded = imported_by("from wrappers import run")
     assert {"wrappers", "ticker", "rq", "psycopg"} <= loaded
     assert not loaded & HEAVY
 
 
+@pytest.mark.slow
 def test_what_a_horse_calls_loads_no_more_than_that():
     assert not imported_by("from wrappers import run, task\nfrom wrappers.layers import LAYERS") & HEAVY
 
@@ -125,6 +127,7 @@ def imports_of(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@pytest.mark.slow
 def test_ticker_never_imports_wrappers_except_in_its_command_line_and_its_demo():
     faces = {ROOT / "ticker" / "cli", ROOT / "ticker" / "demo"}
     offenders = [
@@ -135,12 +138,14 @@ def test_ticker_never_imports_wrappers_except_in_its_command_line_and_its_demo()
     assert offenders == []
 
 
+@pytest.mark.slow
 def test_nothing_imports_the_tests():
     for package in ("ticker", "wrappers"):
         for file in (ROOT / package).rglob("*.py"):
             assert not any(name.partition(".")[0] in {"tests", "pytest"} for name in imports_of(file)), file
 
 
+@pytest.mark.slow
 def test_no_module_imports_a_test_module():
     """What several of them need stands in `tests/factories.py`, `harness.py`, `running.py`, or in a helper of their room."""
     files = sorted((ROOT / "tests").rglob("*.py"))

@@ -79,6 +79,7 @@ WEBHOOKS = (
 KEYS = ("{}", "{},another key of length", " {} ")
 
 
+@pytest.mark.promise("S12")
 @pytest.mark.parametrize(
     ("use", "form"),
     [(use, form) for use, forms in ((ask_postgresql, DATABASES), (ask_redis, QUEUES), (send_mail, MAILS),

@@ -79,6 +79,7 @@ def prepared(db: psycopg.Connection[Any]) -> None:
         ticker.register(db, function, every="1h", queue="reports" if function == "crashes" else "polling")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hardened", [True, False], ids=["hardened", "as ever"])
 def test_the_commands_of_redis_suffice_for_the_ticker_and_the_worker(hardened, environ, db, redis, redis_users):
     prepared(db)
@@ -137,6 +138,7 @@ def ended(db: psycopg.Connection[Any]) -> list[str]:
     return sorted(str(run.outcome) for run in ticker.list_runs(db) if run.outcome)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "queues"), [([], ["polling"]), (["--hardened"], ["polling"]), ([], ["polling", "reports"])],
     ids=["one queue", "hardened", "two queues"],
@@ -182,6 +184,7 @@ def test_the_user_of_a_worker_may_do_all_that_a_worker_does_until_sigterm(
         assert jobs[0].return_value() == 2.0 and jobs[1].get_status() == "failed"
 
 
+@pytest.mark.slow
 def test_the_user_of_a_worker_suffices_for_a_stock_worker(environ, db, redis, redis_users, monkeypatch):
     prepared(db)
     process("ticker", "tick")
@@ -252,6 +255,7 @@ def test_the_commands_of_redis_allow_no_more(environ, redis_users):
             as_worker.eval("return redis.call('RPUSH', 'rq:queue:x', 'y')", 0)
 
 
+@pytest.mark.slow
 def test_the_rights_in_postgresql_suffice_for_each_process(environ, db, redis, roles):
     create_trace(db)
     db.execute("GRANT INSERT ON trace TO public")
@@ -330,6 +334,7 @@ def columns_that_may_be_updated(role: str, db: psycopg.Connection[Any]) -> set[t
     )
 
 
+@pytest.mark.slow
 def test_a_worker_may_update_the_columns_that_its_statements_write_and_no_others(db, roles, statements_of_a_worker):
     worker = roles["worker"]
     assert list(refused_to(worker, db, statements_of_a_worker)) == []
@@ -341,6 +346,7 @@ def test_a_worker_may_update_the_columns_that_its_statements_write_and_no_others
             assert any(refused_to(worker, db, statements_of_a_worker)), f"no statement writes {table}.{column}"
 
 
+@pytest.mark.slow
 def test_a_worker_may_not_change_what_a_task_is(database_url, roles):
     columns = {
         "tasks": "id function kwargs queue name owner_type owner_id kind every_ms tolerance_ms box_ms grace_ms enabled"
@@ -354,6 +360,7 @@ def test_a_worker_may_not_change_what_a_task_is(database_url, roles):
                     connection.execute(f"UPDATE ticker.{table} SET {column} = DEFAULT")
 
 
+@pytest.mark.slow
 def test_the_tickers_role_may_delete_old_records(db, database_url, roles):
     db.execute(
         "INSERT INTO ticker.runs (task_id, kind, state, outcome, ended_at, created_at)"
@@ -378,6 +385,7 @@ def definers(db: psycopg.Connection[Any]) -> list[str]:
     return sorted(name for (name,) in found)
 
 
+@pytest.mark.slow
 def test_no_role_can_hang_a_function_of_the_schema_on_its_own_table(database_url, definers, visitor):
     assert definers == [
         "note_change", "note_deletion", "note_edit",
@@ -392,6 +400,7 @@ def test_no_role_can_hang_a_function_of_the_schema_on_its_own_table(database_url
                 )
 
 
+@pytest.mark.slow
 def test_every_function_with_its_owners_rights_sets_its_search_path(db, definers):
     found = db.execute(
         "SELECT proname FROM pg_proc WHERE 'search_path=pg_catalog, pg_temp' = ANY (proconfig) AND prosecdef"

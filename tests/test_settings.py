@@ -247,6 +247,7 @@ def test_settings_do_not_show_a_password_when_they_are_printed():
 # ------------------------------------------------------------------------------------------- servers that are not there
 
 
+@pytest.mark.slow
 def test_a_start_with_both_servers_there_says_nothing(settings):
     checks.check(settings)
 

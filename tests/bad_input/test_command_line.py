@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import psycopg
+import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,8 @@ from redis import Redis
 import ticker
 from tests.bad_input.rows import ANY_TEXT, NO_INTERVAL, NO_NAME, NO_OWNER, NO_SPAN, SLOWLY
 from ticker.cli import main
+
+pytestmark = pytest.mark.slow
 
 Db = psycopg.Connection[Any]
 

@@ -59,6 +59,7 @@ def test_a_wrong_environment_is_78_and_one_sentence(
     assert SECRET not in result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*COMMANDS])
 def test_with_both_servers_absent_a_real_process_ends_so_too(name: str) -> None:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("TICKER_")} | NOWHERE

@@ -62,6 +62,7 @@ def test_register_refuses_it_before_a_statement_is_sent(field: str, value: Any) 
         assert repr(value)[:20] in sentence or ascii(value)[:8] in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("field", "value"), EDITABLE)
 def test_edit_and_reconcile_refuse_it_too(field: str, value: Any) -> None:
     refused(lambda: ticker.edit(Silent(), 1, **{field: value}), field)
@@ -181,6 +182,7 @@ def test_any_text_is_a_name_that_can_be_printed_or_refused(value: str, field: st
     assert taken(lambda: ticker.register(Silent(), **said)) == is_name
 
 
+@pytest.mark.slow
 @SLOWLY
 @given(kwargs=st.dictionaries(ANY_TEXT, ANY_JSON, max_size=4))
 @example(kwargs={"a": [5e-324, 1.7e308, -0.0, 10**307, -(10**307)]})

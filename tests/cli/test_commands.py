@@ -158,6 +158,7 @@ def test_a_bad_edit_changes_nothing(db):
     assert rows(db) == before
 
 
+@pytest.mark.slow
 def test_list_finds_by_owner_its_type_and_function():
     for words in (["f", "--owner", "a:1"], ["g", "--owner", "a:2"], ["f", "--owner", "b:1"], ["f"]):
         ticker("add", *words, "--every", "1m")
@@ -410,6 +411,7 @@ def test_a_queue_with_jobs_that_nobody_listens_to_is_not_healthy(db):
 # --------------------------------------------------------------------------------------------------------------- db
 
 
+@pytest.mark.slow
 def test_db_check_lists_problems_before_the_upgrade_and_none_after(monkeypatch):
     monkeypatch.setenv("TICKER_SCHEMA", "other")
     told = answer("db", "check", code=1)
@@ -423,12 +425,14 @@ def test_db_check_lists_problems_before_the_upgrade_and_none_after(monkeypatch):
     assert answer("list") == []
 
 
+@pytest.mark.slow
 def test_db_check_sees_what_a_hand_has_changed(db):
     db.execute("ALTER TABLE ticker.tasks DROP COLUMN subject CASCADE")
     out, err = ticker("db", "check", code=1)
     assert "subject" in out and sentence("cli.error_schema_does_not_fit", schema="ticker").begins(err)
 
 
+@pytest.mark.slow
 def test_db_check_names_the_tables_of_owners_whose_tasks_would_outlive_them(db):
     db.execute(
         'CREATE TABLE feeds (id int PRIMARY KEY); CREATE SCHEMA crm; CREATE TABLE crm."Big feeds" (id int PRIMARY KEY)'
@@ -606,6 +610,7 @@ def test_a_group_needs_no_former_names():
     assert LazyGroup("empty").get_command(Context(main), "any") is None
 
 
+@pytest.mark.slow
 def test_run_ticks_until_sigterm(database_url):
     with subprocess.Popen([*COMMAND, "run", "--tick", "1s"], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         lines = []
@@ -621,6 +626,7 @@ def test_run_ticks_until_sigterm(database_url):
     assert sentence("health.no_ticker").within(ticker("health", code=1)[1])
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_quiet_and_an_old_encoding_shows_everything(database_url):
     ticker("add", "f", "--name", "łódź", "--every", "1m")
     environ = os.environ | {"PYTHONIOENCODING": "latin-1"}
@@ -633,6 +639,7 @@ def test_a_closed_pipe_is_quiet_and_an_old_encoding_shows_everything(database_ur
     assert process.communicate(timeout=60)[1] == b""
 
 
+@pytest.mark.slow
 def test_sigint_ends_a_command_that_waits_with_130(db, database_url):
     """It waits for two seconds at most, in which a machine that is busy may not come to the signal: then once more."""
     ticker("add", "f", "--every", "1m")

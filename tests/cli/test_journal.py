@@ -93,6 +93,7 @@ def test_why_of_a_deleted_owners_task_leads_to_what_is_kept_of_it(drop):
     assert said.endswith("ticker journal --owner mail_channels:6")
 
 
+@pytest.mark.slow
 def test_what_a_function_has_said_cannot_drive_the_terminal(db, drop):
     db.execute("UPDATE ticker.runs SET outcome = 'failed', reason = %s, output = %s, traceback = %s",
                ["\x1b]0;owned\x07\nA", "\x1b[31mred\x1b[0m\nsecond", "\x9b2J"])  # fmt: skip
@@ -176,6 +177,7 @@ def following(*words):
         process.communicate()
 
 
+@pytest.mark.slow
 def test_a_journal_that_is_followed_goes_on_through_a_lost_connection_until_it_is_interrupted(db, drop):
     with following("--limit", "1") as process:
         assert json.loads(process.stdout.readline())["what"] == "dropped"

@@ -226,6 +226,7 @@ def test_no_text_of_a_user_drives_the_terminal(db):
 # ------------------------------------------------------------------------------------------------------- that it fits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_it_fits_every_terminal_and_no_line_is_wrapped(width, height, db, busy):
     for number in range(40):
@@ -243,6 +244,7 @@ def test_it_fits_every_terminal_and_no_line_is_wrapped(width, height, db, busy):
     assert console.export_text().split("\n")[:-1] == [line.plain for line in lines]
 
 
+@pytest.mark.slow
 def test_the_sections_share_the_room_and_say_what_is_left_out(db, busy):
     for number in range(40):
         fail(db, f"fails.{number}")
@@ -317,6 +319,7 @@ def test_a_table_has_the_same_letters_in_a_terminal_as_in_a_pipe():
     assert pipe == ["id  name (UTC)     why", "1   日本語 [bold]  e\u0301 \\x1b[2J", "22  = x"]
 
 
+@pytest.mark.slow
 def test_a_pipe_and_json_load_no_rich(db, busy):
     """All that prints tables, each twice in one process where it knows --json."""
     plain = [
@@ -411,6 +414,7 @@ def terminal(*words, **environ):
         os.close(found.inner)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", ["q", "xq", "\x03"])
 @pytest.mark.parametrize("words", [["top"], ["list", "--watch"]])
 def test_q_and_ctrl_c_end_it_and_the_terminal_is_as_it_was(words, keys, db):
@@ -424,6 +428,7 @@ def test_q_and_ctrl_c_end_it_and_the_terminal_is_as_it_was(words, keys, db):
         assert shown.is_as_before
 
 
+@pytest.mark.slow
 def test_a_terminal_is_put_in_order_also_when_it_is_ended_from_outside(db):
     with terminal("top") as shown:
         shown.shows("q ends")
@@ -432,6 +437,7 @@ def test_a_terminal_is_put_in_order_also_when_it_is_ended_from_outside(db):
         assert shown.is_as_before
 
 
+@pytest.mark.slow
 def test_what_changes_is_drawn_and_a_server_that_goes_away_is_told_and_asked_again(db):
     cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ticker-cli'"
     with terminal("top", "--interval", "500ms") as shown:
@@ -444,6 +450,7 @@ def test_what_changes_is_drawn_and_a_server_that_goes_away_is_told_and_asked_aga
         assert shown.end() == 0
 
 
+@pytest.mark.slow
 def test_a_terminal_that_changes_its_size_is_drawn_anew(db):
     with terminal("list", "--watch") as shown:
         shown.shows("no tasks")
@@ -453,6 +460,7 @@ def test_a_terminal_that_changes_its_size_is_drawn_anew(db):
         assert "no tasks" in shown.read() and len(shown.read().splitlines()) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 def test_colours_are_left_out_where_nobody_wants_them_and_their_words_stay(given, is_coloured, db):
     fail(db, "broken")
@@ -461,6 +469,7 @@ def test_colours_are_left_out_where_nobody_wants_them_and_their_words_stay(given
         assert bool(re.search(r"\x1b\[[0-9;]*3[0-7]m", shown.raw)) == is_coloured
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("term", ["dumb", ""])
 def test_a_terminal_that_cannot_be_drawn_on_gets_plain_text(term, db):
     with terminal("top", TERM=term) as shown:

@@ -30,6 +30,7 @@ MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
+@pytest.mark.slow
 def test_one_line_per_tick_and_a_heartbeat(environ, db):
     ticker.register(db, "plain", every="1m")
     with Ticking() as process:
@@ -43,6 +44,7 @@ def test_one_line_per_tick_and_a_heartbeat(environ, db):
     assert not any("Traceback" in line for line in process.lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_cleanly_and_it_counts_as_a_ticker_no_more(environ, db, settings, number):
     with Ticking() as process:
@@ -63,6 +65,7 @@ def test_the_row_of_a_ticker_that_ended_still_tells_that_the_clock_was_set_back(
     assert [found.last_report["ended"] for found in tasks.tickers(db, ended=True)] == [True]
 
 
+@pytest.mark.promise("L4")
 def test_it_survives_postgresql_and_redis_being_away_and_goes_on_by_itself(own_servers):
     postgres, valkey = own_servers
     with Ticking() as process:
@@ -85,6 +88,7 @@ def test_it_survives_postgresql_and_redis_being_away_and_goes_on_by_itself(own_s
     assert not any("Traceback" in line for line in process.lines)
 
 
+@pytest.mark.slow
 def test_jobs_that_a_dead_redis_took_along_are_pushed_again(own_servers):
     postgres, valkey = own_servers
     with connect(postgres.url) as db, db.transaction():
@@ -96,6 +100,7 @@ def test_jobs_that_a_dead_redis_took_along_are_pushed_again(own_servers):
         process.says(r"tick due=0 enqueued=1 errors=0 repushed=1", after=heard)
 
 
+@pytest.mark.slow
 def test_it_stops_although_the_database_hangs(own_servers):
     """A stopped postmaster answers nothing, and a backend that is stopped cannot time out a statement by itself."""
     postgres, _ = own_servers
@@ -112,6 +117,7 @@ def test_it_stops_although_the_database_hangs(own_servers):
             os.kill(backend, signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_five_tickers_at_once_push_each_occurrence_once(environ, db, redis):
     for number in range(200):
         ticker.register(db, "plain", name=f"task {number}", every="1d")
@@ -130,6 +136,7 @@ def test_five_tickers_at_once_push_each_occurrence_once(environ, db, redis):
     assert (len(jobs), len(set(jobs))) == (200, 200)
 
 
+@pytest.mark.slow
 def test_a_ticker_killed_in_mid_tick_is_made_up_for_by_the_next(environ, db, redis):
     """Killed while it holds row locks: the server releases them, and another ticker pushes the same ids."""
     ticker.register(db, "plain", every="1d")
@@ -220,6 +227,7 @@ def test_the_pause_after_failures_is_bounded_however_many_there_were(beat):
     assert beat.pause() == 30
 
 
+@pytest.mark.slow
 def test_a_backend_that_hangs_is_given_up_and_the_tick_goes_on(own_servers, store_of):
     """A stopped backend cannot end a statement by itself; the ticker breaks the connection, as a network would."""
     postgres, _ = own_servers
@@ -255,6 +263,7 @@ def store_of():
         store.close()
 
 
+@pytest.mark.slow
 def test_a_redis_that_evicts_is_refused(own_servers):
     _, valkey = own_servers
     with Redis.from_url(valkey.url) as redis:
@@ -299,6 +308,7 @@ def pushed(redis, count):
     until(lambda: redis.llen("rq:queue:polling") >= count, f"{count} jobs in the queue")
 
 
+@pytest.mark.slow
 def test_a_task_that_is_registered_edited_resumed_or_run_wakes_a_sleeping_ticker(sleeper, db, redis):
     task = ticker.register(db, "poll", every="1h")
     pushed(redis, 1)
@@ -312,12 +322,14 @@ def test_a_task_that_is_registered_edited_resumed_or_run_wakes_a_sleeping_ticker
     pushed(redis, 4)
 
 
+@pytest.mark.promise("L1")
 def test_it_sleeps_exactly_until_the_next_task_is_due(sleeper, db, redis):
     ticker.register(db, "poll", every="1h", first=datetime.now(UTC) + timedelta(seconds=3))
     pushed(redis, 1)
     sleeper.says("tick due=1 enqueued=1")
 
 
+@pytest.mark.slow
 def test_a_change_that_is_rolled_back_wakes_nobody_and_one_of_another_schema_neither(sleeper, db):
     lines = len(sleeper.lines)
     with pytest.raises(ZeroDivisionError), db.transaction():
@@ -329,6 +341,7 @@ def test_a_change_that_is_rolled_back_wakes_nobody_and_one_of_another_schema_nei
     assert len(sleeper.lines) == lines + 1
 
 
+@pytest.mark.slow
 def test_without_the_setting_a_change_waits_for_the_rhythm(environ, db, redis):
     with Ticking("--tick", "1h") as sleeper:
         sleeper.says("tick due=0")
@@ -338,6 +351,7 @@ def test_without_the_setting_a_change_waits_for_the_rhythm(environ, db, redis):
     assert redis.llen("rq:queue:polling") == 0
 
 
+@pytest.mark.slow
 def test_it_hears_again_after_postgresql_was_away(sleeper, db, redis):
     db.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'ticker listener'")
     sleeper.says(sentence("logs.cannot_hear").pattern)

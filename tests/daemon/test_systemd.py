@@ -215,6 +215,7 @@ def test_a_tick_that_fails_is_one_that_moves(beat, later, monkeypatch):
 # --------------------------------------------------------------------------------------------------- a real process
 
 
+@pytest.mark.slow
 def test_a_ticker_tells_what_it_does_from_its_beginning_to_its_end(environ, heard):
     with running({**heard.environ, "WATCHDOG_USEC": "1000000"}) as process:
         assert heard.until("READY=1") == ["READY=1"]
@@ -224,6 +225,7 @@ def test_a_ticker_tells_what_it_does_from_its_beginning_to_its_end(environ, hear
     assert heard.all()[-1] == "STOPPING=1\nSTATUS=stopping"
 
 
+@pytest.mark.slow
 def test_a_database_that_is_away_stops_no_pings(heard):
     with embedded.postgres() as postgres, embedded.valkey() as valkey:
         migrations.upgrade(postgres.url)
@@ -236,6 +238,7 @@ def test_a_database_that_is_away_stops_no_pings(heard):
             assert stopped(process) == 0
 
 
+@pytest.mark.slow
 def test_the_pings_end_when_a_tick_hangs(environ, heard):
     with running({**heard.environ, "WATCHDOG_USEC": "100000"}, "-c", HANGS) as process:
         heard.until("STATUS=a tick hangs")

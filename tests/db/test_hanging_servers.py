@@ -45,6 +45,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rq, "SOCKET_TIMEOUT", 0.2)
 
 
+@pytest.mark.slow
 def test_a_postgresql_that_never_answers_is_given_up(silent_port: int, redis_url: str, impatient: None) -> None:
     url = f"postgresql://u:{SECRET}@127.0.0.1:{silent_port}/app"
     assert sentence("errors.database_unavailable_as", setting="DATABASE_URL").begins(
@@ -52,6 +53,7 @@ def test_a_postgresql_that_never_answers_is_given_up(silent_port: int, redis_url
     )
 
 
+@pytest.mark.slow
 def test_a_redis_that_never_answers_is_given_up(silent_port: int, database_url: str, impatient: None) -> None:
     url = f"redis://:{SECRET}@127.0.0.1:{silent_port}/0"
     assert sentence("errors.redis_times_out", setting="REDIS_URL").begins(not_startable(Settings(database_url, url)))
@@ -70,6 +72,7 @@ def stopped(db: Db, name: str) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_a_backend_that_hangs_is_given_up_and_the_next_call_connects_anew(
     servers: Servers, database_url: str, impatient: None
 ) -> None:
@@ -91,6 +94,7 @@ def test_a_server_that_takes_no_writes_counts_as_away(database_url: str) -> None
         standby.heartbeat(str(uuid4()), "h", 1, standby.now(), {})
 
 
+@pytest.mark.slow
 def test_a_horse_gives_up_a_backend_that_hangs(database_url: str, impatient: None) -> None:
     database = Database(database_url, "ticker")
     database.open()
@@ -101,6 +105,7 @@ def test_a_horse_gives_up_a_backend_that_hangs(database_url: str, impatient: Non
     database.close()
 
 
+@pytest.mark.slow
 def test_a_worker_does_not_wait_for_ever_to_close_the_record_of_a_dead_horse(
     silent_port: int, redis_url: str, impatient: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,6 +25,7 @@ PRUNE = {"now": NOW, "after": 0, "limit": 1000, "dry": False, "successes_ms": 1,
 DUE = {"now": NOW, "look_ahead": 1000, "limit": 1000, "without": []}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("now", [NOW, NOW + timedelta(days=1)], ids=["a few are due", "all are due"])
 def test_due_tasks_are_found_by_their_index_and_already_in_order(now, db):
     found = plan(db, "claim_due", **{**DUE, "now": now})
@@ -34,6 +35,7 @@ def test_due_tasks_are_found_by_their_index_and_already_in_order(now, db):
     assert read_whole(found) - {"functions"} == set()
 
 
+@pytest.mark.slow
 def test_without_that_index_every_task_is_read_and_sorted(db):
     with db.transaction(force_rollback=True):
         db.execute("DROP INDEX ticker.tasks_due")

@@ -108,6 +108,7 @@ def test_the_ddl_alone_marks_the_tables_too(db: Db) -> None:
     assert found.is_here and re.fullmatch("[a-z0-9]{8}", found.id)
 
 
+@pytest.mark.slow
 def test_every_installation_has_an_id_of_its_own(db: Db) -> None:
     ids = set()
     for schema in ("one", "two", "three"):
@@ -116,12 +117,14 @@ def test_every_installation_has_an_id_of_its_own(db: Db) -> None:
     assert len(ids) == 3
 
 
+@pytest.mark.slow
 def test_there_is_one_row(db: Db) -> None:
     for row in ("(true, 1, 1)", "(false, 1, 1)"):
         with pytest.raises(psycopg.IntegrityError):
             db.execute(f"INSERT INTO ticker.installation (single, database_oid, marker_oid) VALUES {row}")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_copied_database_is_refused(copied: Callable[[], str], settings: Settings, redis_url: str) -> None:
     checks.check(settings)
     assert not_startable(Settings(copied(), redis_url)) == SENTENCE
@@ -142,6 +145,7 @@ def test_a_dump_that_is_restored_is_refused(
     checks.check(Settings(database_url, redis_url))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("column", ["system_identifier", "database_oid", "marker_oid"])
 def test_each_part_of_the_mark_counts(column: str, db: Db, settings: Settings) -> None:
     db.execute(f"UPDATE ticker.installation SET {column} = 1")  # type: ignore[arg-type]
@@ -173,6 +177,7 @@ def test_a_role_that_may_not_ask_for_the_identifier_goes_by_the_two_oids(db: Db)
         db.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stored", "said", "words"),
     [
@@ -205,6 +210,7 @@ def test_the_environment_is_stored_when_the_tables_are_marked(
     assert installation.read(sql.on(db, "second")).environment == "production"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["run"], ["tick"]])
 def test_a_ticker_ends_with_78_on_the_tables_of_another(
     command: list[str], foreign: None, environ: dict[str, str]
@@ -213,6 +219,7 @@ def test_a_ticker_ends_with_78_on_the_tables_of_another(
     assert (done.exit_code, done.stderr[:7], done.stderr[7:-1]) == (78, "error: ", SENTENCE)
 
 
+@pytest.mark.slow
 def test_a_worker_ends_with_78_on_the_tables_of_another(foreign: None, environ: dict[str, str]) -> None:
     with pytest.raises(subprocess.CalledProcessError) as error:
         work()
@@ -355,6 +362,7 @@ def test_a_call_that_was_interrupted_is_repeated(db: Db, foreign: None, monkeypa
     assert here(db).is_here and all(task.paused_by == "adopt" for task in ticker.list_tasks(db))
 
 
+@pytest.mark.slow
 def test_adopt_says_what_it_did_and_how_to_go_on(db: Db, foreign: None, environ: dict[str, str]) -> None:
     ticker.register(db, "poll", every="1m")
     done = CliRunner().invoke(main, ["db", "adopt"])
@@ -388,6 +396,7 @@ def test_a_ticker_does_not_start_on_a_queue_that_another_has(
     )
 
 
+@pytest.mark.slow
 def test_a_worker_does_not_start_on_a_queue_that_another_has(environ: dict[str, str], redis: Redis) -> None:
     redis.set("ticker:queue:polling", OTHER)
     with pytest.raises(subprocess.CalledProcessError) as error:
@@ -460,6 +469,7 @@ def records(url: str) -> list[tuple[str, str]]:
         return [(run.outcome or "", run.reason) for run in ticker.list_runs(connection)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--hardened",)], ids=["ours", "hardened"])
 @pytest.mark.parametrize("queues", [("polling",), ("first", "polling")], ids=["one queue", "two"])
 def test_a_worker_puts_a_job_of_another_installation_back(
@@ -481,6 +491,7 @@ def test_a_worker_puts_a_job_of_another_installation_back(
     assert records(database_url) == [("succeeded", "")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [0, foreign_jobs.AT_ONCE], ids=["one", "more than it puts back at once"])
 def test_a_worker_finds_its_own_jobs_behind_those_of_another(
     more: int,
@@ -506,6 +517,7 @@ def test_a_worker_finds_its_own_jobs_behind_those_of_another(
     assert redis.llen("rq:queue:polling") == 1 + more
 
 
+@pytest.mark.slow
 def test_jobs_that_are_no_tickers_run_as_ever(other: str, redis: Redis, monkeypatch: pytest.MonkeyPatch,
                                               environ: dict[str, str]) -> None:  # fmt: skip
     job = Queue("polling", connection=redis).enqueue_call("platform.node", result_ttl=60)
@@ -514,6 +526,7 @@ def test_jobs_that_are_no_tickers_run_as_ever(other: str, redis: Redis, monkeypa
     assert Job.fetch(job.id, connection=redis).is_finished
 
 
+@pytest.mark.promise("S13")
 def test_a_stock_worker_refuses_a_job_of_another_installation_without_a_record(
     theirs: str, other: str, database_url: str, redis: Redis, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
 ) -> None:
@@ -526,6 +539,7 @@ def test_a_stock_worker_refuses_a_job_of_another_installation_without_a_record(
     assert (records(other), records(database_url)) == ([], [])
 
 
+@pytest.mark.slow
 def test_a_stock_worker_runs_nothing_on_copied_tables(
     theirs: str, db: Db, database_url: str, redis: Redis, environ: dict[str, str]
 ) -> None:
@@ -536,6 +550,7 @@ def test_a_stock_worker_runs_nothing_on_copied_tables(
     assert records(database_url) == []
 
 
+@pytest.mark.slow
 def test_a_worker_rests_when_it_meets_nothing_but_jobs_of_others(
     theirs: str, other: str, redis: Redis, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str]
 ) -> None:

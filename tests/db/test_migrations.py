@@ -92,6 +92,7 @@ def look(db: psycopg.Connection[Any], schema: str) -> dict[str, set[Any]]:
 # ------------------------------------------------------------------------------------------------- what they create
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", ["ticker", "jobs"])
 def test_alembic_finds_no_difference_between_a_migrated_database_and_the_tables_for_applications(schema, empty_url):
     migrations.upgrade(empty_url, schema)
@@ -138,6 +139,7 @@ def behaviour(db: psycopg.Connection[Any]) -> list[Any]:
         WHERE relnamespace = 'ticker'::regnamespace AND NOT tgisinternal ORDER BY 1""").fetchall()
 
 
+@pytest.mark.slow
 def test_the_ddl_alone_creates_what_an_upgrade_creates(db, empty, empty_url):
     empty.execute(migrations.ddl())
     assert look(empty, "ticker") == look(db, "ticker")
@@ -145,6 +147,7 @@ def test_the_ddl_alone_creates_what_an_upgrade_creates(db, empty, empty_url):
     assert migrations.problems(empty_url) == []
 
 
+@pytest.mark.slow
 def test_an_upgrade_after_the_ddl_changes_nothing(empty, empty_url):
     empty.execute(migrations.ddl())
     before = look(empty, "ticker")
@@ -162,6 +165,7 @@ def test_an_upgrade_may_run_again_at_any_time_and_keeps_what_is_there(db, databa
     assert [task.name for task in ticker.list_tasks(db)] == ["poll"]
 
 
+@pytest.mark.slow
 def test_five_upgrades_at_once_of_an_empty_database_create_it_once(empty, empty_url, db):
     """All five wait at the same lock until it is let go."""
     waiting = """SELECT count(*) FROM pg_locks JOIN pg_database d ON d.oid = database
@@ -177,6 +181,7 @@ def test_five_upgrades_at_once_of_an_empty_database_create_it_once(empty, empty_
     assert migrations.problems(empty_url) == []
 
 
+@pytest.mark.slow
 def test_an_upgrade_that_fails_leaves_nothing_behind(empty, empty_url):
     empty.execute("CREATE SCHEMA ticker; CREATE TABLE ticker.tickers (id int)")
     with pytest.raises(ConfigurationError, match='relation "tickers" already exists'):
@@ -184,6 +189,7 @@ def test_an_upgrade_that_fails_leaves_nothing_behind(empty, empty_url):
     assert empty.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'ticker'").fetchall() == [("tickers",)]
 
 
+@pytest.mark.slow
 def test_the_application_may_have_migrations_of_its_own_in_the_same_schema(empty, empty_url):
     empty.execute("CREATE TABLE alembic_version (version_num text); INSERT INTO alembic_version VALUES ('abc')")
     empty.execute("CREATE TABLE channels (id int)")
@@ -195,14 +201,17 @@ def test_the_application_may_have_migrations_of_its_own_in_the_same_schema(empty
 # ------------------------------------------------------------------------------------------------- what does not fit
 
 
+@pytest.mark.slow
 def test_a_database_that_fits_has_no_problems(database_url):
     assert migrations.problems(database_url) == []
 
 
+@pytest.mark.slow
 def test_an_empty_database_is_named(empty_url):
     assert migrations.problems(empty_url) == [sentence("db.no_tables", schema="ticker", remedy="ticker db upgrade")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -247,12 +256,14 @@ def test_what_is_missing_is_named_in_a_sentence(change, problem, db, database_ur
     assert migrations.problems(database_url) == [problem]
 
 
+@pytest.mark.slow
 def test_what_somebody_added_is_no_problem(db, database_url):
     db.execute("ALTER TABLE ticker.tasks ADD COLUMN of_mine text; CREATE INDEX ON ticker.runs (created_at)")
     db.execute("CREATE TABLE ticker.of_mine (id int); CREATE TABLE tasks (id int)")
     assert migrations.problems(database_url) == []
 
 
+@pytest.mark.slow
 def test_a_revision_of_a_newer_ticker_is_named_and_left_alone(db, database_url):
     db.execute("UPDATE ticker.ticker_version SET version_num = '9999'")
     assert migrations.problems(database_url) == [
@@ -280,6 +291,7 @@ def test_a_user_who_may_not_create_anything_is_told_so_in_a_sentence(empty, empt
 # ----------------------------------------------------------------------------------------------------- schema names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schema", ["jobs", "Jobs_2", "select"])
 def test_another_schema_works_from_the_upgrade_to_the_record_of_a_run(
     schema, empty, empty_url, environ, redis, queue, function, monkeypatch
@@ -301,6 +313,7 @@ def test_another_schema_works_from_the_upgrade_to_the_record_of_a_run(
     assert empty.execute("SELECT to_regnamespace('ticker')").fetchone() == (None,)
 
 
+@pytest.mark.slow
 def test_two_schemas_in_one_database_know_nothing_of_each_other(db, database_url):
     migrations.upgrade(database_url, "second")
     db.execute("DROP TABLE second.tickers")
@@ -320,6 +333,7 @@ def test_each_revision_has_a_dump_so_that_it_never_changes():
     assert [file.stem for file in FROZEN] == revisions()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FROZEN, ids=lambda file: file.stem)
 def test_a_database_of_each_revision_becomes_by_an_upgrade_what_an_empty_one_becomes(file, db, empty, empty_url):
     with connect(empty_url) as restored:
@@ -334,6 +348,7 @@ def test_a_database_of_each_revision_becomes_by_an_upgrade_what_an_empty_one_bec
     assert [(run.task_name, run.state) for run in ticker.list_runs(empty)] == [("report", "planned"), ("poll", "ended")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("revision", ["0001", "0007", "0009"])
 def test_a_database_from_before_the_first_release_is_told_what_to_do_and_left_alone(
     revision, db, database_url, redis_url
@@ -358,6 +373,7 @@ def test_a_database_from_before_the_first_release_is_told_what_to_do_and_left_al
     assert db.execute("SELECT version_num FROM ticker.ticker_version").fetchall() == [(revision,)]
 
 
+@pytest.mark.slow
 def test_a_downgrade_drops_everything_that_the_upgrades_made(empty, empty_url):
     migrations.upgrade(empty_url)
     with migrations.engine(empty_url).begin() as connection:

@@ -192,6 +192,7 @@ def every_third_by_default() -> list[Any]:
     return [pytest.param(*name, marks=mark) for name, mark in zip(names, marks, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "name"), every_third_by_default())
 def test_whatever_a_hand_writes_into_a_column_is_refused_or_costs_only_its_own_row(
     table: str, name: str, db: Db, store: PostgresStore, queue: RedisQueue
@@ -220,6 +221,7 @@ def refused_by_redis(redis: Redis) -> None:
     redis.set("rq:queue:bad", "of another type")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("by", "cause"), [("schedule", "never fires"), ("redis", "WRONGTYPE Operation")])
 def test_a_row_that_cannot_be_pushed_backs_off_with_its_reason_shown_while_the_others_go_on(
     by: str, cause: str, db: Db, store: PostgresStore, queue: RedisQueue, redis: Redis
@@ -256,6 +258,7 @@ def test_a_planned_run_of_a_queue_that_takes_nothing_says_why_and_is_tried_again
     assert tick(store, queue, store.now() + timedelta(seconds=31)).planned.enqueued == 1
 
 
+@pytest.mark.slow
 def test_a_sweep_settles_so_many_occurrences_that_their_rows_are_not_locked_for_long(
     db: Db, store: PostgresStore, queue: RedisQueue
 ) -> None:

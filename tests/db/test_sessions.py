@@ -83,6 +83,7 @@ def test_a_statement_alone_takes_one_round_trip(database_url: str, tmp_path: Pat
     assert (sent.count("Sync"), sent.count("Query")) == (1, 0)
 
 
+@pytest.mark.slow
 def test_a_statement_that_fails_leaves_the_connection_usable(db: Db, database_url: str) -> None:
     task = ticker.register(db, "poll", every="1m")
     with connections.connect(database_url) as connection, db.transaction():
@@ -107,6 +108,7 @@ def test_an_error_at_the_commit_is_that_error(db: Db, database_url: str) -> None
             assert connection.run("SELECT count(*)::int AS n FROM once", []) == [{"n": 0}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [SoftLimit, JobTimeoutException, KeyboardInterrupt, SystemExit])
 def test_an_interrupted_statement_raises_what_interrupted_it(error: type[BaseException], database_url: str) -> None:
     def interrupt(*_: object) -> None:
@@ -164,6 +166,7 @@ def test_a_task_is_due_an_interval_later_when_the_clocks_of_the_database_change(
     assert ticker.get(db, task).next_run - now == timedelta(hours=6)  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_settings_of_the_database_change_no_upgrade(servers: Servers, template: str) -> None:
     admin(servers, f'CREATE DATABASE "{template}_odd"')
     admin(servers, f"ALTER DATABASE \"{template}_odd\" SET default_transaction_isolation = 'repeatable read'")
@@ -191,6 +194,7 @@ def test_an_error_undoes_the_whole_transaction(database_url: str, db: Db) -> Non
     assert [task.name for task in ticker.list_tasks(db)] == ["kept"]
 
 
+@pytest.mark.slow
 def test_settings_of_the_database_change_nothing(
     odd: None, db: Db, settings: Settings, queue: RedisQueue, environ: dict[str, str]
 ) -> None:
@@ -209,6 +213,7 @@ def test_settings_of_the_database_change_nothing(
             assert CliRunner().invoke(main, command).exit_code == 0, command
 
 
+@pytest.mark.slow
 def test_a_worker_without_jobs_holds_no_session(
     db: Db, store: PostgresStore, queue: RedisQueue, environ: dict[str, str], tmp_path: Path
 ) -> None:

@@ -264,6 +264,7 @@ def race(database_url, task, db, rounds, racers=16):
     return reasons
 
 
+@pytest.mark.promise("S4")
 def test_of_16_racing_starts_one_wins_and_15_learn_why(database_url, db, task):
     assert sum(race(database_url, task, db, 200).values()) == 3200
 
@@ -363,6 +364,7 @@ def test_a_start_is_handed_the_arguments_of_the_row_and_not_those_of_the_registr
     assert start(db, task, NOW)["kwargs"] == {"host": "new"}
 
 
+@pytest.mark.promise("S8")
 def test_a_run_that_lost_its_hold_writes_no_cursor_and_learns_it(environ, db, task):
     begun = start(db, task, NOW)
     quota = Quota(30, clock.monotonic())

@@ -44,6 +44,7 @@ def test_postgresql_prepares_each_statement(name: str, db: psycopg.Connection) -
     assert db.pgconn.describe_prepared(b"it").nparams == len(parameters)
 
 
+@pytest.mark.slow
 def test_each_call_names_the_parameters_of_its_statement() -> None:
     found = list(calls())
     assert len(found) > 60

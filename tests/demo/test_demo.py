@@ -76,6 +76,7 @@ def processes_of(folder: Path) -> list[str]:
     return [process.name for process in Path("/proc").glob("[0-9]*") if belongs(process)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)  # a machine that is 8 times as slow plays it in 220 s
 def test_the_demo_passes_its_own_checks_and_leaves_given_servers_as_they_were(environ, db, redis, folder):
     db.execute("CREATE TABLE public.mail_channels AS SELECT 1 AS mine")
@@ -99,6 +100,7 @@ def test_the_demo_passes_its_own_checks_and_leaves_given_servers_as_they_were(en
     assert db.execute("SELECT 1 FROM pg_namespace WHERE nspname LIKE 'ticker_demo%'").fetchall() == []
 
 
+@pytest.mark.slow
 def test_an_interrupted_demo_leaves_nothing_behind(folder, monkeypatch):
     monkeypatch.delenv("DATABASE_URL", raising=False)
     monkeypatch.delenv("REDIS_URL", raising=False)
@@ -113,6 +115,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(folder, monkeypatch):
     assert processes_of(folder) == []
 
 
+@pytest.mark.slow
 def test_a_redis_that_rq_works_in_is_refused(environ, redis):
     redis.sadd("rq:queues", "rq:queue:yours")
     with pytest.raises(ConfigurationError, check=sentence("errors.rq_works_here", setting="REDIS_URL").within):
@@ -157,6 +160,7 @@ def test_a_process_that_the_demo_killed_is_no_failure(tmp_path):
     assert in_fork(body) == 0
 
 
+@pytest.mark.slow
 def test_no_process_is_left_that_ignores_sigterm_or_left_its_session(tmp_path):
     forever = f"sleep 1000.{uuid4().int}"
 

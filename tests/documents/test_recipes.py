@@ -86,6 +86,7 @@ def test_systemd_finds_no_fault_in_the_units(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_the_unit_of_the_ticker_says_that_it_began_lives_and_ends(environ, tmp_path):
     [command] = commands("ticker.service", tmp_path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
@@ -102,6 +103,7 @@ def test_the_unit_of_the_ticker_says_that_it_began_lives_and_ends(environ, tmp_p
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 def test_the_unit_of_a_deploy_brings_tables_and_tasks_into_step(environ, db, tmp_path):
     db.execute("DROP SCHEMA ticker CASCADE")
     write(tmp_path, **DECLARING)
@@ -110,6 +112,7 @@ def test_the_unit_of_a_deploy_brings_tables_and_tasks_into_step(environ, db, tmp
     assert [task.name for task in ticker.list_tasks(db)] == ["reports.daily"]
 
 
+@pytest.mark.slow
 def test_the_unit_of_a_worker_runs_what_is_due(environ, db, tmp_path):
     write(tmp_path, **DECLARING)
     ticker.register(db, "reports.daily", every="1m")
@@ -133,6 +136,7 @@ def report(): return "reported"
 # -------------------------------------------------------------------------------------------------- Docker and Heroku
 
 
+@pytest.mark.slow
 def test_the_services_of_compose_upgrade_tick_and_are_found_healthy(environ, db, tmp_path):
     yaml = pytest.importorskip("yaml")
     shown = files("docker")
@@ -151,6 +155,7 @@ def test_the_services_of_compose_upgrade_tick_and_are_found_healthy(environ, db,
     assert ticker.get(db, "now").last_outcome == "succeeded"
 
 
+@pytest.mark.slow
 def test_the_page_of_compose_is_found_healthy_without_a_token_and_shows_nothing(environ, db, tmp_path):
     yaml = pytest.importorskip("yaml")
     web = yaml.safe_load(files("docker")["compose.yml"])["services"]["web"]
@@ -171,6 +176,7 @@ except urllib.error.HTTPError as error:
 """
 
 
+@pytest.mark.slow
 def test_the_procfile_upgrades_before_it_starts_and_its_processes_run(environ, db, tmp_path):
     db.execute("DROP SCHEMA ticker CASCADE")
     write(tmp_path, **DECLARING, **files("heroku"))
@@ -211,6 +217,7 @@ def collected() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_sentry_hears_of_an_error_from_either_worker_and_of_the_failed_task_from_the_ticker(
     environ, db, collected, tmp_path
 ):

@@ -80,6 +80,7 @@ def comes_true(condition: Callable[[], bool], seconds: float = 20) -> bool:
     return condition()
 
 
+@pytest.mark.slow
 def test_both_servers_answer() -> None:
     with embedded.servers() as running:
         assert ask(running.database_url, "SELECT current_setting('server_version_num')::int") >= 150000
@@ -87,6 +88,7 @@ def test_both_servers_answer() -> None:
         assert running.environ == {"DATABASE_URL": running.database_url, "REDIS_URL": running.redis_url}
 
 
+@pytest.mark.slow
 def test_postgres_speaks_utf8_and_utc_and_takes_200_connections(database: embedded.Postgres) -> None:
     names = ("server_encoding", "timezone", "max_connections", "listen_addresses")
     assert [ask(database.url, f"SHOW {name}") for name in names] == ["UTF8", "UTC", "200", ""]
@@ -94,16 +96,20 @@ def test_postgres_speaks_utf8_and_utc_and_takes_200_connections(database: embedd
 
 
 def test_sqlalchemy_takes_the_url(database: embedded.Postgres) -> None:
-    with create_engine(database.url).connect() as connection:
+    engine = create_engine(database.url)
+    with engine.connect() as connection:
         assert connection.execute(text("SELECT 1")).scalar() == 1
+    engine.dispose()
 
 
+@pytest.mark.slow
 def test_pgport_of_the_environment_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPORT", "5999")
     with embedded.postgres() as server:
         assert ask(server.url, "SELECT 1") == 1
 
 
+@pytest.mark.slow
 def test_a_worker_of_rq_takes_the_url() -> None:
     with embedded.valkey() as server, Redis.from_url(server.url) as redis:
         job = Queue(connection=redis).enqueue_call(func="math.sqrt", args=(4.0,))
@@ -112,6 +118,7 @@ def test_a_worker_of_rq_takes_the_url() -> None:
         assert job.return_value() == 2.0
 
 
+@pytest.mark.slow
 @linux
 def test_nothing_is_left_when_the_block_ends() -> None:
     with embedded.postgres() as database, embedded.valkey() as redis, psycopg.connect(database.url):
@@ -120,6 +127,7 @@ def test_nothing_is_left_when_the_block_ends() -> None:
     assert not any(folder.exists() or processes_in(folder) for folder in folders)
 
 
+@pytest.mark.slow
 @linux
 def test_nothing_is_left_when_the_block_is_left_by_an_error() -> None:
     with pytest.raises(ZeroDivisionError), embedded.postgres() as server:
@@ -127,6 +135,7 @@ def test_nothing_is_left_when_the_block_is_left_by_an_error() -> None:
     assert not server.folder.exists() and not processes_in(server.folder)
 
 
+@pytest.mark.slow
 @linux
 def test_kill_9_of_their_user_ends_both_while_its_children_live_on() -> None:
     program = [sys.executable, "-c", USER]
@@ -141,6 +150,7 @@ def test_kill_9_of_their_user_ends_both_while_its_children_live_on() -> None:
             os.kill(child, 0)  # there is one
 
 
+@pytest.mark.slow
 @linux
 def test_a_frozen_server_ends_with_its_block_too() -> None:
     with embedded.postgres() as database, embedded.valkey() as redis:
@@ -284,6 +294,7 @@ def private_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(private)
 
 
+@pytest.mark.slow
 @as_root
 @pytest.mark.usefixtures("private_programs")
 def test_nobody_runs_a_copy_of_programs_that_only_root_can_reach() -> None:
@@ -320,6 +331,7 @@ def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @as_root
 @pytest.mark.usefixtures("private_programs")
 def test_links_that_nobody_plants_make_root_neither_write_read_nor_give_away_a_file(victim: Path) -> None:
@@ -332,6 +344,7 @@ def test_links_that_nobody_plants_make_root_neither_write_read_nor_give_away_a_f
     assert victim.stat().st_uid == (victim / "file").stat().st_uid == 0
 
 
+@pytest.mark.slow
 @as_root
 def test_a_server_whose_log_nobody_has_linked_elsewhere_works(victim: Path) -> None:
     with embedded.postgres() as server:
@@ -341,6 +354,7 @@ def test_a_server_whose_log_nobody_has_linked_elsewhere_works(victim: Path) -> N
     assert (victim / "file").read_text() == "a secret of root's\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["x" * 70, "spaces and %25?&,"])
 def test_an_odd_folder_for_temporary_files_is_passed_over(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -354,6 +368,7 @@ def test_an_odd_folder_for_temporary_files_is_passed_over(
         assert not list(odd.iterdir())
 
 
+@pytest.mark.slow
 @as_root
 def test_root_passes_over_a_private_folder_for_temporary_files(
     monkeypatch: pytest.MonkeyPatch,
@@ -370,6 +385,7 @@ def test_importing_the_module_imports_no_client() -> None:
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "set()\n"
 
 
+@pytest.mark.slow
 @as_root
 def test_root_removes_no_shared_memory_that_another_account_names() -> None:
     libc = ctypes.CDLL(None)

@@ -95,6 +95,7 @@ def runs_of(strobe, task_id) -> list[Activity]:
     return [run for run in strobe.world.history.activities if run.job.task_id == task_id]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_clock_that_is_set_a_hundred_times_breaks_no_spacing_no_hold_and_starves_no_task(environ, tables):
     strobe = Strobe(tables, 100)
@@ -102,6 +103,7 @@ def test_a_clock_that_is_set_a_hundred_times_breaks_no_spacing_no_hold_and_starv
     assert strobe.was_exercised()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hosts", [1, 2, 3])
 def test_the_same_on_one_host_and_on_several(hosts):
     strobes = [Strobe(MemoryTables(), 200, seed, hosts) for seed in range(3)]
@@ -175,6 +177,7 @@ def bench(environ, tables):
     return Bench(tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [HOUR, -HOUR])
 def test_a_run_is_not_overlapped_when_the_clock_is_set(by, bench):
     bench.start(1)
@@ -196,6 +199,7 @@ def test_a_ticker_that_sees_the_clock_being_set_forward_brings_the_hold_of_a_liv
     assert bench.row().running_until == bench.at + 5 * ONE
 
 
+@pytest.mark.slow
 def test_a_run_that_a_ticker_elsewhere_took_for_lost_still_holds_its_task_on_its_own_host(bench):
     """That ticker knows nothing of the host's uptime: the clock, which was set forward, ends the hold for it."""
     bench.start(1)
@@ -210,6 +214,7 @@ def test_a_run_that_a_ticker_elsewhere_took_for_lost_still_holds_its_task_on_its
     assert bench.start(4) == str(UUID(int=4))
 
 
+@pytest.mark.slow
 def test_a_run_that_lives_is_not_taken_for_lost_when_the_clock_is_set_forward(bench):
     bench.start(1)
     bench.is_set(HOUR)
@@ -219,6 +224,7 @@ def test_a_run_that_lives_is_not_taken_for_lost_when_the_clock_is_set_forward(be
     assert bench.tick().swept.overdue == 1
 
 
+@pytest.mark.slow
 def test_a_job_from_before_the_clock_was_set_back_starves_nobody_when_it_starts_behind_the_clamp(bench):
     bench.is_set(-HOUR)
     bench.tick()
@@ -228,12 +234,14 @@ def test_a_job_from_before_the_clock_was_set_back_starves_nobody_when_it_starts_
     assert bench.goes_on_for(60)
 
 
+@pytest.mark.slow
 def test_a_manual_run_is_pushed_though_the_clock_was_set_back(bench):
     bench.tables.run_now(bench.at, bench.task)
     bench.is_set(-HOUR)
     assert bench.tick().planned.enqueued == 1
 
 
+@pytest.mark.slow
 def test_a_run_whose_worker_died_gets_its_end_though_the_clock_was_set_back(bench):
     bench.start(1)
     bench.is_set(-HOUR)
@@ -244,6 +252,7 @@ def test_a_run_whose_worker_died_gets_its_end_though_the_clock_was_set_back(benc
     assert sum(ended) == 1
 
 
+@pytest.mark.slow
 def test_a_back_off_does_not_wait_for_a_clock_that_was_set_back(bench):
     bench.passes(10)
     with bench.store.batch() as rows:
@@ -253,6 +262,7 @@ def test_a_back_off_does_not_wait_for_a_clock_that_was_set_back(bench):
     assert bench.tick().enqueued == 1
 
 
+@pytest.mark.slow
 def test_a_task_whose_first_occurrence_was_dropped_goes_on_though_the_clock_was_set_back(bench):
     bench.passes(300)
     bench.tick()

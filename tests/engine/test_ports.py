@@ -110,6 +110,7 @@ class Interrupted(Exception):
 # ------------------------------------------------------------------------------------------------------ due tasks
 
 
+@pytest.mark.slow
 def test_the_clock_is_in_utc(store):
     assert store.now().utcoffset() == timedelta(0)
 

@@ -6,6 +6,7 @@ Time goes on by steps that are handed in. A worker takes jobs late, ends them or
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from tests.harness import Played, Taken
 from ticker.engine import timing
 from ticker.model import GOOD
 from ticker.tasks.fields import Task
+
+pytestmark = pytest.mark.slow
 
 ENDS = ("succeeded", "nothing_to_do", "failed", "failed", "failed", "timed_out", "killed", "dies")
 STEPS = st.lists(

@@ -60,6 +60,7 @@ def poll(function):
     return function("poll")(lambda: None)
 
 
+@pytest.mark.slow
 def test_a_task_by_cron_starts_at_the_tick_behind_each_of_its_times(world, poll, db):
     ticker.register(db, "poll", cron="*/10 * * * *")
     assert world.starts(NOW + 31 * MINUTE, step=10 * MINUTE) == [NOW + n * 10 * MINUTE for n in (1, 2, 3)]
@@ -71,6 +72,7 @@ def test_times_are_not_pushed_ahead_of_their_time(world, db, store, queue):
     assert tick(store, queue, datetime.now(UTC), TickOptions(look_ahead=1000)).enqueued == 0
 
 
+@pytest.mark.slow
 def test_a_late_start_does_not_cost_the_next_one(world, poll, db):
     """There is no tolerance: two times of a task by cron may be close together, and the first one late."""
     ticker.register(db, "poll", cron="*/10 * * * *")
@@ -81,6 +83,7 @@ def test_a_late_start_does_not_cost_the_next_one(world, poll, db):
     assert world.starts(NOW + 21 * MINUTE)[-2:] == [NOW + 19 * MINUTE + 50 * SECOND, NOW + 20 * MINUTE + 20 * SECOND]
 
 
+@pytest.mark.slow
 def test_a_single_time_runs_once_and_is_kept_as_done(world, poll, db):
     task = ticker.register(db, "poll", at=NOW + 5 * MINUTE)
     assert world.starts(NOW + HOUR, step=5 * MINUTE) == [NOW + 5 * MINUTE]
@@ -88,6 +91,7 @@ def test_a_single_time_runs_once_and_is_kept_as_done(world, poll, db):
     assert (kept.next_run, kept.last_outcome) == (None, Outcome.SUCCEEDED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fails", [True, False])
 def test_a_single_time_that_nobody_keeps_is_deleted_with_its_success_and_kept_after_a_failure(
     fails, world, function, db
@@ -99,6 +103,7 @@ def test_a_single_time_that_nobody_keeps_is_deleted_with_its_success_and_kept_af
     assert [run.outcome for run in ticker.list_runs(db)] == [Outcome.FAILED if fails else Outcome.SUCCEEDED]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [{"every": "1m"}, {"cron": "* * * * *"}])
 def test_a_task_stops_after_its_number_of_runs(said, world, poll, db):
     task = ticker.register(db, "poll", max_runs=2, **said)
@@ -109,6 +114,7 @@ def test_a_task_stops_after_its_number_of_runs(said, world, poll, db):
     assert len(world.starts(NOW + 9 * MINUTE, step=MINUTE)) == 3
 
 
+@pytest.mark.slow
 def test_jobs_that_wait_when_the_last_run_has_started_are_dropped_as_done(world, poll, db):
     ticker.register(db, "poll", every="1m", max_runs=1)
     for _ in range(3):
@@ -118,6 +124,7 @@ def test_jobs_that_wait_when_the_last_run_has_started_are_dropped_as_done(world,
     assert sorted(str(run.reason) for run in ticker.list_runs(db)) == ["", Reason.DONE, Reason.DONE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [{"every": "1m"}, {"cron": "* * * * *"}])
 def test_a_task_has_no_time_behind_its_end(said, world, poll, db):
     task = ticker.register(db, "poll", ends=NOW + 150 * SECOND, **said)
@@ -128,6 +135,7 @@ def test_a_task_has_no_time_behind_its_end(said, world, poll, db):
 # ------------------------------------------------------------------------------------------------- missed occurrences
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("said", "catch_up", "starts"),
     [
@@ -172,6 +180,7 @@ def test_after_the_clock_was_set_back_a_task_waits_for_its_next_time_by_the_new_
     assert world.tick().due.due == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("expression", ["*/10 * * * * *", "* * * * *"])
 def test_times_finer_than_the_tick_are_not_taken_for_missed(expression, world, poll, db):
     ticker.register(db, "poll", cron=expression, catch_up="none")

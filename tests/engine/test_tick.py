@@ -43,6 +43,7 @@ def jobs():
 # -------------------------------------------------------------------------------------------------- due and pushed
 
 
+@pytest.mark.slow
 def test_a_new_task_runs_on_the_next_tick(environ, monkeypatch, db, store, queue, redis, function):
     monkeypatch.setenv("TICKER_HARD_LIMIT", "off")  # SimpleWorker does not fork
     calls = []
@@ -95,6 +96,7 @@ def test_an_outage_gives_one_late_run_and_never_a_burst(rows, jobs):
     assert [tick(rows, jobs, after_the_outage + n * 30 * SECOND).enqueued for n in (1, 2)] == [0, 1]
 
 
+@pytest.mark.promise("L2", "L3")
 def test_a_tick_a_little_early_by_the_look_ahead_keeps_the_rhythm(rows, jobs):
     id_ = rows.add_task(next_run=NOW)
     assert tick(rows, jobs, NOW - SECOND, TickOptions(look_ahead=999)).enqueued == 0
@@ -291,6 +293,7 @@ def run(db, task, until):
 TASKS = 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tickers", [2, 5])
 def test_tickers_at_once_push_each_occurrence_exactly_once(tickers, environ, db, database_url, redis_url, redis):
     """Rounds of all tickers starting together, in batches small enough for them to meet."""
@@ -404,6 +407,7 @@ def test_a_job_that_failed_before_its_start_ends_as_lost_after_that(environ, db,
     assert ticker.get(db, task).waiting == ()
 
 
+@pytest.mark.promise("S10")
 def test_an_old_occurrence_expires_once_a_newer_one_waits_and_the_newest_never_does(rows, jobs):
     id_ = rows.add_task(next_run=NOW, every_ms=60_000)
     tick(rows, jobs, NOW)

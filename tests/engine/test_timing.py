@@ -177,6 +177,7 @@ def test_redis_forgets_a_job_long_after_it_has_expired(every):
 # --------------------------------------------------------------------------------------------------- box, back-off
 
 
+@pytest.mark.slow
 @patiently
 @given(boxes, graces)
 def test_the_time_out_of_rq_is_whole_and_30_s_or_more_behind_the_hard_limit(box, grace):
@@ -185,6 +186,7 @@ def test_the_time_out_of_rq_is_whole_and_30_s_or_more_behind_the_hard_limit(box,
     assert box + grace <= (timeout - 30) * SECOND < box + grace + SECOND
 
 
+@pytest.mark.slow
 @patiently
 @given(boxes, graces, boxes, graces)
 def test_a_granted_box_ends_30_s_before_the_time_out_of_rq_however_the_row_was_edited(pushed, grace, box, grace_now):
@@ -220,6 +222,7 @@ def test_back_off_doubles_from_30_s_to_an_hour():
     ]
 
 
+@pytest.mark.slow
 @patiently
 @given(st.integers(1, 2**31 - 1))
 def test_back_off_never_shrinks_and_never_exceeds_an_hour(errors):
@@ -235,6 +238,7 @@ def refusal(db: Any, task_id: int, now: datetime, occurrence: datetime) -> str |
         return start(db, task_id, occurrence, now, pushed=False)["refusal"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Australia/Lord_Howe"])
 def test_the_start_statement_judges_too_early_as_python_does(zone, db):
     """In zones with summer time, too: durations are added as seconds, never as days."""
@@ -270,6 +274,7 @@ def test_the_start_statement_judges_too_early_as_python_does(zone, db):
                 assert refusal(db, task.id, now, occurrence=now) == expected, (every, tolerance, last_run, now)
 
 
+@pytest.mark.slow
 def test_the_start_statement_judges_a_first_run_and_expiry_as_python_does(db):
     task = ticker.register(db, "poll", every="1h")
     newest = NOW + timedelta(days=1)

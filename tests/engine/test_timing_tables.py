@@ -29,6 +29,7 @@ def run_next_job(redis: Any) -> None:
     SimpleWorker(["polling"], connection=redis).work(burst=True, max_jobs=1, logging_level="ERROR")
 
 
+@pytest.mark.promise("S1")
 @pytest.mark.parametrize("tolerance", [3, 5, 29])
 @pytest.mark.parametrize("name", list(tables()))
 def test_the_table_holds(name, tolerance, frozen, store, queue, db, redis, function):
@@ -53,6 +54,7 @@ def test_a_tick_enqueues_what_is_due_and_moves_it_on_from_now(frozen, store, que
     assert next_runs == [60, 65, 70, 40, 50]
 
 
+@pytest.mark.promise("S1")
 @pytest.mark.parametrize(
     ("last_run", "start", "runs"),
     [(None, 0, True), (0, 60, True), (0, 55, True), (0, 95, True), (0, 45, False)],
@@ -72,6 +74,7 @@ def test_a_start_is_judged_by_the_last_one(last_run, start, runs, frozen, store,
     assert after == (BASE + start * SECOND if runs else BASE)
 
 
+@pytest.mark.promise("S2")
 def test_a_job_that_comes_while_a_run_holds_the_task_is_dropped(frozen, store, queue, db, redis, function):
     """Nuntium's overlap case; its own numbers cannot occur here, since the box ends the first run before."""
     calls = []

@@ -140,6 +140,7 @@ def test_every_promise_has_a_sentence_and_a_check() -> None:
     assert all(sentence and check.__name__ for sentence, check in INVARIANTS.values())
 
 
+@pytest.mark.slow
 def test_the_command_prints_violations_and_fails(book: Book) -> None:
     book.rounds(book.task(), 0, 5)
     command = [sys.executable, "-m", "tests.faults.checker", str(book.history().folder)]

@@ -135,6 +135,7 @@ def taken(record: Path, count: int) -> list[str | None]:
 # ------------------------------------------------------------------------------------------------- Redis, untouched
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", [2, 3])
 def test_all_kinds_of_answers_come_through(client: Client, redis_url: str, protocol: int) -> None:
     through, direct = client(protocol=protocol), Redis.from_url(redis_url, protocol=protocol)
@@ -184,6 +185,7 @@ def test_published_messages_come_through(client: Client, redis: Redis, protocol:
         assert [until(channel.get_message, "a message")["data"] for _ in range(2)] == [b"a", b"b"]
 
 
+@pytest.mark.slow
 def test_fifty_clients_at_once_each_get_their_own_answers(client: Client, proxy: Proxy) -> None:
     def count(number: int) -> list[int]:
         own = client()
@@ -348,6 +350,7 @@ def test_a_server_that_seems_to_load_refuses_everything(client: Client, proxy: P
 # -------------------------------------------------------------------------------------------------- what networks do
 
 
+@pytest.mark.slow
 def test_bytes_to_the_server_vanish_in_a_cut(client: Client, proxy: Proxy, redis: Redis) -> None:
     through = impatient(client)
     redis.set("a", 1)
@@ -476,6 +479,7 @@ def test_a_server_that_is_not_there_is_an_error_of_the_connection(tmp_path: Path
 # ------------------------------------------------------------------------------------------------------- PostgreSQL
 
 
+@pytest.mark.slow
 def test_statements_of_all_kinds_come_through(
     through: psycopg.Connection[Any], postgres: Proxy, db: psycopg.Connection[Any]
 ) -> None:
@@ -526,6 +530,7 @@ def test_the_stores_commit_can_be_swallowed_several_times(
     store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [0, 8])  # psycopg prepares what was run five times, and sends only its name then
 def test_the_answer_to_a_matching_statement_is_swallowed(
     through: psycopg.Connection[Any], postgres: Proxy, db: psycopg.Connection[Any], before: int
@@ -539,6 +544,7 @@ def test_the_answer_to_a_matching_statement_is_swallowed(
     assert seen(db) == [*range(before), 100]
 
 
+@pytest.mark.slow
 def test_a_server_does_not_learn_that_its_client_is_gone_while_the_network_is_cut(
     through: psycopg.Connection[Any], postgres: Proxy, db: psycopg.Connection[Any]
 ) -> None:
@@ -608,6 +614,7 @@ def test_what_one_kind_cannot_do_is_refused(proxy: Proxy, postgres: Proxy) -> No
         postgres.answer_instead(b"OOM")
 
 
+@pytest.mark.slow
 def test_as_a_process_it_takes_the_same_calls_from_its_standard_input(redis_url: str, tmp_path: Path) -> None:
     command = ["--listen", "tcp:127.0.0.1:0", "--server", server_of(redis_url), "--kind", "redis"]
     record = tmp_path / "redis.jsonl"

@@ -10,6 +10,8 @@ from tests.faults import journal, restore
 from tests.faults.journal import Journal
 from tests.faults.stage import opened
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.timeout(240)
 def test_a_restore_brings_back_the_copy_and_exports_what_was_there(

@@ -12,6 +12,7 @@ from tests.faults.nemesis import schedule
 from tests.faults.play import play
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_twenty_seconds_of_faults_break_no_promise(tmp_path: Path) -> None:
     unhealed = play(opened(tmp_path), 20.0, seed=1, load=0.2)

@@ -66,6 +66,7 @@ def command(*words, **environ):
 # ------------------------------------------------------------------------------------------------------ a real ticker
 
 
+@pytest.mark.slow
 def test_a_scrape_has_every_metric_that_there_is_and_every_one_that_a_document_names(served):
     found = names(served.scrape())
     assert set(BY_NAME) <= found
@@ -75,6 +76,7 @@ def test_a_scrape_has_every_metric_that_there_is_and_every_one_that_a_document_n
         assert named
 
 
+@pytest.mark.slow
 def test_a_scrape_tells_functions_and_queues_and_never_an_owner_a_task_or_a_host(served):
     text = served.scrape()
     labels = set(re.findall(r'[{,]([a-z_]+)="', text))
@@ -82,6 +84,7 @@ def test_a_scrape_tells_functions_and_queues_and_never_an_owner_a_task_or_a_host
     assert "mail_channels" not in text and "4711" not in text and socket.gethostname() not in text
 
 
+@pytest.mark.slow
 def test_the_ticks_and_the_push_of_this_process_are_in_it(served):
     found = samples(served.scrape())
     assert found["ticker_tick_due_total"] == found["ticker_tick_enqueued_total"] == 1
@@ -91,6 +94,7 @@ def test_the_ticks_and_the_push_of_this_process_are_in_it(served):
     assert found["ticker_tick_last_timestamp_seconds"] >= found["ticker_last_tick_timestamp_seconds"] - 1
 
 
+@pytest.mark.slow
 def test_every_histogram_rises_to_its_count(served):
     found = samples(served.scrape())
     for family in (family for family in BY_NAME.values() if family.bounds):
@@ -103,17 +107,20 @@ def test_every_histogram_rises_to_its_count(served):
         )
 
 
+@pytest.mark.slow
 def test_openmetrics_is_spoken_with_whoever_asks_for_it(served):
     text = served.scrape(Accept="application/openmetrics-text; version=1.0.0")
     assert {family.name for family in openmetrics(text)} == {name.removesuffix("_total") for name in BY_NAME}
 
 
+@pytest.mark.slow
 def test_nothing_else_is_served(served):
     for path in ("/", "/metrics/..", "/healthz"):
         with pytest.raises(HTTPError, match="only /metrics is here"):
             urlopen(served.url.removesuffix("/metrics") + path, timeout=PATIENCE)
 
 
+@pytest.mark.slow
 def test_it_stops_at_once_whoever_holds_a_connection(served):
     host, port = re.search(r"//(.+):(\d+)/", served.url).groups()
     with socket.create_connection((host, int(port))):
@@ -124,6 +131,7 @@ def test_it_stops_at_once_whoever_holds_a_connection(served):
 # --------------------------------------------------------------------------------------------------- the command line
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_one_sentence(environ):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -133,6 +141,7 @@ def test_a_port_that_is_taken_is_one_sentence(environ):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_address_without_a_port_is_refused(environ):
     found = command("-m", "ticker", "run", "--metrics-host", "0.0.0.0")
     assert found.returncode == 2
@@ -141,6 +150,7 @@ def test_an_address_without_a_port_is_refused(environ):
     )
 
 
+@pytest.mark.slow
 def test_without_the_library_the_option_says_how_to_install_it(environ):
     found = command("-c", NO_LIBRARY, "run", "--metrics-port", "0")
     assert (found.returncode, found.stderr) == (
@@ -148,6 +158,7 @@ def test_without_the_library_the_option_says_how_to_install_it(environ):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_without_the_option_the_library_is_not_loaded():
     program = "import sys, ticker.cli.processes.run, ticker.daemon.loop, ticker.web; print('prometheus_client' in sys.modules)"
     assert command("-c", program).stdout == "False\n"

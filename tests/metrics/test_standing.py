@@ -69,6 +69,7 @@ def test_a_queue_that_is_empty_again_has_a_zero_and_does_not_vanish(environ, db,
 # --------------------------------------------------------------------------------------------- servers that are away
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_leaves_a_zero_and_nothing_of_what_it_tells(own_servers, caplog):
     postgres, valkey = own_servers
     asked = Servers(Settings(postgres.url, valkey.url), fresh=0.0)
@@ -86,6 +87,7 @@ def test_a_server_that_is_away_leaves_a_zero_and_nothing_of_what_it_tells(own_se
     assert scraped(asked) == everything
 
 
+@pytest.mark.slow
 def test_a_scrape_does_not_wait_for_a_server_that_hangs(environ, db, asked, monkeypatch):
     monkeypatch.setattr(servers, "PATIENCE", 0.1)
     with db.transaction():

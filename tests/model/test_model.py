@@ -15,6 +15,7 @@ SLOW = {
 }  # over 20,000 states each: the command shows them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounds", QUICK, ids=lambda bounds: bounds.name)
 def test_every_invariant_holds_in_every_state_within_a_small_bound(bounds: Bounds) -> None:
     found = explore(bounds)
@@ -26,6 +27,7 @@ def variants(slow: bool) -> list[Variant]:
     return [variant for variant in EVERY_VARIANT if slow == (not SLOW.isdisjoint(variant.changes))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", variants(slow=False), ids=lambda variant: variant.name)
 def test_a_wrong_variant_breaks_the_invariant_that_it_names(variant: Variant) -> None:
     found = explore(variant.bounds, variant.rules(), liveness=variant.breaks in LIVENESS)

@@ -104,6 +104,7 @@ def test_a_channel_without_its_setting_is_named_at_the_start(settings, said):
     assert str(error.value) == said
 
 
+@pytest.mark.slow
 def test_ticker_run_refuses_to_start_so(environ, monkeypatch):
     monkeypatch.setenv("TICKER_NOTIFY", "webhook")
     done = subprocess.run([sys.executable, "-m", "ticker", "run"], cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -118,6 +119,7 @@ def test_ticker_run_refuses_to_start_so(environ, monkeypatch):
 # -------------------------------------------------------------------------------------------------- the running ticker
 
 
+@pytest.mark.slow
 def test_a_running_ticker_tells_and_stops_fast_although_the_endpoint_hangs(environ, db, endpoint):
     endpoint.answers = [None]
     told = {"TICKER_NOTIFY": "log,webhook", "TICKER_WEBHOOK_URL": endpoint.url}
@@ -132,6 +134,7 @@ def test_a_running_ticker_tells_and_stops_fast_although_the_endpoint_hangs(envir
     assert notices(db, "event_id, channel, tries, error") == [(event, "webhook", 1, "")]
 
 
+@pytest.mark.slow
 def test_by_default_the_log_is_told(environ, db):
     event = happens(db, "recovered", at=datetime.now(UTC))
     with Ticking() as process:

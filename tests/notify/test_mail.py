@@ -85,6 +85,7 @@ def test_a_password_that_smtp_cannot_send_is_not_shown(certificate):
     assert str(error.value) == sentence("errors.mail_not_ascii", setting="TICKER_SMTP_URL")
 
 
+@pytest.mark.slow
 def test_a_mail_server_that_never_greets_is_given_up_in_time(db, notifier):
     happens(db, "failed")
     with talking(Post(silent=True)) as port:

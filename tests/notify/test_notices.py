@@ -229,6 +229,7 @@ def test_a_notice_that_arrived_while_the_database_went_away_is_not_sent_again(db
     assert (len(channel.got), notices(db)) == (1, [])
 
 
+@pytest.mark.slow
 def test_a_right_that_is_missing_is_said_once(db, notifier, caplog):
     db.execute("ALTER TABLE ticker.events RENAME TO hidden")
     one = notifier(Kept())
@@ -243,6 +244,7 @@ def test_a_right_that_is_missing_is_said_once(db, notifier, caplog):
 MAKE = {"channels": ["log"], "kinds": ["failed"], "after": GIVEN_UP, "limit": 1000, "now": NOW}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize(
     ("statement", "parameters", "wanted"),

@@ -80,6 +80,7 @@ def test_an_endpoint_that_is_not_there_gets_the_notice_once_when_it_is(db, notif
     assert endpoint.ids == [event]
 
 
+@pytest.mark.slow
 def test_while_an_endpoint_hangs_ticks_and_other_channels_go_on_and_the_notice_arrives_when_it_is_back(
     db, notifier, endpoint, database_url, redis_url
 ):
@@ -106,12 +107,14 @@ def test_while_an_endpoint_hangs_ticks_and_other_channels_go_on_and_the_notice_a
     queue.close()
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_never_answers_is_given_up_in_time(endpoint):
     endpoint.answers = [None]
     with pytest.raises(TimeoutError, check=sentence("errors.no_answer_within_span", span="0.5 s").within):
         Webhook(endpoint.url, seconds=0.5).deliver(NOTICE)
 
 
+@pytest.mark.slow
 def test_an_endpoint_that_sends_a_byte_at_a_time_is_given_up_in_time(endpoint):
     """Each byte comes before a socket's own time-out: only the whole is bounded."""
     stopped = threading.Event()

@@ -203,6 +203,7 @@ def test_a_job_is_alive_then_dead_then_missing(queue, redis):
     assert queue.states([]) == []
 
 
+@pytest.mark.slow
 def test_a_stock_worker_takes_and_runs_such_a_job(environ, redis, db):
     """The task of this job is gone, which only the wrapper can find out: so it was called, with these arguments."""
     job_id = due(41).job_id

@@ -86,6 +86,7 @@ def scene(environ: dict[str, str], db: Any, store: PostgresStore, redis: Redis, 
     return Scene(db, store, redis)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--hardened",)], ids=["plain", "hardened"])
 @pytest.mark.parametrize(
     ("count", "seed"),

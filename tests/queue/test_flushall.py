@@ -87,6 +87,7 @@ def lateness(db: Connection[Any], intervals: dict[int, timedelta], flushed: date
     return {task: started - flushed - intervals[task] - TICK for task, started in first}
 
 
+@pytest.mark.slow
 def test_after_a_flushall_every_task_starts_again_in_time_and_the_workers_are_known_again(
     environ: object, db: Connection[Any], redis: Redis
 ) -> None:

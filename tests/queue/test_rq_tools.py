@@ -42,6 +42,7 @@ def said(db) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 def test_rq_info_counts_our_jobs_before_and_after_a_stock_worker_ran_them(environ, db, store, queue):
     for name in ("fails", "has.nothing"):
         ticker.register(db, name, every="1m")
@@ -56,6 +57,7 @@ def test_rq_info_counts_our_jobs_before_and_after_a_stock_worker_ran_them(enviro
     assert "queue polling 0, 0 executing, 0 finished, 1 failed" in rq("info", "--raw", "polling")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worker", [work, stock_worker])
 def test_a_failed_job_tells_its_functions_error_and_none_of_our_layers(worker, environ, db, store, queue, redis):
     ticker.register(db, "fails", every="1m")
@@ -72,6 +74,7 @@ def test_a_failed_job_tells_its_functions_error_and_none_of_our_layers(worker, e
         assert not any(f"wrappers/layers/{layer}.py" in text for layer in ("guard", "sentry", "box", "record"))
 
 
+@pytest.mark.slow
 def test_requeueing_what_has_run_runs_nothing_and_run_now_runs_it(environ, db, store, queue, redis):
     task = ticker.register(db, "fails", every="1m")
     tick(store, queue)
@@ -89,6 +92,7 @@ def test_requeueing_what_has_run_runs_nothing_and_run_now_runs_it(environ, db, s
     assert failed(redis) == []
 
 
+@pytest.mark.slow
 def test_requeueing_what_never_began_lets_it_begin(environ, db, store, queue, redis):
     ticker.register(db, "has.nothing", every="1m")
     tick(store, queue)
@@ -99,6 +103,7 @@ def test_requeueing_what_never_began_lets_it_begin(environ, db, store, queue, re
     assert said(db) == [("scheduled", "nothing_to_do")]
 
 
+@pytest.mark.slow
 def test_requeueing_a_job_of_several_tasks_runs_those_that_had_no_start(environ, db, store, queue, redis):
     db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('several', 3, clock_timestamp())")
     for number in range(3):
@@ -121,6 +126,7 @@ def test_a_waiting_job_that_was_deleted_is_pushed_again(environ, db, store, queu
     assert Queue("polling", connection=redis).get_job_ids() == [job_id]
 
 
+@pytest.mark.slow
 def test_a_run_whose_job_is_stopped_is_killed(environ, db, store, queue, redis):
     ticker.register(db, "async.hangs", every="1h")
     tick(store, queue)

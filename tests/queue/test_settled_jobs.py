@@ -16,6 +16,8 @@ from ticker.db.connections import connect
 from ticker.engine.tick import tick
 from ticker.queue.rq import RedisQueue
 
+pytestmark = pytest.mark.slow
+
 
 def contents(redis: Redis) -> dict[bytes, Any]:
     """All of it but the workers' own hashes and RQ's locks: each key, and the members of registries and sets."""

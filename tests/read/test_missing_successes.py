@@ -69,6 +69,7 @@ def test_what_is_said_of_a_missing_success(changes, words):
 # ------------------------------------------------------------------------------------------------------ in a real tick
 
 
+@pytest.mark.slow
 def test_a_success_that_is_missing_is_told_of_once_and_the_next_success_waits_for_the_one_after(play):
     ticker.register(play.db, "poll", every="1m", dead_man=3)
     play.run(0, "succeeded")
@@ -167,6 +168,7 @@ def test_one_for_a_single_time_that_nobody_took_is_late(play):
     assert play.events() == ["dead_man"]
 
 
+@pytest.mark.slow
 def test_rare_times_are_extrapolated_from_a_few(play):
     """A hundred of the 29th of February are 400 years: looking for each would hold up the tick."""
     task = ticker.register(play.db, "poll", cron="0 0 29 2 *", dead_man=100)
@@ -176,6 +178,7 @@ def test_rare_times_are_extrapolated_from_a_few(play):
     assert 300 < (alarm - play.begin).days / 365.25 < 405
 
 
+@pytest.mark.slow
 def test_more_tasks_than_a_batch_holds_are_asked_of_in_one_tick(play):
     for number in range(5):
         ticker.register(play.db, "poll", name=str(number), every="1m", dead_man=1)

@@ -155,6 +155,7 @@ SELECT 'mail_channels', n / 2, n % 2, 'poll', 'interval', 60000, 5000, 30000, 10
 FROM generate_series(1, 20000) n"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "index"),
     [("", "tasks_owner_name"), ("failing", "tasks_failing"), ("paused", "tasks_paused"), ("late", "tasks_due")],

@@ -44,6 +44,7 @@ def words(db, task, **options):
 # -------------------------------------------------------------------------------------------- the arithmetic of a drop
 
 
+@pytest.mark.slow
 def test_the_drop_of_the_third_table_is_told_with_its_numbers(store, queue, db, redis, function, environ, monkeypatch):
     monkeypatch.setenv("TICKER_HARD_LIMIT", "off")
     [rows] = [rows for name, rows in tables().items() if name.startswith("3.")]
@@ -71,6 +72,7 @@ def test_the_drop_of_the_third_table_is_told_with_its_numbers(store, queue, db, 
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reason", "values", "said"),
     [
@@ -583,6 +585,7 @@ def of_pieces(db, task):
     return before, parent
 
 
+@pytest.mark.slow
 def test_a_run_stands_in_the_journal_of_its_task_however_many_pieces_it_made(db, task, of_pieces, frozen):
     frozen.tick(MINUTE)
     found = [line.run.id for line in ticker.journal(db, task=task.id, limit=1500) if line.run]
@@ -647,6 +650,7 @@ def test_one_run_in_full_has_its_output_its_attempts_and_its_pieces(db, task):
         ticker.get_run(db, 77)
 
 
+@pytest.mark.slow
 def test_a_real_run_by_hand_and_a_real_retry_are_told(frozen, store, queue, db, redis, function):
     from rq import SimpleWorker
 
@@ -689,6 +693,7 @@ OUTCOMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "parameters", "wanted"),
     [

@@ -88,6 +88,7 @@ def test_an_owner_that_goes_takes_what_waits_along_and_leaves_the_others(channel
     assert [task.waiting != () for task in ticker.list_tasks(db)] == [True, True]
 
 
+@pytest.mark.slow
 def test_what_was_planned_or_pushed_for_a_task_ends_with_it(task, db, store, queue):
     db.execute("UPDATE ticker.tasks SET next_run = NULL")
     [pushed] = ticker.run_now(db, task)
@@ -118,6 +119,7 @@ def test_a_deletion_that_is_rolled_back_ends_nothing(task, db, store, queue):
     assert (ticker.list_runs(db), changes(db)) == ([], [])
 
 
+@pytest.mark.slow
 def test_a_deletion_leaves_planned_pieces_to_ticks_however_many_there_are(task, db, store, queue):
     """To end a million of them takes over 5 s, after which PostgreSQL ends a statement."""
     db.execute("UPDATE ticker.tasks SET next_run = NULL")
@@ -158,6 +160,7 @@ def test_a_role_that_may_only_delete_tasks_leaves_the_records_too(task, db, stor
 # ---------------------------------------------------------------------------------------------------------- edited
 
 
+@pytest.mark.slow
 def test_an_edit_says_which_field_went_from_what_to_what(task, db):
     ticker.edit(db, task, every="5m", queue="slow", by="anna")
     assert changes(db) == [
@@ -203,6 +206,7 @@ def test_an_edit_by_raw_sql_is_by_the_databases_user_or_whom_the_transaction_nam
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_life_of_a_task_is_an_edit_of_it(play):
     """Pushed, started, ended, failed, retried, slowed, paused by itself, resumed: nothing of it calls the trigger."""
     ticker.register(play.db, "poll", every="1m", stretch="1h", pause_after=3, retries=1, dead_man=2)
@@ -329,6 +333,7 @@ def pids(db):
     return [run.pid for run in reversed(ticker.list_runs(db))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worker", [work, stock_worker])
 def test_the_process_of_a_run_is_the_one_that_ran_it(traced, db, store, queue, worker):
     ticker.register(db, "plain", every="1m")
@@ -337,6 +342,7 @@ def test_the_process_of_a_run_is_the_one_that_ran_it(traced, db, store, queue, w
     assert pids(db) == traced_pids(db) != []
 
 
+@pytest.mark.slow
 def test_the_process_of_a_run_that_died_is_known_too(traced, db, store, queue):
     ticker.register(db, "long.c.call", every="3s", box="0.5s")
     tick(store, queue)
@@ -344,6 +350,7 @@ def test_the_process_of_a_run_that_died_is_known_too(traced, db, store, queue):
     assert pids(db) == traced_pids(db) != []
 
 
+@pytest.mark.slow
 def test_a_run_that_deletes_its_own_owner_ends_as_it_ends_behind_a_checkpoint(traced, db, store, queue):
     db.execute("CREATE TABLE mail_channels (id int PRIMARY KEY)")
     db.execute("\n".join(owners.triggers("mail_channels")))

@@ -44,6 +44,7 @@ def names(db, owner_id=None):
     return [(task.owner_id, task.name) for task in ticker.list_tasks(db) if owner_id in (None, task.owner_id)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "add",
     [
@@ -71,6 +72,7 @@ def test_a_new_owner_has_its_default_tasks_however_it_is_added_and_not_if_that_i
     assert sorted(names(db)) == [(owner, name) for owner in "78" for name in ("clean", "mail.fetch")]
 
 
+@pytest.mark.slow
 def test_a_default_task_is_as_if_it_had_been_registered(session, db):
     ticker.defaults(db, Channel, [FETCH])
     db.execute("INSERT INTO mail_channels VALUES (2, true)")
@@ -90,6 +92,7 @@ def test_a_default_task_is_as_if_it_had_been_registered(session, db):
     assert abs(made.next_run - made.created_at) < timedelta(seconds=5)
 
 
+@pytest.mark.slow
 def test_it_rests_while_its_owner_does(session, db):
     ticker.defaults(db, Channel, [FETCH])
     db.execute("INSERT INTO mail_channels VALUES (2, false), (3, true)")
@@ -98,6 +101,7 @@ def test_it_rests_while_its_owner_does(session, db):
     assert all(task.owner_active for task in ticker.list_tasks(db))
 
 
+@pytest.mark.slow
 def test_an_interval_task_is_due_at_the_next_tick_and_one_by_cron_waits_for_its_first_time(session, db, store, queue):
     ticker.defaults(db, Channel, [FETCH, Wanted(function="mail.report", cron="0 6 * * *", zone="Europe/Berlin")])
     db.execute("INSERT INTO mail_channels VALUES (2, true)")
@@ -108,6 +112,7 @@ def test_an_interval_task_is_due_at_the_next_tick_and_one_by_cron_waits_for_its_
     assert cron.next_run == ticker.validate("0 6 * * *", zone="Europe/Berlin", now=datetime.now(UTC)).times[0]
 
 
+@pytest.mark.slow
 def test_a_start_in_the_future_is_the_first_time(session, db, store, queue):
     starts = "2199-01-01T00:00:00Z"
     ticker.defaults(
@@ -121,6 +126,7 @@ def test_a_start_in_the_future_is_the_first_time(session, db, store, queue):
     assert first == {"f": "2199-01-01T00:00:00+00:00", "g": "2199-01-01T06:00:00+00:00"}
 
 
+@pytest.mark.slow
 def test_the_list_is_what_the_next_owner_gets_and_changes_nobody_elses_tasks(session, db):
     ticker.defaults(db, Channel, [FETCH, CLEAN])
     db.execute("INSERT INTO mail_channels VALUES (2, true)")
@@ -135,6 +141,7 @@ def test_the_list_is_what_the_next_owner_gets_and_changes_nobody_elses_tasks(ses
     assert names(db, "4") == []
 
 
+@pytest.mark.slow
 def test_writing_the_same_list_again_writes_nothing(session, db):
     ticker.defaults(db, Channel, [FETCH, CLEAN])
     versions = "SELECT name, xmin::text FROM ticker.templates ORDER BY name"
@@ -144,6 +151,7 @@ def test_writing_the_same_list_again_writes_nothing(session, db):
     assert db.execute(versions).fetchall() == before
 
 
+@pytest.mark.slow
 def test_owners_that_are_there_already_get_what_they_lack_if_asked(session, db):
     ticker.register(db, "mail.fetch", every="9m", owner=("mail_channels", "1"))
     assert ticker.defaults(session, Channel, [FETCH, CLEAN]) == 0
@@ -155,6 +163,7 @@ def test_owners_that_are_there_already_get_what_they_lack_if_asked(session, db):
     assert sorted(names(db)) == [("1", "clean"), ("1", "mail.fetch")]
 
 
+@pytest.mark.slow
 def test_keys_of_several_columns_and_odd_names_work_too(db, database_url):
     db.execute('CREATE SCHEMA "My %s"; CREATE TABLE "My %s"."se ""ats" (room int, name text, PRIMARY KEY (room, name));'
                ' INSERT INTO "My %s"."se ""ats" VALUES (1, \'a\')')  # fmt: skip
@@ -167,6 +176,7 @@ def test_keys_of_several_columns_and_odd_names_work_too(db, database_url):
     assert names(db) == [('[1, "a"]', "mail.fetch"), ('[2, "b \\"c"]', "mail.fetch")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
@@ -194,6 +204,7 @@ def test_what_cannot_be_a_default_is_refused_and_nothing_is_written(session, db,
     assert db.execute("SELECT count(*) FROM ticker.templates").fetchall() == [(0,)]
 
 
+@pytest.mark.slow
 def test_without_the_trigger_it_says_so(db):
     with pytest.raises(BadInput, check=sentence("errors.no_trigger_for_new_owners", owner_type="'phones'").within):
         ticker.defaults(db, "phones", [FETCH])
@@ -205,6 +216,7 @@ def test_triggers_are_refused_where_the_tables_are_older(db):
         db.execute("\n".join(owners.triggers("phones")))
 
 
+@pytest.mark.slow
 def test_who_may_not_touch_tasks_may_add_owners(session, db, database_url):
     ticker.defaults(db, Channel, [FETCH])
     db.execute("GRANT SELECT, INSERT ON mail_channels TO pg_monitor")

@@ -16,6 +16,7 @@ from ticker.cli.tasks.commands import user
 EVENT = "what, by, words, told"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stop", "go_on", "stopped", "goes_on"),
     [
@@ -95,6 +96,7 @@ def test_an_owner_that_becomes_inactive_says_so_through_its_trigger(environ, db)
     assert [what for what, *_ in events(db, EVENT)] == ["owner_inactive"] * 2 + ["owner_active"] * 2
 
 
+@pytest.mark.slow
 def test_what_is_rolled_back_has_not_happened(task, db):
     with db.transaction(force_rollback=True):
         ticker.pause(db, task)

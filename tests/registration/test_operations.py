@@ -92,6 +92,7 @@ def poll(db, name="poll", **options):
 # -------------------------------------------------------------------------------------- in the caller's transaction
 
 
+@pytest.mark.slow
 def test_a_registration_commits_or_goes_with_the_callers_own_rows(caller, db):
     poll(caller)
     assert ticker.list_tasks(db) == []

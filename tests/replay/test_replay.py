@@ -97,18 +97,21 @@ def test_the_tables_that_are_shipped_are_the_seeds():
     assert len(ours) == 4 and sum(len(one.rows) for one in ours.values()) == 33
 
 
+@pytest.mark.slow
 def test_the_shipped_tables_agree_line_by_line(seeds):
     for played in seeds:
         assert [line.number for line in played.lines] == [row.line for row in played.table.rows]
         assert played.differing == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tolerance", [3, 29])
 def test_they_agree_for_every_tolerance_that_they_name(tolerance, there):
     for one in table.read(f"tolerance {tolerance} s\n\n{without_note(SEED)}"):
         assert play.play(one, there).differing == []
 
 
+@pytest.mark.slow
 def test_with_a_tolerance_of_35_s_the_third_table_differs_where_the_dropped_job_runs(there):
     played = [play.play(one, there) for one in table.read(f"tolerance 35 s, box 20 s\n\n{without_note(SEED)}")]
     third = played[2]
@@ -305,6 +308,7 @@ def test_a_manual_run_is_pushed_by_the_next_tick_and_touches_no_time(differences
     assert differences(*rows) == []
 
 
+@pytest.mark.slow
 def test_a_job_that_waits_too_long_is_given_up_by_a_tick_and_then_by_a_start(differences):
     ticks = [f"{minute:02}:30 tick enqueues A{minute + 1}" for minute in range(12)]
     rows = ["00:00 initial state | 00:30", *ticks, "11:31 A2 is dropped: expired", "11:32 A3 begins"]
@@ -393,6 +397,7 @@ def test_the_shipped_tables_are_listed_without_a_server(monkeypatch, file):
     assert "--list plays nothing" in replay("--list", "--svg", "x.svg", code=2)[1]
 
 
+@pytest.mark.slow
 def test_the_command_plays_the_shipped_tables_and_leaves_the_database_as_it_was(environ, db):
     db.execute("CREATE TABLE ticker.mine AS SELECT 1 AS kept")
     before = db.execute(SCHEMAS).fetchone()

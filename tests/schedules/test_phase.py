@@ -62,6 +62,7 @@ def starts(
     return found
 
 
+@pytest.mark.slow
 @given(
     st.one_of(st.integers(1000, 7_200_000), st.integers(1, 7200).map(lambda s: s * 1000)),
     st.one_of(st.integers(1000, 60_000), st.sampled_from([1000, 10_000, 30_000, 60_000, 300_000])),
@@ -122,6 +123,7 @@ def test_an_outage_leaves_no_herd_behind():
     assert max(per_tick.values()) < 150
 
 
+@pytest.mark.slow
 def test_a_registered_task_waits_for_its_place_and_keeps_it(environ, db, store, queue):
     task = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True)
     assert task.spread and task.phase_ms is not None and 0 <= task.phase_ms < 300_000
@@ -131,6 +133,7 @@ def test_a_registered_task_waits_for_its_place_and_keeps_it(environ, db, store, 
     assert ticker.get(db, task).next_run == task.next_run + 300 * SECOND
 
 
+@pytest.mark.slow
 def test_a_tick_that_finds_a_task_late_puts_off_the_next_run_and_does_not_lose_it(environ, db, store, queue):
     task = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True)
     tick(store, queue, task.next_run + 20 * SECOND, TickOptions(beat=TICK))

@@ -23,6 +23,7 @@ def offset(task: ticker.Task) -> timedelta:
     return task.phase_ms * MS
 
 
+@pytest.mark.slow
 def test_a_thousand_tasks_are_due_one_after_another_in_the_window(environ, db):
     tasks = [ticker.register(db, "poll", owner=f"mail:{number}", **SIX) for number in range(200)]
     after = [task.next_run - datetime.combine(task.next_run.date(), datetime.min.time(), UTC) for task in tasks]
@@ -30,6 +31,7 @@ def test_a_thousand_tasks_are_due_one_after_another_in_the_window(environ, db):
     assert len(set(after)) == 200 and min(after) < 6.2 * HOUR and max(after) > 7.8 * HOUR
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [{"cron": "0 6 * * *"}, {"calendar": "*-*-* 06:00"}])
 def test_the_next_time_is_as_long_after_its_own(said, environ, db, store, queue):
     task = ticker.register(db, "poll", owner="mail:5", spread=True, within="2h", **said)
@@ -39,6 +41,7 @@ def test_the_next_time_is_as_long_after_its_own(said, environ, db, store, queue)
     assert ticker.get(db, task).next_run == task.next_run + 96 * HOUR
 
 
+@pytest.mark.slow
 def test_what_is_shown_are_the_shifted_times(environ, db, store):
     task = ticker.register(db, "poll", owner="mail:5", **SIX)
     assert preview.of_task(task, store.now(), 3).times == tuple(task.next_run + days * 24 * HOUR for days in range(3))
@@ -48,6 +51,7 @@ def test_what_is_shown_are_the_shifted_times(environ, db, store):
     assert f"At 06:00, every day, plus {words(task.phase_ms)}" in said
 
 
+@pytest.mark.slow
 def test_a_time_whose_place_lies_ahead_still_is_taken(environ, db, store, monkeypatch):
     """Registered after 6:00, and before its place."""
     task = ticker.register(db, "poll", owner="mail:5", **SIX)
@@ -63,6 +67,7 @@ def test_a_time_whose_place_lies_ahead_still_is_taken(environ, db, store, monkey
     assert ticker.register(db, "poll", owner="mail:5", **SIX).next_run == task.next_run
 
 
+@pytest.mark.slow
 def test_a_window_comes_and_goes_with_an_edit(environ, db, store):
     plain = ticker.register(db, "poll", owner="mail:5", cron="0 6 * * *")
     spread = ticker.edit(db, plain, spread=True, within="2h")
@@ -73,6 +78,7 @@ def test_a_window_comes_and_goes_with_an_edit(environ, db, store):
     assert ticker.edit(db, plain, every="5m").within_ms is None
 
 
+@pytest.mark.slow
 def test_a_resumed_task_waits_for_its_place(environ, db, store):
     task = ticker.register(db, "poll", owner="mail:5", **SIX)
     ticker.pause(db, task.id, by="ada")

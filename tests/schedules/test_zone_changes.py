@@ -62,6 +62,7 @@ def test_a_fixed_time_comes_exactly_once_a_day_also_when_clocks_are_changed(name
             assert found == days[first : first + len(days) - 1], (text, name, change)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["*/30 * * * *", "0 */30 * * * *", "0 */30 * * * * *"])
 @pytest.mark.parametrize("name", FEW)
 def test_each_half_hour_is_a_half_hour_of_real_time(name, text):

@@ -29,6 +29,7 @@ def used() -> set[str]:
     return {key.value for key in keys if isinstance(key, ast.Constant)}
 
 
+@pytest.mark.slow
 def test_a_key_is_in_its_file_just_when_a_test_uses_it() -> None:
     kept = {f"{path.stem}.{key}" for path in FOLDER.glob("*.toml") for key in golden(path.stem)}
     assert sorted(kept - used()) == [], "no test uses it: take it out of its file"
@@ -48,6 +49,7 @@ def phrases(text: str) -> set[str]:
     return {" ".join(run[start : start + 4]) for run in runs for start in range(len(run) - 3)}
 
 
+@pytest.mark.slow
 def test_a_wording_stands_in_the_golden_files_alone() -> None:
     """So that to mend it takes no edit of a test: no string of a test has four words in a row of a text of ours."""
     sources = [path for room in ("ticker", "wrappers") for path in (ROOT / room).rglob("*.py")]

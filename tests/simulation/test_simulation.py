@@ -39,6 +39,7 @@ def postgres(environ, database_url, redis):
         made.pop().close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_histories_with_faults_keep_every_promise():
     counts = judged(range(150), MemoryTables, size=0.5)
@@ -46,16 +47,19 @@ def test_histories_with_faults_keep_every_promise():
     assert {"drop: too_early", "drop: still_running", "drop: duplicate", "drop: paused", "drop: clock"} <= set(counts)
 
 
+@pytest.mark.promise("S1", "S4", "S5", "S6", "S9")
 @pytest.mark.timeout(300)
 def test_histories_over_real_servers_keep_every_promise(postgres):
     counts = judged(range(1_000, 1_005), postgres, size=0.3)
     assert counts["starts"] > 100
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_history():
     assert play(7, MemoryTables()).history.lines == play(7, MemoryTables()).history.lines
 
 
+@pytest.mark.slow
 def test_a_job_in_a_workers_hands_has_one_record_though_redis_was_wiped(postgres):
     tables, now = postgres(), NOW
     store = tables.another_store()

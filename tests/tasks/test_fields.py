@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 import ticker
 from tests.documents import fields as document
+from tests.sentences import sentence
 from ticker import owners
 from ticker.cli import main
 from ticker.db import tables
@@ -124,7 +125,7 @@ def beyond(schema: Any) -> list[Any]:
     ids=["edit", "Wanted", "reconcile", "@task"],
 )
 def test_an_unknown_field_is_named_with_the_one_that_was_meant(call):
-    with pytest.raises(BadInput, match=r"'evry' is no field of a task \(did you mean 'every'\?\)"):
+    with pytest.raises(BadInput, match=r"'evry' .*'every'"):
         call(None)
 
 
@@ -134,7 +135,7 @@ def test_an_unknown_option_is_named_with_the_one_that_was_meant():
 
 
 def test_a_name_that_is_like_no_field_gets_no_guess():
-    with pytest.raises(BadInput, match="is no field of a task;"):
+    with pytest.raises(BadInput, check=sentence("errors.no_field_of_a_task").within):
         ticker.edit(None, 1, xyzzy=1)
 
 

@@ -181,6 +181,7 @@ def check_bytes(name: str, examples: settings) -> None:
     examples(given(like_bytes(taken))(check))()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_any_text_is_read_or_refused_in_a_sentence(name: str) -> None:
     check_text(name, A_FEW)

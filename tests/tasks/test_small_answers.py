@@ -52,6 +52,7 @@ def test_a_day_from_the_end_of_the_month_may_have_a_step():
     assert calendar.parse("*-*~6/5", None).text == "*-*~06/5 00:00:00"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [{"name": " "}, {"queue": "   "}, {"function": "  "}])
 def test_a_blank_name_is_refused(said, environ, db):
     with pytest.raises(

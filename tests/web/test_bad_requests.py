@@ -57,6 +57,7 @@ def test_a_body_that_is_no_json_object_is_refused(one: Asking, client: TestClien
     assert rows(db) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", [one for one in WITH_BODY if "task" in one.operation.name], ids=named)
 def test_a_value_of_the_wrong_kind_is_refused_by_its_field(one: Asking, client: TestClient, task: Task, db: Db) -> None:  # fmt: skip
     before = rows(db)
@@ -126,6 +127,7 @@ ANY = st.recursive(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @SLOWLY
 @given(
     one=st.sampled_from(WITH_BODY),
@@ -137,6 +139,7 @@ def test_whatever_object_is_sent_the_answer_is_no_error_of_ours(
     assert sent(client, one, said).status_code in (200, 201, 202, 404, 422), (one, said)
 
 
+@pytest.mark.slow
 @SLOWLY
 @given(one=st.sampled_from(WITH_BODY), content=st.binary(max_size=60))
 def test_whatever_bytes_are_sent_the_answer_is_no_error_of_ours(

@@ -73,6 +73,7 @@ def test_what_fails_within_a_change_leaves_nothing_of_it(database_url: str, db: 
     database.close()
 
 
+@pytest.mark.slow
 def test_a_server_that_leaves_a_statement_without_an_answer_is_not_asked_again_at_once(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -90,6 +90,7 @@ def everywhere(two: Mapping[str, TestClient], ask: Callable[[TestClient, str], A
         assert answer.status_code < 300, answer.text
 
 
+@pytest.mark.slow
 def test_two_applications_in_one_process_read_and_write_each_its_own_schema(
     two: Mapping[str, TestClient], db: psycopg.Connection[Any]
 ) -> None:
@@ -107,6 +108,7 @@ def test_two_applications_in_one_process_read_and_write_each_its_own_schema(
     assert [client.get(f"{API}/tasks").json()["tasks"] for client in two.values()] == [[], []]
 
 
+@pytest.mark.slow
 def test_an_application_is_late_and_hides_by_its_own_settings(
     two: Mapping[str, TestClient], db: psycopg.Connection[Any]
 ) -> None:

@@ -42,6 +42,7 @@ def described(document: Document, one: Asking) -> Document:
 # ------------------------------------------------------------------------------------------------------- the routes
 
 
+@pytest.mark.slow
 def test_what_is_served_and_what_is_described_are_the_same(document: Document) -> None:
     served = {
         (re.sub(r":\w+}", "}", route.path), method)

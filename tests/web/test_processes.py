@@ -75,6 +75,7 @@ def a_worker(redis, name="w", queues="polling", left=400, **fields):
 # ------------------------------------------------------------------------------------------------ servers that hang
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["/", "/processes", "/api/v1/stats"])
 def test_a_redis_that_hangs_is_asked_once_and_not_again_for_the_next_request(path, serve, db, hung):
     client = serve(REDIS_URL=hung.url)
@@ -84,6 +85,7 @@ def test_a_redis_that_hangs_is_asked_once_and_not_again_for_the_next_request(pat
     assert hung.asked == 1
 
 
+@pytest.mark.slow
 def test_a_postgresql_that_hangs_is_waited_for_once_and_not_again_by_another_screen(serve, db, hung, monkeypatch):
     monkeypatch.setattr(connections, "CONNECT_TIMEOUT", 1)
     client = serve(DATABASE_URL=hung.url.replace("redis://", "postgresql://u:p@") + "/d")
@@ -96,6 +98,7 @@ def test_a_postgresql_that_hangs_is_waited_for_once_and_not_again_by_another_scr
     assert hung.asked == asked
 
 
+@pytest.mark.slow
 def test_a_silence_is_kept_by_its_application_alone_and_not_for_long(serve, db, hung, monkeypatch):
     serve(REDIS_URL=hung.url).get("/")
     monkeypatch.setattr(health, "KEPT", -1.0)
@@ -194,6 +197,7 @@ def test_an_estimate_is_called_so(estimate, words, client, task, database_url):
 # ---------------------------------------------------------------------------------------------------------- what is lost
 
 
+@pytest.mark.slow
 def test_a_lost_job_is_the_cause_of_its_failure_on_the_page_and_on_the_terminal(client, play, db, redis):
     task = ticker.register(db, "poll", owner="mail_channels:5", every="10m")
     play.at(0)

@@ -14,6 +14,7 @@ Db = psycopg.Connection[Any]
 ACTIONS = ("pause", "resume", "run", "disable", "enable", "delete")
 
 
+@pytest.mark.slow
 def test_a_viewers_rights_suffice_for_whatever_is_read(
     serve: Serve, task: Task, environ: dict[str, str], roles: dict[str, str]
 ) -> None:
@@ -26,6 +27,7 @@ def test_a_viewers_rights_suffice_for_whatever_is_read(
     assert "permission" not in client.get("/readyz").text
 
 
+@pytest.mark.slow
 def test_a_viewers_rights_change_nothing(
     serve: Serve, task: Task, environ: dict[str, str], roles: dict[str, str], db: Db
 ) -> None:
@@ -42,6 +44,7 @@ def test_a_viewers_rights_change_nothing(
         assert "permission denied" in problem(answers[name], 503)["detail"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one", WRITES, ids=lambda one: one.operation.name)
 def test_the_rights_of_the_page_suffice_for_each_operation(
     one: Any, serve: Serve, task: Task, environ: dict[str, str], roles: dict[str, str]

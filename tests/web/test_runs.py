@@ -47,6 +47,7 @@ def test_runs_and_drops_are_listed_as_they_ended_the_newest_first(client: TestCl
     assert outcomes(client) == [(2, "succeeded"), (1, "dropped"), (1, "failed"), (1, "succeeded")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "expected"),
     [({"task": 2}, ["succeeded"]), ({"owner": "a:1"}, ["dropped", "failed", "succeeded"]), ({"owner": "a:2"}, []),
@@ -60,6 +61,7 @@ def test_a_filter_leaves_those_runs_that_fit(
     assert [outcome for _, outcome in outcomes(client, **query)] == expected
 
 
+@pytest.mark.slow
 def test_since_counts_from_its_instant(client: TestClient, played: Played) -> None:
     ended = client.get(f"{API}/runs", params={"outcome": "failed"}).json()["runs"][0]["ended_at"]
     assert outcomes(client, since=ended, task=1) == [(1, "dropped"), (1, "failed")]
@@ -98,6 +100,7 @@ def test_an_outcome_and_a_reason_that_exclude_each_other_are_refused(client: Tes
     assert problem(refused, 422)["field"] == "owner_type"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "field", "said"),
     [({"task": 2, "owner": "a:1"}, "owner", sentence("http.does_not_go_with_ownerless_task", value="'a:1'", task=2)),

@@ -5,6 +5,7 @@ import pytest
 from tests.web.schemathesis_run import ask
 
 
+@pytest.mark.slow
 def test_two_hundred_requests_are_answered_as_described(environ: dict[str, str], database_url: str) -> None:
     found = ask(database_url, examples=12, seed=1, phases="fuzzing")
     assert found.complete and not found.failed, found.words

@@ -45,6 +45,7 @@ def asked(address: str, headers: Mapping[str, str] = {}, *, data: bytes | None =
         return error.code, json.load(error)
 
 
+@pytest.mark.slow
 def test_it_prints_one_address_that_opens_and_serves_until_sigterm(environ: dict[str, str]) -> None:
     with serving() as served:
         assert served.address.startswith("http://127.0.0.1:") and served.token is not None and len(served.token) >= 32
@@ -59,6 +60,7 @@ def test_it_prints_one_address_that_opens_and_serves_until_sigterm(environ: dict
     assert served.said == sentence("cli.web_address", address=url)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "variables"), [(("--no-token",), {}), ((), {"TICKER_WEB_NO_TOKEN": "on"})])
 def test_open_access_has_to_be_asked_for(
     words: tuple[str, ...], variables: dict[str, str], environ: dict[str, str]
@@ -69,6 +71,7 @@ def test_open_access_has_to_be_asked_for(
     assert served.said == sentence("cli.web_address", address=served.address)
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_it_as_well(environ: dict[str, str]) -> None:
     with serving() as served:
         served.process.send_signal(signal.SIGINT)
@@ -76,6 +79,7 @@ def test_an_interruption_ends_it_as_well(environ: dict[str, str]) -> None:
     assert served.code == 0
 
 
+@pytest.mark.slow
 def test_read_only_nothing_can_be_changed(environ: dict[str, str]) -> None:
     with serving("--read-only", "--no-token") as served:
         said = b'{"function": "poll", "every": "1m"}'
@@ -91,6 +95,7 @@ def test_open_access_does_not_listen_elsewhere(host: str, environ: dict[str, str
     assert "--no-token" in result.stderr
 
 
+@pytest.mark.slow
 def test_elsewhere_it_asks_for_the_token_that_it_made(environ: dict[str, str]) -> None:
     with serving("--host", "0.0.0.0") as served:
         address = served.address.replace("0.0.0.0", "127.0.0.1")
@@ -98,6 +103,7 @@ def test_elsewhere_it_asks_for_the_token_that_it_made(environ: dict[str, str]) -
         assert asked(f"{address}api/v1/tasks", {"Authorization": f"Bearer {served.token}"})[0] == 200
 
 
+@pytest.mark.slow
 def test_with_a_token_it_listens_anywhere_and_asks_for_it(environ: dict[str, str]) -> None:
     with serving("--host", "0.0.0.0", TICKER_WEB_TOKEN=TOKEN) as served:
         address = served.address.replace("0.0.0.0", "127.0.0.1")
@@ -106,6 +112,7 @@ def test_with_a_token_it_listens_anywhere_and_asks_for_it(environ: dict[str, str
     assert TOKEN not in served.said
 
 
+@pytest.mark.slow
 def test_a_body_of_a_megabyte_is_refused_on_the_wire(environ: dict[str, str]) -> None:
     with serving("--no-token") as served:
         host, port = served.address.removeprefix("http://").rstrip("/").split(":")
@@ -117,6 +124,7 @@ def test_a_body_of_a_megabyte_is_refused_on_the_wire(environ: dict[str, str]) ->
             assert wire.recv(65_536).startswith(b"HTTP/1.1 413 ")
 
 
+@pytest.mark.slow
 def test_an_answer_on_a_connection_that_stays_does_not_wait_for_the_other_side(environ: dict[str, str]) -> None:
     """Nagle's algorithm and a delayed acknowledgement would take 40 ms of each."""
     took = []
@@ -129,6 +137,7 @@ def test_an_answer_on_a_connection_that_stays_does_not_wait_for_the_other_side(e
     assert min(took[1:]) < 0.03
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_told_in_one_sentence(environ: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, said = refused("--port", str(taken.getsockname()[1]))
@@ -153,6 +162,7 @@ def test_a_setting_that_does_not_fit_ends_it_at_once(
     assert "short;" not in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["starlette", "jinja2", "uvicorn"])
 def test_without_the_extra_it_says_what_to_install(missing: str, environ: dict[str, str]) -> None:
     hide = f"import sys; sys.modules[{missing!r}] = None; from ticker.cli import main; main(['web', '--port', '0'])"
@@ -161,6 +171,7 @@ def test_without_the_extra_it_says_what_to_install(missing: str, environ: dict[s
     assert ended.stderr == sentence("cli.web_needs", missing=missing, remedy='pip install "rq-ticker[web]"')
 
 
+@pytest.mark.slow
 def test_nothing_that_it_says_holds_a_secret(environ: dict[str, str]) -> None:
     url = f"postgresql://somebody:{SECRET}@127.0.0.1:1/nothing"
     with serving(DATABASE_URL=url, TICKER_WEB_TOKEN=TOKEN) as served:
@@ -185,6 +196,7 @@ def quick(quick_server: uvicorn.Server) -> Any:
     return quick_server.servers[0].sockets[0].getsockname()
 
 
+@pytest.mark.slow
 def test_a_request_whose_headers_do_not_end_is_cut_off_though_bytes_arrive(quick: Any) -> None:
     with socket.create_connection(quick, timeout=60) as wire:
         wire.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
@@ -194,6 +206,7 @@ def test_a_request_whose_headers_do_not_end_is_cut_off_though_bytes_arrive(quick
     assert clock.monotonic() - began < 30
 
 
+@pytest.mark.slow
 def test_so_is_a_second_request_and_an_answer_that_takes_longer_is_not(
     quick: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +230,7 @@ def test_so_is_a_second_request_and_an_answer_that_takes_longer_is_not(
         assert b"HTTP/1.1" not in until_closed(wire)
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_no_answer_is_cut_off(quick: Any, quick_server: uvicorn.Server) -> None:
     connections = quick_server.server_state.connections
     with socket.create_connection(quick, timeout=60) as wire:

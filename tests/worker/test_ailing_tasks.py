@@ -64,6 +64,7 @@ def test_with_retries_it_is_slowed_behind_the_last_of_them(play):
     assert (due(play), play.events()) == (120, ["failed", "slowed"])
 
 
+@pytest.mark.slow
 def test_a_clock_that_goes_well_leaves_a_longer_interval_as_it_is(play):
     ticker.register(play.db, "poll", every="1m", stretch="1h")
     for seconds in (0, 120, 360):
@@ -100,6 +101,7 @@ def test_after_so_many_failures_a_task_pauses_itself_and_says_why(play):
     assert play.take() == []
 
 
+@pytest.mark.slow
 def test_a_probe_that_fails_pauses_it_for_twice_as_long_and_is_no_news(play):
     ticker.register(play.db, "poll", every="1m", pause_after=1, probe="10m")
     play.run(0)
@@ -116,6 +118,7 @@ def test_a_probe_that_fails_pauses_it_for_twice_as_long_and_is_no_news(play):
     assert [event for event in events(play.db, "what, told") if event[0] != "failed"] == paused
 
 
+@pytest.mark.slow
 def test_a_probe_that_succeeds_ends_it_and_a_later_pause_is_news_again(play):
     ticker.register(play.db, "poll", every="1m", pause_after=1, probe="10m")
     play.run(0)
@@ -141,6 +144,7 @@ def test_a_pause_is_told_of_also_where_several_failures_are_found_together(play)
     assert play.task().paused_until == play.now + 60 * MINUTE
 
 
+@pytest.mark.slow
 def test_a_task_that_somebody_paused_is_left_to_him(play):
     task = ticker.register(play.db, "poll", every="1m", pause_after=1)
     play.tick()
@@ -155,6 +159,7 @@ def test_a_task_that_somebody_paused_is_left_to_him(play):
 # ----------------------------------------------------------------------------------------------- spoilt by a hand
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "columns",
     [

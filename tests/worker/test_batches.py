@@ -145,6 +145,7 @@ def mixed_backlog(announced: None, db: Any, store: Any, queue: Any) -> datetime:
     return later
 
 
+@pytest.mark.slow
 def test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits(mixed_backlog, db, store, queue):
     """Each waiting occurrence knows its own job, and not the newest one alone."""
     assert tick(store, queue, mixed_backlog).swept == Swept()
@@ -154,6 +155,7 @@ def test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits(
     assert db.execute("SELECT count(*) FROM ticker.events").fetchone() == (0,)
 
 
+@pytest.mark.slow
 def test_after_a_wipe_what_shared_a_job_is_pushed_again_or_given_up_at_once(mixed_backlog, db, store, queue, redis):
     redis.flushdb()
     swept = tick(store, queue, mixed_backlog).swept
@@ -172,6 +174,7 @@ def test_a_queue_that_refuses_a_batch_sets_all_its_tasks_back(announced, db, sto
 # ------------------------------------------------------------------------------------------------------- the worker's
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worker", [work, stock_worker], ids=["ours", "stock"])
 def test_each_task_has_its_own_outcome(worker, announced, db, store, queue):
     register(db, "returns", "raises", "exits", "returns")
@@ -193,6 +196,7 @@ def test_each_task_has_its_own_outcome(worker, announced, db, store, queue):
 UNHEARD = "from wrappers.sandbox import handoff as ends; ends.wait = lambda horse, seconds=None: False"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "patch", ["", UNHEARD], ids=["the worker writes ends", "it does nothing while the horse lives"]
 )
@@ -210,6 +214,7 @@ def test_each_end_is_written_with_what_its_own_run_printed(announced, db, store,
     assert len(found) == len(deeds)
 
 
+@pytest.mark.slow
 def test_an_end_that_is_not_written_yet_when_the_next_one_dies_is_kept(announced, db, store, queue):
     register(db, "returns", "dies")
     tick(store, queue)
@@ -217,6 +222,7 @@ def test_an_end_that_is_not_written_yet_when_the_next_one_dies_is_kept(announced
     assert outcomes(db) == {"0 returns": ["succeeded"], "1 dies": ["killed"]}
 
 
+@pytest.mark.slow
 def test_a_locked_row_keeps_no_other_end_waiting_and_has_its_own_behind_them(
     announced, environ, db, store, queue, tmp_path
 ):
@@ -235,6 +241,7 @@ def test_a_locked_row_keeps_no_other_end_waiting_and_has_its_own_behind_them(
     assert outcomes(db) == {"0 waits": ["succeeded"], "1 returns": ["succeeded"], "2 raises": ["failed"]}
 
 
+@pytest.mark.slow
 def test_one_that_overruns_its_box_is_interrupted_and_those_behind_it_run_on(announced, db, store, queue):
     register(db, "returns", "hangs", "returns", every="3s", box="0.5s")
     tick(store, queue)
@@ -242,6 +249,7 @@ def test_one_that_overruns_its_box_is_interrupted_and_those_behind_it_run_on(ann
     assert outcomes(db) == {"0 returns": ["succeeded"], "1 hangs": ["timed_out"], "2 returns": ["succeeded"]}
 
 
+@pytest.mark.slow
 def test_those_behind_one_that_dies_are_pushed_again_and_run(announced, db, store, queue):
     register(db, "returns", "dies", "returns", "returns")
     tick(store, queue)
@@ -254,6 +262,7 @@ def test_those_behind_one_that_dies_are_pushed_again_and_run(announced, db, stor
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_each_is_asked_right_before_its_own_start(announced, db, store, queue):
     """Paused while the job waits: the others run."""
     tasks = register(db, "returns", "returns", "returns")
@@ -264,6 +273,7 @@ def test_each_is_asked_right_before_its_own_start(announced, db, store, queue):
     assert outcomes(db) == {"0 returns": ["succeeded"], "1 returns": ["dropped"], "2 returns": ["failed"]}
 
 
+@pytest.mark.slow
 def test_a_hardened_worker_runs_batches_that_the_ticker_signed(announced, db, store, redis, monkeypatch):
     from ticker.queue.rq import RedisQueue
 
@@ -289,6 +299,7 @@ def test_the_largest_batch_is_read_within_the_hardened_workers_limit():
 # ------------------------------------------------------------------------------------------------- what is announced
 
 
+@pytest.mark.slow
 def test_a_launcher_announces_its_functions_and_their_batches(environ, db, store, queue):
     work(patch=FUNCTIONS)
     found = dict(db.execute("SELECT name, batch FROM ticker.functions").fetchall())

@@ -80,6 +80,7 @@ def outcomes(db: Any) -> list[str]:
     return [run.outcome for run in reversed(ticker.list_runs(db))]
 
 
+@pytest.mark.promise("S11")
 def test_no_corrupt_job_stops_the_worker(environ, db, store, queue, redis):
     for job_id, (fields, _) in CORRUPT.items():
         put(redis, job_id, fields)
@@ -96,6 +97,7 @@ def test_no_corrupt_job_stops_the_worker(environ, db, store, queue, redis):
     assert not redis.exists(*(Job.key_for(job_id) for job_id in CORRUPT))
 
 
+@pytest.mark.slow
 def test_no_key_of_another_type_stops_the_worker(environ, db, store, queue, redis):
     redis.set("rq:job:text", "x")
     redis.rpush("rq:job:list", "x")
@@ -113,6 +115,7 @@ def test_no_key_of_another_type_stops_the_worker(environ, db, store, queue, redi
     assert not redis.exists("rq:queue:polling:intermediate")
 
 
+@pytest.mark.slow
 def test_no_id_stays_in_rqs_list_of_what_was_taken(environ, redis):
     """RQ leaves an id without a job to its maintenance; it removes others by the queue and the id that the job has."""
     put(redis, "elsewhere", origin="elsewhere")
@@ -122,6 +125,7 @@ def test_no_id_stays_in_rqs_list_of_what_was_taken(environ, redis):
     assert not redis.exists("rq:queue:polling", "rq:queue:polling:intermediate")
 
 
+@pytest.mark.slow
 def test_a_run_whose_dependents_are_no_set_ends_no_worker(environ, db, store, queue, redis):
     """What RQ does after a success fails, when the horse is dead already."""
     a_job_that_runs(db, store, queue)
@@ -134,6 +138,7 @@ def test_a_run_whose_dependents_are_no_set_ends_no_worker(environ, db, store, qu
     assert outcomes(db) == ["succeeded"] * 2
 
 
+@pytest.mark.slow
 def test_a_poisoned_job_is_kept_aside_for_an_hour(environ, redis):
     put(redis, "no-date", created_at="yesterday")
     work()
@@ -141,6 +146,7 @@ def test_a_poisoned_job_is_kept_aside_for_an_hour(environ, redis):
     assert 3500 < redis.ttl("ticker:poison:no-date") <= 3600
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("queues", [("polling",), ("polling", "reports")], ids=" ".join)
 def test_a_worker_that_waits_takes_poison_and_goes_on(queues, environ, db, store, queue, redis):
     command = [sys.executable, "-m", "wrappers", "--tasks", "tests.sample_tasks", *queues]
@@ -157,6 +163,7 @@ def test_a_worker_that_waits_takes_poison_and_goes_on(queues, environ, db, store
     assert "poison job=no-date" in log and "poison job=b'\\xff'" in log
 
 
+@pytest.mark.slow
 def test_poison_in_rqs_registries_does_not_stop_a_worker_at_its_start(environ, db, store, queue, redis):
     """A stock worker ends on poison, leaves it in these lists, and so ends every worker that starts after it."""
     put(redis, "taken", created_at="yesterday")
@@ -171,6 +178,7 @@ def test_poison_in_rqs_registries_does_not_stop_a_worker_at_its_start(environ, d
     assert not redis.exists("rq:queue:polling:intermediate", "rq:wip:polling", "rq:clean_registries:polling")
 
 
+@pytest.mark.slow
 def test_a_broken_registry_ends_rqs_maintenance_and_no_worker(environ, db, store, queue, redis):
     redis.sadd("rq:groups", b"\xff")
     redis.set("rq:failed:polling", "x")
@@ -179,6 +187,7 @@ def test_a_broken_registry_ends_rqs_maintenance_and_no_worker(environ, db, store
     assert outcomes(db) == ["succeeded"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", [
     lambda redis, key: redis.hset(key, "data", "garbage"),
     pytest.param(lambda redis, key: redis.hset(key, "created_at", "yesterday"), marks=pytest.mark.long),
@@ -202,6 +211,7 @@ def test_a_job_of_ours_that_was_corrupted_gets_its_end(planned, spoil, environ, 
     assert not ticker.get(db, task.id).waiting
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_when_the_key_of_its_job_becomes_another_type(environ, db, store, queue, redis):
     ticker.register(db, "exhausts", every="10s", box="2500ms", tolerance=0)
     tick(store, queue)
@@ -221,6 +231,7 @@ def test_a_run_goes_on_when_the_key_of_its_job_becomes_another_type(environ, db,
     )
 
 
+@pytest.mark.slow
 def test_a_bomb_costs_the_worker_little_memory(environ, redis):
     put(redis, "bomb", data=BOMB)
     put(redis, "bomb-in-traceback", exc_info=BOMB)

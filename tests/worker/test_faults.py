@@ -35,6 +35,7 @@ def ended(db):
     return [(run.task_name, run.outcome) for run in reversed(ticker.list_runs(db)) if run.state == "ended"]
 
 
+@pytest.mark.slow
 def test_a_sigterm_while_the_start_is_asked_ends_the_worker_behind_the_job(
     traced, db, store, queue, redis, database_url
 ):
@@ -50,6 +51,7 @@ def test_a_sigterm_while_the_start_is_asked_ends_the_worker_behind_the_job(
     assert FailedJobRegistry("polling", connection=redis).get_job_ids() == []
 
 
+@pytest.mark.slow
 def test_a_job_that_is_stopped_before_it_has_a_process_gets_none_and_the_worker_lives(
     traced, db, store, queue, redis, database_url
 ):
@@ -73,6 +75,7 @@ def test_a_job_that_is_stopped_before_it_has_a_process_gets_none_and_the_worker_
     assert job.get_status() in (JobStatus.STOPPED, JobStatus.FAILED)
 
 
+@pytest.mark.slow
 def test_after_a_start_that_waited_and_was_dropped_the_worker_is_idle_in_redis(
     traced, db, store, queue, redis, database_url
 ):
@@ -90,6 +93,7 @@ def test_after_a_start_that_waited_and_was_dropped_the_worker_is_idle_in_redis(
         assert process.poll() is None
 
 
+@pytest.mark.slow
 def test_a_connection_that_the_server_has_ended_costs_no_run(traced, db, store, queue):
     ticker.register(db, "plain", every="1d")
     tick(store, queue)
@@ -107,6 +111,7 @@ def test_a_connection_that_the_server_has_ended_costs_no_run(traced, db, store, 
     assert Counter(runs(db)) == {("plain", "succeeded"): 1, ("by hand", "succeeded"): 1, ("next", "succeeded"): 1}
 
 
+@pytest.mark.slow
 def test_a_dead_connection_is_seen_before_it_is_used(environ, db):
     database = Database.from_environment()
     database.open()
@@ -136,6 +141,7 @@ raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.slow
 def test_a_connection_that_is_lent_goes_on_in_the_child(environ):
     subprocess.run([sys.executable, "-c", LENT], cwd=ROOT, check=True, timeout=60)
 
@@ -158,6 +164,7 @@ Database.finish = finish_aloud
 """
 
 
+@pytest.mark.slow
 def test_the_horse_of_a_batch_takes_over_its_workers_connection(environ, db, store, queue):
     db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('many', 2, clock_timestamp())")
     for number in range(4):
@@ -175,6 +182,7 @@ DEAF = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("patch", [ALONE, DEAF], ids=["worker dead", "worker busy"])
 def test_a_horse_that_nobody_minds_does_all_by_itself(traced, db, store, queue, redis, patch):
     ticker.register(db, "plain", every="1d")
@@ -186,6 +194,7 @@ def test_a_horse_that_nobody_minds_does_all_by_itself(traced, db, store, queue, 
     assert redis.keys("rq:job:*") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "patch",
     [
@@ -206,6 +215,7 @@ def test_a_start_whose_job_gets_no_process_is_lost_at_once(traced, db, store, qu
     assert ticker.list_tasks(db)[0].running_until is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["fork", "setpgrp"])
 def test_a_second_sigterm_right_after_the_fork_kills_the_horse(traced, db, store, queue, moment):
     """Between the fork and RQ's note of the process, and before the process leads a group of its own."""
@@ -247,6 +257,7 @@ Worker.fork_work_horse = take
     assert not is_alive(int(re.search(r"horse (\d+)", output)[1]))
 
 
+@pytest.mark.slow
 def test_a_cold_shutdown_ends_though_the_connection_is_in_use(traced, db, store, queue):
     """RQ asks for its horse once more, from the handler of the second signal, in the midst of the worker's own statement."""
     ticker.register(db, "plain", every="1h", box="10m")

@@ -55,6 +55,7 @@ def test_tasks_that_name_no_module_are_refused_in_one_sentence(module):
         registry.load([module])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["--tasks", ".polls"], ["--tasks", "tests.sample_tasks", "--worker-class", "nope.No"]]
 )
@@ -68,6 +69,7 @@ def test_the_command_ends_with_that_sentence_and_exit_code_78(environ, words):
 LAUNCHERS = {"ticker worker": ["ticker", "worker"], "python -m wrappers": ["wrappers"]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_help_begins_with_our_options_and_shows_those_of_rq(launcher, tmp_path):
     command = [sys.executable, "-m", *LAUNCHERS[launcher], "--help"]
@@ -107,6 +109,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["wrappers", "--burst"], ["ticker", "sync"]])
 @pytest.mark.parametrize("line", BROKEN)
 def test_a_module_whose_import_fails_is_one_sentence_with_the_place_and_exit_code_78(environ, tmp_path, line, command):

@@ -241,6 +241,7 @@ def test_after_an_exception_in_the_middle_of_a_write_the_next_one_is_kept():
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.slow
 def test_a_handler_of_a_signal_may_print_in_the_middle_of_a_print():
     before = signal.signal(signal.SIGALRM, lambda *_: print("tick"))
     try:

@@ -73,6 +73,7 @@ def records(db):
     return {name: found for name, *found in rows}
 
 
+@pytest.mark.slow
 def test_prints_and_log_lines_of_a_run_are_in_its_record_and_not_in_the_workers_output(environ, db, store, queue):
     for name in ("speaks", "says.nothing", "speaks.and.fails"):
         ticker.register(db, name, every="1m")
@@ -89,6 +90,7 @@ def test_prints_and_log_lines_of_a_run_are_in_its_record_and_not_in_the_workers_
     assert "hello" not in done.stdout and "careful" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_last_words_of_a_run_that_was_killed_are_in_its_record(environ, db, store, queue):
     for name in DEADLY:
         ticker.register(db, f"dies.{name}", **ENDLESS)
@@ -103,6 +105,7 @@ def test_the_last_words_of_a_run_that_was_killed_are_in_its_record(environ, db, 
     assert found["says.nothing"][:2] == ["", ""]  # nothing of another run's
 
 
+@pytest.mark.slow
 def test_a_run_that_prints_until_its_soft_limit_ends_as_timed_out_with_its_output(environ, db, store, queue):
     ticker.register(db, "prints.on", **ENDLESS)
     tick(store, queue)
@@ -121,6 +124,7 @@ dies("behind.its.worker", kill_worker)
 """
 
 
+@pytest.mark.slow
 def test_behind_a_dead_worker_the_keeper_writes_what_the_run_had_said(environ, db, store, queue):
     ticker.register(db, "dies.behind.its.worker", every="1m")
     tick(store, queue)
@@ -142,6 +146,7 @@ def flood(db, store, queue, megabytes):
     assert len(done.stdout) + len(done.stderr) < 10_000
 
 
+@pytest.mark.slow
 def test_50_mb_and_no_text_at_all_make_a_bounded_and_valid_record(environ, db, store, queue):
     flood(db, store, queue, 50)
 
@@ -151,6 +156,7 @@ def test_1_gb_makes_a_bounded_record(environ, db, store, queue):
     flood(db, store, queue, 1024)
 
 
+@pytest.mark.slow
 def test_with_the_setting_pass_prints_go_where_the_workers_go(environ, db, store, queue, monkeypatch):
     monkeypatch.setenv("TICKER_OUTPUT", "pass")
     ticker.register(db, "speaks", every="1m")
@@ -160,6 +166,7 @@ def test_with_the_setting_pass_prints_go_where_the_workers_go(environ, db, store
     assert "hello\n" in done.stdout and "careful\n" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_stock_worker_keeps_output_too(environ, db, store, queue, tmp_path):
     (tmp_path / "speaking.py").write_text(FUNCTIONS)
     ticker.register(db, "speaks", every="1m")

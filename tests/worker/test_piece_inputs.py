@@ -27,6 +27,7 @@ def test_no_pieces_are_nothing_to_do(nothing):
     assert collect(nothing) == (None, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("generated", "said"),
     [
@@ -52,6 +53,7 @@ def test_what_cannot_be_handed_out_is_refused_with_a_sentence(generated, said):
     assert said.begins(refused.value)
 
 
+@pytest.mark.slow
 def test_the_largest_and_the_most_pieces_are_taken():
     assert collect(["x" * 16_382]) == (f'["{"x" * 16_382}"]', [])
     last, kept = collect(iter(range(1_000_000)))
@@ -65,6 +67,7 @@ def test_of_many_pieces_few_are_in_memory():
     assert all(len(text) <= fan_out.BYTES_AT_MOST + 1000 for text in (last, *kept)) and len(kept) == 1
 
 
+@pytest.mark.slow
 def test_an_endless_stream_is_not_read_behind_its_limit():
     read = []
 

@@ -15,6 +15,8 @@ from ticker.engine import jobs
 from ticker.engine.tick import tick
 from ticker.model import PlannedRun, RunKind
 
+pytestmark = pytest.mark.slow
+
 SECOND = timedelta(seconds=1)
 
 

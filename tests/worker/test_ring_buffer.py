@@ -45,6 +45,7 @@ SIZES = (1, 5, 1000, 4095, 4096, 9000)
 A_ROUND = sum(SIZES)
 
 
+@pytest.mark.slow
 def test_a_kill_in_mid_write_leaves_no_byte_of_the_end_in_a_wrong_place(shared):
     """The writer writes 0, 1, 2, ... in pieces of all sizes; what is left are consecutive numbers."""
     kept, _ = ring_buffer.pair()

@@ -44,6 +44,7 @@ ends.leave = leave_end
 """
 
 
+@pytest.mark.promise("S2")
 @on_linux
 @pytest.mark.parametrize("how", ["auto", "watchdog"])
 @pytest.mark.parametrize(("name", "outcome"), [("returns", "succeeded"), ("raises", "failed")])
@@ -76,6 +77,7 @@ def forks():
 """
 
 
+@pytest.mark.slow
 def test_a_forked_process_that_comes_out_of_the_function_writes_no_end_in_its_parents_place(environ, db, store, queue):
     ticker.register(db, "forks", every="1m")
     tick(store, queue)
@@ -98,6 +100,7 @@ database.Database.execute = execute
 """
 
 
+@pytest.mark.slow
 def test_a_start_whose_answer_was_lost_ends_as_lost_and_says_that_nothing_ran(environ, db, store, queue):
     task = ticker.register(db, "plain", every="1m")
     tick(store, queue)
@@ -107,6 +110,7 @@ def test_a_start_whose_answer_was_lost_ends_as_lost_and_says_that_nothing_ran(en
     assert ticker.get(db, task).running_until is None
 
 
+@pytest.mark.slow
 @on_linux
 def test_the_keeper_ends_the_record_of_a_worker_that_dies_at_the_answer_to_a_start(environ, db, store, queue):
     task = ticker.register(db, "plain", every="1m")

@@ -9,6 +9,8 @@ import ticker
 from tests.running import stock_worker, work
 from ticker.engine.tick import tick
 
+pytestmark = pytest.mark.slow
+
 APPLICATION = """
 import json, os, time
 import sentry_sdk

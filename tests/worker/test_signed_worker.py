@@ -95,6 +95,7 @@ def forge(redis: Redis, job_id: str, data: bytes, *, key: str = "", front: bool 
 # -------------------------------------------------------------------------------------------------- what is ours runs
 
 
+@pytest.mark.slow
 def test_a_hardened_worker_runs_what_the_ticker_signed(task, db, store, signed, redis):
     works()
     assert outcomes(db) == [("succeeded", "")]
@@ -105,6 +106,7 @@ def test_a_hardened_worker_runs_what_the_ticker_signed(task, db, store, signed, 
     assert not redis.exists("ticker:refused", "rq:queue:polling:intermediate")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("worker", [work, stock_worker], ids=["ours", "stock"])
 def test_other_workers_run_signed_jobs_as_ever(worker, task, db):
     worker()
@@ -132,12 +134,14 @@ def test_without_a_key_a_job_has_no_signature(queue, redis):
     assert not redis.hexists("rq:job:t1-1", signing.FIELD)
 
 
+@pytest.mark.slow
 def test_keys_are_rotated_without_losing_a_job(task, monkeypatch, db):
     monkeypatch.setenv("TICKER_SIGNING_KEY", f"{OTHER_KEY}, {KEY}")
     works()
     assert outcomes(db) == [("succeeded", "")]
 
 
+@pytest.mark.slow
 def test_a_failed_job_keeps_its_signature_and_runs_nothing_when_it_is_requeued(signed, db, store, redis):
     ticker.register(db, "fails", every="1m")
     tick(store, signed)
@@ -150,6 +154,7 @@ def test_a_failed_job_keeps_its_signature_and_runs_nothing_when_it_is_requeued(s
     assert db.execute("SELECT count(*) FROM ticker.events WHERE what = 'redelivered'").fetchone() == (1,)
 
 
+@pytest.mark.slow
 def test_an_old_job_that_somebody_pushes_again_runs_nothing(task, db, redis):
     [key] = redis.keys("rq:job:*")
     copy = redis.hgetall(key)
@@ -162,6 +167,7 @@ def test_an_old_job_that_somebody_pushes_again_runs_nothing(task, db, redis):
     assert db.execute("SELECT what FROM ticker.events").fetchall() == [("redelivered",)]
 
 
+@pytest.mark.slow
 def test_a_job_of_a_deleted_task_that_somebody_pushes_again_is_gone(task, db, redis):
     ticker.unregister(db, task)
     works()
@@ -204,6 +210,7 @@ def forged_jobs(redis: Redis, touched: Path, victim: str) -> dict[str, str]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_forged_jobs_are_counted_and_harm_nothing(task, db, redis, tmp_path):
     touched = tmp_path / "touched"
     [victim] = Queue("polling", connection=redis).get_job_ids()
@@ -220,6 +227,7 @@ def test_forged_jobs_are_counted_and_harm_nothing(task, db, redis, tmp_path):
     assert int(peak) < 150_000
 
 
+@pytest.mark.slow
 def test_a_changed_field_of_a_signed_job_makes_it_forged_and_the_ticker_pushes_it_again(task, db, store, signed, redis):
     [key] = redis.keys("rq:job:*")
     redis.hset(key, "timeout", "100000")
@@ -230,6 +238,7 @@ def test_a_changed_field_of_a_signed_job_makes_it_forged_and_the_ticker_pushes_i
     assert outcomes(db) == [("succeeded", "")]
 
 
+@pytest.mark.slow
 def test_a_signed_job_in_another_queue_stays_where_it_was_signed_for(task, db, redis):
     [job_id] = Queue("polling", connection=redis).get_job_ids()
     redis.rpush("rq:queue:reports", job_id)
@@ -239,6 +248,7 @@ def test_a_signed_job_in_another_queue_stays_where_it_was_signed_for(task, db, r
     assert outcomes(db) == [("succeeded", "")]
 
 
+@pytest.mark.slow
 def test_what_a_hash_holds_beside_a_signed_job_is_not_read(task, db, redis, tmp_path):
     touched = tmp_path / "touched"
     trap = pickle.dumps(Executes(touched))
@@ -258,6 +268,7 @@ def test_what_a_hash_holds_beside_a_signed_job_is_not_read(task, db, redis, tmp_
     assert "two?lines ?[31m" in log and "\x1b[31m" not in log
 
 
+@pytest.mark.slow
 def test_a_job_that_a_dead_worker_left_is_not_unpickled_at_the_next_start(signed, redis, tmp_path):
     touched = tmp_path / "touched"
     for job_id in ("begun", "taken"):
@@ -334,6 +345,7 @@ def start(*options: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_a_hardened_worker_without_a_key_does_not_start(environ):
     done = start()
     assert (done.returncode, done.stderr) == (
@@ -341,6 +353,7 @@ def test_a_hardened_worker_without_a_key_does_not_start(environ):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "option", ["--worker-class=rq.Worker", "--with-scheduler",
                *(pytest.param(option, marks=pytest.mark.long) for option in
@@ -355,6 +368,7 @@ def test_what_would_soften_a_hardened_worker_is_refused(option, signed):
     )
 
 
+@pytest.mark.slow
 def test_rqs_own_variables_do_not_soften_it(task, db, redis, monkeypatch, tmp_path):
     monkeypatch.setenv("RQ_JOB_CLASS", "rq.job.Job")
     monkeypatch.setenv("RQ_WORKER_CLASS", "rq.Worker")
@@ -382,6 +396,7 @@ def test_keys_are_read_in_their_order_and_never_shown():
     assert KEY not in repr(found)
 
 
+@pytest.mark.slow
 def test_the_ticker_signs_with_the_first_key(environ, monkeypatch, db, redis):
     monkeypatch.setenv("TICKER_SIGNING_KEY", f"{OTHER_KEY},{KEY}")
     task = ticker.register(db, "plain", every="1m")

@@ -116,6 +116,7 @@ def test_it_loads_nothing_that_a_worker_needs() -> None:
     assert not names & {"rq", "redis", "psycopg", "click", "asyncio"}
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_is_one_sentence_and_exit_code_78(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATABASE_URL", raising=False)
     command = [sys.executable, "-m", "wrappers", "--tasks", "tests.sample_tasks"]
@@ -139,6 +140,7 @@ def last_outcome(db: Any) -> str | None:
     return ticker.list_runs(db)[0].outcome
 
 
+@pytest.mark.promise("S3")
 def test_nothing_outlives_the_limit_when_the_worker_was_killed_in_mid_run(meet: Callable[[str], Any], db: Any) -> None:
     with launched() as launcher:
         run = meet("swallows every exception")
@@ -148,6 +150,7 @@ def test_nothing_outlives_the_limit_when_the_worker_was_killed_in_mid_run(meet: 
         assert last_outcome(db) == "killed"
 
 
+@pytest.mark.slow
 def test_nothing_outlives_the_limit_while_the_worker_is_stopped_and_it_goes_on_after(
     meet: Callable[[str], Any], db: Any
 ) -> None:
@@ -160,6 +163,7 @@ def test_nothing_outlives_the_limit_while_the_worker_is_stopped_and_it_goes_on_a
         assert meet("swallows every exception").overshoot() < AT_MOST
 
 
+@pytest.mark.slow
 def test_a_program_that_an_exec_put_in_the_place_of_the_horse_dies_in_time(meet: Callable[[str], Any], db: Any) -> None:
     with launched():
         assert meet("executes another program").overshoot() < AT_MOST
@@ -188,6 +192,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_between_the_death_of_a_horse_and_its_clean_up_leaves_no_child_past_the_limit(
     environ: object, db: Any, store: Any, queue: Any, tmp_path: Path
 ) -> None:
@@ -211,6 +216,7 @@ def test_a_worker_that_is_stopped_between_the_death_of_a_horse_and_its_clean_up_
     assert last_outcome(db) == "killed"
 
 
+@pytest.mark.slow
 def test_an_orphaned_horse_ends_its_run_itself_before_the_keeper_goes(
     environ: object, db: Any, store: Any, queue: Any
 ) -> None:
@@ -226,6 +232,7 @@ def test_an_orphaned_horse_ends_its_run_itself_before_the_keeper_goes(
         assert not is_alive(horse)
 
 
+@pytest.mark.slow
 def test_a_sigterm_ends_the_wait_for_an_orphaned_horse(environ: object, db: Any, store: Any, queue: Any) -> None:
     from ticker.engine.tick import tick
 
@@ -243,6 +250,7 @@ def test_a_sigterm_ends_the_wait_for_an_orphaned_horse(environ: object, db: Any,
         assert ticker.list_runs(db)[0].reason == "killed by SIGKILL"
 
 
+@pytest.mark.slow
 def test_a_warm_stop_lets_the_run_end_and_rq_knows_the_worker_by_its_own_pid(
     environ: object, db: Any, store: Any, queue: Any, redis: Any
 ) -> None:

@@ -295,6 +295,7 @@ def outcomes(db) -> dict[str, str | None]:
     return {run.task_name: run.outcome for run in ticker.list_runs(db)}
 
 
+@pytest.mark.promise("S14")
 def test_a_locked_row_holds_up_no_other_job_and_its_end_is_that_of_the_run(
     traced, environ, folder, db, store, queue, redis, task
 ):
@@ -311,6 +312,7 @@ def test_a_locked_row_holds_up_no_other_job_and_its_end_is_that_of_the_run(
     assert (run.result, ticker.get(db, task).last_success_at) == ("done", run.ended_at)
 
 
+@pytest.mark.slow
 def test_an_end_that_waits_is_not_tried_between_the_start_of_another_run_and_its_horse(
     traced, environ, folder, db, store, queue
 ):
@@ -328,6 +330,7 @@ def test_an_end_that_waits_is_not_tried_between_the_start_of_another_run_and_its
     assert outcomes(db)["plain"] == "succeeded"
 
 
+@pytest.mark.slow
 def test_a_table_that_is_locked_until_the_hold_is_over_makes_no_run_lost(environ, folder, db, store, queue):
     task = ticker.register(db, "waits", every="1h", box="5s", retries=2)
     tick(store, queue)
@@ -340,6 +343,7 @@ def test_a_table_that_is_locked_until_the_hold_is_over_makes_no_run_lost(environ
     assert (run.outcome, run.ended_at < over_at) == ("succeeded", True)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_told_to_stop_still_tries_the_ends_that_wait(environ, folder, db, task):
     with at_work(folder) as process:
         with ends_under(ITS_ROW, environ, folder):
@@ -349,6 +353,7 @@ def test_a_worker_that_is_told_to_stop_still_tries_the_ends_that_wait(environ, f
     assert outcomes(db) == {"waits": "succeeded"}
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_told_to_stop_gives_them_up_in_time(environ, folder, db, task):
     impatient = f"from wrappers.rq import worker; worker.LAST_WORD = 1.0\n{WAITS}"
     with at_work(folder, patch=impatient) as process, ends_under(ITS_ROW, environ, folder):
@@ -358,6 +363,7 @@ def test_a_worker_that_is_told_to_stop_gives_them_up_in_time(environ, folder, db
     assert sentence("logs.end_given_up", task=task.id, outcome="succeeded").within(rest)
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_with_its_queue_stays_until_its_ends_are_written(environ, folder, db, task):
     with at_work(folder, "--burst") as process:
         with ends_under(ITS_ROW, environ, folder):
@@ -366,6 +372,7 @@ def test_a_worker_that_ends_with_its_queue_stays_until_its_ends_are_written(envi
     assert outcomes(db) == {"waits": "succeeded"}
 
 
+@pytest.mark.slow
 def test_pieces_that_could_not_be_recorded_are_made_while_the_run_still_holds_its_task(
     environ, folder, db, store, queue
 ):
@@ -378,6 +385,7 @@ def test_pieces_that_could_not_be_recorded_are_made_while_the_run_still_holds_it
     assert db.execute("SELECT count(*) FROM ticker.runs WHERE kind = 'piece'").fetchone() == (2,)
 
 
+@pytest.mark.slow
 def test_a_stock_workers_horse_writes_the_true_end_of_its_run(environ, folder, db, store, task):
     with ThreadPoolExecutor() as pool:
         done = pool.submit(stock_worker, patch=WAITS)
@@ -391,6 +399,7 @@ def test_a_stock_workers_horse_writes_the_true_end_of_its_run(environ, folder, d
     assert (run.outcome, run.ended_at < freed_at) == ("succeeded", True)
 
 
+@pytest.mark.slow
 def test_postgresql_away_for_longer_than_the_box_costs_no_run_and_makes_none_twice(own_servers, folder, monkeypatch):
     postgres, _ = own_servers
     monkeypatch.setenv("TICKER_TICK", "1s")
@@ -413,6 +422,7 @@ def test_postgresql_away_for_longer_than_the_box_costs_no_run_and_makes_none_twi
             assert ticker.list_tasks(db)[0].failures == 0
 
 
+@pytest.mark.slow
 def test_the_worker_corrects_what_a_tick_without_a_rhythm_has_declared_lost(environ, folder, db, store, queue):
     task = ticker.register(db, "waits", every="3s", box="1s", retries=2, backoff="1s")
     tick(store, queue)

@@ -5,6 +5,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
+import pytest
 from rq import Queue, SimpleWorker
 from rq.job import Job
 
@@ -28,6 +29,7 @@ def last_run(db, name):
     return next(run for run in ticker.list_runs(db) if run.task_name == name)
 
 
+@pytest.mark.promise("S9")
 def test_functions_end_in_the_outcome_that_they_earned(traced, db, store, queue):
     ticker.register(db, "plain", every="1m", kwargs={"channel_id": 5})
     for name in ("async", "fails", "leaves.by.exit", "crashes", "kills.itself", "returns.odd", "unheard.of"):
@@ -52,6 +54,7 @@ def test_functions_end_in_the_outcome_that_they_earned(traced, db, store, queue)
     assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
 
 
+@pytest.mark.slow
 def test_an_error_reaches_rqs_failed_registry_and_a_drop_does_not(traced, db, store, queue, redis):
     ticker.register(db, "fails", every="1m")
     ticker.register(db, "unheard.of", every="1m")
@@ -66,6 +69,7 @@ def test_an_error_reaches_rqs_failed_registry_and_a_drop_does_not(traced, db, st
     )
 
 
+@pytest.mark.promise("S2", "S3")
 def test_what_overruns_its_box_is_ended_with_everything_it_left_behind(traced, db, store, queue):
     names = ("swallows", "swallows.exceptions", "long.c.call", "stops.itself", "async.hangs", "exhausts")
     for name in names:
@@ -84,6 +88,7 @@ def test_what_overruns_its_box_is_ended_with_everything_it_left_behind(traced, d
     assert not any(is_alive(pid) for pid in pids)
 
 
+@pytest.mark.promise("S7")
 def test_the_next_run_goes_on_at_the_cursor(traced, db, store, queue):
     ticker.register(db, "resumes", every="1m")
     for _ in range(2):
@@ -94,6 +99,7 @@ def test_the_next_run_goes_on_at_the_cursor(traced, db, store, queue):
     assert traced("resumes") == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_job_that_is_requeued_after_its_run_runs_nothing_and_is_an_event(traced, db, store, queue, redis):
     ticker.register(db, "fails", every="1m")
     tick(store, queue)
@@ -107,6 +113,7 @@ def test_a_job_that_is_requeued_after_its_run_runs_nothing_and_is_an_event(trace
     assert ("redelivered", run.id) in db.execute("SELECT what, run_id FROM ticker.events").fetchall()
 
 
+@pytest.mark.slow
 def test_run_now_right_after_a_run_runs_and_leaves_the_schedule_alone(traced, db, store, queue):
     task = ticker.register(db, "plain", every="1d")
     tick(store, queue)
@@ -127,6 +134,7 @@ def test_run_now_right_after_a_run_runs_and_leaves_the_schedule_alone(traced, db
     )
 
 
+@pytest.mark.slow
 def test_a_daily_task_whose_push_redis_lost_runs_without_a_hand(traced, db, store, queue, redis):
     ticker.register(db, "plain", every="1d")
     tick(store, queue)
@@ -138,6 +146,7 @@ def test_a_daily_task_whose_push_redis_lost_runs_without_a_hand(traced, db, stor
     assert outcomes(db) == {"plain": "succeeded"}
 
 
+@pytest.mark.promise("S3")
 def test_a_stock_worker_runs_the_jobs_and_kills_the_process_that_overruns(traced, db, store, queue):
     for name in ("plain", "async"):
         ticker.register(db, name, every="1m")
@@ -169,6 +178,7 @@ def test_a_worker_that_does_not_fork_is_refused(environ, db, store, queue, redis
     assert tick(store, queue).swept.repushed == 1  # a worker that forks may still take it
 
 
+@pytest.mark.slow
 def test_a_function_may_delete_or_disable_its_own_owner_in_mid_run(traced, db, store, queue):
     from ticker import owners
 
@@ -190,6 +200,7 @@ def test_a_function_may_delete_or_disable_its_own_owner_in_mid_run(traced, db, s
     )
 
 
+@pytest.mark.promise("S6")
 def test_the_waiting_job_of_a_deleted_owner_ends_as_gone_and_others_go_on(traced, db, store, queue):
     from ticker import owners
 
@@ -206,6 +217,7 @@ def test_the_waiting_job_of_a_deleted_owner_ends_as_gone_and_others_go_on(traced
     assert sorted((run.outcome, run.reason) for run in ticker.list_runs(db)) == [("dropped", "gone"), ("succeeded", "")]
 
 
+@pytest.mark.slow
 def test_the_watchdog_process_ends_a_run_where_there_are_no_kernel_timers(traced, db, store, queue, monkeypatch):
     monkeypatch.setenv("TICKER_HARD_LIMIT", "watchdog")
     for name in ("long.c.call", "swallows.exceptions"):
@@ -215,6 +227,7 @@ def test_the_watchdog_process_ends_a_run_where_there_are_no_kernel_timers(traced
     assert outcomes(db) == {"long.c.call": "killed", "swallows.exceptions": "timed_out"}
 
 
+@pytest.mark.promise("S7")
 def test_the_box_never_outlasts_the_time_out_that_rq_was_told_at_the_push(traced, db, store, queue):
     """The row was edited after the push: RQ would end the job at 31 s, so the box is cut to what leaves its margin."""
     task = ticker.register(db, "exhausts", every="2s", box="0.5s")
@@ -226,6 +239,7 @@ def test_the_box_never_outlasts_the_time_out_that_rq_was_told_at_the_push(traced
     assert run.ended_at - run.started_at < timedelta(seconds=30)
 
 
+@pytest.mark.slow
 def test_a_start_that_cannot_be_saved_runs_nothing(traced, db, store, queue):
     """The table of runs lacks a column: the start fails as a whole, and so does the job."""
     task = ticker.register(db, "plain", every="1m")
@@ -240,6 +254,7 @@ def test_a_start_that_cannot_be_saved_runs_nothing(traced, db, store, queue):
     assert last_run(db, "plain").outcome == "succeeded"
 
 
+@pytest.mark.slow
 def test_a_start_waits_for_a_row_that_a_long_transaction_holds(traced, db, store, queue, database_url):
     """Longer than the 2 s after which a wait for a lock ends."""
     task = ticker.register(db, "plain", every="1d")
@@ -255,6 +270,7 @@ def test_a_start_waits_for_a_row_that_a_long_transaction_holds(traced, db, store
     assert outcomes(db) == {"plain": "succeeded"}
 
 
+@pytest.mark.slow
 def test_six_characters_that_look_like_a_nul_are_kept_and_a_nul_is_replaced(traced, db, store, queue):
     ticker.register(db, "returns.escapes", every="1m")
     tick(store, queue)
@@ -264,6 +280,7 @@ def test_six_characters_that_look_like_a_nul_are_kept_and_a_nul_is_replaced(trac
     assert ticker.get(db, "returns.escapes").cursor == "\\u0000"
 
 
+@pytest.mark.slow
 def test_a_cursor_that_is_no_json_is_refused_in_one_sentence(traced, db, store, queue):
     ticker.register(db, "odd.cursor", every="1m")
     tick(store, queue)
@@ -273,6 +290,7 @@ def test_a_cursor_that_is_no_json_is_refused_in_one_sentence(traced, db, store, 
     assert sentence("why.no_cursor", field="checkpoint", value="'str'").begins(run.reason)
 
 
+@pytest.mark.slow
 def test_a_function_that_overlooks_its_soft_limit_and_returns_has_timed_out(traced, db, store, queue):
     ticker.register(db, "returns.late", **ENDLESS)
     tick(store, queue)
@@ -280,6 +298,7 @@ def test_a_function_that_overlooks_its_soft_limit_and_returns_has_timed_out(trac
     assert outcomes(db) == {"returns.late": "timed_out"}
 
 
+@pytest.mark.slow
 def test_a_worker_without_a_queue_works_on_the_one_that_tasks_go_to(traced, db, store, queue):
     ticker.register(db, "plain", every="1m")
     tick(store, queue)
@@ -288,6 +307,7 @@ def test_a_worker_without_a_queue_works_on_the_one_that_tasks_go_to(traced, db, 
     assert outcomes(db) == {"plain": "succeeded"}
 
 
+@pytest.mark.slow
 def test_resume_keeps_the_spacing_and_loses_no_day(traced, db, store, queue):
     task = ticker.register(db, "plain", every="1d", tolerance="1h")
     tick(store, queue)
@@ -304,6 +324,7 @@ def test_resume_keeps_the_spacing_and_loses_no_day(traced, db, store, queue):
     assert resumed.next_run <= store.now()
 
 
+@pytest.mark.slow
 def test_the_job_carries_ids_only(environ, db, store, queue, redis):
     task = ticker.register(db, "plain", every="1m", kwargs={"password": "hunter2"})
     tick(store, queue)
@@ -325,6 +346,7 @@ def locks_its_row():
 """
 
 
+@pytest.mark.slow
 def test_under_a_stock_worker_a_run_that_hangs_where_its_end_is_recorded_is_killed_too(traced, db, store, queue, redis):
     """It waits for a row that its own function has locked, and would wait for longer than its box."""
     ticker.register(db, "locks.its.row", **ENDLESS)
@@ -337,6 +359,7 @@ def test_under_a_stock_worker_a_run_that_hangs_where_its_end_is_recorded_is_kill
     assert run.outcome in (None, "succeeded")
 
 
+@pytest.mark.slow
 def test_under_our_worker_the_end_waits_for_the_death_that_frees_the_row(traced, db, store, queue):
     ticker.register(db, "locks.its.row", **ENDLESS)
     tick(store, queue)
@@ -361,6 +384,7 @@ def leaves_children():
 """
 
 
+@pytest.mark.slow
 def test_what_a_run_left_behind_dies_by_the_workers_own_hand_long_before_its_box_is_over(traced, db, store, queue):
     """With `patch` the worker has no keeper, who would mend it at the worker's end."""
     ticker.register(db, "leaves.children", every="1m")

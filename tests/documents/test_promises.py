@@ -1,0 +1,33 @@
+"""The default tests show each promise of docs/faults.md, although what is slow is left to `pytest -m slow`."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent.parent
+PROMISES = [*(f"S{number}" for number in range(1, 15)), *(f"L{number}" for number in range(1, 6))]
+AT_MOST = 30  # tests that are in the default suite although they are slow
+
+
+def marked() -> Iterator[tuple[str, list[str], bool]]:
+    """Yields each test with the mark `promise`: its name, its promises, and whether it is also marked as slow."""
+    for path in TESTS.rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                marks = {
+                    ast.unparse(mark.func if isinstance(mark, ast.Call) else mark): mark for mark in node.decorator_list
+                }
+                promise = marks.get("pytest.mark.promise")
+                if isinstance(promise, ast.Call):
+                    yield node.name, [ast.literal_eval(name) for name in promise.args], "pytest.mark.slow" in marks
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_a_default_test_shows_each_promise(promise: str) -> None:
+    assert any(promise in promises and not is_slow for _, promises, is_slow in marked())
+
+
+def test_few_tests_are_kept_though_they_are_slow() -> None:
+    assert len(list(marked())) <= AT_MOST

@@ -1,7 +1,7 @@
 """The default tests show each promise of docs/faults.md, although what is slow is left to `pytest -m slow`."""
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,10 @@ PROMISES = [*(f"S{number}" for number in range(1, 15)), *(f"L{number}" for numbe
 AT_MOST = 30  # tests that are in the default suite although they are slow
 
 
-def marked() -> Iterator[tuple[str, list[str], bool]]:
-    """Yields each test with the mark `promise`: its name, its promises, and whether it is also marked as slow."""
+@cache
+def marked() -> list[tuple[str, list[str], bool]]:
+    """Returns each test with the mark `promise`: its name, its promises, and whether it is also marked as slow."""
+    found = []
     for path in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
@@ -21,7 +23,9 @@ def marked() -> Iterator[tuple[str, list[str], bool]]:
                 }
                 promise = marks.get("pytest.mark.promise")
                 if isinstance(promise, ast.Call):
-                    yield node.name, [ast.literal_eval(name) for name in promise.args], "pytest.mark.slow" in marks
+                    promises = [ast.literal_eval(name) for name in promise.args]
+                    found.append((node.name, promises, "pytest.mark.slow" in marks))
+    return found
 
 
 @pytest.mark.parametrize("promise", PROMISES)
@@ -30,4 +34,4 @@ def test_a_default_test_shows_each_promise(promise: str) -> None:
 
 
 def test_few_tests_are_kept_though_they_are_slow() -> None:
-    assert len(list(marked())) <= AT_MOST
+    assert len(marked()) <= AT_MOST

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from statistics import median, quantiles
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker.daemon.push_threads import Lanes
+from ticker.daemon.push_threads import PushThreads
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue
@@ -57,7 +57,7 @@ class Day:
         on.db.execute("VACUUM ANALYZE ticker.tasks")
 
     def play(self, ticks: int) -> None:
-        lanes, take = Lanes(), self.on.redis.register_script(TAKE)
+        push_threads, take = PushThreads(), self.on.redis.register_script(TAKE)
         with (
             closing(PostgresStore(self.on.database_url)) as store,
             closing(RedisQueue.from_url(self.on.redis_url)) as queue,
@@ -66,7 +66,9 @@ class Day:
                 self.now += timedelta(seconds=TICK)
                 [(late,)] = self.on.db.execute(LATE, {"now": self.now}).fetchall()
                 took = timed(
-                    lambda: tick(store, queue, self.now, TickOptions(look_ahead=0, beat=1000 * TICK, lanes=lanes))
+                    lambda: tick(
+                        store, queue, self.now, TickOptions(look_ahead=0, beat=1000 * TICK, push_threads=push_threads)
+                    )
                 )
                 jobs = int(self.on.redis.llen("rq:queue:polling"))
                 self.largest = max(self.largest, int(self.on.redis.info("memory")["used_memory"]))

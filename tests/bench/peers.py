@@ -24,7 +24,7 @@ from typing import Any
 from rq import Queue
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker.daemon.push_threads import Lanes
+from ticker.daemon.push_threads import PushThreads
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue
@@ -50,11 +50,11 @@ def poll(number: int) -> None:
 def ours(on: Stage, due: int) -> float:
     """A process that has ticked before."""
     with closing(PostgresStore(on.database_url)) as store, closing(RedisQueue.from_url(on.redis_url)) as queue:
-        lanes = Lanes()
+        push_threads = PushThreads()
         on.make_due(1)
-        tick(store, queue, options=TickOptions(lanes=lanes))
+        tick(store, queue, options=TickOptions(push_threads=push_threads))
         on.make_due(due)
-        return timed(lambda: tick(store, queue, options=TickOptions(lanes=lanes)))
+        return timed(lambda: tick(store, queue, options=TickOptions(push_threads=push_threads)))
 
 
 def rq_cron(on: Stage, due: int) -> float:

@@ -2,8 +2,8 @@
 
 In each round, one after the other, over the same due tasks of the same table:
 
-tick      the production tick, with its two lanes and its sweep
-one lane  the same with one
+tick      the production tick, with its two push threads and its sweep
+one thread  the same with one
 claim     its two statements of a due task alone, batch by batch: PostgreSQL's share, nothing is read from the answers
 push      its call to Redis alone, with all bytes ready: Redis' share
 core      what teams write: SQLAlchemy Core claims the rows, RQ's `enqueue_many` pushes the jobs
@@ -21,7 +21,7 @@ from rq import Queue
 from sqlalchemy import MetaData, Table, any_, create_engine, func, select, update
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker.daemon.push_threads import Lanes
+from ticker.daemon.push_threads import PushThreads
 from ticker.db import sql
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
@@ -38,16 +38,18 @@ LOOK_AHEAD = 750  # milliseconds, as of a tick of 30 s
 class Rivals:
     def __init__(self, on: Stage, due: int) -> None:
         self.on, self.due, self.batch = on, due, Settings().batch
-        self.lanes = Lanes()
+        self.push_threads = PushThreads()
         self.store, self.queue = PostgresStore(on.database_url), RedisQueue.from_url(on.redis_url)
         self.store.clamp(None, self.batch)  # the look at every row, which comes once in 120 ticks
 
-    def tick(self, lanes: Callable[..., Any]) -> float:
+    def tick(self, push_threads: Callable[..., Any]) -> float:
         self.queue.push([])
         return timed(
             lambda: self._check(
                 tick(
-                    self.store, self.queue, options=TickOptions(look_ahead=LOOK_AHEAD, batch=self.batch, lanes=lanes)
+                    self.store,
+                    self.queue,
+                    options=TickOptions(look_ahead=LOOK_AHEAD, batch=self.batch, push_threads=push_threads),
                 ).enqueued
             )
         )
@@ -145,7 +147,7 @@ TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 def measure(on: Stage, due: int, rounds: int) -> list[Figure]:
     rivals = Rivals(on, due)
     ways: dict[str, Callable[[], float]] = {
-        "tick": lambda: rivals.tick(rivals.lanes), "one lane": lambda: rivals.tick(alone),
+        "tick": lambda: rivals.tick(rivals.push_threads), "one thread": lambda: rivals.tick(alone),
         "claim": rivals.claim, "push": rivals.push, "core": rivals.core,
     }  # fmt: skip
     found: dict[str, list[float]] = {name: [] for name in ways}
@@ -160,7 +162,7 @@ def measure(on: Stage, due: int, rounds: int) -> list[Figure]:
     shares = {
         "times as fast as core": [c / t for c, t in zip(found["core"], found["tick"], strict=True)],
         "of the limit (claim + push)": [m / t for m, t in zip(limit, found["tick"], strict=True)],
-        "of the limit, one lane": [m / t for m, t in zip(limit, found["one lane"], strict=True)],
+        "of the limit, one thread": [m / t for m, t in zip(limit, found["one thread"], strict=True)],
     }
     return figures + [
         Figure(f"tick, {due:,} due: {name}", median(values), "x", None, f"{min(values):.2f} to {max(values):.2f}")

@@ -1,6 +1,6 @@
 """Several tickers at once on the same due tasks: `python -m tests.bench tickers [--tasks N] [--due N] [--rounds N]`.
 
-Each is a process of its own with the production tick and its lanes; they begin together. Counted are the jobs in Redis and
+Each is a process of its own with the production tick and its push threads; they begin together. Counted are the jobs in Redis and
 the occurrences that wait in the table: none is there twice, none is missing.
 """
 
@@ -10,7 +10,7 @@ from contextlib import closing
 from multiprocessing.synchronize import Barrier
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage
-from ticker.daemon.push_threads import Lanes
+from ticker.daemon.push_threads import PushThreads
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue
@@ -20,7 +20,7 @@ def one(database_url: str, redis_url: str, together: Barrier) -> None:
     with closing(PostgresStore(database_url)) as store, closing(RedisQueue.from_url(redis_url)) as queue:
         store.idle_at(None, 0)
         together.wait()
-        tick(store, queue, options=TickOptions(lanes=Lanes()))
+        tick(store, queue, options=TickOptions(push_threads=PushThreads()))
 
 
 def race(on: Stage, due: int, tickers: int) -> tuple[float, int]:

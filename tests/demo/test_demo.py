@@ -20,7 +20,7 @@ from tests.running import ROOT, in_fork, until
 from tests.sentences import Sentence, sentence
 from ticker.demo import chart, polls, stage, verdict
 from ticker.demo.application import MailChannel
-from ticker.demo.chart import lanes
+from ticker.demo.chart import tracks
 from ticker.demo.stage import PROCFILE, Processes
 from ticker.demo.verdict import Evidence
 from ticker.errors import ConfigurationError
@@ -255,7 +255,7 @@ A3 = a_run(3, "02:30", started_at="02:56", state="running", outcome=None)
 
 
 def chart_of(tasks: list[Task], runs: list[RunRecord], width: int = 80) -> list[str]:
-    return [line.plain for line in lanes(tasks, runs, ZERO, at("02:45"), width)]
+    return [line.plain for line in tracks(tasks, runs, ZERO, at("02:45"), width)]
 
 
 def test_lanes_show_waiting_running_and_drops():
@@ -270,8 +270,8 @@ def test_lanes_show_waiting_running_and_drops():
 
 
 def test_lanes_have_colours_where_something_went_wrong():
-    [_, lane, _] = lanes([a_task()], [replace(A1, outcome=Outcome.KILLED)], ZERO, at("02:45"), 80)
-    assert {lane.plain[span.start] for span in lane.spans if "red" in str(span.style)} == {"!"}
+    [_, track, _] = tracks([a_task()], [replace(A1, outcome=Outcome.KILLED)], ZERO, at("02:45"), 80)
+    assert {track.plain[span.start] for span in track.spans if "red" in str(span.style)} == {"!"}
 
 
 def test_two_ends_in_one_cell_of_a_lane_stand_side_by_side():

@@ -1,4 +1,4 @@
-"""One task over a stretch of time: what is drawn of it, in which lane and row, and the picture of it as SVG."""
+"""One task over a stretch of time: what is drawn of it, in which track and row, and the picture of it as SVG."""
 
 import re
 from datetime import timedelta
@@ -52,11 +52,11 @@ def eventful(db, task):
 
 
 def drawn(db, task, since=10 * MINUTE):
-    """Each lane's marks as (row, kind, begin, end), in seconds from now, in the order of their begins."""
+    """Each track's marks as (row, kind, begin, end), in seconds from now, in the order of their begins."""
     found = timeline.of(db, task.id, since=since)
     return {
-        lane: sorted(((row, mark.kind, seconds(mark.begin), seconds(mark.end)) for row, mark in placed), key=lambda m: m[2:])
-        for lane, placed in timeline.lanes(found).items()
+        track: sorted(((row, mark.kind, seconds(mark.begin), seconds(mark.end)) for row, mark in placed), key=lambda m: m[2:])
+        for track, placed in timeline.tracks(found).items()
     }  # fmt: skip
 
 
@@ -65,11 +65,11 @@ def seconds(instant):
 
 
 def words(db, task, kind, since=10 * MINUTE):
-    placed = timeline.lanes(timeline.of(db, task.id, since=since)).values()
-    return [mark.words for lane in placed for _, mark in lane if mark.kind == kind]
+    placed = timeline.tracks(timeline.of(db, task.id, since=since)).values()
+    return [mark.words for track in placed for _, mark in track if mark.kind == kind]
 
 
-# ------------------------------------------------------------------------------------------------------- the lanes
+# ------------------------------------------------------------------------------------------------------- the tracks
 
 
 def test_each_lane_shows_its_part_of_what_became_of_the_occurrences(db, eventful):
@@ -82,8 +82,8 @@ def test_each_lane_shows_its_part_of_what_became_of_the_occurrences(db, eventful
 
 
 def test_what_has_not_ended_goes_on(db, eventful):
-    lanes = timeline.lanes(timeline.of(db, eventful.id, since=10 * MINUTE))
-    goes_on = [(mark.kind, seconds(mark.begin)) for placed in lanes.values() for _, mark in placed if mark.goes_on]
+    tracks = timeline.tracks(timeline.of(db, eventful.id, since=10 * MINUTE))
+    goes_on = [(mark.kind, seconds(mark.begin)) for placed in tracks.values() for _, mark in placed if mark.goes_on]
     assert goes_on == [("wait", -20), ("run", -60)]
 
 
@@ -237,7 +237,7 @@ def test_all_of_the_picture_lies_inside_of_it(db, eventful):
     for shape in root.iter(f"{SVG}rect"):
         x, y, width = (float(shape.get(name)) for name in ("x", "y", "width"))
         assert svg.LEFT <= x <= x + width <= svg.WIDTH and 0 <= y <= height
-    assert len(root.findall(f"{SVG}text")) > 10  # lanes, labels, the legend
+    assert len(root.findall(f"{SVG}text")) > 10  # tracks, labels, the legend
 
 
 @pytest.mark.parametrize("since", [SECOND, MINUTE, HOUR, timedelta(days=1), timedelta(days=30), timedelta(days=366)])

@@ -21,7 +21,7 @@ from apscheduler.triggers.base import BaseTrigger
 
 from ticker import clock, notify
 from ticker.daemon.prune import Pruner
-from ticker.daemon.push_threads import Lanes
+from ticker.daemon.push_threads import PushThreads
 from ticker.daemon.systemd import Systemd
 from ticker.db.listener import Alarm, Listener
 from ticker.db.store import PostgresStore
@@ -81,7 +81,7 @@ class TickJob:
         self._store, self._queue, self._settings, self._stopping = store, queue, settings, stopping
         self._observer = observer
         self._id, self._host = str(uuid4()), socket.gethostname()
-        self._lanes = Lanes()
+        self._push_threads = PushThreads()
         self._unattended: dict[str, int] = {}
         self._queues: list[str] = []
         self._leased: dict[str, str] = {}
@@ -155,7 +155,7 @@ class TickJob:
             period=settings.tick_ms,
             beat=self._rhythm(),
             depths=settings.queue_depth,
-            lanes=self._lanes,
+            push_threads=self._push_threads,
         )
         report = tick(self._store, self._queue, clock.now(), options)
         self._store.heartbeat(

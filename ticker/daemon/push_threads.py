@@ -1,6 +1,6 @@
 """Several threads that push the due tasks of one tick, each with batches of its own.
 
-While Redis takes the jobs of one batch, PostgreSQL finds the rows of the next, and Python packs: one lane alone keeps two
+While Redis takes the jobs of one batch, PostgreSQL finds the rows of the next, and Python packs: one thread alone keeps two
 of the three waiting. More than two find no core that is free.
 """
 
@@ -13,18 +13,18 @@ T = TypeVar("T")
 COUNT = 2
 
 
-class Lanes:
+class PushThreads:
     """Calls the same function in this thread and in others; their threads stay for the next time."""
 
     def __init__(self, count: int = COUNT) -> None:
         self._others = count - 1
-        self._threads = ThreadPoolExecutor(max(self._others, 1), "ticker-lane")
+        self._threads = ThreadPoolExecutor(max(self._others, 1), "ticker-push")
 
-    def __call__(self, lane: Callable[[], T]) -> list[T]:
+    def __call__(self, push: Callable[[], T]) -> list[T]:
         """All answers, when all have ended; or the error of one of them, its own first."""
-        others = [self._threads.submit(lane) for _ in range(self._others)]
+        others = [self._threads.submit(push) for _ in range(self._others)]
         try:
-            answers = [lane()]
+            answers = [push()]
         finally:
             errors = [other.exception() for other in others]
         for error in errors:

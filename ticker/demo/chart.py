@@ -1,4 +1,4 @@
-"""What the viewer sees: a lane per task, in colour in a terminal."""
+"""What the viewer sees: a track per task, in colour in a terminal."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -16,7 +16,7 @@ MARKS = {Outcome.PARTIAL: "q", Outcome.DROPPED: "x"} | dict.fromkeys(WRONG, "!")
 STYLES = {"-": "yellow", ".": "dim", "=": "green", "q": "bold cyan", "!": "bold red", "x": "bold magenta"}
 
 
-def lanes(tasks: Collection[Task], runs: Sequence[RunRecord], zero: datetime, end: datetime, width: int) -> list[Text]:
+def tracks(tasks: Collection[Task], runs: Sequence[RunRecord], zero: datetime, end: datetime, width: int) -> list[Text]:
     """Returns one line per task, from `zero` to `end`; a cell is half a second, or more where `width` is too small."""
     names = {task.id: f"{task.subject} {task.name.rpartition('.')[2]}" for task in tasks}
     margin = max(map(len, names.values())) + 2

@@ -181,8 +181,8 @@ class Scene:
                 at, task = chart.clock(run.ended_at, self.zero), self.tasks[run.task_id]
                 self.live.console.print(f"{at}  {task.subject} {task.name} {run.outcome} {run.reason}")
         width = max(self.live.console.width, 60)
-        lanes = chart.lanes(self.tasks.values(), [*self.runs.values()], self.zero, self._now(), width)
-        self.live.update(Group("", *lanes, *map(Text, self.said), ""), refresh=True)
+        tracks = chart.tracks(self.tasks.values(), [*self.runs.values()], self.zero, self._now(), width)
+        self.live.update(Group("", *tracks, *map(Text, self.said), ""), refresh=True)
         self.processes.check()
         if self.signals.wait(LOOK):
             raise KeyboardInterrupt

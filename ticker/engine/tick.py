@@ -62,7 +62,7 @@ class Report:
         return self.due.errors + self.planned.errors + self.swept.errors
 
 
-Lane = Callable[[], list[Pushed]]
+Push = Callable[[], list[Pushed]]
 """Pushes batch after batch until nothing is due any more; several may work side by side, as each locks rows of its own."""
 
 
@@ -70,8 +70,8 @@ def never() -> bool:
     return False
 
 
-def alone(lane: Lane) -> list[list[Pushed]]:
-    return [lane()]
+def alone(push: Push) -> list[list[Pushed]]:
+    return [push()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class TickOptions:
     """`period` if the last tick came that long ago; 0 after a start or a gap."""
     depths: Mapping[str, int] = field(default_factory=dict)
     """How many jobs may wait in a queue at most."""
-    lanes: Callable[[Lane], list[list[Pushed]]] = alone
-    """Calls a `Lane` in one thread or in several. Returns what each of them pushed."""
+    push_threads: Callable[[Push], list[list[Pushed]]] = alone
+    """Calls a `Push` in one thread or in several. Returns what each of them pushed."""
 
 
 SINGLE_PASS = TickOptions()
@@ -162,8 +162,8 @@ def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
     def due(most: int) -> Pushed:
         return push_due(work, lambda rows: rows.claim_due(now, look_ahead, most, limited))
 
-    lanes = work.options.lanes(lambda: in_turns(planned, due, options=work.options))
-    all_planned, all_due = (sum(kind, Pushed()) for kind in zip(*lanes, strict=True))
+    by_thread = work.options.push_threads(lambda: in_turns(planned, due, options=work.options))
+    all_planned, all_due = (sum(kind, Pushed()) for kind in zip(*by_thread, strict=True))
     return all_planned, all_due
 
 

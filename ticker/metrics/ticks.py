@@ -69,7 +69,7 @@ class WatchedQueue(RedisQueue):
 
 
 class Delays:
-    """From occurrences to their pushes, by functions. Lanes push side by side."""
+    """From occurrences to their pushes, by functions. Push threads work push side by side."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

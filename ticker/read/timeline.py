@@ -27,7 +27,7 @@ from ticker.tasks.fields import Task
 
 RUNS_AT_MOST = 500  # the newest; what was before them is not drawn
 NEXT_AT_MOST = 100
-ROWS_AT_MOST = 6  # of one lane; what overlaps more than that shares the last one
+ROWS_AT_MOST = 6  # of one track; what overlaps more than that shares the last one
 AHEAD = 4  # the axis goes on, behind now, for a fourth of what it shows before now
 NEVER_QUEUED = (Reason.MISSED, Reason.OVERLAP)  # dropped by the ticker, before a job was made
 
@@ -76,8 +76,8 @@ def of(db: Any, task_id: int, *, since: timedelta, now: datetime | None = None, 
     )  # fmt: skip
 
 
-def lanes(found: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
-    """What is drawn, by the names of the lanes, each with its row in the lane. `words` are a mark's whole line.
+def tracks(found: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
+    """What is drawn, by the names of the tracks, each with its row in the track. `words` are a mark's whole line.
 
     Kinds: due, next, wait, run, bad, drop. `bad` is a run that failed, or was ended by force.
     """
@@ -130,7 +130,7 @@ def _name(whose: Task | JournalEntry) -> str:
     return whose.name if isinstance(whose, Task) else whose.task_name
 
 
-# ------------------------------------------------------------------------------------------------------- the lanes
+# ------------------------------------------------------------------------------------------------------- the tracks
 
 
 def _dues(found: Timeline) -> Iterator[Mark[datetime]]:
@@ -210,12 +210,12 @@ def svg(found: Timeline) -> str:
     """
     every = step(found.end - found.begin, LABELS_AT_MOST)
     labels = [(at, label(at, every)) for at in marked(found.begin, found.end, every)]
-    tracks = {
-        lane: sorted(placed, key=lambda each: each[1].kind in ("bad", "drop"))  # nothing covers these
-        for lane, placed in lanes(found).items()
+    drawn = {
+        track: sorted(placed, key=lambda each: each[1].kind in ("bad", "drop"))  # nothing covers these
+        for track, placed in tracks(found).items()
     }
     now = (found.now, f"now: {time_of_day(found.now, found.now)} UTC")
-    return picture([Chart(found.begin, found.end, labels, tracks, now)], PAINTS, title=title(found))
+    return picture([Chart(found.begin, found.end, labels, drawn, now)], PAINTS, title=title(found))
 
 
 def title(found: Timeline) -> str:

@@ -34,8 +34,8 @@ Piece: TypeAlias = Mark[timedelta]
 """Kinds: tick, push, wait, run, forced, drop, open (it goes on); in a picture, event and differs, too."""
 
 
-def lanes(played: Played) -> dict[str, list[Piece]]:
-    """What is drawn, by the names of the lanes."""
+def tracks(played: Played) -> dict[str, list[Piece]]:
+    """What is drawn, by the names of the tracks."""
     end = played.table.rows[-1].at
     wrong = {(line.at, name) for line in played.differing for name in (line.event.names or ("",))}
     wrong |= {(line.at, word) for line in played.differing for word in line.found.replace(",", "").split()}
@@ -83,8 +83,8 @@ def text(played: Played) -> list[tuple[str, Cells]]:
     labels = range(0, total // cell + 1, CELLS_PER_LABEL)
     axis = "".join(f"{played.table.clock(start + n * cell):{CELLS_PER_LABEL}}" for n in labels)
     rows: list[tuple[str, Cells]] = [("", [(axis, "")])]
-    for lane, pieces in lanes(played).items():
-        rows += [("" if number else lane, row) for number, row in enumerate(_rows(pieces, start, cell) or [[]])]
+    for track, pieces in tracks(played).items():
+        rows += [("" if number else track, row) for number, row in enumerate(_rows(pieces, start, cell) or [[]])]
     return rows
 
 
@@ -127,15 +127,15 @@ def _chart(played: Played) -> drawing.Chart[timedelta]:
     table, (start, total) = played.table, span(played)
     every, pixel = step(total, LABELS_AT_MOST), total / (WIDTH - LEFT - NAMES)
     labels = [(at, table.clock(at)) for at in (start + n * every for n in range(total // every + 1))]
-    tracks = {lane: _stacked(pieces, pixel) for lane, pieces in lanes(played).items()}
+    drawn = {track: _stacked(pieces, pixel) for track, pieces in tracks(played).items()}
     for line in played.lines:
-        lane, row = _place(line, tracks)
+        track, row = _place(line, drawn)
         told = "; ".join(map(str, line.differences)) or line.found
         kind = "differs" if line.differences else "event"
-        tracks[lane].append((row, Mark(kind, line.at, line.at, _told(played, line, told), line=line.number)))
+        drawn[track].append((row, Mark(kind, line.at, line.at, _told(played, line, told), line=line.number)))
     sentences = [_told(played, line, found) for line in played.differing for found in line.differences]
     heading = f"{table.name}: {table.timing}"
-    return drawing.Chart(start, start + total, labels, tracks, None, heading, sentences, right=NAMES)
+    return drawing.Chart(start, start + total, labels, drawn, None, heading, sentences, right=NAMES)
 
 
 def _stacked(pieces: Sequence[Piece], pixel: timedelta) -> list[tuple[int, Piece]]:

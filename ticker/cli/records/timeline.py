@@ -1,4 +1,4 @@
-"""`ticker timeline`: one task's occurrences as lanes below a time axis, in the terminal or as a picture."""
+"""`ticker timeline`: one task's occurrences as tracks below a time axis, in the terminal or as a picture."""
 
 import shutil
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ LEGEND = "' due   o due next   - waits   . waits briefly   = runs   > goes on   
 SEVEREST = " |o'.-=>x!"  # of several in one cell, the last of these is shown
 STYLES = {"=": "green", ">": "green", "!": "bold red", "x": "yellow", "o": "cyan"}
 NARROWEST, WIDEST = 40, 200  # columns
-NAMES = 8  # cells for the name of a lane, the longest of which has 6
+NAMES = 8  # cells for the name of a track, the longest of which has 6
 PER_LABEL = 12  # cells from one label of the axis to the next, at least
 TOLD_AT_MOST = 10  # lines below the chart of what went wrong
 
@@ -94,16 +94,16 @@ def is_wrong(line: "JournalEntry") -> bool:
 
 
 def chart(drawn: "Timeline", width: int) -> render.Table:
-    """The axis and the lanes, each row within `width` cells."""
-    from ticker.read.timeline import lanes
+    """The axis and the tracks, each row within `width` cells."""
+    from ticker.read.timeline import tracks
 
     grid = render.columns("", "")
     scale = Scale(drawn.begin, drawn.end, width - NAMES)
     render.add(grid, "", scale.axis())
-    for lane, placed in lanes(drawn).items():
+    for track, placed in tracks(drawn).items():
         for row in range(1 + max((row for row, _ in placed), default=0)):
             signs = scale.row([mark for number, mark in placed if number == row], drawn.now)
-            render.add(grid, "" if row else lane, [(sign, STYLES.get(sign, "")) for sign in signs])
+            render.add(grid, "" if row else track, [(sign, STYLES.get(sign, "")) for sign in signs])
     return grid
 
 

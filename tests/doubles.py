@@ -30,6 +30,11 @@ Uptime = tuple[str | None, int | None]  # which boot of which host, and microsec
 NOWHERE: Uptime = (None, None)
 
 
+def too_early(now: datetime, last_run: datetime | None, every: int, tolerance: int) -> bool:
+    """As db/sql/start.sql decides it."""
+    return last_run is not None and now < timing.earliest_start(last_run, every, tolerance)
+
+
 @dataclass(frozen=True)
 class TaskRow:
     """What the ticker reads and writes of a row of `tasks`, under the names of its columns; by default due at NOW."""

@@ -10,7 +10,7 @@ table by its own name. Two owners that swap their keys in one statement swap no 
 drop the triggers; install them after it.
 """
 
-from ticker.registration.triggers import (
+from ticker.registration.owner_triggers import (
     Options,
     adding_trigger,
     drop_triggers,

@@ -1,4 +1,7 @@
-"""The only reader of the environment. Every setting, its default and its limits stand here."""
+"""Reads the settings of a process from the environment: each with its default and its limits.
+
+What only one place needs is read there: the programs of the embedded servers, TICKER_DEBUG, the terminal and systemd.
+"""
 
 import os
 import re

@@ -15,8 +15,8 @@ from tests.factories import SECOND, ticked
 from tests.harness import command as ticker
 from tests.running import ROOT, until
 from tests.sentences import sentence
-from ticker.cli.records import ledger
-from ticker.cli.records.ledger import past
+from ticker.cli.past import past
+from ticker.cli.records import journal
 from ticker.errors import BadInput
 
 pytestmark = pytest.mark.usefixtures("environ")
@@ -197,7 +197,7 @@ def test_a_follower_in_this_process_ends_quietly_when_it_is_interrupted(monkeypa
     def interrupted(tail):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ledger, "looks", interrupted)
+    monkeypatch.setattr(journal, "looks", interrupted)
     assert ticker("journal", "--follow")[1] == ""
 
 

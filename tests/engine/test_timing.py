@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ticker
+from tests.doubles import too_early
 from tests.harness import start
 from tests.sentences import sentence
 from tests.timing_tables import tables
@@ -104,7 +105,7 @@ STARTS = [row for rows in tables().values() for row in rows if row.event.endswit
 
 
 def verdicts(tolerance: int) -> list[bool]:
-    return [timing.too_early(row.at, row.checked, MINUTELY, tolerance) for row in STARTS]
+    return [too_early(row.at, row.checked, MINUTELY, tolerance) for row in STARTS]
 
 
 def test_the_tables_of_the_seed_hold_for_every_tolerance_from_3_s_to_under_32_s():
@@ -125,9 +126,9 @@ def test_equality_runs_and_a_microsecond_before_is_too_early(last_run, every, da
     tolerance = data.draw(st.integers(0, every - 1))
     earliest = timing.earliest_start(last_run, every, tolerance)
     assert earliest - last_run == timedelta(milliseconds=every - tolerance)
-    assert not timing.too_early(earliest, last_run, every, tolerance)
-    assert timing.too_early(earliest - MICROSECOND, last_run, every, tolerance)
-    assert not timing.too_early(last_run, None, every, tolerance)
+    assert not too_early(earliest, last_run, every, tolerance)
+    assert too_early(earliest - MICROSECOND, last_run, every, tolerance)
+    assert not too_early(last_run, None, every, tolerance)
 
 
 # ------------------------------------------------------------------------------------- horizon, expiry, time to live
@@ -147,7 +148,7 @@ def test_what_is_due_within_the_horizon_is_not_too_early_when_it_starts_at_once(
     """A task that started with its last tick, and is pushed by the horizon early, still runs."""
     tolerance = timing.tolerance_by_default(every)
     pushed = NOW + timing.span(every - timing.horizon(look_ahead, tolerance))
-    assert not timing.too_early(pushed, NOW, every, tolerance)
+    assert not too_early(pushed, NOW, every, tolerance)
 
 
 @patiently
@@ -270,7 +271,7 @@ def test_the_start_statement_judges_too_early_as_python_does(zone, db):
                 earliest + timedelta(days=400),
             ):
                 db.execute("UPDATE ticker.tasks SET waiting = %s", [[now]])
-                expected = "too_early" if timing.too_early(now, last_run, every, tolerance) else None
+                expected = "too_early" if too_early(now, last_run, every, tolerance) else None
                 assert refusal(db, task.id, now, occurrence=now) == expected, (every, tolerance, last_run, now)
 
 

@@ -29,7 +29,7 @@ APPLICATIONS = (
     ),
     Mutant(
         "no-trigger-for-truncate",
-        "ticker/registration/triggers_sql.py",
+        "ticker/registration/owner_triggers_sql.py",
         "CREATE OR REPLACE TRIGGER {on_truncated} AFTER TRUNCATE ON {relation}\n"
         "FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();\n\n",
         "",
@@ -38,7 +38,7 @@ APPLICATIONS = (
     ),
     Mutant(
         "no-trigger-for-a-changed-key",
-        "ticker/registration/triggers_sql.py",
+        "ticker/registration/owner_triggers_sql.py",
         " OR {id_OLD} <> {id_NEW}) EXECUTE",
         ") EXECUTE",
         "Tasks follow their owner's row, also when its key changes.",

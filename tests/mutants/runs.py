@@ -2,7 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
-BOX = "wrappers/layers/box.py"
+BOX = "wrappers/layers/time_box.py"
 STARTS = "wrappers/pipeline/start.py"
 
 RUNS = (
@@ -122,7 +122,7 @@ RUNS = (
     ),
     Mutant(
         "batch-job-of-the-newest-alone",
-        "ticker/engine/sweep.py",
+        "ticker/engine/lost_jobs.py",
         "batch_job_id = task.batch_jobs and task.batch_jobs.get(str(jobs.micros(due.occurrence)))",
         "batch_job_id = due.occurrence == task.waiting[-1] and (task.batch_jobs or {}).get(str(jobs.micros(due.occurrence)))",
         "Each waiting occurrence is tied to its own job: no older one is recorded as lost by Redis while its job waits there.",

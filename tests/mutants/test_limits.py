@@ -15,7 +15,7 @@ from ticker import clock
 from ticker.db import sql
 from ticker.settings import Settings
 from ticker.tasks.fields import Task
-from wrappers.layers import box
+from wrappers.layers import time_box
 from wrappers.pipeline import start
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import Database
@@ -98,10 +98,10 @@ def test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits(task, e
             super().__init__(soft, hard, since=since, **how)
 
     # by its full name: in the package `box` is the function
-    monkeypatch.setattr(importlib.import_module("wrappers.layers.box"), "Limits", SeenLimits)
+    monkeypatch.setattr(importlib.import_module("wrappers.layers.time_box"), "Limits", SeenLimits)
     with closing(SlowDatabase(environ["DATABASE_URL"], frozen, 1.5)) as database:
         call = started(task, database)
     quotas: list[float] = []
-    box(call, lambda call: str(quotas.append(call.run.quota.remaining)))
+    time_box(call, lambda call: str(quotas.append(call.run.quota.remaining)))
     assert quotas == [28.5]
     assert seen == [(30.5, 31.0, call.since)]

@@ -20,7 +20,7 @@ from ticker.db.connections import connect
 from ticker.engine import timing
 from ticker.errors import BadInput, UnknownOwner
 from ticker.owners import NOBODY, Owner, identify
-from ticker.registration import triggers as registered_triggers
+from ticker.registration import owner_triggers as registered_triggers
 
 ACTIVE = "enabled and not paused"
 UID = UUID("6f2c1c3e-8a59-4b5e-9d7a-1f0e5c8b7a60")

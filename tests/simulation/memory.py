@@ -22,6 +22,7 @@ from tests.doubles import (
     held_for,
     held_since,
     is_after,
+    too_early,
     uptime_since,
 )
 from tests.simulation.rows import (
@@ -168,7 +169,7 @@ class MemoryTables:
             return Reason.DUPLICATE
         if self._is_held(row, now, here):
             return Reason.STILL_RUNNING
-        early = row.kind is Kind.INTERVAL and timing.too_early(now, row.last_run, row.every_ms, row.tolerance_ms)
+        early = row.kind is Kind.INTERVAL and too_early(now, row.last_run, row.every_ms, row.tolerance_ms)
         return Reason.TOO_EARLY if early else None
 
     def _is_held(self, row: TaskRow, now: datetime, here: Uptime) -> bool:

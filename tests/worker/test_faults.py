@@ -19,7 +19,7 @@ from tests.running import LOCK_AWAITED, ROOT, is_alive, until, work, working
 from tests.sentences import sentence
 from ticker.db.connections import connect
 from ticker.engine import jobs
-from ticker.engine.sweep import job_of
+from ticker.engine.lost_jobs import job_of
 from ticker.engine.tick import tick
 from ticker.model import WaitingTask
 from wrappers.pipeline import payload

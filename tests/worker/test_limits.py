@@ -23,7 +23,7 @@ import pytest
 from tests.sentences import sentence
 from tests.worker.horses import NEVER, Say, horse, in_fork, sleep, stop_itself, until
 from ticker.settings import Settings
-from wrappers.layers.box import limited
+from wrappers.layers.time_box import limited
 from wrappers.pipeline.context import Call
 from wrappers.sandbox import limits as module
 from wrappers.sandbox.limits import SOFT_SIGNAL, How, Limits, SoftLimit, now

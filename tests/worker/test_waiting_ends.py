@@ -25,7 +25,7 @@ from wrappers.pipeline import waiting_ends
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds, record
 from wrappers.sandbox import limits
-from wrappers.sandbox.handoff import End, Left
+from wrappers.sandbox.handoff import End, PendingEnd
 
 # --------------------------------------------------------------------------------------------------- the buffer
 
@@ -72,7 +72,7 @@ def long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def end(task_id: int, output: str = "", at: float | None = None, run_id: int | None = None) -> bytes:
     said = End(Outcome.SUCCEEDED, output=output, at=limits.now() if at is None else at)
-    return Left(task_id, task_id if run_id is None else run_id, str(uuid4()), said).packed()
+    return PendingEnd(task_id, task_id if run_id is None else run_id, str(uuid4()), said).packed()
 
 
 def test_an_end_is_written_at_once_and_what_cannot_be_waits(tables, ends):
@@ -189,7 +189,7 @@ def test_an_end_whose_answer_was_lost_wakes_the_tickers_if_it_is_recorded(outcom
     ticker.register(play.db, "poll", every="1h")
     play.tick()
     [taken] = play.take()
-    left = Left(taken.task_id, taken.run_id, taken.token, End(Outcome.SUCCEEDED, pieces='["a"]', made=0))
+    left = PendingEnd(taken.task_id, taken.run_id, taken.token, End(Outcome.SUCCEEDED, pieces='["a"]', made=0))
     asked = []
     with closing(Database.from_environment()) as database:
         assert record(database, left, wake=False)

@@ -23,7 +23,7 @@ from ticker import clock, notify
 from ticker.daemon.prune import Pruner
 from ticker.daemon.push_threads import PushThreads
 from ticker.daemon.systemd import Systemd
-from ticker.db.listener import Alarm, Listener
+from ticker.db.listener import Listener, WakeUp
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import Report, TickOptions, tick
 from ticker.errors import TickerError
@@ -86,7 +86,7 @@ class TickJob:
         self._queues: list[str] = []
         self._leased: dict[str, str] = {}
         self._passes = 0
-        self.alarm: Alarm | None = None
+        self.alarm: WakeUp | None = None
         self.failures = 0
         self.began = self._moved = clock.monotonic()
         self._last_pass = -math.inf
@@ -247,7 +247,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     notifiers = notify.start(settings, stopping)
     if settings.wake:
         listener = Listener(settings.require_listen(), settings.schema, stopping)
-        beat.alarm = Alarm(listener)
+        beat.alarm = WakeUp(listener)
         listener.start()
     Pruner(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
     scheduler, job = _scheduled(beat, settings)

@@ -52,7 +52,7 @@ class Listener(threading.Thread):
                     self.heard.set()
 
 
-class Alarm:
+class WakeUp:
     """When the next pass is wanted before its time: something was heard, or the next task is due."""
 
     SHORTEST = 0.2  # seconds between two passes, however much happens

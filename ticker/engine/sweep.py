@@ -7,13 +7,13 @@ pass. The rows stay locked while the queue is asked about their jobs, so that no
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from datetime import datetime
-from enum import Enum
 from typing import Self
 
-from ticker.engine import jobs, timing
+from ticker.engine import jobs
+from ticker.engine.lost_jobs import JobVerdict, job_id, job_of, verdict
 from ticker.engine.ports import JobState, Settled, Store
 from ticker.engine.queue_limit import Room
-from ticker.model import DueTask, Outcome, Reason, WaitingTask
+from ticker.model import Outcome, Reason
 
 IN_VAIN_AT_MOST = 10  # batches in a row without a missing job; then the next pass continues
 DIED_BEFORE_ITS_START = "its job ended before its start; RQ's failed registry may say why"
@@ -79,44 +79,6 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
         more = rows.has_more()
     refused = sum(1 for receipt in receipts if receipt.error)
     return Swept(expired=len(expired), repushed=len(again) - refused, lost=len(lost), errors=refused), more
-
-
-class JobVerdict(Enum):
-    """What becomes of a waiting occurrence."""
-
-    WAITS = "waits"
-    EXPIRED = "expired"
-    AGAIN = "pushed again"
-    LOST = "lost"
-
-
-def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
-    """A job that a worker has is left alone; one that is gone is pushed again; one that died is, for ten minutes.
-
-    Only the newest occurrence is pushed again. Otherwise, after a wipe, the older ones would all come back before what is
-    due now, only to be dropped.
-    """
-    newest = task.waiting[-1]
-    if state is JobState.TAKEN:
-        return JobVerdict.WAITS
-    if timing.has_expired(due.occurrence, newest, now, task.every_ms):
-        return JobVerdict.EXPIRED
-    if state is JobState.MISSING:
-        return JobVerdict.AGAIN if due.occurrence == newest else JobVerdict.EXPIRED
-    if state is JobState.DEAD:
-        again = due.occurrence == newest and now < due.occurrence + timing.span(timing.LEAST_EXPIRY)
-        return JobVerdict.AGAIN if again else JobVerdict.LOST
-    return JobVerdict.WAITS
-
-
-def job_of(installation: str, task: WaitingTask, due: DueTask) -> str:
-    """The id of the job that brings this occurrence to a worker."""
-    batch_job_id = task.batch_jobs and task.batch_jobs.get(str(jobs.micros(due.occurrence)))
-    return batch_job_id or job_id(installation, due)
-
-
-def job_id(installation: str, due: DueTask) -> str:
-    return jobs.job_id(installation, due.id, due.occurrence)
 
 
 def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:

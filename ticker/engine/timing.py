@@ -71,12 +71,8 @@ def check_fit(every: int, tolerance: int, box: int, *, blame: str | None = None)
 
 
 def earliest_start(last_run: datetime, every: int, tolerance: int) -> datetime:
-    """The first instant at which a scheduled run may start; equality runs."""
+    """Returns the first instant at which a scheduled run may start. At a start, `db/sql/start.sql` decides by the same rule."""
     return last_run + span(every - tolerance)
-
-
-def too_early(now: datetime, last_run: datetime | None, every: int, tolerance: int) -> bool:
-    return last_run is not None and now < earliest_start(last_run, every, tolerance)
 
 
 def expiry(every: int) -> int:

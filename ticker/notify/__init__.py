@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ticker import clock
 from ticker.errors import ConfigurationError
-from ticker.notify import entry_point
+from ticker.notify import plugin
 from ticker.notify.channel import Channel, NotDelivered
 from ticker.notify.deliver import Notifier, in_words
 from ticker.notify.log import Log
@@ -69,7 +69,7 @@ def _channel(name: str, settings: Settings) -> Channel:
                 TICKER_MAIL_TO=settings.mail_to,
             )  # fmt: skip
             return Mail(settings.smtp_url, settings.mail_from, settings.mail_to)
-    return entry_point.load(name)
+    return plugin.load(name)
 
 
 def _needs(channel: str, **values: object) -> None:

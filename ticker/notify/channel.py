@@ -1,4 +1,7 @@
-"""What a channel is: something that delivers a notice, or says why it could not."""
+"""What a channel is: something that delivers a notice, or says why it could not.
+
+A channel of your own is an entry point of a package: see `plugin`. One of ours is a class here, named in the `__init__` of this room.
+"""
 
 from typing import Protocol
 

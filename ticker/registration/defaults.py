@@ -11,7 +11,7 @@ from ticker import settings
 from ticker.db import sql
 from ticker.errors import BadInput
 from ticker.model import Kind
-from ticker.registration import triggers
+from ticker.registration import owner_triggers
 from ticker.tasks import definition
 from ticker.tasks import rows as task_rows
 from ticker.tasks.definition import Wanted
@@ -36,18 +36,18 @@ def defaults(
 
     Idempotent; joins the caller's transaction. BadInput names the task and what is wrong; nothing is written then.
     """
-    owner_type, schema, execute = triggers.type_of(table), settings.current().schema, task_rows.on(db)
+    owner_type, schema, execute = owner_triggers.type_of(table), settings.current().schema, task_rows.on(db)
     rows = {item.task_name(): _row(execute, item) for item in _checked(wanted)}
     if len(rows) < len(wanted):
         raise BadInput("wanted", sorted(item.task_name() for item in wanted), "has a name twice")
-    trigger = triggers.adding_trigger(table, schema)
+    trigger = owner_triggers.adding_trigger(table, schema)
     if not execute("has_trigger", name=trigger)[0]["found"]:
         raise BadInput(
             "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or what "
             "owners.triggers gives, once (again, if an older release made its triggers)",
         )  # fmt: skip
     execute("write_templates", owner_type=owner_type, names=list(rows), tasks=list(rows.values()))
-    return len(sql.run(db, triggers.tasks_of_existing(table, key, schema, table_schema))) if existing else 0
+    return len(sql.run(db, owner_triggers.tasks_of_existing(table, key, schema, table_schema))) if existing else 0
 
 
 def _checked(wanted: Sequence[Wanted]) -> Sequence[Wanted]:

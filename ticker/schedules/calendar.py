@@ -39,7 +39,7 @@ class Calendar:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first time behind `instant` (aware), in UTC; None when there is none before the year 2200."""
-        return dst.once_each(self.shown_after, instant, self.zone)
+        return dst.gap_skipped_overlap_once(self.shown_after, instant, self.zone)
 
     def words(self) -> str:
         """What it says, without its zone."""

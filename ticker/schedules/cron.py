@@ -54,7 +54,7 @@ class Cron:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first time behind `instant` (aware), in UTC; None when there is none before the year 2200."""
-        rule = dst.by_wall if self.is_wildcard else dst.fixed
+        rule = dst.gap_skipped_overlap_twice if self.is_wildcard else dst.gap_at_the_change
         return rule(self.shown_after, instant, self.zone)
 
     @property

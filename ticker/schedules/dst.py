@@ -1,7 +1,8 @@
 """From what clocks show to instants: the three rules for the two days a year on which clocks are changed.
 
 `times` gives the clock times that a schedule names behind one of them, in order, without a zone. `docs/time.md` has
-the table; the first two rules are those of Debian's cron, the third is systemd's.
+the table. A cron expression takes the first rule, or the second if it has a wildcard, as in Debian's cron; a calendar event
+takes the third, as in systemd.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ Times = Callable[[datetime], Iterator[datetime]]
 ANY = datetime(2000, 1, 1)  # noqa: DTZ001 what clocks show has no zone
 
 
-def fixed(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
+def gap_at_the_change(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
     """Once for each time named: what is passed over comes at the change, what is shown twice comes the first time."""
     for shown in times(wall(instant, zone)):
         found = instants(shown, zone)
@@ -27,7 +28,7 @@ def fixed(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
     return None
 
 
-def by_wall(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
+def gap_skipped_overlap_twice(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
     """Whenever the clocks show it: what is passed over never comes, what is shown twice comes twice."""
     after = wall(instant, zone)
     change = next_change(instant, zone)
@@ -44,7 +45,7 @@ def by_wall(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
     return None
 
 
-def once_each(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
+def gap_skipped_overlap_once(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
     """What is passed over never comes, what is shown twice comes the first time."""
     for shown in times(wall(instant, zone)):
         found = instants(shown, zone)

@@ -111,8 +111,8 @@ class Guard:
 
         try:
             headers = Headers(scope=scope)
-            scope["ticker.known"] = self._come_in(scope, headers)
-            self._change(scope, headers)
+            scope["ticker.known"] = self._authenticate(scope, headers)
+            self._authorize_change(scope, headers)
             await self._app(scope, _bounded(receive, headers), send_with_headers)
         except ClientDisconnect:
             return
@@ -121,7 +121,7 @@ class Guard:
                 raise
             await answer(error, scope, self._page)(scope, receive, send_with_headers)
 
-    def _come_in(self, scope: Scope, headers: Headers) -> bool:
+    def _authenticate(self, scope: Scope, headers: Headers) -> bool:
         """Whether the request may be told details; Refused where it may not be served at all."""
         access = self._access
         if access.trusted or access.knows(headers):
@@ -131,7 +131,7 @@ class Guard:
             raise Refused(403 if access.no_token else 401, problem)
         return not problem
 
-    def _change(self, scope: Scope, headers: Headers) -> None:
+    def _authorize_change(self, scope: Scope, headers: Headers) -> None:
         """Refused where the request may not change anything."""
         if scope["method"] in SAFE:
             return

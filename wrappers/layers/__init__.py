@@ -7,10 +7,10 @@ box      arms the soft and the hard limit, and cancels them last of all
 record   calls the function, and writes its one outcome
 """
 
-from wrappers.layers.box import box
 from wrappers.layers.guard import guard
 from wrappers.layers.record import record
 from wrappers.layers.report import report
 from wrappers.layers.sentry import sentry
+from wrappers.layers.time_box import box
 
 LAYERS = (report, guard, sentry, box, record)

@@ -13,7 +13,7 @@ from wrappers.pipeline.chain import Proceed
 from wrappers.pipeline.context import Call, HoldLost
 from wrappers.pipeline.output import Capture
 from wrappers.sandbox import child_processes, handoff, limits, shared_state
-from wrappers.sandbox.handoff import End, Left
+from wrappers.sandbox.handoff import End, PendingEnd
 from wrappers.sandbox.limits import SoftLimit
 
 
@@ -56,7 +56,7 @@ def finish(call: Call, end: End, capture: Capture) -> str:
     child_processes.kill()  # the end frees the hold: another run may begin beside whatever still lives
     printed, complained = capture.texts()
     end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
-    left = Left(call.task_id, call.start.run_id, call.start.token, end)
+    left = PendingEnd(call.task_id, call.start.run_id, call.start.token, end)
     until = call.since + (call.start.box_ms + call.start.grace_ms) / 1000
     if end.pieces is None and handoff.leave(left):  # there may be many pieces: the horse writes them itself
         shared_state.clear()

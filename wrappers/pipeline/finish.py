@@ -10,7 +10,7 @@ from wrappers.pipeline import output
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds, record
 from wrappers.sandbox import handoff, limits, shared_state
-from wrappers.sandbox.handoff import End, Left
+from wrappers.sandbox.handoff import End, PendingEnd
 
 log = logging.getLogger("ticker.run")
 
@@ -19,7 +19,7 @@ NO_HORSE = "its function did not begin: the worker was stopped, or could not mak
 UNANSWERED = "the answer to its start never came, so its function did not run"
 
 
-def write(database: Database, left: Left, *, until: float, wake: bool) -> bool:
+def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> bool:
     """Ends a run in its own process; False where its end changes nothing.
 
     While the database is away, or the row is locked, it tries again until a worker of ours takes the end, or until `until`,
@@ -48,7 +48,7 @@ def take_left(database: Database, waiting: WaitingEnds) -> None:
 
 def close_record(database: Database, waiting: WaitingEnds, cause: str) -> None:
     """Writes the ends that a dead horse left, and one for a run that it left open."""
-    left = [(run.task_id, run.token) for run in map(Left.unpacked, handoff.left())]
+    left = [(run.task_id, run.token) for run in map(PendingEnd.unpacked, handoff.left())]
     take_left(database, waiting)
     open_run = shared_state.read()
     if open_run is not None and open_run not in left and open_run not in waiting:
@@ -70,5 +70,5 @@ def _close_open(database: Database, waiting: WaitingEnds, outcome: Outcome, reas
     printed, complained = output.texts()
     end = End(outcome, reason, output=printed, error_output=complained, pid=shared_state.horse() or None)
     log.warning("%s task=%s: %s", outcome, task_id, reason)
-    waiting.take(database, Left(task_id, shared_state.run_id(), token, end).packed())
+    waiting.take(database, PendingEnd(task_id, shared_state.run_id(), token, end).packed())
     shared_state.clear()

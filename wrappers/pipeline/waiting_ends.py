@@ -14,7 +14,7 @@ from ticker.errors import RowLocked, TickerError
 from ticker.model import GOOD, Outcome
 from wrappers.pipeline.database import Database
 from wrappers.sandbox import limits
-from wrappers.sandbox.handoff import End, Left
+from wrappers.sandbox.handoff import End, PendingEnd
 
 log = logging.getLogger("ticker.run")
 
@@ -30,7 +30,9 @@ class WaitingEnds:
     """Tries each end until it is written, or is known to change nothing, for as long as the worker lives."""
 
     def __init__(self) -> None:
-        self._ends: dict[tuple[int, str], tuple[float, bytes]] = {}  # by task and token: time of the end, packed `Left`
+        self._ends: dict[
+            tuple[int, str], tuple[float, bytes]
+        ] = {}  # by task and token: time of the end, packed `PendingEnd`
         self._size = 0
         self._pause = self._again_at = 0.0
         self._is_away = False  # the server; new ends are then not tried at once
@@ -42,8 +44,8 @@ class WaitingEnds:
         return run in self._ends
 
     def take(self, database: Database, text: bytes) -> None:
-        """Takes a packed `Left`: tries it at once, unless the server was just found away, and keeps it if that fails."""
-        left = Left.unpacked(text)
+        """Takes a packed `PendingEnd`: tries it at once, unless the server was just found away, and keeps it if that fails."""
+        left = PendingEnd.unpacked(text)
         run = left.task_id, left.token
         if run in self._ends:  # the writing was interrupted, and is repeated
             return
@@ -91,7 +93,7 @@ class WaitingEnds:
 
     def _try(self, database: Database, run: tuple[int, str]) -> bool:
         """Tries to write an end; whether it no longer waits."""
-        left = Left.unpacked(self._ends[run][1])
+        left = PendingEnd.unpacked(self._ends[run][1])
         try:
             record(database, left, wake=_is_news(left.end) and settings.from_environment().wake)
         except TickerError as error:
@@ -107,7 +109,7 @@ class WaitingEnds:
         return True
 
     def _give_up(self, run: tuple[int, str], why: str) -> None:
-        end = Left.unpacked(self._ends[run][1]).end
+        end = PendingEnd.unpacked(self._ends[run][1]).end
         log.warning("the end of task=%s (%s) is not recorded, and given up: %s", run[0], end.outcome, why)
         self._drop(run)
 
@@ -116,7 +118,7 @@ class WaitingEnds:
         self._size -= len(text)
 
 
-def record(database: Database, left: Left, *, wake: bool) -> bool:
+def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
     """Writes an end; False if it changes nothing. With `wake` it wakes the tickers if the end gives them work."""
     end = left.end
     shared: dict[str, Any] = {"output": end.output, "error_output": end.error_output, "pid": end.pid}
@@ -135,7 +137,7 @@ def record(database: Database, left: Left, *, wake: bool) -> bool:
     return recorded
 
 
-def _was_recorded(database: Database, left: Left, outcome: Outcome) -> bool:
+def _was_recorded(database: Database, left: PendingEnd, outcome: Outcome) -> bool:
     """Returns whether an earlier attempt has recorded this end, and logs why it changes nothing now."""
     recorded = database.outcome_of(left.run_id, left.token)
     if recorded == outcome or (left.end.pieces is not None and recorded == "processing"):

@@ -49,7 +49,7 @@ class End:
     """When the run ended, an instant of `limits.now`."""
 
 
-class Left(NamedTuple):
+class PendingEnd(NamedTuple):
     """An end that another process writes. `run_id` is 0 if the start was not answered."""
 
     task_id: int
@@ -61,7 +61,7 @@ class Left(NamedTuple):
         return json.dumps((*self[:3], *dataclasses.astuple(self.end))).encode()
 
     @classmethod
-    def unpacked(cls, text: bytes) -> "Left":
+    def unpacked(cls, text: bytes) -> "PendingEnd":
         task_id, run_id, token, outcome, *rest = json.loads(text)
         return cls(task_id, run_id, token, End(Outcome(outcome), *rest))
 
@@ -102,7 +102,7 @@ def listening() -> Iterator[None]:
         _memory[_LISTENS] = 0
 
 
-def leave(left: Left) -> bool:
+def leave(left: PendingEnd) -> bool:
     """Leaves a run's end for the worker; False if no worker would read it, or no room is left after the unwritten ones."""
     if not _is_heard() or _memory is None:
         return False
@@ -136,7 +136,7 @@ def _is_heard() -> bool:
 
 
 def left() -> list[bytes]:
-    """Returns the ends that the horse, dead or alive, left and that were not taken yet, in order: each a packed `Left`."""
+    """Returns the ends that the horse, dead or alive, left and that were not taken yet, in order: each a packed `PendingEnd`."""
     if _memory is None:
         return []
     count, written = _COUNTS.unpack_from(_memory)

@@ -12,7 +12,7 @@ Two kernel timers where `timer_create` exists (Linux); elsewhere a watchdog proc
 not spans: however long the process was stopped before it armed them, or while it did, they are due when they were.
 
 What neither can do: a child that the function forks has no limits of its own (timers are not inherited; see
-`orphans`). And an exec deletes the timers: the new program has no limits but the supervisor's (see `supervisor`). The watchdog
+`subreaper`). And an exec deletes the timers: the new program has no limits but the supervisor's (see `supervisor`). The watchdog
 does outlast an exec.
 """
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapper
 
 from ticker.db.sql import Execute, listed
 from ticker.errors import BadInput
-from ticker.registration.triggers_sql import BODY, EVENTS, MADE, SETTINGS, SOONEST, SQL, WHICH
+from ticker.registration.owner_triggers_sql import BODY, EVENTS, MADE, SETTINGS, SOONEST, SQL, WHICH
 from ticker.settings import schema_name
 from ticker.tasks.fields import DEFAULTS
 from ticker.tasks.identity import check_text

@@ -1,4 +1,8 @@
-"""The time box: a quota that the function may look at, an interruption that it cannot overlook, and the end."""
+"""The time box: a quota that the function may look at, an interruption that it cannot overlook, and the kill.
+
+This layer sets the limits of a run. `wrappers.sandbox.limits` enforces them by timers, `wrappers.sandbox.supervisor` if the
+worker cannot.
+"""
 
 import logging
 from collections.abc import Iterator

@@ -1,11 +1,9 @@
-"""`ticker why | journal | drops`: what happened, and by which arithmetic."""
+"""`ticker journal | drops`: what ended, what happened, and what was dropped."""
 
 import json
-import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,52 +11,18 @@ import click
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database, now
 from ticker.cli.options import as_json, found, ref
-from ticker.errors import BadInput, DatabaseUnavailable, UnknownTask
+from ticker.cli.past import past
+from ticker.errors import DatabaseUnavailable
 from ticker.model import Outcome, Reason
 from ticker.read import formatting
-from ticker.schedules import once
-from ticker.schedules.duration import milliseconds
 
 if TYPE_CHECKING:
     from ticker.read.entries import JournalEntry
     from ticker.read.journal import Drops, Tail
-    from ticker.read.why import Why
 
 EVERY = 1.0  # seconds from one look of --follow to the next
 
-_TIME_OF_DAY = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?Z?", re.ASCII)
-_DATE = re.compile(r"\d{4}-", re.ASCII)
-
 since = click.option("--since", metavar="TIME", help="From then on: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
-
-
-@click.command()
-@click.argument("task")
-@options.owner
-@click.option("--at", metavar="TIME", help="Around then: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
-@options.limit(20)
-@as_json
-def why(task: str, owner: str | None, at: str | None, limit: int, as_json: bool) -> None:
-    """Say why TASK ran, or did not, and what happens next.
-
-    Its last occurrences, the newest last, each with the numbers by which it was judged. A deleted task is found by its id.
-    """
-    from ticker.read import why as read_why
-
-    named = ref(task, owner)
-    assert named is not None
-    with found(named, owner), database() as db:
-        when = None if at is None else past("at", at, lambda: now(db))
-        try:
-            answer = read_why.why(db, named, owner=owner, at=when, limit=limit)
-        except UnknownTask as error:
-            if owner is None:
-                raise
-            raise UnknownTask(f"{error} now; what there was: ticker journal --owner {owner}") from None
-    if as_json:
-        render.print_json(why_data(answer))
-    else:
-        print_why(answer)
 
 
 @click.command()
@@ -164,25 +128,6 @@ def show(lines: "list[JournalEntry]", as_json: bool, *, quiet: bool = False) -> 
         render.say("nothing was recorded")
 
 
-def why_data(answer: "Why") -> dict[str, Any]:
-    return {
-        **formatting.plain_data(answer),
-        "task": None if answer.task is None else formatting.task_data(answer.task),
-        "lines": [formatting.line_data(line) for line in answer.lines],
-    }
-
-
-def print_why(answer: "Why") -> None:
-    if answer.lines:
-        render.print_lines(answer.lines, whose=False)
-    else:
-        render.say("nothing was recorded of it")
-    for sentence in answer.then:
-        render.say(sentence)
-    for sentence in answer.next:
-        render.say(f"now: {sentence}" if answer.at else f"next: {sentence}")
-
-
 def drops_data(one: "Drops") -> dict[str, Any]:
     return {**formatting.plain_data(one), "example": None if one.example is None else formatting.line_data(one.example)}
 
@@ -194,23 +139,3 @@ def print_drops(by: str, counted: "list[Drops]") -> None:
         such = f"{example.task_id} {example.task_name}: {example.words}" if example else ""
         render.add(table, one.count, one.key or "-", formatting.moment(one.newest), such)
     render.print_table(table)
-
-
-# --------------------------------------------------------------------------------------------------------- instants
-
-
-def past(field: str, text: str, now: Callable[[], datetime]) -> datetime:
-    """A time of today, or of yesterday where it lies ahead; a duration before now; or ISO 8601 with a zone."""
-    if match := _TIME_OF_DAY.fullmatch(text.strip()):
-        hour, minute, second = (int(part or 0) for part in match.groups())
-        today = now().replace(hour=hour, minute=minute, second=second, microsecond=0)
-        return today if today <= now() else today - timedelta(days=1)
-    bare = text.strip().removesuffix(" ago").rstrip()
-    if _DATE.match(bare):
-        return once.instant(field, bare, now)
-    try:
-        return now() - timedelta(milliseconds=milliseconds(field, bare))
-    except BadInput:
-        raise BadInput(
-            field, text, "is no time that was; write 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z"
-        ) from None

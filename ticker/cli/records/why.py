@@ -1,0 +1,63 @@
+"""`ticker why`: why a task ran, or did not, and what happens next."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ticker.cli import options, render
+from ticker.cli.connection import database, now
+from ticker.cli.options import as_json, found, ref
+from ticker.cli.past import past
+from ticker.errors import UnknownTask
+from ticker.read import formatting
+
+if TYPE_CHECKING:
+    from ticker.read.why import Why
+
+
+@click.command()
+@click.argument("task")
+@options.owner
+@click.option("--at", metavar="TIME", help="Around then: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
+@options.limit(20)
+@as_json
+def why(task: str, owner: str | None, at: str | None, limit: int, as_json: bool) -> None:
+    """Say why TASK ran, or did not, and what happens next.
+
+    Its last occurrences, the newest last, each with the numbers by which it was judged. A deleted task is found by its id.
+    """
+    from ticker.read import why as read_why
+
+    named = ref(task, owner)
+    assert named is not None
+    with found(named, owner), database() as db:
+        when = None if at is None else past("at", at, lambda: now(db))
+        try:
+            answer = read_why.why(db, named, owner=owner, at=when, limit=limit)
+        except UnknownTask as error:
+            if owner is None:
+                raise
+            raise UnknownTask(f"{error} now; what there was: ticker journal --owner {owner}") from None
+    if as_json:
+        render.print_json(why_data(answer))
+    else:
+        print_why(answer)
+
+
+def why_data(answer: "Why") -> dict[str, Any]:
+    return {
+        **formatting.plain_data(answer),
+        "task": None if answer.task is None else formatting.task_data(answer.task),
+        "lines": [formatting.line_data(line) for line in answer.lines],
+    }
+
+
+def print_why(answer: "Why") -> None:
+    if answer.lines:
+        render.print_lines(answer.lines, whose=False)
+    else:
+        render.say("nothing was recorded of it")
+    for sentence in answer.then:
+        render.say(sentence)
+    for sentence in answer.next:
+        render.say(f"now: {sentence}" if answer.at else f"next: {sentence}")

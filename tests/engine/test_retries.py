@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.doubles import too_early
 from tests.sentences import sentence
 from ticker.engine import retries, timing
 from ticker.engine.retries import Backoff
@@ -98,5 +99,5 @@ def test_an_attempt_is_dead_when_the_next_start_may_come(drawn):
     last_run, grace = datetime(2026, 3, 1, tzinfo=UTC), timing.grace(every)
     end = retries.last_end(last_run, every, tolerance, grace)
     assert end >= last_run
-    assert not timing.too_early(end + timing.span(grace), last_run, every, tolerance)
-    assert timing.too_early(end + timing.span(grace - 1), last_run, every, tolerance)
+    assert not too_early(end + timing.span(grace), last_run, every, tolerance)
+    assert too_early(end + timing.span(grace - 1), last_run, every, tolerance)

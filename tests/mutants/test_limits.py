@@ -97,7 +97,7 @@ def test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits(task, e
             seen.append((soft, hard, since))
             super().__init__(soft, hard, since=since, **how)
 
-    # by its full name: in the package `box` is the function
+    # by its full name: in the package `time_box` is the function
     monkeypatch.setattr(importlib.import_module("wrappers.layers.time_box"), "Limits", SeenLimits)
     with closing(SlowDatabase(environ["DATABASE_URL"], frozen, 1.5)) as database:
         call = started(task, database)

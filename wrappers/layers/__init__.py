@@ -3,7 +3,7 @@
 report   speaks to RQ and the log; turns a limit into an ordinary error, a drop into a short text
 guard    asks the database whether this job may run, before any code of the task does
 sentry   says whose run it is, where Sentry is loaded
-box      arms the soft and the hard limit, and cancels them last of all
+time_box arms the soft and the hard limit, and cancels them last of all
 record   calls the function, and writes its one outcome
 """
 
@@ -11,6 +11,6 @@ from wrappers.layers.guard import guard
 from wrappers.layers.record import record
 from wrappers.layers.report import report
 from wrappers.layers.sentry import sentry
-from wrappers.layers.time_box import box
+from wrappers.layers.time_box import time_box
 
-LAYERS = (report, guard, sentry, box, record)
+LAYERS = (report, guard, sentry, time_box, record)

@@ -19,7 +19,7 @@ from wrappers.sandbox.limits import How, Limits
 log = logging.getLogger("ticker.run")
 
 
-def box(call: Call, proceed: Proceed) -> str:
+def time_box(call: Call, proceed: Proceed) -> str:
     """B for the quota, B + g/2 for the interruption, B + g for the kill; all from before the start was asked for."""
     start = call.start
     assert start is not None  # the guard let it through

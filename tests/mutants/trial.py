@@ -25,7 +25,8 @@ LEFT_OUT = (
     "dist",
     "test_catalogue.py",
 )
-QUIET = ("-n", "0", "-q", "-p", "no:cacheprovider", "--timeout", "300")
+SUITE = "not long and not netns and not browser and not pooler"  # the slow ones, too
+QUIET = ("-n", "0", "-q", "-p", "no:cacheprovider", "--timeout", "300", "-m", SUITE)
 HOURS = 2 * 3600  # seconds: a bound for a whole suite on a loaded machine
 
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)

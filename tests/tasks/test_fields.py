@@ -28,7 +28,7 @@ each_field = pytest.mark.parametrize("field", FIELDS.values(), ids=lambda field:
 
 def test_register_takes_the_fields_of_the_table_with_their_types():
     types = get_type_hints(ticker.register)
-    assert {name: kind for name, kind in types.items() if name not in BESIDE} == get_type_hints(fields.Settings)
+    assert {name: kind for name, kind in types.items() if name not in BESIDE} == get_type_hints(fields.TaskFields)
     assert [name for name in inspect.signature(ticker.register).parameters if name not in BESIDE] == [*SETTINGS]
 
 

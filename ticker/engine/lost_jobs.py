@@ -14,7 +14,7 @@ class JobVerdict(Enum):
     WAITS = "waits"
     EXPIRED = "expired"
     AGAIN = "pushed again"
-    LOST = "lost"
+    GIVEN_UP = "given up"
 
 
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
@@ -32,7 +32,7 @@ def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> 
         return JobVerdict.AGAIN if due.occurrence == newest else JobVerdict.EXPIRED
     if state is JobState.DEAD:
         again = due.occurrence == newest and now < due.occurrence + timing.span(timing.LEAST_EXPIRY)
-        return JobVerdict.AGAIN if again else JobVerdict.LOST
+        return JobVerdict.AGAIN if again else JobVerdict.GIVEN_UP
     return JobVerdict.WAITS
 
 

@@ -65,7 +65,7 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
         verdicts = [(verdict(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)]
         expired, again, lost = (
             [due for found, due in verdicts if found is wanted]
-            for wanted in (JobVerdict.EXPIRED, JobVerdict.AGAIN, JobVerdict.LOST)
+            for wanted in (JobVerdict.EXPIRED, JobVerdict.AGAIN, JobVerdict.GIVEN_UP)
         )
         again = queue.fitting(again)  # the others wait until there is room
         # not the job of several tasks, which still carries the others

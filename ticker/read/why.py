@@ -2,7 +2,8 @@
 
     print(*ticker.why(db, "mail.fetch", owner="mail_channels:5").lines, sep="\\n")
 
-`db` is a SQLAlchemy Session or Connection or a psycopg connection; nothing is written or locked.
+`db` is a SQLAlchemy Session or Connection or a psycopg connection; nothing is written or locked. The words are made in
+`explain`, of what has happened, and in `forecast`, of what happens next.
 """
 
 from collections.abc import Sequence

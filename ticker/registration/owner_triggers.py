@@ -11,7 +11,15 @@ from sqlalchemy.orm import Mapper
 
 from ticker.db.sql import Execute, listed
 from ticker.errors import BadInput
-from ticker.registration.owner_triggers_sql import BODY, EVENTS, MADE, SETTINGS, SOONEST, SQL, WHICH
+from ticker.registration.owner_triggers_sql import (
+    BODY,
+    EVENTS,
+    INSERT_DEFAULT_TASKS,
+    OF_THIS_TYPE,
+    SETTINGS,
+    SOONEST,
+    TRIGGERS,
+)
 from ticker.settings import schema_name
 from ticker.tasks.fields import DEFAULTS
 from ticker.tasks.identity import check_text
@@ -53,10 +61,10 @@ def triggers(
         "tasks": f"{_quoted(schema)}.tasks", "templates": f"{_quoted(schema)}.templates",
         "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
     }  # fmt: skip
-    parts |= {"made": _made(**parts), "which": WHICH.format(**parts)}
+    parts |= {"made": _made(**parts), "which": OF_THIS_TYPE.format(**parts)}
     # REVOKE: anybody could hang the function on a table of his own
     revoked = [f"REVOKE ALL ON FUNCTION {parts[event]}() FROM PUBLIC;" for event in EVENTS]
-    return [statement.format(**parts) for statement in SQL.strip().split("\n\n")] + revoked
+    return [statement.format(**parts) for statement in TRIGGERS.strip().split("\n\n")] + revoked
 
 
 def drop_triggers(table: object, *, schema: str = "ticker") -> list[str]:
@@ -121,7 +129,7 @@ def tasks_of_existing(
 def _made(**parts: str) -> str:
     """The beginning of the statement that makes default tasks."""
     fields = {"fields": listed(DEFAULTS), "fields_of_t": listed(DEFAULTS, "t")}
-    return MADE.format(**parts, **fields, defaults=_quoted(json.dumps(DEFAULTS), "'"))
+    return INSERT_DEFAULT_TASKS.format(**parts, **fields, defaults=_quoted(json.dumps(DEFAULTS), "'"))
 
 
 def _run_in(op: Any, texts: Iterable[str]) -> None:

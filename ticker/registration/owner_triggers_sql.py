@@ -25,7 +25,7 @@ SOONEST = """greatest(starts_at, least(CASE WHEN next_run > clock_timestamp() TH
 
 # The default tasks of some owners `o`; who has one of that name already keeps his. A field that is younger than the list of
 # default tasks has its default. None of them has an end: `defaults` refuses it.
-MADE = """INSERT INTO {tasks} (owner_type, owner_id, name, registered, {fields}, grace_ms, alarm_at, next_run, paused_by,
+INSERT_DEFAULT_TASKS = """INSERT INTO {tasks} (owner_type, owner_id, name, registered, {fields}, grace_ms, alarm_at, next_run, paused_by,
         paused_reason, paused_until)
     SELECT w.owner_type, o.id, w.name, t.registered, {fields_of_t}, t.grace_ms,
         CASE WHEN t.dead_man IS NOT NULL THEN i.now END, CASE WHEN p.by IS NULL THEN greatest(i.now, t.starts_at) ELSE i.now END,
@@ -35,9 +35,9 @@ MADE = """INSERT INTO {tasks} (owner_type, owner_id, name, registered, {fields},
     CROSS JOIN LATERAL (SELECT CASE WHEN t.kind <> 'interval' THEN 'template' END AS by,
                                CASE WHEN t.kind <> 'interval' THEN 'waits for its first time' ELSE '' END AS reason) p
     JOIN"""
-WHICH = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (owner_type, owner_id, name) DO NOTHING"
+OF_THIS_TYPE = "WHERE w.owner_type = {type} ORDER BY o.id, w.name ON CONFLICT (owner_type, owner_id, name) DO NOTHING"
 
-SQL = """
+TRIGGERS = """
 SELECT FROM {templates} LIMIT 0;
 
 CREATE OR REPLACE FUNCTION {deleted}() RETURNS trigger {settings} AS $ticker$ BEGIN

@@ -56,14 +56,14 @@ if TYPE_CHECKING:
     class Wanted(_Wanted):
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
-        def __init__(self, *, function: str, name: str | None = None, **said: Unpack[fields.Settings]) -> None: ...
+        def __init__(self, *, function: str, name: str | None = None, **said: Unpack[fields.TaskFields]) -> None: ...
         def __getattr__(self, field: str) -> Any: ...
 
 else:
     _text = "A task as `register` takes it, for `reconcile`. What is None was not said, and stays as it is."
     Wanted = make_dataclass(
         "Wanted",
-        [("function", str), ("name", str | None, None), *((field, kind, None) for field, kind in get_type_hints(fields.Settings).items())],
+        [("function", str), ("name", str | None, None), *((field, kind, None) for field, kind in get_type_hints(fields.TaskFields).items())],
         bases=(_Wanted,), frozen=True, kw_only=True, slots=True, namespace={"__doc__": _text, "__module__": __name__},
     )  # fmt: skip
     Wanted.__signature__ = inspect.Signature(list(inspect.signature(Wanted.__init__).parameters.values())[1:])

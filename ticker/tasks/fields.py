@@ -1,6 +1,6 @@
 """The fields of a task, declared once. Registration, CLI, HTTP API, page, SQL and docs/fields.md are made from them.
 
-A field is a line of `Settings`: its static type, and a `Field` with everything else. `register` repeats the types for the sake
+A field is a line of `TaskFields`: its static type, and a `Field` with everything else. `register` repeats the types for the sake
 of completion, and `Task` has the columns; tests compare both, the tables and docs/fields.md with what stands here.
 """
 
@@ -29,7 +29,7 @@ WHEN, HOW, FAILURES, PEOPLE = GROUPS = ("When", "How it runs", "After failures",
 
 
 # fmt: off
-class Settings(TypedDict, total=False):
+class TaskFields(TypedDict, total=False):
     """What `register` takes of a task beside its function, name and owner. None: it was not said."""
 
     every: Annotated[Duration | None, Field(
@@ -109,7 +109,7 @@ class Settings(TypedDict, total=False):
         sorts.OBJECT, "Metadata", PEOPLE, "A JSON object of up to 64 kB that is kept and shown.", default={})]
 
 
-class Changes(Settings, total=False):
+class Changes(TaskFields, total=False):
     """What `edit` takes, and `@task(...)`."""
 
     function: Annotated[str, Field(
@@ -124,7 +124,7 @@ def _declared(table: type) -> dict[str, Field]:
     return {name: replace(field, name=name, column=field.column or name) for name, field in declared.items()}
 
 
-SETTINGS = _declared(Settings)
+SETTINGS = _declared(TaskFields)
 FIELDS = {"function": _declared(Changes)["function"], **SETTINGS, **_declared(Changes)}
 """All that can be changed, by name."""
 

@@ -26,6 +26,7 @@ LEFT_OUT = (
     "test_catalogue.py",
 )
 QUIET = ("-n", "0", "-q", "-p", "no:cacheprovider", "--timeout", "300")
+ALSO_SLOW = ("-m", "not long and not netns and not browser and not pooler")  # instead of the markers in pyproject.toml
 HOURS = 2 * 3600  # seconds: a bound for a whole suite on a loaded machine
 
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
@@ -91,7 +92,7 @@ def runnable(failure: Failure) -> Failure:
 
 def first_failure(copy: Path, *arguments: str) -> Failure | None:
     """Runs the copy's tests until one fails; None when all pass. Unfit where pytest itself could not go on."""
-    done = run(copy, "-m", "pytest", "-x", *QUIET, *arguments, cwd=copy)
+    done = run(copy, "-m", "pytest", "-x", *QUIET, *ALSO_SLOW, *arguments, cwd=copy)
     if done.returncode == 0:
         return None
     found = _FAILED.search(done.stdout)

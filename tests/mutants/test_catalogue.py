@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants import table
+from tests.mutants import table, trial
 from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.mutant import Mutant, Rotten
 from tests.running import ROOT
@@ -52,6 +52,16 @@ def test_the_page_lists_the_catalogue_and_a_test_for_each() -> None:
     assert list(caught) == [mutant.name for mutant in CATALOGUE]
     assert [name for name, test in caught.items() if not table.is_test(test)] == []
     assert PAGE.read_text(encoding="utf-8") == table.page(CATALOGUE, caught)
+
+
+@pytest.mark.slow
+def test_a_trial_runs_slow_tests_too(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "tests").mkdir()
+    module = "import pytest\n\n\n@pytest.mark.slow\ndef test_it():\n    assert False\n"
+    (tmp_path / "tests" / "test_one.py").write_text(module, encoding="utf-8")
+    failure = trial.first_failure(tmp_path, "tests/test_one.py::test_it")
+    assert failure is not None and failure.test == "tests/test_one.py::test_it"
 
 
 def test_what_was_not_caught_is_read_back_as_that(tmp_path: Path) -> None:

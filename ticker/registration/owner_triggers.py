@@ -123,7 +123,7 @@ def tasks_of_existing(
         "type": _quoted(type_, "'"),
     }
     ids = _keys(tuple(map(_quoted, keys)), relation)["id_o"]
-    return f"{_made(**parts)} (SELECT {ids} AS id FROM {relation} o) o ON true {WHICH.format(**parts)} RETURNING id"
+    return f"{_made(**parts)} (SELECT {ids} AS id FROM {relation} o) o ON true {OF_THIS_TYPE.format(**parts)} RETURNING id"
 
 
 def _made(**parts: str) -> str:

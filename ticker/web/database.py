@@ -9,7 +9,7 @@ from ticker.settings import Settings
 
 
 class Database:
-    """The database that DATABASE_URL names; nothing is connected before the first request, nor while `breaker` know that
+    """The database that DATABASE_URL names; nothing is connected before the first request, nor while `breaker` knows that
     it hangs."""
 
     def __init__(self, settings: Settings, breaker: CircuitBreaker) -> None:

@@ -34,10 +34,11 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
 
 -- rule: holder
 -- The run r that holds the task. If a ticker of another host took it for lost, since the clock was set forward, it still
--- holds the task for its own host, by its uptime.
+-- holds the task for its own host, by its uptime. A statement that waited for the task's lock meanwhile sees the run as it
+-- was before: at work.
 (r.token = t.run_token AND r.state = 'running'
         OR r.id = CASE WHEN t.run_token IS NULL AND t.last_outcome = 'lost' THEN t.last_run_id END
-        AND r.outcome = 'lost' AND r.ended_at > r.until)
+        AND CASE WHEN r.state = 'running' THEN t.last_ended_at WHEN r.outcome = 'lost' THEN r.ended_at END > r.until)
 
 -- rule: spacing
 -- The least time between two starts of an interval task.

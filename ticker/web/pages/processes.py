@@ -33,8 +33,8 @@ def of_tables(here: Site) -> dict[str, Any]:
 
 def silent(found: health.Health) -> dict[UUID, str]:
     """For how long, of the tickers that are."""
-    breaker = {ticker.id: health.silent_ms(ticker, found.max_age_ms) for ticker in found.tickers}
-    return {id_: roughly(ms // SECOND) for id_, ms in breaker.items() if ms}
+    silent = {ticker.id: health.silent_ms(ticker, found.max_age_ms) for ticker in found.tickers}
+    return {id_: roughly(ms // SECOND) for id_, ms in silent.items() if ms}
 
 
 def attending(here: Site) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def tasks_of_existing(
 
 
 def _made(**parts: str) -> str:
-    """The beginning of the statement that makes default tasks."""
+    """Returns the beginning of the statement that creates default tasks."""
     fields = {"fields": listed(DEFAULTS), "fields_of_t": listed(DEFAULTS, "t")}
     return MADE.format(**parts, **fields, defaults=_quoted(json.dumps(DEFAULTS), "'"))
 

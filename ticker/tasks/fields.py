@@ -116,7 +116,7 @@ class Settings(TypedDict, total=False):
         "The name of a group of tasks; stored and shown.", column="group_name", default="")]
     priority: Annotated[int | None, Field(
         sorts.whole(-PRIORITY_AT_MOST, PRIORITY_AT_MOST), "Priority", PEOPLE,
-        "From -1000 to 1000; if the queue is full, the owner's tasks with the highest priority go first.", default=0)]
+        "From -1000 to 1000; in a full queue, the owner's tasks with the highest priority go first.", default=0)]
     subject: Annotated[str | None, Field(
         sorts.PROSE, "Subject", PEOPLE,
         "A short text about the task; stored and shown.", default="")]

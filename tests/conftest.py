@@ -34,7 +34,9 @@ from wrappers.pipeline import registry
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite-sentences", action="store_true", help="keep what is said now as tests/sentences/*.toml")
+    parser.addoption(
+        "--rewrite-sentences", action="store_true", help="write the observed sentences to tests/sentences/*.toml"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def interruptible() -> Iterator[None]:
-    """Sets SIGINT as Python does. A shell ignores it after `&`, and each process started here would inherit that."""
+    """Handles SIGINT as Python does. After `&`, a shell ignores it, and each process started here would inherit that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -137,7 +139,7 @@ def crowd(servers: Servers, template: str) -> Iterator[psycopg.Connection[Any]]:
 
 @pytest.fixture(scope="session")
 def closed_port() -> Iterator[int]:
-    """A port at which no process listens: it is bound, so that no other process takes it."""
+    """A port on which no process listens. It is bound, so that no other process takes it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
@@ -206,7 +208,7 @@ def queue(redis: Redis) -> RedisQueue:
 
 @pytest.fixture
 def roles(servers: Any, db: psycopg.Connection[Any]) -> Iterator[dict[str, str]]:
-    """Makes roles of PostgreSQL as docs/security.md does; returns their names by those in the document."""
+    """Creates PostgreSQL roles as docs/security.md does. Returns their names by the names in the document."""
     roles = {name: f"test_{name}_{uuid4().hex[:8]}" for name in ("ticker", "worker", "application", "page", "viewer")}
     for role in roles.values():
         admin(servers, f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")

@@ -1,4 +1,4 @@
-"""Rows, arguments and instants that tests of several rooms make."""
+"""Rows, arguments and instants for the tests of several folders."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -53,7 +53,7 @@ def ticked(db, ago=SECOND, started=NINE - 60 * MINUTE):
 
 
 def let_time_pass(db, seconds):
-    """As if the last starts had been that much longer ago."""
+    """Moves the last starts into the past by that much."""
     db.execute("UPDATE ticker.tasks SET last_run = last_run - %s", [timedelta(seconds=seconds)])
 
 
@@ -65,5 +65,5 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def create_trace(db):
-    """Creates the table in which the functions of `tests.sample_tasks` leave what they did."""
+    """Creates the table in which the functions of `tests.sample_tasks` record their work."""
     db.execute("CREATE TABLE trace (id bigint GENERATED ALWAYS AS IDENTITY, what text, value jsonb, pid int)")

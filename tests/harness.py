@@ -1,4 +1,4 @@
-"""Commands run in the process of the test, and a ticker and a worker that a test plays by hand, each step at its own instant."""
+"""Runs commands in the test's process, and steps a ticker and a worker by hand, each step at its own instant."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ QUEUE = "rq:queue:polling"
 
 
 def command(*words: str, code: int = 0) -> tuple[str, str]:
-    """Runs `ticker` with these words in this process; returns its standard output and error."""
+    """Runs `ticker` with these arguments in this process. Returns its standard output and error."""
     result = CliRunner().invoke(main, words)
     assert result.exit_code == code, (result.exit_code, result.output, result.exception)
     return result.stdout, result.stderr
@@ -49,7 +49,7 @@ PUSHED = """UPDATE ticker.tasks t SET waiting = waiting || %(occurrence)s::times
 def start(
     db: Db, task: Task | int, occurrence: datetime, now: datetime | None = NOW, pushed: bool = True, **given: Any
 ) -> Row:
-    """Asks whether the job of an occurrence may start, as a worker does. With `pushed` the row waits for it, as after every push."""
+    """Asks whether the job of an occurrence may start, as a worker does. With `pushed`, the row waits for it, as after a push."""
     if pushed:
         db.execute(PUSHED, {"id": id_of(task), "occurrence": occurrence})
     asked = {"task_id": id_of(task), "occurrence": occurrence, "token": str(uuid4()), "now": now, **WORKER, **given}
@@ -65,14 +65,14 @@ def start_planned(db: Db, task: Task | int, run_id: int, now: datetime | None = 
 def finish(
     db: Db, task: Task | int, token: str, outcome: str = "succeeded", now: datetime | None = NOW, **given: Any
 ) -> list[Row]:
-    """Records the end of a run, as a worker does; returns no row where the run had lost its hold."""
+    """Records the end of a run, as a worker does. Returns no row if the run had lost its hold."""
     end = {"task_id": id_of(task), "token": token, "outcome": outcome, "reason": "", "result": None, "traceback": "",
            "output": "", "error_output": "", "age": 0, "pid": None, "now": now, **given}  # fmt: skip
     return sql.on(db, "ticker")("finish", **end)
 
 
 def begun(db: Db, task: Task, occurrence: datetime, now: datetime, token: str) -> int:
-    """Starts a run of an occurrence for which the task waits; returns its id."""
+    """Starts a run of an occurrence for which the task waits. Returns the run's id."""
     db.execute("UPDATE ticker.tasks SET waiting = %s WHERE id = %s", [[occurrence], task.id])
     verdict = start(db, task, occurrence, now, pushed=False, token=token)
     assert verdict["refusal"] is None
@@ -80,7 +80,7 @@ def begun(db: Db, task: Task, occurrence: datetime, now: datetime, token: str) -
 
 
 def handed_out(db: Db, task: Task, *items: str, occurrence: datetime = NOW, now: datetime = NOW) -> int:
-    """Starts a run that makes these pieces; returns its id."""
+    """Starts a run that makes these pieces. Returns the run's id."""
     token = str(uuid4())
     run_id = begun(db, task, occurrence, now, token)
     made = sql.on(db, "ticker")(
@@ -92,7 +92,7 @@ def handed_out(db: Db, task: Task, *items: str, occurrence: datetime = NOW, now:
 
 
 def events(db: Db, columns: str) -> list[tuple[Any, ...]]:
-    """These columns of all events, in their order."""
+    """Returns these columns of all events, in order."""
     return db.execute(f"SELECT {columns} FROM ticker.events ORDER BY id").fetchall()  # type: ignore[arg-type]
 
 

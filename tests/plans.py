@@ -1,4 +1,4 @@
-"""How PostgreSQL plans the statements of `ticker.db.sql`: which indexes they use, and which tables they read as a whole."""
+"""PostgreSQL's plans of the statements in `ticker.db.sql`: the indexes they use, and the tables they read in full."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Settings that a process refuses to start with, and what it says. No sentence shows a password."""
+"""Settings with which a process refuses to start, and its errors. No error shows a password."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,5 +23,5 @@ def refused(check: Callable[[], Any]) -> str:
 
 
 def not_startable(settings: Settings, *queues: str) -> str:
-    """Returns the sentence with which a process does not start."""
+    """Returns the error with which a process refuses to start."""
     return refused(lambda: checks.check(settings, queues or None))

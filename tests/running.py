@@ -25,7 +25,7 @@ def work(*queues: str, patch: str = "", timeout: float = PATIENCE) -> "subproces
 
 
 def supervised(program: str) -> str:
-    """Python that forks a worker under a supervisor, as `python -m wrappers` does, and runs `program` in the worker."""
+    """Returns Python code that forks a worker under a supervisor, as `python -m wrappers` does, and runs `program` in it."""
     return f"""
 from wrappers.pipeline.orphaned_ends import close_record
 from wrappers.sandbox import supervisor
@@ -36,7 +36,7 @@ supervisor.fork_worker(close_record)
 
 @contextmanager
 def working(*arguments: str, patch: str = "") -> Iterator["subprocess.Popen[str]"]:
-    """A worker in a session of its own, without a keeper; killed behind the block, if it lives."""
+    """A worker in its own session, without a supervisor; killed after the block if it still runs."""
     code = f"{patch}\nfrom wrappers.__main__ import main; main()"
     command = [sys.executable, "-c", code, "--tasks", "tests.sample_tasks", *arguments, "polling"]
     with subprocess.Popen(
@@ -50,7 +50,7 @@ def working(*arguments: str, patch: str = "") -> Iterator["subprocess.Popen[str]
 
 
 class Ticking:
-    """A `ticker run` of its own process, and the lines that it has printed so far; killed at the end of the block."""
+    """Starts `ticker run` in its own process; yields it and the lines printed so far. Kills it at the end of the block."""
 
     def __init__(self, *options: str, **environ: str) -> None:
         self.process = subprocess.Popen(

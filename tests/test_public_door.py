@@ -147,7 +147,7 @@ def test_nothing_imports_the_tests():
 
 @pytest.mark.slow
 def test_no_module_imports_a_test_module():
-    """What several of them need stands in `tests/factories.py`, `harness.py`, `running.py`, or in a helper of their room."""
+    """Shared code is in `tests/factories.py`, `harness.py`, `running.py`, or in a helper module of their folder."""
     files = sorted((ROOT / "tests").rglob("*.py"))
     test_modules = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files if file.match("test_*.py")}
     assert [(file, name) for file in files for name in imports_of(file) if name in test_modules] == []

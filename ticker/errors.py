@@ -34,8 +34,8 @@ def quoted(value: object) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Returns ` (did you mean 'every'?)` for a misspelt name; an empty text if none of the known names is near."""
-    from difflib import get_close_matches  # which a horse does without
+    """Returns ` (did you mean 'every'?)` for a misspelt name, or an empty text if no known name is close."""
+    from difflib import get_close_matches  # imported here, because a work-horse does not need it
 
     near = get_close_matches(str(name), list(known), 1)
     return f" (did you mean {near[0]!r}?)" if near else ""

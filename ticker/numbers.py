@@ -13,7 +13,7 @@ def is_plain(text: str) -> bool:
 
 
 def whole(field: str, value: object, least: int, most: int) -> int:
-    """Returns a whole number, or the one in a text of plain digits. Raises BadInput."""
+    """Returns a whole number, given as such or as a text of plain digits. Raises BadInput."""
     found = int(value) if isinstance(value, str) and is_plain(value) else value
     if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
         raise BadInput(field, value, f"is no whole number from {least:,} to {most:,}")

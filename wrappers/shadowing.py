@@ -8,9 +8,9 @@ NAMES = ("ticker", "wrappers")
 
 
 def shadowing(folder: Path) -> str:
-    """Returns one sentence if a module in this folder has the name of one of our packages; else an empty text.
+    """Returns a warning if a module in this folder has the name of one of our packages, else an empty text.
 
-    `Path()` is the current folder, which may have been removed: nothing is in it then.
+    `Path()` is the current folder. If it has been removed, it counts as empty.
     """
     if all((folder / name / "py.typed").exists() for name in NAMES):
         return ""  # a checkout of rq-ticker itself

@@ -1,4 +1,4 @@
-"""What commands print, and the records that they print."""
+"""The output of commands, and the records that they print."""
 
 import json
 import re

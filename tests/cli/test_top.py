@@ -321,7 +321,7 @@ def test_a_table_has_the_same_letters_in_a_terminal_as_in_a_pipe():
 
 @pytest.mark.slow
 def test_a_pipe_and_json_load_no_rich(db, busy):
-    """All that prints tables, each twice in one process where it knows --json."""
+    """Runs every command that prints a table, twice in one process if it has --json."""
     plain = [
         "list",
         "show 1",

@@ -1,4 +1,4 @@
-"""Old records, and what a lap of pruning leaves of them."""
+"""Old records, and those that a lap of pruning keeps."""
 
 from datetime import timedelta
 

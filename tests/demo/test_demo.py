@@ -77,7 +77,7 @@ def processes_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)  # a machine that is 8 times as slow plays it in 220 s
+@pytest.mark.timeout(400)  # a machine that is 8 times as slow needs 220 s
 def test_the_demo_passes_its_own_checks_and_leaves_given_servers_as_they_were(environ, db, redis, folder):
     db.execute("CREATE TABLE public.mail_channels AS SELECT 1 AS mine")
     redis.set("mine", 1)

@@ -1,4 +1,4 @@
-"""Writes docs/fields.md from the table of fields: `python -m tests.documents.fields`."""
+"""Writes docs/fields.md from `ticker.tasks.fields`: `python -m tests.documents.fields`."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,9 +11,9 @@ HEAD = """\
 # The fields of a task
 
 `ticker.register`, `ticker.edit`, `Wanted`, `@task(...)`, `ticker add` and `ticker edit`, the [HTTP API](api.md) and the
-[page](page.md) take the same fields, with the same limits. This table is made from `ticker/tasks/fields.py`. The default is
-what a new task has where nothing is said; a tolerance and a box follow the schedule then. A duration is a text (`30s`,
-`1h30m`, `PT5M`), seconds, or a timedelta.
+[page](page.md) take the same fields, with the same limits. The tables are generated from `ticker/tasks/fields.py`. A new
+task has the default of each field that is not passed; its tolerance and box then follow the schedule. A duration is a text
+(`30s`, `1h30m`, `PT5M`), seconds, or a timedelta.
 """
 
 
@@ -21,7 +21,7 @@ def text() -> str:
     """Returns the whole document."""
     whose = (FIELDS["function"], *OF_NEW)
     alone = [field for field in FIELDS.values() if not field.group and field not in whose]
-    groups = {"What and whose": whose, "Schedule and arguments": alone}
+    groups = {"Function, name and owner": whose, "Schedule and arguments": alone}
     groups |= {group: [field for field in FIELDS.values() if field.group == group] for group in GROUPS}
     return HEAD + "".join(f"\n## {title}\n\n{table(fields)}" for title, fields in groups.items())
 

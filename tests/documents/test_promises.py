@@ -1,4 +1,4 @@
-"""The default tests show each promise of docs/faults.md, although what is slow is left to `pytest -m slow`."""
+"""The default tests show each promise of docs/faults.md, although slow tests run only with `pytest -m slow`."""
 
 import ast
 from functools import cache
@@ -13,7 +13,7 @@ AT_MOST = 30  # tests that are in the default suite although they are slow
 
 @cache
 def marked() -> list[tuple[str, list[str], bool]]:
-    """Returns each test with the mark `promise`: its name, its promises, and whether it is also marked as slow."""
+    """Returns each test with the marker `promise`: its name, its promises, and whether it is also marked as slow."""
     found = []
     for path in TESTS.rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

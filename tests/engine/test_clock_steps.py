@@ -76,7 +76,7 @@ class Strobe:
         return [*self.world.history.complaints, *judge.s1(), *judge.s2(), *judge.s3(), *judge.s4(), *self.starved()]
 
     def starved(self):
-        """Where a task did not start for I + 2 D in true time. The wait may begin anew with each step of the clock."""
+        """Returns where a task did not start for I + 2 D in true time. The wait may begin again with each step of the clock."""
         steps = [t for t, _ in self.world.history.steps]
         for spec in self.people.tasks.values():
             starts = [run.started for run in runs_of(self, spec.id)]
@@ -85,7 +85,7 @@ class Strobe:
                     yield f"task {spec.id} did not start for {(two - one) / SECOND:.1f} s at {one / SECOND:.1f} s"
 
     def was_exercised(self):
-        """Whether holds were alive across steps both ways."""
+        """Returns whether holds lasted across steps in both directions."""
         runs = [run for run in self.world.history.activities if run.ended is not None]
         across = [by > 0 for t, by in self.world.history.steps for run in runs if run.started < t < run.ended]
         return {True, False} <= set(across)
@@ -201,7 +201,7 @@ def test_a_ticker_that_sees_the_clock_being_set_forward_brings_the_hold_of_a_liv
 
 @pytest.mark.slow
 def test_a_run_that_a_ticker_elsewhere_took_for_lost_still_holds_its_task_on_its_own_host(bench):
-    """That ticker knows nothing of the host's uptime: the clock, which was set forward, ends the hold for it."""
+    """That ticker does not know the host's uptime. For it, the clock that was set forward ends the hold."""
     bench.start(1)
     bench.store.uptime = lambda _=None: ("elsewhere", 5)
     bench.is_set(HOUR)

@@ -22,7 +22,7 @@ class Times:
         )
 
     def is_ahead(self, row: Row, stepped: bool) -> bool:
-        """Whether a time of the row lies too far ahead."""
+        """Returns whether a time of the row lies too far ahead."""
         occurrence = row.last_occurrence
         longest = 0 if stepped else self.bounds.back_off * UNIT + MARGIN
         return (

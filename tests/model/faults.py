@@ -144,7 +144,7 @@ class Befalls:
         return moved(state._replace(tickers=tickers), by, holds=not (self.bounds.one_host and self.rules.uptime_counts))
 
     def set_forward(self, state: State) -> State:
-        """Spacing is judged by the database's clock over such a step, and a hold ends with it; a hold on one host does not."""
+        """Across such a step, spacing is judged by the database's clock. A hold ends with the step; a hold on one host does not."""
         by = self.bounds.ahead_by
         state = self.stepped(state, by)
         rows = tuple(r if r.since is None else r._replace(since=r.since + by) for r in state.rows)

@@ -1,18 +1,18 @@
-"""The protocol as a whole: everything that may happen next in a state, faults included.
+"""The whole protocol: everything that may happen next in a state, faults included.
 
-`actions` is what the search follows. Nothing here decides anything by itself: ticks.py and runs.py hold the rules,
-faults.py what befalls them.
+The search follows `actions`. This module contains no rules: they are in ticks.py and runs.py, and the faults in faults.py.
 
-What is simpler here than in db/sql, sweep.py and store.py:
+The model is simpler than db/sql, sweep.py and store.py:
 
-* Interval tasks alone. No pauses, owners, retries or pieces, no cron; one planned run at a time.
-* A statement is one instant, also the three of a clamp; a start waits for a row, but keeps no other waiting.
-* Either all tickers and workers run on one host (`Bounds.one_host`), where the uptime judges every hold and dead run; or nobody knows the uptime of another's runs, and the database's clock judges alone. Mixtures of both are not here,
-  nor is a worker on a host of its own that knows the uptime of what it has started itself: both know more than the second.
-* A ticker that compares a late answer of the database with its uptime leaves it to the next pass; here none is late.
-  No pass looks at every row for the sole reason that it is the 120th.
-* A job that died is pushed again within the expiry of its task; in sweep.py within ten minutes. One back-off, not a row.
-* A batch holds every row. One row at a time may be refused.
+* It has interval tasks only: no pauses, owners, retries, pieces or cron, and one planned run at a time.
+* A statement takes one instant, even the three of a clamp. A start waits for a row, but blocks no other.
+* Either all tickers and workers run on one host (`Bounds.one_host`), and the uptime judges every hold and dead run; or no
+  process knows the uptime of another's runs, and the database's clock judges alone. Mixtures of both are left out, as is a
+  worker on its own host that knows the uptime of its own runs: both know more than the second case.
+* A ticker that compares a late answer of the database with its uptime leaves the comparison to the next pass. Here no answer
+  is late. No pass looks at every row only because it is the 120th.
+* A dead job is pushed again within the expiry of its task; in sweep.py within ten minutes. There is one back-off, not a row.
+* A batch contains every row. One row at a time may be refused.
 """
 
 from tests.model.canonical import canonical

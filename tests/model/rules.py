@@ -63,7 +63,7 @@ class Rules:
     clamp_mends_runs: bool = True
     clamp_mends_plans: bool = True
     overdue_by_its_own_clock: bool = True
-    uptime_counts: bool = True  # a hold that was taken on the same host is judged by its uptime
+    uptime_counts: bool = True  # a hold taken on the same host is judged by the uptime
 
 
 class Faults(NamedTuple):

@@ -151,7 +151,7 @@ class Runs:
         return f"{named(occurrence)} dropped: {refusal}", self.freed(put(state, slot.task, row), number), ""
 
     def pulled_back(self, row: Row) -> Row:
-        """`clock`: to the new clock."""
+        """A drop as `clock` moves the times to the new clock."""
         last, hold = row.last_occurrence, row.hold
         return row._replace(
             last_run=0, last_occurrence=None if last is None else min(last, 0),

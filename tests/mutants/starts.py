@@ -146,7 +146,7 @@ STARTS = (
         "ticker/db/sql/rules.sql",
         "WHEN r.outcome = 'lost' THEN r.ended_at END > r.until",
         "END > r.until",
-        "A run that a ticker of another host took for lost still holds its task on its own host, by the uptime.",
+        "A run that a ticker on another host recorded as lost still holds its task on its own host, by the uptime.",
         (
             "tests/engine/test_clock_steps.py::test_a_run_that_a_ticker_elsewhere_took_for_lost_still_holds_its_task_on_its_own_host",
         ),

@@ -9,5 +9,5 @@ from ticker.tasks.fields import Task
 
 @pytest.fixture
 def task(environ: dict[str, str], db: psycopg.Connection[Any]) -> Task:
-    """A task of every minute that has an owner."""
+    """A task that is due every minute and has an owner."""
     return ticker.register(db, "poll", every="1m", owner="mail_channels:5")

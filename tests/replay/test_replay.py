@@ -473,7 +473,7 @@ def test_the_picture_is_xml_with_a_mark_for_each_event(seeds):
     assert sorted(told) == sorted(lines)
     for kind, count in {"tick": 6, "push": 10, "wait": 10, "run": 3, "forced": 1, "open": 4, "drop": 1}.items():
         shapes = [shape for shape in root.iter() if shape.get("class") == kind]
-        assert len(shapes) == count + bool(chart.PAINTS[kind].legend), kind  # each stands in the legend, too
+        assert len(shapes) == count + bool(chart.PAINTS[kind].legend), kind  # each kind is also in the legend
 
 
 def test_the_picture_marks_what_differs_and_stays_xml_whatever_a_heading_has(there):

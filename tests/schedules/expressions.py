@@ -1,4 +1,4 @@
-"""Expressions for times: recorded ones, random ones, and refused ones."""
+"""Schedule expressions: recorded, random and refused ones."""
 
 import json
 import random
@@ -78,7 +78,7 @@ def field(dice: random.Random, place: int) -> str:
 
 
 def expression(dice: random.Random) -> str:
-    """A random cron expression of 5, 6 or 7 fields."""
+    """Returns a random cron expression of 5, 6 or 7 fields."""
     count = dice.choice((5, 6, 7))
     second, minute, hour, day, month, weekday = (field(dice, place) for place in range(6))
     if count > 5 and dice.random() < 0.7:

@@ -1,15 +1,15 @@
-r"""The sentences that people read, one golden file per face (`cli.toml`, `why.toml`, ...), one key per sentence.
+r"""The sentences that users read: one golden file per interface (`cli.toml`, `why.toml`, ...), one key per sentence.
 
     assert err == sentence("cli.unknown_task", task="77")           # the whole text
     assert sentence("why.paused", by="anna").within(page)           # somewhere in a longer one
     with pytest.raises(BadInput, check=sentence("errors.over_the_limit", limit="24s").within): ...
 
-A test hands over the values that must be named, whatever the wording: numbers, names, the remedy. The file holds the
-words, with `{task}` where the value stands. A value may be a compiled pattern where it varies.
+A test passes the values that the sentence must contain, whatever its wording: numbers, names, the remedy. The file has the
+text, with `{task}` in place of the value. A value that varies may be a compiled pattern.
 
-To mend a wording, change the source, run `pytest --rewrite-sentences` on the tests that fail, read the file's diff, and
-run them once more without the option: two tests that disagree on a sentence still fail. A new text is taken only if it
-names every value and resembles the old one; where it does not, edit the file by hand.
+To change a wording, edit the source, run `pytest --rewrite-sentences` on the tests that fail, read the file's diff, and
+run the tests again without the option: two tests that disagree on a sentence still fail. A new text is accepted only if it
+contains every value and resembles the old one. Otherwise, edit the file by hand.
 """
 
 import fcntl
@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-ALIKE = 0.5  # of 1: a less similar text is another sentence
+ALIKE = 0.5  # from 0 to 1: a text below it is a different sentence
 rewriting = False  # set by --rewrite-sentences
 
 
 class Sentence:
-    """Equals the text that says it; `within`, `begins` and `ends` ask a longer text, or look for it in a list."""
+    """Equals its own text. `within`, `begins` and `ends` look for it in a longer text or in a list."""
 
     def __init__(self, key: str, values: dict[str, Any]) -> None:
         self.face, self.key = key.split(".")
@@ -61,7 +61,7 @@ class Sentence:
         return bool(re.search(pattern, str(text))) or (rewriting and self.rewrite(self.nearest(str(text))))
 
     def nearest(self, text: str) -> str:
-        """The run of words that resembles the sentence most, among those that name every value."""
+        """Returns the run of words most similar to the sentence, among those that contain every value."""
         words = [match.span() for match in re.finditer(r"\S+", text)]
         long = max(len(repr(self).split()), 2)
         ends = ((start, words[i + long - 2 : i + 2 * long]) for i, (start, _) in enumerate(words))
@@ -75,7 +75,7 @@ class Sentence:
         return SequenceMatcher(None, repr(self), text, autojunk=False).ratio()
 
     def rewrite(self, text: str) -> bool:
-        """Keeps what was observed as the sentence; not where it is another one, or does not name every value."""
+        """Writes the observed text as the sentence, unless it is too different or does not contain every value."""
         if not self.names_all(text) or self.likeness(text) < ALIKE:
             return False
         named = sorted((f"(?P<{name}>{bare_or_whole(value, text)})" for name, value in self.values.items()), key=len)
@@ -97,11 +97,11 @@ def golden(face: str) -> dict[str, str]:
 
 
 def shape(value: Any) -> str:
-    """What a value looks like, as a pattern."""
+    """Returns a pattern that matches the value."""
     return f"(?:{value.pattern})" if isinstance(value, re.Pattern) else re.escape(str(value))
 
 
 def bare_or_whole(value: str, text: str) -> str:
-    """The 1 of "1 of 10" is no part of the 10, where it stands by itself."""
+    """Matches a value as a whole word if it occurs as one: the 1 of "1 of 10" is not the 1 of 10."""
     whole = rf"(?<!\w){value}(?!\w)"
     return whole if re.search(whole, text) else value

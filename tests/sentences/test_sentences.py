@@ -1,4 +1,4 @@
-"""The golden files of sentences: each key is used, each used key is there, and one command rewrites a sentence."""
+"""Tests of the golden files: each key is used, each used key exists, and one command rewrites a sentence."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ from tests.sentences import FOLDER, golden, sentence
 MODULES = [path for path in (ROOT / "tests").rglob("*.py") if path != Path(__file__)]
 MACHINES = {"bench", "faults", "model", "mutants", "simulation"}
 WORD_FOR_WORD_AT_MOST = 20
-"""Values that a test hands in, names of events, and what it waits for; sentences stand in the golden files."""
+"""Tests may repeat values that they pass, names of events, and texts that they wait for; sentences are in golden files."""
 
 
 @cache
@@ -25,33 +25,33 @@ def nodes(path: Path) -> list[ast.AST]:
 def used() -> set[str]:
     calls = [node for path in MODULES for node in nodes(path) if isinstance(node, ast.Call)]
     keys = [call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "sentence"]
-    assert all(isinstance(key, ast.Constant) for key in keys), "a key is written out, so that it can be found"
+    assert all(isinstance(key, ast.Constant) for key in keys), "write the key as a literal, so that it can be found"
     return {key.value for key in keys if isinstance(key, ast.Constant)}
 
 
 @pytest.mark.slow
 def test_a_key_is_in_its_file_just_when_a_test_uses_it() -> None:
     kept = {f"{path.stem}.{key}" for path in FOLDER.glob("*.toml") for key in golden(path.stem)}
-    assert sorted(kept - used()) == [], "no test uses it: take it out of its file"
-    assert sorted(used() - kept) == [], "write it into its file"
+    assert sorted(kept - used()) == [], "no test uses it: remove it from its file"
+    assert sorted(used() - kept) == [], "add it to its file"
 
 
 def texts(path: Path) -> list[str]:
-    """The strings of a module, without its docstrings."""
+    """Returns the strings of a module, without its docstrings."""
     prose = {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}
     constants = [node for node in nodes(path) if isinstance(node, ast.Constant) and id(node) not in prose]
     return [node.value for node in constants if isinstance(node.value, str)]
 
 
 def phrases(text: str) -> set[str]:
-    """Each four words in a row."""
+    """Returns every run of four words."""
     runs = [run.lower().split(" ") for run in re.findall(r"[A-Za-z][a-z']*(?: [a-z][a-z']*){3,}", text)]
     return {" ".join(run[start : start + 4]) for run in runs for start in range(len(run) - 3)}
 
 
 @pytest.mark.slow
 def test_a_wording_stands_in_the_golden_files_alone() -> None:
-    """So that to mend it takes no edit of a test: no string of a test has four words in a row of a text of ours."""
+    """A wording can be changed without editing tests: no string of a test repeats four words in a row of our texts."""
     sources = [path for room in ("ticker", "wrappers") for path in (ROOT / room).rglob("*.py")]
     ours = {phrase for path in sources for text in texts(path) for phrase in phrases(text)}
     ours |= {phrase for path in (ROOT / "ticker").rglob("*.html") for phrase in phrases(path.read_text())}

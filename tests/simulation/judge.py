@@ -1,8 +1,8 @@
-"""Reads a history and names what must not have happened: S1-S10 and L1-L5 of the promises, as far as they show here.
+"""Reads a history and names violations of the promises S1-S10 and L1-L5, as far as a simulation shows them.
 
-True time is monotonic, and judges S1 and S2, also across a clock that was set back. A clock that was set forward makes
-everything due: across that, only the database's own clock judges S1. It ends the holds of other hosts: of two runs on
-different hosts, nobody judges S2 then.
+S1 and S2 are judged by true time, which is monotonic, even if the clock was set back. A clock that was set forward makes
+everything due: across such a step, S1 is judged by the database's clock alone. The step also ends the holds of other hosts,
+so S2 is not judged for two runs on different hosts.
 """
 
 from collections import Counter

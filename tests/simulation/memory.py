@@ -180,7 +180,7 @@ class MemoryTables:
         return run.until - run.started_at > since
 
     def _holder(self, row: TaskRow) -> RunRow | None:
-        """Also one that a ticker of another host took for lost: on its own host it still holds the task."""
+        """Includes a run that a ticker on another host recorded as lost: on its own host it still holds the task."""
         if row.run_token is not None:
             runs = self.rows.plans.open.values()
             return next((run for run in runs if run.token == row.run_token and run.state == "running"), None)

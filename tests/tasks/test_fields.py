@@ -1,4 +1,4 @@
-"""The table of a task's fields: what repeats it, and what is made from it."""
+"""Tests of the table of a task's fields: the places that repeat it, and everything generated from it."""
 
 import inspect
 import re

@@ -42,7 +42,7 @@ class Asking:
 
     @property
     def fields(self) -> list[str]:
-        """What its body can say."""
+        """The names of the fields that the body may have."""
         return list((self.operation.body or {"properties": {}})["properties"])
 
     def ask(self, client: TestClient, **more: Any) -> Any:
@@ -75,5 +75,5 @@ def problem(answer: Any, status: int) -> dict[str, Any]:
 
 
 def text_of(page: Any) -> str:
-    """The words of a page, without its elements."""
+    """Returns the text of a page, without its elements."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page.text))

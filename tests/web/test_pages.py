@@ -388,7 +388,7 @@ TYPED = {
     "tolerance": ("9s", None, "tolerance_ms"), "box": ("2m", None, "box_ms"), "overlap": ("skip", None, "overlap"),
     "backoff": ("20s", None, "backoff"), "stretch": ("1h", "", "stretch_ms"), "probe": ("30m", "", "probe_ms"),
 }  # fmt: skip
-"""Fields under More: what is typed, what empties it (None: it cannot be empty), and its column."""
+"""Fields under More: the text typed, the text that empties the field (None: it cannot be empty), and its column."""
 
 
 def test_a_window_goes_with_spread_and_times(client, form, db):

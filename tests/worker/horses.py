@@ -1,4 +1,4 @@
-"""Horses that a test forks, what they do, and how they ended."""
+"""Work-horses that a test forks: their work, and how they ended."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ NEVER = 90.0  # seconds; pytest's own time-out of a test is 120
 
 
 def horse(body: Callable[[Say], object]) -> tuple[int, str]:
-    """Runs `body` in a fork; returns its exit code (-n: died by signal n), and what was said until all had let go of it."""
+    """Runs `body` in a fork. Returns its exit code (-n: died by signal n) and all output until every process has closed it."""
     reader, writer = os.pipe()
 
     def guarded() -> None:

@@ -218,7 +218,7 @@ def test_a_start_whose_job_gets_no_process_is_lost_at_once(traced, db, store, qu
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["fork", "setpgrp"])
 def test_a_second_sigterm_right_after_the_fork_kills_the_horse(traced, db, store, queue, moment):
-    """Between the fork and RQ's note of the process, and before the process leads a group of its own."""
+    """Between the fork and RQ's record of the process, and before the process leads its own group."""
     ticker.register(db, "swallows", every="1h", box="10m")
     tick(store, queue)
     patch = f"""

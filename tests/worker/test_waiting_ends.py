@@ -66,7 +66,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> WaitingEnds:
 
 @pytest.fixture
 def long_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pause after a first failure is longer than any test."""
+    """Makes the pause after a first failure longer than any test."""
     monkeypatch.setattr(waiting_ends, "FIRST_PAUSE", 60.0)
 
 
@@ -258,7 +258,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def task(environ, db, store, queue) -> Task:
-    """A task of every hour whose job is in the queue, and whose run waits until `ends_under` lets it go on."""
+    """An hourly task whose job is in the queue, and whose run waits until `ends_under` lets it continue."""
     made = ticker.register(db, "waits", every="1h")
     tick(store, queue)
     return made
@@ -274,7 +274,7 @@ def at_work(folder, *arguments: str, patch: str = WAITS) -> Iterator["subprocess
 
 @contextmanager
 def ends_under(lock: str, environ, folder) -> Iterator[None]:
-    """The run returns while another transaction holds a lock, which it gives back at the end of the block."""
+    """The run returns while another transaction holds a lock, which it releases at the end of the block."""
     with connect(environ["DATABASE_URL"]) as holder, holder.transaction():
         holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         holder.execute(lock)
@@ -283,7 +283,7 @@ def ends_under(lock: str, environ, folder) -> Iterator[None]:
 
 
 def says(process: "subprocess.Popen[str]", pattern: str) -> None:
-    """Reads what a process prints, up to a line that fits."""
+    """Reads the output of a process up to a matching line."""
     assert any(re.search(pattern, line) for line in process.stdout), pattern
 
 

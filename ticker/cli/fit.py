@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 def shown(text: str) -> str:
-    """What is safe on a terminal: what cannot be printed (newlines, ANSI, NUL) as its escape."""
+    """Returns the text with unprintable characters (newlines, ANSI, NUL) escaped, so that it is safe on a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -49,14 +49,14 @@ def lines(rows: Sequence[Row], width: int, spare: Sequence[int] = ()) -> list[Li
 
 
 def size(text: str) -> int:
-    """Returns how many cells of a terminal it takes: two for a wide letter, none for a mark that combines with one."""
+    """Returns how many terminal cells a text takes: two for a wide letter, none for a combining mark."""
     if text.isascii():
         return len(text)
     return sum(0 if category(c) in ("Mn", "Me") else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def sized(text: str, cells: int) -> str:
-    """Exactly so many cells: its beginning, or all of it and blanks."""
+    """Returns exactly so many cells: the text cut at its end, or padded with blanks."""
     text = text if size(text) <= cells else text[: max(cells, 0)]
     while size(text) > cells:
         text = text[:-1]

@@ -24,7 +24,7 @@ class LazyGroup(click.Group):
     """Lists its commands in the order in which they were added, and imports the one that is called."""
 
     def __init__(self, *args: Any, former_names: Mapping[str, str] | None = None, **kwargs: Any) -> None:
-        """`former_names`: names that commands had before. They work until 1.0, and no help shows them."""
+        """`former_names` maps names that commands had before. They work until 1.0 and are not shown in the help."""
         super().__init__(*args, **kwargs)
         self.former_names = former_names or {}
 

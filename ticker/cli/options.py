@@ -54,7 +54,9 @@ def ref(task: str | None, owner: str | None) -> int | str | None:
     if not (task.isascii() and task.isdigit()):
         return plain("task", task)
     if owner is not None:
-        raise BadInput("owner", owner, f"stands beside the id {task[:20]}, which needs no owner; leave one out")
+        raise BadInput(
+            "owner", owner, f"cannot be combined with the id {task[:20]}, which needs no owner; leave one out"
+        )
     if len(task) > 19 or not 1 <= int(task) <= LARGEST_ID:
         raise BadInput("task", task, f"is no id: ids are whole numbers from 1 to {LARGEST_ID}")
     return int(task)

@@ -88,7 +88,7 @@ def colour(word: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows below the names of their columns, each with its style. A cell consists of pieces: a text and its style."""
+    """Rows, each with its style, below the column names. A cell is a list of pieces, each a text and its style."""
 
     names: tuple[str, ...]
     rows: list[tuple[list[Sequence[Piece]], str]] = field(default_factory=list)
@@ -99,12 +99,12 @@ def columns(*names: str) -> Table:
 
 
 def add(table: Table, *cells: object, style: str = "") -> None:
-    """A cell that is a list has pieces."""
+    """Adds a row. A cell that is a list contains pieces; any other cell is converted to text."""
     table.rows.append(([cell if isinstance(cell, list) else [(shown(str(cell)), "")] for cell in cells], style))
 
 
 def print_table(table: Table) -> None:
-    """Each row is one line and nothing is cut. In a terminal rich draws it; a pipe gets the same letters, and no rich."""
+    """Prints each row as one line, uncut. In a terminal rich draws it; a pipe gets the same text without importing rich."""
     lines = in_colour(table) if sys.stdout.isatty() else [line.plain for line in aligned(table)]
     click.echo("\n".join(line.rstrip() for line in lines))
 
@@ -115,7 +115,7 @@ def aligned(table: Table) -> list[Line]:
 
 
 def in_colour(table: Table) -> list[str]:
-    """In no colours if NO_COLOR says so."""
+    """Returns the lines in colour, or without colours if NO_COLOR is set."""
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text

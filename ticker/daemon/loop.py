@@ -37,7 +37,7 @@ log = logging.getLogger("ticker")
 
 FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the tick itself
 LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is told to stop
-DEREGISTERED_WITHIN = 0.5  # seconds of these, at most, for PostgreSQL to take down that the ticker has ended
+DEREGISTERED_WITHIN = 0.5  # seconds of these, at most, for PostgreSQL to record that the ticker has ended
 HANGS = 20.0  # seconds of one batch; the server's own time-outs end a statement after 5
 LAST_NOTICE = 0.8  # seconds that notices under way get then
 QUEUES_EVERY = 120  # ticks between two reads of the queues of all tasks: an hour

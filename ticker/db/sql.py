@@ -27,9 +27,9 @@ _RULE = re.compile(r"\{(\w+)(?: (\w+))?\}")
 
 @cache
 def statements(schema: str, settings: tuple[str, ...] = ()) -> Mapping[str, str]:
-    """Returns all statements by name, with the schema's quoted name and the rules filled in, and without comments.
+    """Returns all statements by name, without comments, with the schema's quoted name and the rules filled in.
 
-    `settings` are the columns of a task's fields; the statements that list them are left out without them.
+    `settings` are the columns of a task's fields. Without them, the statements that list them are left out.
     """
     quoted = f'"{schema_name("schema", schema)}"'
     parts = {"name": dict[str, str](), "rule": {"settings": listed(settings, "t")}}
@@ -48,12 +48,12 @@ def statements(schema: str, settings: tuple[str, ...] = ()) -> Mapping[str, str]
 
 
 def _filled(text: str, rules: Mapping[str, str]) -> str:
-    """Returns a statement, or a rule, with the rules that it names."""
+    """Returns a statement, or a rule, with the rules that it uses filled in."""
     return _RULE.sub(lambda named: _for_table(_filled(rules[named[1]], rules), named[2]), text)
 
 
 def listed(names: Iterable[str], alias: str = "") -> str:
-    """Returns a list of columns, for a table with that alias."""
+    """Returns the columns as SQL, qualified by the alias if there is one."""
     return ", ".join(f"{alias}.{name}" if alias else name for name in names)
 
 

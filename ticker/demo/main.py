@@ -52,7 +52,7 @@ def demo(seconds: float = 30, keep: bool = False, web: bool = False, verbose: bo
     with noted((SIGINT, SIGTERM, SIGHUP)) as signals:
         try:
             return play(console, signals, ends_at, keep, web, verbose)
-        except KeyboardInterrupt:  # raised where a signal was noted
+        except KeyboardInterrupt:  # raised when a signal has been noted
             console.print("interrupted; everything is stopped and removed")
             return 130
 
@@ -138,7 +138,7 @@ class Scene:
     post: stage.Post
     processes: stage.Processes
     signals: Noted
-    live: Live  # the chart, and what is said below it; in a pipe it is printed at the end
+    live: Live  # the chart and the text below it; in a pipe it is printed at the end
     pace: float
     verbose: bool
     said: list[str] = field(default_factory=lambda: [""])

@@ -89,7 +89,7 @@ def clear(database_url: str, redis_url: str) -> None:
 
 
 class Processes:
-    """Commands with a log each. After `close` none of them is left, nor any of their children."""
+    """Commands, each with its own log. `close` ends them and all of their children."""
 
     def __init__(self, logs: Path, patience: float) -> None:
         self._logs, self._patience = logs, patience
@@ -114,7 +114,7 @@ class Processes:
             os.kill(pid, signal.SIGKILL)
 
     def check(self) -> None:
-        """Raises ChildProcessError if one of them ended by itself."""
+        """Raises ChildProcessError if a command ended by itself."""
         for name, process in self._running.items():
             if process.pid not in self._killed and (code := process.poll()) is not None:
                 last = (self.log(name).splitlines() or [""])[-1]

@@ -24,9 +24,9 @@ LATEST_KILL = timedelta(seconds=3)  # a kill that is recorded so long after its 
 ROUNDING = 0.01  # seconds: of three figures that are rounded to a millisecond
 STYLES = {"ok": "green", "FAILED": "bold red", "not judged": "yellow"}
 Key = tuple[str, int]  # a message: its mailbox and its UID there
-Deletion = tuple[str, datetime, int]  # the mailbox, when by the database's clock, and how many of its tasks are left
+Deletion = tuple[str, datetime, int]  # mailbox, time by the database's clock, and how many of its tasks are left
 Finding = tuple[bool | None, str]
-start = attrgetter("started_at")  # of a run that has one
+start = attrgetter("started_at")  # of a run that has started
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from ticker.model import Alarm, DueTask, Ended, Health, Note, Outcome, PlannedRu
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the queue answered to one job: stored, still held under that id, or an error in one sentence."""
+    """The queue's answer to one job: stored, already held under that id, or an error in one sentence."""
 
     stored: bool = False
     held: bool = False

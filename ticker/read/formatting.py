@@ -29,7 +29,7 @@ IN_WORDS = {
     "function", "kwargs", "every", "cron", "calendar", "at", "zone", "starts", "ends", "max_runs", "remove", "spread", "within",
     "queue", "tolerance", "box", "retries", "backoff", "stretch", "pause_after", "probe", "dead_man", "enabled",
 }  # fmt: skip
-"""The fields of which `details` says more than their value."""
+"""The fields for which `details` shows more than their value."""
 
 
 def plain_data(value: Any) -> Any:
@@ -193,7 +193,7 @@ def details(task: Task) -> dict[str, Any]:
 
 
 def setting(field: Field, task: Task) -> str:
-    """What is said of a field; nothing of one that has its default."""
+    """Returns a field's value as text, or an empty text for its default."""
     value = getattr(task, field.column)
     if value == field.default:
         return ""

@@ -96,8 +96,8 @@ def longest_silence(tick_ms: int) -> int:
 
 
 def look(settings: Settings, *, max_age_ms: int | None = None, breaker: CircuitBreaker | None = None) -> Health:
-    """Asks both servers. `max_age_ms`: how old the last tick may be, `longest_silence` by default; `breaker`: of who looks
-    again and again. ConfigurationError where DATABASE_URL is not set."""
+    """Checks both servers. `max_age_ms` is how old the last tick may be; it defaults to `longest_silence`. A caller that
+    checks repeatedly passes its own `breaker`. Raises ConfigurationError if DATABASE_URL is not set."""
     settings.require_database()
     max_age_ms = longest_silence(settings.tick_ms) if max_age_ms is None else max_age_ms
     breaker = breaker or CircuitBreaker()

@@ -98,7 +98,7 @@ def select(
     BadInput where the task is another owner's: nothing could fit both.
     """
     if owner_type is not None and owner is not None:
-        raise BadInput("owner_type", owner_type, "stands beside an owner, which has a type; leave one out")
+        raise BadInput("owner_type", owner_type, "cannot be combined with an owner, which has a type; leave one out")
     who = None if owner is None else identity.identify(db, owner)
     outcomes, reasons = chosen(outcome, reason)
     task_id, found = (None, None) if task is None else look_up(db, task, owner)

@@ -1,6 +1,6 @@
-"""Draws tracks below a time axis as an SVG picture. Charts in a terminal share its steps, labels and rows. Pure.
+"""Draws tracks below a time axis as an SVG picture. Charts in a terminal use the same steps, labels and rows. Pure.
 
-A picture has attributes only and no style sheet, so that a page with a strict Content-Security-Policy may include it.
+A picture uses attributes and no style sheet, so that a page with a strict Content-Security-Policy may include it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 P = TypeVar("P")
 At = TypeVar("At", datetime, timedelta)
 
-WIDTH, LEFT = 960, 70  # pixels, and so is all that follows
+WIDTH, LEFT = 960, 70  # pixels, as are all lengths below
 TOP, HEADED = 34, 82  # from the top of a chart to its first track, without and with a heading
 ROW, GAP, LETTER = 20, 8, 7.2
-AXIS_ABOVE = 11  # the axis is in the middle of row -1 of the first track
+AXIS_ABOVE = 11  # to the middle of row -1 of the first track
 FONT = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"'
 AXIS = 'class="tl-axis" stroke="currentColor"'
 TEXT = 'class="tl-text" fill="currentColor"'
@@ -33,9 +33,9 @@ WRONG = 'class="tl-wrong" fill="#ba2525"'
 
 
 class Paint(NamedTuple):
-    """How marks of one kind look. `shape` is line, dot, ring, cross, strip or bar; `sign` stands after each of them.
+    """The look of one kind of mark. `shape` is line, dot, ring, cross, strip or bar; `sign` is drawn after each mark.
 
-    `legend` says what they are, below all charts.
+    `legend` names the kind below all charts.
     """
 
     shape: str
@@ -46,10 +46,10 @@ class Paint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mark(Generic[At]):
-    """Something in a track, from `begin` to `end`, which may be the same. `kind` names its paint.
+    """A mark in a track, from `begin` to `end`, which may be equal. `kind` names its paint.
 
-    Pointing at it shows `words`. Its `name` stands inside, or after it where there is no room; in red if it `is_wrong`.
-    `goes_on`: it has not ended yet. `line`: the line of a file that it shows.
+    Pointing at the mark shows `words`. Its `name` is drawn inside, or after it if there is no room, in red if it `is_wrong`.
+    `goes_on` means that it has not ended yet. `line` is the line of a file that it shows.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class Mark(Generic[At]):
 class Chart(Generic[At]):
     """Tracks below a time axis. Each mark has its row in the track; row -1 of the first track is the axis.
 
-    `now` is an instant with its words, for a dashed line. `sentences` stand below the tracks, in red.
+    `now` is an instant and its text, drawn as a dashed line. `sentences` are drawn below the tracks, in red.
     """
 
     begin: At
@@ -76,15 +76,15 @@ class Chart(Generic[At]):
     now: tuple[At, str] | None = None
     heading: str = ""
     sentences: Sequence[str] = ()
-    right: int = 32  # what is left free there
+    right: int = 32  # pixels left free on the right
 
     def x(self, at: At) -> float:
-        """Returns the place of an instant. What reaches out of the axis is drawn to its edge."""
+        """Returns the x position of an instant. Instants outside the axis are moved to its edge."""
         part = min(max((at - self.begin) / (self.end - self.begin), 0), 1)
         return round(LEFT + part * (WIDTH - LEFT - self.right), 1)
 
     def draw(self, paints: Mapping[str, Paint], top: int) -> tuple[list[str], int]:
-        """Returns the elements, and where the next chart may begin."""
+        """Returns the elements, and the y position at which the next chart may begin."""
         drawn = [f'<text {HEADING} x="{GAP}" y="{top + 36}">{safe(self.heading)}</text>'] if self.heading else []
         first = bottom = top + (HEADED if self.heading else TOP)
         for name, marks in self.tracks.items():
@@ -119,9 +119,9 @@ class Chart(Generic[At]):
 
 
 def picture(charts: Sequence[Chart[At]], paints: Mapping[str, Paint], *, title: str = "", paper: str = "") -> str:
-    """Returns all charts below each other, and the legend.
+    """Returns all charts, one below the other, and the legend.
 
-    With `paper`, a colour, the picture is dark on it; without, it has the colours of the page around it.
+    With `paper`, a colour, the picture is dark on that background. Without it, it has the colours of the page around it.
     """
     body: list[str] = []
     height = 0
@@ -138,7 +138,7 @@ def picture(charts: Sequence[Chart[At]], paints: Mapping[str, Paint], *, title: 
 
 
 def _shape(shape: str, left: float, right: float, top: int) -> str:
-    """Each has a form of its own, so that no colour says anything alone."""
+    """Returns the shape of a mark. Each kind has its own shape, so that colour is never the only difference."""
     match shape:
         case "line":
             return f'<path d="M{left} {top + 3}v12"/>'

@@ -77,7 +77,7 @@ def of(db: Any, task_id: int, *, since: timedelta, now: datetime | None = None, 
 
 
 def tracks(found: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
-    """What is drawn, by the names of the tracks, each with its row in the track. `words` are a mark's whole line.
+    """Returns the marks of each track, by its name, each mark with its row in the track. `words` are a mark's whole line.
 
     Kinds: due, next, wait, run, bad, drop. `bad` is a run that failed, or was ended by force.
     """

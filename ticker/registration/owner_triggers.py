@@ -123,11 +123,13 @@ def tasks_of_existing(
         "type": _quoted(type_, "'"),
     }
     ids = _keys(tuple(map(_quoted, keys)), relation)["id_o"]
-    return f"{_made(**parts)} (SELECT {ids} AS id FROM {relation} o) o ON true {OF_THIS_TYPE.format(**parts)} RETURNING id"
+    return (
+        f"{_made(**parts)} (SELECT {ids} AS id FROM {relation} o) o ON true {OF_THIS_TYPE.format(**parts)} RETURNING id"
+    )
 
 
 def _made(**parts: str) -> str:
-    """The beginning of the statement that makes default tasks."""
+    """Returns the beginning of the statement that creates default tasks."""
     fields = {"fields": listed(DEFAULTS), "fields_of_t": listed(DEFAULTS, "t")}
     return INSERT_DEFAULT_TASKS.format(**parts, **fields, defaults=_quoted(json.dumps(DEFAULTS), "'"))
 

@@ -23,8 +23,8 @@ SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_t
 SOONEST = """greatest(starts_at, least(CASE WHEN next_run > clock_timestamp() THEN next_run END,
                 greatest(clock_timestamp(), last_run + (every_ms - tolerance_ms + least(tolerance_ms / 5, 10000)) * interval '1 millisecond')))"""
 
-# The default tasks of some owners `o`; who has one of that name already keeps his. A field that is younger than the list of
-# default tasks has its default. None of them has an end: `defaults` refuses it.
+# Creates the default tasks of some owners `o`. An owner that already has a task of that name keeps it. A field that was added
+# after the list of default tasks was written has its default. Default tasks have no end: `defaults` refuses it.
 INSERT_DEFAULT_TASKS = """INSERT INTO {tasks} (owner_type, owner_id, name, registered, {fields}, grace_ms, alarm_at, next_run, paused_by,
         paused_reason, paused_until)
     SELECT w.owner_type, o.id, w.name, t.registered, {fields_of_t}, t.grace_ms,

@@ -1,4 +1,4 @@
-"""A played table as three tracks below a time axis, in a terminal or as a picture: ticks, the queue, and the worker."""
+"""Draws a played table as three tracks below a time axis: ticks, the queue and the worker; in a terminal or as a picture."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -13,11 +13,11 @@ from ticker.replay.world import Job
 CELLS_AT_MOST = 72
 CELLS_PER_LABEL = 10
 LABELS_AT_MOST = 10  # of a picture
-NAMES = 140  # pixels that are left free on the right, for names of what begins there
+NAMES = 140  # pixels left free on the right, for the names of marks that begin there
 LEGEND = "' tick   ^ tick enqueues   - waits   = runs   ! is forced to end   x is dropped   > goes on"
 STYLES = {"drop": "yellow", "run": "green", "open": "green", "forced": "yellow"}
 OF_THE_WORKER = {Step.BEGINS, Step.ENDS, Step.FORCED, Step.DROPPED}
-PAPER = "#fff"  # under a page's own colours, dark ones too, the names in light bars could not be read
+PAPER = "#fff"  # on a dark page, the names in light bars could not be read
 PAINTS = {
     "tick": Paint("line", 'class="tick" stroke="#9aa5b1" stroke-width="2"', "tick"),
     "push": Paint("line", 'class="push" stroke="#1f2933" stroke-width="3"', "enqueues"),
@@ -31,7 +31,7 @@ PAINTS = {
 }
 
 Piece: TypeAlias = Mark[timedelta]
-"""Kinds: tick, push, wait, run, forced, drop, open (it goes on); in a picture, event and differs, too."""
+"""Kinds: tick, push, wait, run, forced, drop, open (it goes on); in a picture, also event and differs."""
 
 
 def tracks(played: Played) -> dict[str, list[Piece]]:
@@ -73,11 +73,11 @@ def span(played: Played) -> tuple[timedelta, timedelta]:
 
 
 Cells = list[tuple[str, str]]
-"""Pieces of a row of the terminal, each with its style."""
+"""The pieces of a row in the terminal, each with its style."""
 
 
 def text(played: Played) -> list[tuple[str, Cells]]:
-    """The rows of the chart, each after its name or nothing: what differs is red."""
+    """Returns the rows of the chart, each with its name or an empty text. Differences are red."""
     start, total = span(played)
     cell = step(total, CELLS_AT_MOST)
     labels = range(0, total // cell + 1, CELLS_PER_LABEL)
@@ -139,13 +139,13 @@ def _chart(played: Played) -> drawing.Chart[timedelta]:
 
 
 def _stacked(pieces: Sequence[Piece], pixel: timedelta) -> list[tuple[int, Piece]]:
-    """Each with its row: what would overlap stands below each other, names included."""
+    """Returns each piece with its row. Pieces that would overlap, names included, get different rows."""
     places = ((piece.begin / pixel, piece.end / pixel, piece) for piece in pieces)
     return packed((left, max(right, left + LETTER * len(piece.name)) + 2 * GAP, piece) for left, right, piece in places)
 
 
 def _place(line: Line, tracks: Mapping[str, Sequence[tuple[int, Piece]]]) -> tuple[str, int]:
-    """Returns track and row of what the event is about: a tick, a job; the axis for what has no track."""
+    """Returns the track and row of the event's tick or job, or the axis for an event without a track."""
     if line.event.what is Step.TICK:
         return "ticks", min((row for row, piece in tracks["ticks"] if piece.begin == line.at), default=0)
     if line.event.what in OF_THE_WORKER:

@@ -272,7 +272,7 @@ def _check_order(table: Table) -> None:
             raise BadInput(_line(row.line), str(row.event), "is the first row's alone; write another event")
         if row.at < before.at:
             raise BadInput(
-                _line(row.line), table.clock(row.at), f"goes back behind line {before.line}; write rows in order"
+                _line(row.line), table.clock(row.at), f"is earlier than line {before.line}; write rows in order"
             )
 
 

@@ -50,7 +50,7 @@ class Calendar:
 
     def shown_after(self, after: datetime) -> Iterator[datetime]:
         """The clock times that it names, behind one of them; without a zone."""
-        from oncalendar import BaseIterator  # 2 % of the start of a command that asks no schedule
+        from oncalendar import BaseIterator  # takes 2 % of the start-up of a command that needs no schedule
 
         return BaseIterator(self.text, after)
 
@@ -66,7 +66,7 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
     _refuse_foreign(field, text)
     parts, named = _without_zone(field, text.split())
     if zone is not None and named is not None and zone.key != named.key:
-        raise BadInput(field, text, f"names a zone of its own beside {zone.key}; leave one of them out")
+        raise BadInput(field, text, f"names its own zone, and {zone.key} is given, too; leave one of them out")
     normal = _normal(field, text, parts)
     try:
         BaseIterator(normal, dst.ANY)

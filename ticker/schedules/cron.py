@@ -88,7 +88,7 @@ class Cron:
 
 
 def _times(text: str, after: datetime) -> Iterator[datetime]:
-    from cronsim import CronSim  # 2 % of the start of a command that asks no schedule
+    from cronsim import CronSim  # takes 2 % of the start-up of a command that needs no schedule
 
     return CronSim(text, after)
 

@@ -1,4 +1,4 @@
-"""The rules for what a user may say of a task: each makes of it what a column holds, or raises BadInput."""
+"""Checks the values of a task's fields. Each rule returns the value for the column, or raises BadInput."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from ticker.schedules.kinds import Schedule
 MOST_RUNS = 1_000_000_000
 
 Check = Callable[[str, object], Any]
-"""A field's name and what was said to what its column holds; else BadInput."""
+"""Takes a field's name and value, and returns the value for its column. Raises BadInput."""
 
 
 def plain(field: str, value: object) -> str:
@@ -74,7 +74,7 @@ def schedule(said: Mapping[str, Any]) -> dict[str, Any]:
     """What was said of when: one of `every`, `cron`, `calendar` and `at`, perhaps with a zone."""
     names = [field for field in NAMES.values() if field in said]
     if len(names) > 1:
-        raise BadInput(names[-1], said[names[-1]], f"stands beside {names[0]}; a task has one schedule")
+        raise BadInput(names[-1], said[names[-1]], f"cannot be combined with {names[0]}; a task has one schedule")
     zone = zones.zone("zone", said["zone"]) if "zone" in said else None
     if not names:
         return {} if zone is None else {"zone": zone.key}
@@ -83,7 +83,7 @@ def schedule(said: Mapping[str, Any]) -> dict[str, Any]:
 
 def _interval(said: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
     if zone is not None:
-        raise BadInput("zone", zone.key, "has no meaning beside every: an interval is real time")
+        raise BadInput("zone", zone.key, "has no meaning with every: an interval is real time")
     every = milliseconds("every", said["every"], least=timing.SHORTEST_INTERVAL, most=timing.LONGEST_INTERVAL)
     return {"kind": Kind.INTERVAL, "expression": "", "zone": "UTC", "every_ms": every}
 
@@ -104,7 +104,7 @@ def bound(field: str, value: object) -> str:
 
 
 def whole(least: int, most: int, more: str = "") -> Check:
-    """A whole number within these."""
+    """Accepts a whole number between these bounds."""
 
     def check(field: str, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -160,7 +160,7 @@ READ: Mapping[str, Callable[[Any, ZoneInfo | None], Schedule]] = {
 
 
 def json_value(field: str, text: str) -> Any:
-    """The JSON in a text, which no error shows: it may hold a secret. `ticker.tasks.fields` checks what it must be."""
+    """Returns the JSON value of a text. Errors never show it: it may hold a secret. `ticker.tasks.fields` checks its type."""
     try:
         value = json.loads(text)
     except RecursionError:

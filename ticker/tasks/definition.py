@@ -60,7 +60,7 @@ if TYPE_CHECKING:
         def __getattr__(self, field: str) -> Any: ...
 
 else:
-    _text = "A task as `register` takes it, for `reconcile`. What is None was not said, and stays as it is."
+    _text = "A task as `register` takes it, for `reconcile`. A field that is None was not passed and stays unchanged."
     Wanted = make_dataclass(
         "Wanted",
         [("function", str), ("name", str | None, None), *((field, kind, None) for field, kind in get_type_hints(fields.TaskFields).items())],
@@ -120,7 +120,7 @@ def check_first(first: datetime, values: Mapping[str, Any]) -> None:
     """BadInput for a first time that a schedule, or its bounds, rules out."""
     starts, ends = (moment(values[column]) for column in ("starts_at", "ends_at"))
     if values["kind"] == Kind.ONCE:
-        raise BadInput("first", first.isoformat(), "stands beside at, which is the only time")
+        raise BadInput("first", first.isoformat(), "cannot be combined with at, which is the only time")
     if first < (starts or first) or first > (ends or first):
         raise BadInput("first", first.isoformat(), "is not between starts and ends")
 

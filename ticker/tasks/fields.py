@@ -1,7 +1,7 @@
-"""The fields of a task, declared once. Registration, CLI, HTTP API, page, SQL and docs/fields.md are made from them.
+"""Declares the fields of a task once, for registration, the CLI, the HTTP API, the page, SQL and docs/fields.md.
 
-A field is a line of `TaskFields`: its static type, and a `Field` with everything else. `register` repeats the types for the sake
-of completion, and `Task` has the columns; tests compare both, the tables and docs/fields.md with what stands here.
+Each field is a line of `TaskFields`: its static type, and a `Field` with everything else. `register` repeats the types so that
+editors can complete them, and `Task` lists the columns. Tests compare both, the tables and docs/fields.md with this module.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,98 +24,116 @@ from ticker.schedules.duration import Duration, milliseconds
 from ticker.tasks import checks, sorts
 from ticker.tasks.sorts import Field, Schema, Sort
 
-WHEN, HOW, FAILURES, PEOPLE = GROUPS = ("When", "How it runs", "After failures", "For people")
-"""The groups of the form."""
+WHEN, HOW, FAILURES, PEOPLE = GROUPS = ("Schedule options", "Execution", "After failures", "Records and labels")
+"""The groups of fields on the form."""
 
 
 # fmt: off
 class TaskFields(TypedDict, total=False):
-    """What `register` takes of a task beside its function, name and owner. None: it was not said."""
+    """The fields that `register` takes next to function, name and owner. None means that the field was not passed."""
 
     every: Annotated[Duration | None, Field(
-        Sort(sorts.DURATION, "DURATION"), "Every", "", "How often: a duration from 1s to 366d, such as 1m, or seconds.",
+        Sort(sorts.DURATION, "DURATION"), "Every", "", "The interval: a duration such as 1m, or seconds; from 1s to 366d.",
         column="every_ms", default=0)]
     cron: Annotated[str | None, Field(
-        sorts.text("FIELDS", "0 9 * * 1-5"), "Cron", "", "When: 5 fields, 6 (seconds first) or 7 (year last).",
+        sorts.text("FIELDS", "0 9 * * 1-5"), "Cron", "", "A cron expression of 5 fields, 6 (seconds first) or 7 (year last).",
         column="expression", default="")]
     calendar: Annotated[str | None, Field(
-        sorts.text("EVENT", "Mon..Fri 09:00"), "Calendar", "", "When: systemd's calendar events: Mon..Fri 09:00, daily, *:0/15.",
+        sorts.text("EVENT", "Mon..Fri 09:00"), "Calendar", "",
+        "A systemd calendar event, such as Mon..Fri 09:00, daily or *:0/15.",
         column="expression", default="")]
     at: Annotated[datetime | str | int | None, Field(
-        Sort(sorts.TIME, "TIME"), "At", "", "Once, then: 2027-01-01T09:00:00+01:00, or seconds or milliseconds since 1970.",
+        Sort(sorts.TIME, "TIME"), "At", "", "A single time: 2027-01-01T09:00:00+01:00, or seconds or milliseconds since 1970.",
         column="expression", default="")]
     zone: Annotated[str | None, Field(
-        sorts.text("ZONE", "Europe/Berlin"), "Zone", "", "Where the times of cron and calendar count; UTC by default.",
+        sorts.text("ZONE", "Europe/Berlin"), "Zone", "", "The time zone of cron and calendar; defaults to UTC.",
         "Europe/Berlin", default="UTC")]
     starts: Annotated[datetime | str | None, Field(
-        sorts.BOUND, "Starts", WHEN, "No time before it; an empty text takes the bound away.", "2027-01-01T09:00:00Z",
+        sorts.BOUND, "Starts", WHEN,
+        "The task is not due before this time; an empty text removes the limit.", "2027-01-01T09:00:00Z",
         column="starts_at")]
     ends: Annotated[datetime | str | None, Field(
-        sorts.BOUND, "Ends", WHEN, "No time after it; an empty text takes the bound away.", "2027-12-31T18:00:00+01:00",
+        sorts.BOUND, "Ends", WHEN,
+        "The task is not due after this time; an empty text removes the limit.", "2027-12-31T18:00:00+01:00",
         column="ends_at")]
     max_runs: Annotated[int | None, Field(
-        sorts.limit(checks.MOST_RUNS), "Runs at most", WHEN, "How often it starts in all; 0: without a limit.")]
+        sorts.limit(checks.MOST_RUNS), "Maximum runs", WHEN, "The maximum number of starts; 0 means no limit.")]
     catch_up: Annotated[str | None, Field(
-        sorts.choice("one (a single late run)", "none (what was missed is skipped)"), "Catch up", WHEN,
-        "One late run after an outage, or none.", default="one")]
+        sorts.choice("one (a single late run)", "none (missed occurrences are skipped)"), "Catch up", WHEN,
+        "Late runs after an outage: one, or none.", default="one")]
     remove: Annotated[bool | None, Field(
-        sorts.FLAG, "Remove", WHEN, "With a single time (at): whether the task is deleted after its success.", default=False)]
+        sorts.FLAG, "Remove", WHEN, "With a single time (at): whether to delete the task after its success.", default=False)]
     spread: Annotated[bool | None, Field(
-        sorts.FLAG, "Spread", WHEN, "Whether it has a place of its own in its interval, or within a window, so that many tasks "
-        "are not due at once.", default=False)]
+        sorts.FLAG, "Spread", WHEN, "Whether the task is due at a time of its own in the interval, or within a window, "
+        "so that many tasks are not due at once.", default=False)]
     within: Annotated[Duration | None, Field(
-        sorts.LIMITED_SPAN, "Within", WHEN, "With spread, cron and calendar: how long after each time it may run; 0: none.", "2h",
+        sorts.LIMITED_SPAN, "Within", WHEN,
+        "With spread and cron or calendar: the length of the window after each time; 0 removes it.", "2h",
         column="within_ms")]
-    queue: Annotated[str | None, Field(sorts.NAME, "Queue", HOW, "The RQ queue; polling by default.", default="polling")]
+    queue: Annotated[str | None, Field(sorts.NAME, "Queue", HOW, "The RQ queue; defaults to polling.", default="polling")]
     kwargs: Annotated[Mapping[str, Any] | None, Field(
-        sorts.OBJECT, "Arguments", "", "The function's arguments: a JSON object of up to 64 kB.", '{"channel_id": 5}', default={})]
+        sorts.OBJECT, "Arguments", "",
+        "The function's arguments: a JSON object of up to 64 kB.", '{"channel_id": 5}', default={})]
     tolerance: Annotated[Duration | None, Field(
-        Sort(sorts.DURATION, "DURATION", milliseconds), "Tolerance", HOW, "How much earlier than the interval a run may start.",
+        Sort(sorts.DURATION, "DURATION", milliseconds), "Tolerance", HOW, "How much earlier than its interval a run may start.",
         column="tolerance_ms", default=0)]
     box: Annotated[Duration | None, Field(
         Sort(sorts.DURATION, "DURATION", checks.box), "Time box", HOW,
-        "How long a run may last; by default half the interval, or half the shortest gap and at most 5m.",
+        "The time limit of a run; defaults to half the interval, or half the shortest gap and at most 5m.",
         column="box_ms", default=0)]
     overlap: Annotated[str | None, Field(
-        sorts.choice("queue (each occurrence has its job)", "skip (none while a job of the task waits or runs)"), "Overlap", HOW,
-        "skip: no job while one waits or runs.", default="queue")]
+        sorts.choice("queue (each occurrence gets a job)", "skip (no job while one of the task waits or runs)"), "Overlap", HOW,
+        "With skip, an occurrence gets no job while one of the task waits or runs.", default="queue")]
     retries: Annotated[int | None, Field(
-        sorts.whole(0, RETRIES_AT_MOST), "Retries", FAILURES, "Further attempts after a failure; 0: none.", default=0)]
+        sorts.whole(0, RETRIES_AT_MOST), "Retries", FAILURES,
+        "The number of further attempts after a failure; 0 means none.", default=0)]
     backoff: Annotated[Duration | None, Field(
-        Sort(sorts.DURATION, "DURATIONS", checks.backoff), "Back-off", FAILURES, "Between attempts: 10s, or 10s..5m, which doubles.",
+        Sort(sorts.DURATION, "DURATIONS", checks.backoff), "Back-off", FAILURES,
+        "The wait between attempts: 10s, or 10s..5m, which doubles up to 5m.",
         default=Backoff().text)]
     stretch: Annotated[Duration | None, Field(
-        sorts.LIMITED_SPAN, "Stretch", FAILURES, "After failures the interval doubles, up to this; 0: it stays.",
+        sorts.LIMITED_SPAN, "Stretch", FAILURES,
+        "After failures the interval doubles, up to this duration; 0 leaves it unchanged.",
         column="stretch_ms")]
     pause_after: Annotated[int | None, Field(
-        sorts.limit(COUNT_AT_MOST), "Pause after", FAILURES, "Pause after so many failures in a row; 0: never.")]
+        sorts.limit(COUNT_AT_MOST), "Pause after", FAILURES,
+        "Pause the task after this many failures in a row; 0 means never.")]
     probe: Annotated[Duration | None, Field(
-        sorts.LIMITED_SPAN, "Probe", FAILURES, "How long a pause after failures lasts, until a single run decides; 0: an hour.",
+        sorts.LIMITED_SPAN, "Probe", FAILURES,
+        "How long a pause after failures lasts before a single run decides whether it ends; 0 means an hour.",
         column="probe_ms")]
     dead_man: Annotated[int | None, Field(
         sorts.limit(INTERVALS_AT_MOST), "Missing success", FAILURES,
-        "Notify after so many intervals without a success; 0: never.")]
+        "Notify after this many intervals without a success; 0 means never.")]
     keep: Annotated[str | None, Field(
-        sorts.choice("all", "problems (successes go)", "none"), "Records", PEOPLE, "Of which runs the record is kept.",
+        sorts.choice("all", "problems (successes are deleted)", "none"), "Records", PEOPLE, "The runs whose records are kept.",
         default="all")]
-    submitter: Annotated[str | None, Field(sorts.LABEL, "Submitter", PEOPLE, "Kept and shown.", default="")]
-    group: Annotated[str | None, Field(sorts.LABEL, "Group", PEOPLE, "Kept and shown.", column="group_name", default="")]
+    submitter: Annotated[str | None, Field(
+        sorts.LABEL, "Submitter", PEOPLE,
+        "The name of the submitter; stored and shown.", default="")]
+    group: Annotated[str | None, Field(
+        sorts.LABEL, "Group", PEOPLE,
+        "The name of a group of tasks; stored and shown.", column="group_name", default="")]
     priority: Annotated[int | None, Field(
         sorts.whole(-PRIORITY_AT_MOST, PRIORITY_AT_MOST), "Priority", PEOPLE,
-        "From -1000 to 1000: which of an owner's tasks goes first in a full queue.", default=0)]
-    subject: Annotated[str | None, Field(sorts.PROSE, "Subject", PEOPLE, "Kept and shown.", default="")]
-    description: Annotated[str | None, Field(sorts.PROSE, "Description", PEOPLE, "Kept and shown.", default="")]
+        "From -1000 to 1000; in a full queue, the owner's tasks with the highest priority go first.", default=0)]
+    subject: Annotated[str | None, Field(
+        sorts.PROSE, "Subject", PEOPLE,
+        "A short text about the task; stored and shown.", default="")]
+    description: Annotated[str | None, Field(
+        sorts.PROSE, "Description", PEOPLE,
+        "A longer text about the task; stored and shown.", default="")]
     metadata: Annotated[Mapping[str, Any] | None, Field(
-        sorts.OBJECT, "Metadata", PEOPLE, "A JSON object of up to 64 kB that is kept and shown.", default={})]
+        sorts.OBJECT, "Metadata", PEOPLE, "A JSON object of up to 64 kB; stored and shown.", default={})]
 
 
 class Changes(TaskFields, total=False):
-    """What `edit` takes, and `@task(...)`."""
+    """The fields that `edit` and `@task(...)` take."""
 
     function: Annotated[str, Field(
-        sorts.NAME, "Function", "", "The function that it runs, under the name that @task gave it.", "mail.fetch", default="")]
+        sorts.NAME, "Function", "", "The function to run, under the name that @task gave it.", "mail.fetch", default="")]
     enabled: Annotated[bool, Field(
-        sorts.FLAG, "Enabled", "", "Whether it runs at all.", default=True, option="--enable/--disable")]
+        sorts.FLAG, "Enabled", "", "Whether the task runs at all.", default=True, option="--enable/--disable")]
 # fmt: on
 
 
@@ -126,25 +144,27 @@ def _declared(table: type) -> dict[str, Field]:
 
 SETTINGS = _declared(TaskFields)
 FIELDS = {"function": _declared(Changes)["function"], **SETTINGS, **_declared(Changes)}
-"""All that can be changed, by name."""
+"""All fields that can be changed, by name."""
 
 SCHEDULES = tuple(field for field in SETTINGS.values() if field.is_schedule)
-"""What says when a task runs: a task has one of the first four."""
+"""The fields that say when a task runs: a task has one of the first four."""
 
 DEFAULTS: Mapping[str, Any] = {"kind": Kind.INTERVAL, **{field.column: field.default for field in FIELDS.values()}}
-"""What the columns of a new task have where nothing is said."""
+"""The values of a new task's columns for which no field was passed."""
 
 OF_NEW = (
-    Field(sorts.NAME, "Name", "", "Unique per owner; the function's name by default.", name="name"),
-    Field(sorts.OWNER, "Owner", "", "Whose it is, as type:id; nobody's by default.", "mail_channels:5", name="owner"),
-    Field(sorts.INSTANT, "First time", WHEN, "When it is due first; an interval is due at once by default.", "2027-01-01T09:00:00Z", name="first"),
+    Field(sorts.NAME, "Name", "", "The name, unique per owner; defaults to the function's name.", name="name"),
+    Field(sorts.OWNER, "Owner", "", "The owner, as type:id; by default the task has none.", "mail_channels:5", name="owner"),
+    Field(
+        sorts.INSTANT, "First time", WHEN,
+        "The first time at which the task is due; by default an interval task is due at once.", "2027-01-01T09:00:00Z", name="first"),
 )  # fmt: skip
-"""What else is said of a new task."""
+"""The fields that only a new task takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task as people see it: what to run, its schedule and owner, and its state. Times are UTC."""
+    """A task as users see it: what to run, its schedule and owner, and its state. Times are UTC."""
 
     id: int
     guid: UUID
@@ -219,11 +239,11 @@ class Task:
         return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
 
 
-# ----------------------------------------------------------------------------------------------- what is made of it
+# -------------------------------------------------------------------------------------- checks and schemas
 
 
 def check(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns each field, checked by its own rule, under its column's name. BadInput names field, value and limit."""
+    """Checks each field by its own rule and returns the columns' values. BadInput names field, value and limit."""
     values: dict[str, Any] = {}
     for name, value in said.items():
         if (rule := FIELDS[name].sort.check) is not None:
@@ -232,25 +252,25 @@ def check(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_names(where: str, names: Iterable[object], known: Collection[str] = FIELDS) -> None:
-    """Raises BadInput for the first name that is no field."""
+    """Raises BadInput for the first name that is not a field."""
     for name in names:
         if name not in known:
             near = did_you_mean(name, known)
-            raise BadInput(where, name, f"is no field of a task{near}; those are the arguments of register")
+            raise BadInput(where, name, f"is not a field of a task{near}; the fields are the arguments of register")
 
 
 def body_of_register() -> Schema:
-    """JSON Schema of a new task, as `register` takes it."""
+    """Returns the JSON Schema of a new task, as `register` takes it."""
     return _object((FIELDS["function"], *OF_NEW, *SETTINGS.values()), required=["function"])
 
 
 def body_of_edit() -> Schema:
-    """JSON Schema of changes, as `edit` takes them."""
+    """Returns the JSON Schema of changes, as `edit` takes them."""
     return _object(FIELDS.values(), required=[])
 
 
 def columns_as_returned(schema_of: Callable[[Any], Schema]) -> dict[str, Schema]:
-    """Returns the properties of a task in an answer: each column by its type, of which `schema_of` knows the schema."""
+    """Returns the properties of a task in an answer: each column with the schema that `schema_of` returns for its type."""
     says = {field.column: field.says for field in FIELDS.values() if not field.is_schedule}
     return {
         column: {**schema_of(hint), **({"description": says[column]} if column in says else {})}
@@ -259,7 +279,7 @@ def columns_as_returned(schema_of: Callable[[Any], Schema]) -> dict[str, Schema]
 
 
 def properties(of: Iterable[Field]) -> dict[str, Schema]:
-    """Returns the JSON Schema of each field, with its words."""
+    """Returns the JSON Schema of each field, with its description."""
     return {field.name: {**field.schema, "description": field.says} for field in of}
 
 

@@ -153,7 +153,7 @@ def parameters_of(values: Mapping[str, Any], registered: Mapping[str, Any] | Non
 
 
 def settings_of(values: Mapping[str, Any], **more: Any) -> str:
-    """A definition as the JSON of which PostgreSQL makes a row."""
+    """Returns a definition as the JSON from which PostgreSQL makes a row."""
     bounds = {column: values[column] or None for column in ("starts_at", "ends_at")}
     return json.dumps({**values, **bounds, **more}, ensure_ascii=False, default=datetime.isoformat)
 

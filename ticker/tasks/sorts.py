@@ -1,4 +1,4 @@
-"""What a field of a task is, and the sorts of values that it may take."""
+"""Defines a field of a task, and the sorts of values that fields take."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """A sort of values: as JSON has them, what the CLI calls them, and the check that makes a column's value of one.
+    """A sort of values: their JSON Schema, their name in the CLI, and the check that returns the value for the column.
 
-    Fields without a check are checked together: they say when a task runs.
+    Fields without a check say when a task runs. They are checked together.
     """
 
     schema: Schema
@@ -27,10 +27,10 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `column` is its name unless it is given, and `default` is what the column of a new task has.
+    """One field. `column` defaults to its name, and `default` is the column's value in a new task.
 
-    `label` and `group` place it on the page's form; the form draws those of no group in places of their own. `option` is how
-    the CLI declares it, where that is not `--name`.
+    `label` and `group` place it on the page's form; the form has separate places for fields without a group. `option` is the
+    CLI's declaration, if that is not `--name`.
     """
 
     sort: Sort
@@ -49,13 +49,13 @@ class Field:
 
     @property
     def kind(self) -> str:
-        """What is filled in: a choice, a flag, json, a number or a text."""
+        """The kind of input on the form: choice, flag, json, number or text."""
         kinds = {"boolean": "flag", "object": "json", "integer": "number"}
         return "choice" if "enum" in self.schema else kinds.get(self.schema.get("type", ""), "text")
 
     @property
     def is_schedule(self) -> bool:
-        """Whether it says when a task runs, together with others."""
+        """Whether the field is one of those that together say when a task runs."""
         return self.sort.check is None
 
 

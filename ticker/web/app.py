@@ -71,7 +71,7 @@ def application(
 
 
 def with_token(tokens: tuple[str, ...], open_: bool) -> tuple[str, ...]:
-    """Returns the tokens. If there is none and access is not open, generates one and logs it."""
+    """Returns the tokens. If none is set and access is not open, generates one and logs it."""
     if tokens or open_:
         return tokens
     token = new_token()

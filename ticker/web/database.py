@@ -9,8 +9,8 @@ from ticker.settings import Settings
 
 
 class Database:
-    """The database that DATABASE_URL names; nothing is connected before the first request, nor while `breaker` knows that
-    it hangs."""
+    """The database that DATABASE_URL names. Connects only at the first request, and not while `breaker` knows that the
+    database hangs."""
 
     def __init__(self, settings: Settings, breaker: CircuitBreaker) -> None:
         self._pool = Pool(settings.require_database(), name="ticker-web")

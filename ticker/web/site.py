@@ -24,14 +24,14 @@ OF_RUNS = ("item", "result", "output", "error_output", "traceback")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One application, as a request sees it. `..._data` is as JSON has it; what is to be hidden is null."""
+    """One application, as a request sees it. Methods named `..._data` return data for JSON; hidden values are null."""
 
     settings: Settings
     database: Database
     access: Access
     breaker: health.CircuitBreaker
     root: str = ""
-    """The address at which the paths of the request begin."""
+    """The address at which the paths of a request begin."""
 
     def look(self) -> health.Health:
         """Nobody waits for a server that has just kept another waiting."""

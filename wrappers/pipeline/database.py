@@ -80,7 +80,7 @@ class Database:
         return True
 
     def outcome_of(self, run_id: int, token: str) -> str | None:
-        """Returns the recorded outcome of the run of this token, or its state if it has no outcome; None without a record."""
+        """Returns the recorded outcome of the run with this token, its state if it has no outcome, or None if it has no record."""
         rows = self.execute("outcome_of", run_id=run_id, token=token)
         return rows[0]["outcome"] if rows else None
 

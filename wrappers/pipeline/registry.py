@@ -108,7 +108,7 @@ def _whole_step(name: str, call: Callable[..., Any]) -> Step:
     step = Step.of(call)
     if step.yields:
         raise BadInput(
-            "task", name, "yields, and nobody goes through it; only `generate` of a class may: see pieces of work"
+            "task", name, "yields, but nothing iterates over it; only `generate` of a class may: see pieces of work"
         )
     return step
 

@@ -138,7 +138,7 @@ def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
 
 
 def _was_recorded(database: Database, left: PendingEnd, outcome: Outcome) -> bool:
-    """Returns whether an earlier attempt has recorded this end, and logs why it changes nothing now."""
+    """Returns whether an earlier attempt recorded this end, and logs why the end changes nothing now."""
     recorded = database.outcome_of(left.run_id, left.token)
     if recorded == outcome or (left.end.pieces is not None and recorded == "processing"):
         log.info("end already recorded task=%s run=%s: %s", left.task_id, left.run_id, recorded)

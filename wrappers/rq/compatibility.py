@@ -43,7 +43,7 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         overridden("main_work_horse", "job queue", "the process notes its id; `entry.in_a_horse` looks for this frame"),
         overridden("monitor_work_horse", "job queue", "a job without a process is not waited for"),
         overridden("wait_for_horse", "", "the end of a run is written, and its children are killed, before RQ goes on"),
-        overridden("kill_horse", "sig", "RQ would kill the worker's own process group if the process leads none"),
+        overridden("kill_horse", "sig", "RQ would kill the worker's own process group if the process does not lead one"),
         overridden("handle_execution_ended", "job queue heartbeat_ttl", "our jobs need no heartbeat for callbacks"),
         overridden(
             "handle_job_success", "job queue started_job_registry", "the worker forgets the job, in one call to Redis"
@@ -59,7 +59,7 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         overridden(
             "dequeue_job_and_maintain_ttl", "timeout max_idle_time", "ends that wait are tried while the worker waits for jobs"
         ),
-        overridden("heartbeat", "timeout pipeline", "waiting ends are tried; a wiped worker registers again"),
+        overridden("heartbeat", "timeout pipeline", "waiting ends are written; a worker that Redis has lost registers again"),
         overridden("maintain_heartbeats", "job", "a run goes on if the key of its job became something else"),
         overridden("run_maintenance_tasks", "", "a corrupt job in a registry ends one pass, not the worker"),
         overridden("teardown", "", "ends that wait are tried before the worker ends"),

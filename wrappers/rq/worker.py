@@ -78,7 +78,7 @@ class Worker(SurvivingWorker):
             if may_run or not self._leaves_nothing(job) or not self._is_forgotten(job):
                 return self._begin(job)
         if self._phase is Phase.TAKEN:
-            self._state = WorkerStatus.IDLE  # as Redis has it
+            self._state = WorkerStatus.IDLE  # the state that Redis has
         self._phase = Phase.FORGOTTEN
         return None
 
@@ -115,9 +115,9 @@ class Worker(SurvivingWorker):
             self.kill_horse()
 
     def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Overrides RQ's, which would kill this worker's own group if there is no horse, or if it leads no group yet."""
+        """Overrides RQ's, which would kill this worker's own group if there is no horse, or if the horse leads no group yet."""
         if self._horse_pid:
-            with suppress(PermissionError, ProcessLookupError):  # it leads its own session, or is dead
+            with suppress(PermissionError, ProcessLookupError):  # the horse leads its own session, or is dead
                 os.setpgid(self._horse_pid, self._horse_pid)
             super().kill_horse(sig)
 
@@ -192,9 +192,9 @@ class Worker(SurvivingWorker):
             self._unwritten.drain(self._connected(), limits.now() + seconds)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """Overrides RQ's, to try waiting ends, but not between a start and its horse, because the limits of that run count already.
+        """Overrides RQ's, to write waiting ends. Not between a start and its horse: the limits of that run have begun already.
 
-        A worker that was wiped out of RQ's list (FLUSHALL, a Redis that came back empty) adds itself again.
+        A worker that is missing from RQ's list (after FLUSHALL, or if Redis came back empty) registers again.
         """
         self._mind_database()
         if pipeline is not None:
@@ -209,7 +209,7 @@ class Worker(SurvivingWorker):
             worker_registration.register(self)
 
     def _mind_database(self) -> None:
-        """Tries the waiting ends, or closes a connection that was idle for long."""
+        """Tries to write the waiting ends, or closes a connection that has been idle for long."""
         is_between_runs = self._phase is not Phase.WAITED and shared_state.read() is None
         if self._unwritten and not self.is_horse and is_between_runs:
             self._unwritten.write(self._connected())
@@ -266,7 +266,7 @@ class Worker(SurvivingWorker):
         if left:
             log.warning("a job left %s processes behind: killed", left)
         finish.close_record(database, self._unwritten, cause)
-        shared_state.forget_horse()  # not sooner: while we may be stopped, the supervisor ends what the horse left
+        shared_state.forget_horse()  # not earlier: if we are stopped before, the supervisor kills what the horse left
 
     def _connected(self) -> Database:
         """The worker's own connection, opened when it is first asked something, and again after an error."""
@@ -276,9 +276,9 @@ class Worker(SurvivingWorker):
 
 @contextmanager
 def _stop_signals_held() -> Iterator[None]:
-    """Holds the signals that stop a worker until the block is over, so that RQ's handlers know the horse.
+    """Delays the signals that stop a worker until the block is over, so that RQ's handlers know the horse.
 
-    A mask would not do: a signal reaches the process through another thread, and Python runs its handler in this one.
+    A signal mask is not enough: another thread may receive the signal, and Python runs its handler in this one.
     """
     handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
     held: list[int] = []

@@ -17,7 +17,7 @@ Pair = tuple["Excerpt", "Excerpt"]
 
 
 def room(half: int = HALF) -> int:
-    """The bytes of memory that a ring needs."""
+    """Returns the bytes of memory that a ring needs."""
     return _COUNTS + 3 * half
 
 

@@ -1,7 +1,7 @@
 """The parent of the worker of `ticker worker`: nothing of a run outlives its hard limit, whatever happens to the worker.
 
     supervisor.fork_worker(close_record)  # returns in the worker only, a new process
-    import whatever_is_big  # which the supervisor does not hold: it has 14 MB
+    import whatever_is_big  # the supervisor does not load it, and stays at 14 MB
 
 The supervisor hands on signals and ends as its worker ended. When a run is over its deadline and something of it lives
 (its worker is stopped or hangs, or an exec has lost the timers), the supervisor kills that. When the worker dies in mid-run,
@@ -56,15 +56,15 @@ def fork_worker(close_record: CloseRecord) -> None:
         code = keep(worker)
         mind_orphans(close_record)
         end_as(code)
-    os.setpgid(0, 0)  # what a terminal sends to the whole group arrives once, through the supervisor
+    os.setpgid(0, 0)  # a signal that a terminal sends to the whole group arrives once, through the supervisor
     die_with(supervisor)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def die_with(supervisor: int) -> None:
-    """Get a SIGTERM when the parent, of one thread, dies."""
+    """Asks for a SIGTERM when the single-threaded parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    if os.getppid() != supervisor:  # it was quicker
+    if os.getppid() != supervisor:  # it died before the prctl call
         os._exit(128 + signal.SIGTERM)
 
 

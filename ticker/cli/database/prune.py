@@ -54,11 +54,11 @@ def at_once(settings: "Settings", dry: bool) -> "Pruned":
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Shows one sentence after the other in the same line of a terminal; nothing where standard error is none."""
+    """Shows each sentence in the same line of the terminal. Shows nothing if standard error is not a terminal."""
     if not sys.stderr.isatty():
         yield lambda sentence: None
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("looks for old records") as status:
+    with Console(stderr=True).status("looking for old records") as status:
         yield status.update

@@ -22,7 +22,7 @@ LEGEND = "' due   o due next   - waits   . waits briefly   = runs   > goes on   
 SEVEREST = " |o'.-=>x!"  # of several in one cell, the last of these is shown
 STYLES = {"=": "green", ">": "green", "!": "bold red", "x": "yellow", "o": "cyan"}
 NARROWEST, WIDEST = 40, 200  # columns
-NAMES = 8  # cells for the name of a track, the longest of which has 6
+NAMES = 8  # cells for the name of a track; the longest name has 6
 PER_LABEL = 12  # cells from one label of the axis to the next, at least
 TOLD_AT_MOST = 10  # lines below the chart of what went wrong
 

@@ -1,4 +1,4 @@
-"""The options that say what a task is, for `ticker add` and `ticker edit`, made from its fields."""
+"""The options of `ticker add` and `ticker edit` that define a task, made from its fields."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from ticker.tasks.sorts import Field
 
 
 def definition(fields: Iterable[Field]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds an option for each field. One that is not given stays as it is, or is the default of a new task."""
+    """Adds an option for each field. A field that is not given stays unchanged, or has its default in a new task."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for field in reversed(list(fields)):  # click shows the options from the outermost decorator to the innermost

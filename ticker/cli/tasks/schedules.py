@@ -67,7 +67,7 @@ def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Previ
     from ticker.tasks import preview
 
     if zone is not None:
-        raise BadInput("zone", zone, "stands beside a task, which has a zone of its own")
+        raise BadInput("zone", zone, "cannot be combined with a task, which has its own zone")
     named = ref(task, owner)
     assert named is not None
     with found(named, owner), database() as db:

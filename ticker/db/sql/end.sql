@@ -6,8 +6,8 @@ RETURNING id
 
 -- name: finish
 -- The end, fenced by the token: a run that lost its hold changes nothing (a piece has none to lose). A run whose task is
--- gone still ends. A tick sees to what follows from a failure, and from a success after some; where a task has
--- retries, it also counts the failures, as one that is retried is none. The run ended `age` seconds before this statement.
+-- gone still ends. A tick handles what follows from a failure, and from a success after failures. For a task with retries it
+-- also counts the failures, because a failure that is retried does not count. The run ended `age` seconds before this statement.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,
         {needs_follow_up} AS needs_follow_up

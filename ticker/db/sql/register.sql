@@ -23,7 +23,7 @@ SELECT set_config('ticker.by', %(by)s, true)
 
 -- name: insert_task
 -- A new task, due at once unless `first` says otherwise. No row: another process was faster, or the owner is gone.
--- `{settings}` are the columns of the fields that `ticker.tasks.fields` declares, and `{settings n}` those of the alias n.
+-- `{settings}` stands for the columns of the fields that `ticker.tasks.fields` declares, `{settings n}` for those of the alias n.
 INSERT INTO {schema}.tasks (owner_type, owner_id, name, registered, declared_in, {settings}, grace_ms, alarm_at, next_run)
 SELECT %(owner_type)s, %(owner_id)s, %(name)s, %(registered)s::jsonb, %(declared_in)s, {settings n}, n.grace_ms,
     CASE WHEN n.dead_man IS NOT NULL THEN i.due END, i.due
@@ -149,7 +149,7 @@ WHERE id = ANY (%(ids)s::bigint[])
 RETURNING *
 
 -- name: resume_tasks
--- The pause by hand or after failures ends.
+-- Ends a pause, by hand or after failures.
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
     next_run = {resumed}

@@ -1,13 +1,13 @@
--- The rules that several statements share, each written once. `{runnable}` in a statement is the rule of that name for the
--- columns of the only table, `{runnable t}` for those of the table with the alias t. A rule may name others.
+-- Rules that several statements share, each written once. In a statement, `{runnable}` stands for the rule of that name over
+-- the columns of the only table, and `{runnable t}` over those of the table with the alias t. A rule may use other rules.
 --
 -- Conventions of all statements in this folder: `{schema}` is the quoted name of the schema, and parameters are psycopg's,
 -- %(name)s. Each statement that decides takes `now`; NULL means the database's clock, read with clock_timestamp() and never
 -- with now(), which is the start of the transaction. Rows are locked FOR NO KEY UPDATE, a task before its runs, unless
 -- locked rows are skipped. least() passes over NULLs, so a column that may be NULL is compared in a CASE.
 --
--- The database's clock may be set; a host's uptime never is. Where a run began on the host that asks now (`boot`),
--- `uptime` says how long it has held its task. Spacing goes by the database's clock alone.
+-- The database's clock may be set; the uptime of a host never is. If a run began on the host that asks now (`boot`),
+-- `uptime` says how long the run has held its task. Spacing is measured by the database's clock alone.
 
 -- rule: now
 coalesce(%(now)s::timestamptz, clock_timestamp())
@@ -33,9 +33,9 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
         OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'processing' AND r.task_id = t.id))
 
 -- rule: holder
--- The run r that holds the task. If a ticker of another host took it for lost, since the clock was set forward, it still
--- holds the task for its own host, by its uptime. A statement that waited for the task's lock meanwhile sees the run as it
--- was before: at work.
+-- The run r that holds the task. A ticker on another host may have recorded it as lost because the clock was set forward. On
+-- its own host, by the uptime, the run still holds the task. A statement that
+-- waited for the task's lock meanwhile sees the run as it was before: at work.
 (r.token = t.run_token AND r.state = 'running'
         OR r.id = CASE WHEN t.run_token IS NULL AND t.last_outcome = 'lost' THEN t.last_run_id END
         AND CASE WHEN r.state = 'running' THEN t.last_ended_at WHEN r.outcome = 'lost' THEN r.ended_at END > r.until)
@@ -50,25 +50,25 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
 t.last_run + (t.every_ms - t.tolerance_ms + least(t.tolerance_ms / 5, 10000)) * interval '1 millisecond'
 
 -- rule: needs_follow_up
--- A success of the task gives the next tick work: a notice, its own interval again, or the alarm.
+-- Whether the next tick has work to do after a success of the task: a notice, the return to its own interval, or the alarm.
 (t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL))
 
 -- rule: resumed
--- When a task is due whose pause ends at i.now. An interval task: as soon as it may run, and never later than it was. (Due at
--- once whatever its spacing, a daily task would be dropped as too early, and wait another day.) Never after the last time that
--- the tables' CHECK accepts, although a `last_run` was edited by hand.
+-- When a task is due if its pause ends at i.now. An interval task is due as soon as it may run, and never later than before.
+-- (A daily task that is due at once, whatever its spacing, would be dropped as too early and wait another day.) The result is
+-- never after the last time that the tables' CHECK accepts, even if a `last_run` was edited by hand.
 CASE WHEN t.kind <> 'interval' OR t.next_run IS NULL THEN t.next_run WHEN i.now > t.ends_at THEN NULL ELSE
         greatest(t.starts_at, least(CASE WHEN t.next_run > i.now THEN t.next_run END, '9999-12-31T00:00:00Z',
             greatest(i.now, {soonest_due t}))) END
 
 -- rule: claimed
--- What a push needs of a due task.
+-- The columns of a due task that a push needs.
 t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
     t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
     coalesce((SELECT f.batch FROM {schema}.functions f WHERE f.name = t.function), 1) AS batch
 
 -- rule: with_parents
--- The runs with pieces that were never pushed, each found after the previous one.
+-- The runs with pieces that were never pushed. Each is looked up after the previous one.
 WITH RECURSIVE parents AS (
     (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
     UNION ALL

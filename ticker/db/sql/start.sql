@@ -1,7 +1,7 @@
 -- name: start
 -- Decides, under the task's row lock and by the clock read after it, whether a scheduled job may run; records it.
--- A `last_run` ahead of the clock means that the clock was set back: that one job is dropped as `clock`, and brings the
--- row's times to the new clock.
+-- A `last_run` ahead of the clock means that the clock was set back. That one job is dropped as `clock`, and the drop
+-- moves the row's times to the new clock.
 -- `record_of` (a volatile function) sees what was committed while this waited for the lock; the statement itself does not.
 -- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a job is
 -- delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the occurrence nor

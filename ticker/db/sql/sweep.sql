@@ -1,12 +1,12 @@
 -- name: clamp
 -- After the clock was set, brings the tasks' times to the instant that is read after the rows' locks: an older one, of
 -- a ticker that was stopped meanwhile, would end holds of living runs. `stepped`: the ticker saw it itself, by its
--- uptime. It looks at so many rows, in the order of their ids, and answers with the last of them. A hold that was taken on
--- this host is told by its uptime. Of the rest, only what lies too far ahead is brought back; so is a back-off, the longest
--- of which is an hour. After an outage, a task with a place in its interval may wait for it up to two intervals. A task that
--- was never pushed keeps its `first`, unless it was itself registered in the future. The planner expects next to
--- nothing after the list of ids, and so each row is found by its own id from there on: a second list would be gone
--- through for each row, 5,000 times 5,000, after a step that all rows feel.
+-- uptime. It reads `limit` rows in the order of their ids, and returns the last id. A hold that was taken on this host is
+-- measured by the uptime. Otherwise only times that lie too far ahead are moved back, back-offs included; the longest back-off
+-- is an hour. After an outage, a task with a phase may wait for it up to two intervals. A task that was never pushed keeps its
+-- `first`, unless the task itself was registered in the future. The planner expects almost no rows after the list of ids, so
+-- from there on each row is looked up by its own id. A second list would be scanned once per row, 5,000 times 5,000, after a
+-- step that affects all rows.
 WITH measured AS MATERIALIZED (
     SELECT t.id, i.now, greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms) * interval '1 millisecond' AS reach
     FROM {schema}.tasks t, (SELECT {now} AS now) i
@@ -54,9 +54,9 @@ WITH measured AS MATERIALIZED (
 SELECT id FROM measured ORDER BY id DESC LIMIT 1
 
 -- name: has_work
--- Whether a pass might find something to do: each step's question, put as roughly as an index answers it. A pass that is
--- told so for nothing costs some milliseconds; one that is not told would leave something undone. In order and the first
--- alone, since the planner expects an EXISTS to find a row at once, and reads the table.
+-- Whether a pass might find something to do: the condition of each step, as roughly as an index can answer it. A pass that
+-- finds nothing costs some milliseconds; a pass that is not made would leave work undone. ORDER BY with LIMIT 1, because the
+-- planner expects an EXISTS to find a row at once, and reads the table.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 )
@@ -306,5 +306,6 @@ VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s:
 ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report
 
 -- name: deregister
--- A ticker ends cleanly. Its row stays for the day: a heartbeat ahead of the clock says that the clock was set back.
+-- Records that a ticker ended cleanly. Its row stays for the day: a heartbeat ahead of the clock shows that the clock was set
+-- back.
 UPDATE {schema}.tickers SET last_report = last_report || '{"ended": true}' WHERE id = %(id)s::uuid

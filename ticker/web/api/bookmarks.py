@@ -1,4 +1,4 @@
-"""Writes where a page of a list ended, as an opaque text, and reads it when the next request brings it back."""
+"""Encodes the end of a page of a list as an opaque text, and decodes it when the next request passes it back."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,8 +13,8 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def bookmark(pattern: str) -> Schema:
-    """Describes where a page of a list begins."""
-    return doc("What `next` of the page before said.", TEXT, pattern=f"^{pattern}$")
+    """Returns the schema of the parameter that says where a page of a list begins."""
+    return doc("The value of `next` from the previous page.", TEXT, pattern=f"^{pattern}$")
 
 
 ID = "[1-9][0-9]{0,17}"
@@ -26,7 +26,7 @@ def of_task(field: str, text: str) -> int:
 
 
 def of_key(key: Key) -> str:
-    """Returns when it ended or happened, in microseconds since 1970, what it was, and its id."""
+    """Returns the entry's time in microseconds since 1970, its sort and its id, as one text."""
     at, sort, id_ = key
     return f"{(at - EPOCH) // MICROSECOND}-{sort}-{id_}"
 
@@ -37,12 +37,12 @@ def key_in(field: str, text: str) -> Key:
 
 
 def of_owner(owner: OwnerStatus) -> str:
-    """Returns whether it is in trouble, and its name."""
+    """Returns whether the owner is in trouble, and its name, as one text."""
     return f"{int(owner.in_trouble)}-{owner.owner}"
 
 
 def owner_before(field: str, text: str) -> OwnerStatus:
-    """Returns as much of the last owner as the list needs."""
+    """Returns those fields of the last owner that the list needs."""
     in_trouble, owner = _matched(OWNER, field, text).groups()
     who = owner_in(field, owner)
     return OwnerStatus(who.type, who.id, 1, int(in_trouble), 0, 0, 0, None, None)
@@ -51,7 +51,7 @@ def owner_before(field: str, text: str) -> OwnerStatus:
 def _matched(schema: Schema, field: str, text: str) -> re.Match[str]:
     if found := re.fullmatch(schema["pattern"], text):
         return found
-    raise BadInput(field, text, "is no end of a page of this list; give what its `next` said")
+    raise BadInput(field, text, "is not the end of a page of this list; pass the value of its `next`")
 
 
 READ = {TASK["pattern"]: of_task, KEY["pattern"]: key_in, OWNER["pattern"]: owner_before}

@@ -27,7 +27,7 @@ _DATE = re.compile(r"[0-9]{4}-", re.ASCII)
 
 
 def doc(says: str, schema: Schema, **more: Any) -> Schema:
-    """Returns the schema with a sentence for the description."""
+    """Returns the schema with a description."""
     return {**schema, **more, "description": says}
 
 
@@ -39,7 +39,7 @@ def integer(most: int, least: int = 0) -> Schema:
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
-def limit(usual: int = PAGE, says: str = "How many at most.", most: int = MOST) -> Schema:
+def limit(usual: int = PAGE, says: str = "The maximum number of entries.", most: int = MOST) -> Schema:
     return doc(says, integer(most, 1), default=usual)
 
 
@@ -52,14 +52,14 @@ def body(properties: Mapping[str, Schema], required: Sequence[str] = ()) -> Sche
 
 
 def instant_in(field: str, value: Any) -> datetime:
-    """Returns the time that a text in ISO 8601, with an offset, names. Raises BadInput."""
+    """Parses a time in ISO 8601 with an offset. Raises BadInput."""
     if not isinstance(value, str) or not _DATE.match(value):
-        raise BadInput(field, value, "is no time; write 2026-05-01T09:00:00Z")
+        raise BadInput(field, value, "is not a time; write 2026-05-01T09:00:00Z")
     return once.parse(value, ZoneInfo("UTC"), field).at.astimezone(UTC)
 
 
 def owner_in(field: str, value: Any) -> identity.Owner:
-    """Returns the owner that a text `type:id` names. Raises BadInput."""
+    """Parses an owner, written as `type:id`. Raises BadInput."""
     if not isinstance(value, str) or ":" not in value:
         raise BadInput(field, value, "names no owner; write type:id, such as mail_channels:5")
     try:
@@ -69,5 +69,5 @@ def owner_in(field: str, value: Any) -> identity.Owner:
 
 
 def id_in(text: str) -> int | None:
-    """Returns the id in a text of digits, or None if no row can have it."""
+    """Parses an id. Returns None if no row can have it."""
     return int(text) if _DIGITS.fullmatch(text) and 1 <= int(text) <= LARGEST_ID else None

@@ -1,4 +1,4 @@
-"""Describes the API in OpenAPI 3.1, from the table that is served."""
+"""Describes the API in OpenAPI 3.1, from the same table of operations that is served."""
 
 from collections.abc import Iterable
 from importlib.metadata import version
@@ -69,6 +69,6 @@ def succeeds(status: int, kind: Any) -> dict[str, Any]:
 
 
 def failures(operation: Operation) -> list[int]:
-    """Returns the statuses of the problems that it can answer with."""
+    """Returns the statuses of the problems that the operation can answer with."""
     named = {404: operation.of, 409: operation.method != "GET", 415: operation.body is not None}
     return sorted([401, 403, 413, 422, 503, *(status for status, can_be in named.items() if can_be)])

@@ -1,4 +1,4 @@
-"""Declares one operation of the API: its address, what it takes, and what it answers. It is served and described by that."""
+"""Declares an operation of the API: its address, input and answers. Serving and the OpenAPI document both use it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,11 +9,12 @@ from ticker.web.api.fields import Schema
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Holds the handler and the schemas of what it takes and answers.
+    """A handler, and the schemas of its input and answers.
 
-    The handler takes the site, an open connection (unless `offline`), what the path names, and the query and the body as
-    keywords. It returns data for JSON, or a response. `answers` maps a status to the type of its data (or a schema), the usual status first. `of` and
-    `query` map names in the path and the query to schemas. `body` is the schema of an object; None: no body is read.
+    The handler takes the site, an open connection (unless `offline`), the values in the path, and the query and the body as
+    keywords. It returns data for JSON, or a response. `answers` maps each status to the type of its data (or a schema), the
+    usual status first. `of` and `query` map names in the path and the query to schemas. `body` is the schema of an object.
+    If it is None, no body is read.
     """
 
     method: str
@@ -32,10 +33,10 @@ class Operation:
 
     @property
     def says(self) -> str:
-        """Returns the handler's docstring, which is published."""
+        """The handler's docstring, which is published."""
         return " ".join((self.handler.__doc__ or "").split())
 
     @property
     def template(self) -> str:
-        """Returns the path as OpenAPI writes it."""
+        """The path in OpenAPI's notation."""
         return self.path.replace(":path}", "}")

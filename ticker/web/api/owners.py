@@ -39,9 +39,9 @@ def run_owner(_: Site, db: Any, owner: Owner) -> dict[str, Any]:
 
 FILTERS = {
     "owner_type": doc("Owners of this type.", NAME),
-    "failing": doc("Those with a task that is failing.", FLAG),
-    "late": doc("Those with a task that has been due for two ticks.", FLAG),
-    "paused": doc("Those with a task that is paused, disabled or inactive. Of these three any one is enough.", FLAG),
+    "failing": doc("Owners with a task that is failing.", FLAG),
+    "late": doc("Owners with a task that has been due for two ticks.", FLAG),
+    "paused": doc("Owners with a task that is paused, disabled or inactive. Any one of `failing`, `late` and `paused` is enough.", FLAG),
     "after": bookmarks.OWNER, "limit": limit(),
 }  # fmt: skip
 WHO = {"owner": doc("The owner, as type:id.", OWNER)}

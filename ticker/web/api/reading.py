@@ -1,4 +1,4 @@
-"""Reads a request by the schemas of its operation: path, query and body. BadInput names what cannot be taken."""
+"""Reads path, query and body of a request by the schemas of its operation. BadInput names what is not accepted."""
 
 import json
 from collections import Counter
@@ -16,14 +16,14 @@ from ticker.web.api.fields import Schema
 from ticker.web.api.operation import Operation
 from ticker.web.problems import Refused
 
-LOOK_UP = "ids are whole numbers from 1; /tasks?name= finds those of a name"
-NAMED_AT_MOST = 60  # characters of an unknown name that a sentence repeats
+LOOK_UP = "ids are whole numbers from 1; /tasks?name= finds tasks by name"
+NAMED_AT_MOST = 60  # characters; a longer unknown name is not the field of the error
 READ = {fields.INSTANT["format"]: fields.instant_in, fields.OWNER["pattern"]: fields.owner_in, **bookmarks.READ}
-"""Makes a value of a text that has this format or pattern."""
+"""The parsers of texts, by format or pattern."""
 
 
 def path_of(request: Request, operation: Operation) -> list[Any]:
-    """Returns what the path names: an owner, or the id of a row. Raises Refused if no row can have that id."""
+    """Returns the values in the path: an owner, or the id of a row. Raises Refused if no row can have that id."""
     texts = [(name, request.path_params[name]) for name in operation.of]
     for name, text in texts:
         if name == "id" and fields.id_in(text) is None:
@@ -33,18 +33,18 @@ def path_of(request: Request, operation: Operation) -> list[Any]:
 
 
 def query_of(request: Request, known: Mapping[str, Schema]) -> dict[str, Any]:
-    """Returns the parameters after the `?`, and the defaults of those that were left out."""
+    """Returns the query parameters, with the defaults of those that were left out."""
     usual = {name: schema["default"] for name, schema in known.items() if "default" in schema}
     said = request.query_params.multi_items()
     for name, times in Counter(name for name, _ in said).items():
         if times > 1:
-            raise BadInput("query", name, "is given twice; give it once")
+            raise BadInput("query", name, "is given more than once; give it once")
     check_names(dict(said), known, "query")
     return usual | {name: text_in(name, known[name], text) for name, text in said}
 
 
 def body_of(request: Request, sent: bytes, schema: Schema) -> dict[str, Any]:
-    """Returns what the object in the body says. An empty body is an empty object."""
+    """Returns the fields of the object in the body. An empty body is an empty object."""
     said, known = _object(request, sent) if sent else {}, schema["properties"]
     check_names(said, known, "body")
     for name in schema["required"]:
@@ -53,12 +53,12 @@ def body_of(request: Request, sent: bytes, schema: Schema) -> dict[str, Any]:
             raise BadInput(name, None, f"is missing: {says[0].lower()}{says[1:].rstrip('.')}")
     for name, value in said.items():
         if value is None:
-            raise BadInput(name, None, "is null; leave out what is not said")
+            raise BadInput(name, None, "is null; leave the field out instead")
     return {name: value_in(name, known[name], value) for name, value in said.items()}
 
 
 def check_names(said: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Raises BadInput for a name that is not known: under that name if it can be printed, else under `where`."""
+    """Raises BadInput for an unknown name. Its field is that name if it is printable and short, else `where`."""
     for name in (name for name in said if name not in known):
         names = ", ".join(known) or "none"
         if name.isprintable() and 0 < len(name) <= NAMED_AT_MOST:
@@ -69,16 +69,16 @@ def check_names(said: Iterable[str], known: Iterable[str], where: str) -> None:
 
 
 def value_in(field: str, schema: Schema, value: Any) -> Any:
-    """Returns the value of a piece of a body. What has no format or pattern of ours is checked where it is used."""
+    """Returns the value of a field of the body. A value without a format or pattern of ours is checked where it is used."""
     read = READ.get(schema.get("format") or schema.get("pattern", ""))
     return read(field, value) if read else value
 
 
 def text_in(field: str, schema: Schema, text: str) -> Any:
-    """Returns the value that a text in an address stands for. Raises BadInput."""
+    """Parses a value in the query. Raises BadInput."""
     match schema:
         case {"maximum": model.LARGEST_ID} if fields.id_in(text) is None:
-            raise BadInput(field, text, f"is no id of a task: {LOOK_UP}")
+            raise BadInput(field, text, f"is not the id of a task: {LOOK_UP}")
         case {"type": "integer"}:
             return numbers.whole(field, text, schema["minimum"], schema["maximum"])
         case {"type": "boolean"} if text not in ("true", "false"):
@@ -94,16 +94,16 @@ def text_in(field: str, schema: Schema, text: str) -> Any:
 
 def _object(request: Request, sent: bytes) -> dict[str, Any]:
     if not is_json(request.headers):
-        raise Refused(415, "the body is no application/json; say so in Content-Type")
+        raise Refused(415, "the body is not declared as JSON; send Content-Type: application/json")
     try:
         found = json.loads(sent.decode(), parse_constant=_no_number)
     except RecursionError:
         raise BadInput("body", None, "is nested too deeply") from None
-    except ValueError as error:  # of the standard library's words only those that name a place are for readers
+    except ValueError as error:  # the standard library's text is shown only if it names a position
         where = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
-        raise BadInput("body", None, f"is not JSON that can be read{where}") from None
+        raise BadInput("body", None, f"is not valid JSON{where}") from None
     if not isinstance(found, dict):
-        raise BadInput("body", None, 'is no JSON object; write {"name": value}')
+        raise BadInput("body", None, 'is not a JSON object; write {"name": value}')
     return found
 
 

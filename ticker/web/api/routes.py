@@ -1,4 +1,4 @@
-"""The table of all operations: what is described, and how it is served."""
+"""Lists all operations and serves them. The OpenAPI document describes the same list."""
 
 from collections.abc import Mapping
 from itertools import groupby
@@ -28,7 +28,7 @@ OPERATIONS = (
 
 
 def route(path: str, operations: Mapping[str, Operation]) -> Route:
-    """Serves one path, by its methods: a refused one is told all that the path takes."""
+    """Serves one path by its methods. A refused method is answered with the methods that the path takes."""
 
     async def served(request: Request) -> Response:
         operation = operations["GET" if request.method == "HEAD" else request.method]
@@ -44,7 +44,7 @@ def route(path: str, operations: Mapping[str, Operation]) -> Route:
 
 
 def work(operation: Operation, request: Request, sent: bytes) -> Response:
-    """Reads what was asked, does it in one connection or transaction, and tells the result."""
+    """Reads the request, runs the operation in one connection or transaction, and returns the answer."""
     here = site(request)
     of, said = path_of(request, operation), query_of(request, operation.query)
     if operation.body is not None:

@@ -53,17 +53,21 @@ def following(found: Page) -> str | None:
 
 
 RUN = {"id": doc("The run's id.", WHOLE, minimum=1)}
-SINCE = doc("From then on.", INSTANT)
+SINCE = doc("Entries from this time on.", INSTANT)
 FILTERS = {
-    "task": doc("Of the task with this id.", ID),
-    "owner": doc("Of all tasks that this owner has or had, as type:id.", OWNER),
-    "owner_type": doc("Of all owners of this type.", NAME),
-    "outcome": doc("Those that ended so.", one_of(*Outcome)),
+    "task": doc("Entries of the task with this id.", ID),
+    "owner": doc("Entries of all tasks that this owner has or had, as type:id.", OWNER),
+    "owner_type": doc("Entries of all owners of this type.", NAME),
+    "outcome": doc("Entries with this outcome.", one_of(*Outcome)),
     "reason": doc("Drops for this reason.", one_of(*Reason)),
     "since": SINCE, "before": bookmarks.KEY, "limit": limit(),
 }  # fmt: skip
-COUNTED = {"by": doc("What they have in common.", one_of(*GROUPS)), "since": SINCE, "limit": limit(GROUPED)}
-PIECES = {"after": bookmarks.TASK, "limit": limit(MADE, "How many pieces at most.")}
+COUNTED = {
+    "by": doc("The property by which drops are grouped.", one_of(*GROUPS)),
+    "since": SINCE,
+    "limit": limit(GROUPED),
+}
+PIECES = {"after": bookmarks.TASK, "limit": limit(MADE, "The maximum number of pieces.")}
 
 OPERATIONS = (
     Operation("GET", "/runs", list_runs, {200: object_of(runs=list[RunRecord], next=str | None)}, query=FILTERS),

@@ -23,13 +23,13 @@ def validate_schedule(_: Site, *, count: Any = TIMES, **said: Any) -> Any:
 
 
 def looked_at(said: dict[str, Any], count: int) -> Preview:
-    """Returns the meaning of a text of any kind, or of one of the fields that `register` takes. Raises BadInput."""
+    """Returns the meaning of an expression of any kind, or of a schedule field of `register`. Raises BadInput."""
     named = [name for name in ("expression", *NAMES) if name in said]
     if not named:
         raise BadInput("expression", None, "is missing; write 15m, 0 9 * * 1-5, Mon..Fri 09:00 or 2027-01-01T00:00:00Z")
     if named[0] == "expression":
         if named[1:]:
-            raise BadInput(named[1], said[named[1]], "stands beside expression; give one of them")
+            raise BadInput(named[1], said[named[1]], "cannot be combined with expression; give one of them")
         return preview.validate(said["expression"], zone=said.get("zone"), count=count, now=clock.now())
     values = {"zone": "UTC", **fields.check(said)}
     schedule, now = definition.schedule_of(values), clock.now() or clock.python_utc()
@@ -37,9 +37,9 @@ def looked_at(said: dict[str, Any], count: int) -> Preview:
     return preview.of(schedule, now, count)
 
 
-EXPRESSION = doc("Of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", TEXT)
+EXPRESSION = doc("A schedule of any kind: 15m, 0 9 * * 1-5, Mon..Fri 09:00, 2027-01-01T00:00:00Z.", TEXT)
 BODY = body({
-    "expression": EXPRESSION, **fields.properties(fields.SCHEDULES), "count": limit(TIMES, "How many times.", MOST_TIMES)
+    "expression": EXPRESSION, **fields.properties(fields.SCHEDULES), "count": limit(TIMES, "The number of times.", MOST_TIMES)
 })  # fmt: skip
 
 OPERATIONS = (

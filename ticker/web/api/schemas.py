@@ -1,4 +1,4 @@
-"""Describes the answers as JSON Schema, from the dataclasses that are shown and what is derived from them."""
+"""Describes the answers as JSON Schema: the dataclasses that are shown, and the fields derived from them."""
 
 import types
 from collections.abc import Collection, Iterable, Mapping
@@ -38,12 +38,12 @@ def ref(name: str) -> Schema:
 
 
 def object_of(**kinds: Any) -> dict[str, Any]:
-    """Returns the schema of an object that has all of these, each of its type."""
+    """Returns the schema of an object that has all of these fields, each with its type."""
     return {"type": "object", "properties": {name: of(kind) for name, kind in kinds.items()}, "required": list(kinds)}
 
 
 def of(kind: Any) -> Schema:
-    """Returns the schema of a type; a schema stays as it is."""
+    """Returns the schema of a type. A schema is returned unchanged."""
     if isinstance(kind, dict):
         return kind
     if kind in NAMES:
@@ -53,27 +53,27 @@ def of(kind: Any) -> Schema:
         return {"anyOf": [of(part) for part in parts]}
     if origin in (list, tuple):
         return {"type": "array", "items": of(parts[0])}
-    if origin is not None:  # a mapping, most often of anything
+    if origin is not None:  # a mapping, usually with values of any type
         return {"type": "object"} | ({} if parts[1] is Any else {"additionalProperties": of(parts[1])})
     return one_of(*kind) if isinstance(kind, type) and issubclass(kind, StrEnum) else PLAIN[kind]
 
 
 def shown(kind: Any, hidden: Iterable[str] = (), without: Iterable[str] = (), **more: Any) -> dict[str, Any]:
-    """Returns the schema of a dataclass: its fields, null also for those that may be hidden, and what is derived."""
+    """Returns the schema of a dataclass: its fields, which may be null if they can be hidden, and the derived fields."""
     hints = get_type_hints(kind)
     kinds = {field.name: hints[field.name] for field in fields(kind) if field.name not in without}
     return object_of(**kinds | {name: kinds[name] | None for name in hidden if name in kinds} | more)
 
 
 def task_schema(hidden: Collection[str]) -> Schema:
-    """Returns the schema of a task: its columns, with the words of the table of fields, and what is derived."""
+    """Returns the schema of a task: its columns, with the descriptions of its fields, and the derived fields."""
     columns = columns_as_returned(of)
     nullable = {name: {"anyOf": [columns[name], PLAIN[type(None)]]} for name in hidden}
     return object_of(**columns | nullable, owner=str, state=one_of(*STATES), schedule=str, in_words=str)
 
 
 def components() -> dict[str, Any]:
-    """Returns the schemas that have a name."""
+    """Returns the named schemas."""
     return {NAMES[kind]: shown(kind) for kind in (Event, Drops, Function, Counts, Preview, Why)} | {
         "Task": task_schema(OF_TASKS),
         "Run": shown(RunRecord, OF_RUNS, owner=str, took_ms=int | None, early_ms=int | None),
@@ -92,4 +92,6 @@ HEALTH = object_of(
     unattended=dict[str, int], leased=dict[str, str],
 )  # fmt: skip
 PROBLEM = object_of(type=str, title=str, status=int, detail=str) | {"description": "RFC 9457 problem details."}
-PROBLEM["properties"]["field"] = doc("What of the input it is about, where it is about one piece.", TEXT)
+PROBLEM["properties"]["field"] = doc(
+    "The field of the input that the problem is about, if it is about a single one.", TEXT
+)

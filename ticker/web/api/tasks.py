@@ -38,7 +38,7 @@ def list_tasks(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
 def create_task(site: Site, db: Any, *, function: Any, **said: Any) -> JSONResponse:
     """Makes sure that the owner has this task. 201 where it is new, 200 where there was one of that name."""
     name = checks.plain("name", said["name"]) if "name" in said else checks.plain("function", function)
-    # of two who make it at the same instant, both may be told that it is new
+    # if two requests create it at the same instant, both may be answered that it is new
     was_there = tasks.list_tasks(db, name=name, owner=said.get("owner", identity.NOBODY))
     task = overview.warned(db, operations.register(db, function, **said, by=BY))
     return JSONResponse(site.task_data(task), 200 if was_there else 201, {"Location": f"{site.root}/tasks/{task.id}"})
@@ -91,23 +91,23 @@ TASK = {"id": doc("The task's id.", WHOLE, minimum=1)}
 FILTERS = {
     "owner": doc("Tasks of this owner, as type:id.", OWNER),
     "owner_type": doc("Tasks of all owners of this type.", NAME),
-    "name": doc("Tasks of this name.", NAME),
+    "name": doc("Tasks with this name.", NAME),
     "function": doc("Tasks that run this function.", NAME),
-    "queue": doc("Tasks of this queue.", NAME),
-    "group": doc("Tasks of this group.", NAME),
+    "queue": doc("Tasks in this queue.", NAME),
+    "group": doc("Tasks in this group.", NAME),
     "submitter": doc("Tasks with this submitter.", NAME),
     "state": doc("Tasks in this state; a task may be in several.", one_of(*tasks.STATES)),
-    "search": doc("A part of the name, the function, the owner or the subject, in any case.", NAME),
+    "search": doc("A part of the name, function, owner or subject; upper and lower case are equal.", NAME),
     "after": bookmarks.TASK, "limit": limit(),
 }  # fmt: skip
 PAUSE = body({
-    "reason": doc("Why, for those who ask.", sorts.PROSE.schema),
-    "until": doc("When it ends by itself.", INSTANT),
-    "by": doc("Who pauses it.", NAME),
+    "reason": doc("The reason for the pause; it is shown.", sorts.PROSE.schema),
+    "until": doc("When the pause ends by itself.", INSTANT),
+    "by": doc("The name of the user who pauses it.", NAME),
 })  # fmt: skip
 AROUND = {
-    "at": doc("Around that time, which has passed.", INSTANT),
-    "limit": limit(OCCURRENCES, "How many occurrences."),
+    "at": doc("A time in the past; the occurrences around it are returned.", INSTANT),
+    "limit": limit(OCCURRENCES, "The number of occurrences."),
 }
 SHOWN, RUNS_PLANNED = {200: Task}, object_of(run_ids=list[int])
 
@@ -123,5 +123,5 @@ OPERATIONS = (
     Operation("POST", "/tasks/{id}/resume", resume_task, SHOWN, TASK, body=body({})),
     Operation("POST", "/tasks/{id}/run", run_task, {202: RUNS_PLANNED}, TASK, body=body({})),
     Operation("GET", "/tasks/{id}/why", why_task, {200: why.Why}, TASK, AROUND),
-    Operation("GET", "/tasks/{id}/next", next_times, {200: preview.Preview}, TASK, {"count": limit(TIMES, "How many times.", MOST_TIMES)}),
+    Operation("GET", "/tasks/{id}/next", next_times, {200: preview.Preview}, TASK, {"count": limit(TIMES, "The number of times.", MOST_TIMES)}),
 )  # fmt: skip

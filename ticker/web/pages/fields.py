@@ -1,4 +1,4 @@
-"""The fields of a task's form: how each is filled from a task, and read again."""
+"""The fields of a task's form: fills them from a task and reads them back."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ YES = "yes"
 
 
 SCHEDULE = Field(
-    Sort({}, ""), "Schedule", "", "5m, cron, a calendar event of systemd, or a time.", "5m   0 9 * * 1-5   Mon..Fri 09:00",
+    Sort({}, ""), "Schedule", "", "An interval such as 5m, cron, a systemd calendar event, or a time.", "5m   0 9 * * 1-5   Mon..Fri 09:00",
     name="schedule",
 )  # fmt: skip
 FUNCTION, ZONE, KWARGS = (FIELDS[name] for name in ("function", "zone", "kwargs"))
@@ -30,18 +30,18 @@ MORE: Mapping[str, Sequence[Field]] = {
     group: [field for field in (FIRST, *SETTINGS.values()) if field.group == group] for group in GROUPS
 }
 ARGUMENTS = (FUNCTION, KWARGS, *(field for group in MORE.values() for field in group))
-"""Those that are arguments of `register` as they are; the schedule is put together of two."""
+"""The fields that are arguments of `register`; the schedule is made from two fields."""
 
 
 def filled(task: Task) -> dict[str, str]:
-    """The texts of the fields as they stand for a task."""
+    """Returns the texts of the form's fields for a task."""
     schedule = words(task.every_ms) if task.kind is Kind.INTERVAL else task.expression
     texts = {one.name: as_text(one.column, getattr(task, one.column)) for one in ARGUMENTS if one is not FIRST}
     return texts | {"schedule": schedule, "zone": "" if task.zone == "UTC" else task.zone}
 
 
 def is_set(field: Field, task: Task, now: datetime) -> bool:
-    """Whether it differs from what it is where nobody says anything."""
+    """Returns whether the field differs from its default."""
     match field.name:
         case "tolerance":
             return not has_usual_tolerance(task)
@@ -51,7 +51,7 @@ def is_set(field: Field, task: Task, now: datetime) -> bool:
 
 
 def read(field: Field, text: str) -> Any:
-    """As `register` takes it; an emptied field takes away what can be taken away. BadInput."""
+    """Returns the value as `register` takes it. An emptied field removes a limit that can be removed. Raises BadInput."""
     if field is FIRST:
         return instant_in(field.name, text)
     match field.kind:

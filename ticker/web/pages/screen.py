@@ -96,15 +96,15 @@ def templates() -> Environment:
 
 
 def asked(request: Request, name: str, read: Callable[[str, str], Any] = lambda _, text: text) -> Any:
-    """Returns a parameter of the address as a value, None if it is empty: a form sends empty fields, too."""
+    """Returns the value of a query parameter, or None if it is empty: a form also sends empty fields."""
     text = request.query_params.get(name, "").strip()
     if "\0" in text:
-        raise BadInput(name, text, "holds a character that PostgreSQL cannot store")
+        raise BadInput(name, text, "contains a character that PostgreSQL cannot store")
     return read(name, text) if text else None
 
 
 def paging(request: Request, name: str, following: object) -> Shown:
-    """Returns the parameters of the next page and of the first one, unless this page is the last or the first."""
+    """Returns the parameters of the next and the first page, unless this page is the last or the first."""
     return {
         "following": filtered(request, **{name: following}) if following else "",
         "first": filtered(request, **{name: None}) if asked(request, name) else None,

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 SWEEP = "ticker/engine/sweep.py"
+LOST_JOBS = "ticker/engine/lost_jobs.py"
 
 SWEEPS = (
     Mutant(
@@ -91,7 +92,7 @@ SWEEPS = (
     ),
     Mutant(
         "pushed-again-without-asking",
-        SWEEP,
+        LOST_JOBS,
         "\n    return JobVerdict.WAITS\n",
         "\n    return JobVerdict.AGAIN\n",
         "An occurrence is pushed again only when Redis does not hold its job any more.",
@@ -99,7 +100,7 @@ SWEEPS = (
     ),
     Mutant(
         "lost-jobs-are-not-pushed-again",
-        SWEEP,
+        LOST_JOBS,
         "    if state is JobState.MISSING:\n",
         "    if False and state is JobState.MISSING:\n",
         "What Redis lost before its start is pushed again, without a hand.",

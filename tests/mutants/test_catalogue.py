@@ -16,7 +16,6 @@ from tests.running import ROOT
 PAGE = ROOT / "docs" / "mutants.md"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mutant", CATALOGUE, ids=lambda mutant: mutant.name)
 def test_a_mutant_changes_one_place_of_the_code_of_today_and_its_tests_are_there(mutant: Mutant) -> None:
     text = (ROOT / mutant.file).read_text(encoding="utf-8")

@@ -396,3 +396,15 @@ def test_a_run_that_lost_its_hold_writes_no_cursor_and_learns_it(environ, db, ta
         with pytest.raises(HoldLost, check=sentence("errors.hold_lost", run=run.id, task=task.id).within):
             run.checkpoint("stale")
     assert ticker.get(db, task).cursor is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "due"), [({"starts_at": NOW + 9 * MINUTE}, NOW + 9 * MINUTE), ({"ends_at": NOW + SECOND}, None)]
+)
+def test_a_clock_that_was_set_back_after_the_push_moves_no_next_run_over_the_bounds_of_the_schedule(
+    columns, due, db, task
+):
+    ahead = NOW + 60 * MINUTE
+    put(db, task, next_run=ahead + MINUTE, **columns)
+    assert start(db, task, ahead, now=NOW)["refusal"] is None
+    assert ticker.get(db, task).next_run == due

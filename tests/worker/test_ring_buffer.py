@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.running import until
 from wrappers.sandbox import ring_buffer
-from wrappers.sandbox.ring_buffer import HALF, Excerpt
+from wrappers.sandbox.ring_buffer import HALF, Ring
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.lists(st.binary(max_size=60)), st.integers(1, 16))
 def test_of_any_writes_the_first_and_the_last_bytes_are_kept_and_the_others_counted(writes, half):
-    kept = Excerpt(bytearray(ring_buffer.room(half)), half)
+    kept = Ring(bytearray(ring_buffer.room(half)), half)
     for data in writes:
         kept.write(data)
     everything = b"".join(writes)
@@ -32,7 +32,7 @@ def test_of_any_writes_the_first_and_the_last_bytes_are_kept_and_the_others_coun
 
 @given(st.binary(min_size=ring_buffer.room(4), max_size=ring_buffer.room(4)))
 def test_whatever_the_memory_holds_it_can_be_read(memory):
-    head, left_out, tail = Excerpt(bytearray(memory), 4).read()
+    head, left_out, tail = Ring(bytearray(memory), 4).read()
     assert len(head) <= 4 and len(tail) <= 4 and left_out >= 0
 
 
@@ -70,7 +70,7 @@ def test_a_kill_in_mid_write_leaves_no_byte_of_the_end_in_a_wrong_place(shared):
 
 
 def test_writes_of_several_threads_are_all_counted_and_none_is_torn():
-    kept = Excerpt(bytearray(ring_buffer.room()))
+    kept = Ring(bytearray(ring_buffer.room()))
 
     def write(letter: bytes) -> None:
         for _ in range(2000):
@@ -87,7 +87,7 @@ def test_writes_of_several_threads_are_all_counted_and_none_is_torn():
 
 
 def test_a_lock_that_nobody_gives_back_costs_one_wait():
-    kept = Excerpt(bytearray(ring_buffer.room()))
+    kept = Ring(bytearray(ring_buffer.room()))
     thread = threading.Thread(target=kept._lock.acquire)
     thread.start()
     thread.join()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from wrappers.pipeline import serialize
 from wrappers.sandbox import ring_buffer
-from wrappers.sandbox.ring_buffer import Excerpt
+from wrappers.sandbox.ring_buffer import Ring
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -98,7 +98,7 @@ os.register_at_fork(after_in_child=_after_fork)
 class _Bytes(io.RawIOBase):
     """The bytes behind a stream: never closed, so that whoever wraps and drops them harms nothing."""
 
-    def __init__(self, kept: Excerpt, original: TextIO | None, name: str) -> None:
+    def __init__(self, kept: Ring, original: TextIO | None, name: str) -> None:
         self._kept = kept
         self._original = original
         self.name = name
@@ -126,7 +126,7 @@ class _Bytes(io.RawIOBase):
 class _Stream(io.TextIOWrapper):
     """Text of any content, in UTF-8 whatever it is reconfigured to. Each write is kept at once, flushed or not."""
 
-    def __init__(self, kept: Excerpt, original: TextIO | None, name: str) -> None:
+    def __init__(self, kept: Ring, original: TextIO | None, name: str) -> None:
         super().__init__(_Bytes(kept, original, name), encoding="utf-8", errors="backslashreplace", newline="\n")
         self._kept = kept
 
@@ -168,7 +168,7 @@ def add_log_handler(handler: logging.Handler) -> None:
 # --- Texts ---------------------------------------------------------------------------------------------------
 
 
-def _text(kept: Excerpt) -> str:
+def _text(kept: Ring) -> str:
     head, left_out, tail = kept.read()
     if not left_out:
         return serialize.visible((head + tail).decode("utf-8", "replace"))

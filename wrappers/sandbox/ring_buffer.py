@@ -13,7 +13,7 @@ PATIENCE = 0.1  # seconds for another thread's write
 
 _COUNTS = 16  # bytes: two numbers of eight
 
-Pair = tuple["Excerpt", "Excerpt"]
+Pair = tuple["Ring", "Ring"]
 
 
 def room(half: int = HALF) -> int:
@@ -21,7 +21,7 @@ def room(half: int = HALF) -> int:
     return _COUNTS + 3 * half
 
 
-class Excerpt:
+class Ring:
     """The first and the last `half` bytes of what was written, and how many bytes lie between.
 
     One process writes, in any of its threads. Every process that has the memory may read, also after the writer was
@@ -102,7 +102,7 @@ def share() -> None:
     global _shared
     if _shared is None:
         memory = memoryview(mmap.mmap(-1, 2 * room()))
-        _shared = Excerpt(memory[: room()]), Excerpt(memory[room() :])
+        _shared = Ring(memory[: room()]), Ring(memory[room() :])
 
 
 def begin() -> None:
@@ -113,4 +113,4 @@ def begin() -> None:
 
 def pair() -> Pair:
     """Where a run's output and error output go: shared memory where there is some."""
-    return _shared or (Excerpt(bytearray(room())), Excerpt(bytearray(room())))
+    return _shared or (Ring(bytearray(room())), Ring(bytearray(room())))

@@ -24,7 +24,7 @@ from ticker.web.pages.screen import change as changing
 from ticker.web.site import OF_TASKS, Site
 
 TIMES = 5
-BESIDE = dict.fromkeys(("expression", *checks.NAMES.values()), "schedule") | dict.fromkeys(
+ARGUMENT_OF = dict.fromkeys(("expression", *checks.NAMES.values()), "schedule") | dict.fromkeys(
     ("owner_type", "owner_id"), "owner"
 )
 """Where the form shows an error of these."""
@@ -104,9 +104,9 @@ def beside_fields() -> Iterator[None]:
     try:
         yield
     except BadInput as error:
-        if error.field not in BESIDE:
+        if error.field not in ARGUMENT_OF:
             raise
-        raise BadInput(BESIDE[error.field], error.value, error.problem) from None
+        raise BadInput(ARGUMENT_OF[error.field], error.value, error.problem) from None
 
 
 def typed(form: Form, task: Task | None) -> dict[str, Any]:

@@ -3,9 +3,16 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sqlalchemy import Engine, NullPool, create_engine
+
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 NINE = datetime(2026, 3, 1, 9, tzinfo=UTC)
+
+
+def engine_on(url: str) -> Engine:
+    """An engine with psycopg 3; SQLAlchemy 2.0 takes `postgresql://` for psycopg2."""
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://", 1), poolclass=NullPool)
 
 
 def a_run(db, task, **values):

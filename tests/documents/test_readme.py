@@ -27,11 +27,12 @@ def fetch(feed): return 1
 """
 
 USE = """
-import os, sqlalchemy as sa
+import os
 from sqlalchemy.orm import Session
 from myapp.channels import add_channel
 from myapp.models import Base
-engine = sa.create_engine(os.environ["DATABASE_URL"])
+from tests.factories import engine_on
+engine = engine_on(os.environ["DATABASE_URL"])
 Base.metadata.create_all(engine)
 with Session(engine) as session, session.begin():
     add_channel(session, "mail.example.org", "support")
@@ -63,8 +64,8 @@ def test_what_the_example_declares_is_brought_into_step_and_what_it_registers_is
     assert sync
     run([sys.executable, "-m", "ticker", *sync[1].split()], application)
     begin = (
-        "import os, sqlalchemy as sa; from sqlalchemy.orm import Session; from myapp.trials import begin_trial\n"
-        "with Session(sa.create_engine(os.environ['DATABASE_URL'])) as session, session.begin():\n"
+        "import os; from tests.factories import engine_on; from sqlalchemy.orm import Session; from myapp.trials import begin_trial\n"
+        "with Session(engine_on(os.environ['DATABASE_URL'])) as session, session.begin():\n"
         "    begin_trial(session, '2199-01-31T00:00:00Z')"
     )
     run([sys.executable, "-c", begin], application)

@@ -19,8 +19,9 @@ import psycopg
 import pytest
 from redis import Redis
 from rq import Queue
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 
+from tests.factories import engine_on
 from tests.sentences import sentence
 from ticker import embedded
 from ticker.errors import ConfigurationError
@@ -96,10 +97,8 @@ def test_postgres_speaks_utf8_and_utc_and_takes_200_connections(database: embedd
 
 
 def test_sqlalchemy_takes_the_url(database: embedded.Postgres) -> None:
-    engine = create_engine(database.url)
-    with engine.connect() as connection:
+    with engine_on(database.url).connect() as connection:
         assert connection.execute(text("SELECT 1")).scalar() == 1
-    engine.dispose()
 
 
 @pytest.mark.slow

@@ -5,11 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 from freezegun import freeze_time
-from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 import ticker
-from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run, an_event, ticked
+from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run, an_event, engine_on, ticked
 from tests.plans import indexes, plan
 from tests.sentences import sentence
 from tests.timing_tables import BASE, Replay, tables
@@ -395,11 +394,9 @@ def test_of_a_deleted_task_its_id_still_tells_what_was_and_that_it_is_gone(db, t
 
 def test_a_session_asks_alike(db, task, database_url):
     a_run(db, task)
-    engine = create_engine(database_url.replace("postgresql://", "postgresql+psycopg://"))
-    with Session(engine) as session:
+    with Session(engine_on(database_url)) as session:
         assert ticker.why(session, "mail.fetch", owner="mail_channels:5").lines == ticker.why(db, task).lines
         assert ticker.journal(session) == ticker.journal(db)
-    engine.dispose()
 
 
 # ---------------------------------------------------------------------------------------------------------- journal

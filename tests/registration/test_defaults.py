@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import ticker
+from tests.factories import engine_on
 from tests.sentences import sentence
 from ticker import Wanted, owners
 from ticker.db.connections import connect
@@ -32,7 +33,7 @@ CLEAN = Wanted(function="mail.clean", every="1d", name="clean")
 @pytest.fixture
 def session(database_url, db):
     """The owners' table, one owner in it, and triggers."""
-    engine = sa.create_engine(database_url, poolclass=sa.NullPool)
+    engine = engine_on(database_url)
     Base.metadata.create_all(engine)
     db.execute("INSERT INTO mail_channels VALUES (1, true)")
     db.execute("\n".join(owners.triggers(Channel, active_when="enabled")))
@@ -170,7 +171,7 @@ def test_keys_of_several_columns_and_odd_names_work_too(db, database_url):
     where = {"key": ("room", "name"), "table_schema": "My %s"}
     db.execute("\n".join(owners.triggers('se "ats', **where)))
     assert ticker.defaults(db, 'se "ats', [FETCH], existing=True, **where) == 1
-    with sa.create_engine(database_url, poolclass=sa.NullPool).begin() as connection:
+    with engine_on(database_url).begin() as connection:
         assert ticker.defaults(connection, 'se "ats', [FETCH], existing=True, **where) == 0
     db.execute('INSERT INTO "My %s"."se ""ats" VALUES (2, \'b "c\')')
     assert names(db) == [('[1, "a"]', "mail.fetch"), ('[2, "b \\"c"]', "mail.fetch")]

@@ -17,7 +17,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 import ticker
 from tests.conftest import admin, copy_of
 from tests.doubles import NOW
-from tests.factories import nested
+from tests.factories import engine_on, nested
 from tests.sentences import sentence
 from ticker import BadInput, UnknownOwner, UnknownTask, Wanted, clock, owners
 from ticker.tasks import preview
@@ -49,7 +49,7 @@ def database_url(servers, template):
 
 @pytest.fixture(scope="module")
 def engine(database_url):
-    engine = create_engine(database_url)
+    engine = engine_on(database_url)
     Base.metadata.create_all(engine)
     yield engine
     engine.dispose()
@@ -462,7 +462,7 @@ def test_an_edit_of_several_tasks_at_once_is_refused(db):
 
 @pytest.mark.parametrize(
     "db",
-    [None, "postgresql://", SimpleNamespace(cursor=None), create_engine("postgresql://nobody@/nothing")],
+    [None, "postgresql://", SimpleNamespace(cursor=None), engine_on("postgresql://nobody@/nothing")],
     ids=["nothing", "a URL", "psycopg2", "an engine"],
 )
 def test_what_is_no_connection_is_refused_with_a_sentence(db):

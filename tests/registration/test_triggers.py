@@ -13,6 +13,7 @@ from alembic.operations import Operations
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import ticker
+from tests.factories import engine_on
 from tests.running import until
 from tests.sentences import sentence
 from ticker import owners
@@ -69,7 +70,7 @@ ODD = sa.Table(
 
 @pytest.fixture
 def session(database_url):
-    engine = sa.create_engine(database_url, poolclass=sa.NullPool)
+    engine = engine_on(database_url)
     Base.metadata.create_all(engine)
     with Session(engine) as session:
         yield session
@@ -327,7 +328,7 @@ def test_keys_of_other_types_and_of_several_columns_are_followed_too(session, db
 def test_names_with_quotes_capitals_spaces_and_percent_signs_are_followed(database_url, db):
     db.execute('CREATE SCHEMA "My Schema"')
     owners.follow(ODD, active_when=""" found AND "Is On" LIKE '100%' AND "Is On" <> E'\\'"Is On"' """)
-    engine = sa.create_engine(database_url, poolclass=sa.NullPool)
+    engine = engine_on(database_url)
     ODD.metadata.create_all(engine)
     with engine.begin() as connection:
         connection.execute(ODD.insert().values(["it's", "100 %", True]))
@@ -499,7 +500,7 @@ def test_long_names_are_told_apart_in_63_bytes_and_the_table_may_be_elsewhere(db
 @pytest.mark.slow
 def test_an_alembic_revision_installs_and_removes_them_online_and_as_sql(channels, db, database_url):
     put(db, owners.drop_triggers("mail_channels"))
-    with sa.create_engine(database_url, poolclass=sa.NullPool).begin() as connection:
+    with engine_on(database_url).begin() as connection:
         op = Operations(MigrationContext.configure(connection))
         owners.install(op, "mail_channels", active_when="enabled AND note NOT LIKE ':x%'")
         installed = leftovers(connection.connection.driver_connection)
@@ -516,8 +517,8 @@ def test_create_all_installs_them_and_another_database_is_left_alone(database_ur
     table = sa.Table("phones", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
     owners.follow(table, active_when="id % 2 = 0")
     table.metadata.create_all(sa.create_engine("sqlite://"))
-    table.metadata.create_all(sa.create_engine(database_url, poolclass=sa.NullPool))
+    table.metadata.create_all(engine_on(database_url))
     db.execute("INSERT INTO phones VALUES (1), (2)")
     assert [add(db, "phones", id_) for id_ in "123"] == [[(False,)], [(True,)], []]
-    table.metadata.drop_all(sa.create_engine(database_url, poolclass=sa.NullPool))
+    table.metadata.drop_all(engine_on(database_url))
     assert leftovers(db) == []

@@ -56,7 +56,8 @@ REPORTED, UNATTENDED = ("support", "shop"), "reports"  # these have a second tas
 @cache
 def sessions() -> sessionmaker[Session]:
     """Returns sessions on DATABASE_URL. First called in the work-horse: a connection does not survive a fork."""
-    return sessionmaker(create_engine(settings.from_environment().require_database()), expire_on_commit=False)
+    url = settings.from_environment().require_database().replace("postgresql://", "postgresql+psycopg://", 1)
+    return sessionmaker(create_engine(url), expire_on_commit=False)
 
 
 def create() -> None:

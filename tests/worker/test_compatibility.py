@@ -1,6 +1,7 @@
 """What our worker relies on in RQ is there in the RQ that is installed, and is listed with its reason."""
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -13,13 +14,20 @@ from rq.version import VERSION
 from rq.worker import Worker
 
 from tests.running import ROOT
-from wrappers.rq import corrupt_jobs, poison, signed_worker, worker
+from tests.sentences import sentence
+from wrappers.rq import compatibility, corrupt_jobs, poison, signed_worker, worker
 from wrappers.rq.compatibility import TABLE, Use, incompatibilities, incompatibility, names_of, overridden
 
 LISTED = {use.name for uses in TABLE.values() for use in uses}
-OVERRIDDEN = {use.name for uses in TABLE.values() for use in uses if use.parameters is not None}
+MAJOR = compatibility.version_of(VERSION)[0]
+OVERRIDDEN = {
+    use.name
+    for uses in TABLE.values()
+    for use in uses
+    if use.parameters is not None and use.since <= MAJOR < use.before
+}
 SOURCES = (*(ROOT / "wrappers").rglob("*.py"), *(ROOT / "ticker" / "queue").glob("*.py"))
-NOT_RQS = {"_exit", "_process"}  # os._exit; an attribute of `limits`
+NOT_RQS = {"_exit", "_process", "_job"}  # os._exit; attributes of `limits` and of PreparedStart
 
 
 def test_rq_has_everything_that_we_rely_on():
@@ -83,6 +91,32 @@ def test_a_name_that_rq_moved_is_said_in_one_sentence(owner, use, sentence):
     assert incompatibility(owner, use) == sentence
 
 
+@pytest.mark.parametrize(("there", "fits"), [("job", True), ("job execution", True), ("job other", False), ("", False)])
+def test_a_parameter_in_brackets_may_be_missing(there, fits):
+    assert compatibility.are_taken(there.split(), ["job", "[execution]"]) is fits
+
+
+@pytest.mark.parametrize(
+    ("version", "lost", "logged"),
+    [
+        ("3.0.0", True, []),
+        ("3.1.0", False, [sentence("warnings.rq_untried", version="3.1.0")]),
+        ("3.1.0", True, [sentence("warnings.rq_untried_misfit", version="3.1.0", misfit="it is gone")]),
+    ],
+)
+def test_a_worker_says_that_rq_is_newer_than_those_tried(version, lost, logged, monkeypatch, caplog):
+    monkeypatch.setattr(compatibility, "VERSION", version)
+    monkeypatch.setattr(compatibility, "incompatibilities", lambda: ["it is gone"] if lost else [])
+    assert compatibility.misfits_of_newer.__wrapped__() == (("it is gone",) if lost and logged else ())
+    assert caplog.messages == logged
+
+
+def test_the_newest_rq_that_was_tried_is_below_the_limit_in_pyproject():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert "rq>=2.6.1,<4" in project["dependencies"]
+    assert (2, 6, 1) <= compatibility.version_of(compatibility.TRIED) < (4,)
+
+
 def test_the_keys_of_a_corrupt_job_are_those_that_rq_writes():
     job = Job("x", connection=Redis())
     assert set(poison.companions("x")) == {
@@ -96,4 +130,5 @@ def registries_that_keep_jobs(job: Job) -> list[object]:
     return [
         queue.canceled_job_registry, queue.deferred_job_registry, queue.failed_job_registry,
         queue.finished_job_registry, queue.scheduled_job_registry,
+        *([queue.ready_job_registry] if MAJOR > 2 else []),
     ]  # fmt: skip

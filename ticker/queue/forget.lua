@@ -9,4 +9,5 @@ redis.pcall('ZREM', registry, member)
 redis.call('HINCRBY', worker, 'successful_job_count', 1)
 redis.call('HINCRBYFLOAT', worker, 'total_working_time', seconds)
 redis.call('HDEL', worker, 'current_job')
+redis.pcall('SREM', worker .. ':executions', member) -- RQ 3 counts there what a worker executes
 return 1

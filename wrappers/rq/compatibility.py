@@ -5,30 +5,47 @@ if a module of ours overrides or uses such a name without a line here.
 """
 
 import inspect
+import logging
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pkgutil import resolve_name
 from types import FunctionType
 from typing import Any
 
+from rq import job as rq_job
+from rq.utils import utcformat
 from rq.version import VERSION
+
+log = logging.getLogger("ticker.run")
+
+TRIED = "3.0.0"
+"""The newest RQ that the tests ran with; the oldest is the floor in pyproject.toml."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One name of RQ. `parameters`: of a method that we override, without `self` or `cls`; None if we only use the name."""
+    """One name of RQ. `parameters`: of a method that we override, without `self` or `cls`; None if we only use the name.
+
+    A parameter in brackets is one that only some versions have. The name is in RQ from the major version `since`, and
+    until `before`.
+    """
 
     name: str
     reason: str
     parameters: str | None = None
+    since: int = 2
+    before: int = 4
 
 
-def used(name: str, reason: str) -> Use:
-    return Use(name, reason)
+def used(name: str, reason: str, since: int = 2, before: int = 4) -> Use:
+    return Use(name, reason, None, since, before)
 
 
-def overridden(name: str, parameters: str, reason: str) -> Use:
-    return Use(name, reason, parameters)
+def overridden(name: str, parameters: str, reason: str, since: int = 2) -> Use:
+    return Use(name, reason, parameters, since)
 
 
 TABLE: Mapping[str, tuple[Use, ...]] = {
@@ -41,16 +58,17 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         ),
         overridden("fork_work_horse", "job queue", "a dropped or stopped job gets no process; a batch gets our connection"),
         overridden("main_work_horse", "job queue", "the process notes its id; `entry.in_a_horse` looks for this frame"),
-        overridden("monitor_work_horse", "job queue", "a job without a process is not waited for"),
+        overridden("monitor_work_horse", "job queue [execution]", "a job without a process is not waited for"),
         overridden("wait_for_horse", "", "the end of a run is written, and its children are killed, before RQ goes on"),
         overridden("kill_horse", "sig", "RQ would kill the worker's own process group if the process does not lead one"),
         overridden("handle_execution_ended", "job queue heartbeat_ttl", "our jobs need no heartbeat for callbacks"),
         overridden(
-            "handle_job_success", "job queue started_job_registry", "the worker forgets the job, in one call to Redis"
+            "handle_job_success", "job queue started_job_registry [execution]", "the worker forgets the job, in one call to Redis"
         ),
         used("handle_job_failure", "a job that was stopped before it had a process fails as RQ's own would"),
         used("cleanup_execution", "a job that broke RQ's code leaves no execution"),
         used("execution", "the execution of a forgotten job is removed with it"),
+        used("executions", "where there is no execution, RQ 3's `execution` would ask Redis", since=3),
         used("default_result_ttl", "a job is forgotten only if its result would be"),
         used("is_horse", "the process of a job leaves the ends of others to its worker"),
         used("_horse_pid", "0 says that no process is left; RQ's handler of a second SIGTERM reads it"),
@@ -60,7 +78,7 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
             "dequeue_job_and_maintain_ttl", "timeout max_idle_time", "ends that wait are tried while the worker waits for jobs"
         ),
         overridden("heartbeat", "timeout pipeline", "waiting ends are written; a worker that Redis has lost registers again"),
-        overridden("maintain_heartbeats", "job", "a run goes on if the key of its job became something else"),
+        overridden("maintain_heartbeats", "job [execution]", "a run goes on if the key of its job became something else"),
         overridden("run_maintenance_tasks", "", "a corrupt job in a registry ends one pass, not the worker"),
         overridden("teardown", "", "ends that wait are tried before the worker ends"),
         overridden("_start_scheduler", "burst logging_level date_format log_format", "RQ's scheduler takes unsigned jobs"),
@@ -69,7 +87,6 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         used("_shutdown_requested_date", "a worker that was told to stop gives waiting ends less time"),
         used("_ordered_queues", "RQ's command line has filled it with queues of RQ's own class"),
         used("last_cleaned_at", "a pass of the maintenance that broke off is not repeated at once"),
-        used("serialize", "a wiped worker registers again with what RQ wrote at its birth"),
         used("death_penalty_class", "the queues that replace RQ's get the same"),
     ),
     "rq.worker_registration": (used("register", "a wiped worker registers again"),),
@@ -97,7 +114,10 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         used("started_job_registry", "a forgotten job is taken out of it"),
         used("redis_job_namespace_prefix", "jobs are stored by a script of ours"),
     ),
-    "rq.job": (used("_job_stack", "our `perform` makes `get_current_job` answer"),),
+    "rq.job": (
+        used("_job_stack", "our `perform` makes `get_current_job` answer", before=3),
+        used("_current_job", "as `_job_stack`", since=3),
+    ),
     "rq.queue.Queue": (
         overridden(
             "dequeue_any", "queues timeout connection job_class serializer death_penalty_class",
@@ -105,7 +125,10 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         ),
         overridden("lmove", "connection queue_key timeout", "an id without a job leaves the intermediate list at once"),
         overridden(
-            "enqueue_dependents", "job pipeline exclude_job_id refresh_job_status", "names of dependents are not signed"
+            "enqueue_dependents", "job [pipeline] exclude_job_id refresh_job_status", "names of dependents are not signed"
+        ),
+        overridden(
+            "move_dependents_to_ready", "job pipeline exclude_job_id refresh_job_status", "as `enqueue_dependents`", since=3
         ),
         used("release_maintenance_lock", "a pass of the maintenance that broke off holds it"),
         used("intermediate_queue_key", "a job that is put aside or forgotten leaves that list"),
@@ -128,7 +151,7 @@ def incompatibilities() -> Iterator[str]:
     """Yields one sentence for each line of the table that does not fit the RQ that is installed."""
     for owner, uses in TABLE.items():
         for use in uses:
-            if sentence := incompatibility(owner, use):
+            if use.since <= version_of(VERSION)[0] < use.before and (sentence := incompatibility(owner, use)):
                 yield sentence
 
 
@@ -141,9 +164,17 @@ def incompatibility(owner: str, use: Use) -> str:
         return f"{owner} is gone from {version}, and we need {name}: {use.reason}"
     if use.name not in names_of(place):
         return f"{name} is gone from {version}, and we need it: {use.reason}"
-    if use.parameters is not None and (there := parameters_of(place, use.name)) != use.parameters.split():
+    if use.parameters is not None and not are_taken(there := parameters_of(place, use.name), use.parameters.split()):
         return f"{name} has the parameters ({', '.join(there)}) in {version}, and we override ({use.parameters}): {use.reason}"
     return ""
+
+
+def are_taken(there: list[str], ours: list[str]) -> bool:
+    return there == [name for one in ours if (name := one.strip("[]")) in there or name == one]
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
 
 
 def parameters_of(place: Any, name: str) -> list[str]:
@@ -160,3 +191,53 @@ def names_of(place: Any) -> set[str]:
             function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
             names |= {name, *(function.__code__.co_names if isinstance(function, FunctionType) else ())}
     return names
+
+
+@cache
+def misfits_of_newer() -> tuple[str, ...]:
+    """Returns what does not fit in an RQ that is newer than those tried; logs one sentence about such an RQ."""
+    if version_of(VERSION) <= version_of(TRIED):
+        return ()
+    misfits = tuple(incompatibilities())
+    does = f"starts are asked for after the fork, as {misfits[0]}" if misfits else "all that we rely on is there"
+    log.warning("rq_untried version=%s tried=%s: %s", VERSION, TRIED, does)
+    return misfits
+
+
+@contextmanager
+def current(job: Any) -> Iterator[None]:
+    """Makes `get_current_job` return this job in the block."""
+    known = vars(rq_job)
+    if "_current_job" in known:  # a ContextVar since RQ 3, a stack before
+        token = known["_current_job"].set(job)
+        try:
+            yield
+        finally:
+            known["_current_job"].reset(token)
+        return
+    known["_job_stack"].push(job)
+    try:
+        yield
+    finally:
+        known["_job_stack"].pop()
+
+
+def begun_execution(worker: Any) -> Any:
+    """Returns the execution of the worker's job, or None. RQ 3 may have several, of which a forking worker has one."""
+    executions = getattr(worker, "executions", None)
+    return worker.execution if executions is None else next(iter(executions.values()), None)
+
+
+def told_execution(worker: Any) -> dict[str, Any]:
+    """Returns the argument that RQ 3 wants where older RQ reads `worker.execution`."""
+    return {"execution": begun_execution(worker)} if hasattr(worker, "executions") else {}
+
+
+def birth_fields(worker: Any) -> dict[Any, Any]:
+    """Returns what RQ writes of a worker at its birth. RQ 2.6 has no method for it."""
+    return {
+        "birth": utcformat(worker.birth_date),
+        "last_heartbeat": utcformat(worker.last_heartbeat or worker.birth_date),
+        "queues": ",".join(worker.queue_names()),
+        **{name: getattr(worker, name) for name in ("pid", "hostname", "ip_address", "version", "python_version")},
+    }

@@ -18,11 +18,11 @@ from rq import Worker as RQWorker
 from rq.exceptions import NoSuchJobError
 from rq.intermediate_queue import IntermediateQueue
 from rq.job import Job as RQJob
-from rq.job import _job_stack
 from rq.utils import now
 
 from ticker.queue.scripts import script
 from wrappers.pipeline import foreign_jobs
+from wrappers.rq.compatibility import current, told_execution
 from wrappers.rq.poison import Poison, is_trouble_of_the_server, put_aside, unreadable_is_poison
 
 log = logging.getLogger("ticker.run")
@@ -56,11 +56,8 @@ class Job(RQJob):
 
     def perform(self) -> Any:
         """RQ's, without a word to Redis."""
-        _job_stack.push(self)  # type: ignore[no-untyped-call]
-        try:
+        with current(self):
             self._result = self._execute()
-        finally:
-            _job_stack.pop()  # type: ignore[no-untyped-call]
         return self._result
 
     def refresh(self) -> None:
@@ -158,10 +155,10 @@ class SurvivingWorker(RQWorker):
             self._leave(job)
             put_aside(self.connection, [queue], poison, because=poison.__cause__)
 
-    def maintain_heartbeats(self, job: RQJob) -> None:
+    def maintain_heartbeats(self, job: RQJob, *execution: Any) -> None:
         """A run goes on also when the key of its job became something else."""
         try:
-            super().maintain_heartbeats(job)
+            super().maintain_heartbeats(job, *execution)
         except ResponseError as error:
             if is_trouble_of_the_server(error):
                 raise
@@ -190,7 +187,7 @@ class SurvivingWorker(RQWorker):
             self.wait_for_horse()
             self._horse_pid = 0
         with self.connection.pipeline(transaction=False) as pipeline:
-            self.cleanup_execution(job, pipeline=pipeline)
+            self.cleanup_execution(job, pipeline=pipeline, **told_execution(self))
             pipeline.execute(raise_on_error=False)
         self.set_state("idle")
 

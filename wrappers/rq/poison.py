@@ -27,6 +27,7 @@ KEPT = 3600  # seconds that the hash of such a job stays, under ticker:EVENT:ID,
 REGISTRIES = (
     registry.CanceledJobRegistry, registry.DeferredJobRegistry, registry.FailedJobRegistry,
     registry.FinishedJobRegistry, registry.ScheduledJobRegistry,
+    *(vars(registry)[name] for name in ("ReadyJobRegistry",) if hasattr(registry, name)),  # since RQ 3
 )  # fmt: skip
 """Those of a queue that keep the ids of jobs which no worker has."""
 

@@ -20,6 +20,7 @@ from ticker.errors import ConfigurationError
 from ticker.queue import signing
 from wrappers.pipeline import foreign_jobs, payload
 from wrappers.rq import corrupt_jobs, poison
+from wrappers.rq.compatibility import misfits_of_newer
 from wrappers.rq.worker import Worker
 
 READ = (
@@ -78,8 +79,11 @@ class Queue(corrupt_jobs.Queue):
             poison.pass_over(connection, [queue], Forged(f"it was signed for the queue {job.origin}", job.id))
         return taken
 
-    def enqueue_dependents(self, *_args: Any, **_options: Any) -> None:
-        """Their names stand in Redis, unsigned."""
+    def move_dependents_to_ready(self, *_args: Any, **_options: Any) -> dict[str, list[str]]:
+        """Their names stand in Redis, unsigned. RQ 3 asks for them here, and older RQ in `enqueue_dependents`."""
+        return {}
+
+    enqueue_dependents = move_dependents_to_ready
 
 
 class HardenedWorker(Worker):
@@ -87,6 +91,8 @@ class HardenedWorker(Worker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         signing_keys()
+        if misfits := misfits_of_newer():
+            raise ConfigurationError(f"--hardened: it is not safe with this RQ, install an older one: {misfits[0]}")
         super().__init__(*args, **kwargs)
         self.read_with(Job, Queue, NeverUnpickles)
 

@@ -20,6 +20,7 @@ from ticker.queue import bulk
 from wrappers.pipeline import finish
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import LAST_WORD, PATIENCE, WaitingEnds
+from wrappers.rq.compatibility import begun_execution, birth_fields, misfits_of_newer, told_execution
 from wrappers.rq.corrupt_jobs import SurvivingWorker
 from wrappers.rq.phase import Phase
 from wrappers.rq.prepared_start import PreparedStart, call_of
@@ -55,6 +56,7 @@ class Worker(SurvivingWorker):
         self._idle_since = math.inf
         self._unwritten = WaitingEnds()
         self._oom_kills: int | None = None  # before the job
+        self._prepares_starts = not misfits_of_newer()
         super().__init__(*args, **kwargs)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
@@ -68,7 +70,7 @@ class Worker(SurvivingWorker):
 
     def prepare_execution(self, job: Job) -> Any:
         """Overrides RQ's, to ask first whether a job of ours may run. If it may not, it is only forgotten."""
-        call = call_of(job)
+        call = call_of(job) if self._prepares_starts else None
         if call is None:
             return super().prepare_execution(job)
         self._state = WorkerStatus.BUSY  # or RQ takes this for a moment in which a signal may end the worker at once
@@ -88,7 +90,7 @@ class Worker(SurvivingWorker):
             super().prepare_execution(job)
             super().prepare_job_execution(job, self._is_intermediate)
             self._phase = Phase.STARTED
-        return self.execution
+        return begun_execution(self)
 
     @property
     def _is_intermediate(self) -> bool:
@@ -107,7 +109,8 @@ class Worker(SurvivingWorker):
         if self._stopped_job_id == job.id:
             if self._start is not None:
                 self._start.abandon()
-            self.handle_job_failure(job, queue=queue, exc_string="Job stopped by user before it began.")
+            why = "Job stopped by user before it began."
+            self.handle_job_failure(job, queue=queue, exc_string=why, **told_execution(self))
             return
         with self._start.handed_over() if self._start else nullcontext(), _stop_signals_held():
             super().fork_work_horse(job, queue)
@@ -132,13 +135,13 @@ class Worker(SurvivingWorker):
         else:
             super().handle_execution_ended(job, queue, heartbeat_ttl)
 
-    def handle_job_success(self, job: Job, queue: Queue, started_job_registry: Any) -> None:
+    def handle_job_success(self, job: Job, queue: Queue, started_job_registry: Any, **execution: Any) -> None:
         """RQ's; of a job of ours that leaves nothing behind in one call to Redis, by the worker."""
         leaves_nothing = self._phase is Phase.STARTED and self._leaves_nothing(job)
         if leaves_nothing and self.is_horse and handoff.leave_success():
             return
         if not (leaves_nothing and self._is_forgotten(job)):
-            super().handle_job_success(job, queue, started_job_registry)
+            super().handle_job_success(job, queue, started_job_registry, **execution)
 
     def _leaves_nothing(self, job: Job) -> bool:
         return bool(job.get_result_ttl(self.default_result_ttl) == 0 and not job.group_id)
@@ -147,15 +150,15 @@ class Worker(SurvivingWorker):
         """Whether RQ forgets this job now: nothing else waits for it. Its worker counts it."""
         self._forget = self._forget or self.connection.register_script(bulk.FORGET)
         executed = (job.ended_at - job.started_at).total_seconds() if job.ended_at and job.started_at else 0
-        is_forgotten = bool(self._forget(args=bulk.to_forget(self.key, job, self.execution, executed)))
+        is_forgotten = bool(self._forget(args=bulk.to_forget(self.key, job, begun_execution(self), executed)))
         if is_forgotten:
             self.execution = None
         return is_forgotten
 
-    def monitor_work_horse(self, job: Job, queue: Queue) -> None:
+    def monitor_work_horse(self, job: Job, queue: Queue, *execution: Any) -> None:
         if self._horse_pid:
             self._running = job, queue
-            super().monitor_work_horse(job, queue)
+            super().monitor_work_horse(job, queue, *execution)
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
         """Overrides RQ's, which waits for a job for minutes. While ends wait, it waits one second at a time, and tries them in between.
@@ -205,7 +208,7 @@ class Worker(SurvivingWorker):
             calls.hexists(self.key, "birth")
             *_, is_known = calls.execute()
         if not is_known and not self.is_horse:
-            self.connection.hset(self.key, mapping=self.serialize())
+            self.connection.hset(self.key, mapping=birth_fields(self))
             worker_registration.register(self)
 
     def _mind_database(self) -> None:
@@ -232,7 +235,7 @@ class Worker(SurvivingWorker):
         if handoff.has_succeeded():
             job, queue = self._running
             job.ended_at = now()
-            self.handle_job_success(job, queue, queue.started_job_registry)
+            self.handle_job_success(job, queue, queue.started_job_registry, **told_execution(self))
         return ended
 
     @contextmanager

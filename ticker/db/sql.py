@@ -31,8 +31,16 @@ def statements(schema: str, settings: tuple[str, ...] = ()) -> Mapping[str, str]
 
     `settings` are the columns of a task's fields. Without them, the statements that list them are left out.
     """
+    named, rules = _document(schema)
+    rules = {**rules, "settings": listed(settings, "t")}
+    return {name: _filled(text, rules) for name, text in named.items() if settings or "{settings" not in text}
+
+
+@cache
+def _document(schema: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Returns the statements and the rules as they stand in the folder, without comments, for this schema."""
     quoted = f'"{schema_name("schema", schema)}"'
-    parts = {"name": dict[str, str](), "rule": {"settings": listed(settings, "t")}}
+    parts = {"name": dict[str, str](), "rule": dict[str, str]()}
     folder = files("ticker.db").joinpath("sql")
     for file in (file for file in folder.iterdir() if file.name.endswith(".sql")):
         _, *texts = _PART.split(file.read_text(encoding="utf-8").replace("{schema}", quoted))
@@ -40,11 +48,7 @@ def statements(schema: str, settings: tuple[str, ...] = ()) -> Mapping[str, str]
             if name in parts[kind]:
                 raise ValueError(f"{kind} {name} stands twice in ticker/db/sql")
             parts[kind][name] = re.sub(r"^--.*\n?", "", text, flags=re.MULTILINE).strip()
-    return {
-        name: _filled(text, parts["rule"])
-        for name, text in parts["name"].items()
-        if settings or "{settings" not in text
-    }
+    return parts["name"], parts["rule"]
 
 
 def _filled(text: str, rules: Mapping[str, str]) -> str:

@@ -135,13 +135,13 @@ class Worker(SurvivingWorker):
         else:
             super().handle_execution_ended(job, queue, heartbeat_ttl)
 
-    def handle_job_success(self, job: Job, queue: Queue, started_job_registry: Any, **execution: Any) -> None:
+    def handle_job_success(self, job: Job, queue: Queue, *args: Any, **kwargs: Any) -> None:
         """RQ's; of a job of ours that leaves nothing behind in one call to Redis, by the worker."""
         leaves_nothing = self._phase is Phase.STARTED and self._leaves_nothing(job)
         if leaves_nothing and self.is_horse and handoff.leave_success():
             return
         if not (leaves_nothing and self._is_forgotten(job)):
-            super().handle_job_success(job, queue, started_job_registry, **execution)
+            super().handle_job_success(job, queue, *args, **kwargs)
 
     def _leaves_nothing(self, job: Job) -> bool:
         return bool(job.get_result_ttl(self.default_result_ttl) == 0 and not job.group_id)

@@ -35,6 +35,12 @@ def too_early(now: datetime, last_run: datetime | None, every: int, tolerance: i
     return last_run is not None and now < timing.earliest_start(last_run, every, tolerance)
 
 
+def soonest_due(last_run: datetime, every: int, tolerance: int) -> datetime:
+    """As the rule of that name in db/sql/rules.sql."""
+    ahead = timing.horizon(timing.LONGEST_LOOK_AHEAD, tolerance)
+    return timing.earliest_start(last_run, every, tolerance) + timing.span(ahead)
+
+
 @dataclass(frozen=True)
 class TaskRow:
     """What the ticker reads and writes of a row of `tasks`, under the names of its columns; by default due at NOW."""
@@ -496,7 +502,7 @@ class MemoryBatch:
         for task in sorted(over, key=lambda t: t.paused_until or now)[:limit]:
             next_run = task.next_run
             if task.kind is Kind.INTERVAL and next_run is not None:
-                spaced = task.last_run and timing.soonest_due(task.last_run, task.every_ms, task.tolerance_ms)
+                spaced = task.last_run and soonest_due(task.last_run, task.every_ms, task.tolerance_ms)
                 soonest = max(now, spaced or now)
                 next_run = min(next_run, soonest) if next_run > now else soonest
             elif task.kind in (Kind.CRON, Kind.CALENDAR) and next_run is not None and next_run <= now:

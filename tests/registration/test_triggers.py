@@ -13,12 +13,12 @@ from alembic.operations import Operations
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 import ticker
+from tests.doubles import soonest_due
 from tests.factories import engine_on
 from tests.running import until
 from tests.sentences import sentence
 from ticker import owners
 from ticker.db.connections import connect
-from ticker.engine import timing
 from ticker.errors import BadInput, UnknownOwner
 from ticker.owners import NOBODY, Owner, identify
 from ticker.registration import owner_triggers as registered_triggers
@@ -264,6 +264,17 @@ def test_a_new_task_is_as_active_as_its_owner(channels, db):
     assert [add(db, "mail_channels", id_) for id_ in "456"] == [[(False,)], [(True,)], [(False,)]]
 
 
+def test_an_owner_that_becomes_active_again_revives_no_task_after_its_end(channels, db):
+    task = ticker.register(db, "poll", every="1h", owner="mail_channels:1")
+    db.execute("UPDATE mail_channels SET enabled = false WHERE id = 1")
+    db.execute(
+        "UPDATE ticker.tasks SET next_run = now() - interval '2 hours', ends_at = now() - interval '1 hour' WHERE id = %s",
+        [task.id],
+    )
+    db.execute("UPDATE mail_channels SET enabled = true WHERE id = 1")
+    assert (ticker.get(db, task).owner_active, ticker.get(db, task).next_run) == (True, None)
+
+
 def test_a_task_whose_owner_becomes_active_again_is_due_as_one_that_is_resumed(channels, db):
     [(last_run,)] = db.execute(
         "UPDATE ticker.tasks SET last_run = clock_timestamp(), tolerance_ms = 5000, next_run = clock_timestamp() + interval '1 day'"
@@ -272,7 +283,7 @@ def test_a_task_whose_owner_becomes_active_again_is_due_as_one_that_is_resumed(c
     for enabled in (False, True):
         db.execute("UPDATE mail_channels SET enabled = %s WHERE id = 1", [enabled])
     [task] = ticker.list_tasks(db, owner="mail_channels:1")
-    assert task.next_run == timing.soonest_due(last_run, task.every_ms, task.tolerance_ms)
+    assert task.next_run == soonest_due(last_run, task.every_ms, task.tolerance_ms)
 
 
 def test_unrelated_updates_touch_no_task(channels, db):

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tests.doubles import RunRow, TaskRow, Uptime
+from tests.doubles import RunRow, TaskRow, Uptime, soonest_due
 from tests.simulation.verdict import Verdict
 from ticker.engine import timing
 from ticker.model import Kind, Outcome, Reason
@@ -24,7 +24,7 @@ def timing_of_resumed(row: TaskRow, now: datetime) -> datetime | None:
     """An interval task is due as soon as its spacing allows, and never later than it was."""
     if row.kind is not Kind.INTERVAL or row.next_run is None:
         return row.next_run
-    spaced = row.last_run and timing.soonest_due(row.last_run, row.every_ms, row.tolerance_ms)
+    spaced = row.last_run and soonest_due(row.last_run, row.every_ms, row.tolerance_ms)
     soonest = max(now, spaced or now)
     return min(row.next_run, soonest) if row.next_run > now else soonest
 

@@ -51,6 +51,11 @@ def _document(schema: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
     return parts["name"], parts["rule"]
 
 
+def rule(name: str, schema: str, alias: str) -> str:
+    """Returns a rule for a table with that alias, for statements that are not in the folder."""
+    return _for_table(_filled(_document(schema)[1][name], _document(schema)[1]), alias)
+
+
 def _filled(text: str, rules: Mapping[str, str]) -> str:
     """Returns a statement, or a rule, with the rules that it uses filled in."""
     return _RULE.sub(lambda named: _for_table(_filled(rules[named[1]], rules), named[2]), text)

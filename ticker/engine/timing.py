@@ -91,11 +91,6 @@ LONGEST_LOOK_AHEAD = 10 * SECOND
 """Milliseconds: as far as any ticker may be told to look."""
 
 
-def soonest_due(last_run: datetime, every: int, tolerance: int) -> datetime:
-    """When an interval task whose pause ends is due, so that no ticker that looks ahead pushes it before it may run."""
-    return earliest_start(last_run, every, tolerance) + span(horizon(LONGEST_LOOK_AHEAD, tolerance))
-
-
 def horizon(look_ahead: int, tolerance: int) -> int:
     """How far past `now` an interval task is already due: the setting, and at most a fifth of its tolerance.
 

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack
 from sqlalchemy import Table, event, inspect
 from sqlalchemy.orm import Mapper
 
-from ticker.db.sql import Execute, listed
+from ticker.db.sql import Execute, listed, rule
 from ticker.errors import BadInput
 from ticker.registration.owner_triggers_sql import (
     BODY,
@@ -17,7 +17,6 @@ from ticker.registration.owner_triggers_sql import (
     INSERT_DEFAULT_TASKS,
     OF_THIS_TYPE,
     SETTINGS,
-    SOONEST,
     TRIGGERS,
 )
 from ticker.settings import schema_name
@@ -57,7 +56,7 @@ def triggers(
     type_, relation, keys, columns = _placed(table, key, table_schema)
     parts = {
         **_functions(type_, schema), **_keys(tuple(map(_quoted, keys)), relation), **_conditions(active_when, columns),
-        "settings": SETTINGS, "soonest": SOONEST, "relation": relation, "type": _quoted(type_, "'"),
+        "settings": SETTINGS, "resumed": rule("resumed", schema, "t"), "relation": relation, "type": _quoted(type_, "'"),
         "tasks": f"{_quoted(schema)}.tasks", "templates": f"{_quoted(schema)}.templates",
         "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
     }  # fmt: skip

@@ -19,9 +19,7 @@ SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_t
 # first time computed by the next tick: it is paused until now, and waits for its time as every task does whose pause ends.
 # First: PostgreSQL refuses here, and not at the first new owner, where the ticker's tables are older than this.
 # Last, what was registered before, or under another condition; PostgreSQL refuses here what is no condition.
-# A task that becomes active again is due as soon as it may run, as in `resume_tasks`.
-SOONEST = """greatest(starts_at, least(CASE WHEN next_run > clock_timestamp() THEN next_run END,
-                greatest(clock_timestamp(), last_run + (every_ms - tolerance_ms + least(tolerance_ms / 5, 10000)) * interval '1 millisecond')))"""
+# A task that becomes active again is due as one whose pause ends: the rule `resumed`.
 
 # Creates the default tasks of some owners `o`. An owner that already has a task of that name keeps it. A field that was added
 # after the list of default tasks was written has its default. Default tasks have no end: `defaults` refuses it.
@@ -59,8 +57,8 @@ FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();
 
 CREATE OR REPLACE FUNCTION {changed}() RETURNS trigger {settings} AS $ticker$ BEGIN
     IF {active_OLD} <> {active_NEW} THEN
-        UPDATE {tasks} t SET owner_active = {active_NEW}, next_run = CASE
-            WHEN {active_NEW} AND kind = 'interval' AND next_run IS NOT NULL THEN {soonest} ELSE next_run END
+        UPDATE {tasks} t SET owner_active = {active_NEW}, next_run = CASE WHEN {active_NEW} THEN {resumed} ELSE next_run END
+        FROM (SELECT clock_timestamp() AS now) i
         WHERE owner_active <> {active_NEW} AND id = ANY (ARRAY(SELECT id FROM {tasks}
             WHERE owner_type = {type} AND owner_id = {id_OLD} ORDER BY id FOR NO KEY UPDATE));
     END IF;
@@ -102,8 +100,7 @@ END $ticker$;
 CREATE OR REPLACE TRIGGER {on_added} AFTER INSERT ON {relation} REFERENCING NEW TABLE AS added
 FOR EACH STATEMENT EXECUTE FUNCTION {added}();
 
-UPDATE {tasks} t SET owner_active = o.active, next_run = CASE
-    WHEN o.active AND kind = 'interval' AND next_run IS NOT NULL THEN {soonest} ELSE next_run END
-FROM (SELECT {id_o} AS id, {active} AS active FROM {relation} o) o
+UPDATE {tasks} t SET owner_active = o.active, next_run = CASE WHEN o.active THEN {resumed} ELSE next_run END
+FROM (SELECT {id_o} AS id, {active} AS active FROM {relation} o) o, (SELECT clock_timestamp() AS now) i
 WHERE owner_type = {type} AND owner_id = o.id AND owner_active <> o.active;
 """

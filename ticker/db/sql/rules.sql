@@ -46,7 +46,7 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
 
 -- rule: soonest_due
 -- The first time at which an interval task is due after its last start, so that it is not dropped as too early even if a
--- ticker looks ahead: `timing.soonest_due`.
+-- ticker looks ahead, 10 s at most: `timing.LONGEST_LOOK_AHEAD`.
 t.last_run + (t.every_ms - t.tolerance_ms + least(t.tolerance_ms / 5, 10000)) * interval '1 millisecond'
 
 -- rule: needs_follow_up

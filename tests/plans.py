@@ -9,6 +9,7 @@ from uuid import UUID
 import psycopg
 
 from ticker.db.sql import statements
+from ticker.tasks.queries import LISTS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TYPES: dict[type, str] = {datetime: "timestamptz", int: "bigint", UUID: "uuid", list: "text[]", str: "text"}
@@ -51,7 +52,7 @@ def plan(db: psycopg.Connection[Any], statement: str, **parameters: Any) -> list
 
 def numbered(statement: str) -> tuple[str, list[str]]:
     """A statement with $1, $2 ... for its parameters, as PREPARE takes it, and their names."""
-    text = statements("ticker")[statement]
+    text = statements("ticker", LISTS)[statement]
     names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", text)))
     for number, name in enumerate(names, 1):
         text = text.replace(f"%({name})s", f"${number}")

@@ -27,7 +27,7 @@ class Silent:
     pgconn = None
 
     @property
-    def adapters(self) -> Any:
+    def autocommit(self) -> Any:
         raise StatementSent
 
 

@@ -21,6 +21,7 @@ from ticker.db.connections import connect
 from ticker.db.sql import statements
 from ticker.read import journal as read_journal
 from ticker.settings import psycopg_url
+from ticker.tasks.queries import LISTS
 
 TASKS, BUSY, BUSY_RUNS, RARE = 10_000, 7, 43_200, "sensors"
 
@@ -119,7 +120,7 @@ def explain(db: psycopg.Connection[Any], now: datetime) -> None:
     with psycopg.ClientCursor(db) as cursor:
         for name, parameters in EXPLAINED:
             given = parameters | ({"at": now - timedelta(days=5)} if "at" in parameters else {})
-            cursor.execute("EXPLAIN (ANALYZE, COSTS OFF) " + statements("ticker")[name], given)
+            cursor.execute("EXPLAIN (ANALYZE, COSTS OFF) " + statements("ticker", LISTS)[name], given)
             print(f"\n{name} { ({k: v for k, v in given.items() if v and k not in ('outcomes', 'reasons')}) }")
             for [line] in cursor.fetchall():
                 if re.search(r"Scan|Sort|Time|Aggregate", line) and "never executed" not in line:

@@ -9,11 +9,12 @@ import pytest
 
 import ticker
 from ticker.db import sql
-from ticker.tasks.fields import DEFAULTS
+from ticker.db.drivers import numbered
+from ticker.tasks.queries import LISTS
 
 ROOT = Path(ticker.__file__).parent.parent
-STATEMENTS = sql.statements("ticker", tuple(DEFAULTS))
-RUN_BY = {"execute", "_execute", "written"}
+STATEMENTS = sql.statements("ticker", LISTS)
+RUN_BY = {"execute", "_execute", "written", "query"}
 
 
 def calls() -> Iterator[tuple[str, str, set[str]]]:
@@ -38,7 +39,7 @@ def called(node: ast.Call) -> str:
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_postgresql_prepares_each_statement(name: str, db: psycopg.Connection) -> None:  # type: ignore[type-arg]
-    text, parameters = sql._numbered(STATEMENTS[name])
+    text, parameters = numbered(STATEMENTS[name])
     answer = db.pgconn.prepare(b"it", text.encode())
     assert answer.status == psycopg.pq.ExecStatus.COMMAND_OK, answer.error_message.decode()
     assert db.pgconn.describe_prepared(b"it").nparams == len(parameters)
@@ -50,7 +51,7 @@ def test_each_call_names_the_parameters_of_its_statement() -> None:
     assert len(found) > 60
     for place, name, names in found:
         if name in STATEMENTS:
-            assert (place, names) == (place, set(sql._numbered(STATEMENTS[name])[1]))
+            assert (place, names) == (place, set(numbered(STATEMENTS[name])[1]))
 
 
 def test_no_rule_is_left_unfilled_or_unused() -> None:

@@ -9,7 +9,7 @@ from tests.factories import MINUTE, NINE, SECOND, a_drop, a_run
 from tests.metrics.scraping import grown, scraped
 from tests.plans import indexes, plan, read_whole
 from ticker import clock
-from ticker.db import sql
+from ticker.db import sql, steps
 from ticker.errors import DatabaseUnavailable
 from ticker.metrics import ended, families
 from ticker.metrics.ended import Ended
@@ -42,13 +42,12 @@ def at(monkeypatch):
 def counted(db, at):
     """Looks from NINE on, and reads all that grew since the look before."""
     counts = Ended()
-    execute = sql.on(db, "ticker")
-    counts.look(execute)
+    steps.run(db, counts.look())
 
     def look(instant):
         at(instant)
         before = plain(counts)
-        counts.look(execute)
+        steps.run(db, counts.look())
         return grown(before, plain(counts))
 
     return look
@@ -161,10 +160,10 @@ def test_a_look_that_takes_too_long_goes_on_in_the_next_one(db, task, counted, m
     assert counted(NINE + MINUTE)["ticker_runs_total", "poll", "succeeded"] == 1
 
 
-def test_a_statement_that_fails_loses_nothing_and_reads_less_the_next_time(db, task, at):
+def test_a_statement_that_fails_loses_nothing_and_reads_less_the_next_time(db, task, at, monkeypatch):
     a_run(db, task, ended_at=NINE)
-    counts, execute, spans = Ended(), sql.on(db, "ticker"), []
-    counts.look(execute)
+    counts, query, spans = Ended(), ended.query, []
+    steps.run(db, counts.look())
     at(NINE + 10 * MINUTE)
 
     def fails_at_first(name, **values):
@@ -172,11 +171,12 @@ def test_a_statement_that_fails_loses_nothing_and_reads_less_the_next_time(db, t
             spans.append(values["until"] - values["since"])
             if len(spans) == 1:
                 raise DatabaseUnavailable("canceling statement due to statement timeout")
-        return execute(name, **values)
+        return query(name, **values)
 
+    monkeypatch.setattr(ended, "query", fails_at_first)
     with pytest.raises(DatabaseUnavailable):
-        counts.look(fails_at_first)
-    counts.look(fails_at_first)
+        steps.run(db, counts.look())
+    steps.run(db, counts.look())
     assert spans[:4] == [MINUTE, MINUTE / 2, MINUTE, MINUTE]
     assert plain(counts)["ticker_runs_total", "poll", "succeeded"] == 1
 

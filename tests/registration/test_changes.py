@@ -273,22 +273,22 @@ def test_what_the_ticker_does_by_itself_is_the_tickers(play):
      ("owner_active = false", "owner_active = true")],
 )  # fmt: skip
 def test_the_time_in_which_a_task_could_not_be_pushed_makes_it_not_late(task, db, store, off, on):
+    from ticker.db import steps
     from ticker.metrics import standing
-    from ticker.read import overview, tasks
+    from ticker.read import overview
 
-    execute = tasks.on(db)
     db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp() - interval '3 days'")
-    assert overview.counts(execute).late == 1
+    assert overview.counts(db).late == 1
     db.execute(f"UPDATE ticker.tasks SET {off}")
     db.execute(f"UPDATE ticker.tasks SET {on}")
-    assert overview.counts(execute).late == 0
+    assert overview.counts(db).late == 0
     assert (overview.overview(db).late, ticker.list_tasks(db, state="late"), ticker.list_owners(db, late=True)) == (
         (),
         [],
         [],
     )
     assert ticker.list_owners(db)[0].late == 0
-    assert standing.tasks(execute)["ticker_oldest_due_age_seconds"][()] < 60
+    assert steps.run(db, standing.tasks())["ticker_oldest_due_age_seconds"][()] < 60
     [due] = [line for line in ticker.why(db, task).next if line.startswith("due since")]
     assert sentence("why.next_tick_pushes").ends(due)
 

@@ -496,7 +496,7 @@ def test_an_async_session_of_sqlalchemy_is_refused_with_a_sentence():
     with pytest.raises(
         BadInput,
         check=sentence(
-            "errors.asynchronous", field="db", value=re.compile(r".*"), remedy="await session.run_sync("
+            "errors.asynchronous", field="db", value=re.compile(r".*"), remedy="await ticker.aio.register(...)"
         ).within,
     ):
         poll(AsyncSession())

@@ -135,7 +135,7 @@ def leftovers(db):
     ],
 )
 def test_an_owner_is_named_by_texts(given, owner):
-    assert identify(None, given) == owner
+    assert identify(given) == owner
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_an_owner_is_named_by_texts(given, owner):
 )
 def test_what_names_no_owner_is_refused_in_one_sentence(given, words):
     with pytest.raises(BadInput) as caught:
-        identify(None, given)
+        identify(given)
     assert words.within(caught.value)
 
 
@@ -186,11 +186,11 @@ def test_what_names_no_owner_is_refused_in_one_sentence(given, words):
 )
 def test_a_mapped_object_is_named_as_postgresql_prints_its_key(session, owner, type_, text):
     session.add(owner)
-    named = identify(session, owner)
+    named = identify(owner)
     assert named == Owner(type_, session.scalar(sa.text(f"SELECT {text}::text FROM {type_}")))
     session.commit()
     session.close()
-    assert identify(None, owner) == named  # detached, too
+    assert identify(owner) == named  # detached, too
 
 
 def test_an_object_that_goes_is_no_owner_and_an_object_that_stays_is(session):
@@ -203,22 +203,19 @@ def test_an_object_that_goes_is_no_owner_and_an_object_that_stays_is(session):
         with pytest.raises(
             BadInput, check=sentence("errors.object_is_deleted", field="owner", value="'Channel'").within
         ):
-            identify(session, channel)
+            identify(channel)
     again = Channel(id=2)
     session.add(again)
     session.commit()
     session.delete(again)
     session.rollback()
-    assert identify(session, again).id == "2"
+    assert identify(again).id == "2"
 
 
-def test_an_object_of_another_session_or_with_an_odd_key_is_refused(session):
-    session.add(new := Channel(id=1))
-    with Session() as other, pytest.raises(BadInput, check=sentence("errors.new_in_another_session").within):
-        identify(other, new)
+def test_an_object_with_an_odd_key_is_refused(session):
     session.add(dated := Dated(id=datetime(2026, 1, 1, tzinfo=UTC)))
     with pytest.raises(BadInput, check=sentence("errors.odd_key").within):
-        identify(session, dated)
+        identify(dated)
 
 
 # ------------------------------------------------------------------------------------------------ tasks follow rows
@@ -327,7 +324,7 @@ def test_keys_of_other_types_and_of_several_columns_are_followed_too(session, db
     session.add(owner)
     ticker.register(session, "mail.fetch", every="1m", owner=owner)
     session.commit()
-    named = identify(session, owner)
+    named = identify(owner)
     assert states(db, named.type) == {named.id: True}
     for missing in ("x", "[1]", '[1,"a"]', '["1", "a"]', '[1, "\\u0000"]', "{}", "5", str(UID).upper()):
         assert add(db, named.type, missing) == []

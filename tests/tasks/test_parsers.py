@@ -95,7 +95,7 @@ TEXTS: dict[str, Reader] = {
     "modules": (environment.modules, ("myapp.polls, myapp.reports",)),
     "DATABASE_URL": (lambda text: environment.psycopg_url(text), ("postgresql+psycopg://u:p%41@h,i:5432/n?a=b", "postgres://")),
     "REDIS_URL": (lambda text: Settings(redis_url=text).require_redis(), ("redis://:p@h:6379/0?a=b", "unix:///s#", "valkeys://[::1]")),
-    "owner": (lambda text: identity.identify(None, text), OWNERS),
+    "owner": (lambda text: identity.identify(text), OWNERS),
     "owner of HTTP": (lambda text: fields.owner_in("owner", text), OWNERS),
     "condition": (lambda text: owners.triggers("channels", active_when=text),
                   ("enabled and not paused", "state = E'a\\'b' or \"x\" is null", "a::text = $1", "--", "$$")),

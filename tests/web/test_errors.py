@@ -25,7 +25,7 @@ def test_an_error_that_nobody_expected_is_logged_and_told_without_its_words(
     def breaks(*_: Any, **__: Any) -> None:
         raise RuntimeError("the word of the day")
 
-    monkeypatch.setattr(tasks, "on", breaks)
+    monkeypatch.setattr(tasks, "query", breaks)
     for address in (f"{API}/tasks", "/tasks"):
         caplog.clear()
         with caplog.at_level(logging.ERROR, "ticker.web"):

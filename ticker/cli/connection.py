@@ -46,8 +46,6 @@ def database() -> "Iterator[psycopg.Connection[Any]]":
 
 def now(db: Any) -> datetime:
     """The instant, by the clock that decides: the database's."""
-    from ticker import clock
-    from ticker.db import sql
+    from ticker.read import entries
 
-    instant: datetime = sql.on(db, configured().schema)("instant", now=clock.now())[0]["now"]
-    return instant
+    return entries.instant(db)

@@ -16,7 +16,7 @@ from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from ticker import clock, settings
-from ticker.db.sql import reads_iso
+from ticker.db.drivers import reads_iso
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
 
 CONNECT_TIMEOUT = 5  # seconds

@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from ticker import clock
-from ticker.db import sql
+from ticker.db.sql import Row
+from ticker.db.steps import Steps
 from ticker.metrics.families import BY_NAME, DELAYS, DURATIONS, SHARES, WORDS, Figures, Histogram
 from ticker.read.entries import instant
 from ticker.read.journal import ENDED, LATE, REASONS
+from ticker.tasks.queries import query
 
 STEP = timedelta(minutes=1)  # of records that one statement reads; half of it after one that failed
 LEAST_STEP = timedelta(seconds=1)
@@ -32,15 +34,14 @@ class Ended:
         self._counts: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in WORDS}
         self._spans: dict[str, dict[tuple[str, ...], Histogram]] = {name: {} for name in SPANS}
 
-    def look(self, execute: sql.Execute) -> None:
+    def look(self) -> Steps[None]:
         """Counts what has ended by now. What an error of the database, or a lack of time, leaves out is left to the next."""
-        until, give_up_at = instant(execute) - LATE, clock.monotonic() + BUDGET
+        until, give_up_at = (yield from instant.steps()) - LATE, clock.monotonic() + BUDGET
         self._since = max(min(self._since or until, until), until - FAR)
         while self._since < until and clock.monotonic() < give_up_at:
             step, self._step = self._step, max(self._step / 2, LEAST_STEP)
             upto = min(self._since + step, until)
-            rows = self._ended(execute, self._since, upto)
-            for row in rows:
+            for row in (yield from self._ended(self._since, upto)):
                 self._count(row)
             self._since, self._step = upto, min(2 * step, STEP)
 
@@ -53,14 +54,14 @@ class Ended:
         spans = {name: {labels: span.copy() for labels, span in found.items()} for name, found in self._spans.items()}
         return {**{name: {**found} for name, found in self._counts.items()}, **spans}
 
-    def _ended(self, execute: sql.Execute, since: datetime, until: datetime) -> list[sql.Row]:
-        types = [row["owner_type"] for row in execute("owner_types")]
-        return execute(
+    def _ended(self, since: datetime, until: datetime) -> Steps[list[Row]]:
+        types = [row["owner_type"] for row in (yield query("owner_types"))]
+        return (yield query(
             "count_ended", owner_types=types, outcomes=ENDED, reasons=REASONS, since=since, until=until,
             delays=negated(DELAYS), durations=negated(DURATIONS), shares=negated(SHARES),
-        )  # fmt: skip
+        ))  # fmt: skip
 
-    def _count(self, row: sql.Row) -> None:
+    def _count(self, row: Row) -> None:
         function = self._known(row["function"])
         if row["family"] in WORDS:
             self._counts[row["family"]][function, row["word"]] += row["count"]

@@ -11,12 +11,14 @@ from contextlib import closing
 from contextvars import copy_context
 
 from ticker import clock
-from ticker.db import connections, sql
+from ticker.db import connections
+from ticker.db.steps import Steps, run
 from ticker.errors import TickerError
 from ticker.metrics import standing
 from ticker.metrics.ended import Ended
 from ticker.metrics.families import Figures
 from ticker.queue.rq import RedisQueue
+from ticker.read import overview
 from ticker.settings import Settings
 
 log = logging.getLogger("ticker")
@@ -94,11 +96,13 @@ class Servers:
         url = self._settings.require_database()
         with connections.translated(), closing(connections.connect(url, name="ticker-metrics")) as db:
             db.prepares_after = None  # each statement is planned for its own instants
-            execute = sql.on(db, self._settings.schema)
-            now = {**standing.tasks(execute), **standing.tickers(execute, self._settings.tick_ms)}
-            now |= self._waiting.look(execute)
-            self._ended.know(row["name"] for row in execute("functions"))
-            self._ended.look(execute)
+            return run(db, self._figures())
+
+    def _figures(self) -> Steps[Figures]:
+        now = {**(yield from standing.tasks()), **(yield from standing.tickers(self._settings.tick_ms))}
+        now |= yield from self._waiting.look()
+        self._ended.know(function.name for function in (yield from overview.functions.steps()))
+        yield from self._ended.look()
         return {**now, **self._ended.figures()}
 
     def _of_redis(self) -> Figures:

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from datetime import datetime
 
 from ticker import clock
-from ticker.db import sql
+from ticker.db.steps import Steps
 from ticker.metrics.families import Figures
 from ticker.queue.rq import RedisQueue
 from ticker.read import overview
+from ticker.read import tasks as read_tasks
 from ticker.read.health import longest_silence
 from ticker.schedules.duration import SECOND
+from ticker.tasks.queries import query
 
 QUEUES_AT_MOST = 200
 
@@ -21,21 +22,21 @@ COUNTS = {
 }  # fmt: skip
 
 
-def tasks(execute: sql.Execute) -> Figures:
-    counted = asdict(overview.counts(execute))
-    [oldest] = execute("oldest_due", now=clock.now())
+def tasks() -> Steps[Figures]:
+    counted = asdict((yield from overview.counts.steps()))
+    [oldest] = yield query("oldest_due", now=clock.now())
     return {
         **{name: {(): counted[field]} for name, field in COUNTS.items()},
         "ticker_oldest_due_age_seconds": {(): oldest["seconds"]},
     }
 
 
-def tickers(execute: sql.Execute, tick_ms: int) -> Figures:
+def tickers(tick_ms: int) -> Steps[Figures]:
     """A heartbeat from before the clock was set back is as old as it is far ahead."""
-    beats = [row for row in execute("tickers") if row["last_tick_at"] is not None]
+    beats = yield from read_tasks.tickers.steps(ended=True)
     most = longest_silence(tick_ms) / SECOND
-    ages = [abs(row["age"]) for row in beats if "ended" not in row["last_report"]]
-    newest: list[datetime] = [row["last_tick_at"] for row in beats]
+    ages = [abs(beat.age) for beat in beats if beat.age is not None and "ended" not in beat.last_report]
+    newest = [beat.last_tick_at for beat in beats if beat.last_tick_at is not None]
     return {
         "ticker_tickers_alive": {(): sum(age <= most for age in ages)},
         "ticker_last_tick_timestamp_seconds": {(): max(newest).timestamp()} if newest else {},
@@ -58,10 +59,9 @@ class Waiting:
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
-    def look(self, execute: sql.Execute) -> Figures:
-        found: Mapping[str, float] = {
-            row["queue"]: row["seconds"] for row in execute("waiting_in_queues", now=clock.now())
-        }
+    def look(self) -> Steps[Figures]:
+        rows = yield query("waiting_in_queues", now=clock.now())
+        found: Mapping[str, float] = {row["queue"]: row["seconds"] for row in rows}
         for name in found:
             if len(self.seconds) < QUEUES_AT_MOST:
                 self.seconds.setdefault(name, 0.0)

@@ -5,15 +5,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from ticker import clock
-from ticker.db import sql
+from ticker.db.sql import Row
+from ticker.db.steps import Steps, reads
 from ticker.errors import BadInput, UnknownTask
 from ticker.model import EventKind
 from ticker.read import explain, tasks
 from ticker.read.explain import ExplainContext, Pieces
 from ticker.read.forecast import Event, said
 from ticker.read.tasks import RunRecord
+from ticker.tasks import rows
 from ticker.tasks.fields import Task
+from ticker.tasks.queries import query
 from ticker.tasks.reference import Ref, id_or_name
 
 
@@ -63,14 +65,15 @@ def line_of_event(event: Event) -> JournalEntry:
     )
 
 
-def event_from(row: sql.Row) -> Event:
+def event_from(row: Row) -> Event:
     values = {name: row[name] for name in Event.__slots__}
     return Event(**(values | {"what": EventKind(row["what"])}))
 
 
-def instant(execute: sql.Execute) -> datetime:
-    now: datetime = execute("instant", now=clock.now())[0]["now"]
-    return now
+@reads
+def instant() -> Steps[datetime]:
+    """Returns the instant, by the clock that decides: the database's."""
+    return (yield from rows.instant())
 
 
 def check_past(field: str, value: datetime | None, now: datetime) -> None:
@@ -82,19 +85,19 @@ def check_past(field: str, value: datetime | None, now: datetime) -> None:
         raise BadInput(field, value.isoformat(), "lies ahead; `ticker next` looks there, this looks back")
 
 
-def pieces_of(execute: sql.Execute, runs: Iterable[RunRecord]) -> dict[int, Pieces]:
+def pieces_of(runs: Iterable[RunRecord]) -> Steps[dict[int, Pieces]]:
     parents = [run.id for run in runs if run.pieces is not None]
-    rows = execute("pieces_of", parents=parents) if parents else []
-    return {row["parent_id"]: Pieces(row["done"], row["failed"], row["open"]) for row in rows}
+    found = (yield query("pieces_of", parents=parents)) if parents else []
+    return {row["parent_id"]: Pieces(row["done"], row["failed"], row["open"]) for row in found}
 
 
-def look_up(db: Any, task: Ref, owner: Any) -> tuple[int, Task | None]:
+def look_up(task: Ref, owner: Any) -> Steps[tuple[int, Task | None]]:
     """The task's id, and the task, unless it is gone."""
     ref = id_or_name(task)
     if not isinstance(ref, int):
-        found = tasks.get(db, task, owner=owner)
+        found = yield from tasks.get.steps(task, owner=owner)
         return found.id, found
     try:
-        return ref, tasks.get(db, ref)
+        return ref, (yield from tasks.get.steps(ref))
     except UnknownTask:
         return ref, None

@@ -183,7 +183,7 @@ def _queues(url: str) -> tuple[dict[str, int], dict[str, str]]:
 
 def _ahead(db: Any) -> timedelta:
     before = clock.python_utc()
-    now = entries.instant(tasks.on(db))
+    now = entries.instant(db)
     return now - before - (clock.python_utc() - before) / 2
 
 

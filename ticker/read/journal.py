@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ticker.db import sql
+from ticker.db.sql import Row
+from ticker.db.steps import Database, Steps, reads, run
 from ticker.errors import BadInput
 from ticker.model import LARGEST_ID, Outcome, Reason
 from ticker.read import tasks
@@ -24,6 +25,7 @@ from ticker.read.explain import ExplainContext
 from ticker.read.tasks import AT_MOST
 from ticker.tasks import identity
 from ticker.tasks.fields import Task
+from ticker.tasks.queries import query
 from ticker.tasks.reference import Ref
 
 ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]
@@ -59,18 +61,18 @@ Key = tuple[datetime, str, int]
 """When it ended or happened, `run` or `event`, and its id."""
 
 
+@reads
 def journal(
-    db: Any, *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
+    *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
     reason: Reason | None = None, since: datetime | None = None, limit: int = 100,
-) -> list[JournalEntry]:  # fmt: skip
+) -> Steps[list[JournalEntry]]:  # fmt: skip
     """Runs and drops as they ended, and events as they happened, oldest first: the last `limit` that fit.
 
     With `owner` alone, of all tasks that it has or had; `reason` is of drops. Runs that go on are not in it.
     """
-    execute = tasks.on(db)
-    wanted = select(db, task=task, owner=owner, owner_type=owner_type, outcome=outcome, reason=reason)
-    check_past("since", since, instant(execute))
-    return lines(execute, keys(execute, wanted, since, tasks.limited(limit)))
+    wanted = yield from select.steps(task=task, owner=owner, owner_type=owner_type, outcome=outcome, reason=reason)
+    check_past("since", since, (yield from instant.steps()))
+    return (yield from lines((yield from keys(wanted, since, tasks.limited(limit)))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +83,35 @@ class Page:
     next: Key | None
 
 
-def page(db: Any, wanted: Wanted, *, since: datetime | None = None, before: Key | None = None, limit: int = 50) -> Page:
+@reads
+def page(
+    wanted: Wanted, *, since: datetime | None = None, before: Key | None = None, limit: int = 50
+) -> Steps[Page]:  # fmt: skip
     """What ended and happened, the newest first, page by page."""
-    execute = tasks.on(db)
-    found = keys(execute, wanted, since, tasks.limited(limit) + 1, before)[::-1]
+    found = (yield from keys(wanted, since, tasks.limited(limit) + 1, before))[::-1]
     shown = found[:limit]
-    return Page(tuple(lines(execute, shown)), shown[-1] if len(found) > limit else None)
+    return Page(tuple((yield from lines(shown))), shown[-1] if len(found) > limit else None)
 
 
+@reads
 def select(
-    db: Any, *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
+    *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
     reason: Reason | None = None,
-) -> Wanted:  # fmt: skip
+) -> Steps[Wanted]:  # fmt: skip
     """The filter of a journal, checked. A name stands for the task that the owner has now.
 
     BadInput where the task is another owner's: nothing could fit both.
     """
     if owner_type is not None and owner is not None:
         raise BadInput("owner_type", owner_type, "cannot be combined with an owner, which has a type; leave one out")
-    who = None if owner is None else identity.identify(db, owner)
+    who = None if owner is None else identity.identify(owner)
     outcomes, reasons = chosen(outcome, reason)
-    task_id, found = (None, None) if task is None else look_up(db, task, owner)
+    task_id, found = (None, None) if task is None else (yield from look_up(task, owner))
     wanted = Wanted(
         task_id, who.type if who else owner_type, who.id if who else None, outcomes, reasons, outcome is None and reason is None
     )  # fmt: skip
     if task_id is not None and wanted.owner_type is not None:
-        check_owner(wanted, found or deleted(db, [task_id]).get(task_id))
+        check_owner(wanted, found or (yield from deleted.steps([task_id])).get(task_id))
     return wanted
 
 
@@ -142,12 +147,12 @@ def member(field: str, kind: Any, value: object) -> Any:
 
 
 def keys(
-    execute: sql.Execute, wanted: Wanted, since: datetime | None, limit: int, before: Key | None = None
-) -> list[Key]:  # fmt: skip
+    wanted: Wanted, since: datetime | None, limit: int, before: Key | None = None
+) -> Steps[list[Key]]:  # fmt: skip
     """The last that fit, oldest first; those before a key."""
-    found = [(row["at"], "run", row["id"]) for row in ended(execute, wanted, since, limit, before)]
+    found = [(row["at"], "run", row["id"]) for row in (yield from ended(wanted, since, limit, before))]
     if wanted.events:
-        rows = execute(
+        rows = yield query(
             "journal_of_events", task_id=wanted.task_id, owner_type=wanted.owner_type, owner_id=wanted.owner_id,
             since=since, limit=limit, before=before and before[0],
             before_event=before[2] if before and before[1] == "event" else LARGEST_ID,
@@ -156,42 +161,40 @@ def keys(
     return sorted(found)[-limit:]
 
 
-def all_keys(execute: sql.Execute, wanted: Wanted, since: datetime | None) -> list[Key]:
+def all_keys(wanted: Wanted, since: datetime | None) -> Steps[list[Key]]:
     """All that fit since then, oldest first, however many: it looks for more until it has not found as many."""
     limit = AT_MOST
-    while len(found := keys(execute, wanted, since, limit)) == limit:
+    while len(found := (yield from keys(wanted, since, limit))) == limit:
         limit *= 4
     return found
 
 
-def ended(
-    execute: sql.Execute, wanted: Wanted, since: datetime | None, limit: int, before: Key | None
-) -> list[sql.Row]:  # fmt: skip
+def ended(wanted: Wanted, since: datetime | None, limit: int, before: Key | None) -> Steps[list[Row]]:
     common = {
         "outcomes": list(wanted.outcomes), "reasons": list(wanted.reasons), "since": since, "limit": limit,
         "before": before and before[0],
         "before_run": LARGEST_ID if before is None else before[2] if before[1] == "run" else 0,
     }  # fmt: skip
     if wanted.task_id is not None:
-        return execute("journal_of_task", task_id=wanted.task_id, **common)
+        return (yield query("journal_of_task", task_id=wanted.task_id, **common))
     if wanted.owner_id:
-        return execute("journal_of_owner", owner_type=wanted.owner_type, owner_id=wanted.owner_id, **common)
-    types = (
-        [wanted.owner_type] if wanted.owner_type is not None else [row["owner_type"] for row in execute("owner_types")]
-    )
-    return execute("journal", owner_types=types, **common)
+        return (yield query("journal_of_owner", owner_type=wanted.owner_type, owner_id=wanted.owner_id, **common))
+    if wanted.owner_type is not None:
+        return (yield query("journal", owner_types=[wanted.owner_type], **common))
+    types = [row["owner_type"] for row in (yield query("owner_types"))]
+    return (yield query("journal", owner_types=types, **common))
 
 
-def lines(execute: sql.Execute, found: Sequence[Key]) -> list[JournalEntry]:
+def lines(found: Sequence[Key]) -> Steps[list[JournalEntry]]:
     """Those that are still there, in the order of the keys."""
-    now = instant(execute)
+    now = yield from instant.steps()
     run_ids, event_ids = ([id_ for _, sort, id_ in found if sort == wanted] for wanted in ("run", "event"))
-    runs = tasks.runs_by_id(execute, run_ids) if run_ids else []
-    pieces = pieces_of(execute, runs)
+    runs = (yield from tasks.runs_by_id({"id": id_} for id_ in run_ids)) if run_ids else []
+    pieces = yield from pieces_of(runs)
     by_key = {
         ("run", run.id): at_its_end(line_of_run(run, ExplainContext(now, pieces=pieces.get(run.id)))) for run in runs
     }
-    for row in execute("events_by_id", ids=event_ids) if event_ids else []:
+    for row in (yield query("events_by_id", ids=event_ids)) if event_ids else []:
         by_key["event", row["id"]] = line_of_event(event_from(row))
     return [by_key[sort, id_] for _, sort, id_ in found if (sort, id_) in by_key]
 
@@ -199,9 +202,8 @@ def lines(execute: sql.Execute, found: Sequence[Key]) -> list[JournalEntry]:
 # ------------------------------------------------------------------------------------------------------------ drops
 
 
-def drops(
-    db: Any, *, by: str = "reason", since: datetime | None = None, limit: int = 100, after: int = 0
-) -> list[Drops]:
+@reads
+def drops(*, by: str = "reason", since: datetime | None = None, limit: int = 100, after: int = 0) -> Steps[list[Drops]]:
     """How many jobs were dropped since then, by `reason`, `owner`, `task` (its id) or `function`; the most first.
 
     `after`: how many of them were told before, at most 1,000,000.
@@ -210,11 +212,11 @@ def drops(
         raise BadInput("by", by, f"is none of: {', '.join(GROUPS)}")
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= TOLD_AT_MOST:
         raise BadInput("after", after, f"is no whole number from 0 to {TOLD_AT_MOST}")
-    execute = tasks.on(db)
-    check_past("since", since, instant(execute))
-    rows = execute("drops", by=by, since=since, limit=tasks.limited(limit), after=after)
-    context = ExplainContext(instant(execute))
-    newest = tasks.runs_by_id(execute, [row["run_id"] for row in rows])
+    now = yield from instant.steps()
+    check_past("since", since, now)
+    rows = yield query("drops", by=by, since=since, limit=tasks.limited(limit), after=after)
+    context = ExplainContext(now)
+    newest = yield from tasks.runs_by_id({"id": row["run_id"]} for row in rows)
     examples = {run.id: line_of_run(run, context) for run in newest}
     return [Drops(row["key"], row["count"], row["newest"], examples.get(row["run_id"])) for row in rows]
 
@@ -229,9 +231,10 @@ class Deleted:
     owner_id: str
 
 
-def deleted(db: Any, task_ids: Iterable[int]) -> dict[int, Deleted]:
+@reads
+def deleted(task_ids: Iterable[int]) -> Steps[dict[int, Deleted]]:
     """Those of the tasks that were deleted, by their ids."""
-    rows = tasks.on(db)("deleted_tasks", ids=list(set(task_ids)))
+    rows = yield query("deleted_tasks", ids=list(set(task_ids)))
     return {row["id"]: Deleted(**row) for row in rows}
 
 
@@ -251,19 +254,23 @@ class Tail:
         self._since: datetime | None = None
         self._brought: set[Key] = set()
 
-    def begin(self, db: Any, since: datetime | None, limit: int) -> list[JournalEntry]:
-        execute = tasks.on(db)
-        self._since = instant(execute) - LATE
-        recent = all_keys(execute, self._wanted, self._since)
-        found = keys(execute, self._wanted, since, limit)
-        self._brought = {*recent, *found}
-        return lines(execute, found)
+    def begin(self, db: Database, since: datetime | None, limit: int) -> list[JournalEntry]:
+        return run(db, self._begin(since, limit))
 
-    def more(self, db: Any) -> list[JournalEntry]:
-        execute = tasks.on(db)
-        now = instant(execute)
-        found = all_keys(execute, self._wanted, self._since)
+    def more(self, db: Database) -> list[JournalEntry]:
+        return run(db, self._more())
+
+    def _begin(self, since: datetime | None, limit: int) -> Steps[list[JournalEntry]]:
+        self._since = (yield from instant.steps()) - LATE
+        recent = yield from all_keys(self._wanted, self._since)
+        found = yield from keys(self._wanted, since, limit)
+        self._brought = {*recent, *found}
+        return (yield from lines(found))
+
+    def _more(self) -> Steps[list[JournalEntry]]:
+        now = yield from instant.steps()
+        found = yield from all_keys(self._wanted, self._since)
         new = [key for key in found if key not in self._brought]
         self._since = now - LATE
         self._brought = {key for key in found if key[0] >= self._since}
-        return lines(execute, new)
+        return (yield from lines(new))

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import Any
+from typing import cast
 
 from ticker import clock
-from ticker.db import sql
+from ticker.db.sql import Row
+from ticker.db.steps import Steps, reads
 from ticker.errors import quoted
 from ticker.model import GOOD, Outcome
 from ticker.read import journal
@@ -19,6 +20,7 @@ from ticker.read.entries import instant
 from ticker.read.journal import Drops
 from ticker.read.tasks import RunRecord, TickerStatus, late_ms
 from ticker.tasks.fields import Task
+from ticker.tasks.queries import query
 from ticker.tasks.rows import tasks_from
 
 COUNTED_AT_MOST = 100_000
@@ -85,52 +87,57 @@ class Function:
     announced_at: datetime
 
 
-def overview(db: Any, *, limit: int = 10) -> Overview:
+@reads
+def overview(*, limit: int = 10) -> Steps[Overview]:
     """At most `limit` of each list. Nothing is written or locked."""
-    execute = read_tasks.on(db)
-    now, most = instant(execute), read_tasks.limited(limit)
+    now, most = (yield from instant.steps()), read_tasks.limited(limit)
     late = {"now": clock.now(), "late_ms": late_ms()}
     return Overview(
-        now, counts(execute),
-        next=_tasks(execute("next_tasks", **late, limit=most)),
-        late=_tasks(execute("late_tasks", **late, limit=most)),
-        failing=_tasks(execute("failing_tasks", limit=most)),
-        running=tuple(read_tasks.runs_by_id(execute, [row["id"] for row in execute("running_runs", limit=most)])),
-        drops=tuple(journal.drops(db, since=now - HOUR, limit=most)), tickers=tuple(read_tasks.tickers(db)),
+        now, (yield from counts.steps()),
+        next=_tasks((yield query("next_tasks", **late, limit=most))),
+        late=_tasks((yield query("late_tasks", **late, limit=most))),
+        failing=_tasks((yield query("failing_tasks", limit=most))),
+        running=tuple((yield from read_tasks.runs_by_id((yield query("running_runs", limit=most))))),
+        drops=tuple((yield from journal.drops.steps(since=now - HOUR, limit=most))),
+        tickers=tuple((yield from read_tasks.tickers.steps())),
     )  # fmt: skip
 
 
-def counts(execute: sql.Execute) -> Counts:
-    [row] = execute("counts", now=clock.now(), late_ms=late_ms(), most=COUNTED_AT_MOST)
+@reads
+def counts() -> Steps[Counts]:
+    [row] = yield query("counts", now=clock.now(), late_ms=late_ms(), most=COUNTED_AT_MOST)
     return Counts(**row)
 
 
-def recent_outcomes(db: Any, tasks: Iterable[Task], *, limit: int = 20) -> dict[int, list[OccurrenceStatus]]:
+@reads
+def recent_outcomes(tasks: Iterable[Task], *, limit: int = 20) -> Steps[dict[int, list[OccurrenceStatus]]]:
     """Of each task's id, what became of its last occurrences, oldest first; those of which a record is kept."""
     found: dict[int, list[OccurrenceStatus]] = {task.id: [] for task in tasks}
-    for row in read_tasks.on(db)("last_occurrences_of", ids=list(found), limit=limit):
+    for row in (yield query("last_occurrences_of", ids=list(found), limit=limit)):
         outcome = Outcome(row["outcome"]) if row["outcome"] else None
         found[row["task_id"]].insert(0, OccurrenceStatus(row["id"], row["state"], outcome, row["reason"], row["due"]))
     return found
 
 
-def last_failures(db: Any, tasks: Iterable[Task]) -> dict[int, RunRecord]:
+@reads
+def last_failures(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
     """Of each task's id, the run that failed last, or the occurrence that was lost before its start; only where its last
     end was a failure, and the record is kept."""
-    execute = read_tasks.on(db)
     ids = [task.id for task in tasks if task.last_outcome not in GOOD]
-    found = {row["run_id"]: row["task_id"] for row in execute("last_ends", ids=ids) if row["run_id"]}
-    return {found[run.id]: run for run in read_tasks.runs_by_id(execute, found)}
+    found = {row["run_id"]: row["task_id"] for row in (yield query("last_ends", ids=ids)) if row["run_id"]}
+    return {found[run.id]: run for run in (yield from read_tasks.runs_by_id({"id": id_} for id_ in found))}
 
 
-def functions(db: Any) -> list[Function]:
+@reads
+def functions() -> Steps[list[Function]]:
     """By name."""
-    return [Function(**row) for row in read_tasks.on(db)("functions")]
+    return [Function(**row) for row in (yield query("functions"))]
 
 
-def warned(db: Any, task: Task) -> Task:
+@reads
+def warned(task: Task) -> Steps[Task]:
     """The task, with one warning more where workers have announced functions, and the one that it runs is none of them."""
-    sentence = unknown(task.function, functions(db))
+    sentence = unknown(task.function, (yield from functions.steps()))
     return replace(task, warnings=(*task.warnings, sentence)) if sentence else task
 
 
@@ -144,11 +151,19 @@ def unknown(function: str, announced: Iterable[Function]) -> str:
     return f"no worker has announced a function {quoted(function)}; they know {', '.join(nearest)}{more}"
 
 
-def waiting_queues(db: Any, queues: Iterable[str]) -> list[str]:
+@reads
+def server_version() -> Steps[str]:
+    """PostgreSQL's."""
+    [row] = yield query("server_version")
+    return cast(str, row["version"])
+
+
+@reads
+def waiting_queues(queues: Iterable[str]) -> Steps[list[str]]:
     """Those of these queues in which jobs of tasks wait, by name."""
     names = [*queues]
-    return [row["queue"] for row in read_tasks.on(db)("waiting_queues", queues=names)] if names else []
+    return [row["queue"] for row in (yield query("waiting_queues", queues=names))] if names else []
 
 
-def _tasks(rows: Iterable[sql.Row]) -> tuple[Task, ...]:
+def _tasks(rows: Iterable[Row]) -> tuple[Task, ...]:
     return tuple(tasks_from(rows))

@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ticker import clock, settings
-from ticker.db import sql
+from ticker import clock
+from ticker.db.steps import Steps, reads
 from ticker.errors import BadInput
+from ticker.read.tasks import late_ms
 from ticker.tasks import checks
+from ticker.tasks.queries import query
 
 AT_MOST = 10_000  # rows of one answer
 CROWD = 50_000  # tasks in trouble: the owners of more are met by a walk through all, in their order
@@ -41,10 +43,11 @@ class OwnerStatus:
         return bool(self.failing or self.late)
 
 
+@reads
 def list_owners(
-    db: Any, *, owner_type: str | None = None, failing: bool = False, late: bool = False, paused: bool = False,
+    *, owner_type: str | None = None, failing: bool = False, late: bool = False, paused: bool = False,
     after: OwnerStatus | None = None, limit: int = 100,
-) -> list[OwnerStatus]:  # fmt: skip
+) -> Steps[list[OwnerStatus]]:  # fmt: skip
     """Owners that have tasks: those in trouble first, otherwise by type and id; at most `limit`.
 
     With `failing`, `late` or `paused` (which counts inactive tasks, too) only those with such a task, of any of these
@@ -53,10 +56,9 @@ def list_owners(
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
         raise BadInput("limit", limit, f"is no whole number from 1 to {AT_MOST}")
-    said = settings.current()
-    rows = sql.on(db, said.schema)(
+    rows = yield query(
         "list_owners", now=clock.now(), owner_type=None if owner_type is None else checks.plain("owner_type", owner_type),
-        failing=failing, late=late, paused=paused, late_ms=2 * said.tick_ms, crowd=CROWD, limit=limit,
+        failing=failing, late=late, paused=paused, late_ms=late_ms(), crowd=CROWD, limit=limit,
         **_behind(after, failing or late or paused),
     )  # fmt: skip
     return [OwnerStatus(**{name: row[name] for name in OwnerStatus.__slots__}) for row in rows]

@@ -7,11 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from ticker import clock, settings
-from ticker.db import sql
+from ticker.db.sql import Row
+from ticker.db.steps import Steps, reads
 from ticker.errors import BadInput, UnknownRun, UnknownTask
 from ticker.model import Outcome, RunKind
 from ticker.tasks import identity
 from ticker.tasks.fields import Task
+from ticker.tasks.queries import query
 from ticker.tasks.reference import Ref, described, id_or_name
 from ticker.tasks.rows import tasks_from
 
@@ -107,63 +109,66 @@ class TickerStatus:
     age: float | None
 
 
-def get(db: Any, task: Ref, *, owner: Any = None) -> Task:
+@reads
+def get(task: Ref, *, owner: Any = None) -> Steps[Task]:
     """One task, by its id or by name and owner; UnknownTask where there is none."""
     ref = id_or_name(task)
     if isinstance(ref, int):
-        found = tasks_from(on(db)("read_task", id=ref))
+        found = tasks_from((yield query("read_task", id=ref)))
     elif isinstance(ref, str):
-        found = list_tasks(db, name=ref, owner=identity.NOBODY if owner is None else owner)
+        found = yield from list_tasks.steps(name=ref, owner=identity.NOBODY if owner is None else owner)
     else:
         raise BadInput("task", task, "is no id and no name")
     if not found:
-        raise UnknownTask(f"there is no task {task!r}" + ("" if owner is None else f" of owner {described(db, owner)}"))
+        raise UnknownTask(f"there is no task {task!r}" + ("" if owner is None else f" of owner {described(owner)}"))
     return found[0]
 
 
+@reads
 def list_tasks(
-    db: Any, *, owner: Any = None, owner_type: str | None = None, name: str | None = None, function: str | None = None,
+    *, owner: Any = None, owner_type: str | None = None, name: str | None = None, function: str | None = None,
     queue: str | None = None, group: str | None = None, submitter: str | None = None, state: str | None = None,
     search: str | None = None, after: int = 0, limit: int = AT_MOST,
-) -> list[Task]:  # fmt: skip
+) -> Steps[list[Task]]:  # fmt: skip
     """Tasks by id, those over `after`, at most `limit`.
 
     `state` is one of `STATES`; `late`: due for longer than two ticks. `search` is a part of the name, the function, the
     owner (`type:id`) or the subject, in any case. Of a large table `page_of_tasks` answers sooner.
     """
-    wanted = _wanted(
-        db, owner=owner, owner_type=owner_type, name=name, function=function, queue=queue, group=group, submitter=submitter,
+    wanted = yield from _wanted(
+        owner=owner, owner_type=owner_type, name=name, function=function, queue=queue, group=group, submitter=submitter,
         state=state, search=search,
     )  # fmt: skip
-    return _listed(on(db), wanted, after=after, before=None, limit=limited(limit))
+    return (yield from _listed(wanted, after=after, before=None, limit=limited(limit)))
 
 
-def page_of_tasks(db: Any, *, after: int = 0, limit: int = 50, **filters: Any) -> TaskPage:
+@reads
+def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[TaskPage]:
     """The same, page by page, each in a bounded time: what no index knows (`name`, `function`, `queue`, `group`, `submitter`,
     `search` without an owner, a state that over 50,000 are in) is looked for in the next 100,000 tasks, and the page ends there."""
-    execute, wanted = on(db), _wanted(db, **filters)
-    beyond = execute("task_behind", after=after, count=SEARCHED) if _is_search(wanted) else []
+    wanted = yield from _wanted(**filters)
+    beyond = (yield query("task_behind", after=after, count=SEARCHED)) if _is_search(wanted) else []
     before = beyond[0]["id"] if beyond else None
-    found = _listed(execute, wanted, after=after, before=before, limit=limited(limit) + 1)
+    found = yield from _listed(wanted, after=after, before=before, limit=limited(limit) + 1)
     if len(found) > limit:
         return TaskPage(tuple(found[:limit]), found[limit - 1].id, None)
     return TaskPage(tuple(found), before and before - 1, before and SEARCHED)
 
 
-def _wanted(db: Any, *, owner: Any = None, state: str | None = None, **said: str | None) -> dict[str, Any]:
+def _wanted(*, owner: Any = None, state: str | None = None, **said: str | None) -> Steps[dict[str, Any]]:
     """The filters of `list_tasks`; a state that many are in is `crowded`, and each is among the few tasks of an owner."""
-    who = None if owner is None else identity.identify(db, owner)
+    who = None if owner is None else identity.identify(owner)
     if state is not None and state not in STATES:
         raise BadInput("state", state, f"is none of: {', '.join(STATES)}")
     found: dict[str, Any] = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | said
     if who is not None:
         found |= {"owner_type": who.type, "owner_id": who.id}
-    is_walk = state not in (None, "running") and (who is not None or _is_crowded(on(db), state))
+    is_walk = state not in (None, "running") and (who is not None or (yield from _is_crowded(state)))
     return found | {"crowded" if is_walk else "state": state}
 
 
-def _is_crowded(execute: sql.Execute, state: str | None) -> bool:
-    [row] = execute("is_crowded", state=state, most=CROWD, now=clock.now(), late_ms=late_ms())
+def _is_crowded(state: str | None) -> Steps[bool]:
+    [row] = yield query("is_crowded", state=state, most=CROWD, now=clock.now(), late_ms=late_ms())
     return bool(row["is_crowded"])
 
 
@@ -174,82 +179,81 @@ def _is_search(wanted: dict[str, Any]) -> bool:
     return any(wanted[name] is not None for name in ("crowded", *READ_THROUGH))
 
 
-def _listed(
-    execute: sql.Execute, wanted: dict[str, Any], *, after: int, before: int | None, limit: int
-) -> list[Task]:  # fmt: skip
+def _listed(wanted: dict[str, Any], *, after: int, before: int | None, limit: int) -> Steps[list[Task]]:
     is_state_alone = not any(wanted[name] is not None for name in ("owner_type", "owner_id", *READ_THROUGH))
-    rows = execute(
+    rows = yield query(
         "list_tasks", **wanted, after=after, before=before, limit=limit, most=CROWD, first=limit if is_state_alone else None,
         now=clock.now(), late_ms=late_ms(),
     )  # fmt: skip
     return tasks_from(rows)
 
 
-def due_tasks(db: Any, *, limit: int = AT_MOST) -> list[Task]:
+@reads
+def due_tasks(*, limit: int = AT_MOST) -> Steps[list[Task]]:
     """What a tick would push now, oldest first; nothing is locked or changed."""
-    return tasks_from(on(db)("due_tasks", now=clock.now(), limit=limited(limit)))
+    return tasks_from((yield query("due_tasks", now=clock.now(), limit=limited(limit))))
 
 
+@reads
 def list_runs(
-    db: Any,
     *,
     task: Task | int | None = None,
     outcome: Outcome | None = None,
     before: int | None = None,
     limit: int = 100,
-) -> list[RunRecord]:
+) -> Steps[list[RunRecord]]:
     """Runs and drops, the newest first: of one task, of one outcome, with an id under `before`."""
     ref = id_or_name(task)
     if isinstance(ref, str):
         raise BadInput("task", ref, "is a name; give the task or its id")
-    execute, wanted = on(db), {"outcome": outcome, "before": before, "limit": limited(limit)}
+    wanted = {"outcome": outcome, "before": before, "limit": limited(limit)}
     if ref is None:
-        return [_run(row) for row in execute("list_runs", **wanted)]
-    return runs_by_id(execute, [row["id"] for row in execute("runs_of_task", task_id=ref, **wanted)])[::-1]
+        return [_run(row) for row in (yield query("list_runs", **wanted))]
+    return (yield from runs_by_id((yield query("runs_of_task", task_id=ref, **wanted))))[::-1]
 
 
-def get_run(db: Any, run_id: int, *, pieces: int = AT_MOST, after: int = 0) -> FullRun:
+@reads
+def get_run(run_id: int, *, pieces: int = AT_MOST, after: int = 0) -> Steps[FullRun]:
     """One run or drop with all that is kept of it, and so many of its pieces, those with an id over `after`. UnknownRun where
     there is none: it may have been pruned."""
     ref = id_or_name(run_id)
     if not isinstance(ref, int):
         raise BadInput("run", run_id, "is no id of a run; list_runs has them")
-    execute = on(db)
-    found = execute("read_run", id=ref)
+    found = yield query("read_run", id=ref)
     if not found:
         raise UnknownRun(f"there is no run {ref}; it may have been pruned")
     run, texts = _run(found[0]), found[0]
-    made = execute("runs_of_parents", parents=[run.id], kind=RunKind.PIECE, after=after, limit=limited(pieces) + 1)
-    ids = [row["id"] for row in made[:pieces]]
+    made = yield query("runs_of_parents", parents=[run.id], kind=RunKind.PIECE, after=after, limit=limited(pieces) + 1)
     return FullRun(
-        run, texts["output"], texts["error_output"], _attempts(execute, run), tuple(runs_by_id(execute, ids)),
-        ids[-1] if len(made) > pieces else None,
+        run, texts["output"], texts["error_output"], tuple((yield from _attempts(run))),
+        tuple((yield from runs_by_id(made[:pieces]))), made[pieces - 1]["id"] if len(made) > pieces else None,
     )  # fmt: skip
 
 
-def runs_by_id(execute: sql.Execute, ids: Iterable[int]) -> list[RunRecord]:
-    """In the order of their ids; those that are not there any more are left out."""
-    return [_run(row) for row in execute("runs_by_id", ids=list(ids))]
+def runs_by_id(rows: Iterable[Row]) -> Steps[list[RunRecord]]:
+    """The runs whose ids are in the rows, by their ids; those that are not there any more are left out."""
+    return [_run(row) for row in (yield query("runs_by_id", ids=[row["id"] for row in rows]))]
 
 
-def _attempts(execute: sql.Execute, run: RunRecord) -> tuple[RunRecord, ...]:
+def _attempts(run: RunRecord) -> Steps[list[RunRecord]]:
     if run.kind == RunKind.PIECE and run.parent_id is not None:
-        same = execute("attempts_of_piece", id=run.id, limit=AT_MOST)
-        return tuple(runs_by_id(execute, [row["id"] for row in same]))
+        return (yield from runs_by_id((yield query("attempts_of_piece", id=run.id, limit=AT_MOST))))
     first = run.parent_id if run.kind == RunKind.RETRY and run.parent_id is not None else run.id
-    again = execute("runs_of_parents", parents=[first], kind=RunKind.RETRY, after=0, limit=AT_MOST)
-    return tuple(runs_by_id(execute, [first, *(row["id"] for row in again)]))
+    again = yield query("runs_of_parents", parents=[first], kind=RunKind.RETRY, after=0, limit=AT_MOST)
+    return (yield from runs_by_id([{"id": first}, *again]))
 
 
-def tickers(db: Any, *, ended: bool = False) -> list[TickerStatus]:
+@reads
+def tickers(*, ended: bool = False) -> Steps[list[TickerStatus]]:
     """The tickers, the one that was heard of last first; a living one removes those that were silent for a day.
 
     `ended`: also those that ended cleanly.
     """
-    return [TickerStatus(**row) for row in on(db)("tickers") if ended or "ended" not in row["last_report"]]
+    found = [TickerStatus(**{**row, "id": UUID(str(row["id"]))}) for row in (yield query("tickers"))]
+    return [one for one in found if ended or "ended" not in one.last_report]
 
 
-def _run(row: sql.Row) -> RunRecord:
+def _run(row: Row) -> RunRecord:
     values = {name: row[name] for name in RunRecord.__slots__}
     values["kind"] = RunKind(row["kind"])
     values["outcome"] = Outcome(row["outcome"]) if row["outcome"] else None
@@ -265,7 +269,3 @@ def limited(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
         raise BadInput("limit", limit, f"is no whole number from 1 to {AT_MOST}")
     return limit
-
-
-def on(db: Any) -> sql.Execute:
-    return sql.on(db, settings.current().schema)

@@ -2,21 +2,20 @@
 
     timeline.svg(timeline.of(db, task.id, since=timedelta(hours=1)))
 
-`db` is a SQLAlchemy Session or Connection or a psycopg connection; nothing is written or locked.
+`db` is a connection as `register` takes it; nothing is written or locked.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from ticker.db import sql
+from ticker.db.steps import Steps, reads
 from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.model import GOOD, Outcome, Reason, RunKind
 from ticker.read import explain, forecast, formatting, journal, tasks
 from ticker.read import why as read_why
-from ticker.read.entries import JournalEntry, event_from
+from ticker.read.entries import JournalEntry
 from ticker.read.explain import time_of_day
 from ticker.read.svg import SECOND, Chart, Mark, Paint, label, marked, packed, picture, step
 from ticker.read.tasks import RunRecord
@@ -56,7 +55,8 @@ class Timeline:
 # ---------------------------------------------------------------------------------------------------- what is drawn
 
 
-def of(db: Any, task_id: int, *, since: timedelta, now: datetime | None = None, why: Why | None = None) -> Timeline:
+@reads
+def of(task_id: int, *, since: timedelta, now: datetime | None = None, why: Why | None = None) -> Steps[Timeline]:
     """What became of the task's occurrences in the last `since`, and when it is due next. `now` None: the database's.
     `why`: what `ledger.why` has said of it in this moment, so that it is not asked again.
 
@@ -64,10 +64,10 @@ def of(db: Any, task_id: int, *, since: timedelta, now: datetime | None = None, 
     """
     if not SECOND <= since <= timing.span(LONGEST):
         raise BadInput("since", str(since), "is no span from 1 s to 366 days")
-    why = why or read_why.why(db, task_id, limit=1)
+    why = why or (yield from read_why.why.steps(task_id, limit=1))
     now = now or why.now
-    runs, is_cut = _runs(tasks.on(db), why, now - since)
-    lines = _lines(tasks.on(db), why.task, runs, now)
+    runs, is_cut = yield from _runs(why, now - since)
+    lines = yield from _lines(why.task, runs, now)
     begin, end = _begin(lines, now - since) if is_cut else now - since, now + since / AHEAD
     last = why.lines[-1] if why.task is None else why.task
     return Timeline(
@@ -87,21 +87,20 @@ def tracks(found: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
     return {"due": [(0, mark) for mark in due], "queue": _rows(waits), "worker": _rows(runs)}
 
 
-def _runs(execute: sql.Execute, why: Why, since: datetime) -> tuple[list[RunRecord], bool]:
+def _runs(why: Why, since: datetime) -> Steps[tuple[list[RunRecord], bool]]:
     """Those that ended since then or have not ended, in their order; and whether there were more."""
-    keys = journal.keys(execute, journal.Wanted(task_id=why.task_id, events=False), since, RUNS_AT_MOST + 1)
-    ended = tasks.runs_by_id(execute, [id_ for _, _, id_ in keys[-RUNS_AT_MOST:]])
-    newest = read_why.last_occurrences(execute, why.task_id, read_why.LOOKED_AT) if why.task else []
-    by_id = {run.id: run for run in [*ended, *read_why.open_runs(execute, newest)]}
+    keys = yield from journal.keys(journal.Wanted(task_id=why.task_id, events=False), since, RUNS_AT_MOST + 1)
+    ended = yield from tasks.runs_by_id({"id": id_} for _, _, id_ in keys[-RUNS_AT_MOST:])
+    newest = (yield from read_why.last_occurrences(why.task_id, read_why.LOOKED_AT)) if why.task else []
+    by_id = {run.id: run for run in [*ended, *(yield from read_why.open_runs(newest))]}
     return [by_id[id_] for id_ in sorted(by_id)], len(keys) > RUNS_AT_MOST
 
 
-def _lines(execute: sql.Execute, task: Task | None, runs: Sequence[RunRecord], now: datetime) -> list[JournalEntry]:
+def _lines(task: Task | None, runs: Sequence[RunRecord], now: datetime) -> Steps[list[JournalEntry]]:
     if not runs and task is None:
         return []
     id_ = task.id if task else runs[0].task_id
-    rows = execute("last_events", task_id=id_, limit=read_why.EVENTS_AT_MOST)
-    told = read_why.told(execute, task, runs, [event_from(row) for row in rows][::-1], now)
+    told = yield from read_why.told(task, runs, (yield from read_why.last_events(id_)), now)
     return sorted([*told, *read_why.waiting(task, now)], key=lambda line: line.at)
 
 

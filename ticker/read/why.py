@@ -2,7 +2,7 @@
 
     print(*ticker.why(db, "mail.fetch", owner="mail_channels:5").lines, sep="\\n")
 
-`db` is a SQLAlchemy Session or Connection or a psycopg connection; nothing is written or locked. The words are made in
+`db` is a connection as `register` takes it; nothing is written or locked. The words are made in
 `explain`, of what has happened, and in `forecast`, of what happens next.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from ticker.db import sql
+from ticker.db.steps import Steps, reads
 from ticker.engine import timing
 from ticker.errors import UnknownTask
 from ticker.model import EventKind, Reason, RunKind
@@ -31,6 +31,7 @@ from ticker.read.forecast import Event, following, held, stopped, then
 from ticker.read.tasks import AT_MOST, RunRecord
 from ticker.schedules.duration import HOUR
 from ticker.tasks.fields import Task
+from ticker.tasks.queries import query
 from ticker.tasks.reference import Ref
 
 EVENTS_AT_MOST = 1000  # of one task, the newest; what was before them is not told
@@ -54,64 +55,68 @@ class Why:
     next: tuple[str, ...]
 
 
-def why(db: Any, task: Ref, *, owner: Any = None, at: datetime | None = None, limit: int = 20) -> Why:
+@reads
+def why(task: Ref, *, owner: Any = None, at: datetime | None = None, limit: int = 20) -> Steps[Why]:
     """Why a task ran, or did not: its last `limit` occurrences, or those around `at`, and what happens next.
 
     A task that is gone is found by its id, as long as anything of it is kept; UnknownTask where nothing is.
     """
-    execute = tasks.on(db)
-    now = instant(execute)
+    now = yield from instant.steps()
     check_past("at", at, now)
-    task_id, found = look_up(db, task, owner)
-    events = [event_from(row) for row in execute("last_events", task_id=task_id, limit=EVENTS_AT_MOST)][::-1]
-    newest = last_occurrences(execute, task_id, max(tasks.limited(limit), LOOKED_AT))
-    first = newest[-limit:] if at is None else occurrences_around(execute, task_id, found, at, limit)
-    runs = with_retries(execute, first)
+    task_id, found = yield from look_up(task, owner)
+    events = yield from last_events(task_id)
+    newest = yield from last_occurrences(task_id, max(tasks.limited(limit), LOOKED_AT))
+    first = newest[-limit:] if at is None else (yield from occurrences_around(task_id, found, at, limit))
+    runs = yield from with_retries(first)
     if found is None and not runs and not events:
         raise UnknownTask(f"there is no task {task_id}, and no record of one")
-    lines = told(execute, found, runs, events, now)
+    lines = yield from told(found, runs, events, now)
     shown = around(sorted([*lines, *waiting(found, now)], key=due_of), at, limit)
     between = [line_of_event(event) for event in events if is_between(event, shown, limit, at)]
-    tickers = tasks.tickers(db, ended=True)
+    tickers = yield from tasks.tickers.steps(ended=True)
     living = [ticker for ticker in tickers if "ended" not in ticker.last_report]
+    still_open = yield from open_runs(newest)
     return Why(
         task_id, found, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
         tuple(then(found, events, runs, tickers, at)) if at else (),
-        tuple(following(found, open_runs(execute, newest), living, now)) if found else (gone(runs, events, now),),
+        tuple(following(found, still_open, living, now)) if found else (gone(runs, events, now),),
     )  # fmt: skip
 
 
-def last_occurrences(execute: sql.Execute, task_id: int, limit: int) -> list[RunRecord]:
-    rows = execute("last_occurrences", task_id=task_id, limit=limit)
-    return tasks.runs_by_id(execute, [row["id"] for row in rows])
+def last_events(task_id: int) -> Steps[list[Event]]:
+    """Oldest first."""
+    rows = yield query("last_events", task_id=task_id, limit=EVENTS_AT_MOST)
+    return [event_from(row) for row in rows[::-1]]
 
 
-def occurrences_around(
-    execute: sql.Execute, task_id: int, task: Task | None, at: datetime, limit: int
-) -> list[RunRecord]:  # fmt: skip
+def last_occurrences(task_id: int, limit: int) -> Steps[list[RunRecord]]:
+    return (yield from tasks.runs_by_id((yield query("last_occurrences", task_id=task_id, limit=limit))))
+
+
+def occurrences_around(task_id: int, task: Task | None, at: datetime, limit: int) -> Steps[list[RunRecord]]:
     late = timing.expiry(task.every_ms if task else 0) + HOUR
-    rows = execute("occurrences_around", task_id=task_id, at=at, late=late, limit=limit)
-    return tasks.runs_by_id(execute, [row["id"] for row in rows])
+    rows = yield query("occurrences_around", task_id=task_id, at=at, late=late, limit=limit)
+    return (yield from tasks.runs_by_id(rows))
 
 
-def with_retries(execute: sql.Execute, runs: Sequence[RunRecord]) -> list[RunRecord]:
+def with_retries(runs: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
     """Further attempts stand behind the first one of their occurrence."""
     failed = [run.id for run in runs if run.retried]
     if not failed:
         return list(runs)
-    rows = execute("runs_of_parents", parents=failed, kind=RunKind.RETRY, after=0, limit=AT_MOST)
-    return [*runs, *tasks.runs_by_id(execute, [row["id"] for row in rows])]
+    rows = yield query("runs_of_parents", parents=failed, kind=RunKind.RETRY, after=0, limit=AT_MOST)
+    return [*runs, *(yield from tasks.runs_by_id(rows))]
 
 
-def open_runs(execute: sql.Execute, newest: Sequence[RunRecord]) -> list[RunRecord]:
+def open_runs(newest: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
     """Of a task's newest occurrences: what is planned, in the queue or at work."""
-    return [run for run in with_retries(execute, newest[-LOOKED_AT:]) if run.state != "ended"]
+    return [run for run in (yield from with_retries(newest[-LOOKED_AT:])) if run.state != "ended"]
 
 
 def told(
-    execute: sql.Execute, task: Task | None, runs: Sequence[RunRecord], events: Sequence[Event], now: datetime
-) -> list[JournalEntry]:  # fmt: skip
-    pieces = pieces_of(execute, runs)
+    task: Task | None, runs: Sequence[RunRecord], events: Sequence[Event], now: datetime
+) -> Steps[list[JournalEntry]]:  # fmt: skip
+    pieces = yield from pieces_of(runs)
     usual = ExplainContext(now, task.retries + 1 if task else 1, task.grace_ms if task else None)
     return [
         line_of_run(run, replace(usual, pieces=pieces.get(run.id), because=because(run, task, runs, events)))

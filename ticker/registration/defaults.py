@@ -5,27 +5,26 @@ trigger of `owners.triggers`.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from ticker import settings
-from ticker.db import sql
+from ticker.db.steps import Query, Steps, writes
 from ticker.errors import BadInput
 from ticker.model import Kind
 from ticker.registration import owner_triggers
-from ticker.tasks import definition
 from ticker.tasks import rows as task_rows
 from ticker.tasks.definition import Wanted
+from ticker.tasks.queries import query
 
 
+@writes
 def defaults(
-    db: Any,
     table: object,
     wanted: Sequence[Wanted],
     *,
     existing: bool = False,
     key: str | Sequence[str] | None = None,
     table_schema: str | None = None,
-) -> int:
+) -> Steps[int]:
     """Makes the default tasks of the owners in a table equal to a list; how many tasks were made at once.
 
     `table` is a mapped class, a Table or its name, as in `owners.triggers`, whose triggers it must have; so are `key` and
@@ -36,18 +35,22 @@ def defaults(
 
     Idempotent; joins the caller's transaction. BadInput names the task and what is wrong; nothing is written then.
     """
-    owner_type, schema, execute = owner_triggers.type_of(table), settings.current().schema, task_rows.on(db)
-    rows = {item.task_name(): _row(execute, item) for item in _checked(wanted)}
+    owner_type, schema, rows = owner_triggers.type_of(table), settings.current().schema, dict[str, str]()
+    for item in _checked(wanted):
+        rows[item.task_name()] = yield from _row(item)
     if len(rows) < len(wanted):
         raise BadInput("wanted", sorted(item.task_name() for item in wanted), "has a name twice")
     trigger = owner_triggers.adding_trigger(table, schema)
-    if not execute("has_trigger", name=trigger)[0]["found"]:
+    if not (yield query("has_trigger", name=trigger))[0]["found"]:
         raise BadInput(
             "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or what "
             "owners.triggers gives, once (again, if an older release made its triggers)",
         )  # fmt: skip
-    execute("write_templates", owner_type=owner_type, names=list(rows), tasks=list(rows.values()))
-    return len(sql.run(db, owner_triggers.tasks_of_existing(table, key, schema, table_schema))) if existing else 0
+    yield query("write_templates", owner_type=owner_type, names=list(rows), tasks=list(rows.values()))
+    if not existing:
+        return 0
+    insert = owner_triggers.tasks_of_existing(table, key, schema, table_schema)
+    return len((yield Query(insert.replace("%", "%%"), {})))
 
 
 def _checked(wanted: Sequence[Wanted]) -> Sequence[Wanted]:
@@ -63,10 +66,10 @@ def _checked(wanted: Sequence[Wanted]) -> Sequence[Wanted]:
     return wanted
 
 
-def _row(execute: sql.Execute, item: Wanted) -> str:
+def _row(item: Wanted) -> Steps[str]:
     """The columns of a task as the trigger reads them: as if it were registered for its owner."""
     given = item.given()
-    values = definition.applied(given, None, now=lambda: task_rows.instant(execute))
+    values = yield from task_rows.applied(given, None)
     if values["kind"] != Kind.INTERVAL:
-        task_rows.first_time(execute, values)  # BadInput where it never fires
+        yield from task_rows.first_time(values)  # BadInput where it never fires
     return task_rows.settings_of(values, registered=given)

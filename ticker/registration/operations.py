@@ -1,7 +1,7 @@
 """What applications call. Everything joins the caller's transaction: it commits, or goes, with the caller's own rows.
 
-`db` is a SQLAlchemy Session (a scoped_session, too) or Connection, Django's or a psycopg connection. A task is named by its
-`Task`, its id, or its name together with `owner`; `owner` alone means all of its tasks.
+`db`, the first argument of each function, is a connection of SQLAlchemy (or a Session), Django, psycopg or psycopg2. A task is
+named by its `Task`, its id, or its name together with `owner`; `owner` alone means all of its tasks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, Unpack
 
 from ticker import clock
-from ticker.db import sql
+from ticker.db.sql import Row
+from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput, UnknownOwner, UnknownTask
 from ticker.schedules.duration import Duration
 from ticker.tasks import checks, fields, identity
@@ -17,6 +18,7 @@ from ticker.tasks import rows as task_rows
 from ticker.tasks.definition import Given, Wanted
 from ticker.tasks.fields import Changes, Task
 from ticker.tasks.identity import Owner
+from ticker.tasks.queries import query
 from ticker.tasks.reference import Ref, described, id_or_name
 
 ATTEMPTS = 10  # to find or to insert a task that others insert and delete meanwhile
@@ -24,8 +26,8 @@ ATTEMPTS = 10  # to find or to insert a task that others insert and delete meanw
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)  # as the tables' CHECKs
 
 
+@writes
 def register(
-    db: Any,
     function: str,
     *,
     name: str | None = None,
@@ -62,7 +64,7 @@ def register(
     description: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     by: str | None = None,
-) -> Task:
+) -> Steps[Task]:
     """Makes sure that the owner has this task; idempotent per (owner, name), safe from many processes at once.
 
     One of `every`, `cron`, `calendar` (systemd's) and `at` says when; `zone` is where the times of cron and calendar
@@ -89,150 +91,148 @@ def register(
     """
     said = locals()
     wanted = Wanted(**{field: said[field] for field in ("function", "name", *fields.SETTINGS)})
-    return _register(db, wanted, identity.identify(db, owner), _aware("first", first), by)
+    return (yield from _register(wanted, identity.identify(owner), _aware("first", first), by))
 
 
-def unregister(db: Any, task: Ref = None, *, owner: Any = None, by: str | None = None) -> list[Task]:
+@writes
+def unregister(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Steps[list[Task]]:
     """Deletes the task, or all tasks of the owner, and returns the deleted tasks. Idempotent: there may be no such task.
 
     In the same transaction, waiting and planned runs end as `gone`, and an event names the author: `by`, as in `register`.
     """
-    execute = task_rows.on(db)
-    return _tasks(task_rows.written(execute, "delete_tasks", by=by, ids=_ids(_select(execute, db, task, owner))))
+    ids = _ids((yield from _select(task, owner)))
+    return _tasks((yield from task_rows.written("delete_tasks", by=by, ids=ids)))
 
 
-def reconcile(
-    db: Any, owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: str | None = None
-) -> list[Task]:
+@writes
+def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: str | None = None) -> Steps[list[Task]]:
     """Makes the owner's set of tasks equal to a list: registers what is in it, deletes what is not.
 
     Each item is a `Wanted`, or a mapping of its fields: `{"function": "mail.fetch", "every": "1m"}`. All are checked
     before anything is written.
     """
-    who = identity.identify(db, owner)
+    who = identity.identify(owner)
     if not who.type:
         raise BadInput("owner", owner, "is no owner; reconcile needs one, as it deletes what is not in the list")
     items = [item if isinstance(item, Wanted) else _wanted(item) for item in wanted]
     by_name = {item.task_name(): item for item in items}
     if len(by_name) < len(items):
         raise BadInput("wanted", sorted(item.task_name() for item in items), "has a name twice")
-    execute = task_rows.on(db)
-    rows = {row["name"]: row for row in _select(execute, db, None, who)}
+    rows = {row["name"]: row for row in (yield from _select(None, who))}
     for name, item in by_name.items():
-        values = task_rows.applied(execute, item.given(), rows.get(name))
+        values = yield from task_rows.applied(item.given(), rows.get(name))
         if name not in rows:
-            task_rows.first_time(execute, values)
+            yield from task_rows.first_time(values)
     unwanted = [row for name, row in rows.items() if name not in by_name]
-    task_rows.written(execute, "delete_tasks", by=by, ids=_ids(unwanted))
-    registered = {
-        name: _register(db, by_name[name], who, None, by) for name in sorted(by_name)
-    }  # always in the same order: no deadlock
+    yield from task_rows.written("delete_tasks", by=by, ids=_ids(unwanted))
+    registered = {}
+    for name in sorted(by_name):  # always in the same order: no deadlock
+        registered[name] = yield from _register(by_name[name], who, None, by)
     return [registered[name] for name in by_name]
 
 
-def edit(db: Any, task: Ref, *, owner: Any = None, by: str | None = None, **changes: Unpack[Changes]) -> Task:
+@writes
+def edit(task: Ref, *, owner: Any = None, by: str | None = None, **changes: Unpack[Changes]) -> Steps[Task]:
     """Changes a task as an operator does: a later registration of the same values does not undo it.
 
     `changes` are the fields of `register`, and `enabled`. Takes effect at once. UnknownTask, BadInput.
     """
     fields.check_names("edit", changes)
     given = fields.check(changes)
-    execute = task_rows.on(db)
-    before = _one(_known(_select(execute, db, task, owner), db, task, owner))
-    return task_rows.change(execute, before, given, None, by=by)
+    before = _one((yield from _known(task, owner)))
+    return (yield from task_rows.change(before, given, None, by=by))
 
 
+@writes
 def pause(
-    db: Any,
     task: Ref = None,
     *,
     owner: Any = None,
     by: str | None = None,
     reason: str = "",
     until: datetime | None = None,
-) -> list[Task]:
+) -> Steps[list[Task]]:
     """Nothing is pushed and nothing starts until `resume`, or until that time, which is ahead. `by` and `reason` are shown."""
-    execute = task_rows.on(db)
     checked = {
         "by": None if by is None else checks.plain("by", by),
         "reason": checks.prose("reason", reason),
-        "until": _ahead(execute, "until", until),
+        "until": (yield from _ahead("until", until)),
     }
-    ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
-    return _tasks(execute("pause_tasks", ids=ids, **checked))
+    ids = _ids((yield from _known(task, owner)))
+    return _tasks((yield query("pause_tasks", ids=ids, **checked)))
 
 
-def resume(db: Any, task: Ref = None, *, owner: Any = None, by: str | None = None) -> list[Task]:
+@writes
+def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Steps[list[Task]]:
     """Ends the pause: an interval task is due as soon as it may run. What was not paused stays as it is and is not returned."""
-    execute = task_rows.on(db)
-    ids = _ids(_known(_select(execute, db, task, owner), db, task, owner))
-    resumed = task_rows.written(execute, "resume_tasks", by=by, ids=ids, now=clock.now())
-    resumed = task_rows.wait_for_their_times(execute, resumed)
-    task_rows.wake_up(execute)
+    ids = _ids((yield from _known(task, owner)))
+    resumed = yield from task_rows.written("resume_tasks", by=by, ids=ids, now=clock.now())
+    resumed = yield from task_rows.wait_for_their_times(resumed)
+    yield from task_rows.wake_up()
     return _tasks(resumed)
 
 
-def run_now(db: Any, task: Ref = None, *, owner: Any = None) -> list[int]:
+@writes
+def run_now(task: Ref = None, *, owner: Any = None) -> Steps[list[int]]:
     """Plans one manual run, which the next tick pushes, also of a paused task; the schedule is not touched. The runs' ids.
 
     A task that is disabled, or whose owner is inactive, would only drop it: BadInput, or passed over beside others that run.
     """
-    execute = task_rows.on(db)
-    ids = _ids(_switched_on(_known(_select(execute, db, task, owner), db, task, owner)))
-    planned = execute("plan_runs", ids=ids, now=clock.now())
-    task_rows.wake_up(execute)
+    ids = _ids(_switched_on((yield from _known(task, owner))))
+    planned = yield query("plan_runs", ids=ids, now=clock.now())
+    yield from task_rows.wake_up()
     return _ids(planned)
 
 
-def _register(db: Any, wanted: Wanted, who: Owner, first: datetime | None, by: str | None) -> Task:
-    name, given, execute = wanted.task_name(), wanted.given(), task_rows.on(db)
+def _register(wanted: Wanted, who: Owner, first: datetime | None, by: str | None) -> Steps[Task]:
+    name, given = wanted.task_name(), wanted.given()
     key = {"owner_type": who.type, "owner_id": who.id, "name": name}
-    if (found := execute("look_up_task", **key)) and not task_rows.news(given, found[0]):
+    if (found := (yield query("look_up_task", **key))) and not task_rows.news(given, found[0]):
         return task_rows.task_from(found[0])
     for _ in range(ATTEMPTS):
-        if found := execute("find_task", **key):
-            return _register_again(execute, found[0], given, by)
-        if new := task_rows.insert(execute, key, given, first):
+        if found := (yield query("find_task", **key)):
+            return (yield from _register_again(found[0], given, by))
+        if new := (yield from task_rows.insert(key, given, first)):
             return new
     raise UnknownOwner(f"owner: there is no {who.type} with the key {who.id}, so {name!r} would be an orphan")
 
 
-def _register_again(execute: sql.Execute, row: sql.Row, given: Given, by: str | None) -> Task:
+def _register_again(row: Row, given: Given, by: str | None) -> Steps[Task]:
     if news := task_rows.news(given, row):
-        return task_rows.change(execute, row, news, {**task_rows.registered(row), **given}, by=by)
+        return (yield from task_rows.change(row, news, {**task_rows.registered(row), **given}, by=by))
     return task_rows.task_from(row)
 
 
-def _select(execute: sql.Execute, db: Any, task: Ref, owner: Any) -> list[sql.Row]:
-    """The rows of the tasks that are meant, locked."""
+def _select(task: Ref, owner: Any) -> Steps[list[Row]]:
+    """Locks the rows of the tasks that are meant."""
     ref = id_or_name(task)
     if ref is None and owner is None:
         raise BadInput("task", None, "names no task: give a task, its id, its name, or an owner")
-    who = Owner("", "") if isinstance(ref, int) else identity.identify(db, owner)
-    return execute(
+    who = Owner("", "") if isinstance(ref, int) else identity.identify(owner)
+    return (yield query(
         "select_tasks", id=ref if isinstance(ref, int) else None, owner_type=who.type, owner_id=who.id,
         name=ref if isinstance(ref, str) else None,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
-def _ids(rows: Sequence[sql.Row]) -> list[int]:
+def _ids(rows: Sequence[Row]) -> list[int]:
     return [row["id"] for row in rows]
 
 
-def _tasks(rows: Sequence[sql.Row]) -> list[Task]:
+def _tasks(rows: Sequence[Row]) -> list[Task]:
     """In the order of their ids."""
     return task_rows.tasks_from(sorted(rows, key=lambda row: row["id"]))
 
 
-def _known(rows: list[sql.Row], db: Any, task: Ref, owner: Any) -> list[sql.Row]:
-    if not rows:
-        named = "" if task is None else f" {task.id if isinstance(task, Task) else task!r}"
-        whose = "" if owner is None else f" of owner {described(db, owner)}"
-        raise UnknownTask(f"there is no task{named}{whose}")
-    return rows
+def _known(task: Ref, owner: Any) -> Steps[list[Row]]:
+    if rows := (yield from _select(task, owner)):
+        return rows
+    named = "" if task is None else f" {task.id if isinstance(task, Task) else task!r}"
+    whose = "" if owner is None else f" of owner {described(owner)}"
+    raise UnknownTask(f"there is no task{named}{whose}")
 
 
-def _switched_on(rows: list[sql.Row]) -> list[sql.Row]:
+def _switched_on(rows: list[Row]) -> list[Row]:
     if found := [row for row in rows if row["enabled"] and row["owner_active"]]:
         return found
     is_inactive = any(row["enabled"] for row in rows)
@@ -246,7 +246,7 @@ def _switched_on(rows: list[sql.Row]) -> list[sql.Row]:
     raise BadInput("owner", named, f"has {len(rows)} tasks, none of which can run now: {why}")
 
 
-def _one(rows: list[sql.Row]) -> sql.Row:
+def _one(rows: list[Row]) -> Row:
     if len(rows) > 1:
         raise BadInput("task", None, f"is {len(rows)} tasks of that owner; name one")
     return rows[0]
@@ -261,9 +261,9 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
     return Wanted(**item)
 
 
-def _ahead(execute: sql.Execute, field: str, value: datetime | None) -> datetime | None:
+def _ahead(field: str, value: datetime | None) -> Steps[datetime | None]:
     """By the clock that decides."""
-    if (end := _aware(field, value)) is not None and end <= (now := task_rows.instant(execute)):
+    if (end := _aware(field, value)) is not None and end <= (now := (yield from task_rows.instant())):
         raise BadInput(field, end.isoformat(), f"is over already: it is {now.isoformat()}; name a later time, or none")
     return end
 

@@ -4,10 +4,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ticker.db import sql
+from ticker.db.sql import Row
+from ticker.db.steps import Steps, writes
 from ticker.errors import BadInput
 from ticker.model import Kind
 from ticker.tasks import checks, definition, fields, rows
+from ticker.tasks.queries import query
 
 BY = "ticker sync"
 
@@ -50,7 +52,8 @@ def in_words(values: Mapping[str, Any]) -> str:
     return f"{checks.NAMES[Kind(values['kind'])]} {definition.schedule_of(values).text}{zone}"
 
 
-def sync(db: Any, declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> list[Step]:
+@writes
+def sync(declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> Steps[list[Step]]:
     """Makes the tasks that modules declare beside their functions equal to what they declare now; what it did.
 
     `scope` are the modules that were looked at: a task that one of them, or a module inside it, declared once and does
@@ -62,14 +65,15 @@ def sync(db: Any, declared: Sequence[Declared], scope: Collection[str], *, dry: 
     if len(wanted) < len(declared):
         raise BadInput("declared", sorted(item.name for item in declared), "has a name twice")
     given = {item.name: item.checked() for item in declared}
-    execute = rows.on(db)
-    known = {row["name"]: row for row in execute("declared_tasks", names=sorted(wanted))}
+    known = {row["name"]: row for row in (yield query("declared_tasks", names=sorted(wanted)))}
     for name in wanted.keys() & known.keys():
         if not known[name]["declared_in"]:
             raise BadInput(
                 "declared", name, "is the name of a task that was registered at run time; rename one of them"
             )
-    steps = [_step(execute, wanted[name], given[name], known.get(name)) for name in sorted(wanted)]
+    steps = []
+    for name in sorted(wanted):
+        steps.append((yield from _step(wanted[name], given[name], known.get(name))))
     steps += [
         Step("remove", name, row["function"], "", row["id"])
         for name, row in known.items()
@@ -77,7 +81,7 @@ def sync(db: Any, declared: Sequence[Declared], scope: Collection[str], *, dry: 
     ]
     if not dry:
         for step in steps:
-            _carry_out(execute, step, wanted.get(step.name), given.get(step.name, {}), known.get(step.name))
+            yield from _carry_out(step, wanted.get(step.name), given.get(step.name, {}), known.get(step.name))
     return steps
 
 
@@ -85,41 +89,37 @@ def is_inside(module: str, scope: Collection[str]) -> bool:
     return any(module == name or module.startswith(f"{name}.") for name in scope)
 
 
-def _step(execute: sql.Execute, item: Declared, given: definition.Given, row: sql.Row | None) -> Step:
-    fresh = definition.applied(given, None, now=lambda: rows.instant(execute))
+def _step(item: Declared, given: definition.Given, row: Row | None) -> Steps[Step]:
+    fresh = yield from rows.applied(given, None)
     if (
         row is None
         and fresh["kind"] == Kind.ONCE
-        and definition.schedule_of(fresh).next_after(rows.instant(execute)) is None
+        and definition.schedule_of(fresh).next_after((yield from rows.instant())) is None
     ):
         return Step("keep", item.name, fresh["function"], in_words(fresh))  # it has passed, and is gone
     if row is None:
-        rows.first_time(execute, fresh)  # BadInput where it never fires
+        yield from rows.first_time(fresh)  # BadInput where it never fires
         return Step("add", item.name, fresh["function"], in_words(fresh))
-    changed = _redeclared(execute, given, row)
+    changed = yield from _redeclared(given, row)
     if changed:
-        rows.check_change(execute, row, changed)
+        yield from rows.check_change(row, changed)
     what = "change" if changed or row["declared_in"] != item.module else "keep"
     words = ", ".join(f"{column} {value}" for column, value in sorted(changed.items())) if changed else ""
     return Step(what, item.name, fresh["function"], words or in_words(fresh), row["id"])
 
 
-def _redeclared(execute: sql.Execute, given: definition.Given, row: sql.Row) -> dict[str, Any]:
+def _redeclared(given: definition.Given, row: Row) -> Steps[dict[str, Any]]:
     """The columns in which two declarations differ, defaults included; an operator's changes are none of them."""
     if row["registered"] == given:
         return {}
-    old, new = (
-        definition.applied(said, None, now=lambda: rows.instant(execute)) for said in (row["registered"], given)
-    )
+    old, new = (yield from rows.applied(row["registered"], None)), (yield from rows.applied(given, None))
     return {column: value for column, value in new.items() if old[column] != value}
 
 
-def _carry_out(
-    execute: sql.Execute, step: Step, item: Declared | None, given: definition.Given, row: sql.Row | None
-) -> None:
+def _carry_out(step: Step, item: Declared | None, given: definition.Given, row: Row | None) -> Steps[None]:
     if step.what == "remove":
-        rows.written(execute, "delete_tasks", by=BY, ids=[step.task_id])
+        yield from rows.written("delete_tasks", by=BY, ids=[step.task_id])
     elif step.what == "add" and item is not None:
-        rows.insert(execute, {"owner_type": "", "owner_id": "", "name": item.name}, given, None, item.module)
+        yield from rows.insert({"owner_type": "", "owner_id": "", "name": item.name}, given, None, item.module)
     elif step.what == "change" and item is not None and row is not None:
-        rows.change(execute, row, _redeclared(execute, given, row), given, item.module, BY)
+        yield from rows.change(row, (yield from _redeclared(given, row)), given, item.module, BY)

@@ -17,6 +17,7 @@ from ticker.engine import timing
 from ticker.engine.jobs import JobSpec
 from ticker.engine.tick import tick
 from ticker.model import Outcome, Reason
+from ticker.read import tasks
 from ticker.registration import operations
 from ticker.replay.event import Event, Step
 from ticker.replay.memory import MemoryQueue
@@ -94,9 +95,8 @@ class World:
     _names: dict[str, str] = field(default_factory=dict)  # by job id
 
     def state(self) -> State:
-        with self.store.transaction() as execute:
-            row = execute("read_task", id=self.task.id)[0]
-        return State(since_zero(row["next_run"]), since_zero(row["last_run"]))
+        task = tasks.get(self.scratch.connection, self.task)
+        return State(since_zero(task.next_run), since_zero(task.last_run))
 
     def tick(self, at: timedelta) -> Ticked:
         """The ticker's pass."""

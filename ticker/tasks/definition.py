@@ -1,7 +1,7 @@
 """What a user says of a task, checked: a `Definition` fits every rule, or was refused with one sentence."""
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import Field, make_dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack, get_type_hints
@@ -24,10 +24,6 @@ Given = Mapping[str, Any]
 
 
 NOTHING: Mapping[str, Any] = {}
-
-
-def _no_clock() -> datetime:
-    raise NotImplementedError
 
 
 class _Wanted:
@@ -70,12 +66,12 @@ else:
 
 
 def applied(
-    given: Given, before: Task | None, registered: Mapping[str, Any] = NOTHING, now: Callable[[], datetime] = _no_clock
+    given: Given, before: Task | None, registered: Mapping[str, Any] = NOTHING, now: datetime | None = None
 ) -> dict[str, Any]:
     """All columns of a definition: what was given, over what the task had, over the defaults.
 
     A tolerance or box that was never given, now or in `registered`, the columns of earlier registrations, follows the
-    schedule. `now` is asked where a schedule is no interval. BadInput where the parts do not fit together.
+    schedule. `now` is needed where `needs_now` says so. BadInput where the parts do not fit together.
     """
     said = {*given, *registered}
     values = {
@@ -92,8 +88,14 @@ def applied(
             }
         _fit_interval(values, given, said, before)
     else:
+        assert now is not None, "needs_now"
         _fit_times(values, given, said, before, now)
     return values
+
+
+def needs_now(given: Given, before: Task | None) -> bool:
+    """Whether a definition depends on the time: an interval does not."""
+    return bool(given.get("kind", Kind.INTERVAL if before is None else before.kind) != Kind.INTERVAL)
 
 
 def schedule_of(values: Mapping[str, Any]) -> Schedule:
@@ -150,9 +152,7 @@ def _fit_interval(values: dict[str, Any], given: Given, said: Collection[str], b
         raise BadInput("stretch", words(values["stretch_ms"]), f"is no longer than the interval of {words(every)}")
 
 
-def _fit_times(
-    values: dict[str, Any], given: Given, said: Collection[str], before: Task | None, now: Callable[[], datetime]
-) -> None:
+def _fit_times(values: dict[str, Any], given: Given, said: Collection[str], before: Task | None, now: datetime) -> None:
     if given.get("tolerance_ms"):
         raise BadInput(
             "tolerance", words(given["tolerance_ms"]), "is for intervals; other tasks run by their times alone"
@@ -165,22 +165,22 @@ def _fit_times(
         values[column] != getattr(before, column) for column in ("kind", "expression", "zone")
     )
     if changed:
-        gap = kinds.shortest_gap(schedule_of(values), now())
+        gap = kinds.shortest_gap(schedule_of(values), now)
         values["grace_ms"] = timing.grace(gap or LONG_BOX)
-        if "box_ms" not in said and (before is None or has_usual_box(before, now())):
+        if "box_ms" not in said and (before is None or has_usual_box(before, now)):
             values["box_ms"] = timing.box_between(gap, values["retries"])
     elif before is not None:
         values["grace_ms"] = before.grace_ms
 
 
-def _fit_window(values: Mapping[str, Any], now: Callable[[], datetime]) -> None:
+def _fit_window(values: Mapping[str, Any], now: datetime) -> None:
     """Checks that the window after a time, in which the task has its place, ends before the next time."""
     within, named = values["within_ms"], values["kind"] in (Kind.CRON, Kind.CALENDAR)
     if within is not None and not (values["spread"] and named):
         raise BadInput("within", words(within), "needs spread=True, and cron or calendar")
     if values["spread"] and within is None:
         raise BadInput("spread", True, "needs every, or cron or calendar with within, such as within=2h")
-    if within is not None and (gap := kinds.shortest_gap(schedule_of(values), now())) is not None and within >= gap:
+    if within is not None and (gap := kinds.shortest_gap(schedule_of(values), now)) is not None and within >= gap:
         raise BadInput("within", words(within), f"must be shorter than the {words(gap)} between two of its times")
 
 

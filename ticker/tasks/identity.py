@@ -25,7 +25,7 @@ class Owner:
 NOBODY = Owner("", "")
 
 
-def identify(db: object, owner: object) -> Owner:
+def identify(owner: object) -> Owner:
     """Whom `owner` names: None, an Owner, a pair of texts, a text type:id, or a mapped object, flushed if pending."""
     if owner is None:
         return NOBODY
@@ -37,7 +37,7 @@ def identify(db: object, owner: object) -> Owner:
         return _named(*owner)
     from ticker.tasks import mapped  # and with it SQLAlchemy, which whoever hands us an object has loaded anyway
 
-    if (found := mapped.named(db, owner)) is not None:
+    if (found := mapped.named(owner)) is not None:
         return Owner(*found)
     raise BadInput("owner", owner, "names no owner: neither a mapped object, a pair of texts nor a text type:id")
 

@@ -7,25 +7,23 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Table, Uuid, inspect
-from sqlalchemy.orm import InstanceState, Mapper, Session
+from sqlalchemy.orm import InstanceState, Mapper
 
 from ticker.errors import BadInput
 
 
-def named(db: object, owner: object) -> tuple[str, str] | None:
+def named(owner: object) -> tuple[str, str] | None:
     """The full name of a mapped object's table and the text of its key; None where `owner` is no such object."""
     state = inspect(owner, raiseerr=False)
-    return _described(db, state) if isinstance(state, InstanceState) else None
+    return _described(state) if isinstance(state, InstanceState) else None
 
 
-def _described(db: object, state: InstanceState[Any]) -> tuple[str, str]:
+def _described(state: InstanceState[Any]) -> tuple[str, str]:
     name, session = state.class_.__name__, state.session  # never its repr, which may load from the database
     if state.deleted or state.was_deleted or (session and state.obj() in session.deleted):
         raise BadInput("owner", name, "is deleted")
     table = base_table(state.mapper)
     if state.pending and session:
-        if isinstance(db, Session) and db is not session:
-            raise BadInput("owner", name, "is new in another session, whose rows this one cannot see")
         session.flush()
     if state.identity is None:
         raise BadInput("owner", name, "has no key yet; add it to the session first")

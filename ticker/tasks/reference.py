@@ -23,7 +23,7 @@ def id_or_name(task: Ref) -> int | str | None:
     return task
 
 
-def described(db: Any, owner: Any) -> str:
+def described(owner: Any) -> str:
     """type:id, and never an object's own repr, which may show what is nobody's business."""
-    who = identity.identify(db, owner)
+    who = identity.identify(owner)
     return f"{who.type}:{who.id}"

@@ -93,7 +93,7 @@ class Run:
     def checkpoint(self, value: Any, session: Any = None) -> None:
         """From here the next run goes on: its `run.cursor` is `value` (JSON, up to 64 kB).
 
-        Stored at once; with `session` (a SQLAlchemy Session or Connection, Django's or a psycopg connection, to the
+        Stored at once; with `session` (a connection of SQLAlchemy, Django, psycopg or psycopg2, or a Session, to the
         same database) inside its transaction, so that work and cursor commit together. Raises HoldLost if this run no
         longer holds its task, and BadInput if `value` is not JSON. Stores nothing if the task was deleted. `run.cursor`
         is set at once: after a rollback of `session`, set it back before you go on in the same run. A piece of work has none: it is done, or attempted
@@ -109,7 +109,7 @@ class Run:
             raise BadInput("checkpoint", type(value).__name__, f"cannot be a cursor: {error}") from None
         execute = self._database.execute if session is None else sql.on(session, self._database.schema)
         written = execute("checkpoint", task_id=self.task_id, token=self._token, cursor=text)
-        if not written and execute("read_task", id=self.task_id):
+        if not written and execute("has_task", id=self.task_id):
             raise HoldLost(f"run {self.id} does not hold task {self.task_id} any more: its cursor was not written")
         self.cursor = value
 

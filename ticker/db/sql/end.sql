@@ -1,3 +1,6 @@
+-- name: has_task
+SELECT id FROM {schema}.tasks WHERE id = %(id)s
+
 -- name: checkpoint
 -- Where the next run goes on; only the run that holds the task may write it.
 UPDATE {schema}.tasks SET cursor = %(cursor)s::jsonb

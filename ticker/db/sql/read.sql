@@ -22,7 +22,7 @@ WITH instant AS MATERIALIZED (
     UNION ALL
     SELECT task_id FROM {schema}.runs WHERE %(state)s::text = 'running' AND state = 'running'
 )
-SELECT * FROM {schema}.tasks
+SELECT {task} FROM {schema}.tasks
 WHERE (%(owner_type)s::text IS NULL OR owner_type = %(owner_type)s)
   AND (%(owner_id)s::text IS NULL OR owner_id = %(owner_id)s)
   AND (%(name)s::text IS NULL OR name = (SELECT %(name)s::text))
@@ -76,7 +76,7 @@ SELECT l.* FROM unnest(%(ids)s::bigint[]) AS t (id), LATERAL (
 
 -- name: next_tasks
 -- What runs next, nearest first; also what is due, and not late yet.
-SELECT * FROM {schema}.tasks
+SELECT {task} FROM {schema}.tasks
 WHERE {runnable}
   AND next_run >= (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
 ORDER BY next_run
@@ -84,7 +84,7 @@ LIMIT %(limit)s
 
 -- name: late_tasks
 -- What should have been pushed by now, the oldest first.
-SELECT * FROM {schema}.tasks
+SELECT {task} FROM {schema}.tasks
 WHERE {runnable}
   AND next_run < (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
   AND coalesce(resumed_at < (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond'), true)
@@ -93,7 +93,7 @@ LIMIT %(limit)s
 
 -- name: failing_tasks
 -- Those that fail, those that failed most often in a row first.
-SELECT * FROM {schema}.tasks WHERE failures > 0 ORDER BY failures DESC, id LIMIT %(limit)s
+SELECT {task} FROM {schema}.tasks WHERE failures > 0 ORDER BY failures DESC, id LIMIT %(limit)s
 
 -- name: running_runs
 -- What is at work, for the longest first.
@@ -130,7 +130,7 @@ SELECT q.queue FROM unnest(%(queues)s::text[]) AS q (queue)
 WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.queue = q.queue OFFSET 0) ORDER BY q.queue
 
 -- name: read_task
-SELECT * FROM {schema}.tasks WHERE id = %(id)s
+SELECT {task} FROM {schema}.tasks WHERE id = %(id)s
 
 -- name: list_owners
 -- Owners and their tasks, counted: those in trouble (failing, or late) first, then the others, each by type and id. With
@@ -202,11 +202,11 @@ ORDER BY o.rank, o.owner_type, o.owner_id
 -- name: due_tasks
 -- What a tick would push, without a lock: due by themselves, or by the end of their pause.
 WITH instant AS MATERIALIZED (SELECT {now} AS now)
-SELECT * FROM {schema}.tasks
+SELECT {task} FROM {schema}.tasks
 WHERE {runnable} AND next_run <= (SELECT now FROM instant)
   AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
 UNION ALL
-SELECT * FROM {schema}.tasks
+SELECT {task} FROM {schema}.tasks
 WHERE enabled AND owner_active AND paused_until <= (SELECT now FROM instant) AND next_run IS NOT NULL
   AND (kind = 'interval' OR next_run <= (SELECT now FROM instant))
   AND (push_after IS NULL OR push_after <= (SELECT now FROM instant))
@@ -215,10 +215,7 @@ LIMIT %(limit)s
 
 -- name: list_runs
 -- Without what they printed, which is up to 64 kB each.
-SELECT id, task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, attempt, retried, pieces,
-    state, outcome, reason, due_at, pushed_at, started_at, until, ended_at, created_at, checked_last_run, checked_at,
-    every_ms, tolerance_ms, result, traceback, worker, host, pid, job_id
-FROM {schema}.runs
+SELECT {run} FROM {schema}.runs
 WHERE (%(outcome)s::text IS NULL OR outcome = %(outcome)s) AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id DESC
 LIMIT %(limit)s
@@ -237,13 +234,10 @@ SELECT id FROM (
 ORDER BY id DESC LIMIT %(limit)s
 
 -- name: runs_by_id
-SELECT id, task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, attempt, retried, pieces,
-    state, outcome, reason, due_at, pushed_at, started_at, until, ended_at, created_at, checked_last_run, checked_at,
-    every_ms, tolerance_ms, result, traceback, worker, host, pid, job_id
-FROM {schema}.runs WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
+SELECT {run} FROM {schema}.runs WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
 
 -- name: read_run
-SELECT * FROM {schema}.runs WHERE id = %(id)s
+SELECT {run}, output, error_output FROM {schema}.runs WHERE id = %(id)s
 
 -- name: runs_of_parents
 -- The retries of these runs, or their pieces, as they were made, behind an id.
@@ -263,7 +257,7 @@ FROM {schema}.notices n LEFT JOIN {schema}.events e ON e.id = n.event_id
 ORDER BY n.event_id, n.channel LIMIT %(limit)s
 
 -- name: tickers
-SELECT id, host, pid, started_at, last_tick_at, last_report,
+SELECT id, host, pid, started_at, last_tick_at, last_report::text AS last_report,
     extract(epoch FROM clock_timestamp() - last_tick_at)::float8 AS age
 FROM {schema}.tickers ORDER BY last_tick_at DESC NULLS LAST
 

@@ -4,12 +4,12 @@ SELECT {now} AS now
 
 -- name: look_up_task
 -- The row that a registration finds: when it has no news for it, it locks nothing, and a long deploy blocks no start.
-SELECT * FROM {schema}.tasks
+SELECT {task} FROM {schema}.tasks
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)s
 
 -- name: find_task
 -- The same, locked until the transaction ends.
-SELECT * FROM {schema}.tasks
+SELECT {task} FROM {schema}.tasks
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)s
 FOR NO KEY UPDATE
 
@@ -23,14 +23,14 @@ SELECT set_config('ticker.by', %(by)s, true)
 
 -- name: insert_task
 -- A new task, due at once unless `first` says otherwise. No row: another process was faster, or the owner is gone.
--- `{settings}` stands for the columns of the fields that `ticker.tasks.fields` declares, `{settings n}` for those of the alias n.
+-- `{settings}` and `{task}` stand for lists of columns (`ticker.tasks.queries`), `{settings n}` for those of the alias n.
 INSERT INTO {schema}.tasks (owner_type, owner_id, name, registered, declared_in, {settings}, grace_ms, alarm_at, next_run)
-SELECT %(owner_type)s, %(owner_id)s, %(name)s, %(registered)s::jsonb, %(declared_in)s, {settings n}, n.grace_ms,
+SELECT %(owner_type)s, %(owner_id)s, %(name)s, %(registered)s::text::jsonb, %(declared_in)s, {settings n}, n.grace_ms,
     CASE WHEN n.dead_man IS NOT NULL THEN i.due END, i.due
-FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::jsonb) n,
+FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n,
     (SELECT coalesce(%(first)s::timestamptz, {now}) AS due OFFSET 0) i
 ON CONFLICT (owner_type, owner_id, name) DO NOTHING
-RETURNING *
+RETURNING {task}
 
 -- name: change_task
 -- New values for what people define. A changed interval may bring the next run nearer, never push it away. An interval task
@@ -38,7 +38,7 @@ RETURNING *
 -- the task is due.
 UPDATE {schema}.tasks t SET
     ({settings}) = ROW ({settings n}), grace_ms = n.grace_ms,
-    registered = coalesce(%(registered)s::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
+    registered = coalesce(%(registered)s::text::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
     stretched_ms = CASE WHEN n.stretch_ms IS NOT NULL THEN t.stretched_ms END,
     alarm_at = CASE WHEN n.dead_man IS NULL THEN NULL WHEN t.dead_man = n.dead_man THEN t.alarm_at ELSE {now} END,
     next_run = CASE WHEN %(again)s THEN %(next_run)s::timestamptz
@@ -48,9 +48,9 @@ UPDATE {schema}.tasks t SET
         greatest(n.starts_at, least(t.next_run, {now} + n.every_ms * interval '1 millisecond')) END,
     push_after = NULL,
     updated_at = {now}
-FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::jsonb) n
+FROM jsonb_populate_record(NULL::{schema}.tasks, %(settings)s::text::jsonb) n
 WHERE t.id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
-RETURNING t.*
+RETURNING {task t}
 
 -- name: place
 -- Brings spread tasks to their places: the first from which on they may start.
@@ -60,7 +60,7 @@ FROM (SELECT id, ceil((1000 * extract(epoch FROM greatest(starts_at, {now},
     FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[]) AND next_run IS NOT NULL AND phase_ms IS NOT NULL
     FOR NO KEY UPDATE) p
 WHERE t.id = p.id
-RETURNING t.*
+RETURNING t.next_run
 
 -- name: spread_plan
 -- Of the interval tasks that are chosen: how many there are, how many have a place already, and how many are due within the
@@ -121,14 +121,14 @@ ON CONFLICT (owner_type, name) DO UPDATE SET task = excluded.task WHERE t.task <
 
 -- name: declared_tasks
 -- What `ticker sync` compares: tasks without an owner that were declared, or that have one of these names; locked.
-SELECT * FROM {schema}.tasks
+SELECT {task} FROM {schema}.tasks
 WHERE owner_type = '' AND (declared_in <> '' OR name = ANY (%(names)s::text[]))
 ORDER BY id
 FOR NO KEY UPDATE
 
 -- name: select_tasks
 -- The tasks that an id, a name of an owner, or an owner names; locked, in the order of their ids.
-SELECT * FROM {schema}.tasks
+SELECT {task} FROM {schema}.tasks
 WHERE CASE WHEN %(id)s::bigint IS NOT NULL THEN id = %(id)s::bigint
       ELSE owner_type = %(owner_type)s AND owner_id = %(owner_id)s
            AND (%(name)s::text IS NULL OR name = %(name)s::text) END
@@ -139,14 +139,14 @@ FOR NO KEY UPDATE
 -- Deletes tasks. The trigger tasks_note_deletion ends what was planned and what waits, as in any other deletion.
 WITH gone AS (DELETE FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[])
     AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL RETURNING *)
-SELECT * FROM gone ORDER BY id
+SELECT {task} FROM gone ORDER BY id
 
 -- name: pause_tasks
 -- Nothing is pushed and nothing starts until someone resumes them, or `until` passes.
 UPDATE {schema}.tasks SET paused_by = coalesce(%(by)s, left(nullif(current_setting('ticker.by', true), ''), 200), session_user),
     paused_reason = %(reason)s, paused_until = %(until)s::timestamptz
 WHERE id = ANY (%(ids)s::bigint[])
-RETURNING *
+RETURNING {task}
 
 -- name: resume_tasks
 -- Ends a pause, by hand or after failures.
@@ -156,14 +156,13 @@ UPDATE {schema}.tasks t SET
 FROM (SELECT {now} AS now) i
 WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
     AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL
-RETURNING t.*
+RETURNING {task t}
 
 -- name: set_next_runs
 -- When these are due, as somebody has found out who knows their times.
 UPDATE {schema}.tasks t SET next_run = b.next_run
 FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id
-RETURNING t.*
 
 -- name: plan_runs
 -- One manual run of each, which the next tick pushes; the schedule is not touched.

@@ -63,7 +63,7 @@ def owner_in(field: str, value: Any) -> identity.Owner:
     if not isinstance(value, str) or ":" not in value:
         raise BadInput(field, value, "names no owner; write type:id, such as mail_channels:5")
     try:
-        return identity.identify(None, value)
+        return identity.identify(value)
     except BadInput as error:
         raise BadInput(field, error.value, error.problem) from None
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ticker.read import formatting, health, overview, tasks
+from ticker.read import formatting, health, overview
 from ticker.web.api.operation import Operation
 from ticker.web.api.schemas import object_of
 from ticker.web.site import Site
@@ -11,7 +11,7 @@ from ticker.web.site import Site
 def stats(site: Site) -> dict[str, Any]:
     """How many tasks there are, in all and of each state, whether all is well, and what may be seen and done here."""
     with site.database.reading() as db:
-        counts = overview.counts(tasks.on(db))
+        counts = overview.counts(db)
     return {
         "counts": formatting.plain_data(counts), "health": health.data(site.look()),
         "read_only": site.access.read_only, "hides_args": site.settings.hide_args,

@@ -84,7 +84,7 @@ def why_task(site: Site, db: Any, task: int, **wanted: Any) -> dict[str, Any]:
 
 def next_times(_: Site, db: Any, task: int, *, count: int) -> Any:
     """What its schedule means, and its next times, from the one at which it is due; none of a task that is done."""
-    return formatting.plain_data(preview.of_task(tasks.get(db, task), entries.instant(tasks.on(db)), count))
+    return formatting.plain_data(preview.of_task(tasks.get(db, task), entries.instant(db), count))
 
 
 TASK = {"id": doc("The task's id.", WHOLE, minimum=1)}

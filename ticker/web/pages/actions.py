@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ticker.errors import BadInput, UnknownTask
-from ticker.read import entries, tasks
+from ticker.read import entries
 from ticker.registration import operations
 from ticker.schedules import once
 from ticker.web.pages.screen import Form, as_id, change, id_of
@@ -31,7 +31,7 @@ class Action:
 def pause(db: Any, task: int, form: Form) -> Any:
     """With a reason, and until a time or for a duration, where the form says so."""
     reason, until = (form.get(name, [""])[0].strip() for name in ("reason", "until"))
-    end = once.instant("until", until, lambda: entries.instant(tasks.on(db))) if until else None
+    end = once.instant("until", until, lambda: entries.instant(db)) if until else None
     return operations.pause(db, task, by=BY, reason=reason, until=end)
 
 

@@ -44,7 +44,7 @@ def new(here: Site, _: Request) -> Shown:
 def edit(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
         task, functions = tasks.get(db, id_of(request)), overview.functions(db)
-        now = entries.instant(tasks.on(db))
+        now = entries.instant(db)
     hidden = (*(OF_TASKS if here.settings.hide_args else ()), fields.FIRST.name)
     filled = {name: text for name, text in fields.filled(task).items() if name not in hidden}
     return {
@@ -59,7 +59,7 @@ def previewed(here: Site, request: Request) -> Shown:
     """What is typed, in words; an error is shown as what it is, and nothing is stored."""
     text, function = asked(request, "schedule"), asked(request, "function")
     with here.database.reading() as db:
-        now, announced = entries.instant(tasks.on(db)), overview.functions(db)
+        now, announced = entries.instant(db), overview.functions(db)
     found, problem = None, ""
     try:
         found = preview.validate(text, zone=asked(request, "zone"), count=TIMES, now=now) if text else None

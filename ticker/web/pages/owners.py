@@ -3,7 +3,7 @@
 from starlette.requests import Request
 
 from ticker.errors import BadInput
-from ticker.read import entries, tasks
+from ticker.read import entries
 from ticker.read.owners import list_owners
 from ticker.web.api import bookmarks
 from ticker.web.pages.screen import ROWS, Shown, asked, paging, screen
@@ -21,7 +21,7 @@ def owners(here: Site, request: Request) -> Shown:
         flags = {name: name == state for name in STATES}
         after = asked(request, "after", bookmarks.owner_before)
         found = list_owners(db, owner_type=owner_type, **flags, after=after, limit=ROWS + 1)
-        now = entries.instant(tasks.on(db))
+        now = entries.instant(db)
     following = bookmarks.of_owner(found[ROWS - 1]) if len(found) > ROWS else None
     return {
         "owners": found[:ROWS], "now": now, "states": STATES, "wanted": {"state": state, "owner_type": owner_type},

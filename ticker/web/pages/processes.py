@@ -9,7 +9,7 @@ from ticker import clock
 from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import inspect
 from ticker.queue.inspect import Attendance
-from ticker.read import entries, health, overview, tasks
+from ticker.read import entries, health, overview
 from ticker.schedules.duration import SECOND
 from ticker.web.pages.phrases import roughly
 from ticker.web.pages.screen import Shown, screen
@@ -25,10 +25,8 @@ def processes(here: Site, _: Request) -> Shown:
 
 def of_tables(here: Site) -> dict[str, Any]:
     with here.database.reading() as db:
-        execute = tasks.on(db)
-        [server] = execute("server_version")
-        version = {"version_of_postgresql": server["version"]}
-        return {"functions": overview.functions(db), "now": entries.instant(execute), **version}
+        version = overview.server_version(db)
+        return {"functions": overview.functions(db), "now": entries.instant(db), "version_of_postgresql": version}
 
 
 def silent(found: health.Health) -> dict[UUID, str]:

@@ -6,6 +6,7 @@ from typing import Any
 from starlette.requests import Request
 
 from ticker import numbers
+from ticker.db import steps
 from ticker.errors import BadInput, UnknownTask
 from ticker.model import Outcome, Reason
 from ticker.read import entries, journal, tasks, why
@@ -26,7 +27,7 @@ def runs(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
         chosen = select(db, **wanted)
         page = journal.page(db, chosen, before=asked(request, "before", bookmarks.key_in), limit=ROWS)
-        now, deleted = entries.instant(tasks.on(db)), journal.deleted(db, [line.task_id for line in page.lines])
+        now, deleted = entries.instant(db), journal.deleted(db, [line.task_id for line in page.lines])
     is_nobodys = is_name(wanted["task"]) and wanted["owner"] is None
     return {
         "lines": page.lines, "now": now, "deleted": deleted, "wanted": wanted,
@@ -57,8 +58,8 @@ def run(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
         after = asked(request, "after", bookmarks.of_task) or 0
         full = tasks.get_run(db, id_of(request), pieces=PIECES, after=after)
-        now = entries.instant(tasks.on(db))
-        words = here.words(why.told(tasks.on(db), None, [full.run], [], now)[0])
+        now = entries.instant(db)
+        words = here.words(steps.run(db, why.told(None, [full.run], [], now))[0])
         deleted = journal.deleted(db, [full.run.task_id])
     found = here.shown(full)
     return {
@@ -89,7 +90,7 @@ def drops(here: Site, request: Request) -> Shown:
     if hours not in HOURS:
         raise BadInput("hours", hours, f"is none of: {', '.join(HOURS)}")
     with here.database.reading() as db:
-        now = entries.instant(tasks.on(db))
+        now = entries.instant(db)
         found = journal.drops(db, by=by, since=now - timedelta(hours=int(hours)), limit=DROPS + 1, after=told)
         deleted = journal.deleted(db, [one.example.task_id for one in found if one.example])
     return {

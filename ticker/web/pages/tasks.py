@@ -22,7 +22,7 @@ def tasks(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
         page = read_tasks.page_of_tasks(db, **wanted, after=asked(request, "after", bookmarks.of_task) or 0, limit=ROWS)
         strips = overview.recent_outcomes(db, page.tasks)
-        now = entries.instant(read_tasks.on(db))
+        now = entries.instant(db)
     return {
         "tasks": page.tasks, "strips": strips, "now": now, "late": {task.id for task in page.tasks if is_late(task, now)},
         "looked_through": page.looked_through, "wanted": wanted, "states": read_tasks.STATES,

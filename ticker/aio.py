@@ -1,0 +1,38 @@
+"""The functions of `ticker` for asynchronous connections: SQLAlchemy's (or an AsyncSession), asyncpg's and psycopg's.
+
+await ticker.aio.register(session, "mail.fetch", owner=channel, every="1m")
+"""
+
+from ticker.db.steps import asynchronous
+from ticker.read import journal as _journal
+from ticker.read import owners as _owners
+from ticker.read import tasks as _tasks
+from ticker.read import why as _why
+from ticker.registration import defaults as _defaults
+from ticker.registration import operations as _operations
+
+register = asynchronous(_operations.register)
+unregister = asynchronous(_operations.unregister)
+reconcile = asynchronous(_operations.reconcile)
+edit = asynchronous(_operations.edit)
+pause = asynchronous(_operations.pause)
+resume = asynchronous(_operations.resume)
+run_now = asynchronous(_operations.run_now)
+defaults = asynchronous(_defaults.defaults)
+get = asynchronous(_tasks.get)
+list_tasks = asynchronous(_tasks.list_tasks)
+list_owners = asynchronous(_owners.list_owners)
+list_runs = asynchronous(_tasks.list_runs)
+get_run = asynchronous(_tasks.get_run)
+why = asynchronous(_why.why)
+journal = asynchronous(_journal.journal)
+drops = asynchronous(_journal.drops)
+
+__all__ = [
+    "register", "unregister", "reconcile", "edit", "pause", "resume", "run_now", "defaults",
+    "get", "list_tasks", "list_owners", "list_runs", "get_run", "why", "journal", "drops",
+]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,217 @@
+"""Runs statements on the connections that applications have, by psycopg 3, psycopg2, asyncpg, SQLAlchemy or Django.
+
+A connection is recognised by what it can do, so that a scoped_session works and no library is imported to ask. Parameters
+are written %(name)s. Values come back as Python's own types, with times in UTC, whatever the connection's rows look like.
+"""
+
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Protocol
+
+from ticker.errors import BadInput
+
+Row = Mapping[str, Any]
+
+IDLE = 0  # libpq's status of a connection outside a transaction
+
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
+class Driver(Protocol):
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Returns what several statements run in: one transaction, unless the connection is in one, or will begin one."""
+
+    def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        """Runs a statement inside the connection's transaction and returns its rows."""
+
+
+class AsyncDriver(Protocol):
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+    async def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]: ...
+
+
+def of(db: Any) -> Driver:
+    """Returns the driver of a synchronous connection. Raises BadInput for anything else."""
+    if _is_asynchronous(db):
+        raise BadInput(
+            "db", db, "is asynchronous; use the functions of ticker.aio, such as: await ticker.aio.register(...)"
+        )
+    if hasattr(db, "exec_driver_sql"):
+        return _SQLAlchemy(db)
+    if hasattr(db, "flush") and hasattr(db, "connection"):
+        return _SQLAlchemy(db.connection())
+    if hasattr(db, "pgconn"):
+        return _Psycopg(db)
+    if hasattr(db, "get_transaction_status"):
+        return _Psycopg2(db)
+    if hasattr(db, "ensure_connection"):  # Django's
+        db.ensure_connection()
+        return of(db.connection)
+    raise BadInput("db", db, "is no connection: pass one of SQLAlchemy (or a Session), Django, psycopg or psycopg2")
+
+
+def of_async(db: Any) -> AsyncDriver:
+    """Returns the driver of a connection of asyncpg, or of psycopg's AsyncConnection. Raises BadInput for anything else."""
+    if not _is_asynchronous(db):
+        raise BadInput(
+            "db", db, "is no asynchronous connection: pass one of SQLAlchemy (or an AsyncSession), asyncpg or psycopg"
+        )
+    if hasattr(db, "is_in_transaction"):
+        return _Asyncpg(db)
+    if hasattr(db, "pgconn"):
+        return _AsyncPsycopg(db)
+    raise BadInput(
+        "db", db, "is a pool, or unknown: pass a connection of SQLAlchemy (or an AsyncSession), asyncpg or psycopg"
+    )
+
+
+def _is_asynchronous(db: Any) -> bool:
+    return inspect.iscoroutinefunction(getattr(db, "execute", None))
+
+
+class _SQLAlchemy:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._driver = connection.dialect.driver
+        if self._driver not in ("psycopg", "psycopg_async", "psycopg2", "asyncpg"):
+            raise BadInput(
+                "db",
+                self._driver,
+                "is a driver that we cannot use: use psycopg, psycopg2 or asyncpg, as in postgresql+psycopg://",
+            )
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        is_autocommit = bool(getattr(self._connection.connection.dbapi_connection, "autocommit", False))
+        return _begun(self) if is_autocommit else nullcontext()
+
+    def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        if self._driver == "asyncpg":
+            numbers, names = numbered(text)
+            result = self._connection.exec_driver_sql(numbers, tuple(parameters[name] for name in names))
+        else:
+            result = self._connection.exec_driver_sql(text, dict(parameters))
+        return in_utc(result.mappings()) if result.returns_rows else []
+
+
+class _Psycopg:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        connection = self._connection
+        is_alone = connection.autocommit and connection.info.transaction_status == IDLE
+        return connection.transaction() if is_alone else nullcontext()
+
+    def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        from psycopg import RawCursor
+        from psycopg.rows import dict_row
+
+        connection = self._connection
+        numbers, names = numbered(text)
+        values = [parameters[name] for name in names]
+        if hasattr(connection, "run"):  # ours: outside a transaction, each statement is one
+            return _in_utc_of(connection, connection.run(numbers, values))
+        with RawCursor(connection, row_factory=dict_row) as cursor:
+            cursor.execute(numbers, values, binary=not reads_iso(connection))
+            return _in_utc_of(connection, cursor if _has_rows(cursor) else ())
+
+
+class _Psycopg2:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        is_alone = self._connection.autocommit and self._connection.get_transaction_status() == IDLE
+        return _begun(self) if is_alone else nullcontext()
+
+    def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        from psycopg2.extensions import cursor as plain  # users may have set another class for their rows
+
+        with self._connection.cursor(cursor_factory=plain) as cursor:
+            cursor.execute(*((text, parameters) if parameters else (text.replace("%%", "%"),)))
+            names = [column.name for column in cursor.description or ()]
+            return in_utc(dict(zip(names, row, strict=True)) for row in cursor.fetchall()) if names else []
+
+
+class _Asyncpg:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        is_alone = not self._connection.is_in_transaction()
+        return self._connection.transaction() if is_alone else nullcontext()
+
+    async def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        numbers, names = numbered(text)
+        return in_utc(await self._connection.fetch(numbers, *(parameters[name] for name in names)))
+
+
+class _AsyncPsycopg:
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        connection = self._connection
+        is_alone = connection.autocommit and connection.info.transaction_status == IDLE
+        return connection.transaction() if is_alone else nullcontext()
+
+    async def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        from psycopg import AsyncRawCursor
+        from psycopg.rows import dict_row
+
+        numbers, names = numbered(text)
+        async with AsyncRawCursor(self._connection, row_factory=dict_row) as cursor:
+            await cursor.execute(numbers, [parameters[name] for name in names], binary=not reads_iso(self._connection))
+            return _in_utc_of(self._connection, await cursor.fetchall() if _has_rows(cursor) else ())
+
+
+@contextmanager
+def _begun(driver: Driver) -> Iterator[None]:
+    driver.fetch("BEGIN", {})
+    try:
+        yield
+    except BaseException:
+        driver.fetch("ROLLBACK", {})
+        raise
+    driver.fetch("COMMIT", {})
+
+
+@cache
+def numbered(text: str) -> tuple[str, Sequence[str]]:
+    """Returns a statement with PostgreSQL's own $1, $2 ... for its parameters, and their names in that order.
+
+    psycopg does the same, in every call anew if a statement has over 4,096 characters: a sixth of what a start takes.
+    """
+    names = list(dict.fromkeys(_PARAMETER.findall(text)))
+    numbers = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
+    return numbers.replace("%%", "%"), names
+
+
+def reads_iso(connection: Any) -> bool:
+    """Returns whether the session writes times in ISO, the only format that psycopg reads as text."""
+    return (connection.pgconn.parameter_status(b"DateStyle") or b"ISO").startswith(b"ISO")
+
+
+def _has_rows(cursor: Any) -> bool:
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0  # `description` would describe each column
+
+
+def _in_utc_of(connection: Any, rows: Iterable[Row]) -> list[Row]:
+    return list(rows) if connection.pgconn.parameter_status(b"TimeZone") in (b"UTC", b"Etc/UTC") else in_utc(rows)
+
+
+def in_utc(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
+    """Returns the rows with times in UTC. In the session's zone, sums across a clock change would be an hour off."""
+    return [{name: _time_in_utc(value) for name, value in row.items()} for row in rows]
+
+
+def _time_in_utc(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    if isinstance(value, list) and value and isinstance(value[0], datetime):
+        return [time.astimezone(UTC) for time in value]
+    return value

@@ -1,0 +1,138 @@
+"""What an application asks of the database, written once for every driver, synchronous and asynchronous.
+
+An operation is a generator: it yields statements, receives their rows, and returns its answer. It knows no connection.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import update_wrapper
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, get_args
+
+from ticker.db import drivers
+from ticker.db.drivers import Row
+
+P = ParamSpec("P")
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+JSON_COLUMNS = frozenset({"kwargs", "metadata", "registered", "cursor", "item", "result", "last_report"})
+"""Statements of operations return these as text: what a driver makes of jsonb is for the application to set."""
+
+
+class Query(NamedTuple):
+    text: str
+    parameters: Mapping[str, Any]
+
+
+Steps = Generator[Query, list[Row], T]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer(Generic[T]):
+    value: T
+
+
+class Database(Protocol):
+    """A connection of SQLAlchemy, Django, psycopg or psycopg2, or a Session. An asynchronous one has another `commit`."""
+
+    def commit(self) -> None: ...
+
+
+class AsyncDatabase(Protocol):
+    """A connection of SQLAlchemy, asyncpg or psycopg that is asynchronous, or an AsyncSession."""
+
+    def close(self) -> Coroutine[Any, Any, None]: ...
+
+
+class Operation(Protocol[P, T_co]):
+    """A function of the public door. Other operations are made of its `steps`."""
+
+    steps: Callable[P, Steps[Any]]
+    writes: bool
+
+    def __call__(self, db: Database, *args: P.args, **kwargs: P.kwargs) -> T_co: ...
+
+
+class AsyncOperation(Protocol[P, T_co]):
+    """The same function in `ticker.aio`."""
+
+    def __call__(self, db: AsyncDatabase, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T_co]: ...
+
+
+def reads(steps: Callable[P, Steps[T]]) -> Operation[P, T]:
+    """Makes a function that takes a connection first: each statement may be a transaction of its own."""
+    return _operation(steps, writes=False)
+
+
+def writes(steps: Callable[P, Steps[T]]) -> Operation[P, T]:
+    """Makes a function that takes a connection first: outside a transaction, it has one for the call."""
+    return _operation(steps, writes=True)
+
+
+def asynchronous(operation: Operation[P, T]) -> AsyncOperation[P, T]:
+    """Makes the same function for asynchronous connections."""
+
+    async def call(db: AsyncDatabase, *args: P.args, **kwargs: P.kwargs) -> T:
+        if hasattr(db, "run_sync"):  # SQLAlchemy's: a pending owner may have to be flushed
+            return await db.run_sync(lambda sync: operation(sync, *args, **kwargs))  # type: ignore[no-any-return]
+        return await run_async(db, operation.steps(*args, **kwargs), writes=operation.writes)
+
+    _present(call, operation.steps, AsyncDatabase)
+    return call
+
+
+def run(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
+    asked = _next(steps)  # bad input is refused before the connection is looked at
+    driver = drivers.of(db)
+    with driver.transaction() if writes else nullcontext():
+        while isinstance(asked, Query):
+            asked = _next(steps, driver.fetch(*asked))
+    return asked.value
+
+
+async def run_async(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
+    asked = _next(steps)
+    driver = drivers.of_async(db)
+    async with driver.transaction() if writes else nullcontext():
+        while isinstance(asked, Query):
+            asked = _next(steps, await driver.fetch(*asked))
+    return asked.value
+
+
+def _next(steps: Steps[T], rows: list[Row] | None = None) -> Query | _Answer[T]:
+    try:
+        return next(steps) if rows is None else steps.send(_read(rows))
+    except StopIteration as end:
+        return _Answer(end.value)
+
+
+def _operation(steps: Callable[P, Steps[T]], *, writes: bool) -> Operation[P, T]:
+    def call(db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run(db, steps(*args, **kwargs), writes=writes)
+
+    _present(call, steps, Database)
+    vars(call).update(steps=steps, writes=writes)
+    return call  # type: ignore[return-value]
+
+
+def _present(call: Callable[..., Any], steps: Callable[..., Any], database: type) -> None:
+    """Gives a function the name and the text of its steps, and their signature with a connection as its first parameter."""
+    update_wrapper(call, steps)
+    signature = inspect.signature(steps)
+    db = inspect.Parameter("db", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=database)
+    answer = get_args(signature.return_annotation)[-1]
+    call.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[db, *signature.parameters.values()], return_annotation=answer
+    )
+
+
+def _read(rows: list[Row]) -> list[Row]:
+    found = [name for name in rows[0] if name in JSON_COLUMNS] if rows else []
+    return [{**row, **{name: _loaded(row[name]) for name in found}} for row in rows] if found else rows
+
+
+def _loaded(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

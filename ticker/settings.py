@@ -253,16 +253,16 @@ def environment_name(name: str, text: str) -> str:
     return text
 
 
+_DRIVERS = ("psycopg", "psycopg_async", "psycopg2", "asyncpg")
+_SCHEMES = {"postgresql", "postgres", *(f"postgresql+{driver}" for driver in _DRIVERS)}
+
+
 def psycopg_url(url: str, name: str = "DATABASE_URL") -> str:
-    """Returns a PostgreSQL URL in the form that libpq reads; `postgres://` and `postgresql+psycopg://` mean the same."""
+    """Returns a PostgreSQL URL in the form that libpq reads. `postgres://`, and SQLAlchemy's `postgresql+driver://`, mean the same."""
     if not url:
         raise ConfigurationError(f"{name} is not set; write {name}=postgresql://user@localhost/name")
     scheme, separator, rest = url.partition("://")
-    if scheme in {"postgresql+psycopg2", "postgresql+asyncpg", "postgresql+pg8000"}:
-        raise ConfigurationError(
-            f"{name}: {quoted(scheme)} is another driver; write postgresql:// or postgresql+psycopg://"
-        )
-    if not separator or scheme not in {"postgresql", "postgres", "postgresql+psycopg"}:
+    if not separator or scheme not in _SCHEMES:
         raise ConfigurationError(
             f"{name}: {_without_secret(url)} is no PostgreSQL URL; write postgresql://user@localhost/name"
         )

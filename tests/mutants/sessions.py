@@ -1,8 +1,9 @@
-"""Faults in what keeps sessions of PostgreSQL free of state, so that a pooler may hand them out."""
+"""Faults in what keeps sessions of PostgreSQL free of state, so that a pooler may hand them out, and in the drivers."""
 
 from tests.mutants.mutant import Mutant
 
 CONNECTIONS, WORKER = "ticker/db/connections.py", "wrappers/rq/worker.py"
+STEPS, DRIVERS, CONTRACT = "ticker/db/steps.py", "ticker/db/drivers.py", "tests/drivers/test_contract.py"
 OURS = "tests/db/test_sessions.py::test_every_transaction_has_our_settings_and_leaves_none"
 
 SESSIONS = (
@@ -37,5 +38,37 @@ SESSIONS = (
         "clock.monotonic() - self._idle_since >= 1e9",
         "A worker that waits for jobs holds no PostgreSQL session.",
         ("tests/db/test_sessions.py::test_a_worker_without_jobs_holds_no_session",),
+    ),
+    Mutant(
+        "operation-in-pieces",
+        STEPS,
+        "    with driver.transaction() if writes else nullcontext():",
+        "    with nullcontext():",
+        "An operation on a connection in autocommit is written as a whole, or not at all.",
+        (f"{CONTRACT}::test_nothing_is_written_where_an_operation_fails_halfway",),
+    ),
+    Mutant(
+        "asynchronous-operation-in-pieces",
+        STEPS,
+        "    async with driver.transaction() if writes else nullcontext():",
+        "    async with nullcontext():",
+        "An operation on an asynchronous connection outside a transaction is written as a whole, or not at all.",
+        (f"{CONTRACT}::test_nothing_is_written_where_an_operation_fails_halfway",),
+    ),
+    Mutant(
+        "jsonb-by-the-driver",
+        "ticker/tasks/queries.py",
+        'f"t.{name}::text AS {name}" if name in JSON_COLUMNS else f"t.{name}"',
+        'f"t.{name}"',
+        "JSON is read as it was written, whatever codec the application has set for its connection.",
+        (f"{CONTRACT}::test_json_is_what_was_written",),
+    ),
+    Mutant(
+        "times-in-the-zone-of-the-session",
+        DRIVERS,
+        "        return value.astimezone(UTC)",
+        "        return value",
+        "Every driver returns times in UTC.",
+        (f"{CONTRACT}::test_each_schedule_gets_its_first_time_in_utc",),
     ),
 )

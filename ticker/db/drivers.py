@@ -70,7 +70,8 @@ def of_async(db: Any) -> AsyncDriver:
 
 
 def _is_asynchronous(db: Any) -> bool:
-    return inspect.iscoroutinefunction(getattr(db, "execute", None))
+    is_asyncpg = hasattr(db, "is_in_transaction")  # whose pool hands out proxies with ordinary methods
+    return is_asyncpg or inspect.iscoroutinefunction(getattr(db, "execute", None))
 
 
 class _SQLAlchemy:
@@ -130,8 +131,10 @@ class _Psycopg2:
 
     def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         from psycopg2.extensions import cursor as plain  # users may have set another class for their rows
+        from psycopg2.extras import register_uuid
 
         with self._connection.cursor(cursor_factory=plain) as cursor:
+            register_uuid(conn_or_curs=cursor)
             cursor.execute(*((text, parameters) if parameters else (text.replace("%%", "%"),)))
             names = [column.name for column in cursor.description or ()]
             return in_utc(dict(zip(names, row, strict=True)) for row in cursor.fetchall()) if names else []

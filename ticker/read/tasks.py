@@ -249,7 +249,7 @@ def tickers(*, ended: bool = False) -> Steps[list[TickerStatus]]:
 
     `ended`: also those that ended cleanly.
     """
-    found = [TickerStatus(**{**row, "id": UUID(str(row["id"]))}) for row in (yield query("tickers"))]
+    found = [TickerStatus(**row) for row in (yield query("tickers"))]
     return [one for one in found if ended or "ended" not in one.last_report]
 
 

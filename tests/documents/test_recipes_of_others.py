@@ -170,60 +170,44 @@ print(status, "mail.fetch" in text, 'href="/ticker/owners"' in text)
 print(ask("/ticker/static/ticker.css")[0])
 print(ask("/ticker/api/v1/tasks/1/pause", {"by": "ann"}, Origin="https://elsewhere.example.org")[0])
 print(ask("/ticker/api/v1/tasks/1/pause", {"by": "ann"}, Origin=base)[0])
+print(json.loads(ask("/channels?host=mail.example.org", {})[2])["owner"])
+"""
+
+CREATE = """
+import asyncio
+from myapp.models import Base, engine
+
+async def create():
+    async with engine.begin() as connection:
+        await connection.run_sync(Base.metadata.create_all)
+
+asyncio.run(create())
 """
 
 
 @pytest.mark.parametrize(
     ("library", "also", "server"),
     [
-        ("fastapi", ["itsdangerous"], "uvicorn myapp.site:app --fd {}"),
-        ("flask", ["a2wsgi", "gunicorn"], "gunicorn myapp.wsgi:app --workers 2 --bind fd://{}"),
+        ("fastapi", ["asyncpg", "itsdangerous"], "uvicorn myapp.site:app --fd {}"),
+        ("flask", ["asyncpg", "asgiref", "a2wsgi", "gunicorn"], "gunicorn myapp.wsgi:app --workers 2 --bind fd://{}"),
     ],
     ids=["fastapi", "flask"],
 )
-def test_the_page_is_mounted_behind_a_login(library, also, server, environ, db, tmp_path):
+def test_the_page_is_mounted_behind_a_login_and_an_async_view_registers(library, also, server, environ, db, tmp_path):
     needs(library, *also)
     ticker.register(db, "mail.fetch", every="1m")
     write(tmp_path, **files("flask-fastapi"), **{"myapp/__init__.py": ""})
+    run(tmp_path, sys.executable, "-c", CREATE)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         command = [sys.executable, "-m", *server.format(listening.fileno()).split()]
         with process(tmp_path, *command, file=listening.fileno(), SESSION_KEY="secret", OPERATORS_PASSWORD="opens"):
             asked = run(tmp_path, sys.executable, "-c", ASK, address)
-    assert asked.splitlines() == ["303 /login", "303 /login", "200 True True", "200", "403", "200"]
+    assert asked.splitlines() == ["303 /login", "303 /login", "200 True True", "200", "403", "200", "mail_channels:1"]
     assert ticker.get(db, "mail.fetch").paused_by == "ann"
-
-
-ASYNC = """
-import asyncio, os
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from myapp.channels import add_channel
-
-class Base(DeclarativeBase): pass
-
-class Channel(Base):
-    __tablename__ = "channels"
-    id: Mapped[int] = mapped_column(primary_key=True)
-
-async def main():
-    engine = create_async_engine(os.environ["DATABASE_URL"].replace("postgresql://", "postgresql+psycopg://"))
-    async with engine.begin() as connection:
-        await connection.run_sync(Base.metadata.create_all)
-    async with AsyncSession(engine) as session, session.begin():
-        await add_channel(session, Channel())
-    await engine.dispose()
-
-asyncio.run(main())
-"""
-
-
-def test_an_async_session_registers(environ, db, tmp_path):
-    needs("greenlet")
-    write(tmp_path, **files("flask-fastapi"), **{"myapp/__init__.py": ""})
-    run(tmp_path, sys.executable, "-c", ASYNC)
-    [task] = ticker.list_tasks(db)
-    assert (task.owner, task.kwargs) == ("channels:1", {"channel_id": 1})
+    assert ticker.get(db, "mail.fetch", owner="mail_channels:1").every_ms == 60_000
+    db.execute("DELETE FROM mail_channels")
+    assert [task.owner for task in ticker.list_tasks(db)] == [""]
 
 
 # ------------------------------------------------------------------------------------------------------ what RQ shows

@@ -18,6 +18,7 @@ from tests.running import Ticking, in_fork, until
 from tests.sentences import sentence
 from ticker.daemon import loop
 from ticker.daemon.loop import EveryTick, TickJob
+from ticker.db import steps
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.errors import ConfigurationError, DatabaseUnavailable
@@ -53,8 +54,7 @@ def test_a_signal_ends_it_cleanly_and_it_counts_as_a_ticker_no_more(environ, db,
         assert process.stop(number) == 0
     assert tasks.tickers(db) == []
     assert sentence("health.no_ticker_start_one", remedy="ticker run").within(health.look(settings).problems)
-    with PostgresStore(settings.database_url).transaction() as execute:
-        assert standing.tickers(execute, 30_000)["ticker_tickers_alive"] == {(): 0}
+    assert steps.run(db, standing.tickers(30_000))["ticker_tickers_alive"] == {(): 0}
 
 
 def test_the_row_of_a_ticker_that_ended_still_tells_that_the_clock_was_set_back(beat, db, store):

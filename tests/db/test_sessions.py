@@ -88,15 +88,14 @@ def test_a_statement_that_fails_leaves_the_connection_usable(db: Db, database_ur
     task = ticker.register(db, "poll", every="1m")
     with connections.connect(database_url) as connection, db.transaction():
         db.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
-        execute = sql.on(connection, "ticker")
         with pytest.raises(RowLocked), translated():
-            execute("find_task", owner_type="", owner_id="", name="poll")
+            connection.run("SELECT FROM ticker.tasks FOR UPDATE", [])
         with pytest.raises(psycopg.errors.DivisionByZero):
             connection.run("SELECT 1 / 0", [])
         with pytest.raises(DatabaseUnavailable, match="statement timeout"), translated(), connection.transaction():
             connection.run("SELECT set_config('statement_timeout', '1ms', true)", [])
             connection.run("SELECT pg_sleep(5)", [])
-        assert execute("instant", now=None)
+        assert connection.run("SELECT 1 AS n", []) == [{"n": 1}]
 
 
 def test_an_error_at_the_commit_is_that_error(db: Db, database_url: str) -> None:

@@ -38,7 +38,9 @@ def of(db: Any) -> Driver:
     """Returns the driver of a synchronous connection. Raises BadInput for anything else."""
     if _is_asynchronous(db):
         raise BadInput(
-            "db", db, "is asynchronous; use the functions of ticker.aio, such as: await ticker.aio.register(...)"
+            "db",
+            db,
+            "is asynchronous; use ticker.aio (await ticker.aio.register(...)) or the connection that run_sync passes",
         )
     if hasattr(db, "exec_driver_sql"):
         return _SQLAlchemy(db)

@@ -3,7 +3,7 @@ SELECT id FROM {schema}.tasks WHERE id = %(id)s
 
 -- name: checkpoint
 -- Where the next run goes on; only the run that holds the task may write it.
-UPDATE {schema}.tasks SET cursor = %(cursor)s::jsonb
+UPDATE {schema}.tasks SET cursor = %(cursor)s::text::jsonb
 WHERE id = %(task_id)s AND run_token = %(token)s::uuid
 RETURNING id
 

@@ -1,6 +1,7 @@
 """The statements in ticker/db/sql: PostgreSQL takes each as it stands, and each call names the parameters that it has."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ticker.tasks.queries import LISTS
 
 ROOT = Path(ticker.__file__).parent.parent
 STATEMENTS = sql.statements("ticker", LISTS)
+JSONB = 3802  # the number of that type in every PostgreSQL
 RUN_BY = {"execute", "_execute", "written", "query"}
 
 
@@ -43,6 +45,17 @@ def test_postgresql_prepares_each_statement(name: str, db: psycopg.Connection) -
     answer = db.pgconn.prepare(b"it", text.encode())
     assert answer.status == psycopg.pq.ExecStatus.COMMAND_OK, answer.error_message.decode()
     assert db.pgconn.describe_prepared(b"it").nparams == len(parameters)
+
+
+def test_operations_read_json_as_text(db: psycopg.Connection) -> None:  # type: ignore[type-arg]
+    """What a driver makes of jsonb is for the application to set."""
+    for file in ("register.sql", "read.sql"):
+        text = (ROOT / "ticker" / "db" / "sql" / file).read_text(encoding="utf-8")
+        for name in re.findall(r"^-- name: (\w+)$", text, flags=re.MULTILINE):
+            db.pgconn.prepare(b"it", numbered(STATEMENTS[name])[0].encode())
+            answer = db.pgconn.describe_prepared(b"it")
+            found = [answer.fname(column) for column in range(answer.nfields) if answer.ftype(column) == JSONB]
+            assert (name, found) == (name, [])
 
 
 @pytest.mark.slow

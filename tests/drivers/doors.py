@@ -19,7 +19,7 @@ import psycopg2.extras
 from psycopg.adapt import Loader
 from psycopg.rows import dict_row
 from sqlalchemy import NullPool, create_engine
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session
 
 import ticker
@@ -158,6 +158,15 @@ async def of_async_session(driver: str, url: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
+async def of_async_scoped_session(url: str) -> AsyncIterator[Any]:
+    engine = create_async_engine(of_driver("asyncpg", url), poolclass=NullPool)
+    session = async_scoped_session(async_sessionmaker(engine), scopefunc=asyncio.current_task)
+    async with session.begin():
+        yield session
+    await session.remove()
+
+
+@asynccontextmanager
 async def of_async_connection(driver: str, url: str) -> AsyncIterator[Any]:
     async with create_async_engine(of_driver(driver, url), poolclass=NullPool).begin() as connection:
         yield connection
@@ -185,6 +194,7 @@ DOORS: dict[str, Callable[[str], Door]] = {
     "async psycopg, autocommit": partial(asynchronous, of_async_psycopg_in_autocommit),
     "AsyncSession, asyncpg": partial(asynchronous, partial(of_async_session, "asyncpg")),
     "AsyncSession, psycopg": partial(asynchronous, partial(of_async_session, "psycopg")),
+    "async_scoped_session, asyncpg": partial(asynchronous, of_async_scoped_session),
     "AsyncConnection, asyncpg": partial(asynchronous, partial(of_async_connection, "asyncpg")),
     "AsyncConnection, psycopg": partial(asynchronous, partial(of_async_connection, "psycopg")),
 }

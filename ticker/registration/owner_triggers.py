@@ -20,6 +20,7 @@ from ticker.registration.owner_triggers_sql import (
     TRIGGERS,
 )
 from ticker.settings import schema_name
+from ticker.tasks import django_models
 from ticker.tasks.fields import DEFAULTS
 from ticker.tasks.identity import check_text
 from ticker.tasks.mapped import base_table
@@ -46,7 +47,7 @@ def triggers(
     schema: str = "ticker",
     table_schema: str | None = None,
 ) -> list[str]:
-    """The statements that let tasks follow the rows of a mapped class, a Table, or a text such as crm.mail_channels.
+    """The statements that let tasks follow the rows of a mapped class, a Table, a Django model, or a text such as crm.mail_channels.
 
     They may run again at any time, and with another condition. Who runs them owns the functions and lends them its
     rights on both tables. `key` defaults to the primary key, for a text to "id". `table_schema` is where the table
@@ -208,6 +209,8 @@ def _described(
     if isinstance(table, str):
         where, _, name = table.rpartition(".") if split else ("", "", table)
         return table, where, name, ("id",), None
+    if (model := django_models.described(table)) is not None:
+        return model
     mapper = None if isinstance(table, Table) else _mapper(table)
     found = table if isinstance(table, Table) else base_table(_mapper(table))
     key = found.primary_key.columns if mapper is None else mapper.primary_key
@@ -218,7 +221,7 @@ def _described(
 def _mapper(target: object) -> Mapper[Any]:
     mapper = inspect(target, raiseerr=False)
     if not isinstance(mapper, Mapper):
-        raise BadInput("table", target, "is neither a mapped class, a Table nor the name of a table")
+        raise BadInput("table", target, "is neither a mapped class, a Table, a Django model nor the name of a table")
     return mapper
 
 

@@ -31,7 +31,7 @@ def test_a_recipe_is_in_the_index_says_when_it_was_run_and_its_links_and_program
     text = (RECIPES / f"{recipe}.md").read_text(encoding="utf-8")
     if recipe != "README":
         assert f"]({recipe}.md)" in (RECIPES / "README.md").read_text(encoding="utf-8")
-        assert re.search(r"2026-11-\d\d", text) and files(recipe)
+        assert re.search(r"2026-11-2\d", text) and files(recipe)
     for target, anchor in re.findall(r"\]\((?!http)([^)#]+)(?:#([^)]+))?\)", text):
         document = (RECIPES / target).read_text(encoding="utf-8")
         assert not anchor or anchor in anchors(document), (target, anchor)

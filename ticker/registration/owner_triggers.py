@@ -47,7 +47,7 @@ def triggers(
     schema: str = "ticker",
     table_schema: str | None = None,
 ) -> list[str]:
-    """The statements that let tasks follow the rows of a mapped class, a Table, a Django model, or a text such as crm.mail_channels.
+    """The statements that let tasks follow the rows of a mapped class, a Table, or a text such as crm.mail_channels.
 
     They may run again at any time, and with another condition. Who runs them owns the functions and lends them its
     rights on both tables. `key` defaults to the primary key, for a text to "id". `table_schema` is where the table

@@ -1,4 +1,4 @@
-"""Whom a task belongs to. SQLAlchemy is imported only when a mapped object is met."""
+"""Whom a task belongs to. SQLAlchemy is imported only when a mapped object is met, Django never."""
 
 import json
 import unicodedata
@@ -30,7 +30,7 @@ NOBODY = Owner("", "")
 
 
 def identify(db: object, owner: object) -> Owner:
-    """Whom `owner` names: None, an Owner, a pair of texts, a text type:id, a Django object, or a mapped object, flushed if pending."""
+    """Whom `owner` names: None, an Owner, a pair of texts, a text type:id, or a mapped object, flushed if pending."""
     if owner is None:
         return NOBODY
     if isinstance(owner, Owner):
@@ -43,7 +43,7 @@ def identify(db: object, owner: object) -> Owner:
 
     if (found := django_models.named(owner)) is not None:
         return Owner(*found)
-    from ticker.tasks import mapped  # and with it SQLAlchemy, which whoever hands us another object has loaded anyway
+    from ticker.tasks import mapped  # and with it SQLAlchemy, which whoever hands us an object has loaded anyway
 
     if (found := mapped.named(db, owner)) is not None:
         return Owner(*found)

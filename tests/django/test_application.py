@@ -348,10 +348,11 @@ from django.test import TransactionTestCase
 
 class One(TransactionTestCase):
     def test_ticks(self):
-        with self.assertRaises(SystemExit):
+        try:
             call_command("ticker", "tick")
-        call_command("ticker", "db", "adopt", "--resume")
-        call_command("ticker", "tick")
+        except SystemExit:  # the first class of a process
+            call_command("ticker", "db", "adopt", "--resume")
+            call_command("ticker", "tick")
 
 class Two(One):
     pass
@@ -360,7 +361,7 @@ class Two(One):
 
 def test_parallel_tests_adopt_their_copy_of_the_database(manage, project):
     write(project, **{"myapp/test_parallel.py": PARALLEL})
-    manage("test", "--noinput", "--parallel", "2", "myapp.test_parallel")
+    assert "from now on" in manage("test", "--noinput", "--parallel", "2", "myapp.test_parallel")
 
 
 def test_a_flush_by_hand_leaves_the_tasks_alone(db, manage):

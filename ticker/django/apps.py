@@ -32,6 +32,8 @@ class TickerConfig(AppConfig):
 def database_url() -> str:
     """Returns the URL of the database `default`, or of TICKER_DATABASE; while Django's tests run, of their database."""
     connection = connections[getattr(settings, "TICKER_DATABASE", "default")]
+    if connection.vendor != "postgresql":
+        return os.environ.get("DATABASE_URL", "")
     known = {option.keyword.decode() for option in Conninfo.get_defaults()}
     given = {name: str(value) for name, value in connection.get_connection_params().items() if name in known}
     return f"postgresql:///?{urlencode(given, quote_via=quote)}"

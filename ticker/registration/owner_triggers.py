@@ -20,6 +20,7 @@ from ticker.registration.owner_triggers_sql import (
     TRIGGERS,
 )
 from ticker.settings import schema_name
+from ticker.tasks import django_models
 from ticker.tasks.fields import DEFAULTS
 from ticker.tasks.identity import check_text
 from ticker.tasks.mapped import base_table
@@ -209,6 +210,8 @@ def _described(
     if isinstance(table, str):
         where, _, name = table.rpartition(".") if split else ("", "", table)
         return table, where, name, ("id",), None
+    if (model := django_models.described(table)) is not None:
+        return model
     mapper = None if isinstance(table, Table) else _mapper(table)
     found = table if isinstance(table, Table) else base_table(_mapper(table))
     key = found.primary_key.columns if mapper is None else mapper.primary_key
@@ -219,7 +222,7 @@ def _described(
 def _mapper(target: object) -> Mapper[Any]:
     mapper = inspect(target, raiseerr=False)
     if not isinstance(mapper, Mapper):
-        raise BadInput("table", target, "is neither a mapped class, a Table nor the name of a table")
+        raise BadInput("table", target, "is neither a mapped class, a Table, a Django model nor the name of a table")
     return mapper
 
 

@@ -32,6 +32,25 @@ def test_channels_have_their_tasks_which_come_run_rest_and_go_with_their_rows(db
     assert ticker.list_tasks(db) == []
 
 
+PSYCOPG2 = """
+import sys
+sys.modules["psycopg"] = None  # Django takes psycopg 3 if it can import it
+import django.db.backends.postgresql.base
+del sys.modules["psycopg"]
+"""
+
+
+def test_the_same_on_psycopg2(db, manage, project, shell):
+    settings = project / "project" / "settings.py"
+    settings.write_text(PSYCOPG2 + settings.read_text())
+    assert shell("from django.db import connection; print(connection.Database.__name__)").strip() == "psycopg2"
+    db.execute("DROP SCHEMA ticker CASCADE")
+    test_channels_have_their_tasks_which_come_run_rest_and_go_with_their_rows(db, manage)
+    manage("migrate", "myapp", "0001")
+    manage("migrate", "ticker", "zero")
+    manage("migrate")
+
+
 VISIT = """
 from django.contrib.auth.models import User
 from django.test import Client

@@ -7,7 +7,8 @@ from django.db.migrations.operations import RunPython
 from django.db.migrations.operations.base import Operation
 
 from ticker import migrations, owners
-from ticker.db.checks import check_upgradable, revision, revisions
+from ticker.db import drivers
+from ticker.db.checks import check_upgradable, revisions
 from ticker.settings import current
 
 
@@ -16,8 +17,8 @@ class Tables(RunPython):
 
     def __init__(self, back_to: str = "") -> None:
         super().__init__(
-            lambda _, editor: _execute(editor, _steps(editor.connection.connection, revisions()[-1])),
-            lambda _, editor: _execute(editor, _steps(editor.connection.connection, back_to)),
+            lambda _, editor: _execute(editor, _steps(editor.connection, revisions()[-1])),
+            lambda _, editor: _execute(editor, _steps(editor.connection, back_to)),
         )
 
 
@@ -44,10 +45,12 @@ class FollowOwner(RunPython):
 
 def _steps(connection: Any, target: str) -> Iterator[str]:
     """Yields what moves the tables to a revision, unless they are there. Other upgrades wait for the transaction's end."""
-    schema = current().schema
-    connection.execute("SELECT pg_advisory_xact_lock(%s)", [migrations.UPGRADE_LOCK])
-    has_revision = connection.execute(f"SELECT to_regclass('\"{schema}\".ticker_version')").fetchone() != (None,)
-    found = revision(connection, schema) if has_revision else ""
+    schema, fetch = current().schema, drivers.of(connection).fetch
+    fetch("SELECT pg_advisory_xact_lock(%(key)s)", {"key": migrations.UPGRADE_LOCK})
+    table = f'"{schema}".ticker_version'
+    [there] = fetch("SELECT to_regclass(%(table)s) IS NOT NULL AS has_revision", {"table": table})
+    rows = fetch(f"SELECT version_num FROM {table}", {}) if there["has_revision"] else []
+    found = str(rows[0]["version_num"]) if rows else ""
     check_upgradable(filter(None, [found]), schema)
     if found != target:
         yield migrations.script(schema, found, target)

@@ -12,6 +12,7 @@ import pytest
 from redis import Redis
 from rq import Queue
 from rq.job import Job
+from rq.version import VERSION
 
 import ticker
 from tests.running import ROOT, is_alive, until, work
@@ -20,6 +21,7 @@ from ticker.engine import jobs
 from ticker.engine.ports import JobState
 from ticker.engine.tick import tick
 from ticker.queue.rq import RedisQueue
+from wrappers.rq.compatibility import version_of
 from wrappers.rq.corrupt_jobs import inflates_within
 
 ASLEEP = zlib.compress(b"\x80\x05N.")  # the pickle of None: no call
@@ -108,7 +110,8 @@ def test_no_key_of_another_type_stops_the_worker(environ, db, store, queue, redi
     redis.rpush("rq:queue:polling", "text", "list", "gone", "a job", b"\xff\xfe", "x" * 5000, "")
     a_job_that_runs(db, store, queue)
     log = work().stdout
-    for job_id in ("text", "list", "executions", "'a job'", r"b'\\xff\\xfe'"):
+    odd = ["'a job'"] if version_of(VERSION) > (2, 6, 1) else []  # to RQ 2.6.1, that is an id, of which there is no job
+    for job_id in ("text", "list", "executions", *odd, r"b'\\xff\\xfe'"):
         assert re.search(f"poison job={job_id}: ", log), job_id
     assert outcomes(db) == ["succeeded"]
     assert not redis.exists("rq:executions:executions", "rq:wip:polling", "rq:job:executions")

@@ -31,6 +31,7 @@ def connections_made(redis: Redis) -> int:
 
 
 @pytest.mark.parametrize("by", [work, stock_worker])
+@pytest.mark.smoke
 def test_of_a_run_and_of_a_drop_nothing_stays_but_the_set_of_queues(traced, db, store, queue, redis, by):
     ticker.register(db, "plain", every="1d")
     ticker.register(db, "plain", name="paused", every="1d")

@@ -96,6 +96,7 @@ def forge(redis: Redis, job_id: str, data: bytes, *, key: str = "", front: bool 
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_a_hardened_worker_runs_what_the_ticker_signed(task, db, store, signed, redis):
     works()
     assert outcomes(db) == [("succeeded", "")]
@@ -211,6 +212,7 @@ def forged_jobs(redis: Redis, touched: Path, victim: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_forged_jobs_are_counted_and_harm_nothing(task, db, redis, tmp_path):
     touched = tmp_path / "touched"
     [victim] = Queue("polling", connection=redis).get_job_ids()

@@ -182,6 +182,20 @@ def test_poison_in_rqs_registries_does_not_stop_a_worker_at_its_start(environ, d
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(version_of(VERSION) < (3,), reason="RQ 3 brought the registry of jobs that may be enqueued")
+@pytest.mark.parametrize("option", ["--burst", "--hardened"])
+def test_poison_that_may_be_enqueued_does_not_break_off_each_maintenance(option, environ, redis, monkeypatch):
+    monkeypatch.setenv("TICKER_SIGNING_KEY", "a key of enough length")
+    put(redis, "ready", created_at="yesterday", status="ready_to_enqueue")
+    redis.delete("rq:queue:polling")
+    redis.zadd("rq:ready:polling", {"ready": 1, "gone": 2})
+    log = work(option, "polling").stdout
+    assert re.search("(poison|forged) job=ready: ", log)
+    assert not sentence("logs.maintenance_broke_off").within(log)
+    assert not redis.exists("rq:ready:polling", "rq:clean_registries:polling")
+
+
+@pytest.mark.slow
 def test_a_broken_registry_ends_rqs_maintenance_and_no_worker(environ, db, store, queue, redis):
     redis.sadd("rq:groups", b"\xff")
     redis.set("rq:failed:polling", "x")

@@ -47,8 +47,8 @@ def test_the_worker_counts_a_run_and_a_drop_as_rq_counts_jobs(traced, db, store,
     ticker.register(db, "plain", name="paused", every="1d")
     tick(store, queue)
     ticker.pause(db, "paused", by="a test")
-    shown = "from rq import Worker as W; d = W.register_death; W.register_death = lambda s: (s.refresh(), print(s.successful_job_count, s.total_working_time > 0, s.get_current_job_id(), s.connection.keys(s.key + ':*')), d(s))"
-    assert "2 True None []" in work(patch=shown).stdout
+    shown = "from rq import Worker as W; d = W.register_death; W.register_death = lambda s: (print(s.connection.keys(s.key + ':*')), s.refresh(), print(s.successful_job_count, s.total_working_time > 0, s.get_current_job_id()), d(s))"
+    assert "[]\n2 True None" in work(patch=shown).stdout
 
 
 def test_runs_cost_no_connection_each_and_drops_no_process(traced, db, store, queue, redis):

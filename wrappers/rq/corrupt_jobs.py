@@ -157,6 +157,7 @@ class SurvivingWorker(RQWorker):
             with unreadable_is_poison(job.id, but=NO_JOBS_FAULT):
                 super().execute_job(job, queue)
         except Poison as poison:
+            poison.job_id = job.id  # also if RQ met it in a dependent of this job
             self._leave(job)
             put_aside(self.connection, [queue], poison, because=poison.__cause__)
 

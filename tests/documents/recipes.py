@@ -1,4 +1,4 @@
-"""What docs/recipes shows, as files and processes: for the tests that use a recipe as its reader does."""
+"""What docs/guides/recipes shows, as files and processes: for the tests that use a recipe as its reader does."""
 
 import importlib.util
 import os
@@ -14,7 +14,7 @@ import pytest
 
 from tests.running import PATIENCE, ROOT
 
-RECIPES = ROOT / "docs" / "recipes"
+RECIPES = ROOT / "docs/guides/recipes"
 
 
 def files(recipe: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The default tests show each promise of docs/faults.md, although what is slow is left to `pytest -m slow`."""
+"""The default tests show each promise of docs/internals/faults.md, although what is slow is left to `pytest -m slow`."""
 
 import ast
 from collections.abc import Iterator

@@ -19,7 +19,12 @@ RECIPES = ROOT / "docs/guides/recipes"
 
 def files(recipe: str) -> dict[str, str]:
     """The files that a recipe shows, by their paths."""
-    text = (RECIPES / f"{recipe}.md").read_text(encoding="utf-8")
+    return shown(RECIPES / f"{recipe}.md")
+
+
+def shown(page: Path) -> dict[str, str]:
+    """Returns the files that a page shows, by their paths."""
+    text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"^```\w*\n# (/?[\w./@-]+)(?::[^\n]*)?\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
     return {path.lstrip("/"): f"# {path}\n{body}" for path, body in blocks}
 

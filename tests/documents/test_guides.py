@@ -11,6 +11,7 @@ import yaml
 from sqlalchemy.orm import Session
 
 import ticker
+import wrappers
 from tests.documents import rooms
 from tests.documents.recipes import run, shown, write
 from tests.factories import engine_on
@@ -168,6 +169,17 @@ def test_every_alert_has_a_line_that_says_what_to_do():
         rule["alert"] for group in groups for rule in group["rules"] if rule["labels"]["severity"] == "critical"
     }
     assert set().union(*[names for names in told if names][:3]) == critical
+
+
+# --------------------------------------------------------------------------------------------------------- reference
+
+
+@pytest.mark.parametrize("package", [ticker, wrappers], ids=["ticker", "wrappers"])
+def test_the_reference_of_python_has_every_public_name(package):
+    page, name = text("reference/python"), package.__name__
+    shown = set(re.findall(rf"^::: {name}\.(\w+)$", page, flags=re.MULTILINE))
+    assert shown <= {*package.__all__}
+    assert all(f"`{public}`" in page or f"`{name}.{public}`" in page for public in {*package.__all__} - shown)
 
 
 # --------------------------------------------------------------------------------------------------------- internals

@@ -208,7 +208,7 @@ def queue(redis: Redis) -> RedisQueue:
 
 @pytest.fixture
 def roles(servers: Any, db: psycopg.Connection[Any]) -> Iterator[dict[str, str]]:
-    """Creates PostgreSQL roles as docs/security.md does. Returns their names by the names in the document."""
+    """Creates PostgreSQL roles as docs/operations/security.md does. Returns their names by the names in the document."""
     roles = {name: f"test_{name}_{uuid4().hex[:8]}" for name in ("ticker", "worker", "application", "page", "viewer")}
     for role in roles.values():
         admin(servers, f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")

@@ -1,11 +1,11 @@
-"""The rights that docs/security.md names."""
+"""The rights that docs/operations/security.md names."""
 
 import re
 from urllib.parse import urlsplit, urlunsplit
 
 from tests.running import ROOT
 
-SECURITY = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+SECURITY = (ROOT / "docs/operations/security.md").read_text(encoding="utf-8")
 PASSWORD = "not-a-secret"
 
 

@@ -1,4 +1,4 @@
-"""The rights that docs/security.md names are enough for each process, and do not allow what they should not."""
+"""The rights that docs/operations/security.md names are enough for each process, and do not allow what they should not."""
 
 import os
 import re

@@ -515,7 +515,7 @@ def test_a_look_without_an_answer_is_told_after_a_while(monkeypatch):
 
 
 def test_the_documentation_names_each_section_and_shows_the_legend_of_the_chart(db):
-    text = (ROOT / "docs" / "terminal.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/operations/terminal.md").read_text(encoding="utf-8")
     titles = [section.title for section in screen.sections(look(db, 1))]
     table = text[text.index("| section |") :]
     assert re.findall(r"^\| ([A-Z][a-z ]+) \|", table, flags=re.MULTILINE) == titles

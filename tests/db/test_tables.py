@@ -12,7 +12,7 @@ import ticker
 from ticker import migrations
 from ticker.db import tables
 
-OWNERS = Path(__file__).parents[2] / "docs" / "owners.md"
+OWNERS = Path(__file__).parents[2] / "docs/concepts/owners.md"
 
 
 class Base(DeclarativeBase):

@@ -1,4 +1,4 @@
-"""The project of docs/recipes/django.md, on a database of its own; neither DATABASE_URL nor REDIS_URL is set."""
+"""The project of docs/guides/recipes/django.md, on a database of its own; neither DATABASE_URL nor REDIS_URL is set."""
 
 import shutil
 import sys

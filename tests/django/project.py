@@ -1,4 +1,4 @@
-"""A Django project: what docs/recipes/django.md takes for granted."""
+"""A Django project: what docs/guides/recipes/django.md takes for granted."""
 
 SETTINGS = """
 import os

@@ -1,4 +1,4 @@
-"""Writes docs/fields.md from `ticker.tasks.fields`: `python -m tests.documents.fields`."""
+"""Writes docs/reference/fields.md from `ticker.tasks.fields`: `python -m tests.documents.fields`."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 from ticker.tasks.fields import FIELDS, GROUPS, OF_NEW
 from ticker.tasks.sorts import DURATION, INSTANT, TIME, Field
 
-FILE = Path(__file__).parents[2] / "docs" / "fields.md"
+FILE = Path(__file__).parents[2] / "docs/reference/fields.md"
 HEAD = """\
 # The fields of a task
 
-`ticker.register`, `ticker.edit`, `Wanted`, `@task(...)`, `ticker add` and `ticker edit`, the [HTTP API](api.md) and the
-[page](page.md) take the same fields, with the same limits. The tables are generated from `ticker/tasks/fields.py`. A new
+`ticker.register`, `ticker.edit`, `Wanted`, `@task(...)`, `ticker add` and `ticker edit`, the [HTTP API](http.md) and the
+[page](../operations/page.md) take the same fields, with the same limits. The tables are generated from `ticker/tasks/fields.py`. A new
 task has the default of each field that is not passed; its tolerance and box then follow the schedule. A duration is a text
 (`30s`, `1h30m`, `PT5M`), seconds, or a timedelta.
 """

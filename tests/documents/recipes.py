@@ -1,4 +1,4 @@
-"""What docs/recipes shows, as files and processes: for the tests that use a recipe as its reader does."""
+"""What docs/guides/recipes shows, as files and processes: for the tests that use a recipe as its reader does."""
 
 import importlib.util
 import os
@@ -14,12 +14,17 @@ import pytest
 
 from tests.running import PATIENCE, ROOT
 
-RECIPES = ROOT / "docs" / "recipes"
+RECIPES = ROOT / "docs/guides/recipes"
 
 
 def files(recipe: str) -> dict[str, str]:
     """The files that a recipe shows, by their paths."""
-    text = (RECIPES / f"{recipe}.md").read_text(encoding="utf-8")
+    return shown(RECIPES / f"{recipe}.md")
+
+
+def shown(page: Path) -> dict[str, str]:
+    """Returns the files that a page shows, by their paths."""
+    text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"^```\w*\n# (/?[\w./@-]+)(?::[^\n]*)?\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
     return {path.lstrip("/"): f"# {path}\n{body}" for path, body in blocks}
 

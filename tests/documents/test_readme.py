@@ -102,7 +102,7 @@ def test_the_procfile_names_commands_that_exist_and_every_module_with_a_function
 
 def test_the_sample_of_why_is_that_of_its_own_page():
     [sample] = re.findall(r"```\n\$ ticker why.*?```", README, flags=re.DOTALL)
-    assert sample in (ROOT / "docs/why.md").read_text(encoding="utf-8")
+    assert sample in (ROOT / "docs/guides/why.md").read_text(encoding="utf-8")
 
 
 def test_every_command_of_the_table_is_there():
@@ -127,7 +127,7 @@ def test_every_setting_of_the_table_is_read_and_every_one_read_is_in_the_table()
 
 
 def test_the_links_lead_somewhere():
-    for document in [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for document in [ROOT / "README.md", ROOT / "tests" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", document.read_text(encoding="utf-8")):
             assert (document.parent / target).exists(), (document.name, target)
 

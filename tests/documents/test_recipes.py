@@ -1,4 +1,4 @@
-"""What docs/recipes shows works as it stands there: the recipes that need nothing but what is here."""
+"""What docs/guides/recipes shows works as it stands there: the recipes that need nothing but what is here."""
 
 import gzip
 import json

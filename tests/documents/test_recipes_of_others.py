@@ -1,4 +1,4 @@
-"""What docs/recipes shows of other libraries, where these are installed: FastAPI, Flask, rq-dashboard, django-rq."""
+"""What docs/guides/recipes shows of other libraries, where these are installed: FastAPI, Flask, rq-dashboard, django-rq."""
 
 import socket
 import sys

@@ -70,7 +70,7 @@ def command(*words, **environ):
 def test_a_scrape_has_every_metric_that_there_is_and_every_one_that_a_document_names(served):
     found = names(served.scrape())
     assert set(BY_NAME) <= found
-    for document in ("alerts.yml", "grafana.json", "metrics.md"):
+    for document in ("operations/alerts.yml", "operations/grafana.json", "reference/metrics.md"):
         named = set(NAMED.findall((DOCS / document).read_text(encoding="utf-8")))
         assert named - {"ticker_tick_"} <= found, document
         assert named
@@ -197,14 +197,14 @@ def row(family: Family) -> str:
 
 
 def test_the_document_says_of_every_metric_what_the_scrape_says():
-    lines = (DOCS / "metrics.md").read_text(encoding="utf-8").splitlines()
+    lines = (DOCS / "reference/metrics.md").read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if line.startswith("| `ticker_")] == [
         row(f) for f in (*OF_A_PROCESS, *OF_THE_DATABASE)
     ]
 
 
 def test_every_alert_says_what_to_do():
-    [group] = yaml.safe_load((DOCS / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    [group] = yaml.safe_load((DOCS / "operations/alerts.yml").read_text(encoding="utf-8"))["groups"]
     assert len({rule["alert"] for rule in group["rules"]}) == len(group["rules"])
     for rule in group["rules"]:
         assert rule["labels"]["severity"] in ("info", "warning", "critical")
@@ -213,8 +213,8 @@ def test_every_alert_says_what_to_do():
 
 def test_what_every_ticker_says_is_never_added_up():
     """Of the counts of the tables, one ticker's are taken: a sum over tickers would count each run several times."""
-    rules = yaml.safe_load((DOCS / "alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
-    panels = json.loads((DOCS / "grafana.json").read_text(encoding="utf-8"))["panels"]
+    rules = yaml.safe_load((DOCS / "operations/alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+    panels = json.loads((DOCS / "operations/grafana.json").read_text(encoding="utf-8"))["panels"]
     expressions = [rule["expr"] for rule in rules]
     expressions += [target["expr"] for panel in panels for target in panel.get("targets", ())]
     shared = {family.name for family in OF_THE_DATABASE}
@@ -228,7 +228,7 @@ def test_what_every_ticker_says_is_never_added_up():
 
 
 def test_the_dashboard_can_be_imported():
-    dashboard = json.loads((DOCS / "grafana.json").read_text(encoding="utf-8"))
+    dashboard = json.loads((DOCS / "operations/grafana.json").read_text(encoding="utf-8"))
     panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
     ids = [panel["id"] for panel in dashboard["panels"]]
     assert dashboard["schemaVersion"] >= 36 and len(ids) == len(set(ids))

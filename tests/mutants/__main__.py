@@ -1,4 +1,4 @@
-"""`python -m tests.mutants [--only NAME] [--jobs N] [--write docs/mutants.md]`: which test catches each mutant."""
+"""`python -m tests.mutants [--only NAME] [--jobs N] [--write docs/internals/mutants.md]`: which test catches each mutant."""
 
 import sys
 from collections.abc import Iterator, Sequence

@@ -15,7 +15,7 @@ HEAD = """\
 Each row is one deliberate fault: a line of the product, changed so that it breaks a rule. The faults stand in
 `tests/mutants/`. This command puts one after the other into a copy of the checkout and runs that copy's tests:
 
-    python -m tests.mutants [--only NAME] [--jobs N] [--write docs/mutants.md]
+    python -m tests.mutants [--only NAME] [--jobs N] [--write docs/internals/mutants.md]
 
 First come the tests that should know the rule, then the whole default suite. A test has caught a mutant when it
 fails with it and passes without it; one that was not named for it has to fail twice. The exit code is 1 where a mutant

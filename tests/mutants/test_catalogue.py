@@ -13,7 +13,7 @@ from tests.mutants.catalogue import CATALOGUE
 from tests.mutants.mutant import Mutant, Rotten
 from tests.running import ROOT
 
-PAGE = ROOT / "docs" / "mutants.md"
+PAGE = ROOT / "docs/internals/mutants.md"
 
 
 @pytest.mark.parametrize("mutant", CATALOGUE, ids=lambda mutant: mutant.name)

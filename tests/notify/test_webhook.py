@@ -193,7 +193,7 @@ def test_the_resolver_gives_each_address_its_share(monkeypatch, closed_port):
 def test_the_check_that_the_documentation_shows_accepts_a_real_request_and_no_other(endpoint):
     shown: dict[str, Any] = {}
     [block] = re.findall(
-        r"```python\n(import hashlib.*?)```", (ROOT / "docs/notifications.md").read_text(), flags=re.DOTALL
+        r"```python\n(import hashlib.*?)```", (ROOT / "docs/guides/notifications.md").read_text(), flags=re.DOTALL
     )
     exec(block, shown)
     Webhook(endpoint.url, [KEY, OLD_KEY]).deliver(NOTICE)

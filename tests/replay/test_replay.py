@@ -540,7 +540,7 @@ def test_the_queue_keeps_the_promises_of_the_real_one():
 
 
 def test_the_example_of_the_documentation_prints_what_stands_there(environ, file):
-    text = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/guides/replay.md").read_text(encoding="utf-8")
     example = re.search(r"```markdown\n(.*?)```", text, flags=re.DOTALL)[1]
     printed = re.search(r"```console\n\$ ticker replay mine.md\n(.*?)```", text, flags=re.DOTALL)[1]
     out, err = replay(file(example), code=1)
@@ -548,7 +548,7 @@ def test_the_example_of_the_documentation_prints_what_stands_there(environ, file
 
 
 def test_every_event_of_the_documentation_can_be_read():
-    text = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/guides/replay.md").read_text(encoding="utf-8")
     for named in re.findall(r"^\| `([^`]+)` \|", text[text.index("| event |") :], flags=re.MULTILINE):
         table.read(f"{MINE}{START}| 00:30 | {named} | | | |\n" if named != "initial state" else f"{MINE}{START}")
 

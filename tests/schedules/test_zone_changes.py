@@ -12,7 +12,7 @@ from tests.schedules.oracle import segments
 from ticker.schedules import calendar, cron, kinds, zones
 from ticker.schedules.interval import Interval
 
-PAGE = (ROOT / "docs" / "time.md").read_text("utf-8")
+PAGE = (ROOT / "docs/concepts/time.md").read_text("utf-8")
 DAY = timedelta(days=1)
 HALF = timedelta(minutes=30)
 HOUR = 2 * HALF
@@ -104,7 +104,7 @@ def test_no_next_time_is_at_or_before_its_start_wherever_that_lies(name):
                 assert schedule.next_after(start) > start
 
 
-# ------------------------------------------------------------------------------- the table in docs/time.md, row by row
+# ------------------------------------------------------------------------------- the table in docs/concepts/time.md, row by row
 
 BERLIN = ZoneInfo("Europe/Berlin")
 FORWARD, BACK = datetime(2026, 3, 29, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)  # change at 01:00 UTC

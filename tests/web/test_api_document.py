@@ -1,4 +1,4 @@
-"""docs/api.md names what is there, and its examples do what they say."""
+"""docs/reference/http.md names what is there, and its examples do what they say."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tests.web.asking import ALL, API
 from ticker.web.api.openapi import PROBLEMS
 from ticker.web.site import OF_RUNS, OF_TASKS
 
-TEXT = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs/reference/http.md").read_text(encoding="utf-8")
 
 
 def test_the_table_has_every_operation_and_its_parameters() -> None:

@@ -14,7 +14,7 @@ def test_it_is_the_file_that_its_authors_published() -> None:
     copy = (STATIC / "htmx.min.js").read_bytes()
     assert sha256(copy).hexdigest() == AS_PUBLISHED
     assert f'version:"{VERSION}"'.encode() in copy
-    assert f"htmx](https://htmx.org) {VERSION} " in (ROOT / "docs" / "page.md").read_text(encoding="utf-8")
+    assert f"htmx](https://htmx.org) {VERSION} " in (ROOT / "docs/operations/page.md").read_text(encoding="utf-8")
 
 
 def test_its_licence_is_next_to_it_and_among_those_of_the_package() -> None:

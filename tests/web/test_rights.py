@@ -1,4 +1,4 @@
-"""The rights in PostgreSQL that docs/security.md names for the page are enough, and a viewer's change nothing."""
+"""The rights in PostgreSQL that docs/operations/security.md names for the page are enough, and a viewer's change nothing."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The tables, for applications that join their own with `tasks` and `runs` (docs/owners.md).
+"""The tables, for applications that join their own with `tasks` and `runs` (docs/concepts/owners.md).
 
 They name columns, types and indexes. The rules stand only in `ticker/migrations/versions/*.sql`, which creates the tables:
 the domain that `info` names, CHECKs, triggers, the conditions of indexes and what each of them serves. A test has Alembic

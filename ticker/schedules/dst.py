@@ -1,6 +1,6 @@
 """From what clocks show to instants: the three rules for the two days a year on which clocks are changed.
 
-`times` gives the clock times that a schedule names behind one of them, in order, without a zone. `docs/time.md` has
+`times` gives the clock times that a schedule names behind one of them, in order, without a zone. `docs/concepts/time.md` has
 the table. A cron expression takes the first rule, or the second if it has a wildcard, as in Debian's cron; a calendar event
 takes the third, as in systemd.
 """

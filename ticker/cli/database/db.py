@@ -133,6 +133,6 @@ def orphans_to_be(schema: str) -> list[str]:
         tables = owners.unfollowed(sql.on(db, schema), schema)
     return [
         f"table {table} has no trigger of ours: tasks outlive the owners that are deleted from it; install it in a "
-        f"migration: owners.install(op, {json.dumps(table)}), or by psql: owners.triggers (docs/owners.md)"
+        f"migration: owners.install(op, {json.dumps(table)}), or by psql: owners.triggers (docs/concepts/owners.md)"
         for table in tables
     ]

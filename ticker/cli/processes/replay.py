@@ -25,7 +25,7 @@ def replay(file: str | None, svg: str | None, only_list: bool) -> None:
     """Play the timing tables of FILE.md, and say which line differs.
 
     Without FILE, those that come with the package; seed-003 names them, too. On a PostgreSQL of its own, or in a schema
-    of its own of DATABASE_URL, which is removed at the end. Exit 0 if all lines agree, else 1. docs/replay.md has more.
+    of its own of DATABASE_URL, which is removed at the end. Exit 0 if all lines agree, else 1. docs/guides/replay.md has more.
     """
     if svg is not None and only_list:
         raise click.UsageError("--list plays nothing, so there is no chart; leave --svg out")

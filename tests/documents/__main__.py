@@ -1,0 +1,7 @@
+"""Writes what is generated from the code, the pages of docs/reference and the picture of the rooms: `python -m tests.documents`."""
+
+from tests.documents.pages import PAGES
+
+for page in PAGES:
+    page.FILE.parent.mkdir(parents=True, exist_ok=True)
+    page.FILE.write_text(page.text(), encoding="utf-8")

@@ -1,0 +1,138 @@
+"""Writes docs/reference/settings.md from `ticker.settings`, with the words that stand here: `python -m tests.documents`."""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.documents.markdown import code, table
+from ticker import settings
+from ticker.schedules.duration import words
+
+FILE = Path(__file__).parents[2] / "docs/reference/settings.md"
+HEAD = """\
+# Settings
+
+Every process reads its settings from environment variables. A value that cannot be read, or is outside its limits, ends the
+process with exit code 78 and one sentence that names the variable, the value and the limit. No such sentence shows a
+password or a key. The tables are generated from `ticker/settings.py`; `python -m tests.documents` writes this page.
+
+A duration is a text (`30s`, `1h30m`, `PT5M`) or seconds. A list has commas between its items. The value `new,old` of a
+key or a token is for the time of a change: the first one signs, and both are accepted.
+"""
+GROUPS = {
+    "Servers": {
+        "DATABASE_URL": ("URL", "PostgreSQL 15 or newer: `postgresql://user@host/name`. It may name a [pooler](../operations/index.md#poolers)."),
+        "REDIS_URL": ("URL", "A single Redis 6.2 or newer, or Valkey: `redis://`, `rediss://` or `unix://`."),
+        "TICKER_SCHEMA": ("name", "The PostgreSQL schema of the tables."),
+        "TICKER_ENVIRONMENT": ("name", "Such as `production`. It is stored when the tables are created; [if it differs](../operations/installations.md#ticker_environment), tickers and workers refuse to start."),
+        "TICKER_LISTEN_URL": ("URL", "The address of PostgreSQL itself, if `DATABASE_URL` names a pooler and `TICKER_WAKE` is `on`. Defaults to `DATABASE_URL`."),
+        "TICKER_PREPARED_STATEMENTS": ("", "`auto`: no prepared statements behind a pooler. `on`: the pooler supports them. `off`: none."),
+        "TICKER_CLOCK_DIFFERENCE": ("", "How far a host's clock may be from PostgreSQL's before its processes refuse to start."),
+    },
+    "The ticker": {
+        "TICKER_TICK": ("", "The time from one tick of `ticker run` to the next."),
+        "TICKER_LOOK_AHEAD": ("", "How early an interval task counts as due, but never more than a fifth of its tolerance."),
+        "TICKER_BATCH": ("", "How many rows are locked, pushed and committed at a time."),
+        "TICKER_QUEUE_DEPTH": ("list of `queue=depth`", "How many jobs may wait in a queue: `polling=10000,reports=500`. The rest [stays due](../operations/scale.md#when-workers-do-not-keep-up) in the table."),
+        "TICKER_WAKE": ("", "`on`: a change wakes the ticker, which otherwise sleeps until the next task is due, at most one tick. Set it for tickers and applications alike."),
+        "TICKER_KEEP_SUCCESSES": ("", "[How long the records](../guides/retention.md) of successes and drops are kept."),
+        "TICKER_KEEP_FAILURES": ("", "How long the records of failures, and events, are kept."),
+    },
+    "Jobs and workers": {
+        "TICKER_TASKS": ("list of modules", "The modules with the functions, where `--tasks` cannot be given, as with a stock `rq worker`."),
+        "TICKER_OUTPUT": ("", "`keep`: [what a function prints and logs](../guides/output.md) stays with its run. `pass`: it goes where the worker's output goes."),
+        "TICKER_RESULT_TTL": ("", "How many seconds Redis keeps a finished job."),
+        "TICKER_FAILURE_TTL": ("", "How many seconds Redis keeps a failed job."),
+        "TICKER_HARD_LIMIT": ("", "`auto`: kernel timers end a run at its hard limit. `watchdog`: a process does. `off`: nothing does, for workers that do not fork."),
+        "TICKER_SIGNING_KEY": ("list of keys", "The ticker signs jobs with it, and `ticker worker --hardened` runs [no others](../operations/security.md#the-hardened-worker)."),
+    },
+    "Notifications": {
+        "TICKER_NOTIFY": ("list of channels", "The channels of [notifications](../guides/notifications.md): `log`, `webhook`, `mail`, or names of entry points. Empty: no notices are sent."),
+        "TICKER_WEBHOOK_URL": ("URL", "For `webhook`: `https://` or `http://`."),
+        "TICKER_WEBHOOK_KEY": ("list of keys", "Signs what is posted there, with one signature for each key."),
+        "TICKER_SMTP_URL": ("URL", "For `mail`: `smtp://user:password@host:587` or `smtps://`."),
+        "TICKER_MAIL_FROM": ("mail address", "The address that mails come from."),
+        "TICKER_MAIL_TO": ("list of mail addresses", "The addresses that mails go to."),
+    },
+    "The page and the HTTP API": {
+        "TICKER_WEB_TOKEN": ("list of keys", "The token of [the page](../operations/page.md#authentication) and [the HTTP API](http.md#authentication). If it is not set, each start generates one, and prints or logs it."),
+        "TICKER_WEB_NO_TOKEN": ("", "`on`: clients on this host need no token, and all others are refused."),
+        "TICKER_WEB_READ_ONLY": ("", "`on`: nothing can be changed there."),
+        "TICKER_HIDE_ARGS": ("", "`on`: arguments, cursors, metadata, and what runs return and print are not shown there."),
+    },
+}  # fmt: skip
+"""Each variable with its values, where the code does not state them, and what it means."""
+FOOT = """
+A key has at least {least} characters. `TICKER_TELL` is the former name of `TICKER_NOTIFY`, and is read until 1.0.
+
+Only one place reads each of these: `TICKER_DEBUG=1` shows the traceback of an error in a command. `TICKER_POSTGRES_BIN` (a
+folder) and `TICKER_REDIS_SERVER` (a program) name the embedded servers. `NOTIFY_SOCKET` and
+`WATCHDOG_USEC` come from [systemd](metrics.md#systemd).
+"""
+
+
+def text() -> str:
+    """Returns the whole page."""
+    read = dict(settings_read())
+    sections = (
+        f"\n## {title}\n\n"
+        + table(
+            ("variable", "values", "default", "meaning"),
+            [(code(name), given or read[name][0], code(read[name][1]), says) for name, (given, says) in group.items()],
+        )
+        for title, group in GROUPS.items()
+    )
+    return HEAD + "".join(sections) + FOOT.format(least=settings.LEAST_KEY)
+
+
+def settings_read() -> Iterator[tuple[str, tuple[str, str]]]:
+    """Returns each variable that `ticker.settings` reads, with its values and its default, both as text."""
+    tree = ast.parse(inspect.getsource(settings._checked))
+    made = next(node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Settings")
+    for argument in made.keywords:
+        names = [node.value for node in ast.walk(argument.value) if isinstance(node, ast.Constant)]
+        name = next(name for name in names if str(name).startswith(("TICKER_", "DATABASE_URL", "REDIS_URL")))
+        yield name, (values(argument.value), default(argument.value))
+
+
+def values(read: ast.expr) -> str:
+    """Returns the limits that the call states: `_whole`, `_one_of`, `_age` or `milliseconds`."""
+    for call in calls(read):
+        match ast.unparse(call.func):
+            case "_one_of":
+                return ", ".join(code(choice) for choice in value(call.args[2]))
+            case "_whole":
+                return f"{value(call.args[3]):,} to {value(call.args[4]):,}"
+            case "_age":
+                return f"{words(settings.KEPT_AT_LEAST)} to {words(10 * settings.LONGEST)}"
+            case "milliseconds":
+                limits = {one.arg: value(one.value) for one in call.keywords}
+                return f"{words(limits.get('least', 0))} to {words(limits['most'])}"
+    return "text"
+
+
+def default(read: ast.expr) -> str:
+    for call in calls(read):
+        match ast.unparse(call.func):
+            case "_one_of":
+                return str(value(call.args[2])[0])
+            case "_whole":
+                return str(value(call.args[2]))
+            case "_age":
+                return str(value(call.args[2]))
+            case "_renamed":
+                return str(value(call.args[3]))
+            case "environ.get":
+                return str(value(call.args[1]))
+    raise AssertionError(ast.unparse(read))
+
+
+def calls(read: ast.expr) -> list[ast.Call]:
+    return [node for node in ast.walk(read) if isinstance(node, ast.Call)]
+
+
+def value(expression: ast.expr) -> Any:
+    """Returns what an expression of `ticker.settings` is."""
+    return eval(ast.unparse(expression), vars(settings))

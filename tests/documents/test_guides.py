@@ -1,0 +1,197 @@
+"""The quickstart and the guides do what they say, and their figures are those of their sources."""
+
+import math
+import re
+import sys
+from decimal import Decimal
+from itertools import chain
+
+import pytest
+import yaml
+from sqlalchemy.orm import Session
+
+import ticker
+import wrappers
+from tests.documents import rooms
+from tests.documents.recipes import run, shown, write
+from tests.factories import engine_on
+from tests.running import ROOT
+
+DOCS = ROOT / "docs"
+MODELS = """
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from ticker import owners
+class Base(DeclarativeBase): pass
+class MailChannel(Base):
+    __tablename__ = "mail_channels"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    title: Mapped[str] = mapped_column(default="")
+owners.follow(MailChannel)
+"""
+
+
+def text(page: str) -> str:
+    return (DOCS / f"{page}.md").read_text(encoding="utf-8")
+
+
+def rows(page: str) -> list[list[str]]:
+    """Returns the cells of all tables of a page."""
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in text(page).splitlines() if line[:1] == "|"
+    ]
+
+
+@pytest.fixture
+def application(tmp_path, monkeypatch, database_url):
+    """Writes the files of a page into a package `myapp` that can be imported, next to a model; returns an engine with its table."""
+
+    def made(page: str, **more: str):
+        write(tmp_path, **{"myapp/__init__.py": "", "myapp/models.py": MODELS, **shown(DOCS / f"{page}.md"), **more})
+        monkeypatch.syspath_prepend(tmp_path)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "myapp"]:
+            monkeypatch.delitem(sys.modules, name)
+        from myapp.models import Base
+
+        engine = engine_on(database_url)
+        Base.metadata.create_all(engine)
+        return engine
+
+    return made
+
+
+# -------------------------------------------------------------------------------------------------------- quickstart
+
+
+@pytest.mark.slow
+def test_the_quickstart_runs_as_it_stands(tmp_path):
+    write(tmp_path, **shown(DOCS / "quickstart.md"))
+    printed = run(tmp_path, sys.executable, "quickstart.py").splitlines()
+    last = [re.fullmatch(r"run \d+ read messages up to (\d+)", line) for line in printed[-3:]]
+    assert [match and match[1] for match in last] == ["9", "6", "3"]
+    assert sum("  succeeded  started " in line for line in printed) == 3
+
+
+def test_the_application_of_the_quickstart_adds_a_channel_with_its_task(application, db):
+    engine = application("quickstart")
+    from myapp.channels import add_channel
+
+    with Session(engine) as session, session.begin():
+        add_channel(session, "mail.example.org")
+    [task] = ticker.list_tasks(db)
+    assert (task.owner, task.function, task.kwargs) == ("mail_channels:1", "mail.fetch", {"host": "mail.example.org"})
+    db.execute("DELETE FROM mail_channels")
+    assert ticker.list_tasks(db) == []
+
+
+def test_the_procfile_of_the_quickstart_names_the_module_with_the_function():
+    [worker] = re.findall(r"^worker: ticker worker --tasks (\S+) polling$", text("quickstart"), flags=re.MULTILINE)
+    assert "@task(" in shown(DOCS / "quickstart.md")[f"{worker.replace('.', '/')}.py"]
+
+
+# ------------------------------------------------------------------------------------------------------------ guides
+
+
+@pytest.mark.slow
+def test_the_tests_of_the_guide_pass(tmp_path):
+    write(tmp_path, **{"myapp/__init__.py": "", **shown(DOCS / "guides/test-your-function.md")})
+    printed = run(tmp_path, sys.executable, "-m", "pytest", "-q", "-p", "no:schemathesis", "-p", "no:cacheprovider")
+    assert "3 passed" in printed
+
+
+def test_one_statement_gives_all_mailboxes_their_task(application, db):
+    engine = application("guides/ten-thousand-mailboxes")
+    from myapp.models import MailChannel
+    from myapp.tasks import give_tasks
+
+    with Session(engine) as session, session.begin():
+        session.add_all([MailChannel(), MailChannel()])
+        session.flush()
+        give_tasks(session)
+    tasks = ticker.list_tasks(db)
+    assert [(task.every_ms, task.spread, task.keep) for task in tasks] == [(300_000, True, "problems")] * 2
+
+
+def test_a_renamed_channel_is_named_so_to_people(application, db):
+    engine = application("guides/name-owners")
+    from myapp.channels import add_channel, rename_channel
+
+    with Session(engine, expire_on_commit=False) as session, session.begin():
+        channel = add_channel(session, "Support")
+    assert [task.subject for task in ticker.list_tasks(db)] == ["Support"]
+    with Session(engine) as session, session.begin():
+        rename_channel(session, session.merge(channel), "Support of Acme")
+    [task] = ticker.list_tasks(db)
+    assert (task.subject, task.owner) == ("Support of Acme", "mail_channels:1")
+
+
+def test_the_query_for_workers_counts_how_busy_they_were(db):
+    [query] = re.findall(r"```sql\n(SELECT.*?)```", text("guides/how-many-workers"), flags=re.DOTALL)
+    task = ticker.register(db, "poll", every="1m")
+    db.execute(
+        """INSERT INTO ticker.runs (task_id, kind, occurrence, state, outcome, reason, started_at, ended_at)
+        SELECT %s, 'scheduled', at, 'ended', outcome, outcome, at, at + interval '30 min'
+        FROM (VALUES ('succeeded', clock_timestamp() - interval '50 min'), ('failed', clock_timestamp() - interval '40 min'),
+            ('dropped', clock_timestamp() - interval '45 min')) AS given (outcome, at)""",
+        [task.id],
+    )
+    assert db.execute(query).fetchall() == [("polling", Decimal("1.0"), Decimal("1800.00"), 2)]
+
+
+def test_the_estimates_of_workers_are_computed_right():
+    lengths = {"1 min": 60, "5 min": 300, "1 h": 3600}
+    estimates = [row for row in rows("guides/how-many-workers") if row[1] in lengths]
+    assert len(estimates) == 3
+    for tasks, interval, starts, mean, busy, workers in estimates:
+        rate = int(tasks.replace(",", "")) / lengths[interval]
+        working = rate * float(mean.removesuffix(" s"))
+        assert (starts, busy, workers) == (f"{rate:.1f}", f"{working:.1f}", str(math.ceil(working / 0.7)))
+
+
+def test_the_figures_for_mailboxes_are_those_of_many_tasks():
+    source = text("operations/scale")
+    for figure in (
+        "44 us per task",
+        "55 and 55 MB",
+        "550 bytes",
+        "1.5 GB a day, 44 GB",
+        "0.09 s, and 5.3 s",
+        "370 bytes, and 140",
+    ):
+        assert figure in " ".join(source.split()), figure
+
+
+def test_every_alert_has_a_line_that_says_what_to_do():
+    groups = yaml.safe_load((DOCS / "operations/alerts.yml").read_text(encoding="utf-8"))["groups"]
+    alerts = {rule["alert"] for group in groups for rule in group["rules"]}
+    told = [set(re.findall(r"`(Ticker\w+)`", row[0])) for row in rows("guides/alerts")]
+    assert set().union(*told) == alerts
+    critical = {
+        rule["alert"] for group in groups for rule in group["rules"] if rule["labels"]["severity"] == "critical"
+    }
+    assert set().union(*[names for names in told if names][:3]) == critical
+
+
+# --------------------------------------------------------------------------------------------------------- reference
+
+
+@pytest.mark.parametrize("package", [ticker, wrappers], ids=["ticker", "wrappers"])
+def test_the_reference_of_python_has_every_public_name(package):
+    page, name = text("reference/python"), package.__name__
+    shown = set(re.findall(rf"^::: {name}\.(\w+)$", page, flags=re.MULTILINE))
+    assert shown <= {*package.__all__}
+    assert all(f"`{public}`" in page or f"`{name}.{public}`" in page for public in {*package.__all__} - shown)
+
+
+# --------------------------------------------------------------------------------------------------------- internals
+
+
+def test_the_architecture_names_every_room():
+    named = {room for row in rows("internals/architecture") for room in re.findall(r"`(\w+)`", row[0])}
+    every = set(chain(*rooms.layers("ticker"), *rooms.layers("wrappers")))
+    assert named - {"ticker", "wrappers"} == every - {"__main__"}
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "internals").glob("*.md")), ids=lambda page: page.stem)
+def test_files_that_internals_name_are_there(page):
+    for path in re.findall(r"`((?:ticker|wrappers|tests)/[\w./]+)`", page.read_text(encoding="utf-8")):
+        assert (ROOT / path).exists(), path

@@ -42,11 +42,11 @@ Line = tuple[tuple[str, str], ...]  # pieces, each a text and its CSS classes
 
 
 class Screen(NamedTuple):
-    """All lines so far. `said` is how many sentences stand below the chart, None before and after the chart moves."""
+    """All lines so far. `sentences` is how many sentences stand below the chart, None before and after the chart moves."""
 
     at: float
     lines: tuple[Line, ...]
-    said: int | None = None
+    sentences: int | None = None
 
 
 class Frame(NamedTuple):
@@ -83,8 +83,8 @@ class Projector(Live):
 
     def update(self, group: Any, *, refresh: bool = False) -> None:
         lines = [line_of(part) if isinstance(part, Text) else ((part, ""),) for part in group.renderables]
-        said = sum(bool(re.match(r"\d\d:\d\d  ", line[0][0])) for line in lines)
-        self.camera.screens.append(Screen(time.monotonic(), (*self.above, *lines), said))
+        sentences = sum(bool(re.match(r"\d\d:\d\d  ", line[0][0])) for line in lines)
+        self.camera.screens.append(Screen(time.monotonic(), (*self.above, *lines), sentences))
 
 
 def classes(style: str | Style) -> str:
@@ -134,13 +134,13 @@ def record(pace: float | None) -> list[Screen]:
 
 def cut(screens: Sequence[Screen]) -> tuple[list[Frame], int]:
     """Returns the frames, and the number of the still one: the whole chart, and why a task ran or did not."""
-    chart = [screen for screen in screens if screen.said is not None]
+    chart = [screen for screen in screens if screen.sentences is not None]
     opening, closing = screens[: screens.index(chart[0])], screens[screens.index(chart[-1]) + 1 :]
     frames = [Frame(shown(screen.lines), TYPED) for screen in opening[:1]]
     frames.append(Frame(shown(opening[-1].lines), ANNOUNCED))
     last, span = chart[0], (chart[-1].at - chart[0].at) / STEPS
     for screen in chart[1:]:
-        is_news = screen.said != last.said
+        is_news = screen.sentences != last.sentences
         if is_news or screen.at - last.at >= span or screen is chart[-1]:
             frames.append(Frame(shown(screen.lines), NEWS if is_news else STEP))
             last = screen

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from tests.demo.test_demo import SAID
+from tests.demo.narration import NARRATION
 from tests.documents import picture
 from tests.documents.picture import COLUMNS, COMMAND, ROWS, Camera, Frame, Screen, cut, drawn, fold, shown
 from tests.sentences import sentence
@@ -81,9 +81,9 @@ def test_its_charts_have_a_track_for_each_task_and_the_kill_of_a_worker(frames):
 
 
 def test_its_sentences_are_those_of_the_demo(frames):
-    said = [line for lines in frames for line in lines if re.match(r"\d\d:\d\d  ", line)]
-    assert all(any(one == line for one in SAID) for line in said)
-    assert all(one.within(said) for one in SAID)
+    narration = [line for lines in frames for line in lines if re.match(r"\d\d:\d\d  ", line)]
+    assert all(any(one == line for one in NARRATION) for line in narration)
+    assert all(one.within(narration) for one in NARRATION)
 
 
 def test_it_answers_why_with_lines_of_today_and_a_drop_that_adds_up(frames):
@@ -115,18 +115,18 @@ def test_a_camera_sees_what_is_printed_and_a_projector_replaces_its_chart():
     camera.print("one\ntwo", style="bold red")
     with picture.Projector(console=camera) as live:
         for sign in "-=":
-            live.update(Group("", Text.assemble("a ", (sign * 2, "green")), Text("00:04  said")))
+            live.update(Group("", Text.assemble("a ", (sign * 2, "green")), Text("00:04  shop: deleted")))
     camera.print("")
     last = camera.screens[-2]
-    assert last.said == 1
+    assert last.sentences == 1
     assert last.lines[1:] == (
         (("one", "red bold"),),
         (("two", "red bold"),),
         (("", ""),),
         (("a ", ""), ("==", "green")),
-        (("00:04  said", ""),),
+        (("00:04  shop: deleted", ""),),
     )
-    assert camera.screens[-1].said is None
+    assert camera.screens[-1].sentences is None
 
 
 def test_a_long_line_is_folded_between_words_and_keeps_its_text():

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, dropwhile, pairwise
 from typing import Any, NamedTuple
 from unittest.mock import patch
 from xml.sax.saxutils import escape
@@ -29,7 +29,7 @@ FOLDER = ROOT / "docs" / "pictures"
 COMMAND = "$ uv run ticker demo"
 TITLE = "ticker demo: mailboxes are polled, a worker is killed, and each promise is checked"
 HELD_ALL = f"{len(PROMISES)} of {len(PROMISES)} promises held"
-COLUMNS, ROWS = 100, 30
+COLUMNS, ROWS = 100, 31
 CELL, HIGH, MARGIN, BAR = 7.85, 17, 16, 30  # pixels: width of a character, height of a line, padding, title bar
 WIDTH, HEIGHT = round(COLUMNS * CELL + 2 * MARGIN), BAR + ROWS * HIGH + 2 * MARGIN
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monospace"
@@ -153,13 +153,17 @@ def cut(screens: Sequence[Screen]) -> tuple[list[Frame], int]:
 def shown(lines: Sequence[Line]) -> tuple[Line, ...]:
     """Returns the last lines that fit, with a piece per row: a terminal scrolls, and folds what is too long."""
     kept, rows = list[Line](), 0
-    for line in reversed(lines):
+    for line in dropwhile(is_blank, reversed(lines)):
         line = fold(line)
         rows += 1 + sum(text.startswith("\n") for text, _ in line)
         if rows > ROWS:
             break
         kept.append(line)
     return tuple(reversed(kept))
+
+
+def is_blank(line: Line) -> bool:
+    return not any(text for text, _ in line)
 
 
 def fold(line: Line) -> Line:
@@ -219,7 +223,7 @@ def frame_of(frame: Frame, x: int) -> str:
     rows, y = list[str](), MARGIN
     for line in frame.rows:
         y += HIGH
-        if any(text for text, _ in line):
+        if not is_blank(line):
             rows.append(f'<text x="{MARGIN}" y="{y - 4}">{"".join(pieces(line))}</text>')
         y += HIGH * (len(line) - 1 if line[-1][0].startswith("\n") else 0)
     return f'<g transform="translate({x})">\n' + "\n".join(rows) + "\n</g>"

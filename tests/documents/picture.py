@@ -36,7 +36,7 @@ FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'Liberation Mono',monospace"
 PAPER, TOP, EDGE, INK = "#161b22", "#21262d", "#57606a", "#d1d7e0"
 COLOURS = {"yellow": "#c69026", "dim": "#8b949e", "green": "#6bc46d", "cyan": "#39c5cf", "red": "#ff6b64", "magenta": "#dc8cf5"}  # fmt: skip
 TYPED, ANNOUNCED, STEP, NEWS, ANSWER, JUDGED, HELD = 0.8, 2.4, 0.4, 1.4, 5.0, 0.4, 3.0  # seconds that a frame stays
-STEPS = 22  # frames of the chart in which no sentence is new
+STEPS = 19  # frames of the chart in which no sentence is new
 
 Line = tuple[tuple[str, str], ...]  # pieces, each a text and its CSS classes
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 import pytest
 from honcho.environ import parse_procfile
 
+from tests.demo.narration import NARRATION
 from tests.running import ROOT, in_fork, until
 from tests.sentences import Sentence, sentence
 from ticker.demo import chart, polls, stage, verdict
@@ -91,6 +92,9 @@ def test_the_demo_passes_its_own_checks_and_leaves_given_servers_as_they_were(en
     ]
     assert sentence("demo.about_to_see").begins(output)
     assert " 10 promises held" in output.splitlines()[-1] or " of 10 promises held, " in output.splitlines()[-1]
+    narration = re.findall(r"^\d\d:\d\d  .*", output, flags=re.MULTILINE)
+    assert len(narration) >= len(NARRATION) - 1  # a machine that is too slow kills no worker
+    assert all(any(one == line for one in NARRATION) for line in narration)
     assert re.search(r"^archive fetch +[-.]*=+q", output, flags=re.MULTILINE)
     assert "INFO ticker" not in output  # logs only with --verbose
     assert "\x1b" not in output  # colours only in a terminal
@@ -272,6 +276,21 @@ def test_lanes_show_waiting_running_and_drops():
 def test_lanes_have_colours_where_something_went_wrong():
     [_, track, _] = tracks([a_task()], [replace(A1, outcome=Outcome.KILLED)], ZERO, at("02:45"), 80)
     assert {track.plain[span.start] for span in track.spans if "red" in str(span.style)} == {"!"}
+
+
+def test_a_run_that_starts_before_it_is_due_makes_its_lane_no_longer():
+    early = a_run(1, "00:40", started_at="00:30", ended_at="00:33")
+    about_to = a_run(2, "02:46", started_at="02:44", state="running", outcome=None)
+    [_, early_lane, lane, _] = chart_of([a_task(), a_task(2, subject="bob")], [early, about_to])
+    assert len(early_lane) == len(lane)
+    assert early_lane.endswith("=")
+
+
+def test_only_the_signs_of_the_legend_have_their_colours():
+    [*_, legend] = tracks([a_task()], [], ZERO, at("02:45"), 80)
+    assert (
+        "".join(legend.plain[span.start : span.end] for span in legend.spans if "dim" not in str(span.style)) == "-=q!x"
+    )
 
 
 def test_two_ends_in_one_cell_of_a_lane_stand_side_by_side():

@@ -28,12 +28,13 @@ def tracks(tasks: Collection[Task], runs: Sequence[RunRecord], zero: datetime, e
     for task in tasks:
         cells = ["."] * count
         for begin, until, marks in _pieces(task, [run for run in runs if run.task_id == task.id], end):
-            first, last = max(int((begin - zero) / cell), 0), min(int((until - zero) / cell), count - 1)
+            span = (begin, max(begin, until))  # a run within the tolerance may start before it is due
+            first, last = (min(max(int((moment - zero) / cell), 0), count - 1) for moment in span)
             if first == last < count - 1 and cells[first] not in ".-":  # taken: it is drawn in the next cell
                 first = last = first + 1
             cells[first : last + 1] = marks[0] * (last - first) + marks[1]
         lines.append(Text.assemble(f"{names[task.id]:{margin}}", *((sign, STYLES[sign]) for sign in cells)))
-    return [*lines, Text.assemble(*((sign, STYLES.get(sign, "dim")) for sign in LEGEND))]
+    return [*lines, Text(" ").join(Text(word, STYLES.get(word, "dim")) for word in LEGEND.split(" "))]
 
 
 def _pieces(task: Task, runs: Sequence[RunRecord], end: datetime) -> list[tuple[datetime, datetime, str]]:

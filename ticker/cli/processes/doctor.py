@@ -90,9 +90,9 @@ CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
 @click.command()
 @as_json
 def doctor(as_json: bool) -> None:
-    """Say whether all is well, and if not, what to do. Exit 0 if all is well, else 1.
+    """Say whether all is well, and if not, what to do.
 
-    It asks what `health` and `db check` ask, and more, with the environment of `ticker run`. It writes nothing.
+    It asks what `health` and `db check` ask, and more, with the environment of `ticker run`. It writes nothing. Exit 0 or 1.
     """
     packages = {name: metadata.version(name) for name in ("rq", "sqlalchemy", "psycopg")}
     versions = {"python": platform.python_version(), **packages, "postgresql": None, "redis": None}

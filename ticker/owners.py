@@ -16,6 +16,7 @@ from ticker.registration.owner_triggers import (
     drop_triggers,
     follow,
     install,
+    orphans,
     tasks_of_existing,
     triggers,
     type_of,
@@ -26,5 +27,5 @@ from ticker.tasks.identity import NOBODY, Owner, identify
 
 __all__ = [
     "NOBODY", "Owner", "Options", "identify", "triggers", "drop_triggers", "install", "uninstall", "follow",
-    "type_of", "adding_trigger", "tasks_of_existing", "unfollowed",
+    "type_of", "adding_trigger", "tasks_of_existing", "unfollowed", "orphans",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ COMMANDS = {
         "Run a worker; it takes every option of rq worker.",
     ),
     "health": ("processes.run:health", "Exit 0 if all is well, else 1."),
+    "doctor": ("processes.doctor:doctor", "Say whether all is well, and if not, what to do."),
     "db": ("database.db:db", "Create, print or check the tables, or take over those of another installation."),
     "add": ("tasks.commands:add", "Register a task that runs FUNCTION."),
     "edit": ("tasks.commands:edit", "Change TASK as an operator."),

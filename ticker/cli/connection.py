@@ -13,7 +13,7 @@ from ticker.errors import ConfigurationError, DatabaseUnavailable
 from ticker.settings import Settings
 
 if TYPE_CHECKING:
-    import psycopg
+    from ticker.db.connections import Connection
 
 
 def configured(**options: str | None) -> Settings:
@@ -30,17 +30,17 @@ def configured(**options: str | None) -> Settings:
 
 
 @contextmanager
-def database() -> "Iterator[psycopg.Connection[Any]]":
-    """A connection in one transaction. ConfigurationError if no server is there, DatabaseUnavailable if it goes away."""
+def database(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connection]":
+    """One transaction, in DATABASE_URL unless `url` is given. ConfigurationError: no server was there; DatabaseUnavailable: it went away."""
     from ticker.db import connections
 
-    url = configured().require_database()
+    url = url or configured().require_database()
     try:
-        with connections.translated():
-            connection = connections.connect(url, name="ticker-cli")
+        with connections.translated(variable):
+            connection = connections.connect(url, name="ticker-cli", variable=variable)
     except DatabaseUnavailable as error:
         raise ConfigurationError(str(error)) from error
-    with connections.translated(), closing(connection), connection.transaction():
+    with connections.translated(variable), closing(connection), connection.transaction():
         yield connection
 
 

@@ -1,7 +1,6 @@
 """Checks PostgreSQL before a process works: version, encoding, role, clock, tables, revision and installation."""
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -14,11 +13,12 @@ from ticker.errors import ConfigurationError
 from ticker.schedules.duration import SECOND, words
 from ticker.settings import Settings
 
-log = logging.getLogger("ticker")
-
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
 RIGHTS = {"tasks": ("SELECT", "UPDATE"), "runs": ("SELECT", "INSERT", "UPDATE"), "events": ("INSERT",)}
 """What ticker and worker both do to the tables; a ticker also writes `tickers`, and says so at its first tick."""
+RIGHTS_OF_TICKER = {"tasks": ("SELECT", "UPDATE", "DELETE"), "functions": ("SELECT",)} | dict.fromkeys(
+    ("runs", "events", "notices", "tickers"), ("SELECT", "INSERT", "UPDATE", "DELETE")
+)
 
 FACTS = """
     SELECT current_setting('server_version_num')::int / 10000 AS version,
@@ -42,18 +42,18 @@ class Facts(NamedTuple):
     has_revision: bool
 
 
-def check_database(settings: Settings) -> str:
-    """Checks the database, and returns the installation of its tables."""
+def check_database(settings: Settings) -> tuple[str, str]:
+    """Checks the database, and returns the installation of its tables, and a warning if there is one."""
     url = settings.require_database()
     with connections.translated(), connections.connect(url) as connection, connection.transaction():
         before = clock.python_utc()
         facts = Facts(*connection.execute(FACTS, {"schema": f'"{settings.schema}"'}, binary=True).fetchone() or ())
         check_server(facts)
-        check_clock(facts.now - before, clock.python_utc() - before, settings.clock_difference_ms)
+        warning = check_clock(facts.now - before, clock.python_utc() - before, settings.clock_difference_ms)
         check_tables(connection, facts, settings.schema)
         here = installation.read(sql.on(connection, settings.schema))
         installation.check(here, settings.environment)
-        return here.id
+        return here.id, warning
 
 
 def check_server(facts: Facts) -> None:
@@ -74,22 +74,24 @@ def check_server(facts: Facts) -> None:
         )
 
 
-def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> None:
-    """`ahead`: the database's clock minus this host's, which was read `took` before it at most.
+def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> str:
+    """Returns a warning, if any. `ahead`: the database's clock minus this host's, which was read `took` before it at most.
 
     Every decision goes by the database's clock, so that a difference harms no task. But RQ dates its own registries by
     the host's, and a clock that is hours off is broken.
     """
     difference = max(abs(ahead - took / 2) - took / 2, timedelta())
     if difference < WORTH_A_WARNING:
-        return
+        return ""
     sentence = (
         f"the clock of this host differs from that of PostgreSQL (DATABASE_URL) by"
         f" {words(round(difference.total_seconds()) * SECOND)}"
     )
     if difference > timedelta(milliseconds=limit_ms):
-        raise ConfigurationError(f"{sentence}, over the limit of {words(limit_ms)} (TICKER_CLOCK_DIFFERENCE)")
-    log.warning("%s; set it by NTP", sentence)
+        raise ConfigurationError(
+            f"{sentence}, over the limit of {words(limit_ms)} (TICKER_CLOCK_DIFFERENCE); set it by NTP"
+        )
+    return f"{sentence}; set it by NTP"
 
 
 def check_tables(connection: psycopg.Connection[Any], facts: Facts, schema: str) -> None:
@@ -97,13 +99,17 @@ def check_tables(connection: psycopg.Connection[Any], facts: Facts, schema: str)
     if not facts.has_tables:
         raise ConfigurationError(f"DATABASE_URL: schema {schema!r} has no tables; run: ticker db upgrade")
     check_revision(revision(connection, schema) if facts.has_revision else "", schema)
-    for table, rights in RIGHTS.items():
-        for right in rights:
-            asked = connection.execute("SELECT has_any_column_privilege(%s, %s)", [f'"{schema}".{table}', right])
-            if asked.fetchone() != (True,):
-                raise ConfigurationError(
-                    f"DATABASE_URL: its user may not {right} {schema}.{table}; GRANT it that right"
-                )
+    for sentence in missing_rights(connection, schema, RIGHTS):
+        raise ConfigurationError(sentence)
+
+
+def missing_rights(connection: Any, schema: str, needed: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """Yields a sentence for each right on a table that the user lacks."""
+    for table, right in ((table, right) for table, rights in needed.items() for right in rights):
+        function = "has_table_privilege" if right == "DELETE" else "has_any_column_privilege"
+        asked = connection.execute(f"SELECT {function}(%s, %s)", [f'"{schema}".{table}', right])
+        if asked.fetchone() != (True,):
+            yield f"DATABASE_URL: its user may not {right} {schema}.{table}; GRANT it that right"
 
 
 def revision(connection: psycopg.Connection[Any], schema: str) -> str:

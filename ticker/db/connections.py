@@ -247,7 +247,7 @@ def connect(
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
     """psycopg's errors as ours, each in one sentence."""
     try:
         yield
@@ -262,7 +262,7 @@ def translated() -> Iterator[None]:
     except psycopg.errors.LockNotAvailable as error:
         raise RowLocked("a row is locked by another transaction for longer than 2 s") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        raise DatabaseUnavailable(f"PostgreSQL (DATABASE_URL) does not answer: {first_line(error)}") from error
+        raise DatabaseUnavailable(f"PostgreSQL ({variable}) does not answer: {first_line(error)}") from error
 
 
 def is_answer(error: Exception) -> bool:

@@ -1,5 +1,6 @@
 """Checks both servers before a process works. Each refusal is one sentence that names the setting and what to do."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -9,12 +10,16 @@ from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import rq
 from ticker.settings import Settings
 
+log = logging.getLogger("ticker")
+
 
 def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
     """Raises ConfigurationError with one sentence that names the setting and what to do. `queues`: those of a worker; None:
     those of all tasks, which a ticker serves."""
     try:
-        here = check_database(settings)
+        here, warning = check_database(settings)
+        if warning:
+            log.warning(warning)
         check_redis(settings, here, queues_of_tasks(settings) if queues is None else queues)
     except Unavailable as error:
         raise ConfigurationError(str(error)) from None

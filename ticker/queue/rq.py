@@ -196,10 +196,15 @@ class RedisQueue:
         workers = cast(set[bytes], self._connection.smembers(f"rq:workers:{name}"))
         return bool(workers) and bool(self._connection.exists(*workers))
 
-    def check(self) -> None:
-        """QueueUnavailable unless Redis answers; ConfigurationError where it is set up to lose jobs, or to refuse them."""
+    def check(self) -> str:
+        """Returns the server's version. Raises QueueUnavailable, or ConfigurationError if it is set up to lose or refuse jobs."""
         with translated():
-            check_server(self._connection.info())
+            return check_server(self._connection.info())
+
+    def refused(self, queues: Collection[str]) -> list[str]:
+        """Returns the calls of a ticker that its user may not make; none before Redis 7.0, which does not say."""
+        with translated():
+            return [call.decode() for call in self._connection.register_script(script("refused"))(args=queues)]
 
     def close(self) -> None:
         self._connection.close()
@@ -217,8 +222,8 @@ def queues(connection: Redis) -> Iterator[Queue]:
             yield Queue.from_queue_key(key.decode(), connection=connection)
 
 
-def check_server(info: Mapping[str, Any]) -> None:
-    """What INFO says of a server must be fit for jobs, else ConfigurationError in one sentence."""
+def check_server(info: Mapping[str, Any]) -> str:
+    """Returns the version in a server's INFO. Raises ConfigurationError with one sentence if the server is not fit for jobs."""
     version = str(info.get("redis_version", ""))
     policy = info.get("maxmemory_policy", "noeviction")
     if info.get("cluster_enabled"):
@@ -229,6 +234,7 @@ def check_server(info: Mapping[str, Any]) -> None:
         raise ConfigurationError("REDIS_URL: this server is a replica and takes no jobs; name the primary")
     if policy != "noeviction":
         raise ConfigurationError(f"REDIS_URL: maxmemory-policy is {policy}, which loses jobs; set it to noeviction")
+    return str(info.get("valkey_version", version))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ def defaults(
     if len(rows) < len(wanted):
         raise BadInput("wanted", sorted(item.task_name() for item in wanted), "has a name twice")
     trigger = owner_triggers.adding_trigger(table, schema)
-    if not (yield query("has_trigger", name=trigger))[0]["found"]:
+    if not (yield query("trigger_source", name=trigger))[0]["source"]:
         raise BadInput(
             "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or what "
             "owners.triggers gives, once (again, if an older release made its triggers)",

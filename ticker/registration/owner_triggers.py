@@ -107,10 +107,22 @@ def adding_trigger(table: object, schema: str) -> str:
 
 def unfollowed(execute: Execute, schema: str) -> list[str]:
     """Returns the types of owners that are tables of this database and have tasks, but no trigger that deletes them."""
-    types = [row["type"] for row in execute("owner_tables")]
-    return [
-        type_ for type_ in types if not execute("has_trigger", name=_short(f"{schema}_deleted_{type_}"))[0]["found"]
-    ]
+    return [type_ for type_, source in _sources(execute, schema, "deleted").items() if not source]
+
+
+def orphans(execute: Execute, schema: str) -> Iterator[tuple[str, str]]:
+    """Yields types of owners, each with the statement that counts the tasks whose owner has no row and names one such owner."""
+    for type_, source in _sources(execute, schema, "guarded").items():
+        if owner := ROW_OF_OWNER.search(source):
+            tasks = f"{_quoted(schema)}.tasks t WHERE owner_type = " + _quoted(type_, "'")
+            row = f"SELECT FROM {owner['row']} WHERE {owner['id']} = t.owner_id"
+            yield type_, f"SELECT count(*), min(owner_id) FROM {tasks} AND NOT EXISTS ({row}) HAVING count(*) > 0"
+
+
+def _sources(execute: Execute, schema: str, event: str) -> dict[str, str]:
+    """Returns the types of owners that are tables here, each with what its trigger runs; "" if there is no trigger of ours."""
+    names = {row["type"]: _short(f"{schema}_{event}_{row['type']}") for row in execute("owner_tables")}
+    return {type_: execute("trigger_source", name=name)[0]["source"] for type_, name in names.items()}
 
 
 def tasks_of_existing(
@@ -238,6 +250,7 @@ def _short(name: str) -> str:
     return f"{data[: NAME_BYTES - 17].decode(errors='ignore')}_{hashlib.sha256(data).hexdigest()[:16]}"
 
 
+ROW_OF_OWNER = re.compile(r"FROM (?P<row>.+ o)\n +WHERE .+ AND (?P<id>.+) = NEW\.owner_id FOR ")  # in `guarded`
 TOKEN = re.compile(
     r"""(?P<text>[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*') | (?P<name>"(?:[^"]|"")+" | [^\W\d][\w$]*)
       | \d[\w.]* | :: | \s+ | .""",

@@ -193,10 +193,14 @@ def names_of(place: Any) -> set[str]:
     return names
 
 
+def is_untried() -> bool:
+    return version_of(VERSION) > version_of(TRIED)
+
+
 @cache
 def misfits_of_newer() -> tuple[str, ...]:
     """Returns what does not fit in an RQ that is newer than those tried; logs one sentence about such an RQ."""
-    if version_of(VERSION) <= version_of(TRIED):
+    if not is_untried():
         return ()
     misfits = tuple(incompatibilities())
     does = f"starts are asked for after the fork, as {misfits[0]}" if misfits else "all that we rely on is there"

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -57,13 +57,17 @@ def check(as_json: bool) -> None:
     """
     found = configured()
     from ticker import migrations
+    from ticker.db import installation, sql
 
     with database():
         pass
-    problems = migrations.problems(found.database_url, found.schema) or [
-        *strangers(found),
-        *orphans_to_be(found.schema),
-    ]
+    if not (problems := migrations.problems(found.database_url, found.schema)):
+        with database() as db:
+            here = installation.read(sql.on(db, found.schema))
+            problems = [
+                *filter(None, [installation.foreign(here, found.environment)]),
+                *orphans_to_be(db, found.schema),
+            ]
     if as_json:
         render.print_json({"fits": not problems, "problems": problems})
     elif not problems:
@@ -115,24 +119,13 @@ def take_over_leases(found: "Settings", adopted: "Adopted") -> None:
         render.say(f"the leases of its queues end within 5 minutes, and until then no ticker starts: {error}")
 
 
-def strangers(found: "Settings") -> list[str]:
-    """Returns why the tables belong to another installation, if they do."""
-    from ticker.db import installation, sql
-
-    with database() as db:
-        sentence = installation.foreign(installation.read(sql.on(db, found.schema)), found.environment)
-    return [sentence] if sentence else []
-
-
-def orphans_to_be(schema: str) -> list[str]:
+def orphans_to_be(db: Any, schema: str) -> list[str]:
     """A sentence for each table of owners whose tasks no trigger takes along."""
     from ticker import owners
     from ticker.db import sql
 
-    with database() as db:
-        tables = owners.unfollowed(sql.on(db, schema), schema)
     return [
         f"table {table} has no trigger of ours: tasks outlive the owners that are deleted from it; install it in a "
         f"migration: owners.install(op, {json.dumps(table)}), or by psql: owners.triggers (docs/concepts/owners.md)"
-        for table in tables
+        for table in owners.unfollowed(sql.on(db, schema), schema)
     ]

@@ -94,9 +94,9 @@ WITH chosen AS MATERIALIZED (
 UPDATE {schema}.tasks t SET spread = true FROM chosen c WHERE t.id = c.id
 RETURNING t.id
 
--- name: has_trigger
-SELECT EXISTS (SELECT FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-    WHERE t.tgname = %(name)s AND p.pronamespace = '{schema}'::regnamespace) AS found
+-- name: trigger_source
+SELECT coalesce(max(p.prosrc), '') AS source FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+WHERE t.tgname = %(name)s AND p.pronamespace = '{schema}'::regnamespace
 
 -- name: owner_tables
 -- The types of owners with tasks that are names of tables here: one look at the index for each type, however many tasks.

@@ -1,0 +1,321 @@
+"""`ticker doctor`: each finding with its remedy, what could not be checked, and that it writes nothing."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from redis import Redis
+
+from tests.cli.answers import answer, refused
+from tests.factories import SECOND, ticked
+from tests.harness import command as ticker
+from tests.poolers import is_installed, pooler, through
+from tests.rights import PASSWORD, block, with_user
+from tests.sentences import sentence
+from ticker import clock, embedded, owners
+from ticker.db.connections import Connection
+from ticker.embedded import Servers
+from wrappers.rq import compatibility
+
+pytestmark = pytest.mark.usefixtures("environ")
+
+Db = psycopg.Connection[Any]
+CHECKS = ["tables", "health", "postgresql", "redis", "owners", "packages"]
+NOWHERE = "postgresql://me@/name?host=/nowhere"
+WELL: dict[str, list[str]] = {}
+
+
+def examined(code: int = 1) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """The findings by their checks, and what was not checked."""
+    told = answer("doctor", code=code)
+    assert told["well"] is (code == 0) and list(dict.fromkeys(note["check"] for note in told["notes"])) == CHECKS
+    kinds: dict[str, dict[str, list[str]]] = {"finding": {}, "not checked": {}, "well": {}}
+    for note in told["notes"]:
+        kinds[note["status"]].setdefault(note["check"], []).append(note["sentence"])
+    assert set(map(tuple, kinds["well"].values())) <= {("",)}
+    return kinds["finding"], kinds["not checked"]
+
+
+@pytest.fixture
+def ticking(db: Db) -> None:
+    ticked(db, 3 * SECOND)
+
+
+@pytest.fixture
+def feeds(db: Db) -> Callable[..., None]:
+    """Makes a table of owners, with triggers, and a task of each of its rows."""
+
+    def make(columns: str, *rows: str, ids: tuple[str, ...] = (), **options: Any) -> None:
+        db.execute(f"CREATE TABLE feeds ({columns})")
+        db.execute("\n".join(owners.triggers("feeds", **options)))
+        for row in rows:
+            db.execute(f"INSERT INTO feeds VALUES {row}")
+        for id_ in ids:
+            ticker("add", "poll", "--every", "1m", "--owner", f"feeds:{id_}")
+
+    return make
+
+
+def without_triggers(db: Db, statement: str) -> None:
+    """As a restore of some tables does."""
+    with db.transaction():
+        db.execute("SET LOCAL session_replication_role = replica")
+        db.execute(statement)
+
+
+# -------------------------------------------------------------------------------------------------------- all is well
+
+
+@pytest.mark.slow
+def test_all_is_well(ticking: None, db: Db, redis: Redis, feeds: Callable[..., None]) -> None:
+    feeds("id int PRIMARY KEY", "(1)", ids=("1",))
+    before = db.execute("SELECT t, t.xmin FROM ticker.tasks t").fetchall(), redis.keys()
+    assert examined(code=0) == (WELL, {})
+    out, err = ticker("doctor")
+    assert out.splitlines()[:-1] == [f"well: {name}" for name in CHECKS] and err == ""
+    assert (db.execute("SELECT t, t.xmin FROM ticker.tasks t").fetchall(), redis.keys()) == before
+
+
+@pytest.mark.slow
+def test_versions_have_stable_keys(ticking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDIS_URL", "unix:///nowhere")
+    versions = answer("doctor", code=1)["versions"]
+    assert list(versions) == ["python", "rq", "sqlalchemy", "psycopg", "postgresql", "redis"]
+    assert versions.pop("redis") is None
+    assert all(re.match(r"[0-9]+\.[0-9]+", version) for version in versions.values())
+    assert "redis unknown\n" in ticker("doctor", code=1)[0]
+
+
+@pytest.mark.slow
+def test_the_rights_in_the_document_are_enough(
+    ticking: None, roles: dict[str, str], redis: Redis, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = f"test-{uuid4().hex[:8]}"
+    [line] = [line for line in block("redis").splitlines() if line.startswith("ACL SETUSER ticker")]
+    redis.execute_command("ACL", "SETUSER", user, *line.replace("PASSWORD", PASSWORD).split()[3:])
+    monkeypatch.setenv("DATABASE_URL", with_user(environ["DATABASE_URL"], roles["ticker"]))
+    monkeypatch.setenv("REDIS_URL", with_user(environ["REDIS_URL"], user))
+    try:
+        assert examined(code=0) == (WELL, {})
+    finally:
+        redis.acl_deluser(user)
+
+
+# ------------------------------------------------------------------------------------------- tickers, queues, servers
+
+
+@pytest.mark.slow
+def test_no_ticker_and_a_queue_without_a_worker(db: Db) -> None:
+    ticker("add", "f", "--every", "1m", "--queue", "lonely")
+    ticker("tick")
+    assert examined() == ({"health": [
+        sentence("health.no_ticker_start_one", remedy="ticker run"),
+        sentence("health.unattended", jobs="1 job waits", queue="lonely", remedy="ticker worker lonely"),
+    ]}, {})  # fmt: skip
+    out, err = ticker("doctor", code=1)
+    assert sentence("health.no_ticker_start_one", remedy="ticker run").within(out)
+    assert err == sentence("doctor.findings", number=2)
+
+
+@pytest.mark.slow
+def test_without_redis_the_rest_is_checked(ticking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDIS_URL", "unix:///nowhere")
+    findings, unchecked = examined()
+    assert list(findings) == ["health"] and list(unchecked) == ["redis"]
+    assert findings["health"] == unchecked["redis"]
+    assert sentence("errors.redis_refuses", setting="REDIS_URL").begins(findings["health"][0])
+
+
+def test_without_postgresql_the_rest_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", NOWHERE)
+    findings, unchecked = examined()
+    assert list(findings) == ["health"] and list(unchecked) == ["tables", "postgresql", "owners"]
+    assert sentence("errors.database_unavailable", setting="DATABASE_URL").begins(findings["health"][0])
+    assert all(reasons == findings["health"] for reasons in unchecked.values())
+
+
+@pytest.mark.slow
+def test_a_server_that_is_not_fit_is_one_finding(ticking: None, db: Db, redis: Redis) -> None:
+    db.execute(f'ALTER DATABASE "{db.info.dbname}" SET default_transaction_read_only = on')
+    [told] = examined()[0]["postgresql"]
+    assert sentence("errors.read_only", setting="DATABASE_URL").begins(told)
+
+
+@pytest.mark.slow
+def test_a_redis_that_loses_jobs(ticking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    with embedded.valkey() as valkey:
+        monkeypatch.setenv("REDIS_URL", valkey.url)
+        with Redis.from_url(valkey.url) as redis:
+            redis.config_set("maxmemory-policy", "volatile-ttl")
+        findings, unchecked = examined()
+    policy = sentence("errors.policy", setting="REDIS_URL", policy="volatile-ttl", remedy="noeviction")
+    assert (findings, unchecked) == ({"health": [policy]}, {"redis": [policy]})
+
+
+@pytest.mark.parametrize(("name", "value"), [("DATABASE_URL", ""), ("DATABASE_URL", "mysql://x"), ("TICKER_TICK", "0")])
+def test_a_setting_that_cannot_be_read_ends_it(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, value)
+    assert refused("doctor", code=78).startswith(name)
+
+
+# ------------------------------------------------------------------------------------------------- tables and owners
+
+
+def test_tables_that_are_missing_are_one_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TICKER_SCHEMA", "other")
+    findings, unchecked = examined()
+    assert findings == {"tables": [sentence("db.no_tables", schema="other", remedy="ticker db upgrade")]}
+    assert list(unchecked) == ["health", "postgresql", "redis", "owners"]
+
+
+@pytest.mark.slow
+def test_tables_of_another_installation(ticking: None, db: Db) -> None:
+    db.execute("UPDATE ticker.installation SET database_oid = 1")
+    findings, unchecked = examined()
+    told = sentence(
+        "errors.tables_of_another_installation", adopt="ticker db adopt", restored="ticker db adopt --resume"
+    )
+    assert (findings, unchecked) == ({"health": [told]}, {"postgresql": [told]})
+
+
+@pytest.mark.slow
+def test_a_table_of_owners_without_triggers(ticking: None, db: Db) -> None:
+    db.execute("CREATE TABLE feeds (id int PRIMARY KEY); INSERT INTO feeds VALUES (1)")
+    ticker("add", "poll", "--every", "1m", "--owner", "feeds:1")
+    [told] = examined()[0]["owners"]
+    assert sentence("errors.no_trigger_of_ours", table="feeds").begins(told) and 'owners.install(op, "feeds")' in told
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "ids", "key"),
+    [
+        ("id int PRIMARY KEY", ("(1)", "(2)", "(3)"), ("1", "2", "3"), None),
+        ("id int PRIMARY KEY, owner_id text UNIQUE", ("(7, '1')", "(8, '2')", "(9, '3')"), ("1", "2", "3"), "owner_id"),
+        ("a int, b text, PRIMARY KEY (a, b)", ("(1, 'x')", "(2, 'x AND')", "(3, 'z')"),
+         ('[1, "x"]', '[2, "x AND"]', '[3, "z"]'), ("a", "b")),
+    ],
+)  # fmt: skip
+@pytest.mark.slow
+def test_tasks_whose_owner_has_no_row(
+    columns: str,
+    rows: tuple[str, ...],
+    ids: tuple[str, ...],
+    key: Any,
+    ticking: None,
+    db: Db,
+    feeds: Callable[..., None],
+) -> None:
+    feeds(columns, *rows, ids=ids, key=key)
+    assert examined(code=0) == (WELL, {})
+    without_triggers(db, "DELETE FROM feeds WHERE (SELECT count(*) FROM feeds f WHERE f <= feeds) > 1")
+    remedy = f"ticker remove --owner 'feeds:{ids[1]}'"
+    outlived = sentence("doctor.outlived", number=2, table="feeds", remedy=remedy)
+    assert examined() == ({"owners": [outlived]}, {})
+    for id_ in ids[1:]:
+        ticker("remove", "--owner", f"feeds:{id_}")
+    assert examined(code=0) == (WELL, {})
+
+
+@pytest.mark.slow
+def test_owners_that_a_ticker_may_not_read_are_not_checked(
+    ticking: None, feeds: Callable[..., None], roles: dict[str, str], environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    feeds("id int PRIMARY KEY", "(1)", ids=("1",))
+    monkeypatch.setenv("DATABASE_URL", with_user(environ["DATABASE_URL"], roles["ticker"]))
+    assert examined(code=0) == (WELL, {"owners": [sentence("doctor.unreadable", table="feeds")]})
+
+
+# ------------------------------------------------------------------------------------- clocks, poolers, rights, versions
+
+
+@pytest.mark.slow
+def test_clocks_that_differ(ticking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "python_utc", lambda: datetime.now(UTC) + timedelta(minutes=10))
+    lag = sentence("doctor.lag", setting="DATABASE_URL", span=re.compile("10m|9m5.s"), remedy="NTP")
+    assert examined() == ({"postgresql": [lag]}, {})
+    monkeypatch.setattr(clock, "python_utc", lambda: datetime.now(UTC) + timedelta(hours=2))
+    [told] = examined()[0]["postgresql"]
+    assert "TICKER_CLOCK_DIFFERENCE" in told and "NTP" in told
+
+
+@pytest.mark.slow
+def test_a_pooler_between_a_ticker_and_what_wakes_it(
+    ticking: None, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "has_pooler", property(lambda self: True, lambda self, value: None))
+    assert examined(code=0) == (WELL, {})
+    monkeypatch.setenv("TICKER_WAKE", "on")
+    assert examined() == ({"postgresql": [sentence("doctor.pooler", remedy="TICKER_LISTEN_URL")]}, {})
+
+
+@pytest.mark.pooler
+def test_a_real_pooler_and_the_address_of_postgresql_itself(
+    ticking: None, servers: Servers, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert is_installed(), "apt-get install pgbouncer"
+    with pooler(servers.database_url) as folder:
+        monkeypatch.setenv("DATABASE_URL", through(folder, environ["DATABASE_URL"]))
+        assert examined(code=0) == (WELL, {})
+        monkeypatch.setenv("TICKER_WAKE", "on")
+        assert examined() == ({"postgresql": [sentence("doctor.pooler", remedy="TICKER_LISTEN_URL")]}, {})
+        monkeypatch.setenv("TICKER_LISTEN_URL", environ["DATABASE_URL"])
+        assert examined(code=0) == (WELL, {})
+
+
+@pytest.mark.slow
+def test_an_address_to_listen_on_that_does_not_answer(ticking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TICKER_WAKE", "on")
+    monkeypatch.setenv("TICKER_LISTEN_URL", NOWHERE)
+    [told] = examined()[0]["postgresql"]
+    assert sentence("errors.database_unavailable", setting="TICKER_LISTEN_URL").begins(told)
+
+
+@pytest.mark.slow
+def test_each_right_that_the_role_of_a_ticker_lacks(
+    ticking: None, roles: dict[str, str], db: Db, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute(
+        f"REVOKE INSERT ON ticker.tickers FROM {roles['ticker']}; REVOKE DELETE ON ticker.runs FROM {roles['ticker']}"
+    )
+    monkeypatch.setenv("DATABASE_URL", with_user(environ["DATABASE_URL"], roles["ticker"]))
+    missing = [
+        sentence("errors.right_is_missing", right="DELETE ticker.runs"),
+        sentence("errors.right_is_missing", right="INSERT ticker.tickers"),
+    ]
+    assert examined() == ({"postgresql": missing}, {})
+
+
+@pytest.fixture
+def weak(redis: Redis, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Gives REDIS_URL a user with all rights but these."""
+    user = f"test-{uuid4().hex[:8]}"
+
+    def use(*rules: str) -> None:
+        redis.execute_command("ACL", "SETUSER", user, "on", f">{PASSWORD}", "+@all", "~*", *rules)
+        monkeypatch.setenv("REDIS_URL", with_user(environ["REDIS_URL"], user))
+
+    yield use
+    redis.acl_deluser(user)
+
+
+@pytest.mark.slow
+def test_each_call_that_the_user_of_redis_may_not_make(ticking: None, redis: Redis, weak: Callable[..., None]) -> None:
+    ticker("add", "f", "--every", "1m", "--queue", "my queue")
+    weak("-rpush", "-expire")
+    calls = "EXPIRE rq:job:x, RPUSH rq:queue:my queue"
+    told = sentence("doctor.not_in_redis", setting="REDIS_URL", calls=calls, remedy="docs/security.md")
+    assert examined() == ({"redis": [told]}, {})
+    assert redis.keys() == []
+
+
+@pytest.mark.slow
+def test_an_rq_that_is_newer_than_those_tried(ticking: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = compatibility.VERSION
+    monkeypatch.setattr(compatibility, "TRIED", "2.0.0")
+    untried = sentence("doctor.untried", version=version, tried="2.0.0", remedy="pip install 'rq<=2.0.0'")
+    assert examined() == ({"packages": [untried]}, {})

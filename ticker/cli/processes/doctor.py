@@ -1,0 +1,112 @@
+"""`ticker doctor`: whether all is well, and if not, what to do. It writes nothing."""
+
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from importlib import metadata
+
+import click
+
+from ticker import migrations, owners
+from ticker.cli import render
+from ticker.cli.connection import configured, database
+from ticker.cli.database.db import orphans_to_be
+from ticker.cli.options import as_json
+from ticker.db import checks, listener, sql
+from ticker.errors import ConfigurationError, Unavailable
+from ticker.queue import checks as start
+from ticker.queue.rq import RedisQueue
+from ticker.read import health, overview
+from ticker.settings import Settings
+from wrappers.rq import compatibility
+
+WELL, FINDING, UNCHECKED = "well", "finding", "not checked"
+
+
+@dataclass(slots=True)
+class Diagnosis:
+    """What the checks found: the status, the check and a sentence each. A server that hangs is waited for once."""
+
+    settings: Settings
+    versions: dict[str, str | None]
+    notes: list[tuple[str, str, str]] = field(default_factory=list)
+    servers: health.CircuitBreaker = field(default_factory=health.CircuitBreaker)
+
+    def check(self, name: str) -> None:
+        """Runs one of CHECKS. An error that follows from an earlier finding is not another finding."""
+        try:
+            for sentence in CHECKS[name](self, self.settings):
+                self.notes.append((FINDING, name, sentence))
+        except (Unavailable, ConfigurationError) as error:
+            follows = any(note[1] == "tables" or note[2] == str(error) for note in self.notes if note[0] == FINDING)
+            # a ticker needs no rights on the tables of owners
+            is_unknown = follows or name == "owners" or isinstance(error, Unavailable)
+            self.notes.append((UNCHECKED if is_unknown else FINDING, name, str(error)))
+        if all(note[1] != name for note in self.notes):
+            self.notes.append((WELL, name, ""))
+
+
+def ownerless(found: Diagnosis, here: Settings) -> Iterator[str]:
+    with found.servers.asking(health.POSTGRESQL), database() as db:
+        db.execute("SET TRANSACTION READ ONLY")
+        yield from orphans_to_be(db, here.schema)
+        for type_, count in owners.orphans(sql.on(db, here.schema), here.schema):
+            for tasks, id_ in db.execute(count):
+                yield f"{tasks} task(s) of {type_} outlived their owner; delete them: ticker remove --owner '{type_}:{id_}'"
+
+
+def postgresql(found: Diagnosis, here: Settings) -> Iterator[str]:
+    with found.servers.asking(health.POSTGRESQL), database() as db:
+        found.versions["postgresql"] = overview.server_version(db).split()[0]
+        yield from filter(None, checks.check_database(here)[1:])
+        yield from checks.missing_rights(db, here.schema, checks.RIGHTS_OF_TICKER)
+    if here.wake:
+        with database(here.require_listen(), "TICKER_LISTEN_URL") as db:
+            yield from [listener.POOLER] * bool(db.has_pooler)
+
+
+def redis(found: Diagnosis, here: Settings) -> Iterator[str]:
+    with found.servers.asking(health.REDIS), closing(RedisQueue.from_settings(here)) as queue:
+        found.versions["redis"] = queue.check()
+        if refused := queue.refused(start.queues_of_tasks(here)):
+            yield f"REDIS_URL: its user may not call {', '.join(refused)}; give it the rights in docs/security.md"
+
+
+def untried(found: Diagnosis, _: Settings) -> Iterator[str]:
+    if compatibility.is_untried():
+        rq, tried = found.versions["rq"], compatibility.TRIED
+        yield f"RQ {rq} is newer than {tried}, the newest that was tried; if it fails: pip install 'rq<={tried}'"
+
+
+CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
+    "tables": lambda found, here: found.servers.ask(  # first: a later error may follow from what it finds
+        health.POSTGRESQL, lambda: migrations.problems(here.database_url, here.schema)),
+    "health": lambda found, here: health.look(here, breaker=found.servers).problems,
+    "postgresql": postgresql, "redis": redis, "owners": ownerless, "packages": untried,
+}  # fmt: skip
+
+
+@click.command()
+@as_json
+def doctor(as_json: bool) -> None:
+    """Say whether all is well, and if not, what to do.
+
+    It asks what `health` and `db check` ask, and more, with the environment of `ticker run`. It writes nothing. Exit 0 or 1.
+    """
+    packages = {name: metadata.version(name) for name in ("rq", "sqlalchemy", "psycopg")}
+    versions = {"python": platform.python_version(), **packages, "postgresql": None, "redis": None}
+    found = Diagnosis(configured(), versions)
+    found.settings.require_database()
+    for name in CHECKS:
+        found.check(name)
+    findings = sum(status == FINDING for status, _, _ in found.notes)
+    if as_json:
+        notes = [{"status": status, "check": name, "sentence": text} for status, name, text in found.notes]
+        render.print_json({"well": not findings, "notes": notes, "versions": found.versions})
+    else:
+        for note in found.notes:
+            render.say(": ".join(filter(None, note)))
+        render.say(", ".join(f"{name} {version or 'unknown'}" for name, version in found.versions.items()))
+    if findings:
+        raise click.ClickException(f"{findings} finding(s)")

@@ -80,7 +80,7 @@ def check_past(field: str, value: datetime | None, now: datetime) -> None:
     if value is None:
         return
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise BadInput(field, value, "is no time with a zone; write datetime(..., tzinfo=UTC)")
+        raise BadInput(field, value, "is not a time with a zone; write datetime(..., tzinfo=UTC)")
     if value > now:
         raise BadInput(field, value.isoformat(), "lies ahead; `ticker next` looks there, this looks back")
 

@@ -247,7 +247,7 @@ def no_time(run: "RunRecord") -> str:
     left = max(end - run.checked_at, timedelta(0))
     limit = timing.span(retries.LEAST_BOX)
     when = time_of_day(end, run.checked_at)
-    return f"{said}: {span(left)} were left until {when}, under the limit of {span(limit)}" if left < limit else said
+    return f"{said}: {span(left)} were left until {when}, below the minimum of {span(limit)}" if left < limit else said
 
 
 def last_start(run: "RunRecord") -> str:

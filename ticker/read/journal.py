@@ -211,7 +211,7 @@ def drops(*, by: str = "reason", since: datetime | None = None, limit: int = 100
     if by not in GROUPS:
         raise BadInput("by", by, f"is none of: {', '.join(GROUPS)}")
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= TOLD_AT_MOST:
-        raise BadInput("after", after, f"is no whole number from 0 to {TOLD_AT_MOST}")
+        raise BadInput("after", after, f"is not a whole number from 0 to {TOLD_AT_MOST}")
     now = yield from instant.steps()
     check_past("since", since, now)
     rows = yield query("drops", by=by, since=since, limit=tasks.limited(limit), after=after)

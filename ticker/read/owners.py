@@ -55,7 +55,7 @@ def list_owners(
     come twice or not at all.
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
-        raise BadInput("limit", limit, f"is no whole number from 1 to {AT_MOST}")
+        raise BadInput("limit", limit, f"is not a whole number from 1 to {AT_MOST}")
     rows = yield query(
         "list_owners", now=clock.now(), owner_type=None if owner_type is None else checks.plain("owner_type", owner_type),
         failing=failing, late=late, paused=paused, late_ms=late_ms(), crowd=CROWD, limit=limit,

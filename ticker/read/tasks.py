@@ -267,5 +267,5 @@ def late_ms() -> int:
 
 def limited(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
-        raise BadInput("limit", limit, f"is no whole number from 1 to {AT_MOST}")
+        raise BadInput("limit", limit, f"is not a whole number from 1 to {AT_MOST}")
     return limit

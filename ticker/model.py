@@ -1,4 +1,4 @@
-"""The values that all other modules share: kinds, states, outcomes, reasons, and frozen rows."""
+"""Defines the values that all other modules share: kinds, states, outcomes, reasons, and frozen rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -76,7 +76,7 @@ class Settings:
     prepared_statements: str = "auto"
 
     def require_database(self) -> str:
-        """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set, or no such URL."""
+        """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set or not valid."""
         return psycopg_url(self.database_url)
 
     def require_listen(self) -> str:

@@ -68,7 +68,7 @@ class Observer(Protocol):
     """The queue that the ticks push to."""
 
     def ticked(self, report: Report | None, seconds: float) -> None:
-        """Called when a tick has ended after so many seconds. `report` is None if it failed."""
+        """Receives the report of a tick that has ended, or None if it failed, and how many seconds it took."""
 
 
 class TickJob:
@@ -137,7 +137,7 @@ class TickJob:
     def moves(self) -> bool:
         """Returns whether a pass makes progress, or the next one is not long overdue. An unavailable server only ends a pass.
 
-        A pass may take minutes, and uses connections all that time. The one in use for longest shows how long it has been stuck.
+        A pass may take minutes, and uses connections all that time. The longest use of one shows for how long it is stuck.
         """
         waited = self._store.pool.waited()
         if self.busy and waited:

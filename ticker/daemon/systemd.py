@@ -68,7 +68,7 @@ class Systemd:
 
 
 def address(text: str) -> str | None:
-    """Returns a path, or a name in the abstract namespace, which systemd writes with an @. None if it is no Unix socket."""
+    """Returns a path, or a name in the abstract namespace, which systemd writes with an @. None for anything else."""
     if text.startswith("@"):
         return "\0" + text[1:]
     return text if text.startswith("/") else None

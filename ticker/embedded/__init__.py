@@ -276,7 +276,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def _wait(condition: Callable[[], bool]) -> bool:
-    """Waits, and returns whether the condition became true in time. Adds up its pauses, because a test may freeze the clock."""
+    """Returns whether the condition became true in time. Adds up its pauses, because a test may have frozen the clock."""
     pause, waited = 0.001, 0.0
     while not (met := condition()) and waited < PATIENCE:
         time.sleep(pause)

@@ -103,7 +103,10 @@ def judge(run: Ended, now: datetime) -> Verdict:
 
 
 def may_be_retried(run: Ended) -> bool:
-    """Returns whether the run is a started run of an occurrence or a piece. A run that made pieces is not: they have their own attempts."""
+    """Returns whether a run may be attempted again: a started run of an occurrence or a piece.
+
+    A run that made pieces is done itself. The pieces have their own attempts.
+    """
     return run.started and run.outcome is not Outcome.DROPPED and run.kind is not RunKind.MANUAL and not run.has_pieces
 
 
@@ -223,7 +226,7 @@ def in_a_row(failures: int) -> str:
 
 
 def ask_for_successes(store: Store, now: datetime, limit: int) -> Followed:
-    """Checks tasks whose alarm is due: records a missing success, or sets the next check. The rest waits for the next pass."""
+    """Checks tasks whose alarm is due. Records each missing success, or sets the next check. The rest waits for the next pass."""
     total, batch = Followed(), min(limit, ALARMS_AT_MOST)
     for _ in range(ALARM_BATCHES):
         with store.batch() as rows:
@@ -239,7 +242,10 @@ def ask_for_successes(store: Store, now: datetime, limit: int) -> Followed:
 
 
 def next_check(task: Alarm, now: datetime) -> datetime | None:
-    """Returns when to check again, or None if the success is overdue. Always after `now`, so that a pass checks each task once."""
+    """Returns when to check again, or None if the success is overdue.
+
+    The time is always after `now`, so that a pass checks each task once.
+    """
     if task.is_done:
         return now + ASK_AGAIN
     at = too_late_at(task)

@@ -1,4 +1,4 @@
-"""The interfaces of a store and a queue, as a pass of the ticker uses them. `ticker/db` and `ticker/queue` implement them.
+"""Defines the store and the queue that a pass of the ticker uses. `ticker/db` and `ticker/queue` implement them.
 
 `tests/engine/test_ports.py` tests the promises that every implementation keeps, including the in-memory doubles.
 """
@@ -65,7 +65,7 @@ class Batch(Protocol):
     """Rows locked by one short transaction. It commits when the block ends without an error."""
 
     def claim_due(self, now: datetime, look_ahead: int, limit: int, without: Collection[str] = ()) -> Sequence[DueTask]:
-        """Returns up to `limit` due tasks, oldest first, except those of the queues `without`. Skips rows locked by others."""
+        """Returns up to `limit` due tasks, oldest first, except those in the queues `without`. Skips rows that are locked."""
 
     def claim_in_turn(self, now: datetime, look_ahead: int, queue: str, limit: int) -> Sequence[DueTask]:
         """Returns due tasks of one queue: the oldest of each owner, then the second of each, and so on."""
@@ -125,7 +125,7 @@ class Batch(Protocol):
     def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None: ...
 
     def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
-        """Returns tasks with waiting occurrences, which cannot start while they are locked. The next call continues after them."""
+        """Returns tasks with waiting occurrences, locked, so that none can start. The next call continues after them."""
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         """Ends waiting occurrences without a start. Records each one that has no record yet."""

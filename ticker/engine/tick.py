@@ -6,9 +6,9 @@ rows, it does this, in order:
 1. Lock the rows, so that no other ticker works on them.
 2. Push one job for each, in one call. The job's id is a function of (task, occurrence). So a push repeated after a crash
    names a job that the queue still holds, and is refused.
-3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Two kinds of
-   occurrences are recorded and skipped: those missed, if the task wants no late run, and those that would overlap, if the
-   task wants one job at a time.
+3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Some occurrences
+   are recorded as dropped instead: missed ones, if the task wants no late run, and those that meet another job of the task,
+   if it wants only one at a time.
 4. Commit.
 
 Push comes before commit. If the ticker is killed in between, the next pass pushes again. The other order would lose the job.
@@ -195,7 +195,7 @@ def fill(work: Pass, name: str) -> list[Pushed]:
 
 
 def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]]) -> Pushed:
-    """Locks, pushes, advances and commits one batch of due tasks."""
+    """Pushes one batch of due tasks: lock, push, advance, commit."""
     now, late = work.now, work.options.late
     with work.store.batch() as rows:
         tasks = claim(rows)
@@ -258,9 +258,9 @@ def after_error(task: DueTask, now: datetime) -> datetime:
 def in_turns(
     *steps: Callable[[int], Pushed], options: TickOptions, left: Callable[[], float] = lambda: math.inf
 ) -> list[Pushed]:
-    """Runs a batch of each step in turn, until each returned less than a full batch, no room is `left`, or a stop is asked for.
+    """Runs a batch of each step in turn, until all returned less than a full batch, no room is `left`, or the options say stop.
 
-    So neither a run in many pieces nor due tasks keep the other waiting. If room is short, the unfinished steps share it.
+    So a run in many pieces and due tasks do not keep each other waiting. If room is short, the unfinished steps share it.
     """
     totals = [Pushed() for _ in steps]
     unfinished = list(range(len(steps)))

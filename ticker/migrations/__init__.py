@@ -104,7 +104,7 @@ def newest(schema: str = "ticker") -> str | None:
 
 
 def config(schema: str, connection: sa.Connection | None = None, output: io.StringIO | None = None) -> Config:
-    """Returns Alembic's configuration for a revision. TICKER_ENVIRONMENT is stored with the mark when the tables are created."""
+    """Returns Alembic's configuration for the revisions. The tables store TICKER_ENVIRONMENT when they are created."""
     schema_name("schema", schema)
     result = Config(output_buffer=output) if output else Config()
     result.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))

@@ -30,7 +30,7 @@ NAMED = 10  # functions named in a warning, the most similar first
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tasks there are, in all and in each state (a task may be in several), and how many runs go on or are planned.
+    """Counts of tasks, in all and in each state, and of running and planned runs. A task may be in several states.
 
     Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than two ticks.
     """

@@ -1,7 +1,7 @@
 """Reads systemd's calendar events: `Mon..Fri *-*-* 09:00`, `daily`, `*:0/15`, `*-*~01`. A zone may follow the text.
 
-The times are systemd's, also on days when clocks change: a time that the clocks skip never comes, and one that they show
-twice comes once, the first time. Fractions of seconds and `@epoch` are refused.
+The times are systemd's, also on days when clocks change. A time that the clocks skip never comes. A time that they show twice
+comes once, the first time. Fractions of seconds and `@epoch` are refused.
 """
 
 import re
@@ -56,7 +56,10 @@ class Calendar:
 
 
 def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar:
-    """Reads a calendar event, without checking that it ever fires. `zone` None: the zone in the text, or UTC. Raises BadInput."""
+    """Reads a calendar event, without checking that it ever fires. Raises BadInput.
+
+    `zone` defaults to the zone in the text, or to UTC.
+    """
     from oncalendar import BaseIterator, OnCalendarError
 
     if len(text) > LONGEST:
@@ -95,7 +98,10 @@ def _refuse_foreign(field: str, text: str) -> None:
 
 
 def _without_zone(field: str, parts: list[str]) -> tuple[list[str], ZoneInfo | None]:
-    """Splits off the zone, which comes last. Only a zone begins with a letter and is neither a weekday nor a word like `daily`."""
+    """Splits off the zone, which comes last.
+
+    Only a zone begins with a letter and is neither a weekday nor a word like `daily`.
+    """
     last = parts[-1]
     if len(parts) == 1 or not last[0].isalpha() or last.lower() in SPECIALS or _is_days(last):
         return parts, None

@@ -76,7 +76,7 @@ class Cron:
         options.verbose = True
         try:
             return str(get_description(self.text, options))
-        except Exception:  # the library raises several kinds, without a common root
+        except Exception:  # the library raises several kinds, not all with a common root
             return self.text
 
     def shown_after(self, after: datetime) -> Iterator[datetime]:

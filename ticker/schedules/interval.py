@@ -1,4 +1,4 @@
-"""An interval, counted from the tick that found the task due."""
+"""Defines intervals, which count from the tick that found the task due."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

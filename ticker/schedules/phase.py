@@ -11,7 +11,7 @@ JITTER = 1.1  # ticks: the next tick comes at most this long after the last one,
 
 
 def keeps(every: int, tolerance: int, tick: int) -> bool:
-    """Returns whether a task can keep its phase: ticks come at the same point of each interval, or often enough to be near it."""
+    """Returns whether a task can keep its phase: ticks come at the same point of each interval, or close enough to it."""
     return every % tick == 0 or window(tolerance) >= tick
 
 

@@ -318,8 +318,8 @@ CREATE INDEX runs_open_pieces ON runs (parent_id) WHERE kind = 'piece' AND (stat
 CREATE INDEX runs_of_parent ON runs (parent_id) WHERE parent_id IS NOT NULL;
 
 -- The journal: the last ends with an outcome; the last drops for a reason, with the columns by which drops are counted (each
--- row is in one of the two); and both for an owner, whose tasks may be gone. The owner's type comes first, because there are few
--- types, so that no query reads the rows of others. Only ended rows have an outcome, because a run is written twice.
+-- row is in one of the two); and both for an owner, whose tasks may be gone. The owner's type comes first, because there are
+-- few types. So no query reads the rows of others. Only ended rows have an outcome, because a run is written twice.
 CREATE INDEX runs_by_outcome ON runs (owner_type, outcome, ended_at) WHERE outcome <> 'dropped';
 CREATE INDEX runs_by_reason ON runs (owner_type, reason, ended_at) INCLUDE (id, task_id, function, owner_id)
     WHERE outcome = 'dropped';
@@ -363,9 +363,9 @@ CREATE INDEX events_at ON events (at);
 CREATE INDEX events_untold ON events (id) WHERE NOT told;
 
 -- The next three triggers record all changes of `tasks`, including those by raw SQL. Each of their functions names its schema.
--- If it wrote to the schema of its trigger's table, it could be made to write anywhere, with its definer's rights. pg_temp comes
--- last in their search_path, because otherwise a caller's temporary objects would be found first. The author is the one given
--- to an operation (ticker.by), or else the user of the session.
+-- If it wrote to the schema of its trigger's table, it could be made to write anywhere, with its definer's rights. pg_temp
+-- comes last in their search_path, because otherwise a caller's temporary objects would be found first. The author is the one
+-- given to an operation (ticker.by), or else the user of the session.
 
 -- Records pauses, switches and resumptions, and since when successes are expected again. The author of a pause is in the
 -- task's row.

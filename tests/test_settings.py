@@ -79,10 +79,10 @@ def test_a_value_at_a_limit_is_taken(name, value, field, expected):
         ("TICKER_TICK", "", sentence("durations.value_is_none", value="''", examples="90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M")),
         ("TICKER_TICK", "often", sentence("durations.value_is_none", value="'often'", examples="90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M")),
         ("TICKER_TICK", "5M", sentence("durations.value_minutes_or_months", value="'5M'", minutes="5m or PT5M")),
-        ("TICKER_TICK", "99ms", sentence("durations.value_under_the_limit", value="'99ms'", limit="limit of 100ms")),
-        ("TICKER_TICK", "0", sentence("durations.value_under_the_limit", value="'0'", limit="limit of 100ms")),
+        ("TICKER_TICK", "99ms", sentence("durations.value_under_the_limit", value="'99ms'", limit="minimum of 100ms")),
+        ("TICKER_TICK", "0", sentence("durations.value_under_the_limit", value="'0'", limit="minimum of 100ms")),
         ("TICKER_TICK", "61m", sentence("durations.value_over_the_limit", value="'61m'", limit="limit of 1h")),
-        ("TICKER_LOOK_AHEAD", "-1s", sentence("durations.value_under_the_limit", value="'-1s'", limit="limit of 0s")),
+        ("TICKER_LOOK_AHEAD", "-1s", sentence("durations.value_under_the_limit", value="'-1s'", limit="minimum of 0s")),
         ("TICKER_LOOK_AHEAD", "11", sentence("durations.value_over_the_limit", value="'11'", limit="limit of 10s")),
         *(("TICKER_BATCH", value, sentence("errors.value_whole_number", value=f'{value!r}', least=1, most="10,000")) for value in
           ("0", "10001", "-1", "1e3", "1_000", " 5", "\u0665", "", "9" * 40)),

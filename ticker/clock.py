@@ -1,8 +1,8 @@
-"""The only reader of clocks.
+"""Reads the clocks. No other module does.
 
-Decisions use one clock, the database's: `now()` is None in production, and every statement reads
-`clock_timestamp()` where it is handed None. A test or a replay puts a source of its own in its place. `uptime()` only
-tells how long ago something was, where the database's clock may have been set since.
+Decisions use one clock, the database's. `now()` is None in production, and a statement that gets None reads
+`clock_timestamp()`. A test or a replay substitutes a source of its own. `uptime()` only measures how long ago something
+was, because the database's clock may have been set since.
 """
 
 import time
@@ -15,25 +15,25 @@ from pathlib import Path
 
 _CLOCK = getattr(
     time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC
-)  # as `wrappers.sandbox.limits`: a suspended host's goes on
+)  # as in `wrappers.sandbox.limits`: this clock also runs while the host is suspended
 _source: ContextVar[Callable[[], datetime] | None] = ContextVar("ticker_clock", default=None)
 
 
 def now() -> datetime | None:
-    """The instant to hand to a statement: None, "ask the database", unless a clock was put in its place."""
+    """Returns the instant to pass to a statement: None ("ask the database"), unless `use` substitutes a clock."""
     source = _source.get()
     return source() if source else None
 
 
 def monotonic() -> float:
-    """Seconds on a clock that is never set, for durations inside one process."""
+    """Returns seconds on a clock that is never set, for durations within one process."""
     return time.monotonic()
 
 
 def uptime() -> tuple[str | None, int | None]:
-    """Which boot of which host this is, and microseconds since then, on a clock that is never set; or no answer.
+    """Returns an id of this host's boot, and the microseconds since then on a clock that is never set.
 
-    There is none off Linux, nor while a clock stands in the database's place: the two would not go together.
+    Both are None on systems other than Linux. They are also None while `use` substitutes a clock, which they would not fit.
     """
     boot = _boot()
     return (None, None) if boot is None or now() is not None else (boot, time.clock_gettime_ns(_CLOCK) // 1000)
@@ -48,13 +48,13 @@ def _boot() -> str | None:
 
 
 def python_utc() -> datetime:
-    """Python's wall clock in UTC: what freezegun freezes. Never used to decide; see `use`."""
+    """Returns Python's wall clock in UTC, which freezegun freezes. It is never used for decisions; see `use`."""
     return datetime.now(UTC)
 
 
 @contextmanager
 def use(source: Callable[[], datetime] = python_utc) -> Iterator[None]:
-    """Within the block, statements are handed `source()`. With freezegun: `with clock.use(): ...`."""
+    """Passes `source()` to statements within the block. With freezegun: `with clock.use(): ...`."""
     token = _source.set(source)
     try:
         yield

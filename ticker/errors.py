@@ -1,14 +1,14 @@
-"""Every error that reaches a user, in one tree.
+"""Defines the errors that reach a user, in one tree.
 
 TickerError
-├── BadInput             a value that cannot be taken (also a ValueError); nothing was written
+├── BadInput             a value that is not accepted (also a ValueError); nothing was written
 ├── UnknownTask          no such task (also a LookupError)
 ├── UnknownRun           no such run (also a LookupError)
 ├── UnknownOwner         the owner's row is not in its table (also a LookupError)
 ├── ConfigurationError   a setting or a server that does not fit; exit code 78
 └── Unavailable          a server does not answer now; the next pass tries again
     ├── DatabaseUnavailable
-    │   └── RowLocked    somebody else holds the row; nothing was written
+    │   └── RowLocked    another transaction has locked the row; nothing was written
     └── QueueUnavailable
 """
 
@@ -21,12 +21,12 @@ EXIT_CONFIGURATION = 78
 
 
 def quoted(value: object) -> str:
-    """`value` as it may stand in a sentence: escaped, and cut to 60 characters."""
+    """Returns `value` as a sentence may show it: escaped, and cut to 60 characters."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"a number of {value.bit_length()} bits"
     try:
         text = repr(value)
-    except Exception:  # a value of anybody's: its repr may fail
+    except Exception:  # a user's value: its repr may fail
         text = f"a value of type {type(value).__name__}"
     if not text.isprintable():  # a repr of several lines
         text = repr(text)
@@ -42,11 +42,11 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 class TickerError(Exception):
-    """The root: catch this to catch everything that ticker raises on purpose."""
+    """The root of the tree: catch this to catch everything that ticker raises on purpose."""
 
 
 class BadInput(TickerError, ValueError):
-    """A value that cannot be taken, or (None) is missing. `field`, `value`, `problem`; the text is one sentence."""
+    """A value that is not accepted, or (None) is missing. Has `field`, `value` and `problem`. The text is one sentence."""
 
     def __init__(self, field: str, value: object, problem: str) -> None:
         super().__init__(f"{field}: {problem}" if value is None else f"{field}: {quoted(value)} {problem}")
@@ -64,11 +64,11 @@ class UnknownRun(TickerError, LookupError):
 
 
 class UnknownOwner(TickerError, LookupError):
-    """The owner has no row in its table, so a task of it would be an orphan."""
+    """The owner has no row in its table, so its task would be an orphan."""
 
 
 class ConfigurationError(TickerError):
-    """A setting, or a server that it names, does not fit; the text says which and what to do. Exit code 78."""
+    """A setting, or a server that it names, does not fit. The text says which, and what to do. Exit code 78."""
 
 
 class Unavailable(TickerError):
@@ -76,11 +76,11 @@ class Unavailable(TickerError):
 
 
 class DatabaseUnavailable(Unavailable):
-    """PostgreSQL does not answer, or broke off."""
+    """PostgreSQL does not answer, or the connection broke."""
 
 
 class RowLocked(DatabaseUnavailable):
-    """Somebody else's transaction holds the row. Nothing was written."""
+    """Another transaction has locked the row. Nothing was written."""
 
 
 class QueueUnavailable(Unavailable):

@@ -1,4 +1,4 @@
-"""Log lines of our processes: one line each, on standard output, where a Procfile's runner collects them."""
+"""Writes the log lines of our processes to standard output, where a Procfile's runner collects them."""
 
 import logging
 import sys
@@ -7,7 +7,7 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def to_stdout(level: int = logging.INFO) -> None:
-    """Sends the loggers `ticker` and `ticker.run` to standard output; other loggers are left as they are."""
+    """Sends the loggers `ticker` and `ticker.run` to standard output. Leaves other loggers as they are."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter(FORMAT))
     logger = logging.getLogger("ticker")

@@ -1,4 +1,4 @@
-"""The values that everything else speaks of: kinds, states, outcomes, reasons, and frozen rows."""
+"""Defines the values that all other modules share: kinds, states, outcomes, reasons, and frozen rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-LARGEST_ID = 2**63 - 1  # of a row: a bigint, which PostgreSQL counts up from 1
-NAME_AT_MOST = 200  # characters of a name, a queue, an owner; the tables' CHECKs hold it too
+LARGEST_ID = 2**63 - 1  # of a row: a bigint that PostgreSQL counts up from 1
+NAME_AT_MOST = 200  # characters of a name, a queue, an owner; the tables enforce it too
 TEXT_AT_MOST = 2000  # characters of a text for people
 JSON_AT_MOST = 64 * 1024  # bytes of JSON text of kwargs, metadata or a cursor
-COUNT_AT_MOST = 1_000_000  # of errors in a row: the statements stop counting there
+COUNT_AT_MOST = 1_000_000  # errors in a row: the statements stop counting there
 OUTPUT_AT_MOST = 100_000  # characters of what a run printed: 64 kB, some of it shown in longer forms
 RETRIES_AT_MOST = 100
 BATCH_AT_MOST = 100  # due tasks of one function that one job carries
@@ -19,7 +19,7 @@ PRIORITY_AT_MOST = 1_000
 
 
 class Kind(StrEnum):
-    """What sort of schedule a task has."""
+    """The kind of a task's schedule."""
 
     INTERVAL = "interval"
     CRON = "cron"
@@ -37,7 +37,7 @@ class RunKind(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a run ended; every run has exactly one."""
+    """How a run ended. Every ended run has exactly one."""
 
     SUCCEEDED = "succeeded"
     PARTIAL = "partial"
@@ -53,14 +53,14 @@ GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
 
 
 class Reason(StrEnum):
-    """Why a job was not run, in the order in which the start statement judges.
+    """Why a job was not run, in the order in which the start statement checks.
 
-    Two are not drops: `redelivered` and `stale` leave an event or a log line, and no record.
+    Two are not drops: `redelivered` and `stale` leave an event or a log line, but no record.
     """
 
     GONE = "gone"
     REDELIVERED = "redelivered"  # its occurrence, or its planned run, already has a record
-    STALE = "stale"  # the task does not wait for it: it comes from another state of the tables
+    STALE = "stale"  # the task does not wait for it: it stems from another state of the tables
     UNKNOWN_FUNCTION = "unknown_function"
     PAUSED = "paused"
     DONE = "done"
@@ -69,16 +69,16 @@ class Reason(StrEnum):
     DUPLICATE = "duplicate"
     STILL_RUNNING = "still_running"
     TOO_EARLY = "too_early"
-    MISSED = "missed"  # by the ticker: catch_up is none, and a later occurrence has passed, too
-    OVERLAP = "overlap"  # by the ticker: overlap is skip, and a job of the task waits or runs
-    NO_TIME = "no_time"  # a retry, or a piece, that could not end before the next start
-    ADOPTED = "adopted"  # by `ticker db adopt`: its job belongs to another installation
+    MISSED = "missed"  # set by the ticker: catch_up is none, and a later occurrence has passed, too
+    OVERLAP = "overlap"  # set by the ticker: overlap is skip, and a job of the task waits or runs
+    NO_TIME = "no_time"  # a retry or a piece that could not end before the next start
+    ADOPTED = "adopted"  # set by `ticker db adopt`: its job belongs to another installation
 
 
 class EventKind(StrEnum):
     """What happens to a task, apart from its runs. Triggers of the tables write the first nine.
 
-    `stale` and `adopted` happen to the installation: their `task_id` is 0.
+    `stale` and `adopted` concern the installation: their `task_id` is 0.
     """
 
     PAUSED = "paused"
@@ -102,7 +102,7 @@ class EventKind(StrEnum):
 
 
 class DueTask(NamedTuple):
-    """A row that a tick holds locked: what the push and the advance need, and no more.
+    """A row that a tick has locked, with only what the push and the advance need.
 
     Durations are whole milliseconds; `occurrence` is the `next_run` that made the task due.
     """
@@ -122,19 +122,20 @@ class DueTask(NamedTuple):
     ends_at: datetime | None = None
     catch_up: str = "one"
     overlap: str = "queue"
-    busy: bool = False  # a job of it waits or runs
+    busy: bool = False  # whether a job of the task waits or runs
     tolerance_ms: int = 0
-    phase_ms: int | None = None  # its own place in the interval, or after each of its times, if any
+    phase_ms: int | None = None  # its phase in the interval or after each of its times, if it has one
     batch: int = 1  # how many tasks of its function one job may carry
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A locked run that ended and leads to something more, with what of its locked task decides on that.
+    """A locked run that ended and leads to something more, with the fields of its locked task that decide on that.
 
-    `schedule` is the kind of the task's schedule; `started` is False for what was given up, or dropped, before. `is_past`:
-    there is no time for a further attempt, as a newer occurrence has started, or (of tasks by times) waits in the queue;
-    `made_good`: a later run of the task has succeeded; `pauses`: how often the task has paused itself since it worked.
+    `schedule` is the kind of the task's schedule. `started` is False for a run that was given up or dropped before its start.
+    `is_past`: it is too late for a further attempt, because a newer occurrence has started, or (for tasks by times) waits in
+    the queue. `made_good`: a later run of the task has succeeded. `pauses`: how often the task has paused itself since its
+    last success.
     """
 
     run_id: int
@@ -171,7 +172,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the ends of its runs make of a task: failed occurrences in a row, which notice was last, its interval, a pause."""
+    """A task's state after the ends of its runs: failed occurrences in a row, the last notice, the interval, and a pause."""
 
     task_id: int
     failures: int
@@ -185,7 +186,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that happened to a task, for the record and for notices."""
+    """An event of a task, for the record and for notices."""
 
     task_id: int
     what: EventKind
@@ -195,7 +196,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A locked task of which to ask whether it had a success since then. `longest_run`, B + g, in milliseconds.
+    """A locked task whose success `since` then is checked. `longest_run` is B + g, in milliseconds.
 
     `is_done`: it will not run any more, and its last run was a success.
     """
@@ -217,7 +218,7 @@ class Alarm:
 class WaitingTask:
     """A locked row with occurrences that were pushed and have neither started nor been dropped, oldest first.
 
-    `batch_jobs` has the ids of jobs that carry one of them together with other tasks, by occurrence in microseconds.
+    `batch_jobs` has the ids of jobs that carry such an occurrence together with other tasks, by occurrence in microseconds.
     """
 
     id: int
@@ -230,7 +231,7 @@ class WaitingTask:
     batch_jobs: Mapping[str, str] | None = None
 
     def occurrences(self) -> list[DueTask]:
-        """Its waiting occurrences in the form in which they were pushed."""
+        """Returns the waiting occurrences in the form in which they were pushed."""
         return [
             DueTask(self.id, waiting, self.queue, self.function, self.every_ms, self.box_ms, self.grace_ms)
             for waiting in self.waiting

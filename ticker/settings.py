@@ -1,6 +1,6 @@
-"""Reads the settings of a process from the environment: each with its default and its limits.
+"""Reads the settings of a process from the environment, each with its default and its limits.
 
-What only one place needs is read there: the programs of the embedded servers, TICKER_DEBUG, the terminal and systemd.
+Variables that only one module needs are read there: programs of the embedded servers, TICKER_DEBUG, the terminal, systemd.
 """
 
 import os
@@ -18,15 +18,15 @@ from ticker.numbers import whole
 from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
 
 KEPT_AT_LEAST = 2 * HOUR
-"""Milliseconds. A start may ask for the record of an end: a record outlives its job in Redis."""
+"""Milliseconds. A record outlives its job in Redis, because a start may look up the record of an end."""
 
-LEAST_KEY = 16  # characters of a key that signs jobs: a key that can be guessed signs whatever its finder likes
+LEAST_KEY = 16  # characters of a key that signs jobs: anyone who guesses a key can sign any job
 
 _PREFIXES = ("TICKER_", "DATABASE_URL", "REDIS_URL")
 _SCHEMA = re.compile(r"(?!pg_|information_schema$)[A-Za-z_][A-Za-z0-9_]{0,62}")
 
-# What follows a URL's scheme: user:password@host:port,host:port/name?option=value. A raw @ : / ? or blank in a password
-# would shift everything behind it, and the error that comes of it would show a piece of the password as a host or port.
+# The part of a URL after its scheme: user:password@host:port,host:port/name?option=value. A raw @ : / ? or blank in a
+# password would shift everything after it. An error could then show part of the password as a host or a port.
 _HOST = r"(?:[^@/?:,\[\]\s]*|\[[^@/?\]\s]*\])(?::[0-9]{0,5})?"
 _OPTION = r"[^=&@\s]+=[^=&@\s]*"
 _ADDRESS = re.compile(rf"(?:[^@/?\s]*@)?{_HOST}(?:,{_HOST})*(?:/[^@?\s]*)?(?:\?{_OPTION}(?:&{_OPTION})*)?")
@@ -37,12 +37,12 @@ _MAIL_SERVER = re.compile(
 _MAILBOX = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 _ENVIRONMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHANNEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")  # libpq quotes the whole password where it meets one
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")  # libpq's error for one quotes the whole password
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the environment says. Durations are milliseconds where the name says so, else whole seconds."""
+    """The settings in the environment. Durations are milliseconds if the name says so, else whole seconds."""
 
     database_url: str = field(default="", repr=False)
     redis_url: str = field(default="", repr=False)
@@ -76,7 +76,7 @@ class Settings:
     prepared_statements: str = "auto"
 
     def require_database(self) -> str:
-        """The URL of PostgreSQL in the form that psycopg reads; ConfigurationError where it is unset or another's."""
+        """Returns the URL of PostgreSQL in psycopg's form. Raises ConfigurationError if it is not set or not valid."""
         return psycopg_url(self.database_url)
 
     def require_listen(self) -> str:
@@ -89,7 +89,7 @@ class Settings:
         scheme, separator, rest = self.redis_url.partition("://")
         if not separator or scheme not in {"redis", "rediss", "unix", "valkey", "valkeys"}:
             raise ConfigurationError(
-                f"REDIS_URL: {_without_secret(self.redis_url)} is no redis://, rediss:// or unix:// URL"
+                f"REDIS_URL: {_without_secret(self.redis_url)} is not a redis://, rediss:// or unix:// URL"
             )
         if "#" in rest or not _ADDRESS.fullmatch(rest):
             raise _unreadable("REDIS_URL")
@@ -104,9 +104,9 @@ _given: ContextVar[Settings | None] = ContextVar("ticker_settings", default=None
 
 
 @contextmanager
-def use(found: Settings) -> Iterator[None]:
-    """Within the block, and in threads that carry its context, these are the settings, whatever the environment says."""
-    token = _given.set(found)
+def use(settings: Settings) -> Iterator[None]:
+    """Uses these settings instead of the environment's, within the block and in threads that carry its context."""
+    token = _given.set(settings)
     try:
         yield
     finally:
@@ -114,18 +114,18 @@ def use(found: Settings) -> Iterator[None]:
 
 
 def current() -> Settings:
-    """Those of `use`, else those of the environment."""
+    """Returns the settings given to `use`, or else those of the environment."""
     return _given.get() or from_environment()
 
 
 def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
-    """Reads and checks all settings; ConfigurationError names the variable, its value and the limit."""
+    """Reads and checks all settings. Raises ConfigurationError, which names the variable, its value and the limit."""
     return _checked(frozenset((name, text) for name, text in environ.items() if name.startswith(_PREFIXES)))
 
 
 @lru_cache(maxsize=2)
 def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
-    """A worker asks before every run."""
+    """Returns cached settings, because a worker asks before every run."""
     environ = dict(variables)
     try:
         return Settings(
@@ -172,82 +172,86 @@ def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
 
 
 def modules(text: str) -> tuple[str, ...]:
-    """The module names in a comma-separated text."""
+    """Returns the module names in a comma-separated text."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def queue_depth(name: str, text: str) -> dict[str, int]:
-    """`polling=10000,reports=500`: how many jobs may wait in a queue, before tasks are left due instead."""
-    found: dict[str, int] = {}
+    """Reads `polling=10000,reports=500`: how many jobs may wait in a queue before tasks stay due instead."""
+    depths: dict[str, int] = {}
     for part in modules(text):
         queue, _, depth = part.rpartition("=")
         if not queue.strip() or not re.fullmatch(r"[1-9][0-9]{0,8}", depth.strip()):
-            raise BadInput(name, part, "is no queue and depth from 1 to 999999999; write polling=10000,reports=500")
-        found[queue.strip()] = int(depth.strip())
-    return found
+            raise BadInput(
+                name, part, "is not a queue with a depth from 1 to 999999999; write polling=10000,reports=500"
+            )
+        depths[queue.strip()] = int(depth.strip())
+    return depths
 
 
 def keys(name: str, text: str) -> tuple[str, ...]:
-    """The keys in a comma-separated text: the first signs, all are accepted. The error never shows one."""
-    found = modules(text)
-    if text and (not found or any(len(key) < LEAST_KEY for key in found)):
+    """Returns the keys in a comma-separated text. The first one signs, and all are accepted. The error never shows a key."""
+    given = modules(text)
+    if text and (not given or any(len(key) < LEAST_KEY for key in given)):
         raise BadInput(
             name,
             None,
             f"a key has fewer than {LEAST_KEY} characters; make one with: "
             'python -c "import secrets; print(secrets.token_urlsafe(32))"',
         )
-    return found
+    return given
 
 
 def channels(name: str, text: str) -> tuple[str, ...]:
-    """The names of the channels in a comma-separated text, each once; empty if no notices are sent."""
-    found = tuple(dict.fromkeys(modules(text)))
-    for channel in found:
+    """Returns the names of the channels in a comma-separated text, each once. Without one, no notices are sent."""
+    names = tuple(dict.fromkeys(modules(text)))
+    for channel in names:
         if not _CHANNEL.fullmatch(channel):
-            raise BadInput(name, channel, "is no channel: log, webhook, mail, or the name of an entry point")
-    return found
+            raise BadInput(name, channel, "is not a channel; write log, webhook, mail, or the name of an entry point")
+    return names
 
 
 def web_address(name: str, text: str) -> str:
-    """A URL to post to. The error never shows it: whoever knows it may post there."""
+    """Checks a URL to post to. The error never shows it, because anyone who knows it can post there."""
     if text and not (_WEB_ADDRESS.fullmatch(text) and _has_port(text)):
-        raise BadInput(name, None, "is no http:// or https:// URL without a user; write https://host/path")
+        raise BadInput(name, None, "is not an http:// or https:// URL without a user; write https://host/path")
     return text
 
 
 def mail_server(name: str, text: str) -> str:
-    """The URL of an SMTP server. The error never shows it."""
+    """Checks the URL of an SMTP server. The error never shows it."""
     if text and not (_MAIL_SERVER.fullmatch(text) and _has_port(text) and not _BAD_PERCENT.search(text)):
         raise BadInput(
-            name, None, "cannot be read; write smtp://user:password@host:587 or smtps://..., without a user where the "
-            "server wants none, and a special character in the user or the password as %XX (@ is %40, / is %2F)"
+            name, None, "cannot be read; write smtp://user:password@host:587 or smtps://..., without a user if the "
+            "server needs no login, and a special character in the user or the password as %XX (@ is %40, / is %2F)"
         )  # fmt: skip
     return text
 
 
 def mailboxes(name: str, text: str, *, most: int) -> tuple[str, ...]:
-    """The mail addresses in a comma-separated text."""
-    found = modules(text)
-    if len(found) > most:
-        raise BadInput(name, text, f"has {len(found)} addresses, over the limit of {most}")
-    for address in found:
+    """Returns the mail addresses in a comma-separated text."""
+    addresses = modules(text)
+    if len(addresses) > most:
+        raise BadInput(name, text, f"has {len(addresses)} addresses, over the limit of {most}")
+    for address in addresses:
         if len(address) > 254 or not _MAILBOX.fullmatch(address):
-            raise BadInput(name, address, "is no mail address; write name@host")
-    return found
+            raise BadInput(name, address, "is not a mail address; write name@host")
+    return addresses
 
 
 def schema_name(field: str, text: str) -> str:
-    """A name that may stand in a statement between double quotes."""
+    """Checks the name of a schema. A valid one may stand in a statement between double quotes."""
     if not _SCHEMA.fullmatch(text):
         raise BadInput(
-            field, text, "is no schema name: letters, digits and _, at most 63, and none of PostgreSQL's own"
+            field,
+            text,
+            "is not a schema name; use up to 63 letters, digits and _, and none of PostgreSQL's own schemas",
         )
     return text
 
 
 def environment_name(name: str, text: str) -> str:
-    """Reads a name such as `production`; the tables store it, so that a copy of them does not run elsewhere."""
+    """Checks a name such as `production`. The tables store it, so that a copy of them does not run elsewhere."""
     if text and not _ENVIRONMENT.fullmatch(text):
         raise BadInput(name, text, "is not a valid environment name; use up to 64 letters, digits, _, . and -")
     return text
@@ -258,13 +262,13 @@ _SCHEMES = {"postgresql", "postgres", *(f"postgresql+{driver}" for driver in _DR
 
 
 def psycopg_url(url: str, name: str = "DATABASE_URL") -> str:
-    """Returns a PostgreSQL URL in the form that libpq reads. `postgres://`, and SQLAlchemy's `postgresql+driver://`, mean the same."""
+    """Returns a PostgreSQL URL in libpq's form. It also accepts `postgres://` and SQLAlchemy's `postgresql+driver://`."""
     if not url:
         raise ConfigurationError(f"{name} is not set; write {name}=postgresql://user@localhost/name")
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in _SCHEMES:
         raise ConfigurationError(
-            f"{name}: {_without_secret(url)} is no PostgreSQL URL; write postgresql://user@localhost/name"
+            f"{name}: {_without_secret(url)} is not a PostgreSQL URL; write postgresql://user@localhost/name"
         )
     if not _ADDRESS.fullmatch(rest) or _BAD_PERCENT.search(rest):
         raise _unreadable(name)
@@ -281,7 +285,7 @@ def _age(environ: Mapping[str, str], name: str, default: str) -> int:
 
 
 def _renamed(environ: Mapping[str, str], name: str, former: str, default: str) -> tuple[str, str]:
-    """Returns the variable that is set, and its value. The former name is read until 1.0."""
+    """Returns the variable that is set, and its value. The former name is accepted until 1.0."""
     if former not in environ:
         return name, environ.get(name, default)
     if name not in environ:
@@ -294,7 +298,7 @@ def _renamed(environ: Mapping[str, str], name: str, former: str, default: str) -
 
 
 def _has_port(url: str) -> bool:
-    """Whether the port, if there is one, is one."""
+    """Returns whether the URL has no port or a valid one."""
     try:
         return urlsplit(url).port != 0
     except ValueError:
@@ -304,18 +308,18 @@ def _has_port(url: str) -> bool:
 def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
     text = environ.get(name, choices[0])
     if text not in choices:
-        raise BadInput(name, text, f"is none of {', '.join(choices)}")
+        raise BadInput(name, text, f"is not one of {', '.join(choices)}")
     return text
 
 
 def _without_secret(url: str) -> str:
-    """What may be shown of a URL: its scheme, never the user's name or password."""
+    """Returns the part of a URL that may be shown: its scheme, but never the user's name or password."""
     scheme = re.match(r"[a-z0-9+]{1,30}(?=://)", url)
     return quoted(f"{scheme.group()}://…") if scheme else "that text"
 
 
 def _unreadable(name: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{name}: what follows :// cannot be read; write user:password@host:port/name, and a special character in the "
+        f"{name}: the part after :// cannot be read; write user:password@host:port/name, and a special character in the "
         "user or the password as %XX (@ is %40, / is %2F)"
     )

@@ -1,7 +1,7 @@
-"""Signals that ask a process to end, noted without a lock.
+"""Notes signals that ask a process to end, without a lock.
 
-A handler runs in the midst of whatever the main thread does. If that is the wait for an Event, or another handler that sets
-it, a handler that sets the Event waits for the Event's lock, whose holder it has interrupted: for ever.
+A handler interrupts whatever the main thread does. The main thread may hold an Event's lock, because it waits for the Event or
+runs another handler that sets it. A handler that sets the Event would then wait for that lock for ever.
 """
 
 import os
@@ -13,7 +13,7 @@ from types import FrameType
 
 
 class Noted:
-    """Whether one of the signals came; in the main thread only."""
+    """Whether one of the signals came. For the main thread only."""
 
     def __init__(self, pipe: int) -> None:
         self.came = False
@@ -23,7 +23,7 @@ class Noted:
         self.came = True
 
     def wait(self, seconds: float) -> bool:
-        """Sleeps; as soon as one comes, or has come: True."""
+        """Sleeps until a signal has come or the time is over. Returns whether one has come."""
         if not self.came:
             select.select([self._pipe], [], [], seconds)
             with suppress(BlockingIOError):
@@ -33,15 +33,15 @@ class Noted:
 
 @contextmanager
 def noted(numbers: Sequence[signal.Signals]) -> Iterator[Noted]:
-    """Within the block the signals are noted, however often they come."""
+    """Notes the signals within the block, however often they come."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)
-    found = Noted(read)
+    signals = Noted(read)
     woken_before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, found.note) for number in numbers}
+    before = {number: signal.signal(number, signals.note) for number in numbers}
     try:
-        yield found
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

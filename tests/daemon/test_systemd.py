@@ -99,34 +99,34 @@ def test_a_service_says_that_it_has_begun_and_that_it_ends(heard):
 def test_a_status_is_said_once_and_on_one_line(heard):
     systemd = Systemd(heard.environ)
     for status in ("tick due=0", "tick due=0", "tick failed:\n no\troute"):
-        systemd.look(True, status)
+        systemd.report(True, status)
     assert heard.all() == ["STATUS=tick due=0", "STATUS=tick failed: no route"]
 
 
 def test_nothing_is_said_where_nobody_listens():
     systemd = Systemd({"WATCHDOG_USEC": "1000000"})
     systemd.begun()
-    assert systemd.look(True, "tick due=0") == inf
+    assert systemd.report(True, "tick due=0") == inf
 
 
 def test_it_pings_at_half_of_what_the_watchdog_waits(heard, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     systemd = Systemd({**heard.environ, "WATCHDOG_USEC": "30000000"})
-    assert systemd.look(True, "") == 15
+    assert systemd.report(True, "") == 15
     now += 14
-    assert systemd.look(True, "") == 1
+    assert systemd.report(True, "") == 1
     assert heard.all() == ["WATCHDOG=1"]
     now += 1
-    assert systemd.look(True, "") == 15
+    assert systemd.report(True, "") == 15
     assert heard.all() == ["WATCHDOG=1"]
 
 
 def test_it_does_not_ping_for_a_ticker_that_hangs(heard):
     systemd = Systemd({**heard.environ, "WATCHDOG_USEC": "2"})
-    assert systemd.look(False, "hangs") == inf
+    assert systemd.report(False, "hangs") == inf
     assert heard.all() == ["STATUS=hangs"]
-    systemd.look(True, "hangs")
+    systemd.report(True, "hangs")
     assert heard.all() == ["WATCHDOG=1"]
 
 
@@ -151,12 +151,12 @@ def test_a_systemd_that_is_away_is_warned_of_once_and_heard_again_later(caplog):
     with tempfile.TemporaryDirectory() as folder:
         systemd = Systemd({"NOTIFY_SOCKET": f"{folder}/notify"})
         systemd.begun()
-        systemd.look(True, "tick due=0")
+        systemd.report(True, "tick due=0")
         assert [record.getMessage() for record in caplog.records] == [
             sentence("logs.systemd_does_not_hear", setting="NOTIFY_SOCKET", error="No such file or directory")
         ]
         heard = Heard(f"{folder}/notify")
-        systemd.look(True, "tick due=1")
+        systemd.report(True, "tick due=1")
         assert heard.all() == ["STATUS=tick due=1"]
         heard.close()
 
@@ -209,7 +209,7 @@ def test_a_tick_that_fails_is_one_that_moves(beat, later, monkeypatch):
     later(1000)
     beat()
     assert beat.moves()
-    assert beat.said == sentence("logs.tick_failed_on_its_own")
+    assert beat.last_line == sentence("logs.tick_failed_on_its_own")
 
 
 # --------------------------------------------------------------------------------------------------- a real process

@@ -8,7 +8,7 @@ import pytest
 import ticker
 from tests.sentences import sentence
 from ticker.engine import timing
-from ticker.engine.follow_up import next_look, no_success, too_late_at
+from ticker.engine.follow_up import next_check, no_success, too_late_at
 from ticker.engine.tick import TickOptions, tick
 from ticker.model import Alarm, Kind
 from ticker.schedules.duration import DAY, MINUTE
@@ -43,12 +43,12 @@ def test_a_success_is_missed_after_so_many_intervals_or_times_and_the_longest_ru
 
 def test_a_task_is_asked_of_again_when_its_success_would_be_missed_and_told_of_then():
     late = too_late_at(ALARM)
-    assert next_look(ALARM, late - SECOND) == late
-    assert next_look(ALARM, late) is None
+    assert next_check(ALARM, late - SECOND) == late
+    assert next_check(ALARM, late) is None
 
 
 def test_of_a_task_that_is_done_nothing_is_missed():
-    assert next_look(replace(ALARM, is_done=True), NOW + timedelta(days=9)) == NOW + timedelta(days=10)
+    assert next_check(replace(ALARM, is_done=True), NOW + timedelta(days=9)) == NOW + timedelta(days=10)
 
 
 @pytest.mark.parametrize(

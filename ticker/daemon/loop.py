@@ -1,7 +1,7 @@
-"""The rhythm: calls the pass every tick, survives whatever it raises, and stops fast when it is told to.
+"""Calls the pass every tick, survives whatever it raises, and stops fast on a signal.
 
-APScheduler gives the beat in a thread of its own; the main thread takes the signals and watches, by the monotonic
-clock, that the beat goes on, since APScheduler waits for as long as the wall clock was set back.
+APScheduler calls it in a thread of its own. The main thread takes the signals, and checks by the monotonic clock that ticks
+go on. APScheduler alone would pause for as long as the wall clock was set back.
 """
 
 import logging
@@ -35,19 +35,19 @@ from ticker.signals import Noted, noted
 
 log = logging.getLogger("ticker")
 
-FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the tick itself
-LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is told to stop
+FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the period of the ticks
+LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is stopped
 DEREGISTERED_WITHIN = 0.5  # seconds of these, at most, for PostgreSQL to record that the ticker has ended
-HANGS = 20.0  # seconds of one batch; the server's own time-outs end a statement after 5
-LAST_NOTICE = 0.8  # seconds that notices under way get then
+HANGS = 20.0  # seconds of one batch; the server's own timeouts end a statement after 5
+LAST_NOTICE = 0.8  # seconds that notices being sent get then
 QUEUES_EVERY = 120  # ticks between two reads of the queues of all tasks: an hour
-GLANCE = 0.5  # seconds between two looks of the main thread
-STUCK = 120.0  # seconds in which nothing of a tick moves: six times what a batch gets, so no server is the cause
-HANGING = f"a tick hangs: nothing has moved for {STUCK:g} s, and the watchdog is told no more"
+CHECK_EVERY = 0.5  # seconds between two checks by the main thread
+STUCK = 120.0  # seconds without progress of a tick: six times what a batch gets, so that no server is the cause
+HANGING = f"a tick hangs: it has made no progress for {STUCK:g} s, and the watchdog gets no more pings"
 
 
 class EveryTick(BaseTrigger):  # type: ignore[misc]
-    """On a grid from the first beat; beats that were missed are not made up for, however many."""
+    """Fires on a grid that starts at the first tick. Missed ticks are not made up for."""
 
     def __init__(self, period: timedelta) -> None:
         self.period = period
@@ -62,17 +62,17 @@ class EveryTick(BaseTrigger):  # type: ignore[misc]
 
 
 class Observer(Protocol):
-    """Looks on. Whatever it raises is logged, and harms no tick."""
+    """Observes ticks. Whatever it raises is logged, and affects no tick."""
 
     queue: RedisQueue
-    """What the ticks push to."""
+    """The queue that the ticks push to."""
 
     def ticked(self, report: Report | None, seconds: float) -> None:
-        """A tick has ended after so many seconds; None: it failed."""
+        """Receives the report of a tick that has ended, or None if it failed, and how many seconds it took."""
 
 
 class TickJob:
-    """One tick after another: what a beat does, and what is known of the last one."""
+    """Runs one tick after another, and knows how the last one went."""
 
     def __init__(
         self, store: PostgresStore, queue: RedisQueue, settings: Settings, stopping: threading.Event,
@@ -91,10 +91,10 @@ class TickJob:
         self.began = self._moved = clock.monotonic()
         self._last_pass = -math.inf
         self.busy = False
-        self.said = "no tick yet"
+        self.last_line = "no tick yet"
 
     def __call__(self) -> None:
-        """One pass and its log line. Nothing that it raises leaves here."""
+        """Makes one pass and logs it. Raises nothing."""
         self.began = self._moved = clock.monotonic()
         self.busy, done = True, None
         try:
@@ -106,38 +106,38 @@ class TickJob:
         except TickerError as error:
             self._failed(error)
         except Exception:
-            self.said = "tick failed on an error of its own; the next one goes on"
-            log.exception(self.said)
+            self.last_line = "tick failed on an internal error; the next tick tries again"
+            log.exception(self.last_line)
             self.failures += 1
         finally:
             self._observe(done)
             self._moved, self.busy = clock.monotonic(), False
 
     def deregister(self) -> None:
-        """Takes down that this ticker has ended; where that fails, it is called silent in time."""
+        """Records that this ticker has ended. If that fails, the ticker is reported as silent after a while."""
         with suppress(TickerError):
             self._store.deregister(self._id)
 
     def pause(self) -> float:
-        """Seconds until the next attempt after a failure."""
+        """Returns the seconds until the next attempt after a failure."""
         return float(min(FIRST_PAUSE * 2 ** min(self.failures - 1, 20), self._settings.tick_ms / 1000))
 
     def patience(self) -> float:
-        """Seconds until the main thread looks again: its alarm is not asked while a pass goes on, or after a failure."""
+        """Returns the seconds until the main thread checks again. The alarm does not count during a pass or after a failure."""
         if self.alarm is None or self.busy or self.failures:
-            return GLANCE
-        return self.alarm.patience(GLANCE)
+            return CHECK_EVERY
+        return self.alarm.patience(CHECK_EVERY)
 
     def unstick(self) -> None:
-        """Gives up a connection on which a single batch has waited far longer than all time-outs together."""
+        """Gives up a connection on which a single batch has waited far longer than all timeouts together."""
         if self._store.pool.waited() > HANGS:
-            log.error("PostgreSQL (DATABASE_URL) has not answered for %.0f s: its connection is given up", HANGS)
+            log.error("PostgreSQL (DATABASE_URL) has not answered for %.0f s: the connection is given up", HANGS)
             self._store.pool.interrupt()
 
     def moves(self) -> bool:
-        """Whether a pass gets on, or the next one is not long overdue. A server that is away ends a pass; it holds up none.
+        """Returns whether a pass makes progress, or the next one is not long overdue. An unavailable server only ends a pass.
 
-        A pass may take minutes, and takes connections all the while: the one in use for longest says since when it stands.
+        A pass may take minutes, and uses connections all that time. The longest use of one shows for how long it is stuck.
         """
         waited = self._store.pool.waited()
         if self.busy and waited:
@@ -166,22 +166,22 @@ class TickJob:
         return report
 
     def _rhythm(self) -> int:
-        """Returns the milliseconds between two ticks; 0 if this one came later: after a start, or if passes take long."""
+        """Returns the milliseconds between two ticks, or 0 if this one came later: after a start, or after a long pass."""
         last, self._last_pass = self._last_pass, clock.monotonic()
         tick_ms = self._settings.tick_ms
         return tick_ms if (self._last_pass - last) * 1000 <= tick_ms * phase.JITTER else 0
 
     def _log(self, report: Report) -> None:
-        found = " ".join(f"{name}={count}" for name, count in counts(report).items() if count or name in _ALWAYS)
+        fields = " ".join(f"{name}={count}" for name, count in counts(report).items() if count or name in _ALWAYS)
         if report.left:  # their queues are full
-            found += " left=" + ",".join(f"{queue}:{count}" for queue, count in report.left.items())
-        self.said = f"tick {found} took={clock.monotonic() - self.began:.3f}"
-        log.info(self.said)
+            fields += " left=" + ",".join(f"{queue}:{count}" for queue, count in report.left.items())
+        self.last_line = f"tick {fields} took={clock.monotonic() - self.began:.3f}"
+        log.info(self.last_line)
 
     def _failed(self, error: Exception) -> None:
         self.failures += 1
         sentence = "tick failed: %s; next attempt in %.0f s"
-        self.said = sentence % (error, self.pause())
+        self.last_line = sentence % (error, self.pause())
         log.error(sentence, error, self.pause())
 
     def _observe(self, done: Report | None) -> None:
@@ -189,10 +189,10 @@ class TickJob:
             if self._observer is not None:
                 self._observer.ticked(done, clock.monotonic() - self.began)
         except Exception:
-            log.exception("the metrics have missed a tick")
+            log.exception("the metrics missed a tick")
 
     def _lease_queues(self) -> None:
-        """Renews our leases, and warns once of a queue that another installation uses: its jobs and ours slow each other down."""
+        """Renews our leases. Warns once about a queue that another installation uses, because both slow each other down."""
         if self._passes % QUEUES_EVERY == 0:
             self._queues = self._store.queues() or self._queues
         self._passes += 1
@@ -202,25 +202,25 @@ class TickJob:
         self._leased = leased
 
     def _warn_of_unattended_queues(self) -> None:
-        """Once for each queue, at the second tick that finds it so: a worker may have started just beside us."""
-        found = self._queue.unattended()
-        for name, count in found.items():
+        """Warns once for each queue, at the second tick in a row: a worker may be starting at the same time as the ticker."""
+        unattended = self._queue.unattended()
+        for name, count in unattended.items():
             self._unattended[name] = self._unattended.get(name, 0) + 1
             if self._unattended[name] == 2:
                 log.warning(
-                    "queue %s: %s jobs wait and no worker listens; start one: ticker worker --tasks ... %s",
+                    "queue %s: %s jobs wait, and no worker listens; start one: ticker worker --tasks ... %s",
                     name,
                     count,
                     name,
                 )
-        self._unattended = {name: ticks for name, ticks in self._unattended.items() if name in found}
+        self._unattended = {name: ticks for name, ticks in self._unattended.items() if name in unattended}
 
 
 _ALWAYS = ("due", "enqueued", "errors")
 
 
 def counts(report: Report) -> dict[str, int]:
-    """What a pass did, by the names that the log, the heartbeat and the metrics have for it."""
+    """Returns what a pass did, by the names that the log, the heartbeat and the metrics use."""
     return {
         "due": report.due.due + report.planned.due,
         "enqueued": report.enqueued,
@@ -234,7 +234,7 @@ def counts(report: Report) -> dict[str, int]:
 
 
 def run(settings: Settings, observer: Observer | None = None) -> None:
-    """Ticks until SIGTERM or SIGINT, then returns: within 5 seconds, also when a server hangs."""
+    """Ticks until SIGTERM or SIGINT. Then it returns within 5 seconds, even if a server hangs."""
     with noted((signal.SIGTERM, signal.SIGINT)) as asked:
         _run(settings, observer, asked)
 
@@ -243,14 +243,14 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     stopping, systemd = threading.Event(), Systemd()
     store = PostgresStore(settings.require_database(), settings.schema)
     queue = observer.queue if observer else RedisQueue.from_settings(settings)
-    beat = TickJob(store, queue, settings, stopping, observer)
+    tick_job = TickJob(store, queue, settings, stopping, observer)
     notifiers = notify.start(settings, stopping)
     if settings.wake:
         listener = Listener(settings.require_listen(), settings.schema, stopping)
-        beat.alarm = WakeUp(listener)
+        tick_job.alarm = WakeUp(listener)
         listener.start()
     Pruner(PostgresStore(settings.require_database(), settings.schema), settings, stopping).start()
-    scheduler, job = _scheduled(beat, settings)
+    scheduler, job = _scheduled(tick_job, settings)
     log.info(
         "ticker started pid=%s tick=%gs look_ahead=%gs",
         os.getpid(),
@@ -259,56 +259,56 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
     )
     scheduler.start()
     systemd.begun()
-    while not asked.wait(min(beat.patience(), look(systemd, beat))):
-        watch(beat, settings.tick_ms / 1000, job)
+    while not asked.wait(min(tick_job.patience(), report(systemd, tick_job))):
+        watch(tick_job, settings.tick_ms / 1000, job)
     systemd.ends()
     stopping.set()
     notify.stop(notifiers, LAST_NOTICE)
-    stop(scheduler, beat)
+    stop(scheduler, tick_job)
 
 
-def look(systemd: Systemd, beat: TickJob) -> float:
-    """Tells systemd how it goes. Seconds until it wants to be told again, at most."""
-    moves = beat.moves()
-    return systemd.look(moves, beat.said if moves else HANGING)
+def report(systemd: Systemd, tick_job: TickJob) -> float:
+    """Reports the ticker's state to systemd. Returns the seconds until the next report is due, at most."""
+    moves = tick_job.moves()
+    return systemd.report(moves, tick_job.last_line if moves else HANGING)
 
 
-def watch(beat: TickJob, period: float, job: Any) -> None:
-    """Nudges the scheduler after a failure, when its alarm rings, and when no tick began for two periods.
+def watch(tick_job: TickJob, period: float, job: Any) -> None:
+    """Triggers a tick early after a failure, when the alarm rings, and when no tick began for two periods.
 
-    By the monotonic clock.
+    It measures by the monotonic clock.
     """
-    if beat.busy:
-        beat.unstick()
+    if tick_job.busy:
+        tick_job.unstick()
         return
-    waited = clock.monotonic() - beat.began
-    due = beat.pause() if beat.failures else 2 * period
-    if waited >= due or (beat.alarm is not None and not beat.failures and beat.alarm.rings()):
-        beat.began = clock.monotonic()
+    waited = clock.monotonic() - tick_job.began
+    due = tick_job.pause() if tick_job.failures else 2 * period
+    if waited >= due or (tick_job.alarm is not None and not tick_job.failures and tick_job.alarm.rings()):
+        tick_job.began = clock.monotonic()
         job.modify(next_run_time=clock.python_utc())
 
 
-def stop(scheduler: Any, beat: TickJob) -> None:
-    """Waits for a tick in progress, which looks at the request between batches; leaves one that hangs."""
+def stop(scheduler: Any, tick_job: TickJob) -> None:
+    """Waits for a tick in progress, which checks for the request between batches. Abandons one that hangs."""
     ended = threading.Thread(target=scheduler.shutdown, kwargs={"wait": True}, daemon=True)
     until = clock.monotonic() + LAST_WORD
     ended.start()
     ended.join(LAST_WORD)
     if ended.is_alive():
-        log.warning("a tick hangs and is left behind; what it did not commit is pushed again by the next one")
+        log.warning("a tick hangs and is abandoned; what it did not commit is pushed again by the next tick")
         logging.shutdown()
         os._exit(0)
-    deregister = threading.Thread(target=beat.deregister, daemon=True)
+    deregister = threading.Thread(target=tick_job.deregister, daemon=True)
     deregister.start()
     deregister.join(max(0.0, min(DEREGISTERED_WITHIN, until - clock.monotonic())))
     log.info("ticker stopped")
 
 
-def _scheduled(beat: Callable[[], None], settings: Settings) -> tuple[Any, Any]:
+def _scheduled(tick_job: Callable[[], None], settings: Settings) -> tuple[Any, Any]:
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
     scheduler = BackgroundScheduler(timezone="UTC", daemon=True)
     job = scheduler.add_job(
-        beat, EveryTick(timedelta(milliseconds=settings.tick_ms)),
+        tick_job, EveryTick(timedelta(milliseconds=settings.tick_ms)),
         coalesce=True, max_instances=1, misfire_grace_time=None,
     )  # fmt: skip
     return scheduler, job

@@ -1,7 +1,7 @@
-"""Retention: records that nobody wants to keep any more are deleted, batch after batch, beside the ticker's own work.
+"""Deletes records that are older than their retention, in batches, next to the ticker's own work.
 
-What goes, and when, is decided by two statements (`prune_runs`, `prune_events`). A lap walks once through both tables by
-their ids, and ends where the records are young; between two batches nothing is locked. Any number of laps may be under way.
+Two statements (`prune_runs`, `prune_events`) decide which records go. A lap walks once through both tables by their ids, and
+ends where the records are young. Nothing is locked between two batches. Any number of laps may run at once.
 """
 
 import logging
@@ -20,15 +20,15 @@ from ticker.settings import Settings
 log = logging.getLogger("ticker")
 
 MOST = 1000  # rows of one batch
-SLOW = 0.25  # seconds of one batch: the next one is smaller
-REST = 50  # times as long as a batch took: so much of its time the ticker's own lap leaves the server alone
+SLOW = 0.25  # seconds: if a batch takes longer, the next one is smaller
+REST = 50  # the ticker's own lap rests this many times as long as the last batch took
 BETWEEN_LAPS = 3600.0  # seconds
 BEFORE_THE_FIRST = 60.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """How many records went: runs by their outcomes, and events. `seconds`: how long it took."""
+    """Counts of deleted records: runs by their outcomes, and events. `seconds` is how long it took."""
 
     successes: int = 0
     failures: int = 0
@@ -47,13 +47,13 @@ class Pruned:
 
 
 def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Iterator[Pruned]:
-    """Once through all records; what each batch did, when it has committed. `dry`: what it would do.
+    """Goes through all records once. Yields what each batch did, after its commit; with `dry`, what it would do.
 
-    Of the settings it needs the two ages, `keep_successes_ms` and `keep_failures_ms`. An error in the runs is raised when
-    the events have been walked through, too.
+    It uses the settings `keep_successes_ms` and `keep_failures_ms`. An error in the runs is raised after the events were
+    pruned, too.
 
-    No batch holds a lock for longer than a second: one that would is undone, and tried again with fewer rows. A row that
-    takes so long by itself stays, and the walk goes on behind it.
+    No batch holds a lock for longer than a second. One that would is undone, and tried again with fewer rows. A single row that
+    takes longer stays, and the walk continues after it.
     """
     failed: TickerError | None = None
     for statement, first in (("prune_runs", "next_run"), ("prune_events", "next_event")):
@@ -84,7 +84,7 @@ def _walk(store: PostgresStore, statement: str, first: str, settings: Settings, 
 
 
 def _past(store: PostgresStore, first: str, after: int) -> int:
-    """The row for which even a batch of its own takes too long stays for this lap, so that it holds up no other."""
+    """Skips the first row in this lap, because even a batch of that row alone takes too long. Returns where it continues."""
     with store.transaction() as execute:
         id_ = execute(first, after=after)[0]["id"]
     log.warning("old records stay for now: one row took too long, %s %s", first.removeprefix("next_"), id_)
@@ -101,7 +101,7 @@ def _page(store: PostgresStore, statement: str, settings: Settings, *, after: in
 
 
 class Pruner(threading.Thread):
-    """A ticker's own laps, one an hour, in a thread and on a connection of their own: no tick waits for them."""
+    """Runs a lap every hour, in its own thread and on its own connection. No tick waits for it."""
 
     def __init__(self, store: PostgresStore, settings: Settings, stopping: threading.Event) -> None:
         super().__init__(name="ticker-pruner", daemon=True)
@@ -115,13 +115,13 @@ class Pruner(threading.Thread):
             pause = BETWEEN_LAPS
 
     def attempt(self) -> None:
-        """One lap. Nothing that it raises leaves here: the next one goes on."""
+        """Runs one lap. Logs errors and raises nothing, so that the next lap continues."""
         try:
             self._lap()
         except TickerError as error:
             log.warning("old records stay for now: %s", error)
         except Exception:
-            log.exception("old records stay for now, on an error of the ticker's own")
+            log.exception("old records stay for now, because of an internal error")
 
     def _lap(self) -> None:
         total = Pruned()

@@ -1,7 +1,7 @@
-"""Several threads that push the due tasks of one tick, each with batches of its own.
+"""Pushes the due tasks of one tick in several threads, each with its own batches.
 
-While Redis takes the jobs of one batch, PostgreSQL finds the rows of the next, and Python packs: one thread alone keeps two
-of the three waiting. More than two find no core that is free.
+While Redis takes the jobs of one batch, PostgreSQL finds the rows of the next, and Python packs. A single thread keeps two of
+the three waiting. More than two threads find no free core.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ COUNT = 2
 
 
 class PushThreads:
-    """Calls the same function in this thread and in others; their threads stay for the next time."""
+    """Calls the same function in this thread and in others, which are reused."""
 
     def __init__(self, count: int = COUNT) -> None:
         self._others = count - 1
         self._threads = ThreadPoolExecutor(max(self._others, 1), "ticker-push")
 
     def __call__(self, push: Callable[[], T]) -> list[T]:
-        """All answers, when all have ended; or the error of one of them, its own first."""
+        """Returns all answers when all threads have ended. Raises the error of one of them, its own first."""
         others = [self._threads.submit(push) for _ in range(self._others)]
         try:
             answers = [push()]

@@ -1,7 +1,7 @@
-"""Tells systemd how the ticker is: it has begun, lives, ends, and what its last tick did. No library is needed for it.
+"""Reports the ticker's state to systemd: it has started, is alive, stops, and what its last tick did. Needs no library.
 
-systemd says in variables of its own, which are no settings of ours, where it listens (NOTIFY_SOCKET) and how soon it takes a
-silent service for dead (WATCHDOG_USEC). Where they are not set, nothing is sent.
+systemd sets two variables of its own: where it listens (NOTIFY_SOCKET), and after how long it considers a silent service dead
+(WATCHDOG_USEC). If they are not set, nothing is sent.
 """
 
 import logging
@@ -14,11 +14,11 @@ from ticker import clock
 
 log = logging.getLogger("ticker")
 
-PATIENCE = 1.0  # seconds for one message: systemd takes it at once, or is not there
+PATIENCE = 1.0  # seconds for one message: systemd accepts it at once, or is not there
 
 
 class Systemd:
-    """One service. Nothing is raised: whether systemd hears is no concern of a tick's."""
+    """The ticker as a systemd service. Raises nothing, because a tick does not depend on systemd."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._address = address(environ.get("NOTIFY_SOCKET", ""))
@@ -33,9 +33,11 @@ class Systemd:
     def ends(self) -> None:
         self._send("STOPPING=1\nSTATUS=stopping")
 
-    def look(self, alive: bool, status: str) -> float:
-        """Says what is new, and that all is well when it is time to and `alive` holds. Seconds until it wants to be asked
-        again, at most."""
+    def report(self, alive: bool, status: str) -> float:
+        """Sends a new status, and a watchdog ping if one is due and the ticker is `alive`.
+
+        Returns the seconds until the next call is due, at most.
+        """
         if self._address is None:
             return math.inf
         self._show(" ".join(status.split()))  # a line of the message is a field
@@ -61,19 +63,19 @@ class Systemd:
             self._deaf = False
         except OSError as error:
             if not self._deaf:
-                log.warning("systemd (NOTIFY_SOCKET) does not hear us: %s", error.strerror or error)
+                log.warning("systemd (NOTIFY_SOCKET) does not receive our messages: %s", error.strerror or error)
             self._deaf = True
 
 
 def address(text: str) -> str | None:
-    """A path, or a name in the abstract space, which systemd writes with an @; None for what is no socket of this host."""
+    """Returns a path, or a name in the abstract namespace, which systemd writes with an @. None for anything else."""
     if text.startswith("@"):
         return "\0" + text[1:]
     return text if text.startswith("/") else None
 
 
 def half_of_watchdog(environ: Mapping[str, str]) -> float | None:
-    """Seconds between two pings; None where nobody waits for ours: the variables may be meant for our parent."""
+    """Returns the seconds between two pings, or None if systemd expects none: the variables may be meant for our parent."""
     microseconds = environ.get("WATCHDOG_USEC", "")
     meant_for_us = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     if not meant_for_us or not microseconds.isascii() or not microseconds.isdigit() or len(microseconds) > 18:

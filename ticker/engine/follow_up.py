@@ -1,7 +1,7 @@
-"""What the end of a run leads to: a further attempt, a longer interval, a pause, a notice. Each pass sees to it.
+"""Decides what the end of a run leads to: a retry, a longer interval, a pause, or a notice. Each pass does this.
 
-An end that leads to nothing (a success of a healthy task) never comes here. A pass looks at what a task is like now,
-not at each change: whoever failed and succeeded between two passes is well, and nobody is told.
+An end that leads to nothing, such as a success of a healthy task, never comes here. A pass judges the present state of a
+task, not each change. A task that failed and succeeded between two passes is healthy, and no notice is sent.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from ticker.schedules import kinds
 from ticker.schedules.duration import DAY, HOUR, words
 
 LEAST_BOX = timing.span(retries.LEAST_BOX)
-PROBE = HOUR  # how long a task that paused itself waits, where it was not said
+PROBE = HOUR  # how long a task that paused itself waits by default
 LONGEST_PROBE = DAY
-DOUBLED_AT_MOST = 40  # times: beyond it every limit is reached
-TIMES_AT_MOST = 5  # of a schedule, looked at for one alarm: the 29th of February takes half a millisecond each
-ALARMS_AT_MOST = 100  # looked at in one transaction, with their rows locked
-ALARM_BATCHES = 50  # in one pass: behind a wave of them the due tasks of everybody wait
-ASK_AGAIN = timing.span(DAY)  # of a task that is done; it may be given more to do
+DOUBLED_AT_MOST = 40  # after so many doublings, every limit is reached
+TIMES_AT_MOST = 5  # of a schedule, computed for one alarm: for 29 February, each takes half a millisecond
+ALARMS_AT_MOST = 100  # checked in one transaction, with their rows locked
+ALARM_BATCHES = 50  # in one pass: all due tasks wait until it has checked the alarms
+ASK_AGAIN = timing.span(DAY)  # for a task that is done: it may be given more to do
 
 
 @dataclass(frozen=True)
 class Followed(Counts):
-    """Counts: ends that were seen to, retries planned, events recorded."""
+    """Counts of ends handled, retries planned, and events recorded."""
 
     ended: int = 0
     retries: int = 0
@@ -39,7 +39,7 @@ class Followed(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What follows from one end: a retry at `due`, or a note why there is none."""
+    """What follows from one end: a retry at `due`, or a note that says why there is no retry."""
 
     run: Ended
     due: datetime | None = None
@@ -47,9 +47,9 @@ class Verdict:
 
 
 def follow_up(store: Store, now: datetime, limit: int) -> Followed:
-    """Sees to all ends that wait for it, then to runs whose pieces are done, and asks for successes that are missing."""
+    """Handles all open ends, then runs whose pieces are done. Then it checks for missing successes."""
     total = follow_ends(store, now, limit)
-    while sum_up(store, now, limit):  # which are ends, too
+    while sum_up(store, now, limit):  # these are ends, too
         total += follow_ends(store, now, limit)
     return total + ask_for_successes(store, now, limit)
 
@@ -60,7 +60,6 @@ def sum_up(store: Store, now: datetime, limit: int) -> int:
 
 
 def follow_ends(store: Store, now: datetime, limit: int) -> Followed:
-    """Batch after batch."""
     total = Followed()
     while True:
         followed = follow_batch(store, now, limit)
@@ -86,7 +85,7 @@ def follow_batch(store: Store, now: datetime, limit: int) -> Followed:
 
 
 def judge(run: Ended, now: datetime) -> Verdict:
-    """Whether a run that ended is attempted again, and when."""
+    """Decides whether a run that ended is attempted again, and when."""
     if run.outcome in GOOD or not run.retries or not may_be_retried(run):
         return Verdict(run)
     if run.attempt > run.retries:
@@ -98,25 +97,28 @@ def judge(run: Ended, now: datetime) -> Verdict:
     if end is not None and due + LEAST_BOX > end:
         left = max((end - due).total_seconds(), 0)
         return Verdict(
-            run, note=f"no retry: {left:g} s would be left for it before the next start, under the limit of 1 s"
+            run, note=f"no retry: {left:g} s would be left for it before the next start, below the minimum of 1 s"
         )
     return Verdict(run, due)
 
 
 def may_be_retried(run: Ended) -> bool:
-    """A run of an occurrence, or a piece, that began; what made pieces is done itself, and they have their own attempts."""
+    """Returns whether a run may be attempted again: a started run of an occurrence or a piece.
+
+    A run that made pieces is done itself. The pieces have their own attempts.
+    """
     return run.started and run.outcome is not Outcome.DROPPED and run.kind is not RunKind.MANUAL and not run.has_pieces
 
 
 def backoff(run: Ended) -> Backoff:
     try:
         return Backoff.parse("backoff", run.backoff)
-    except BadInput:  # a row that a hand has spoilt
+    except BadInput:  # a row edited by hand
         return Backoff()
 
 
 def last_end(run: Ended) -> datetime | None:
-    """When the box of a further attempt must be over, as the start statement will judge it; None: at no time."""
+    """Returns when the box of a further attempt must be over, by the rule of the start statement; None for no limit."""
     if run.schedule is Kind.INTERVAL and run.occurrence is not None:
         return run.last_run and retries.last_end(run.last_run, run.every_ms, run.tolerance_ms, run.grace_ms)
     return run.next_run and run.next_run - timing.span(run.tolerance_ms + run.grace_ms)
@@ -126,34 +128,34 @@ def last_end(run: Ended) -> datetime | None:
 
 
 def judge_tasks(verdicts: Sequence[Verdict], now: datetime) -> tuple[list[Health], list[Note]]:
-    """What the ends make of their tasks. Pieces make nothing of it: their run does, once all are done."""
+    """Returns the new states of the tasks, and notes. Pieces do not count: their run does, once all of them are done."""
     states, notes = [], []
-    whole = sorted(
+    counting = sorted(
         (v for v in verdicts if v.run.kind is not RunKind.PIECE), key=lambda v: (v.run.task_id, v.run.run_id)
     )
-    for _, of_one in groupby(whole, key=lambda v: v.run.task_id):
-        state, said = judge_task(list(of_one), now)
+    for _, of_one in groupby(counting, key=lambda v: v.run.task_id):
+        state, task_notes = judge_task(list(of_one), now)
         states.append(state)
-        notes += said
+        notes += task_notes
     return states, notes
 
 
 def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list[Note]]:
-    """Of the ends of one task, in their order."""
+    """Returns the new state of one task, and notes. `verdicts` has the ends of that task, in their order."""
     last = verdicts[-1]
     run = last.run
     failures = run.failures + sum(counts_here(verdict) for verdict in verdicts)
     state = Health(run.task_id, failures, run.told, run.stretched_ms, run.next_run, run.alarm_at)
     if failures > 0:
-        is_open = last.due or run.outcome in GOOD  # one more attempt decides; or it was another run that failed
+        is_open = last.due or run.outcome in GOOD  # one more attempt decides, or another run failed
         return (state, []) if is_open else failing(run, state, now)
     return recovered(run, state, now) if run.outcome in GOOD or run.made_good else (state, [])
 
 
 def counts_here(verdict: Verdict) -> bool:
-    """A failed occurrence of a task with retries: the end of the run could not know that it was the last attempt."""
+    """Returns whether this is a failed occurrence of a task with retries: the run's end cannot know the last attempt."""
     run = verdict.run
-    unstarted = not run.started and run.kind is RunKind.SCHEDULED  # counted where it was given up
+    unstarted = not run.started and run.kind is RunKind.SCHEDULED  # counted when it was given up
     counted = run.kind is RunKind.MANUAL or not run.retries or unstarted
     return run.outcome not in GOOD and not verdict.due and not run.made_good and not counted
 
@@ -191,19 +193,22 @@ def why_failed(run: Ended) -> str:
 
 
 def stretched(run: Ended, state: Health) -> tuple[Health, list[Note]]:
-    """Doubled with each failure, up to the limit, counted from the last start."""
+    """Returns the task with its interval doubled for each failure, up to the limit. It counts from the last start."""
     assert run.stretch_ms is not None
     every = min(run.every_ms << min(state.failures, DOUBLED_AT_MOST), run.stretch_ms)
     due = run.last_run and run.next_run and max(run.next_run, timing.later(run.last_run, every))
     state = replace(state, stretched_ms=every, next_run=due or run.next_run)
     if every == run.stretched_ms:
         return state, []
-    said = f"every {words(every)} instead of {words(run.every_ms)}, after {in_a_row(state.failures)}"
-    return state, [Note(run.task_id, EventKind.SLOWED, said, run.run_id)]
+    change = f"every {words(every)} instead of {words(run.every_ms)}, after {in_a_row(state.failures)}"
+    return state, [Note(run.task_id, EventKind.SLOWED, change, run.run_id)]
 
 
 def paused(run: Ended, state: Health, why: str, now: datetime) -> Health:
-    """For a while, whereupon a single run decides; twice as long after each that fails. (A trigger records the event.)"""
+    """Returns the task, paused until a single run decides. The pause doubles each time that run fails.
+
+    A trigger records the event.
+    """
     probe = run.probe_ms or PROBE
     pause = min(probe << min(run.pauses, DOUBLED_AT_MOST), max(probe, LONGEST_PROBE))
     return replace(
@@ -221,12 +226,12 @@ def in_a_row(failures: int) -> str:
 
 
 def ask_for_successes(store: Store, now: datetime, limit: int) -> Followed:
-    """Tasks whose alarm is set: told, where the time is over, or asked again when it would be. The rest waits a pass."""
+    """Checks tasks whose alarm is due. Records each missing success, or sets the next check. The rest waits for the next pass."""
     total, batch = Followed(), min(limit, ALARMS_AT_MOST)
     for _ in range(ALARM_BATCHES):
         with store.batch() as rows:
             asked = rows.claim_alarms(now, batch)
-            alarms = [(task, next_look(task, now)) for task in asked]
+            alarms = [(task, next_check(task, now)) for task in asked]
             late = [task for task, at in alarms if at is None]
             rows.set_alarms([(task.id, at) for task, at in alarms])
             rows.record_events([Note(task.id, EventKind.DEAD_MAN, no_success(task)) for task in late], now)
@@ -236,8 +241,11 @@ def ask_for_successes(store: Store, now: datetime, limit: int) -> Followed:
     return total
 
 
-def next_look(task: Alarm, now: datetime) -> datetime | None:
-    """When to ask again; None: it is too late, and somebody is told. Always behind now, so that each is asked once."""
+def next_check(task: Alarm, now: datetime) -> datetime | None:
+    """Returns when to check again, or None if the success is overdue.
+
+    The time is always after `now`, so that a pass checks each task once.
+    """
     if task.is_done:
         return now + ASK_AGAIN
     at = too_late_at(task)
@@ -245,24 +253,24 @@ def next_look(task: Alarm, now: datetime) -> datetime | None:
 
 
 def too_late_at(task: Alarm) -> datetime:
-    """So many intervals, or times, after its last success, and the longest that a run may take."""
+    """Returns when the success is overdue: `dead_man` intervals or times after the last one, plus the longest run."""
     if task.kind is Kind.INTERVAL:
         return timing.later(task.since, task.dead_man * task.every_ms + task.longest_run)
     return timing.later(nth_time(task), task.longest_run)
 
 
 def nth_time(task: Alarm) -> datetime:
-    """The time after so many others, or the last there is; of many, by how far the first five are apart."""
-    looked_at = min(task.dead_man, TIMES_AT_MOST)
+    """Returns the time number `dead_man` after `since`, or the last one. Beyond five, it is estimated from the first five."""
+    computed = min(task.dead_man, TIMES_AT_MOST)
     try:
-        times = kinds.times(kinds.of(task), task.since, looked_at)
-    except (BadInput, OverflowError):  # a row that a hand has spoilt: its push says so
+        times = kinds.times(kinds.of(task), task.since, computed)
+    except (BadInput, OverflowError):  # a row edited by hand: its push reports the error
         times = []
     if not times:
         return task.since
-    if len(times) < looked_at or looked_at == task.dead_man:
+    if len(times) < computed or computed == task.dead_man:
         return times[-1]
-    return timing.later(task.since, (times[-1] - task.since) // kinds.MILLISECOND * task.dead_man // looked_at)
+    return timing.later(task.since, (times[-1] - task.since) // kinds.MILLISECOND * task.dead_man // computed)
 
 
 def no_success(task: Alarm) -> str:

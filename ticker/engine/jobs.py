@@ -1,4 +1,4 @@
-"""What travels to the worker: ids, and nothing that could be stale by the time the job runs."""
+"""Makes the jobs that travel to the worker: ids, and nothing that could be stale by the time the job runs."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,10 +10,10 @@ from ticker.engine import timing
 from ticker.model import DueTask, PlannedRun
 
 ENTRY = "wrappers.run"
-"""The function that RQ is told to call."""
+"""The function that RQ calls."""
 
 BATCH_ENTRY = "wrappers.run_batch"
-"""The one for a job that carries several tasks."""
+"""The function that RQ calls for a job that carries several tasks."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -33,7 +33,7 @@ class JobSpec(NamedTuple):
 
 
 def micros(instant: datetime) -> int:
-    """Microseconds since 1970, exact: the form in which an occurrence travels."""
+    """Returns exact microseconds since 1970, the form in which an occurrence travels."""
     return (instant - EPOCH) // _MICROSECOND
 
 
@@ -51,9 +51,9 @@ def planned_id(installation: str, run_id: int) -> str:
 
 
 def installation_of(job_id: str) -> str:
-    """Returns the installation in a job's id; empty if the job is not a ticker's, or is from an older release."""
-    named = _JOB_ID.fullmatch(job_id)
-    return named[1] if named else ""
+    """Returns the installation in a job's id, or an empty text for a job of other software or of an older release."""
+    match = _JOB_ID.fullmatch(job_id)
+    return match[1] if match else ""
 
 
 def for_occurrence(installation: str, task: DueTask) -> JobSpec:
@@ -68,38 +68,43 @@ def for_occurrence(installation: str, task: DueTask) -> JobSpec:
 
 
 class BatchJob(NamedTuple):
-    """One job, and the due tasks that it carries."""
+    """A job and the due tasks that it carries."""
 
     spec: JobSpec
     tasks: Sequence[DueTask]
 
     @property
     def batch_job_id(self) -> str | None:
-        """The job's id, where it is not that of its only task."""
+        """The job's id, or None if it is derived from the job's only task."""
         return self.spec.job_id if len(self.tasks) > 1 else None
 
 
 def packed(installation: str, tasks: Iterable[DueTask]) -> list[BatchJob]:
-    """A job for each task; of functions that take batches, one for up to so many tasks. In the order of their first tasks."""
-    found: list[BatchJob] = []
+    """Returns one job for each task, or for up to `batch` tasks of a function that takes batches.
+
+    The jobs are in the order of their first tasks.
+    """
+    batch_jobs: list[BatchJob] = []
     open_: dict[tuple[str, str], list[DueTask]] = {}
     for task in tasks:
         if task.batch <= 1:
-            found.append(BatchJob(for_occurrence(installation, task), (task,)))
+            batch_jobs.append(BatchJob(for_occurrence(installation, task), (task,)))
             continue
         carried = open_.get((task.queue, task.function))
         if carried is None or len(carried) >= task.batch:
             carried = open_[task.queue, task.function] = []
-            found.append(BatchJob(UNSEALED, carried))
+            batch_jobs.append(BatchJob(UNSEALED, carried))
         carried.append(task)
-    return [BatchJob(for_batch(installation, job.tasks), job.tasks) if job.spec is UNSEALED else job for job in found]
+    return [
+        BatchJob(for_batch(installation, job.tasks), job.tasks) if job.spec is UNSEALED else job for job in batch_jobs
+    ]
 
 
 UNSEALED = JobSpec("", "", (), 0, 0, "")
 
 
 def for_batch(installation: str, tasks: Sequence[DueTask]) -> JobSpec:
-    """Its id says what it carries: a push that is repeated names the same job if it finds the same tasks."""
+    """Returns one job for these tasks. Its id depends on them, so that a repeated push of the same tasks names the same job."""
     if len(tasks) == 1:
         return for_occurrence(installation, tasks[0])
     args = tuple(number for task in tasks for number in (task.id, micros(task.occurrence)))

@@ -1,4 +1,4 @@
-"""Decides what becomes of a waiting occurrence whose job the queue holds, has lost, or let die. The sweep asks."""
+"""Decides for the sweep what becomes of a waiting occurrence, by what the queue knows of its job."""
 
 from datetime import datetime
 from enum import Enum
@@ -18,10 +18,10 @@ class JobVerdict(Enum):
 
 
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
-    """A job that a worker has is left alone; one that is gone is pushed again; one that died is, for ten minutes.
+    """Leaves a job alone that a worker has, and has a missing job pushed again. A job that died is, too, for ten minutes.
 
-    Only the newest occurrence is pushed again. Otherwise, after a wipe, the older ones would all come back before what is
-    due now, only to be dropped.
+    Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older ones would come back before what
+    is due now, only to be dropped.
     """
     newest = task.waiting[-1]
     if state is JobState.TAKEN:
@@ -37,7 +37,7 @@ def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> 
 
 
 def job_of(installation: str, task: WaitingTask, due: DueTask) -> str:
-    """The id of the job that brings this occurrence to a worker."""
+    """Returns the id of the job that carries this occurrence."""
     batch_job_id = task.batch_jobs and task.batch_jobs.get(str(jobs.micros(due.occurrence)))
     return batch_job_id or job_id(installation, due)
 

@@ -1,4 +1,4 @@
-"""Tracks how much room the queues have; every push counts it down."""
+"""Tracks how much room the queues have. Every push counts it down."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -8,7 +8,7 @@ from ticker.engine.ports import JobState, Queue, Receipt
 
 
 class Queued(Protocol):
-    """Anything that goes to a queue."""
+    """Anything that is pushed to a queue."""
 
     @property
     def queue(self) -> str: ...
@@ -18,9 +18,9 @@ T = TypeVar("T", bound=Queued)
 
 
 class Room:
-    """The queue for one pass, and how many more jobs each limited queue takes in it. The others take any number.
+    """The queue for one pass, with how many more jobs each limited queue takes. The others take any number.
 
-    Raises QueueUnavailable as the queue does. Several threads may push to queues without a limit.
+    Raises QueueUnavailable, as the queue does. Several threads may push to queues without a limit.
     """
 
     def __init__(self, queue: Queue, depths: Mapping[str, int]) -> None:

@@ -1,7 +1,7 @@
-"""Further attempts of an occurrence that failed: how long to wait, and whether there is time. Pure; durations in ms.
+"""Decides how long to wait before a failed occurrence is attempted again, and whether there is time. Durations in ms.
 
-A retry must be dead before the next start may come, as the attempt before it was: so its box shrinks to what is left,
-`last_run + I - T - g - now`, and under a second it is not made.
+All of it is pure. Like any attempt, a retry must be dead before the next start may come. So its box shrinks to what is left,
+`last_run + I - T - g - now`. If less than a second is left, there is no retry.
 """
 
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.schedules.duration import MINUTE, SECOND, milliseconds, words
 
-LEAST_BOX = 1 * SECOND  # under it, an attempt is not made
+LEAST_BOX = 1 * SECOND  # with less, there is no attempt
 DOTS = ".."
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """From `least`, doubled after each attempt, up to `most`; one value where both are the same."""
+    """A wait that starts at `least` and doubles after each attempt, up to `most`; constant if both are equal."""
 
     least: int = 10 * SECOND
     most: int = 5 * MINUTE
 
     @classmethod
     def parse(cls, field: str, value: object) -> Self:
-        """`10s..5m`, or one duration. BadInput."""
+        """Reads `10s..5m`, or one duration. Raises BadInput."""
         if not isinstance(value, str) or DOTS not in value:
             return cls(*2 * (milliseconds(field, value, least=1),))
         least, most = (milliseconds(field, part, least=1) for part in value.split(DOTS, 1))
@@ -36,13 +36,13 @@ class Backoff:
 
     @property
     def text(self) -> str:
-        """What `parse` reads back."""
+        """The text that `parse` reads back."""
         return words(self.least) if self.least == self.most else f"{words(self.least)}{DOTS}{words(self.most)}"
 
     def after(self, attempt: int, seed: int) -> int:
-        """How long to wait behind this attempt (1, 2, ...): half of the doubled value, and a share of the other half.
+        """Returns how long to wait after this attempt (1, 2, ...): half of the doubled value, and a share of the other half.
 
-        The share depends on the seed alone, so that many tasks that fail together do not come back together.
+        The share depends on the seed and the attempt, so that tasks that fail together are not all retried together.
         """
         full = min(self.least << min(attempt - 1, 40), self.most)
         share = int.from_bytes(blake2b(f"{seed} {attempt}".encode(), digest_size=4).digest()) / 2**32
@@ -50,5 +50,5 @@ class Backoff:
 
 
 def last_end(last_run: datetime, every: int, tolerance: int, grace: int) -> datetime:
-    """When the box of an interval task's attempt must be over: g before the next start may come."""
+    """Returns when the box of an interval task's attempt must be over: g before the next start may come."""
     return timing.later(last_run, every - tolerance - grace)

@@ -1,7 +1,7 @@
-"""What each pass mends after the tick: old waiting jobs, and jobs that the queue lost.
+"""Repairs waiting occurrences after the push: it expires old ones, and pushes jobs again that the queue lost.
 
-A sweep is bounded. While jobs are missing, it takes batch after batch to the last; otherwise it takes a few of each per
-pass. The rows stay locked while the queue is asked about their jobs, so that no job can start in between.
+A sweep is bounded. While jobs are missing, it takes all batches to the last one. Otherwise it takes a few per pass. The rows
+stay locked while the queue is asked about their jobs, so that no job can start in between.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Swept(Counts):
-    """Counts: dead runs ended, waiting occurrences expired, jobs pushed again, jobs that died before their start."""
+    """Counts of dead runs ended, waiting occurrences expired, jobs pushed again, and jobs that died before their start."""
 
     overdue: int = 0
     expired: int = 0
@@ -38,7 +38,7 @@ class Swept(Counts):
 
 
 def sweep(store: Store, room: Room, now: datetime, limit: int, stop: Callable[[], bool]) -> Swept:
-    """Looks for jobs that the queue lost: batch after batch to the end while there are any, else in a few batches."""
+    """Looks for jobs that the queue lost: in all batches while there are any, else in a few."""
     steps = (
         lambda: sweep_waiting(store, room, now, limit),
         lambda: sweep_planned(store, room, now, limit),
@@ -47,7 +47,7 @@ def sweep(store: Store, room: Room, now: datetime, limit: int, stop: Callable[[]
 
 
 def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) -> Swept:
-    """Repeats `step`, which returns what it did, and whether more rows follow; the next pass continues there."""
+    """Repeats `step`, which returns what it did and whether more rows follow. The next pass continues there."""
     total, in_vain = Swept(), 0
     while True:
         swept, more = step()
@@ -58,21 +58,21 @@ def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) 
 
 
 def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
-    """Expires old occurrences of one batch of tasks, and pushes again what the queue does not hold any more."""
+    """Expires old occurrences of one batch of tasks, and pushes jobs again that the queue does not hold any more."""
     with store.batch() as rows:
         waiting = [(task, due) for task in rows.claim_waiting(limit) for due in task.occurrences()]
         states = queue.states([job_of(store.installation, task, due) for task, due in waiting])
         verdicts = [(verdict(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)]
         expired, again, lost = (
-            [due for found, due in verdicts if found is wanted]
+            [due for decision, due in verdicts if decision is wanted]
             for wanted in (JobVerdict.EXPIRED, JobVerdict.AGAIN, JobVerdict.GIVEN_UP)
         )
         again = queue.fitting(again)  # the others wait until there is room
-        # not the job of several tasks, which still carries the others
+        # never a job with several tasks, because it still carries the others
         queue.forget([job_id(store.installation, due) for due in (*expired, *again)])
         receipts = queue.push(
             [jobs.for_occurrence(store.installation, due) for due in again]
-        )  # each by itself: a batch may have died of one
+        )  # each in its own job, because a single task may have killed the batch
         rows.detach([(due.id, due.occurrence) for due in again])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
         rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
@@ -82,7 +82,7 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
 
 
 def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
-    """The same question for planned runs that were pushed and have not started."""
+    """Does the same for planned runs that were pushed and have not started."""
     with store.batch() as rows:
         runs = rows.claim_pushed(limit)
         specs = [jobs.for_planned(store.installation, run) for run in runs]

@@ -1,16 +1,17 @@
-"""One pass of the ticker over what is due. Read this first: everything else is here to serve it.
+"""Makes one pass of the ticker over what is due. Read this first: everything else serves it.
 
-A pass knows neither SQL nor Redis; it is handed a store and a queue, works once, and returns what it did. For each
-batch of due rows, in this order:
+A pass knows neither SQL nor Redis. It gets a store and a queue, works once, and returns what it did. For each batch of due
+rows, it does this, in order:
 
-1. lock the rows, so that no other ticker works on them;
-2. push one job for each, in one call; the job's id is a function of (task, occurrence), so that a push that is
-   repeated after a crash names a job which the queue still holds, and is refused;
-3. note the occurrences as waiting and set `next_run`; rows that could not be pushed stay due and back off; what was
-   missed by tasks that want no late run, or meets a job of a task that wants one at a time, is recorded and passed over;
-4. commit.
+1. Lock the rows, so that no other ticker works on them.
+2. Push one job for each, in one call. The job's id is a function of (task, occurrence). So a push repeated after a crash
+   names a job that the queue still holds, and is refused.
+3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Some occurrences
+   are recorded as dropped instead: missed ones, if the task wants no late run, and those that meet another job of the task,
+   if it wants only one at a time.
+4. Commit.
 
-Push comes before commit: killed at any point, the next pass pushes again. The other order would lose the job.
+Push comes before commit. If the ticker is killed in between, the next pass pushes again. The other order would lose the job.
 """
 
 import math
@@ -30,9 +31,9 @@ from ticker.schedules import kinds
 
 @dataclass(frozen=True)
 class Pushed(Counts):
-    """Counts of one kind of push: rows found due, jobs stored, jobs the queue still held, rows that could not go.
+    """Counts of one kind of push: rows found due, jobs stored, jobs that the queue still held, rows that failed.
 
-    `missed` occurrences were passed over, as their tasks want no late runs, or one job at a time.
+    `missed` occurrences were skipped, because their tasks want no late runs, or one job at a time.
     """
 
     due: int = 0
@@ -44,7 +45,7 @@ class Pushed(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one pass did, at which instant of the database's clock. `left`: due tasks of queues that are full."""
+    """What one pass did, and when, by the database's clock. `left` counts the due tasks of queues that are full."""
 
     now: datetime
     due: Pushed = field(default_factory=Pushed)
@@ -63,7 +64,7 @@ class Report:
 
 
 Push = Callable[[], list[Pushed]]
-"""Pushes batch after batch until nothing is due any more; several may work side by side, as each locks rows of its own."""
+"""Pushes batch after batch until nothing is due any more. Several may run at once, because each locks its own rows."""
 
 
 def never() -> bool:
@@ -83,17 +84,17 @@ class TickOptions:
     batch: int = 1000
     """How many rows are locked, pushed and committed at a time."""
     stop: Callable[[], bool] = never
-    """Asked between batches. Returns whether the rest is left to the next pass."""
+    """Called between batches. Returns whether to leave the rest to the next pass."""
     late: timedelta = kinds.LATE
-    """How late an occurrence may be by the rhythm alone. Anything later may have been missed."""
+    """How late an occurrence may be because of the tick alone. Anything later may have been missed."""
     period: int = 0
     """Milliseconds between two ticks, or 0 for a single one. After a gap, workers get time to write their ends."""
     beat: int = 0
-    """`period` if the last tick came that long ago; 0 after a start or a gap."""
+    """`period` if the last tick came that long ago, or 0 after a start or a gap."""
     depths: Mapping[str, int] = field(default_factory=dict)
     """How many jobs may wait in a queue at most."""
     push_threads: Callable[[Push], list[list[Pushed]]] = alone
-    """Calls a `Push` in one thread or in several. Returns what each of them pushed."""
+    """Calls a `Push` in one or several threads. Returns what each of them pushed."""
 
 
 SINGLE_PASS = TickOptions()
@@ -112,13 +113,13 @@ class Pass:
 def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickOptions = SINGLE_PASS) -> Report:
     """Pushes what is due at `now` (None: the database's clock, read once), sweeps, and fills the queues with a limit.
 
-    Raises DatabaseUnavailable or QueueUnavailable; whatever was not committed is found due again.
+    Raises DatabaseUnavailable or QueueUnavailable. Whatever was not committed is due again in the next pass.
     """
     idle_at = store.idle_at(now, options.look_ahead)
     if idle_at is not None:
         return Report(idle_at)
     set_back = store.clamp(now, options.batch)
-    # before any call to the queue, which may be away
+    # before any call to the queue, which may be unavailable
     ended = Swept(overdue=store.end_overdue(now, options.batch, options.period))
     now = now or store.now()
     if set_back:
@@ -128,14 +129,14 @@ def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickO
     followed = follow_up(store, now, options.batch)
     work = Pass(store, Room(queue, options.depths), now, options)
     planned, due = push_unlimited(work)
-    # before the step that would take all the room, tick after tick
+    # before the next step, which could take all the room in every tick
     swept = ended + sweep(store, work.queue, now, options.batch, options.stop)
     limited_planned, limited_due, left = push_limited(work)
     return Report(now, due + limited_due, planned + limited_planned, swept, followed, left)
 
 
 def bring_forward(store: Store, now: datetime, batch: int) -> None:
-    """Lets tasks by cron and calendar wait for their first time after `now`, because the clock was set back."""
+    """Makes cron and calendar tasks wait for their first time after `now`, because the clock was set back."""
     while True:
         with store.batch() as rows:
             ahead = rows.claim_ahead(now, batch)
@@ -145,7 +146,7 @@ def bring_forward(store: Store, now: datetime, batch: int) -> None:
 
 
 def first_time(task: DueTask, now: datetime) -> datetime:
-    """What would be its first time now; that which it waits for, where it has none."""
+    """Returns the task's first time after `now`, or the time that it waits for if there is no other."""
     try:
         return kinds.first_run(kinds.of(task), now, task.starts_at) or task.occurrence
     except BadInput:
@@ -168,9 +169,9 @@ def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
 
 
 def push_limited(work: Pass) -> tuple[Pushed, Pushed, dict[str, int]]:
-    """Fills queues with a limit: due tasks, of each owner in turn, and planned runs share their room.
+    """Fills queues with a limit. Planned runs and due tasks share their room, and the owners of due tasks take turns.
 
-    The rest stays due, or planned; the due tasks are counted.
+    The rest stays planned or due. Returns also how many tasks stay due, by queue.
     """
     due, planned, left = Pushed(), Pushed(), {}
     for name in work.queue.left:
@@ -194,7 +195,7 @@ def fill(work: Pass, name: str) -> list[Pushed]:
 
 
 def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]]) -> Pushed:
-    """One batch of due tasks: lock, push, advance, commit."""
+    """Pushes one batch of due tasks: lock, push, advance, commit."""
     now, late = work.now, work.options.late
     with work.store.batch() as rows:
         tasks = claim(rows)
@@ -216,7 +217,7 @@ def push_due(work: Pass, claim: Callable[[Batch], Sequence[DueTask]]) -> Pushed:
 
 
 def passes_over(task: DueTask, now: datetime, late: timedelta) -> Reason | None:
-    """Why this occurrence gets no job, where its task wants none; None: it gets one."""
+    """Returns why the task wants no job for this occurrence, or None if it wants one."""
     if task.catch_up == "none" and kinds.was_missed(task, now, late):
         return Reason.MISSED
     return Reason.OVERLAP if task.overlap == "skip" and task.busy else None
@@ -225,7 +226,10 @@ def passes_over(task: DueTask, now: datetime, late: timedelta) -> Reason | None:
 def with_next_times(
     tasks: Sequence[DueTask], now: datetime, beat: int = 0
 ) -> tuple[list[tuple[DueTask, datetime | None]], list[tuple[DueTask, str]]]:
-    """Each task with its next time; and apart, with an error, those that have none: a bad row costs only itself."""
+    """Returns the tasks with their next times, and separately, with an error, those that have none.
+
+    So a bad row costs only itself.
+    """
     plans, failed = [], []
     for task in tasks:
         try:
@@ -236,7 +240,7 @@ def with_next_times(
 
 
 def push_planned(work: Pass, claim: Callable[[Batch], Sequence[PlannedRun]]) -> Pushed:
-    """One batch of planned runs that are due: the same four steps."""
+    """Pushes one batch of planned runs that are due, in the same four steps."""
     with work.store.batch() as rows:
         runs = claim(rows)
         receipts = work.queue.push([jobs.for_planned(work.store.installation, run) for run in runs])
@@ -247,17 +251,16 @@ def push_planned(work: Pass, claim: Callable[[Batch], Sequence[PlannedRun]]) -> 
 
 
 def after_error(task: DueTask, now: datetime) -> datetime:
-    """When a row that could not be pushed is tried again."""
+    """Returns when a row that could not be pushed is tried again."""
     return now + timing.back_off(task.push_errors + 1)
 
 
 def in_turns(
     *steps: Callable[[int], Pushed], options: TickOptions, left: Callable[[], float] = lambda: math.inf
 ) -> list[Pushed]:
-    """Runs a batch of each step in turn, until each came back less than full, no room is `left`, or the options say stop.
+    """Runs a batch of each step in turn, until all returned less than a full batch, no room is `left`, or the options say stop.
 
-    So a run in many pieces does not keep all due tasks waiting, and due tasks do not keep it waiting. If room is short,
-    the unfinished steps share it.
+    So a run in many pieces and due tasks do not keep each other waiting. If room is short, the unfinished steps share it.
     """
     totals = [Pushed() for _ in steps]
     unfinished = list(range(len(steps)))

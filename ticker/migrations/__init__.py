@@ -1,4 +1,4 @@
-"""Creates and checks the tables: `ticker db upgrade | sql | check`. Alembic is imported here and nowhere else."""
+"""Creates and checks the tables: `ticker db upgrade | sql | check`. Alembic is imported only here."""
 
 import io
 from collections.abc import Iterator, Mapping
@@ -23,8 +23,8 @@ from ticker.db.connections import CONNECT_TIMEOUT, OLDEST_POSTGRESQL, first_line
 from ticker.errors import ConfigurationError
 from ticker.settings import current, psycopg_url, schema_name
 
-UPGRADE_LOCK = 0x7469636B  # any number, as long as it is the same for all who upgrade
-VERSION_TABLE = "ticker_version"  # not alembic_version: the schema may be one in which the application has its own
+UPGRADE_LOCK = 0x7469636B  # any number that is the same for all processes that upgrade
+VERSION_TABLE = "ticker_version"  # not alembic_version: the application may have its own in the same schema
 
 SET_UP = (  # so that no schema, not even public, counts as the default
     "SELECT set_config('search_path', 'pg_catalog', true), set_config('statement_timeout', '0', true),"
@@ -33,11 +33,14 @@ SET_UP = (  # so that no schema, not even public, counts as the default
 
 
 def engine(url: str) -> sa.Engine:
-    """An engine of our own, for one short piece of work; libpq reads the URL, as it does for the ticker."""
+    """Returns an engine for one short piece of work. libpq reads the URL, as it does for the ticker."""
     address = psycopg_url(url)
 
     def connect() -> psycopg.Connection[Any]:
-        """Connects without prepared statements, which would stay in a pooler's session. SQLAlchemy reads the default schema, then rolls back."""
+        """Connects without prepared statements, which would stay in a pooler's session.
+
+        SQLAlchemy reads the default schema, then rolls back.
+        """
         connection = psycopg.connect(
             address, connect_timeout=CONNECT_TIMEOUT, client_encoding="utf8", prepare_threshold=None
         )
@@ -49,7 +52,7 @@ def engine(url: str) -> sa.Engine:
 
 
 def upgrade(url: str, schema: str = "ticker") -> None:
-    """Brings the schema to the newest revision; any number of processes may do it at once, any number of times."""
+    """Upgrades the schema to the newest revision. Any number of processes may do it at once, any number of times."""
     schema_name("schema", schema)
     with _connected(url) as connection:
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
@@ -60,7 +63,7 @@ def upgrade(url: str, schema: str = "ticker") -> None:
 
 
 def ddl(schema: str = "ticker") -> str:
-    """The DDL that `upgrade` runs on an empty database."""
+    """Returns the DDL that `upgrade` runs on an empty database."""
     schema_name("schema", schema)
     out = io.StringIO()
     out.write(f'CREATE SCHEMA IF NOT EXISTS "{schema}";\n\n')
@@ -89,27 +92,27 @@ def include_name(name: str | None, kind: str, parents: Mapping[str, str | None])
 
 
 def run(file: str) -> None:
-    """Runs a revision's SQL, or prints it for `ddl`. Not by op.execute, which takes :name for a parameter."""
+    """Runs a revision's SQL, or prints it for `ddl`. It does not use op.execute, which reads :name as a parameter."""
     attributes = environment.config.attributes
     text = (Path(__file__).parent / "versions" / file).read_text(encoding="utf-8")
     text = text.replace("{schema}", f'"{attributes["schema"]}"').replace("{environment}", attributes["environment"])
     if environment.is_offline_mode():
         op.get_context().impl.static_output(text)
     else:
-        op.get_bind().exec_driver_sql(text, execution_options={"no_parameters": True})  # % is no parameter
+        op.get_bind().exec_driver_sql(text, execution_options={"no_parameters": True})  # % marks no parameter
 
 
 def problems(url: str, schema: str = "ticker") -> list[str]:
-    """What keeps the database from fitting, a sentence each; empty when it fits."""
+    """Returns one sentence for each difference between the database and what this release needs. Empty if it fits."""
     with _connected(url) as connection:
         version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one()) // 10_000
         if version < OLDEST_POSTGRESQL:
             return [f"PostgreSQL {version} is too old; {OLDEST_POSTGRESQL} or newer is needed"]
         context = MigrationContext.configure(connection, opts=options(schema))
-        if not (found := context.get_current_heads()):
+        if not (heads := context.get_current_heads()):
             return [f"schema {schema} has no tables; run: ticker db upgrade"]
         try:
-            check_revision(found[0], schema)
+            check_revision(heads[0], schema)
         except ConfigurationError as error:
             return [str(error)]
         differences = compare_metadata(context, tables.define(schema))
@@ -121,7 +124,7 @@ def newest(schema: str = "ticker") -> str | None:
 
 
 def config(schema: str, connection: sa.Connection | None = None, output: io.StringIO | None = None) -> Config:
-    """Returns what a revision may read. TICKER_ENVIRONMENT is stored with the mark when the tables are created."""
+    """Returns Alembic's configuration for the revisions. The tables store TICKER_ENVIRONMENT when they are created."""
     schema_name("schema", schema)
     result = Config(output_buffer=output) if output else Config()
     result.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
@@ -133,7 +136,7 @@ def config(schema: str, connection: sa.Connection | None = None, output: io.Stri
 
 
 def options(schema: str) -> dict[str, Any]:
-    """What Alembic needs in order to compare this schema and no other."""
+    """Returns the options with which Alembic compares only this schema."""
     return {
         "version_table": VERSION_TABLE,
         "version_table_schema": schema,
@@ -150,7 +153,7 @@ def _connected(url: str) -> Iterator[sa.Connection]:
             with engine(url).begin() as connection:
                 connection.exec_driver_sql(SET_UP)
                 yield connection
-        except sa.exc.ProgrammingError as error:  # an option that libpq does not know, a right that is missing
+        except sa.exc.ProgrammingError as error:  # an option that libpq does not know, or a missing right
             raise ConfigurationError(f"DATABASE_URL: {first_line(error.orig or error)}") from error
         except sa.exc.DBAPIError as error:
             raise (error.orig or error) from error
@@ -166,7 +169,7 @@ def _only(schema: str) -> Any:
 def _has_another_type(
     _context: Any, _column: Any, column: sa.Column[Any], inspected: TypeEngine[Any], declared: TypeEngine[Any]
 ) -> bool | None:
-    """Compares a domain by its name and its base type, which is the column's type in `tables`; None: Alembic decides."""
+    """Compares a domain by its name and its base type, which is the column's type in `tables`. None lets Alembic decide."""
     domain = column.info.get("domain")
     if not isinstance(inspected, DOMAIN):
         return True if domain else None
@@ -174,7 +177,7 @@ def _has_another_type(
 
 
 def _in_words(difference: Any) -> str:
-    """One of Alembic's differences; nothing for what is there in addition, which does no harm."""
+    """Returns one of Alembic's differences in words. Empty for additional objects, which do no harm."""
     match difference:
         case [(_, _, table, column, *_), *_]:
             return f"column {table}.{column} has another type or default, or may be null"

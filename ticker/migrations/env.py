@@ -1,4 +1,4 @@
-"""What Alembic runs for each command; the connection and the schema come from `ticker.migrations.config`."""
+"""Runs the revisions for each of Alembic's commands. `ticker.migrations.config` passes the connection and the schema."""
 
 from alembic import context
 
@@ -15,5 +15,5 @@ else:
     context.configure(connection=connection, **options)
 
 with context.begin_transaction():
-    context.execute(f'SET LOCAL search_path TO "{schema}"')  # the revisions name their tables bare
+    context.execute(f'SET LOCAL search_path TO "{schema}"')  # the revisions use bare table names
     context.run_migrations()

@@ -33,7 +33,7 @@ def load(name: str) -> EntryPoint:
     found = next(iter(entry_points(group=GROUP, name=name)), None)
     if found is None:
         raise ConfigurationError(
-            f"TICKER_NOTIFY: {quoted(name)} is no channel; write log, webhook, mail, or the name of an installed entry"
+            f"TICKER_NOTIFY: {quoted(name)} is not a channel; write log, webhook, mail, or the name of an installed entry"
             f" point of the group {GROUP}"
         )
     try:

@@ -1,4 +1,4 @@
-"""A run, a drop or an event as a line: when, what became of it, and its numbers in words. What reads them all shares this."""
+"""Turns a run, a drop or an event into a line: when, what became of it, and its numbers in words."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from ticker.errors import BadInput, UnknownTask
 from ticker.model import EventKind
 from ticker.read import explain, tasks
 from ticker.read.explain import ExplainContext, Pieces
-from ticker.read.forecast import Event, said
+from ticker.read.forecast import Event, event_words
 from ticker.read.tasks import RunRecord
 from ticker.tasks import rows
 from ticker.tasks.fields import Task
@@ -21,10 +21,10 @@ from ticker.tasks.reference import Ref, id_or_name
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One thing that happened, at an instant: a run, a drop, an occurrence that waits, or an event.
+    """One entry of the journal, at an instant: a run, a drop, a waiting occurrence, or an event.
 
-    `what` is the outcome, the state, or the event's name; `words` are its numbers. `due` is the instant for which a run
-    was meant. `run` and `event` are the row behind it; an occurrence that waits has none yet.
+    `what` is the outcome, the state, or the event's name. `words` has its numbers. `due` is the instant for which a run was
+    meant. `run` or `event` is the entry's row. A waiting occurrence has none yet.
     """
 
     at: datetime
@@ -43,7 +43,7 @@ class JournalEntry:
 
     @property
     def owner(self) -> str:
-        """`type:id`, or nothing for a task without an owner."""
+        """`type:id`, or an empty text for a task without an owner."""
         return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
 
 
@@ -61,8 +61,9 @@ def at_its_end(line: JournalEntry) -> JournalEntry:
 
 def line_of_event(event: Event) -> JournalEntry:
     return JournalEntry(
-        event.at, event.what, said(event), event.task_id, event.task_name, event.owner_type, event.owner_id, event=event
-    )
+        event.at, event.what, event_words(event), event.task_id, event.task_name, event.owner_type, event.owner_id,
+        event=event,
+    )  # fmt: skip
 
 
 def event_from(row: Row) -> Event:
@@ -72,7 +73,7 @@ def event_from(row: Row) -> Event:
 
 @reads
 def instant() -> Steps[datetime]:
-    """Returns the instant, by the clock that decides: the database's."""
+    """Returns the present instant, by the database's clock."""
     return (yield from rows.instant())
 
 
@@ -80,23 +81,23 @@ def check_past(field: str, value: datetime | None, now: datetime) -> None:
     if value is None:
         return
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise BadInput(field, value, "is no time with a zone; write datetime(..., tzinfo=UTC)")
+        raise BadInput(field, value, "is not a time with a zone; write datetime(..., tzinfo=UTC)")
     if value > now:
-        raise BadInput(field, value.isoformat(), "lies ahead; `ticker next` looks there, this looks back")
+        raise BadInput(field, value.isoformat(), "lies in the future; for times to come, use: ticker next")
 
 
 def pieces_of(runs: Iterable[RunRecord]) -> Steps[dict[int, Pieces]]:
     parents = [run.id for run in runs if run.pieces is not None]
-    found = (yield query("pieces_of", parents=parents)) if parents else []
-    return {row["parent_id"]: Pieces(row["done"], row["failed"], row["open"]) for row in found}
+    counts = (yield query("pieces_of", parents=parents)) if parents else []
+    return {row["parent_id"]: Pieces(row["done"], row["failed"], row["open"]) for row in counts}
 
 
 def look_up(task: Ref, owner: Any) -> Steps[tuple[int, Task | None]]:
-    """The task's id, and the task, unless it is gone."""
+    """Returns the task's id, and the task, or None if it is gone."""
     ref = id_or_name(task)
     if not isinstance(ref, int):
-        found = yield from tasks.get.steps(task, owner=owner)
-        return found.id, found
+        named = yield from tasks.get.steps(task, owner=owner)
+        return named.id, named
     try:
         return ref, (yield from tasks.get.steps(ref))
     except UnknownTask:

@@ -1,7 +1,7 @@
-"""What became of an occurrence, in one line, with the numbers by which it was judged. Pure: no clock is read here.
+"""Explains in one line what became of an occurrence, with the numbers that decided. Pure: reads no clock.
 
-Spans under two minutes are seconds (`28 s`), longer ones as durations are written (`1h30m`). Times of day are UTC, to
-the millisecond, with their date where that is another than that of the line.
+Spans under two minutes are in seconds (`28 s`). Longer ones are durations (`1h30m`). Times of day are in UTC, to the
+millisecond, with their date if it differs from that of the line.
 """
 
 import json
@@ -21,7 +21,7 @@ ITEM_AT_MOST = 60  # characters of a piece of work in a line
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What became of the pieces of one run; those that are attempted again count once."""
+    """Counts of one run's pieces. A piece that is attempted again counts once."""
 
     done: int = 0
     failed: int = 0
@@ -30,7 +30,7 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class ExplainContext:
-    """What a line needs to know beside its row: the instant, the task's numbers, and why it was held up."""
+    """What a line needs in addition to its row: the instant, the task's numbers, and why the job was not run."""
 
     now: datetime
     attempts: int = 1
@@ -43,35 +43,35 @@ class ExplainContext:
 
 
 def span(duration: timedelta | int) -> str:
-    """A duration, in milliseconds or as a difference, as people say it."""
+    """Returns a duration, given in milliseconds or as a difference, as a person would write it."""
     ms = duration if isinstance(duration, int) else round(duration / timedelta(milliseconds=1))
     if abs(ms) < 2 * MINUTE:
         return figure(ms)
     return ("-" if ms < 0 else "") + words(abs(ms) // SECOND * SECOND)
 
 
-def time_of_day(instant: datetime, beside: datetime) -> str:
-    """To the millisecond; with its date where that is not the other's."""
+def time_of_day(instant: datetime, other: datetime) -> str:
+    """Returns the time of day, to the millisecond, with its date if that differs from the other's."""
     utc = instant.astimezone(UTC)
     text = utc.time().isoformat(timespec="milliseconds").removesuffix(".000")
-    return text if utc.date() == beside.astimezone(UTC).date() else f"{utc:%Y-%m-%d} {text}"
+    return text if utc.date() == other.astimezone(UTC).date() else f"{utc:%Y-%m-%d} {text}"
 
 
 # -------------------------------------------------------------------------------------------------------- the line
 
 
 def due(run: "RunRecord") -> datetime:
-    """The instant for which it was meant."""
+    """Returns the instant for which the run was meant."""
     return run.occurrence or run.due_at or run.created_at
 
 
 def planned_for(run: "RunRecord") -> datetime:
-    """When it was to start: a further attempt of an occurrence has a time of its own."""
+    """Returns when the run was to start. A further attempt of an occurrence has its own time."""
     return due(run) if run.kind == RunKind.SCHEDULED else run.due_at or due(run)
 
 
 def at(run: "RunRecord") -> datetime:
-    """When its fate was decided: its start, its drop, or as far as it has come."""
+    """Returns when its outcome was decided: its start or its drop, or else its last known step."""
     return run.started_at or run.checked_at or run.ended_at or run.pushed_at or run.due_at or run.created_at
 
 
@@ -80,23 +80,23 @@ def what(run: "RunRecord") -> str:
 
 
 def line(run: "RunRecord", context: ExplainContext) -> str:
-    """Behind its time and its outcome."""
+    """Returns the text that follows the time and the outcome."""
     if run.outcome == Outcome.DROPPED:
         return f"{run.reason}: {dropped(run, context.because)}"
     parts = [identity(run, context.attempts), progress(run, context), pieces(context.pieces, run.pieces)]
-    said = "; ".join(part for part in parts if part)
-    return f"{said}: {run.reason}" if run.reason else said
+    text = "; ".join(part for part in parts if part)
+    return f"{text}: {run.reason}" if run.reason else text
 
 
 def identity(run: "RunRecord", attempts: int) -> str:
-    """Which piece, which attempt, or that somebody asked for it; nothing of an ordinary run."""
+    """Returns which piece or attempt it is, or that it was asked for by hand. Empty for an ordinary run."""
     of_kind = {RunKind.MANUAL: "asked for by hand", RunKind.PIECE: f"piece {item(run)} of run {run.parent_id}"}
     parts = [of_kind.get(run.kind, ""), attempt(run, attempts), "attempted again" if run.retried else ""]
     return ", ".join(part for part in parts if part)
 
 
 def attempt(run: "RunRecord", attempts: int) -> str:
-    """Of how many as the task is set now: so nothing of a run that is over and was the only attempt."""
+    """Returns the number of the attempt, out of as many as the task now allows. Empty if it was the only one and has ended."""
     if run.attempt == 1 and not run.retried and run.state == "ended":
         return ""
     most = max(attempts, run.attempt)
@@ -109,7 +109,7 @@ def item(run: "RunRecord") -> str:
 
 
 def progress(run: "RunRecord", context: ExplainContext) -> str:
-    """When it started, against when it was due, and how long it took."""
+    """Returns when it started, compared with when it was due, and how long it took."""
     if run.started_at is None:
         return unstarted(run, context.now)
     began = f"started {lateness(run.started_at, planned_for(run))}"
@@ -117,8 +117,8 @@ def progress(run: "RunRecord", context: ExplainContext) -> str:
         return began
     end = run.ended_at or context.now
     lasted = f"took {span(end - run.started_at)}" if run.ended_at else f"for {span(end - run.started_at)} now"
-    whole = " with its pieces" if run.pieces is not None else of_its_box(run, context.grace_ms)
-    return f"{began}, {lasted}{whole}"
+    extent = " with its pieces" if run.pieces is not None else of_its_box(run, context.grace_ms)
+    return f"{began}, {lasted}{extent}"
 
 
 def lateness(instant: datetime, due: datetime) -> str:
@@ -131,7 +131,7 @@ def lateness(instant: datetime, due: datetime) -> str:
 
 
 def of_its_box(run: "RunRecord", grace_ms: int | None) -> str:
-    """`until` is the end of box and grace: the grace of its own interval, or, of one by times, that which the task has."""
+    """Returns the length of its box. `until` is the end of box and grace: that of its interval, or else that of the task."""
     if run.until is None or run.started_at is None:
         return ""
     grace = timing.grace(run.every_ms) if run.every_ms else SECOND if grace_ms is None else grace_ms
@@ -150,7 +150,7 @@ def unstarted(run: "RunRecord", now: datetime) -> str:
 
 
 def pieces(count: Pieces | None, made: int | None = None) -> str:
-    """How far they have come; of `made`, so that those without a record any more are not forgotten."""
+    """Returns how many pieces are done, out of `made`, so that it also counts those whose records were pruned."""
     if count is None and not made:
         return ""
     count = count or Pieces()
@@ -162,7 +162,7 @@ def pieces(count: Pieces | None, made: int | None = None) -> str:
 
 
 def waiting(occurrence: datetime, now: datetime) -> str:
-    """Of an occurrence that was pushed and that no worker has taken."""
+    """Returns the text for an occurrence that was pushed, and that no worker has taken."""
     return f"its job was pushed and has not started, {span(now - occurrence)} after it was due"
 
 
@@ -170,16 +170,16 @@ def waiting(occurrence: datetime, now: datetime) -> str:
 
 
 def dropped(run: "RunRecord", because: str = "") -> str:
-    """Why, with the numbers as they were judged. `because` is what the ledger knows beside the row."""
+    """Returns the reason, with the numbers that decided. `because` is what other rows say about it."""
     match run.reason:
         case Reason.TOO_EARLY:
             return too_early(run)
         case Reason.CLOCK:
-            return "the database's clock was set back since the last start" + set_back_by(run)
+            return "the database's clock has been set back since the last start" + set_back_by(run)
         case Reason.EXPIRED:
             return expired(run)
         case Reason.MISSED:
-            return f"{passed(run)}, when a later one had passed, too; no late run is wanted (catch_up none)"
+            return f"{passed(run)}, when a later one had passed, too; the task wants no late runs (catch_up none)"
         case Reason.NO_TIME:
             return no_time(run)
         case Reason.STILL_RUNNING:
@@ -198,7 +198,7 @@ def dropped(run: "RunRecord", because: str = "") -> str:
             return "the task has had all its runs"
         case Reason.UNKNOWN_FUNCTION:
             return f"worker {run.worker or '?'} on {run.host or '?'} knows no function {run.function!r}; see --tasks"
-    return "the job was taken, and not run"
+    return "the job was taken, but not run"
 
 
 def duplicate(run: "RunRecord") -> str:
@@ -233,21 +233,23 @@ def expired(run: "RunRecord") -> str:
 
 
 def passed(run: "RunRecord") -> str:
-    return f"it was looked at {span((run.checked_at or run.ended_at or due(run)) - due(run))} after it was due"
+    return f"it was checked {span((run.checked_at or run.ended_at or due(run)) - due(run))} after it was due"
 
 
 def no_time(run: "RunRecord") -> str:
-    """Of an interval task: a retry, or a piece, must be over, its grace included, before the next start may come."""
-    said = "it could not have ended before the next start"
+    """Explains that a retry or a piece of an interval task must end, with its grace, before the next start may come."""
+    sentence = "it could not have ended before the next start"
     if run.checked_last_run is None or run.checked_at is None or not run.every_ms or run.tolerance_ms is None:
-        return said
-    if run.occurrence is None:  # what a run by hand made is bounded by the time when the task was due next
-        return said
+        return sentence
+    if run.occurrence is None:  # a piece of a manual run is bounded by the task's next due time instead
+        return sentence
     end = retries.last_end(run.checked_last_run, run.every_ms, run.tolerance_ms, timing.grace(run.every_ms))
     left = max(end - run.checked_at, timedelta(0))
     limit = timing.span(retries.LEAST_BOX)
     when = time_of_day(end, run.checked_at)
-    return f"{said}: {span(left)} were left until {when}, under the limit of {span(limit)}" if left < limit else said
+    if left >= limit:
+        return sentence
+    return f"{sentence}: {span(left)} were left until {when}, below the minimum of {span(limit)}"
 
 
 def last_start(run: "RunRecord") -> str:

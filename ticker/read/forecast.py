@@ -1,7 +1,7 @@
-"""What happens to a task next, and what stood in its way at another time, in sentences. Pure: no clock is read here.
+"""Says in sentences what happens to a task next, and what kept it from running at another time. Pure: reads no clock.
 
-Three families of events say whether something is pushed at all: pauses, the switch of the task, and its owner. Of an
-instant between two events the earlier one tells; before the first one, the opposite of it holds.
+Three families of events decide whether a task is pushed at all: pauses, its switch, and its owner. Between two events, the
+earlier one decides. Before the first one, its opposite holds.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,12 @@ from ticker.tasks.fields import Task
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
 
-SILENT = 90 * SECOND  # three ticks of the default rhythm: who has been silent for longer does not tick
+SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for longer is not ticking
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What happened to a task beside its runs: who paused it, since when it fails."""
+    """An event of a task apart from its runs, such as a pause with its author, or a first failure."""
 
     id: int
     at: datetime
@@ -42,11 +42,11 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Events of one sort: those that stop a task, and the one that lets it go on."""
+    """Events of one sort: those that stop a task, and the one that resumes it."""
 
     name: str
     stops: frozenset[EventKind]
-    goes_on: EventKind
+    resumes: EventKind
 
 
 FAMILIES = (
@@ -56,30 +56,31 @@ FAMILIES = (
 )
 
 
-def said(event: Event) -> str:
-    """By whom, and why, behind its name."""
-    who = "" if event.by in ("", "ticker") else f"by {event.by}"
-    return ": ".join(part for part in (who, event.words) if part)
+def event_words(event: Event) -> str:
+    """Returns the author and the reason, which follow the event's name."""
+    author = "" if event.by in ("", "ticker") else f"by {event.by}"
+    return ": ".join(part for part in (author, event.words) if part)
 
 
 # ------------------------------------------------------------------------------------------------ at another time
 
 
 def stopped(task: Task | None, events: Sequence[Event], at: datetime) -> list[str]:
-    """What kept the task from being pushed then, each in a sentence; `events` are the task's, oldest first."""
-    return [said for family in FAMILIES if (said := stopped_by(family, is_stopped_now(family, task), events, at))]
+    """Returns what kept the task from being pushed then, a sentence each. `events` are the task's, oldest first."""
+    sentences = (stopped_by(family, is_stopped_now(family, task), events, at) for family in FAMILIES)
+    return [sentence for sentence in sentences if sentence]
 
 
 def stopped_by(family: Family, now: bool, events: Sequence[Event], at: datetime) -> str:
-    own = [event for event in events if event.what in family.stops or event.what == family.goes_on]
+    own = [event for event in events if event.what in family.stops or event.what == family.resumes]
     before = [event for event in own if event.at <= at]
     after = [event for event in own if event.at > at]
-    if not (before[-1].what in family.stops if before else after[0].what == family.goes_on if after else now):
+    if not (before[-1].what in family.stops if before else after[0].what == family.resumes if after else now):
         return ""
     since = f" from {time_of_day(before[-1].at, at)}" if before else ""
-    end = next((event for event in after if event.what == family.goes_on), None)
+    end = next((event for event in after if event.what == family.resumes), None)
     until = f" to {time_of_day(end.at, at)}" if end else ""
-    why = said(before[-1]) if before else ""
+    why = event_words(before[-1]) if before else ""
     return f"{family.name}{since}{until}" + (f" {why}" if why.startswith("by ") else f": {why}" if why else "")
 
 
@@ -93,7 +94,7 @@ def then(
     task: Task | None, events: Sequence[Event], runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"],
     at: datetime,
 ) -> Iterator[str]:  # fmt: skip
-    """How it stood with a task at a time that has passed, as far as the record tells."""
+    """Describes a task at a time in the past, as far as it is recorded."""
     if task and at < task.created_at:
         yield f"the task did not exist before {time_of_day(task.created_at, at)}"
         return
@@ -112,30 +113,30 @@ def held(runs: Sequence["RunRecord"], at: datetime) -> Iterator[str]:
 
 
 def silent(tickers: Sequence["TickerStatus"], at: datetime) -> str:
-    """Whether no ticker ticked then, by the heartbeats that are left; nothing where one may have."""
+    """Returns a sentence if no ticker ticked then, by the heartbeats that are kept. Empty if one may have ticked."""
     if not tickers:
         return "no ticker has ticked here for a day, if ever"
     last = max((ticker.last_tick_at for ticker in tickers if ticker.last_tick_at), default=None)
     if last is not None and last < at:
         return f"no ticker has ticked since {time_of_day(last, at)}"
     first = min(ticker.started_at for ticker in tickers)
-    return f"the tickers of now started later, the first at {time_of_day(first, at)}" if first > at else ""
+    return f"the present tickers started later, the first at {time_of_day(first, at)}" if first > at else ""
 
 
 # ------------------------------------------------------------------------------------------------------------ next
 
 
 def following(task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime) -> list[str]:
-    """What happens next, and when: first what stands in its way."""
+    """Returns what happens next, and when. What keeps the task from running comes first."""
     parts = (ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), schedule(task, now))
     return [sentence for part in parts for sentence in part]
 
 
 def ticking(tickers: Sequence["TickerStatus"]) -> Iterator[str]:
-    """A task that is due while nobody ticks is the most common answer."""
+    """Says when a ticker last ticked. Without one, that is the most common reason why a due task does not run."""
     ages = [timedelta(seconds=ticker.age) for ticker in tickers if ticker.age is not None]
     if not ages:
-        yield "no ticker ticks here: nothing is pushed; start one: ticker run"
+        yield "no ticker is running here: nothing is pushed; start one: ticker run"
     elif (age := min(ages, key=abs)) > timing.span(SILENT):
         yield f"no ticker has ticked for {span(age)}: nothing is pushed; start one: ticker run"
     else:
@@ -166,7 +167,7 @@ def planned(runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:
 
 
 def jobs(task: Task, now: datetime) -> Iterator[str]:
-    """Says what the row shows: Redis may have lost these jobs, or a worker may have taken them."""
+    """Describes the waiting jobs by the row alone: Redis may have lost them, or a worker may have taken them."""
     if not task.waiting:
         return
     since = span(now - min(task.waiting))
@@ -182,7 +183,7 @@ def jobs(task: Task, now: datetime) -> Iterator[str]:
 
 
 def schedule(task: Task, now: datetime) -> Iterator[str]:
-    """When it is due next; or why never, or not yet."""
+    """Says when the task is due next, or why it is not."""
     if stops := list(stops_now(task, now)):
         yield from stops
         return
@@ -194,8 +195,8 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
     if task.push_errors:
         when = f"at {time_of_day(task.push_after, now)}" if task.push_after else "at the next tick"
         yield f"it could not be pushed {task.push_errors} times in a row, and is tried again {when}: {task.push_error}"
-    if away := off_place(task):
-        yield away
+    if off := off_phase(task):
+        yield off
     if task.next_run > now:
         yield f"due at {time_of_day(task.next_run, now)}, in {span(task.next_run - now)}"
     else:
@@ -204,20 +205,20 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
 
 
 def due_since(next_run: datetime, task: Task) -> datetime:
-    """Returns since when the task has been due; the time in which it was paused or disabled does not count."""
+    """Returns since when the task has been due. Time in which it was paused or disabled does not count."""
     return max(next_run, task.resumed_at or next_run)
 
 
-def off_place(task: Task) -> str:
-    """Returns a sentence about a task that is not due at its place in the interval; else an empty text."""
+def off_phase(task: Task) -> str:
+    """Returns a sentence about a task that is not due at its phase in the interval, else an empty text."""
     if task.kind is not Kind.INTERVAL or task.phase_ms is None or task.next_run is None or task.stretched_ms:
         return ""
     every, away = task.every_ms, phase.after(task.next_run, task.every_ms, task.phase_ms)
     if SECOND <= away <= every - SECOND:
-        return f"its place in the interval was {span(away)} earlier: it does not wait for the next one, which would cost a run"
+        return f"its phase in the interval was {span(away)} earlier: it does not wait for the next one, which would cost a run"
     if task.last_run and task.next_run - task.last_run > timing.span(every + task.tolerance_ms):
         return (
-            f"it waits for its place in the interval of {span(every)}, once: something had moved it, such as an outage"
+            f"it waits for its phase in the interval of {span(every)}, once: something had moved it, such as an outage"
         )
     return ""
 

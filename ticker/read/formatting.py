@@ -1,6 +1,6 @@
-"""Tasks, runs and lines as people and programs are shown them: the words that are derived, and the data of JSON.
+"""Formats tasks, runs and lines for people and programs: derived words, and the data of JSON.
 
-JSON: times are ISO 8601 in UTC with microseconds and a `Z`, durations whole milliseconds under `*_ms`.
+In JSON, times are ISO 8601 in UTC with microseconds and a `Z`. Durations are whole milliseconds, in fields named `*_ms`.
 """
 
 import json
@@ -33,7 +33,7 @@ IN_WORDS = {
 
 
 def plain_data(value: Any) -> Any:
-    """Any value as JSON has it; a dataclass as an object of its fields."""
+    """Returns any value as JSON data. A dataclass becomes an object of its fields."""
     match value:
         case datetime():
             return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
@@ -73,7 +73,7 @@ def line_data(line: "JournalEntry") -> dict[str, Any]:
 
 
 def state(task: Task) -> str:
-    """In one word, the first that is true: why nothing will run, else what it does now."""
+    """Returns the task's state in one word, the first that is true: why nothing will run, else what it does now."""
     facts = {
         "done": task.next_run is None,
         "disabled": not task.enabled,
@@ -110,7 +110,7 @@ def schedule(task: Task) -> str:
 
 
 def in_words(task: Task) -> str:
-    """Of cron and calendar; an interval says it already. Nothing of a row that a hand has spoilt."""
+    """Returns a cron or calendar schedule in English. Empty for an interval, and for an invalid row edited by hand."""
     if task.kind == Kind.INTERVAL:
         return ""
     try:
@@ -128,14 +128,14 @@ def owner_of(run: "RunRecord") -> str:
 
 
 def took(run: "RunRecord") -> int | None:
-    """Returns how long a run lasted, in milliseconds; None while it runs, and for a lost run, whose end is not known."""
+    """Returns how long a run took, in milliseconds. None while it runs, and for a lost run, whose end is not known."""
     if run.started_at is None or run.ended_at is None or run.outcome == Outcome.LOST:
         return None
     return _ms((run.ended_at - run.started_at).total_seconds())
 
 
 def early(run: "RunRecord") -> int | None:
-    """By how much a job came too early: last_run + interval - tolerance - checked_at."""
+    """Returns how much too early a job came, in milliseconds: last_run + interval - tolerance - checked_at."""
     if run.reason != Reason.TOO_EARLY or None in (run.checked_last_run, run.checked_at, run.every_ms, run.tolerance_ms):
         return None
     assert run.checked_last_run and run.checked_at and run.every_ms is not None and run.tolerance_ms is not None
@@ -144,7 +144,7 @@ def early(run: "RunRecord") -> int | None:
 
 
 def why(run: "RunRecord") -> str:
-    """The reason, and the arithmetic behind it as it was judged: `02:03 < 01:35 + 1m - 5s: 27s early`."""
+    """Returns the reason, with the comparison that decided: `02:03 < 01:35 + 1m - 5s: 27s early`."""
     by, last, checked = early(run), run.checked_last_run, run.checked_at
     if by is not None and last and checked:
         sum_ = f"{time_of_day(last, checked)} + {words(run.every_ms or 0)} - {words(run.tolerance_ms or 0)}"
@@ -155,7 +155,7 @@ def why(run: "RunRecord") -> str:
 
 
 def age(ticker: "TickerStatus") -> int | None:
-    """Milliseconds since its last tick, by the database's clock."""
+    """Returns the milliseconds since the last tick, by the database's clock."""
     return None if ticker.age is None else _ms(ticker.age)
 
 
@@ -164,7 +164,7 @@ def at(instant: datetime | None) -> str:
 
 
 def moment(instant: datetime | None) -> str:
-    """To the second; the column's head says UTC."""
+    """Returns a time to the second. The column's heading says that it is UTC."""
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if instant else ""
 
 
@@ -180,7 +180,7 @@ def details(task: Task) -> dict[str, Any]:
         "starts": at(task.starts_at), "ends": at(task.ends_at),
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
         "removed after success": "yes" if task.remove else "",
-        "place": place(task),
+        "phase": phase(task),
         "queue": task.queue, "state": state_in_words(task), "next run": at(task.next_run),
         "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
         "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
@@ -202,7 +202,7 @@ def setting(field: Field, task: Task) -> str:
     return words(value) if field.column.endswith("_ms") else str(value)
 
 
-def place(task: Task) -> str:
+def phase(task: Task) -> str:
     if task.phase_ms is None:
         return "spread" if task.spread else ""
     where = "into the interval" if task.within_ms is None else f"after each time, of {words(task.within_ms)}"
@@ -210,13 +210,14 @@ def place(task: Task) -> str:
 
 
 def on_failure(task: Task) -> dict[str, Any]:
-    """What was said of failures, and the totals."""
+    """Returns the settings for failures, and the totals."""
     return {
         "retries": f"{task.retries}, {task.backoff} apart" if task.retries else "",
         "back-off": task.backoff if not task.retries and task.backoff != Backoff().text else "",
         "stretches to": words(task.stretch_ms) if task.stretch_ms else "",
         "stretched to now": words(task.stretched_ms) if task.stretched_ms else "",
-        "pauses itself": _pause(task), "told": f"after {task.dead_man} intervals without a success" if task.dead_man else "",
+        "pauses itself": _pause(task),
+        "notifies": f"after {task.dead_man} intervals without a success" if task.dead_man else "",
         "in all": f"{task.succeeded} succeeded, {task.failed} failed, {task.dropped} dropped",
     }  # fmt: skip
 

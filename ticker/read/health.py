@@ -1,6 +1,6 @@
-"""Whether it all works: the servers answer, a ticker has ticked lately, and somebody listens to every queue with jobs.
+"""Checks that the servers answer, that a ticker has ticked recently, and that workers listen to every queue with jobs.
 
-`ticker health`, `/readyz` and the page's list of processes say the same.
+`ticker health`, `/readyz` and the page's list of processes all use it.
 """
 
 import math
@@ -24,26 +24,26 @@ from ticker.settings import Settings
 T = TypeVar("T")
 
 MAX_AGE = 90 * SECOND
-"""Milliseconds: three ticks of the default rhythm."""
-LONG = 1.0  # seconds that nobody shall wait for a server twice
-KEPT = 10.0  # seconds: two looks of a page
+"""Milliseconds: three default ticks."""
+LONG = 1.0  # seconds: a server that took longer to fail is not asked again for a while
+KEPT = 10.0  # seconds for which the error is kept: two refreshes of a page
 REDIS, POSTGRESQL = "Redis", "PostgreSQL"
 
 
 class CircuitBreaker:
-    """Servers that kept somebody waiting: for ten seconds nobody else waits, but is told its error and when it was asked."""
+    """Remembers servers that kept a caller waiting. For ten seconds, further callers get the error at once, with its age."""
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[float, float, str]] = {}
 
     def ask(self, server: str, question: Callable[[], T]) -> T:
-        """Its answer. Unavailable: there was none, now or lately."""
+        """Returns the server's answer. Raises Unavailable if there is none, now or within the last ten seconds."""
         with self.asking(server):
             return question()
 
     @contextmanager
     def asking(self, server: str) -> Iterator[None]:
-        """The same of a block; what the server itself refused is no silence."""
+        """Does the same for a block. A request that the server itself refused does not count."""
         began = clock.monotonic()
         asked, until, error = self._kept.get(server, (0.0, -math.inf, ""))
         if began < until:
@@ -59,10 +59,10 @@ class CircuitBreaker:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`problems` are sentences; without any all is well. An error of a server is "" where it answers.
+    """The result of a check. `problems` are sentences; without any, all is well. The error of a server that answers is "".
 
-    `unattended`: how many jobs wait in each queue of ours to which no worker listens. `ahead`: the database's clock minus
-    this host's. `foreign`: why the tables belong to another installation. `leased`: which installation holds a queue of ours.
+    `unattended`: how many jobs wait in each of our queues without a worker. `ahead`: the database's clock minus this host's.
+    `foreign`: why the tables belong to another installation. `leased`: which installation holds one of our queues.
     """
 
     database_error: str
@@ -91,13 +91,16 @@ class Health:
 
 
 def longest_silence(tick_ms: int) -> int:
-    """Milliseconds from one tick to the next of a ticker that lives: three ticks, and 90 s at the least."""
+    """Returns how many milliseconds may pass between two ticks of a live ticker: three ticks, but at least 90 s."""
     return max(MAX_AGE, 3 * tick_ms)
 
 
 def look(settings: Settings, *, max_age_ms: int | None = None, breaker: CircuitBreaker | None = None) -> Health:
-    """Checks both servers. `max_age_ms` is how old the last tick may be; it defaults to `longest_silence`. A caller that
-    checks repeatedly passes its own `breaker`. Raises ConfigurationError if DATABASE_URL is not set."""
+    """Checks both servers. Raises ConfigurationError if DATABASE_URL is not set.
+
+    `max_age_ms` is how old the last tick may be; it defaults to `longest_silence`. A caller that checks repeatedly passes its
+    own `breaker`.
+    """
     settings.require_database()
     max_age_ms = longest_silence(settings.tick_ms) if max_age_ms is None else max_age_ms
     breaker = breaker or CircuitBreaker()
@@ -111,7 +114,7 @@ def look(settings: Settings, *, max_age_ms: int | None = None, breaker: CircuitB
 
 
 def data(health: Health) -> dict[str, Any]:
-    """As JSON has it."""
+    """Returns the health as JSON data."""
     return {
         "healthy": health.ok, "problems": list(health.problems), "max_age_ms": health.max_age_ms,
         "postgresql": _answer(health.database_error), "redis": _answer(health.redis_error),
@@ -121,9 +124,9 @@ def data(health: Health) -> dict[str, Any]:
 
 
 def ticks(tickers: Sequence[TickerStatus], most: int) -> bool:
-    """Whether one of them has ticked within so many milliseconds.
+    """Returns whether one of the tickers has ticked within `most` milliseconds.
 
-    An age under zero is a heartbeat from before the clock was set back: as old as it is far away.
+    A negative age is that of a heartbeat from before the clock was set back. Only its size counts.
     """
     ages = [age for age in map(formatting.age, tickers) if age is not None]
     return any(abs(age) <= most for age in ages)
@@ -131,13 +134,13 @@ def ticks(tickers: Sequence[TickerStatus], most: int) -> bool:
 
 def silence(tickers: Sequence[TickerStatus], most: int) -> str:
     if not tickers:
-        return "no ticker ticks here; start one: ticker run"
+        return "no ticker is running here; start one: ticker run"
     last = tickers[0]
     return f"no ticker has ticked within {words(most)}: the last one, pid {last.pid} on {last.host}, {last_tick(last)}"
 
 
 def silent_ms(ticker: TickerStatus, most: int) -> int:
-    """For how many milliseconds it has not ticked, where that is longer than it may be; else 0."""
+    """Returns for how many milliseconds the ticker has not ticked, or 0 if that is not longer than `most`."""
     age = abs(formatting.age(ticker) or 0)
     return age if age > most else 0
 

@@ -1,4 +1,4 @@
-"""The journal of all that ended or happened, and the drops, counted. Nothing is written or locked."""
+"""Reads the journal of all runs, drops and events, and counts the drops. Nothing is written or locked."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,14 +30,14 @@ from ticker.tasks.reference import Ref
 
 ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]
 REASONS = [str(reason) for reason in Reason]
-LATE = timedelta(seconds=30)  # behind its instant, a row may become visible
+LATE = timedelta(seconds=30)  # how long after its instant a row may become visible
 GROUPS = ("reason", "owner", "task", "function")
-TOLD_AT_MOST = 1_000_000  # groups of drops before a page of them
+AFTER_AT_MOST = 1_000_000  # groups of drops before a page of them
 
 
 @dataclass(frozen=True, slots=True)
 class Drops:
-    """Drops that have their reason, owner, task or function (`key`) in common; `example` is the newest."""
+    """Drops with the same reason, owner, task or function (`key`). `example` is the newest one."""
 
     key: str
     count: int
@@ -47,7 +47,7 @@ class Drops:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which runs, drops and events a journal holds; None: any. An outcome or a reason leaves events out."""
+    """Selects the runs, drops and events of a journal; None: any. An outcome or a reason excludes events."""
 
     task_id: int | None = None
     owner_type: str | None = None
@@ -58,7 +58,7 @@ class Wanted:
 
 
 Key = tuple[datetime, str, int]
-"""When it ended or happened, `run` or `event`, and its id."""
+"""The instant of an end or an event, `run` or `event`, and its id."""
 
 
 @reads
@@ -66,9 +66,10 @@ def journal(
     *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
     reason: Reason | None = None, since: datetime | None = None, limit: int = 100,
 ) -> Steps[list[JournalEntry]]:  # fmt: skip
-    """Runs and drops as they ended, and events as they happened, oldest first: the last `limit` that fit.
+    """Returns the last `limit` ended runs, drops and events that match, oldest first.
 
-    With `owner` alone, of all tasks that it has or had; `reason` is of drops. Runs that go on are not in it.
+    With only `owner`, they are those of all tasks that the owner has or had. `reason` applies to drops. Runs that have not
+    ended are left out.
     """
     wanted = yield from select.steps(task=task, owner=owner, owner_type=owner_type, outcome=outcome, reason=reason)
     check_past("since", since, (yield from instant.steps()))
@@ -77,7 +78,7 @@ def journal(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Lines, the newest first, and the key before which the next page begins; None: there is none."""
+    """Lines, the newest first, and the key before which the next page begins, or None after the last page."""
 
     lines: tuple[JournalEntry, ...]
     next: Key | None
@@ -87,10 +88,10 @@ class Page:
 def page(
     wanted: Wanted, *, since: datetime | None = None, before: Key | None = None, limit: int = 50
 ) -> Steps[Page]:  # fmt: skip
-    """What ended and happened, the newest first, page by page."""
-    found = (yield from keys(wanted, since, tasks.limited(limit) + 1, before))[::-1]
-    shown = found[:limit]
-    return Page(tuple((yield from lines(shown))), shown[-1] if len(found) > limit else None)
+    """Returns one page of the journal, the newest first."""
+    newest = (yield from keys(wanted, since, tasks.limited(limit) + 1, before))[::-1]
+    shown = newest[:limit]
+    return Page(tuple((yield from lines(shown))), shown[-1] if len(newest) > limit else None)
 
 
 @reads
@@ -98,45 +99,46 @@ def select(
     *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
     reason: Reason | None = None,
 ) -> Steps[Wanted]:  # fmt: skip
-    """The filter of a journal, checked. A name stands for the task that the owner has now.
+    """Checks and returns the filter of a journal. A name stands for the task that the owner has now.
 
-    BadInput where the task is another owner's: nothing could fit both.
+    Raises BadInput if the task belongs to another owner, because nothing could match both.
     """
     if owner_type is not None and owner is not None:
         raise BadInput("owner_type", owner_type, "cannot be combined with an owner, which has a type; leave one out")
-    who = None if owner is None else identity.identify(owner)
+    named = None if owner is None else identity.identify(owner)
     outcomes, reasons = chosen(outcome, reason)
-    task_id, found = (None, None) if task is None else (yield from look_up(task, owner))
+    task_id, row = (None, None) if task is None else (yield from look_up(task, owner))
     wanted = Wanted(
-        task_id, who.type if who else owner_type, who.id if who else None, outcomes, reasons, outcome is None and reason is None
+        task_id, named.type if named else owner_type, named.id if named else None, outcomes, reasons,
+        outcome is None and reason is None,
     )  # fmt: skip
     if task_id is not None and wanted.owner_type is not None:
-        check_owner(wanted, found or (yield from deleted.steps([task_id])).get(task_id))
+        check_owner(wanted, row or (yield from deleted.steps([task_id])).get(task_id))
     return wanted
 
 
 def check_owner(wanted: Wanted, task: "Task | Deleted | None") -> None:
-    """BadInput where the task is another owner's; of a deleted one that nothing names, nobody knows."""
+    """Raises BadInput if the task belongs to another owner. The owner of a deleted task without a record is unknown."""
     if task is None or (isinstance(task, Deleted) and not task.task_name):
         return
     if task.owner_type == wanted.owner_type and wanted.owner_id in (None, task.owner_id):
         return
-    whole = wanted.owner_id is not None
-    field, said = ("owner", f"{wanted.owner_type}:{wanted.owner_id}") if whole else ("owner_type", wanted.owner_type)
-    whose = f"belongs to {task.owner_type}:{task.owner_id}" if task.owner_type else "has no owner"
-    raise BadInput(field, said, f"does not go with task {wanted.task_id}, which {whose}; leave one of them out")
+    has_id = wanted.owner_id is not None
+    field, value = ("owner", f"{wanted.owner_type}:{wanted.owner_id}") if has_id else ("owner_type", wanted.owner_type)
+    relation = f"belongs to {task.owner_type}:{task.owner_id}" if task.owner_type else "has no owner"
+    raise BadInput(field, value, f"does not go with task {wanted.task_id}, which {relation}; leave one of them out")
 
 
 def chosen(outcome: Outcome | None, reason: Reason | None) -> tuple[list[str], list[str]]:
-    """The outcomes but `dropped`, and the reasons of drops."""
+    """Returns the outcomes other than `dropped`, and the reasons of drops."""
     if reason is not None:
         if outcome not in (None, Outcome.DROPPED):
-            raise BadInput("reason", str(reason), f"is of drops, and the outcome is {outcome}; leave one out")
+            raise BadInput("reason", str(reason), f"applies to drops, but the outcome is {outcome}; leave one out")
         return [], [str(member("reason", Reason, reason))]
     if outcome is None:
         return ENDED, REASONS
-    found = member("outcome", Outcome, outcome)
-    return ([], REASONS) if found is Outcome.DROPPED else ([str(found)], [])
+    chosen_outcome = member("outcome", Outcome, outcome)
+    return ([], REASONS) if chosen_outcome is Outcome.DROPPED else ([str(chosen_outcome)], [])
 
 
 def member(field: str, kind: Any, value: object) -> Any:
@@ -149,24 +151,24 @@ def member(field: str, kind: Any, value: object) -> Any:
 def keys(
     wanted: Wanted, since: datetime | None, limit: int, before: Key | None = None
 ) -> Steps[list[Key]]:  # fmt: skip
-    """The last that fit, oldest first; those before a key."""
-    found = [(row["at"], "run", row["id"]) for row in (yield from ended(wanted, since, limit, before))]
+    """Returns the last keys that match and are before `before`, oldest first."""
+    result = [(row["at"], "run", row["id"]) for row in (yield from ended(wanted, since, limit, before))]
     if wanted.events:
         rows = yield query(
             "journal_of_events", task_id=wanted.task_id, owner_type=wanted.owner_type, owner_id=wanted.owner_id,
             since=since, limit=limit, before=before and before[0],
             before_event=before[2] if before and before[1] == "event" else LARGEST_ID,
         )  # fmt: skip
-        found += [(row["at"], "event", row["id"]) for row in rows]
-    return sorted(found)[-limit:]
+        result += [(row["at"], "event", row["id"]) for row in rows]
+    return sorted(result)[-limit:]
 
 
 def all_keys(wanted: Wanted, since: datetime | None) -> Steps[list[Key]]:
-    """All that fit since then, oldest first, however many: it looks for more until it has not found as many."""
+    """Returns all keys since then that match, oldest first. It raises the limit until there are fewer."""
     limit = AT_MOST
-    while len(found := (yield from keys(wanted, since, limit))) == limit:
+    while len(result := (yield from keys(wanted, since, limit))) == limit:
         limit *= 4
-    return found
+    return result
 
 
 def ended(wanted: Wanted, since: datetime | None, limit: int, before: Key | None) -> Steps[list[Row]]:
@@ -185,10 +187,10 @@ def ended(wanted: Wanted, since: datetime | None, limit: int, before: Key | None
     return (yield query("journal", owner_types=types, **common))
 
 
-def lines(found: Sequence[Key]) -> Steps[list[JournalEntry]]:
-    """Those that are still there, in the order of the keys."""
+def lines(ordered: Sequence[Key]) -> Steps[list[JournalEntry]]:
+    """Returns the lines that still exist, in the order of the keys."""
     now = yield from instant.steps()
-    run_ids, event_ids = ([id_ for _, sort, id_ in found if sort == wanted] for wanted in ("run", "event"))
+    run_ids, event_ids = ([id_ for _, sort, id_ in ordered if sort == wanted] for wanted in ("run", "event"))
     runs = (yield from tasks.runs_by_id({"id": id_} for id_ in run_ids)) if run_ids else []
     pieces = yield from pieces_of(runs)
     by_key = {
@@ -196,7 +198,7 @@ def lines(found: Sequence[Key]) -> Steps[list[JournalEntry]]:
     }
     for row in (yield query("events_by_id", ids=event_ids)) if event_ids else []:
         by_key["event", row["id"]] = line_of_event(event_from(row))
-    return [by_key[sort, id_] for _, sort, id_ in found if (sort, id_) in by_key]
+    return [by_key[sort, id_] for _, sort, id_ in ordered if (sort, id_) in by_key]
 
 
 # ------------------------------------------------------------------------------------------------------------ drops
@@ -204,14 +206,14 @@ def lines(found: Sequence[Key]) -> Steps[list[JournalEntry]]:
 
 @reads
 def drops(*, by: str = "reason", since: datetime | None = None, limit: int = 100, after: int = 0) -> Steps[list[Drops]]:
-    """How many jobs were dropped since then, by `reason`, `owner`, `task` (its id) or `function`; the most first.
+    """Counts the jobs dropped since then, by `reason`, `owner`, `task` (its id) or `function`, the largest count first.
 
-    `after`: how many of them were told before, at most 1,000,000.
+    `after` skips the first groups, up to 1,000,000.
     """
     if by not in GROUPS:
         raise BadInput("by", by, f"is none of: {', '.join(GROUPS)}")
-    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= TOLD_AT_MOST:
-        raise BadInput("after", after, f"is no whole number from 0 to {TOLD_AT_MOST}")
+    if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= AFTER_AT_MOST:
+        raise BadInput("after", after, f"is not a whole number from 0 to {AFTER_AT_MOST}")
     now = yield from instant.steps()
     check_past("since", since, now)
     rows = yield query("drops", by=by, since=since, limit=tasks.limited(limit), after=after)
@@ -223,7 +225,7 @@ def drops(*, by: str = "reason", since: datetime | None = None, limit: int = 100
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A task that is gone, as its newest record names it; all texts are empty where none does."""
+    """A deleted task, as its newest record names it. All texts are empty if there is no record."""
 
     id: int
     task_name: str
@@ -233,7 +235,7 @@ class Deleted:
 
 @reads
 def deleted(task_ids: Iterable[int]) -> Steps[dict[int, Deleted]]:
-    """Those of the tasks that were deleted, by their ids."""
+    """Returns which of the tasks were deleted, by their ids."""
     rows = yield query("deleted_tasks", ids=list(set(task_ids)))
     return {row["id"]: Deleted(**row) for row in rows}
 
@@ -242,17 +244,16 @@ def deleted(task_ids: Iterable[int]) -> Steps[dict[int, Deleted]]:
 
 
 class Tail:
-    """A journal that goes on: `begin`, then each `more` brings what was not there before, oldest first.
+    """A journal to follow: after `begin`, each call of `more` returns the new lines, oldest first.
 
-    A row becomes visible with its commit, a little after the instant that it carries, and one that a tick writes carries
-    the beginning of that tick. So each look goes back for half a minute behind the one before, and leaves out what it
-    has brought.
+    A row becomes visible at its commit, a little after its own instant. A row that a tick writes has the instant at which that
+    tick began. So each read goes back to half a minute before the previous one, and leaves out lines already returned.
     """
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
         self._since: datetime | None = None
-        self._brought: set[Key] = set()
+        self._returned: set[Key] = set()
 
     def begin(self, db: Database, since: datetime | None, limit: int) -> list[JournalEntry]:
         return run(db, self._begin(since, limit))
@@ -263,14 +264,14 @@ class Tail:
     def _begin(self, since: datetime | None, limit: int) -> Steps[list[JournalEntry]]:
         self._since = (yield from instant.steps()) - LATE
         recent = yield from all_keys(self._wanted, self._since)
-        found = yield from keys(self._wanted, since, limit)
-        self._brought = {*recent, *found}
-        return (yield from lines(found))
+        first = yield from keys(self._wanted, since, limit)
+        self._returned = {*recent, *first}
+        return (yield from lines(first))
 
     def _more(self) -> Steps[list[JournalEntry]]:
         now = yield from instant.steps()
-        found = yield from all_keys(self._wanted, self._since)
-        new = [key for key in found if key not in self._brought]
+        recent = yield from all_keys(self._wanted, self._since)
+        new = [key for key in recent if key not in self._returned]
         self._since = now - LATE
-        self._brought = {key for key in found if key[0] >= self._since}
+        self._returned = {key for key in recent if key[0] >= self._since}
         return (yield from lines(new))

@@ -1,6 +1,6 @@
-"""What is going on now, for whoever looks: what runs next, what is late, what fails, what was dropped and why.
+"""Reads the present state: which tasks run next, are late or fail, and what was dropped and why.
 
-The page's first screen, `ticker top` and the statistics of the HTTP API show the same.
+The page's first screen, `ticker top` and the statistics of the HTTP API show it.
 """
 
 from collections.abc import Iterable
@@ -25,14 +25,14 @@ from ticker.tasks.rows import tasks_from
 
 COUNTED_AT_MOST = 100_000
 HOUR = timedelta(hours=1)
-NAMED = 10  # functions in a warning, the most similar first
+NAMED = 10  # functions named in a warning, the most similar first
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many tasks there are, in all and of each state (one may be in several), and how many runs are at work or planned.
+    """Counts of tasks, in all and in each state, and of running and planned runs. A task may be in several states.
 
-    Nothing is counted beyond 100,000; more tasks than that are PostgreSQL's estimate. `late`: due for longer than two ticks.
+    Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than two ticks.
     """
 
     tasks: int
@@ -45,7 +45,7 @@ class Counts:
     planned: int
 
     def said(self, name: str) -> str:
-        """One of them for people: "over 100,000" where the counting stopped, an estimate as "about 2,000,000"."""
+        """Returns a count for people: "over 100,000" if counting stopped there, or an estimate such as "about 2,000,000"."""
         count: int = getattr(self, name)
         if name == "tasks" and count > COUNTED_AT_MOST + 1:
             return f"about {count:,}"
@@ -55,7 +55,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """As it stood at `now`, by the database's clock. `drops` are those of the hour before, counted by their reason."""
+    """The state at `now`, by the database's clock. `drops` are those of the last hour, counted by reason."""
 
     now: datetime
     counts: Counts
@@ -69,7 +69,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True)
 class OccurrenceStatus:
-    """What became of an occurrence: its state (`pushed`, `running`, `ended`), and once it ended its outcome and reason."""
+    """What became of an occurrence: its state (`pushed`, `running`, `ended`), and its outcome and reason once it has ended."""
 
     run_id: int
     state: str
@@ -80,7 +80,7 @@ class OccurrenceStatus:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What a worker has announced: a function that it knows, and how many tasks of it one job may carry."""
+    """A function that a worker has announced, and how many of its tasks one job may carry."""
 
     name: str
     batch: int
@@ -89,7 +89,7 @@ class Function:
 
 @reads
 def overview(*, limit: int = 10) -> Steps[Overview]:
-    """At most `limit` of each list. Nothing is written or locked."""
+    """Reads the present state, with up to `limit` entries in each list. Nothing is written or locked."""
     now, most = (yield from instant.steps()), read_tasks.limited(limit)
     late = {"now": clock.now(), "late_ms": late_ms()}
     return Overview(
@@ -111,38 +111,40 @@ def counts() -> Steps[Counts]:
 
 @reads
 def recent_outcomes(tasks: Iterable[Task], *, limit: int = 20) -> Steps[dict[int, list[OccurrenceStatus]]]:
-    """Of each task's id, what became of its last occurrences, oldest first; those of which a record is kept."""
-    found: dict[int, list[OccurrenceStatus]] = {task.id: [] for task in tasks}
-    for row in (yield query("last_occurrences_of", ids=list(found), limit=limit)):
+    """Returns what became of each task's last occurrences, by task id, oldest first, if a record of them is kept."""
+    by_task: dict[int, list[OccurrenceStatus]] = {task.id: [] for task in tasks}
+    for row in (yield query("last_occurrences_of", ids=list(by_task), limit=limit)):
         outcome = Outcome(row["outcome"]) if row["outcome"] else None
-        found[row["task_id"]].insert(0, OccurrenceStatus(row["id"], row["state"], outcome, row["reason"], row["due"]))
-    return found
+        by_task[row["task_id"]].insert(0, OccurrenceStatus(row["id"], row["state"], outcome, row["reason"], row["due"]))
+    return by_task
 
 
 @reads
 def last_failures(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
-    """Of each task's id, the run that failed last, or the occurrence that was lost before its start; only where its last
-    end was a failure, and the record is kept."""
+    """Returns the last failed run of each task, or the occurrence lost before its start, by task id.
+
+    It covers only tasks whose last end was a failure, and whose record is kept.
+    """
     ids = [task.id for task in tasks if task.last_outcome not in GOOD]
-    found = {row["run_id"]: row["task_id"] for row in (yield query("last_ends", ids=ids)) if row["run_id"]}
-    return {found[run.id]: run for run in (yield from read_tasks.runs_by_id({"id": id_} for id_ in found))}
+    task_ids = {row["run_id"]: row["task_id"] for row in (yield query("last_ends", ids=ids)) if row["run_id"]}
+    return {task_ids[run.id]: run for run in (yield from read_tasks.runs_by_id({"id": id_} for id_ in task_ids))}
 
 
 @reads
 def functions() -> Steps[list[Function]]:
-    """By name."""
+    """Returns the announced functions, by name."""
     return [Function(**row) for row in (yield query("functions"))]
 
 
 @reads
 def warned(task: Task) -> Steps[Task]:
-    """The task, with one warning more where workers have announced functions, and the one that it runs is none of them."""
+    """Returns the task, with a warning if workers have announced functions, but not the one that it runs."""
     sentence = unknown(task.function, (yield from functions.steps()))
     return replace(task, warnings=(*task.warnings, sentence)) if sentence else task
 
 
 def unknown(function: str, announced: Iterable[Function]) -> str:
-    """A sentence where workers have announced functions, and this is none of them."""
+    """Returns a sentence if workers have announced functions, but not this one. Otherwise, the text is empty."""
     known = [one.name for one in announced]
     if not known or function in known:
         return ""
@@ -153,14 +155,14 @@ def unknown(function: str, announced: Iterable[Function]) -> str:
 
 @reads
 def server_version() -> Steps[str]:
-    """PostgreSQL's."""
+    """Returns PostgreSQL's version."""
     [row] = yield query("server_version")
     return cast(str, row["version"])
 
 
 @reads
 def waiting_queues(queues: Iterable[str]) -> Steps[list[str]]:
-    """Those of these queues in which jobs of tasks wait, by name."""
+    """Returns which of these queues have waiting jobs of tasks, by name."""
     names = [*queues]
     return [row["queue"] for row in (yield query("waiting_queues", queues=names))] if names else []
 

@@ -1,4 +1,4 @@
-"""What people ask about owners: how many tasks each has, and how they are. Those in trouble come first."""
+"""Reads the owners: how many tasks each has, and their states. Owners in trouble come first."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,15 +12,15 @@ from ticker.tasks import checks
 from ticker.tasks.queries import query
 
 AT_MOST = 10_000  # rows of one answer
-CROWD = 50_000  # tasks in trouble: the owners of more are met by a walk through all, in their order
+CROWD = 50_000  # tasks in trouble: if there are more, their owners are found by a walk through all, in order
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerStatus:
-    """An owner's tasks, counted. Times are UTC.
+    """Counts of an owner's tasks. Times are in UTC.
 
-    `failing`: that are failing; `late`: due for longer than two ticks; `paused`: paused by somebody, or by the ticker;
-    `inactive`: disabled, or their owner is. `last_success` is the latest of any, `next_run` the nearest of what may run.
+    `late`: due for longer than two ticks. `paused`: paused by a user or by the ticker. `inactive`: disabled, or of an inactive
+    owner. `last_success` is the latest of all tasks. `next_run` is the earliest of those that may run.
     """
 
     owner_type: str
@@ -39,7 +39,7 @@ class OwnerStatus:
 
     @property
     def in_trouble(self) -> bool:
-        """Whether any of its tasks fails or is late: it stands before those that are well."""
+        """Whether any of its tasks fails or is late. Such owners come first."""
         return bool(self.failing or self.late)
 
 
@@ -48,24 +48,24 @@ def list_owners(
     *, owner_type: str | None = None, failing: bool = False, late: bool = False, paused: bool = False,
     after: OwnerStatus | None = None, limit: int = 100,
 ) -> Steps[list[OwnerStatus]]:  # fmt: skip
-    """Owners that have tasks: those in trouble first, otherwise by type and id; at most `limit`.
+    """Returns up to `limit` owners that have tasks: those in trouble first, otherwise by type and id.
 
-    With `failing`, `late` or `paused` (which counts inactive tasks, too) only those with such a task, of any of these
-    kinds, by type and id. `after` is the last one of the page before; who got into trouble, or out of it, meanwhile may
-    come twice or not at all.
+    With `failing`, `late` or `paused` (which includes inactive tasks), returns only owners with such a task, by type and id.
+    `after` is the last owner of the previous page. An owner that got into trouble or out of it since then may come twice or not
+    at all.
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
-        raise BadInput("limit", limit, f"is no whole number from 1 to {AT_MOST}")
+        raise BadInput("limit", limit, f"is not a whole number from 1 to {AT_MOST}")
     rows = yield query(
         "list_owners", now=clock.now(), owner_type=None if owner_type is None else checks.plain("owner_type", owner_type),
         failing=failing, late=late, paused=paused, late_ms=late_ms(), crowd=CROWD, limit=limit,
-        **_behind(after, failing or late or paused),
+        **_after(after, failing or late or paused),
     )  # fmt: skip
     return [OwnerStatus(**{name: row[name] for name in OwnerStatus.__slots__}) for row in rows]
 
 
-def _behind(after: OwnerStatus | None, filtered: bool) -> dict[str, Any]:
-    """Which half of the list goes on, and behind whom; a filtered list is one piece."""
+def _after(after: OwnerStatus | None, filtered: bool) -> dict[str, Any]:
+    """Returns in which half of the list, and after which owner, the page begins. A filtered list is not split."""
     if after is None:
         return {"after_rank": 0, "after_type": "", "after_id": ""}
     rank = 0 if filtered or after.in_trouble else 1

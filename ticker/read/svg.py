@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 STEPS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 6, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600,
          43_200, 86_400)  # seconds  # fmt: skip
-LONGER = 2  # above them, twice as much each time
+LONGER = 2  # above them, each step is twice the one before
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -21,7 +21,7 @@ P = TypeVar("P")
 At = TypeVar("At", datetime, timedelta)
 
 WIDTH, LEFT = 960, 70  # pixels, as are all lengths below
-TOP, HEADED = 34, 82  # from the top of a chart to its first track, without and with a heading
+TOP, HEADED = 34, 82  # from the top of a chart to its first track, without a heading and with one
 ROW, GAP, LETTER = 20, 8, 7.2
 AXIS_ABOVE = 11  # to the middle of row -1 of the first track
 FONT = 'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="12"'
@@ -159,18 +159,18 @@ def _legend(paints: Sequence[Paint], y: int) -> Iterator[str]:
 
 
 def packed(pieces: Iterable[tuple[float, float, P]]) -> list[tuple[int, P]]:
-    """Each with the first row in which the place from its begin to its end is free; in the order of their begins."""
+    """Returns each piece with the first row that is free from its begin to its end, in the order of their begins."""
     free: list[float] = []
-    found = []
+    placed = []
     for begin, end, piece in sorted(pieces, key=lambda piece: piece[0]):
         row = next((number for number, since in enumerate(free) if since <= begin), len(free))
         free[row : row + 1] = [end]
-        found.append((row, piece))
-    return found
+        placed.append((row, piece))
+    return placed
 
 
 def step(total: timedelta, most: int) -> timedelta:
-    """A round span, of which at most `most` make up the total."""
+    """Returns a round span, of which at most `most` make up the total."""
     seconds = next((seconds for seconds in STEPS if total <= most * seconds * SECOND), float(STEPS[-1]))
     while total > most * seconds * SECOND:
         seconds *= LONGER
@@ -178,13 +178,13 @@ def step(total: timedelta, most: int) -> timedelta:
 
 
 def marked(begin: datetime, end: datetime, every: timedelta) -> list[datetime]:
-    """The instants of a time axis that bear a label: from begin to end, those that are round in UTC."""
+    """Returns the instants of a time axis that have a label: those from begin to end that are round in UTC."""
     first = EPOCH + -(-(begin - EPOCH) // every) * every
     return [first + number * every for number in range((end - first) // every + 1)]
 
 
 def label(instant: datetime, every: timedelta) -> str:
-    """Of an axis with a label at each `every`: as little of the instant as tells two of them apart."""
+    """Returns the label of an instant on an axis with a label at each `every`: just enough to tell two labels apart."""
     utc = instant.astimezone(UTC)
     if every >= DAY or (every >= MINUTE and utc.time() == EPOCH.time()):
         return f"{utc:%d %b}"
@@ -193,5 +193,5 @@ def label(instant: datetime, every: timedelta) -> str:
 
 
 def safe(text: str) -> str:
-    """As XML may hold it: no control characters, whatever a name has."""
+    """Returns the text as XML may hold it: escaped, and without control characters."""
     return escape("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))

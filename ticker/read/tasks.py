@@ -1,4 +1,4 @@
-"""What people read: tasks and runs as they are now, and whether the tickers live."""
+"""Reads tasks and runs as they are now, and the heartbeats of the tickers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,19 +19,19 @@ from ticker.tasks.rows import tasks_from
 
 AT_MOST = 10_000  # rows of one answer
 STATES = ("failing", "late", "paused", "inactive", "running", "waiting")
-"""What `list_tasks` can be asked for; a task may be in several."""
+"""The states by which `list_tasks` filters. A task may be in several."""
 READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
-"""Its filters that no index serves without an owner."""
-CROWD = 50_000  # tasks in a state: those of more are met by a walk through all, instead of by their ids
-SEARCHED = 100_000  # tasks that one page of a list looks through for them
+"""The filters of `list_tasks` that no index serves without an owner."""
+CROWD = 50_000  # tasks in a state: if there are more, they are found by a walk through all, not by their ids
+SEARCHED = 100_000  # tasks through which one page of a list searches
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run or drop as it is recorded, without its output. Times are UTC; durations in milliseconds.
+    """The record of one run or drop, without its output. Times are in UTC; durations are in milliseconds.
 
-    `parent_id` is the first run of a retry's occurrence, or the run that made a piece; `item` is that piece; `pieces`
-    is how many pieces a run made; `retried`: it failed, and was attempted again; `until`: dead by then at the latest.
+    `parent_id` is the first run of a retry's occurrence, or the run that made a piece. `item` is that piece. `pieces` is how
+    many pieces a run made. `retried`: it failed, and was attempted again. `until`: it is dead by then at the latest.
     """
 
     id: int
@@ -70,9 +70,9 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """Tasks by id, and the id behind which the next page begins; None: there is none.
+    """Tasks by id, and the id after which the next page begins, or None after the last page.
 
-    `looked_through`: this page ended behind so many tasks, before it was full: more may fit behind them.
+    `looked_through`: this page ended after searching so many tasks, before it was full. More tasks after them may match.
     """
 
     tasks: tuple[Task, ...]
@@ -82,10 +82,10 @@ class TaskPage:
 
 @dataclass(frozen=True, slots=True)
 class FullRun:
-    """One run with all that is kept of it: what it printed, all attempts of its occurrence (or of its piece, itself
-    included), and the pieces that it made, in each of their attempts: at most as many as were asked for.
+    """One run with everything that is kept of it: its output, its attempts, and the pieces that it made.
 
-    `next` is the id behind which further ones follow; None: there are none.
+    `attempts` has all attempts of its occurrence or piece, including itself. `pieces` has all attempts of its pieces, up to the
+    number asked for. `next` is the id after which further pieces follow, or None.
     """
 
     run: RunRecord
@@ -98,7 +98,7 @@ class FullRun:
 
 @dataclass(frozen=True, slots=True)
 class TickerStatus:
-    """One ticker's heartbeat; `age` is in seconds of the database's clock, None before its first tick."""
+    """The heartbeat of one ticker. `age` is in seconds, by the database's clock, and None before its first tick."""
 
     id: UUID
     host: str
@@ -111,17 +111,17 @@ class TickerStatus:
 
 @reads
 def get(task: Ref, *, owner: Any = None) -> Steps[Task]:
-    """One task, by its id or by name and owner; UnknownTask where there is none."""
+    """Returns one task, by its id or by name and owner. Raises UnknownTask."""
     ref = id_or_name(task)
     if isinstance(ref, int):
-        found = tasks_from((yield query("read_task", id=ref)))
+        matching = tasks_from((yield query("read_task", id=ref)))
     elif isinstance(ref, str):
-        found = yield from list_tasks.steps(name=ref, owner=identity.NOBODY if owner is None else owner)
+        matching = yield from list_tasks.steps(name=ref, owner=identity.NOBODY if owner is None else owner)
     else:
-        raise BadInput("task", task, "is no id and no name")
-    if not found:
+        raise BadInput("task", task, "is neither an id nor a name")
+    if not matching:
         raise UnknownTask(f"there is no task {task!r}" + ("" if owner is None else f" of owner {described(owner)}"))
-    return found[0]
+    return matching[0]
 
 
 @reads
@@ -130,10 +130,10 @@ def list_tasks(
     queue: str | None = None, group: str | None = None, submitter: str | None = None, state: str | None = None,
     search: str | None = None, after: int = 0, limit: int = AT_MOST,
 ) -> Steps[list[Task]]:  # fmt: skip
-    """Tasks by id, those over `after`, at most `limit`.
+    """Returns up to `limit` tasks with ids over `after`, by id.
 
-    `state` is one of `STATES`; `late`: due for longer than two ticks. `search` is a part of the name, the function, the
-    owner (`type:id`) or the subject, in any case. Of a large table `page_of_tasks` answers sooner.
+    `state` is one of `STATES`; `late` means due for longer than two ticks. `search` is a part of the name, the function, the
+    owner (`type:id`) or the subject, in any case. For a large table, `page_of_tasks` is faster.
     """
     wanted = yield from _wanted(
         owner=owner, owner_type=owner_type, name=name, function=function, queue=queue, group=group, submitter=submitter,
@@ -144,27 +144,30 @@ def list_tasks(
 
 @reads
 def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[TaskPage]:
-    """The same, page by page, each in a bounded time: what no index knows (`name`, `function`, `queue`, `group`, `submitter`,
-    `search` without an owner, a state that over 50,000 are in) is looked for in the next 100,000 tasks, and the page ends there."""
+    """Returns the same tasks page by page, each in a bounded time.
+
+    Some filters have no index: `name`, `function`, `queue`, `group`, `submitter` and `search` without an owner, and states of
+    over 50,000 tasks. A page then searches the next 100,000 tasks, and ends there.
+    """
     wanted = yield from _wanted(**filters)
     beyond = (yield query("task_behind", after=after, count=SEARCHED)) if _is_search(wanted) else []
     before = beyond[0]["id"] if beyond else None
-    found = yield from _listed(wanted, after=after, before=before, limit=limited(limit) + 1)
-    if len(found) > limit:
-        return TaskPage(tuple(found[:limit]), found[limit - 1].id, None)
-    return TaskPage(tuple(found), before and before - 1, before and SEARCHED)
+    listed = yield from _listed(wanted, after=after, before=before, limit=limited(limit) + 1)
+    if len(listed) > limit:
+        return TaskPage(tuple(listed[:limit]), listed[limit - 1].id, None)
+    return TaskPage(tuple(listed), before and before - 1, before and SEARCHED)
 
 
-def _wanted(*, owner: Any = None, state: str | None = None, **said: str | None) -> Steps[dict[str, Any]]:
-    """The filters of `list_tasks`; a state that many are in is `crowded`, and each is among the few tasks of an owner."""
-    who = None if owner is None else identity.identify(owner)
+def _wanted(*, owner: Any = None, state: str | None = None, **filters: str | None) -> Steps[dict[str, Any]]:
+    """Returns the filters of `list_tasks`. A state of many tasks is `crowded`. So is any state among an owner's few tasks."""
+    named = None if owner is None else identity.identify(owner)
     if state is not None and state not in STATES:
         raise BadInput("state", state, f"is none of: {', '.join(STATES)}")
-    found: dict[str, Any] = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | said
-    if who is not None:
-        found |= {"owner_type": who.type, "owner_id": who.id}
-    is_walk = state not in (None, "running") and (who is not None or (yield from _is_crowded(state)))
-    return found | {"crowded" if is_walk else "state": state}
+    wanted: dict[str, Any] = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | filters
+    if named is not None:
+        wanted |= {"owner_type": named.type, "owner_id": named.id}
+    is_walk = state not in (None, "running") and (named is not None or (yield from _is_crowded(state)))
+    return wanted | {"crowded" if is_walk else "state": state}
 
 
 def _is_crowded(state: str | None) -> Steps[bool]:
@@ -173,7 +176,7 @@ def _is_crowded(state: str | None) -> Steps[bool]:
 
 
 def _is_search(wanted: dict[str, Any]) -> bool:
-    """Whether no index finds what is wanted."""
+    """Returns whether no index serves these filters."""
     if wanted["owner_id"] is not None or wanted["state"] is not None:
         return False
     return any(wanted[name] is not None for name in ("crowded", *READ_THROUGH))
@@ -190,7 +193,7 @@ def _listed(wanted: dict[str, Any], *, after: int, before: int | None, limit: in
 
 @reads
 def due_tasks(*, limit: int = AT_MOST) -> Steps[list[Task]]:
-    """What a tick would push now, oldest first; nothing is locked or changed."""
+    """Returns the tasks that a tick would push now, oldest first. Nothing is locked or changed."""
     return tasks_from((yield query("due_tasks", now=clock.now(), limit=limited(limit))))
 
 
@@ -202,10 +205,10 @@ def list_runs(
     before: int | None = None,
     limit: int = 100,
 ) -> Steps[list[RunRecord]]:
-    """Runs and drops, the newest first: of one task, of one outcome, with an id under `before`."""
+    """Returns runs and drops, the newest first: of one task, with one outcome, with ids under `before`."""
     ref = id_or_name(task)
     if isinstance(ref, str):
-        raise BadInput("task", ref, "is a name; give the task or its id")
+        raise BadInput("task", ref, "is a name; pass the task or its id")
     wanted = {"outcome": outcome, "before": before, "limit": limited(limit)}
     if ref is None:
         return [_run(row) for row in (yield query("list_runs", **wanted))]
@@ -214,15 +217,17 @@ def list_runs(
 
 @reads
 def get_run(run_id: int, *, pieces: int = AT_MOST, after: int = 0) -> Steps[FullRun]:
-    """One run or drop with all that is kept of it, and so many of its pieces, those with an id over `after`. UnknownRun where
-    there is none: it may have been pruned."""
+    """Returns one run or drop with everything that is kept of it, and up to `pieces` pieces with ids over `after`.
+
+    Raises UnknownRun if there is none; it may have been pruned.
+    """
     ref = id_or_name(run_id)
     if not isinstance(ref, int):
-        raise BadInput("run", run_id, "is no id of a run; list_runs has them")
-    found = yield query("read_run", id=ref)
-    if not found:
+        raise BadInput("run", run_id, "is not a run's id; list_runs returns the ids")
+    rows = yield query("read_run", id=ref)
+    if not rows:
         raise UnknownRun(f"there is no run {ref}; it may have been pruned")
-    run, texts = _run(found[0]), found[0]
+    run, texts = _run(rows[0]), rows[0]
     made = yield query("runs_of_parents", parents=[run.id], kind=RunKind.PIECE, after=after, limit=limited(pieces) + 1)
     return FullRun(
         run, texts["output"], texts["error_output"], tuple((yield from _attempts(run))),
@@ -231,7 +236,7 @@ def get_run(run_id: int, *, pieces: int = AT_MOST, after: int = 0) -> Steps[Full
 
 
 def runs_by_id(rows: Iterable[Row]) -> Steps[list[RunRecord]]:
-    """The runs whose ids are in the rows, by their ids; those that are not there any more are left out."""
+    """Returns the runs whose ids are in the rows, by id. Runs that are gone are left out."""
     return [_run(row) for row in (yield query("runs_by_id", ids=[row["id"] for row in rows]))]
 
 
@@ -245,12 +250,12 @@ def _attempts(run: RunRecord) -> Steps[list[RunRecord]]:
 
 @reads
 def tickers(*, ended: bool = False) -> Steps[list[TickerStatus]]:
-    """The tickers, the one that was heard of last first; a living one removes those that were silent for a day.
+    """Returns the tickers, the latest heartbeat first. A live ticker removes those that were silent for a day.
 
-    `ended`: also those that ended cleanly.
+    `ended` includes those that ended cleanly.
     """
-    found = [TickerStatus(**row) for row in (yield query("tickers"))]
-    return [one for one in found if ended or "ended" not in one.last_report]
+    known = [TickerStatus(**row) for row in (yield query("tickers"))]
+    return [one for one in known if ended or "ended" not in one.last_report]
 
 
 def _run(row: Row) -> RunRecord:
@@ -261,11 +266,11 @@ def _run(row: Row) -> RunRecord:
 
 
 def late_ms() -> int:
-    """Milliseconds behind its time from which on a task is late: two ticks."""
+    """Returns how many milliseconds after its time a task is late: two ticks."""
     return 2 * settings.current().tick_ms
 
 
 def limited(limit: int) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
-        raise BadInput("limit", limit, f"is no whole number from 1 to {AT_MOST}")
+        raise BadInput("limit", limit, f"is not a whole number from 1 to {AT_MOST}")
     return limit

@@ -1,8 +1,8 @@
-"""One task over a stretch of time: when it was due, waited, ran and was dropped, and its next times; and that as SVG.
+"""Shows a task over a span of time, also as SVG: when it was due, waited, ran and was dropped, and its next times.
 
     timeline.svg(timeline.of(db, task.id, since=timedelta(hours=1)))
 
-`db` is a connection as `register` takes it; nothing is written or locked.
+`db` is a connection as `register` takes it. Nothing is written or locked.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,19 +24,19 @@ from ticker.schedules.duration import LONGEST
 from ticker.tasks import preview
 from ticker.tasks.fields import Task
 
-RUNS_AT_MOST = 500  # the newest; what was before them is not drawn
+RUNS_AT_MOST = 500  # the newest; earlier runs are not drawn
 NEXT_AT_MOST = 100
-ROWS_AT_MOST = 6  # of one track; what overlaps more than that shares the last one
-AHEAD = 4  # the axis goes on, behind now, for a fourth of what it shows before now
-NEVER_QUEUED = (Reason.MISSED, Reason.OVERLAP)  # dropped by the ticker, before a job was made
+ROWS_AT_MOST = 6  # of one track; marks that need more rows share the last one
+AHEAD = 4  # after now, the axis continues for a quarter of the span that it shows before now
+NEVER_QUEUED = (Reason.MISSED, Reason.OVERLAP)  # dropped by the ticker, before it made a job
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """From `begin` to `end`, with `now` in between. `task` is None where it is gone; `name` and `owner` are kept.
+    """A task from `begin` to `end`, with `now` in between. `task` is None if it is gone; `name` and `owner` are kept.
 
-    `lines` are its runs, drops and waiting occurrences, oldest first; `next` its next times before `end`; `sentences`
-    what happens next. `is_cut`: there were more runs than are drawn, and `begin` is where the drawn ones begin.
+    `lines` are its runs, drops and waiting occurrences, oldest first. `next` has its next times before `end`, and `sentences`
+    says what happens next. `is_cut`: there were more runs than are drawn, and `begin` is where the drawn ones begin.
     """
 
     task_id: int
@@ -57,13 +57,13 @@ class Timeline:
 
 @reads
 def of(task_id: int, *, since: timedelta, now: datetime | None = None, why: Why | None = None) -> Steps[Timeline]:
-    """What became of the task's occurrences in the last `since`, and when it is due next. `now` None: the database's.
-    `why`: what `ledger.why` has said of it in this moment, so that it is not asked again.
+    """Returns what became of the task's occurrences in the last `since`, and when it is due next.
 
-    A task that is gone is found as long as anything of it is kept; UnknownTask where nothing is.
+    `now` defaults to the database's time. `why` is the present result of `ticker.why`, if the caller has it already. A task
+    that is gone is found as long as any record of it is kept. Otherwise, raises UnknownTask.
     """
     if not SECOND <= since <= timing.span(LONGEST):
-        raise BadInput("since", str(since), "is no span from 1 s to 366 days")
+        raise BadInput("since", str(since), "is not a span from 1 s to 366 days")
     why = why or (yield from read_why.why.steps(task_id, limit=1))
     now = now or why.now
     runs, is_cut = yield from _runs(why, now - since)
@@ -76,19 +76,19 @@ def of(task_id: int, *, since: timedelta, now: datetime | None = None, why: Why 
     )  # fmt: skip
 
 
-def tracks(found: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
+def tracks(shown: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
     """Returns the marks of each track, by its name, each mark with its row in the track. `words` are a mark's whole line.
 
-    Kinds: due, next, wait, run, bad, drop. `bad` is a run that failed, or was ended by force.
+    Kinds: due, next, wait, run, bad, drop. `bad` is a run that failed or was killed.
     """
-    due = [*_dues(found), *(Mark("next", at, at, _told_ahead(at, found.now)) for at in found.next)]
-    waits = [mark for line in found.lines for mark in _wait(line, found)]
-    runs = [mark for line in found.lines for mark in _fate(line, found)]
+    due = [*_dues(shown), *(Mark("next", at, at, _words_ahead(at, shown.now)) for at in shown.next)]
+    waits = [mark for line in shown.lines for mark in _wait(line, shown)]
+    runs = [mark for line in shown.lines for mark in _outcome(line, shown)]
     return {"due": [(0, mark) for mark in due], "queue": _rows(waits), "worker": _rows(runs)}
 
 
 def _runs(why: Why, since: datetime) -> Steps[tuple[list[RunRecord], bool]]:
-    """Those that ended since then or have not ended, in their order; and whether there were more."""
+    """Returns the runs that have ended since then or have not ended, in order, and whether there were more."""
     keys = yield from journal.keys(journal.Wanted(task_id=why.task_id, events=False), since, RUNS_AT_MOST + 1)
     ended = yield from tasks.runs_by_id({"id": id_} for _, _, id_ in keys[-RUNS_AT_MOST:])
     newest = (yield from read_why.last_occurrences(why.task_id, read_why.LOOKED_AT)) if why.task else []
@@ -100,23 +100,23 @@ def _lines(task: Task | None, runs: Sequence[RunRecord], now: datetime) -> Steps
     if not runs and task is None:
         return []
     id_ = task.id if task else runs[0].task_id
-    told = yield from read_why.told(task, runs, (yield from read_why.last_events(id_)), now)
-    return sorted([*told, *read_why.waiting(task, now)], key=lambda line: line.at)
+    lines = yield from read_why.run_lines(task, runs, (yield from read_why.last_events(id_)), now)
+    return sorted([*lines, *read_why.waiting(task, now)], key=lambda line: line.at)
 
 
 def _ahead(task: Task | None, now: datetime, end: datetime) -> list[datetime]:
-    """Its next times, as long as nothing keeps it from being pushed."""
+    """Returns the task's next times, or none if something keeps it from being pushed."""
     if task is None or task.next_run is None or any(forecast.stops_now(task, now)):
         return []
     try:
         times = preview.of_task(task, now, NEXT_AT_MOST).times
-    except BadInput:  # a row that a hand has spoilt: the push says so
+    except BadInput:  # a row edited by hand: the push reports the error
         times = (task.next_run,)
     return [at for at in times if at <= end]
 
 
 def _begin(lines: Sequence[JournalEntry], since: datetime) -> datetime:
-    """Of those that have ended."""
+    """Returns where the drawn runs begin, by the lines of those that have ended."""
     return max(since, min(line.at for line in lines if line.run and line.run.ended_at))
 
 
@@ -125,64 +125,64 @@ def _sentences(why: Why) -> Iterator[str]:
         yield f"next: {sentence}" if why.task else sentence
 
 
-def _name(whose: Task | JournalEntry) -> str:
-    return whose.name if isinstance(whose, Task) else whose.task_name
+def _name(task: Task | JournalEntry) -> str:
+    return task.name if isinstance(task, Task) else task.task_name
 
 
 # ------------------------------------------------------------------------------------------------------- the tracks
 
 
-def _dues(found: Timeline) -> Iterator[Mark[datetime]]:
-    """The instants for which runs were meant; pieces are meant for none of their own."""
-    for line in found.lines:
+def _dues(shown: Timeline) -> Iterator[Mark[datetime]]:
+    """Yields the instants for which runs were meant. Pieces have no such instant."""
+    for line in shown.lines:
         if line.run is not None and line.run.kind == RunKind.PIECE:
             continue
         due = explain.planned_for(line.run) if line.run else line.due or line.at
-        ahead = due > found.now
-        if due >= found.begin:
-            words = _told_ahead(due, found.now) if ahead else f"due at {time_of_day(due, found.now)}"
+        ahead = due > shown.now
+        if due >= shown.begin:
+            words = _words_ahead(due, shown.now) if ahead else f"due at {time_of_day(due, shown.now)}"
             yield Mark("next" if ahead else "due", due, due, words)
 
 
-def _wait(line: JournalEntry, found: Timeline) -> Iterator[Mark[datetime]]:
-    """From when it was due, or was pushed, to when a worker took it. What is planned waits for no worker yet."""
+def _wait(line: JournalEntry, shown: Timeline) -> Iterator[Mark[datetime]]:
+    """Yields the wait from the push, or the due time, until a worker took the job. A planned run does not wait yet."""
     run = line.run
     if run is None:
-        yield Mark("wait", line.at, found.now, _told(line, found), goes_on=True)
+        yield Mark("wait", line.at, shown.now, _words(line, shown), goes_on=True)
     elif run.state != "planned" and not (run.outcome == Outcome.DROPPED and run.reason in NEVER_QUEUED):
         begin = run.pushed_at or explain.planned_for(run)
         taken = run.started_at or run.checked_at or run.ended_at
-        until = taken or found.now
-        if begin < until and until >= found.begin:
-            words = f"waited {explain.span(until - begin)}, from {time_of_day(begin, found.now)}"
+        until = taken or shown.now
+        if begin < until and until >= shown.begin:
+            words = f"waited {explain.span(until - begin)}, from {time_of_day(begin, shown.now)}"
             yield Mark("wait", begin, until, words, goes_on=taken is None)
 
 
-def _fate(line: JournalEntry, found: Timeline) -> Iterator[Mark[datetime]]:
+def _outcome(line: JournalEntry, shown: Timeline) -> Iterator[Mark[datetime]]:
     run = line.run
     if run is None:
         return
     if run.outcome == Outcome.DROPPED:
-        yield Mark("drop", line.at, line.at, _told(line, found))
+        yield Mark("drop", line.at, line.at, _words(line, shown))
     elif run.started_at is not None:
         kind = "run" if run.outcome is None or run.outcome in GOOD else "bad"
-        yield Mark(kind, run.started_at, run.ended_at or found.now, _told(line, found), goes_on=run.ended_at is None)
+        yield Mark(kind, run.started_at, run.ended_at or shown.now, _words(line, shown), goes_on=run.ended_at is None)
     elif run.ended_at is not None:
-        yield Mark("bad", run.ended_at, run.ended_at, _told(line, found))
+        yield Mark("bad", run.ended_at, run.ended_at, _words(line, shown))
 
 
-def _told(line: JournalEntry, found: Timeline) -> str:
-    return f"{time_of_day(line.at, found.now)} {line.what}: {line.words}"
+def _words(line: JournalEntry, shown: Timeline) -> str:
+    return f"{time_of_day(line.at, shown.now)} {line.what}: {line.words}"
 
 
-def _told_ahead(at: datetime, now: datetime) -> str:
+def _words_ahead(at: datetime, now: datetime) -> str:
     if at <= now:
         return f"due since {time_of_day(at, now)}, for {explain.span(now - at)}"
     return f"due at {time_of_day(at, now)}, in {explain.span(at - now)}"
 
 
 def _rows(marks: Iterable[Mark[datetime]]) -> list[tuple[int, Mark[datetime]]]:
-    """Those that overlap in time stand below each other."""
+    """Returns the marks with their rows. Marks that overlap in time are in different rows."""
     placed = packed((mark.begin.timestamp(), mark.end.timestamp(), mark) for mark in marks)
     return [(min(row, ROWS_AT_MOST - 1), mark) for row, mark in placed]
 
@@ -191,7 +191,7 @@ def _rows(marks: Iterable[Mark[datetime]]) -> list[tuple[int, Mark[datetime]]]:
 
 LABELS_AT_MOST = 10
 
-# At least 3:1 against white and against black, so that one picture serves both; text and axis have the page's own colour.
+# The contrast is at least 3:1 on white and on black, so that one picture serves both. Text and axis have the page's colour.
 PAINTS = {
     "due": Paint("line", 'class="tl-due" stroke="currentColor" stroke-width="2"', "due"),
     "wait": Paint("strip", 'class="tl-wait" fill="#7b8794"', "waits"),
@@ -202,24 +202,24 @@ PAINTS = {
 }
 
 
-def svg(found: Timeline) -> str:
-    """As a picture without styles, for a page under a strict CSP; pointing at a mark shows its line.
+def svg(shown: Timeline) -> str:
+    """Returns a picture without styles, for a page with a strict CSP. Pointing at a mark shows its line.
 
     Its classes are `tl-due`, `tl-next`, `tl-wait`, `tl-run`, `tl-bad`, `tl-drop`, `tl-axis` and `tl-text`.
     """
-    every = step(found.end - found.begin, LABELS_AT_MOST)
-    labels = [(at, label(at, every)) for at in marked(found.begin, found.end, every)]
+    every = step(shown.end - shown.begin, LABELS_AT_MOST)
+    labels = [(at, label(at, every)) for at in marked(shown.begin, shown.end, every)]
     drawn = {
         track: sorted(placed, key=lambda each: each[1].kind in ("bad", "drop"))  # nothing covers these
-        for track, placed in tracks(found).items()
+        for track, placed in tracks(shown).items()
     }
-    now = (found.now, f"now: {time_of_day(found.now, found.now)} UTC")
-    return picture([Chart(found.begin, found.end, labels, drawn, now)], PAINTS, title=title(found))
+    now = (shown.now, f"now: {time_of_day(shown.now, shown.now)} UTC")
+    return picture([Chart(shown.begin, shown.end, labels, drawn, now)], PAINTS, title=title(shown))
 
 
-def title(found: Timeline) -> str:
-    """Whose it is, its schedule in words, and which time is shown."""
-    whose = f"{found.name}{f' of {found.owner}' if found.owner else ''}"
-    schedule = [formatting.in_words(found.task) or formatting.schedule(found.task)] if found.task else []
-    shown = f"from {time_of_day(found.begin, found.now)} to {time_of_day(found.end, found.now)} UTC"
-    return ", ".join([whose, *schedule, shown])
+def title(shown: Timeline) -> str:
+    """Returns the task and its owner, the schedule in words, and the span of time."""
+    name = f"{shown.name}{f' of {shown.owner}' if shown.owner else ''}"
+    schedule = [formatting.in_words(shown.task) or formatting.schedule(shown.task)] if shown.task else []
+    span = f"from {time_of_day(shown.begin, shown.now)} to {time_of_day(shown.end, shown.now)} UTC"
+    return ", ".join([name, *schedule, span])

@@ -1,9 +1,9 @@
-"""Why a task ran, or did not: each of its occurrences with the arithmetic of its fate, and what happens next.
+"""Explains why a task ran, or did not: each of its occurrences with the numbers that decided, and what happens next.
 
     print(*ticker.why(db, "mail.fetch", owner="mail_channels:5").lines, sep="\\n")
 
-`db` is a connection as `register` takes it; nothing is written or locked. The words are made in
-`explain`, of what has happened, and in `forecast`, of what happens next.
+`db` is a connection as `register` takes it. Nothing is written or locked. `explain` words what has happened, and `forecast`
+words what happens next.
 """
 
 from collections.abc import Sequence
@@ -34,16 +34,16 @@ from ticker.tasks.fields import Task
 from ticker.tasks.queries import query
 from ticker.tasks.reference import Ref
 
-EVENTS_AT_MOST = 1000  # of one task, the newest; what was before them is not told
-LOOKED_AT = 100  # of a task's newest occurrences, for those that have not ended
+EVENTS_AT_MOST = 1000  # the newest events of one task; earlier ones are left out
+LOOKED_AT = 100  # a task's newest occurrences, among which open runs are looked for
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
     """The last occurrences of a task (with `at`: those around that time), oldest first, and what follows.
 
-    `then` says how it stood with the task at `at`; `next` what happens next, and whether a ticker lives. `task` is None
-    where the task is gone.
+    `then` describes the task at the time `at`. `next` says what happens next, and whether a ticker is alive. `task` is None if
+    the task is gone.
     """
 
     task_id: int
@@ -57,34 +57,34 @@ class Why:
 
 @reads
 def why(task: Ref, *, owner: Any = None, at: datetime | None = None, limit: int = 20) -> Steps[Why]:
-    """Why a task ran, or did not: its last `limit` occurrences, or those around `at`, and what happens next.
+    """Explains why a task ran, or did not: its last `limit` occurrences, or those around `at`, and what happens next.
 
-    A task that is gone is found by its id, as long as anything of it is kept; UnknownTask where nothing is.
+    A task that is gone is found by its id, as long as any record of it is kept. Otherwise, raises UnknownTask.
     """
     now = yield from instant.steps()
     check_past("at", at, now)
-    task_id, found = yield from look_up(task, owner)
+    task_id, row = yield from look_up(task, owner)
     events = yield from last_events(task_id)
     newest = yield from last_occurrences(task_id, max(tasks.limited(limit), LOOKED_AT))
-    first = newest[-limit:] if at is None else (yield from occurrences_around(task_id, found, at, limit))
+    first = newest[-limit:] if at is None else (yield from occurrences_around(task_id, row, at, limit))
     runs = yield from with_retries(first)
-    if found is None and not runs and not events:
+    if row is None and not runs and not events:
         raise UnknownTask(f"there is no task {task_id}, and no record of one")
-    lines = yield from told(found, runs, events, now)
-    shown = around(sorted([*lines, *waiting(found, now)], key=due_of), at, limit)
+    lines = yield from run_lines(row, runs, events, now)
+    shown = around(sorted([*lines, *waiting(row, now)], key=due_of), at, limit)
     between = [line_of_event(event) for event in events if is_between(event, shown, limit, at)]
     tickers = yield from tasks.tickers.steps(ended=True)
     living = [ticker for ticker in tickers if "ended" not in ticker.last_report]
     still_open = yield from open_runs(newest)
     return Why(
-        task_id, found, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
-        tuple(then(found, events, runs, tickers, at)) if at else (),
-        tuple(following(found, still_open, living, now)) if found else (gone(runs, events, now),),
+        task_id, row, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
+        tuple(then(row, events, runs, tickers, at)) if at else (),
+        tuple(following(row, still_open, living, now)) if row else (gone(runs, events, now),),
     )  # fmt: skip
 
 
 def last_events(task_id: int) -> Steps[list[Event]]:
-    """Oldest first."""
+    """Returns the newest events of a task, oldest first."""
     rows = yield query("last_events", task_id=task_id, limit=EVENTS_AT_MOST)
     return [event_from(row) for row in rows[::-1]]
 
@@ -100,7 +100,7 @@ def occurrences_around(task_id: int, task: Task | None, at: datetime, limit: int
 
 
 def with_retries(runs: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
-    """Further attempts stand behind the first one of their occurrence."""
+    """Returns the runs, followed by the further attempts of their occurrences."""
     failed = [run.id for run in runs if run.retried]
     if not failed:
         return list(runs)
@@ -109,11 +109,11 @@ def with_retries(runs: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
 
 
 def open_runs(newest: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
-    """Of a task's newest occurrences: what is planned, in the queue or at work."""
+    """Returns those of a task's newest occurrences that are planned, in the queue or running."""
     return [run for run in (yield from with_retries(newest[-LOOKED_AT:])) if run.state != "ended"]
 
 
-def told(
+def run_lines(
     task: Task | None, runs: Sequence[RunRecord], events: Sequence[Event], now: datetime
 ) -> Steps[list[JournalEntry]]:  # fmt: skip
     pieces = yield from pieces_of(runs)
@@ -125,7 +125,7 @@ def told(
 
 
 def because(run: RunRecord, task: Task | None, runs: Sequence[RunRecord], events: Sequence[Event]) -> str:
-    """What the rows beside a drop say of it: who had paused the task, which run held it."""
+    """Returns what other rows say about a drop: who had paused the task, or which run held it."""
     if run.checked_at is None:
         return ""
     if run.reason == Reason.PAUSED:
@@ -149,7 +149,7 @@ def due_of(line: JournalEntry) -> datetime:
 
 
 def around(lines: Sequence[JournalEntry], at: datetime | None, limit: int) -> list[JournalEntry]:
-    """The last ones; or those up to `at`, and the next one behind it. Retries come with their occurrence."""
+    """Returns the last lines, or those up to `at` and the next one after it. Retries come with their occurrence."""
     first = [line for line in lines if line.run is None or line.run.kind != RunKind.RETRY]
     before = [line for line in first if at is None or due_of(line) <= at][-limit:]
     after = [line for line in first if at is not None and due_of(line) > at][:1]
@@ -160,7 +160,7 @@ def around(lines: Sequence[JournalEntry], at: datetime | None, limit: int) -> li
 
 
 def is_between(event: Event, shown: Sequence[JournalEntry], limit: int, at: datetime | None) -> bool:
-    """Whether an event belongs among these lines: not before the first of many, not behind the last around a time."""
+    """Returns whether an event belongs among these lines: not before the first of many, nor after the last around a time."""
     after_first = len(shown) < limit or event.at >= min(line.at for line in shown)
     return after_first and (at is None or event.at <= max([line.at for line in shown] + [at]))
 

@@ -278,7 +278,7 @@ def _ahead(field: str, value: datetime | None) -> Steps[datetime | None]:
 
 def _aware(field: str, value: datetime | None) -> datetime | None:
     if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
-        raise BadInput(field, value, "is no time with a zone; write datetime(..., tzinfo=UTC)")
+        raise BadInput(field, value, "is not a time with a zone; write datetime(..., tzinfo=UTC)")
     if value is not None and not _EARLIEST <= value <= _LATEST:
         raise BadInput(field, value.isoformat(), "is not between the years 1970 and 9999")
     return value

@@ -1,1 +1,1 @@
-"""Texts for times: one file per kind, all pure; `kinds` is the way in, and the only one that loads the libraries."""
+"""Reads schedules and computes their times: one module per kind, all of them pure. `kinds` is the way in."""

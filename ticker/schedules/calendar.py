@@ -1,7 +1,7 @@
-"""Systemd's calendar events: `Mon..Fri *-*-* 09:00`, `daily`, `*:0/15`, `*-*~01`, with a zone behind it or beside it.
+"""Reads systemd's calendar events: `Mon..Fri *-*-* 09:00`, `daily`, `*:0/15`, `*-*~01`. A zone may follow the text.
 
-The times are systemd's, also on the days when clocks are changed: a time that is passed over does not come, one that
-is shown twice comes the first time. Fractions of seconds and `@epoch` are refused.
+The times are systemd's, also on days when clocks change. A time that the clocks skip never comes. A time that they show twice
+comes once, the first time. Fractions of seconds and `@epoch` are refused.
 """
 
 import re
@@ -25,48 +25,51 @@ DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 FROM_END = "day from the end of the month"
 MOST_STEP = {"year": 229, "month": 11, "day": 30, FROM_END: 30, "hour": 23, "minute": 59, "second": 59}
 LEAST = {"year": 1970, "month": 1, "day": 1, FROM_END: 1}
-_HOW = "is no calendar event; write one such as Mon..Fri *-*-* 09:00:00, daily, or *:0/15"
+_HOW = "is not a calendar event; write one such as Mon..Fri *-*-* 09:00:00, daily, or *:0/15"
 _ATOM = re.compile(r"([0-9]{1,4})(?:\.\.([0-9]{1,4}))?(?:/([0-9]{1,4}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """`text` is normalized as systemd does it, without a zone. `parse` is the way in."""
+    """A calendar event. `text` is normalized as systemd does it, without a zone. Made by `parse`."""
 
     text: str
     zone: ZoneInfo
     kind: Kind = field(default=Kind.CALENDAR, init=False)
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """The first time behind `instant` (aware), in UTC; None when there is none before the year 2200."""
+        """Returns the first time after `instant` (aware), in UTC, or None if there is none before the year 2200."""
         return dst.gap_skipped_overlap_once(self.shown_after, instant, self.zone)
 
     def words(self) -> str:
-        """What it says, without its zone."""
+        """Returns the event in English, without its zone."""
         *days, date, time = self.text.split()
         on = days[0].replace("..", " to ").replace(",", ", ") if days else "Every day"
         when = "" if date == "*-*-*" else f", on dates {date}"
         return f"{on}{when}, at {time}"
 
     def shown_after(self, after: datetime) -> Iterator[datetime]:
-        """The clock times that it names, behind one of them; without a zone."""
+        """Yields the clock times that the event names after `after`, without a zone."""
         from oncalendar import BaseIterator  # takes 2 % of the start-up of a command that needs no schedule
 
         return BaseIterator(self.text, after)
 
 
 def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar:
-    """`zone` None: the one in the text, or UTC. BadInput; whether it ever fires is another question."""
+    """Reads a calendar event, without checking that it ever fires. Raises BadInput.
+
+    `zone` defaults to the zone in the text, or to UTC.
+    """
     from oncalendar import BaseIterator, OnCalendarError
 
     if len(text) > LONGEST:
-        raise BadInput(field, text, f"has {len(text)} characters; {LONGEST} are allowed")
+        raise BadInput(field, text, f"has {len(text)} characters; up to {LONGEST} are allowed")
     if not text.isascii() or not text.isprintable() or not text.split():
         raise BadInput(field, text, _HOW)
     _refuse_foreign(field, text)
     parts, named = _without_zone(field, text.split())
     if zone is not None and named is not None and zone.key != named.key:
-        raise BadInput(field, text, f"names its own zone, and {zone.key} is given, too; leave one of them out")
+        raise BadInput(field, text, f"names a zone, and {zone.key} is given, too; leave one of them out")
     normal = _normal(field, text, parts)
     try:
         BaseIterator(normal, dst.ANY)
@@ -76,12 +79,12 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
 
 
 def may_begin(word: str) -> bool:
-    """Whether an event can begin with that word, which begins with a letter."""
+    """Returns whether an event can begin with that word, which begins with a letter."""
     return word.lower() in SPECIALS or word[:3].title() in DAYS
 
 
 def names_zone(text: str) -> bool:
-    """Whether a calendar event that was read already has a zone behind it."""
+    """Returns whether a valid calendar event ends with a zone."""
     return _without_zone("calendar", text.split())[1] is not None
 
 
@@ -95,7 +98,10 @@ def _refuse_foreign(field: str, text: str) -> None:
 
 
 def _without_zone(field: str, parts: list[str]) -> tuple[list[str], ZoneInfo | None]:
-    """The zone stands last, and only a zone begins with a letter and is no weekday or word."""
+    """Splits off the zone, which comes last.
+
+    Only a zone begins with a letter and is neither a weekday nor a word like `daily`.
+    """
     last = parts[-1]
     if len(parts) == 1 or not last[0].isalpha() or last.lower() in SPECIALS or _is_days(last):
         return parts, None
@@ -129,7 +135,7 @@ def _time(field: str, text: str, part: str) -> str:
 
 
 def _date(field: str, text: str, part: str) -> str:
-    """Year, month and day; `~` counts days from the end of the month."""
+    """Normalizes year, month and day; `~` counts days from the end of the month."""
     head, tilde, last = part.partition("~")
     parts = [*head.split("-"), last] if tilde else part.split("-")
     if len(parts) not in (2, 3):
@@ -141,7 +147,7 @@ def _date(field: str, text: str, part: str) -> str:
 
 
 def _component(field: str, text: str, name: str, value: str) -> str:
-    """One part of date or time, sorted and padded."""
+    """Returns one part of date or time, sorted and padded."""
     if value == "*":
         return "*"
     return ",".join(sorted({_atom(field, text, name, atom) for atom in value.split(",")}))
@@ -153,7 +159,9 @@ def _atom(field: str, text: str, name: str, atom: str) -> str:
         raise BadInput(field, text, f"has {atom[:20]} for its {name}; write {least:02}{atom[1:20]}")
     match = _ATOM.fullmatch(atom)
     if match is None:
-        raise BadInput(field, text, f"has {atom[:20]!r} for its {name}; {_HOW.removeprefix('is no calendar event; ')}")
+        raise BadInput(
+            field, text, f"has {atom[:20]!r} for its {name}; {_HOW.removeprefix('is not a calendar event; ')}"
+        )
     low, high, step = match.groups()
     if step is not None and not 1 <= int(step) <= MOST_STEP[name]:
         raise BadInput(field, text, f"has a step of {step} in the {name}; 1 to {MOST_STEP[name]} are allowed")
@@ -165,7 +173,7 @@ def _atom(field: str, text: str, name: str, atom: str) -> str:
     if high is None:
         return first if step is None else f"{first}/{int(step)}"
     if first == last or (step is not None and int(first) + int(step) > int(last)):
-        return first  # oncalendar would go on after the end of the range
+        return first  # oncalendar would continue after the end of the range
     return f"{first}..{last}" if step is None else f"{first}..{last}/{int(step)}"
 
 
@@ -177,7 +185,7 @@ def _number(name: str, digits: str) -> str:
 
 
 def _days(field: str, text: str, part: str) -> str:
-    """Weekdays in the order of the week; three and more in a row as a range."""
+    """Normalizes weekdays to the order of the week, with three or more in a row as a range."""
     named = [False] * 7
     for term in part.rstrip(",").split(","):
         ends = [_day(field, text, name) for name in re.split(r"\.\.|-", term, maxsplit=1)]
@@ -194,7 +202,7 @@ def _day(field: str, text: str, name: str) -> int:
     for number, day in enumerate(full):
         if name.lower() in (day, day[:3]):
             return number
-    raise BadInput(field, text, f"{_HOW} ({name[:20]!r} is no weekday)")
+    raise BadInput(field, text, f"{_HOW} ({name[:20]!r} is not a weekday)")
 
 
 def _rows(named: Sequence[bool]) -> Iterator[tuple[int, int]]:

@@ -1,9 +1,9 @@
-"""Cron with 5, 6 and 7 fields: `[second] minute hour day-of-month month day-of-week [year]`.
+"""Reads cron with 5, 6 or 7 fields: `[second] minute hour day-of-month month day-of-week [year]`.
 
-Six fields begin with the second, a year needs all seven: the order of FTL (seed 001), whose dialect has numbers, `*`,
-lists, ranges and steps, and nothing else. With five fields, names (`MON`, `JAN`) and `@daily` are taken, too, and
-written as numbers. Where day of month and day of week are both given, a day that fits either counts; where one of
-them begins with `*`, both have to fit. Weekdays are 0 to 7, Sunday is 0 and 7. `x/y` is from x on, each y-th.
+Six fields begin with the second, and a year needs all seven. That is the order of FTL (seed 001), whose dialect has only
+numbers, `*`, lists, ranges and steps. With five fields, names (`MON`, `JAN`) and `@daily` are accepted, too, and written as
+numbers. If day of month and day of week are both given, a day that fits either counts. If one of them begins with `*`, a day
+must fit both. Weekdays are 0 to 7; Sunday is 0 and 7. `x/y` is every y-th value, starting at x.
 """
 
 import re
@@ -37,29 +37,29 @@ NAMES = {
 MONTH, WEEKDAY, YEAR = 4, 5, 6
 FOREIGN = {
     "?": "write * instead",
-    "L": "the last day of a month has no cron form here; a calendar event has: *-*~01",
-    "W": "the nearest working day has no form here; name the days, or let the function decide",
-    "#": "the n-th weekday has no cron form here; a calendar event has: Mon *-*-01..07 for the first Monday",
+    "L": "for the last day of a month, write a calendar event: *-*~01",
+    "W": "for the nearest working day, name the days, or let the function decide",
+    "#": "for the n-th weekday, write a calendar event: Mon *-*-01..07 for the first Monday",
 }
 _TERM = re.compile(r"(?:(\*)|([0-9]{1,4})(?:-([0-9]{1,4}))?)(?:/([0-9]{1,4}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """`text` is normalized: numbers only, single spaces. `parse` is the way in."""
+    """A cron expression. `text` is normalized: numbers only, single spaces. Made by `parse`."""
 
     text: str
     zone: ZoneInfo
     kind: Kind = field(default=Kind.CRON, init=False)
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """The first time behind `instant` (aware), in UTC; None when there is none before the year 2200."""
+        """Returns the first time after `instant` (aware), in UTC, or None if there is none before the year 2200."""
         rule = dst.gap_skipped_overlap_twice if self.is_wildcard else dst.gap_at_the_change
         return rule(self.shown_after, instant, self.zone)
 
     @property
     def is_wildcard(self) -> bool:
-        """Second, minute or hour begins with `*`: it follows the clock through its changes. Others are fixed times."""
+        """Whether second, minute or hour begins with `*`. Such times follow clock changes; others are fixed times."""
         return any(part.startswith("*") for part in self._parts[:3])
 
     @property
@@ -68,7 +68,7 @@ class Cron:
         return ["0", *parts] if len(parts) == 5 else parts
 
     def words(self) -> str:
-        """The schedule in English, without its zone; its text where it cannot be said (`*/2,3`)."""
+        """Returns the schedule in English, without its zone, or its text if it has no such form (`*/2,3`)."""
         from cron_descriptor import Options, get_description
 
         options = Options()
@@ -76,11 +76,11 @@ class Cron:
         options.verbose = True
         try:
             return str(get_description(self.text, options))
-        except Exception:  # several kinds, with and without a common root
+        except Exception:  # the library raises several kinds, not all with a common root
             return self.text
 
     def shown_after(self, after: datetime) -> Iterator[datetime]:
-        """The clock times that it names, behind one of them; without a zone."""
+        """Yields the clock times that the expression names after `after`, without a zone."""
         *six, year = [*self._parts, "*"][: YEAR + 1]
         if year == "*":
             return takewhile(lambda shown: shown.year <= LIMITS[YEAR][1], _times(" ".join(six), after))
@@ -94,7 +94,7 @@ def _times(text: str, after: datetime) -> Iterator[datetime]:
 
 
 def _in_years(text: str, years: list[int], after: datetime) -> Iterator[datetime]:
-    """The times of six fields that fall into these years, from one year to the next."""
+    """Yields the times of six fields that fall into these years."""
     while (shown := next(_times(text, after), None)) is not None:
         if shown.year in years:
             yield shown
@@ -107,13 +107,13 @@ def _in_years(text: str, years: list[int], after: datetime) -> Iterator[datetime
 
 
 def parse(text: str, zone: ZoneInfo, field: str = "cron") -> Cron:
-    """BadInput, in one sentence that says what to write instead. Whether it ever fires is another question."""
+    """Reads a cron expression, without checking that it ever fires. Raises BadInput, which says what to write instead."""
     if len(text) > LONGEST:
-        raise BadInput(field, text, f"has {len(text)} characters; {LONGEST} are allowed")
+        raise BadInput(field, text, f"has {len(text)} characters; up to {LONGEST} are allowed")
     if text.strip().startswith("@"):
         text = _shorthand(field, text)
-    if named := re.match(r"\s*(?:CRON_)?TZ=(\S*)", text):
-        raise BadInput(field, text, f"begins with a time zone; pass it as zone={named[1] or 'Europe/Berlin'}")
+    if zone_match := re.match(r"\s*(?:CRON_)?TZ=(\S*)", text):
+        raise BadInput(field, text, f"begins with a time zone; pass it as zone={zone_match[1] or 'Europe/Berlin'}")
     parts = text.split()
     if not 5 <= len(parts) <= 7:
         raise BadInput(field, text, f"has {_count(len(parts))}; cron has 5, 6 (seconds first) or 7 (year last)")
@@ -125,7 +125,7 @@ def parse(text: str, zone: ZoneInfo, field: str = "cron") -> Cron:
 
 
 def _is_late(days: str) -> bool:
-    """Whether it names days behind the 28th alone, which not every month has."""
+    """Returns whether it names only days after the 28th, which not every month has."""
     return "*" not in days and all(
         int(day) > 28 for term in days.split(",") for day in term.partition("/")[0].split("-")
     )
@@ -137,13 +137,13 @@ def _check_days(field: str, text: str, checked: list[str]) -> None:
     try:
         _times(" ".join((["0", *checked] if len(checked) == 5 else checked)[:YEAR]), dst.ANY)
     except CronSimError:
-        raise BadInput(field, text, "never fires: no such day is in any of its months") from None
+        raise BadInput(field, text, "never fires: none of its months has such a day") from None
 
 
 def _shorthand(field: str, text: str) -> str:
     known = SHORTHANDS.get(text.strip().lower())
     if known is None:
-        raise BadInput(field, text, f"is no cron shorthand; those are {', '.join(SHORTHANDS)}")
+        raise BadInput(field, text, f"is not a cron shorthand; write one of {', '.join(SHORTHANDS)}")
     return known
 
 
@@ -152,7 +152,7 @@ def _count(fields: int) -> str:
 
 
 def _field(field: str, text: str, number: int, part: str, *, plain: bool) -> str:
-    """One field as numbers, checked."""
+    """Returns one field as checked numbers."""
     return ",".join(_term(field, text, number, term, plain=plain) for term in part.upper().split(","))
 
 
@@ -198,22 +198,22 @@ def _refuse(field: str, text: str, number: int, term: str) -> NoReturn:
     if re.fullmatch(r"/[0-9]+", term):
         raise BadInput(field, text, f"has {term} {where}; write *{term}")
     if any(name in term for name in NAMES.get(number, {})):
-        raise BadInput(field, text, f"has a name {where}, which only cron of 5 fields may; write its number")
+        raise BadInput(field, text, f"has a name {where}, which only cron with 5 fields may have; write its number")
     for sign, instead in FOREIGN.items():
         if sign in term:
-            raise BadInput(field, text, f"has {sign} {where}, which is not known here; {instead}")
+            raise BadInput(field, text, f"has {sign} {where}, which is not supported; {instead}")
     raise BadInput(
         field, text, f"has {term[:20]!r} {where}; write numbers, *, lists (1,3), ranges (1-5) or steps (*/5)"
     )
 
 
 def _years(part: str) -> list[int]:
-    """A checked year field as the years that it names."""
+    """Returns the years that a checked year field names."""
     least, most = LIMITS[YEAR]
-    found: set[int] = set()
+    years: set[int] = set()
     for term in part.split(","):
         span, _, step = term.partition("/")
         low, _, high = span.partition("-")
         first, last = (least, most) if low == "*" else (int(low), int(high or low))
-        found.update(range(first, last + 1, int(step or 1)))
-    return sorted(found)
+        years.update(range(first, last + 1, int(step or 1)))
+    return sorted(years)

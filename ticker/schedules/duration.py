@@ -1,4 +1,4 @@
-"""Texts for durations, and back: `90`, `30s`, `1h30m`, `PT5M`. Everything is whole milliseconds."""
+"""Reads and writes texts for durations: `90`, `30s`, `1h30m`, `PT5M`. All durations are whole milliseconds."""
 
 import math
 import re
@@ -21,24 +21,24 @@ _SHORT = re.compile("".join(rf"(?:({_NUMBER}){unit})?" for unit in _UNITS))
 _ISO = re.compile(rf"P(?:({_NUMBER})D)?(?:T(?=[0-9])(?:({_NUMBER})H)?(?:({_NUMBER})M)?(?:({_NUMBER})S)?)?")
 _ISO_SIZES = (DAY, HOUR, MINUTE, SECOND)
 _TOO_FINE = "is finer than a millisecond"
-_HOW = "is no duration; write 90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M"
+_HOW = "is not a duration; write 90 or 90s, 30s, 5m, 1h30m, 1d, or PT5M"
 
 Duration = str | int | float | timedelta
-"""What users may write: seconds as a number, a text, or a timedelta."""
+"""The forms that users may write: seconds as a number, a text, or a timedelta."""
 
 
 def milliseconds(field: str, value: object, *, least: int = 0, most: int = LONGEST) -> int:
-    """`value` as whole milliseconds between `least` and `most`, else BadInput naming `field`, value and limit."""
+    """Returns `value` as whole milliseconds from `least` to `most`. Raises BadInput, which names field, value and limit."""
     result = _read(field, value)
     if result < least:
-        raise BadInput(field, value, f"is under the limit of {words(least)}")
+        raise BadInput(field, value, f"is below the minimum of {words(least)}")
     if result > most:
         raise BadInput(field, value, f"is over the limit of {words(most)}")
     return result
 
 
 def words(duration: int) -> str:
-    """The shortest text that `milliseconds` reads back to the same number: 5400000 is `1h30m`."""
+    """Returns the shortest text that `milliseconds` reads back as the same number: 5400000 is `1h30m`."""
     if duration == 0:
         return "0s"
     parts = []
@@ -50,7 +50,7 @@ def words(duration: int) -> str:
 
 
 def figure(duration: int) -> str:
-    """As people say it, to the millisecond: `45 s`, and from two minutes on as `words`."""
+    """Returns the duration as a person would write it, to the millisecond: `45 s`, and from two minutes on as `words`."""
     return f"{duration / SECOND:.3f}".rstrip("0").rstrip(".") + " s" if abs(duration) < 2 * MINUTE else words(duration)
 
 
@@ -63,7 +63,7 @@ def _read(field: str, value: object) -> int:
         raise BadInput(field, value, _HOW)
     if isinstance(value, float) and not math.isfinite(value):
         raise BadInput(field, value, _HOW)
-    if abs(value) > LONGEST:  # 10**400 is no float; any number beyond every limit does
+    if abs(value) > LONGEST:  # 10**400 does not fit a float, and any number over all limits gives the same error
         return LONGEST * SECOND if value > 0 else -LONGEST
     return _whole(field, value, value * SECOND)
 
@@ -71,7 +71,7 @@ def _read(field: str, value: object) -> int:
 def _whole(field: str, value: object, exact: float) -> int:
     if abs(exact - round(exact)) > max(1e-6, 4 * math.ulp(exact)):  # half a year in milliseconds is exact to 4e-6
         raise BadInput(field, value, _TOO_FINE)
-    return round(exact) or (-1 if exact < 0 else 0)  # -1e-9 is under zero, not zero
+    return round(exact) or (-1 if exact < 0 else 0)  # -1e-9 is negative, not zero
 
 
 def _read_text(field: str, text: str) -> int:
@@ -88,7 +88,7 @@ def _read_text(field: str, text: str) -> int:
 
 
 def _parts(text: str) -> list[tuple[str, int]]:
-    """The numbers in a text, each with the size of its unit; none where it is in none of the three forms."""
+    """Returns the numbers in a text, each with the size of its unit. Empty if the text has none of the three forms."""
     if _PLAIN.fullmatch(text):
         return [(text, SECOND)]
     if match := _SHORT.fullmatch(text):

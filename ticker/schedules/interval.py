@@ -1,4 +1,4 @@
-"""Every so often, counted from the tick that found the task due."""
+"""Defines intervals, which count from the tick that found the task due."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ UTC = ZoneInfo("UTC")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`every_ms` milliseconds between two ticks' finds; added as real time, so that no zone matters."""
+    """An interval of `every_ms` milliseconds of real time, so that no zone matters."""
 
     every_ms: int
     zone: ZoneInfo = UTC
@@ -23,7 +23,7 @@ class Interval:
         return words(self.every_ms)
 
     def next_after(self, instant: datetime) -> datetime:
-        """`instant` plus the interval. `instant` is aware."""
+        """Returns `instant`, which is aware, plus the interval."""
         return instant + timedelta(milliseconds=self.every_ms)
 
     def words(self) -> str:

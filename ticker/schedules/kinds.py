@@ -1,6 +1,6 @@
-"""Schedules of every kind behind one shape. Start with `Schedule`; `parse` and `detect` are the ways in.
+"""Gives schedules of every kind one interface. Start with `Schedule`; `parse` and `detect` are the ways in.
 
-interval   1m                            every so often, counted from the tick that found the task due
+interval   1m                            a fixed interval, counted from the tick that found the task due
 cron       0 9 * * 1-5                   5, 6 (seconds first) or 7 fields (year last)
 calendar   Mon..Fri *-*-* 09:00:00       systemd's OnCalendar
 once       2026-05-01T09:00:00+02:00     a single time
@@ -28,13 +28,13 @@ MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = timedelta(milliseconds=1)
 LATE = timedelta(minutes=1)
 _HOW = (
-    "is no schedule; write an interval such as 15m, cron such as 0 9 * * 1-5, a calendar event such as "
+    "is not a schedule; write an interval such as 15m, cron such as 0 9 * * 1-5, a calendar event such as "
     "Mon..Fri 09:00, or a time such as 2027-01-31T09:00:00Z"
 )
 
 
 class Schedule(Protocol):
-    """`text` is normalized: what is stored, and what `parse` reads back to the same schedule."""
+    """A schedule of any kind. `text` is normalized: it is stored, and `parse` reads it back as the same schedule."""
 
     @property
     def kind(self) -> Kind: ...
@@ -46,15 +46,15 @@ class Schedule(Protocol):
     def zone(self) -> ZoneInfo: ...
 
     def next_after(self, instant: datetime) -> datetime | None:
-        """The first time behind `instant`, which is aware; in UTC. None: there is none."""
+        """Returns the first time after `instant` (aware), in UTC, or None if there is none."""
 
     def words(self) -> str:
-        """The schedule in English, without its zone."""
+        """Returns the schedule in English, without its zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shifted:
-    """A schedule whose times are each later by a fixed span."""
+    """A schedule whose times are all later by a fixed span."""
 
     schedule: Schedule
     by: timedelta
@@ -72,8 +72,8 @@ class Shifted:
         return self.schedule.zone
 
     def next_after(self, instant: datetime) -> datetime | None:
-        found = self.schedule.next_after(instant - self.by)
-        return None if found is None else found + self.by
+        unshifted = self.schedule.next_after(instant - self.by)
+        return None if unshifted is None else unshifted + self.by
 
     def words(self) -> str:
         return f"{self.schedule.words()}, plus {duration.words(self.by // MILLISECOND)}"
@@ -84,7 +84,7 @@ def shifted(schedule: Schedule, ms: int | None) -> Schedule:
 
 
 def parse(kind: Kind, text: str, zone: str = UTC) -> Schedule:
-    """A stored schedule that is no interval. BadInput, also for a row that was edited by hand."""
+    """Returns a stored schedule other than an interval. Raises BadInput, also for a row edited by hand."""
     if kind is Kind.CRON:
         return _cron(text, zone)
     if kind is Kind.CALENDAR:
@@ -105,10 +105,10 @@ def _calendar(text: str, zone: str) -> calendar.Calendar:
 
 
 def detect(text: str, zone: str | None = None) -> Schedule:
-    """Whatever kind the text is of. BadInput, in the words of the kind that it looks like."""
+    """Returns the schedule, of whatever kind the text is. Raises BadInput, in the words of the kind that it resembles."""
     field, parts = "expression", text.split()
-    place = None if zone is None else zones.zone("zone", zone)
-    utc = place or ZoneInfo(UTC)
+    given = None if zone is None else zones.zone("zone", zone)
+    utc = given or ZoneInfo(UTC)
     if text.lower().startswith("every "):
         raise BadInput(field, text, "begins with every; write the interval alone, such as 15m")
     if re.fullmatch(
@@ -121,30 +121,30 @@ def detect(text: str, zone: str | None = None) -> Schedule:
         return Interval(duration.milliseconds(field, text, least=duration.SECOND), utc)
     if parts and parts[0][0].isalpha() and not calendar.may_begin(parts[0]):
         raise BadInput(field, text, _HOW)
-    return calendar.parse(text, place, field)
+    return calendar.parse(text, given, field)
 
 
-def never_fires(schedule: Schedule, now: datetime, field: str, said: object) -> None:
-    """BadInput for a schedule that has no time behind `now`."""
+def never_fires(schedule: Schedule, now: datetime, field: str, value: object) -> None:
+    """Raises BadInput for a schedule that has no time after `now`."""
     if schedule.next_after(now) is None:
-        raise no_time(schedule.kind, field, said)
+        raise no_time(schedule.kind, field, value)
 
 
-def no_time(kind: Kind, field: str, said: object) -> BadInput:
+def no_time(kind: Kind, field: str, value: object) -> BadInput:
     why = "lies in the past" if kind is Kind.ONCE else "never fires again"
-    return BadInput(field, said, f"{why}, and would wait for ever")
+    return BadInput(field, value, f"{why}, and would wait for ever")
 
 
 def times(schedule: Schedule, after: datetime, count: int) -> list[datetime]:
-    """The next `count` times, or as many as there are."""
-    found: list[datetime] = []
-    while len(found) < count and (following := schedule.next_after(found[-1] if found else after)):
-        found.append(following)
-    return found
+    """Returns the next `count` times, or as many as there are."""
+    result: list[datetime] = []
+    while len(result) < count and (following := schedule.next_after(result[-1] if result else after)):
+        result.append(following)
+    return result
 
 
 def first_run(schedule: Schedule, now: datetime, starts: datetime | None = None) -> datetime | None:
-    """When a new task is due: an interval at once, the others at their first time; not before `starts`."""
+    """Returns when a new task is due: an interval at once, the others at their first time, but not before `starts`."""
     begin = max(now, starts or now)
     if schedule.kind is Kind.INTERVAL:
         return begin
@@ -152,25 +152,24 @@ def first_run(schedule: Schedule, now: datetime, starts: datetime | None = None)
 
 
 def after_pause(row: Mapping[str, Any], now: datetime) -> datetime | None:
-    """When a resumed task by cron or calendar is due that would be due at once: it waits for its next time. Else None."""
+    """Returns the next time of a resumed cron or calendar task that would be due at once, or None for any other task."""
     if row["kind"] not in (Kind.CRON, Kind.CALENDAR) or row["next_run"] is None or row["next_run"] > now:
         return None
     try:
         schedule = shifted(parse(Kind(row["kind"]), row["expression"], row["zone"]), row["phase_ms"])
-        found = first_run(schedule, now, row["starts_at"])
-    except BadInput:  # a row that a hand has spoilt: the push says so
+        first = first_run(schedule, now, row["starts_at"])
+    except BadInput:  # a row edited by hand: the push reports the error
         return None
-    return None if found is None or (row["ends_at"] is not None and found > row["ends_at"]) else found
+    return None if first is None or (row["ends_at"] is not None and first > row["ends_at"]) else first
 
 
 def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | None:
-    """Milliseconds between the two closest of the next times; None where there are not two."""
-    found = times(schedule, now, look)
-    return min(((b - a) // MILLISECOND for a, b in pairwise(found)), default=None)
+    """Returns the milliseconds between the two closest of the next `look` times, or None if there are not two."""
+    return min(((b - a) // MILLISECOND for a, b in pairwise(times(schedule, now, look))), default=None)
 
 
 def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
-    """Whether a later occurrence has passed, too, and this one is later than any tick makes it: two ticks, and a minute."""
+    """Returns whether a later occurrence has passed, too, and this one is later than ticks alone can make it (`late`)."""
     if now - task.occurrence <= late:
         return False
     later = of(task).next_after(task.occurrence)
@@ -178,40 +177,40 @@ def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
 
 
 def of(task: "DueTask | Task | Alarm") -> Schedule:
-    """Returns the schedule in a task's row, including its place after each time. Raises BadInput if it cannot be scheduled."""
+    """Returns the schedule in a task's row, including its phase after each time. Raises BadInput if it cannot be scheduled."""
     return shifted(plain(task), None if task.kind is Kind.INTERVAL else task.phase_ms)
 
 
 def plain(task: "DueTask | Task | Alarm") -> Schedule:
-    """Returns the same without the place."""
+    """Returns the same without the phase."""
     if task.kind is not Kind.INTERVAL:
         return parse(task.kind, task.expression, task.zone)
     if task.every_ms <= 0:
-        raise BadInput("every_ms", task.every_ms, "is no interval")
+        raise BadInput("every_ms", task.every_ms, "is not an interval")
     return Interval(task.every_ms)
 
 
 def upcoming(task: "Task", after: datetime, count: int, tick: int) -> list[datetime]:
-    """Returns the next `count` times of a task that is pushed at `after`; `tick` is the milliseconds between two ticks."""
+    """Returns the next `count` times of a task that is pushed at `after`. `tick` is the milliseconds between two ticks."""
     if task.kind is not Kind.INTERVAL or task.phase_ms is None:
         return times(of(task), after, count)
-    found = [after]
-    while len(found) <= count:
-        last = found[-1]
-        found.append(phase.next_after(last, last, task.every_ms, task.tolerance_ms, task.phase_ms, tick))
-    return found[1:]
+    result = [after]
+    while len(result) <= count:
+        last = result[-1]
+        result.append(phase.next_after(last, last, task.every_ms, task.tolerance_ms, task.phase_ms, tick))
+    return result[1:]
 
 
 def next_run(task: DueTask, now: datetime, tick: int = 0) -> datetime | None:
-    """When a task that was pushed at `now` is due again; None: never. BadInput for a row that cannot be scheduled.
+    """Returns when a task that is pushed at `now` is due again, or None for never. `tick`: milliseconds between two ticks.
 
-    An interval counts from the tick, or keeps its place, if it has one; `tick` is the milliseconds between two ticks. The
-    other kinds go on after `now`, and never twice to one occurrence.
+    An interval counts from the tick, or keeps its phase if it has one. The other kinds continue after `now`, and never return
+    the same occurrence twice. Raises BadInput for a row that cannot be scheduled.
     """
     if task.phase_ms is not None and task.kind == Kind.INTERVAL:
-        found: datetime | None = phase.next_after(
+        due: datetime | None = phase.next_after(
             task.occurrence, now, task.every_ms, task.tolerance_ms, task.phase_ms, tick
         )
     else:
-        found = of(task).next_after(now if task.kind == Kind.INTERVAL else max(now, task.occurrence))
-    return None if found is None or (task.ends_at is not None and found > task.ends_at) else found
+        due = of(task).next_after(now if task.kind == Kind.INTERVAL else max(now, task.occurrence))
+    return None if due is None or (task.ends_at is not None and due > task.ends_at) else due

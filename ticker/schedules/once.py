@@ -1,4 +1,4 @@
-"""A single time: ISO 8601 with an offset, or the seconds or milliseconds since 1970."""
+"""Reads a single time: ISO 8601 with an offset, or seconds or milliseconds since 1970."""
 
 import re
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from ticker.schedules.duration import milliseconds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST = datetime(2199, 12, 31, 23, 59, 59, tzinfo=UTC)
-MILLISECONDS_FROM = 10**11  # as seconds that is the year 5138; as milliseconds it is March 1973
-_HOW = "is no time; write 2026-05-01T09:00:00+02:00, or seconds or milliseconds since 1970"
+MILLISECONDS_FROM = 10**11  # in seconds, this is the year 5138; in milliseconds, it is March 1973
+_HOW = "is not a time; write 2026-05-01T09:00:00+02:00, or seconds or milliseconds since 1970"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """At `at`, in UTC, and never again."""
+    """A schedule that fires once, at `at`, in UTC."""
 
     at: datetime
     zone: ZoneInfo
@@ -37,7 +37,7 @@ class Once:
 
 
 def parse(value: object, zone: ZoneInfo, field: str = "at") -> Once:
-    """Also a datetime with a zone. BadInput."""
+    """Reads a single time, or a datetime with a zone. Raises BadInput."""
     at = _read(field, value)
     if not EPOCH <= at <= LAST:
         raise BadInput(field, value, "is not between the years 1970 and 2199")
@@ -45,7 +45,7 @@ def parse(value: object, zone: ZoneInfo, field: str = "at") -> Once:
 
 
 def instant(field: str, text: str, now: Callable[[], datetime]) -> datetime:
-    """ISO 8601 with a zone, or a duration from now."""
+    """Reads ISO 8601 with a zone, or a duration from now. Raises BadInput."""
     if not _DATE.match(text):
         try:
             return now() + timedelta(milliseconds=milliseconds(field, text))
@@ -54,20 +54,20 @@ def instant(field: str, text: str, now: Callable[[], datetime]) -> datetime:
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
-        raise BadInput(field, text, "is no time; write 2026-07-01T12:00:00Z, or a duration such as 2h") from None
+        raise BadInput(field, text, "is not a time; write 2026-07-01T12:00:00Z, or a duration such as 2h") from None
     if read.tzinfo is None:
         raise BadInput(field, text, "has no zone; append Z for UTC, as in 2026-07-01T12:00:00Z")
     try:
         return read.astimezone(UTC)
     except OverflowError:
-        raise BadInput(field, text, "is no time between the years 1 and 9999") from None
+        raise BadInput(field, text, "is not a time between the years 1 and 9999") from None
 
 
 def _read(field: str, value: object) -> datetime:
     if isinstance(value, datetime):
         return _with_offset(field, value, value)
     if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit() and len(value) < 40:
-        value = int(value.strip())  # strip() takes away more than int() does
+        value = int(value.strip())  # strip() removes more characters than int() accepts
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise BadInput(field, value, _HOW)
     if isinstance(value, int):
@@ -84,7 +84,7 @@ def _with_offset(field: str, value: object, at: datetime | None) -> datetime:
     if at is None:
         raise BadInput(field, value, _HOW)
     if at.utcoffset() is None:
-        raise BadInput(field, value, "has no offset from UTC; write +02:00 behind it, or Z")
+        raise BadInput(field, value, "has no offset from UTC; append +02:00, or Z for UTC")
     return at
 
 

@@ -108,7 +108,7 @@ def whole(least: int, most: int, more: str = "") -> Check:
 
     def check(field: str, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise BadInput(field, value, f"is no whole number from {least:,} to {most:,}{more}")
+            raise BadInput(field, value, f"is not a whole number from {least:,} to {most:,}{more}")
         return value
 
     return check

@@ -1,4 +1,4 @@
--- Drops what 0010_schema.sql creates, with all that it contains. record_of names runs, and goes before it.
+-- Drops everything that 0010_schema.sql creates. record_of uses runs, and is dropped before it.
 DROP FUNCTION record_of(bigint, timestamptz), micros(timestamptz), cluster_identifier();
 DROP TABLE tasks, runs, events, notices, templates, functions, tickers, installation;
 DROP FUNCTION note_change(), note_edit(), note_deletion();

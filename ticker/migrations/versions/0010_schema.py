@@ -1,4 +1,4 @@
-"""Creates everything. The revisions before it, 0001 to 0009, were never released."""
+"""Creates all tables. The revisions before it, 0001 to 0009, were never released."""
 
 from ticker.migrations import run
 

@@ -1,9 +1,9 @@
--- Everything that ticker keeps in its schema. Bare names are found in that schema, by the search_path. The words in braces are
--- filled in: the schema's quoted name, and TICKER_ENVIRONMENT.
+-- Everything that ticker keeps in its schema. The search_path finds bare names in that schema. The words in braces are replaced
+-- by the schema's quoted name and by TICKER_ENVIRONMENT.
 --
--- The database holds the rules, too, so that a row edited by hand cannot break them. A rule about one value is a domain,
+-- The database enforces the rules, too, so that a row edited by hand cannot break them. A rule about one value is a domain,
 -- which PostgreSQL checks when the value changes. A rule between columns is a CHECK, which it checks for each row that is
--- written: with CHECKs alone, a start and its end took 1.7 times as long. Durations are whole milliseconds. Times are finite.
+-- written. With CHECKs alone, a start and its end took 1.7 times as long. Durations are whole milliseconds. Times are finite.
 
 
 -- ------------------------------------------------------------------------------------------------------------- domains
@@ -49,9 +49,9 @@ CREATE DOMAIN ticker_what AS text CHECK (VALUE IN (
     'paused', 'auto_paused', 'resumed', 'disabled', 'enabled', 'owner_inactive', 'owner_active', 'edited', 'deleted',
     'slowed', 'restored', 'failed', 'recovered', 'dead_man', 'redelivered', 'end_recorded_late', 'stale', 'adopted'));
 
--- JSON that Python can read: not nested too deeply, and without numbers that are no double (such as 1e5000). One row that
--- cannot be read would stop everyone who reads its neighbours. A short text can be neither, and is checked first.
--- `registered` holds the arguments one level deeper.
+-- JSON that Python can read: not nested too deeply, and without numbers that do not fit a double (such as 1e5000). One row that
+-- cannot be read would break every query that returns it with others. A short text has neither problem, so its length is
+-- checked first. `registered` holds the arguments one level deeper.
 CREATE DOMAIN ticker_object AS jsonb CHECK (jsonb_typeof(VALUE) = 'object' AND (
     octet_length(VALUE::text) <= 500 OR (octet_length(VALUE::text) <= 65536
         AND NOT jsonb_path_exists(VALUE, '$.**{252}')
@@ -68,7 +68,7 @@ CREATE DOMAIN ticker_readable AS jsonb CHECK (
     octet_length(VALUE::text) <= 500 OR (NOT jsonb_path_exists(VALUE, '$.**{252}')
         AND NOT jsonb_path_exists(VALUE, '$.** ? (@.type() == "number" && (@.double() >= 0) is unknown)')));
 CREATE DOMAIN ticker_template AS jsonb CHECK (jsonb_typeof(VALUE) = 'object' AND octet_length(VALUE::text) <= 524288);
--- Texts by text: neither too deep nor with numbers.
+-- An object of texts, which is neither nested nor holds numbers.
 CREATE DOMAIN ticker_batch_jobs AS jsonb CHECK (jsonb_typeof(VALUE) = 'object'
     AND NOT jsonb_path_exists(VALUE, '$.* ? (@.type() != "string")'));
 
@@ -148,13 +148,13 @@ CREATE TABLE tasks (
     retries ticker_retries DEFAULT 0 NOT NULL,
     backoff ticker_short DEFAULT '10s..5m' NOT NULL,
 
-    -- What becomes of a task that keeps failing: the longest interval and the present one; a pause and its end.
+    -- What becomes of a task that keeps failing: its longest and its present interval; a pause and its end.
     stretch_ms ticker_span,
     stretched_ms ticker_span,
     pause_after ticker_limit,
     probe_ms ticker_span,
 
-    -- Alerts: after how many intervals without a success, when to check, and what was notified last.
+    -- Alerts: after how many intervals without a success, when to check next, and what was notified last.
     dead_man ticker_intervals,
     alarm_at ticker_moment,
     told ticker_told DEFAULT '' NOT NULL,
@@ -199,29 +199,29 @@ CREATE TABLE tasks (
         AND coalesce(array_lower(waiting, 1), 1) = 1
         AND '1970-01-01T00:00:00Z' <= ALL (waiting) AND '9999-12-31T00:00:00Z' >= ALL (waiting))
 )
--- The end of a run touches no index. Where its page has room, PostgreSQL writes the row's new version next to the old one
--- (HOT), and a third less of log in all (python -m tests.bench table). Autovacuum's defaults are enough.
+-- The end of a run touches no index. If the page has room, PostgreSQL writes the row's new version next to the old one (HOT).
+-- That saves a third of all WAL (python -m tests.bench table). Autovacuum's defaults are enough.
 WITH (fillfactor = 85);
 
--- The due query: a range on next_run, oldest first. 1,000 due of 200,000 rows: 0.06 ms to the first row with it, a scan of
--- the table without (tests/db/test_indexes.py checks the plans).
+-- The due query: a range on next_run, oldest first. With 1,000 due of 200,000 rows, the first row takes 0.06 ms. Without the
+-- index, it takes a scan of the table (tests/db/test_indexes.py checks the plans).
 CREATE INDEX tasks_due ON tasks (next_run)
     WHERE enabled AND owner_active AND paused_by IS NULL AND next_run IS NOT NULL;
 
--- The sweep: what was pushed and has not started. Empty while workers keep up.
+-- The sweep: occurrences that were pushed and have not started. Empty while workers keep up.
 CREATE INDEX tasks_waiting_oldest ON tasks (id) WHERE waiting <> '{}';
 
--- The sweep: single times that have passed, and that are to be removed. Nearly always empty.
+-- The sweep: tasks for a single time that has passed, which are to be removed. Nearly always empty.
 CREATE INDEX tasks_done_once ON tasks (id) WHERE kind = 'once' AND remove AND next_run IS NULL;
 
--- The sweep: when to check whether a task had its success.
+-- The sweep: when to check whether a task has had a success.
 CREATE INDEX tasks_alarm_at ON tasks (alarm_at) WHERE alarm_at IS NOT NULL;
 
 -- The sweep: pauses that end by themselves. Nearly always empty.
 CREATE INDEX tasks_paused_until ON tasks (paused_until) WHERE paused_until IS NOT NULL;
 
--- What people look for among a million tasks: those that fail, most often first, and those that rest. Small where all is
--- well. Runs do not touch them: `failures` changes with a failure, or with the success after it.
+-- For people, among a million tasks: tasks that fail, most failures first, and tasks that do not run. Small if all is well.
+-- Runs rarely touch them: `failures` changes only with a failure, and with the success after it.
 CREATE INDEX tasks_failing ON tasks (failures DESC, id) WHERE failures > 0;
 CREATE INDEX tasks_paused ON tasks (id) WHERE paused_by IS NOT NULL;
 CREATE INDEX tasks_inactive ON tasks (id) WHERE NOT enabled OR NOT owner_active;
@@ -256,7 +256,7 @@ CREATE TABLE runs (
     ended_at ticker_moment,
     created_at ticker_moment DEFAULT clock_timestamp() NOT NULL,
 
-    -- The arithmetic of the verdict, as it was judged.
+    -- The numbers by which the start was judged.
     checked_last_run ticker_moment,
     checked_at ticker_moment,
     every_ms ticker_duration,
@@ -271,8 +271,8 @@ CREATE TABLE runs (
     pid integer,
     job_id text DEFAULT '' NOT NULL,
 
-    -- An end that leads to something more, until a tick has handled it; a failure that was followed by a retry; how many
-    -- pieces of work the run made.
+    -- Whether the end leads to something more and no tick has handled it yet; whether a retry followed; how many pieces of
+    -- work the run made.
     follow_up boolean DEFAULT false NOT NULL,
     retried boolean DEFAULT false NOT NULL,
     pieces integer,
@@ -287,15 +287,15 @@ CREATE TABLE runs (
     CONSTRAINT runs_occurrence CHECK (kind <> 'scheduled' OR occurrence IS NOT NULL)
 );
 
--- One record for each occurrence, whatever became of it: a job that is delivered again finds it.
+-- One record for each occurrence, whatever became of it. A job that is delivered again finds it.
 CREATE UNIQUE INDEX runs_one_record ON runs (task_id, occurrence) WHERE kind = 'scheduled';
 
--- For people: the last runs of a task, separate from its retries and pieces, of which one run may have a million. Each row
--- is in one of the two.
+-- For people: the last runs of a task, and separately its retries and pieces, because one run may have a million of them. Each
+-- row is in one of the two indexes.
 CREATE INDEX runs_of_task ON runs (task_id, id) WHERE kind IN ('scheduled', 'manual');
 CREATE INDEX runs_further ON runs (task_id, id) WHERE kind IN ('retry', 'piece');
 
--- The ticker: planned runs that are due, and the first attempts of pieces, which it pushes in turn.
+-- The ticker: planned runs that are due, and the first attempts of pieces, which it pushes run by run in turn.
 CREATE INDEX runs_planned ON runs (due_at) WHERE state = 'planned' AND (kind <> 'piece' OR attempt > 1);
 CREATE INDEX runs_planned_pieces ON runs (parent_id, id) WHERE state = 'planned' AND kind = 'piece' AND attempt = 1;
 
@@ -303,13 +303,13 @@ CREATE INDEX runs_planned_pieces ON runs (parent_id, id) WHERE state = 'planned'
 CREATE INDEX runs_pushed ON runs (id) WHERE state = 'pushed';
 CREATE INDEX runs_running_until ON runs (until) WHERE state = 'running';
 
--- The worker: the record of a dead horse, by its token.
+-- The worker: the record of a dead work-horse, by its token.
 CREATE INDEX runs_running_token ON runs (token) WHERE state = 'running';
 
--- Unstarted runs of a task that is deleted.
+-- Deletion: the task's unstarted runs.
 CREATE INDEX runs_unstarted ON runs (task_id) WHERE state IN ('planned', 'pushed');
 
--- The ticker: ends that it has to follow up; runs whose pieces are at work, and the open pieces of each.
+-- The ticker: ends that it has to handle; runs whose pieces are not done, and the open pieces of each.
 CREATE INDEX runs_follow_up ON runs (id) WHERE follow_up;
 CREATE INDEX runs_processing ON runs (id) WHERE state = 'processing';
 CREATE INDEX runs_open_pieces ON runs (parent_id) WHERE kind = 'piece' AND (state <> 'ended' OR follow_up);
@@ -317,27 +317,27 @@ CREATE INDEX runs_open_pieces ON runs (parent_id) WHERE kind = 'piece' AND (stat
 -- The pieces and retries of a run.
 CREATE INDEX runs_of_parent ON runs (parent_id) WHERE parent_id IS NOT NULL;
 
--- The journal: what ended last with an outcome; what was dropped last for a reason, with the columns by which drops are
--- counted (each row is in one of the two); and both of an owner, whose tasks may be gone. The owner's type comes first, as
--- there are few, so that no query reads the rows of others. Only ended rows have an outcome, as a run is written twice.
+-- The journal: the last ends with an outcome; the last drops for a reason, with the columns by which drops are counted (each
+-- row is in one of the two); and both for an owner, whose tasks may be gone. The owner's type comes first, because there are
+-- few types. So no query reads the rows of others. Only ended rows have an outcome, because a run is written twice.
 CREATE INDEX runs_by_outcome ON runs (owner_type, outcome, ended_at) WHERE outcome <> 'dropped';
 CREATE INDEX runs_by_reason ON runs (owner_type, reason, ended_at) INCLUDE (id, task_id, function, owner_id)
     WHERE outcome = 'dropped';
 CREATE INDEX runs_by_owner ON runs (owner_type, owner_id, ended_at) WHERE owner_type <> '' AND ended_at IS NOT NULL;
 
--- The record of an occurrence. VOLATILE: each call sees everything that was committed before it.
+-- Returns the record of an occurrence. VOLATILE, so that each call sees everything that was committed before it.
 CREATE FUNCTION record_of(task bigint, at timestamptz) RETURNS bigint LANGUAGE sql VOLATILE BEGIN ATOMIC
 SELECT id FROM runs WHERE task_id = task AND occurrence = at AND kind = 'scheduled';
 END;
 
--- An occurrence as in the ids of jobs.
+-- Returns an occurrence in the form that it has in job ids.
 CREATE FUNCTION micros(at timestamptz) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE
 RETURN (extract(epoch FROM at) * 1000000)::bigint::text;
 
 
 -- -------------------------------------------------------------------------------------------------------------- events
 
--- What happened to a task apart from its runs: who paused it, since when it fails. It outlives its task.
+-- What happened to a task apart from its runs, such as who paused it, and since when it has failed. Events outlive their task.
 CREATE TABLE events (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at ticker_moment DEFAULT clock_timestamp() NOT NULL,
@@ -356,18 +356,18 @@ CREATE TABLE events (
 -- The events of a task.
 CREATE INDEX events_of_task ON events (task_id, id);
 
--- The journal: what happened last.
+-- The journal: the last events.
 CREATE INDEX events_at ON events (at);
 
--- The ticker: events that were not notified yet.
+-- The ticker: events that have not been notified yet.
 CREATE INDEX events_untold ON events (id) WHERE NOT told;
 
--- The next three triggers record changes of `tasks`, whoever makes them, also by raw SQL. Each of their functions names its
--- schema: one that wrote to the schema of its trigger's table could be made to write anywhere, with its definer's rights.
--- pg_temp comes last in their search_path: otherwise a caller's temporary objects would be found first. The author is
--- the one that an operation was given (ticker.by), or else the user of the session.
+-- The next three triggers record all changes of `tasks`, including those by raw SQL. Each of their functions names its schema.
+-- If it wrote to the schema of its trigger's table, it could be made to write anywhere, with its definer's rights. pg_temp
+-- comes last in their search_path, because otherwise a caller's temporary objects would be found first. The author is the one
+-- given to an operation (ticker.by), or else the user of the session.
 
--- Records pauses, switches and resumptions, and from when on successes are expected again. The author of a pause is in the
+-- Records pauses, switches and resumptions, and since when successes are expected again. The author of a pause is in the
 -- task's row.
 CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
@@ -382,7 +382,7 @@ BEGIN
     IF NEW.enabled AND NEW.owner_active AND NEW.paused_by IS NULL THEN
         NEW.resumed_at := clock_timestamp();
     END IF;
-    -- that it pauses itself once more is no news, until it has worked again
+    -- a repeated pause by the ticker is not notified, until the task has succeeded again
     INSERT INTO {schema}.events (task_id, task_name, function, owner_type, owner_id, what, by, words, told)
     SELECT NEW.id, NEW.name, NEW.function, NEW.owner_type, NEW.owner_id, event,
         CASE WHEN is_pause THEN coalesce(NEW.paused_by, '')
@@ -441,9 +441,9 @@ ON tasks FOR EACH ROW WHEN (ROW(
     NEW.spread, NEW.subject, NEW.description, NEW.metadata, NEW.within_ms
 )) EXECUTE FUNCTION note_edit();
 
--- Records a deletion. Waiting occurrences end with their task; runs continue. Planned pieces, of which there may be a
--- million, are left to ticks (drop_orphaned_plans): ending them here would exceed the statement time-out. No sequential
--- scan: a plan that was cached for a deletion of many tasks would read all runs for a single one.
+-- Records a deletion. Waiting occurrences end with their task, and runs continue. Planned pieces, of which there may be a
+-- million, are left to ticks (drop_orphaned_plans), because ending them here would exceed the statement timeout. Sequential
+-- scans are off, because a plan cached for a deletion of many tasks would read all runs for a single one.
 CREATE FUNCTION note_deletion() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE now timestamptz := clock_timestamp();
@@ -466,10 +466,10 @@ END $$;
 CREATE TRIGGER tasks_note_deletion AFTER DELETE ON tasks REFERENCING OLD TABLE AS gone
 FOR EACH STATEMENT EXECUTE FUNCTION note_deletion();
 
--- Otherwise any role could put these functions on a table of its own, and run them with the rights of the schema's owner.
+-- Otherwise any role could use these functions in triggers on its own tables, with the rights of the schema's owner.
 REVOKE ALL ON FUNCTION note_change(), note_edit(), note_deletion() FROM PUBLIC;
 
--- One event on its way through one channel (log, webhook, mail, ...), until it has arrived.
+-- One event on its way through one channel (log, webhook, mail, ...), until it is delivered.
 CREATE TABLE notices (
     event_id bigint NOT NULL,
     channel text NOT NULL,
@@ -485,7 +485,7 @@ CREATE INDEX notices_due ON notices (due_at);
 
 -- ----------------------------------------------------------------------------------- owners, workers, tickers, the mark
 
--- The default tasks of a kind of owner: the columns of a task, from which a trigger makes those of a new owner.
+-- The default tasks of a type of owner, as columns of a task. From them, a trigger makes the tasks of a new owner.
 CREATE TABLE templates (
     owner_type ticker_named NOT NULL,
     name ticker_named NOT NULL,
@@ -493,7 +493,7 @@ CREATE TABLE templates (
     PRIMARY KEY (owner_type, name)
 );
 
--- What workers have announced: the functions that they know, and how many tasks of each one job may carry.
+-- What workers have announced: the functions that they know, and how many tasks of each function one job may carry.
 CREATE TABLE functions (
     name ticker_named PRIMARY KEY,
     batch ticker_batch DEFAULT 1 NOT NULL,
@@ -524,7 +524,7 @@ CREATE TABLE installation (
     CONSTRAINT installation_id CHECK (id ~ '^[a-z0-9]{8}$')
 );
 
--- A role may lack this right, and the server checks it before it evaluates a CASE. Then the mark is only the two oids.
+-- A role may lack the right to read it, and the server checks that before it evaluates a CASE. Then the mark is the two oids.
 CREATE FUNCTION cluster_identifier() RETURNS bigint LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -59,7 +59,7 @@ def run(here: Site, request: Request) -> Shown:
         after = asked(request, "after", bookmarks.of_task) or 0
         full = tasks.get_run(db, id_of(request), pieces=PIECES, after=after)
         now = entries.instant(db)
-        words = here.words(steps.run(db, why.told(None, [full.run], [], now))[0])
+        words = here.words(steps.run(db, why.run_lines(None, [full.run], [], now))[0])
         deleted = journal.deleted(db, [full.run.task_id])
     found = here.shown(full)
     return {
@@ -77,7 +77,7 @@ def texts(here: Site, request: Request) -> Shown:
 
 
 def told_in(field: str, text: str) -> int:
-    return numbers.whole(field, text, 0, journal.TOLD_AT_MOST)
+    return numbers.whole(field, text, 0, journal.AFTER_AT_MOST)
 
 
 @screen("drops.html")

@@ -4,7 +4,7 @@ import re
 
 from tests.running import ROOT
 
-PAGE = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "concepts" / "comparison.md").read_text(encoding="utf-8")
 HEAD, _, *ROWS = [line.strip("|").split("|") for line in PAGE.splitlines() if line.startswith("|")]
 [SOURCES] = re.findall(r"<!--(.*?)-->", PAGE, flags=re.DOTALL)
 

@@ -308,7 +308,7 @@ def test_each_call_that_the_user_of_redis_may_not_make(ticking: None, redis: Red
     ticker("add", "f", "--every", "1m", "--queue", "my queue")
     weak("-rpush", "-expire")
     calls = "EXPIRE rq:job:x, RPUSH rq:queue:my queue"
-    told = sentence("doctor.not_in_redis", setting="REDIS_URL", calls=calls, remedy="docs/security.md")
+    told = sentence("doctor.not_in_redis", setting="REDIS_URL", calls=calls, remedy="docs/operations/security.md")
     assert examined() == ({"redis": [told]}, {})
     assert redis.keys() == []
 

@@ -70,7 +70,7 @@ def redis(found: Diagnosis, here: Settings) -> Iterator[str]:
     with found.servers.asking(health.REDIS), closing(RedisQueue.from_settings(here)) as queue:
         found.versions["redis"] = queue.check()
         if refused := queue.refused(start.queues_of_tasks(here)):
-            yield f"REDIS_URL: its user may not call {', '.join(refused)}; give it the rights in docs/security.md"
+            yield f"REDIS_URL: its user may not call {', '.join(refused)}; give it the rights in docs/operations/security.md"
 
 
 def untried(found: Diagnosis, _: Settings) -> Iterator[str]:

@@ -20,6 +20,9 @@ from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
 KEPT_AT_LEAST = 2 * HOUR
 """Milliseconds. A start may ask for the record of an end: a record outlives its job in Redis."""
 
+CHANNELS = ("log", "webhook", "mail")
+"""The channels that TICKER_NOTIFY may name besides entry points; `ticker.notify` makes one of each."""
+
 LEAST_KEY = 16  # characters of a key that signs jobs: a key that can be guessed signs whatever its finder likes
 
 _PREFIXES = ("TICKER_", "DATABASE_URL", "REDIS_URL")
@@ -205,7 +208,7 @@ def channels(name: str, text: str) -> tuple[str, ...]:
     found = tuple(dict.fromkeys(modules(text)))
     for channel in found:
         if not _CHANNEL.fullmatch(channel):
-            raise BadInput(name, channel, "is no channel: log, webhook, mail, or the name of an entry point")
+            raise BadInput(name, channel, f"is no channel: {', '.join(CHANNELS)}, or the name of an entry point")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Writes the dump of a new revision: `python -m tests.db.dump`. It upgrades the last dump, so that its rows are kept."""
+"""Writes the dump of a new revision: `python -m tests.db.dump`. It upgrades the dump before it, whose rows it keeps."""
 
 import os
 import re
@@ -25,7 +25,7 @@ def dump(postgres: embedded.Postgres, last: Path) -> str:
 
 
 if __name__ == "__main__":
-    [*_, last] = sorted(FOLDER.glob("*.sql"))
     new = FOLDER / f"{migrations.newest()}.sql"
+    *_, last = sorted(file for file in FOLDER.glob("*.sql") if file < new)
     with embedded.postgres() as postgres:
         new.write_text(dump(postgres, last), encoding="utf-8")

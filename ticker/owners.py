@@ -1,13 +1,13 @@
-"""Owners: the triggers by which tasks follow their owner's row (who is an owner: `identity`).
+"""Triggers that make tasks follow their owner's row.
 
-The triggers make it a fact of the database: whatever deletes, changes or empties the owner's table (the ORM, a bulk
-statement, psql) takes the tasks along, and no task is written for an owner that is not there. Three ways to install
-them: `follow` (metadata.create_all), `install` (an Alembic revision), `triggers` (plain SQL, for psql -f).
+The triggers work in the database: whatever deletes, changes or empties the owner's table (an ORM, a bulk statement, psql)
+also deletes or changes the tasks, and a task cannot be written for an owner that does not exist. There are three ways to
+install them: `follow` (metadata.create_all), `install` (an Alembic revision) and `triggers` (plain SQL, for psql -f).
 
-Limits: one who deletes or disables an owner under REPEATABLE READ does not see a task that was committed after his
-snapshot, and leaves it as it is. DROP TABLE fires no trigger; nor does a DELETE on a partition or an inheriting
-table by its own name. Two owners that swap their keys in one statement swap no tasks. Before a rename of the table,
-drop the triggers; install them after it.
+Limits: a transaction under REPEATABLE READ that deletes or disables an owner does not see tasks that were committed after its
+snapshot, and leaves them unchanged. DROP TABLE fires no trigger, and neither does a DELETE that names a partition or an
+inheriting table. If two owners swap their keys in one statement, their tasks are not swapped. Drop the triggers before you
+rename the table, and install them again afterwards.
 """
 
 from ticker.registration.owner_triggers import (

@@ -43,10 +43,10 @@ def surroundings(folder: Path, variables: dict[str, str]) -> dict[str, str]:
     return os.environ | {"PATH": path, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"} | variables
 
 
-def run(folder: Path, *command: str, expected: int = 0, **variables: str) -> str:
+def run(folder: Path, *command: str, expected: int = 0, patience: float = PATIENCE, **variables: str) -> str:
     """What a command prints, in that folder."""
     environ = surroundings(folder, variables)
-    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=patience)
     assert done.returncode == expected, done.stdout + done.stderr
     return done.stdout + (done.stderr if expected else "")
 

@@ -7,19 +7,23 @@ door("get", task.id)
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from typing import Any
+from unittest.mock import patch
 
 import asyncpg
 import psycopg
 import psycopg2
 import psycopg2.extras
 from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import dict_row
 from sqlalchemy import NullPool, create_engine
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session
 
 import ticker
@@ -110,6 +114,34 @@ def of_connection_in_autocommit(driver: str, url: str) -> Iterator[Any]:
         yield connection
 
 
+@cache
+def wrapper_of_django(driver: str) -> Any:
+    """Django's class of connections with that driver. It takes psycopg 3 if it can import it."""
+    from django.conf import settings
+
+    if not settings.configured:
+        settings.configure(USE_TZ=True)
+    for name in [name for name in sys.modules if name.startswith("django.db.backends.postgresql")]:
+        del sys.modules[name]
+    with patch.dict(sys.modules, {"psycopg": None} if driver == "psycopg2" else {}):
+        found = import_module("django.db.backends.postgresql.base").DatabaseWrapper
+    assert found.Database.__name__ == driver
+    return found
+
+
+@contextmanager
+def of_django(driver: str, url: str) -> Iterator[Any]:
+    """In autocommit, as Django's connections are outside `atomic`."""
+    at = conninfo_to_dict(url)
+    names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
+    settings = {"OPTIONS": {}, "TIME_ZONE": ZONE, "AUTOCOMMIT": True, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": False}
+    connection = wrapper_of_django(driver)(settings | {key: at.get(name, "") for key, name in names.items()})
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
 # ------------------------------------------------------------------------------------------------------ asynchronous
 
 
@@ -158,6 +190,15 @@ async def of_async_session(driver: str, url: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
+async def of_async_scoped_session(url: str) -> AsyncIterator[Any]:
+    engine = create_async_engine(of_driver("asyncpg", url), poolclass=NullPool)
+    session = async_scoped_session(async_sessionmaker(engine), scopefunc=asyncio.current_task)
+    async with session.begin():
+        yield session
+    await session.remove()
+
+
+@asynccontextmanager
 async def of_async_connection(driver: str, url: str) -> AsyncIterator[Any]:
     async with create_async_engine(of_driver(driver, url), poolclass=NullPool).begin() as connection:
         yield connection
@@ -179,12 +220,15 @@ DOORS: dict[str, Callable[[str], Door]] = {
     "Connection, psycopg2": partial(synchronous, partial(of_connection, "psycopg2")),
     "Connection, psycopg, autocommit": partial(synchronous, partial(of_connection_in_autocommit, "psycopg")),
     "Connection, psycopg2, autocommit": partial(synchronous, partial(of_connection_in_autocommit, "psycopg2")),
+    "Django, psycopg": partial(synchronous, partial(of_django, "psycopg")),
+    "Django, psycopg2": partial(synchronous, partial(of_django, "psycopg2")),
     "asyncpg": partial(asynchronous, of_asyncpg),
     "asyncpg, codecs": partial(asynchronous, of_asyncpg_with_codecs),
     "async psycopg": partial(asynchronous, of_async_psycopg),
     "async psycopg, autocommit": partial(asynchronous, of_async_psycopg_in_autocommit),
     "AsyncSession, asyncpg": partial(asynchronous, partial(of_async_session, "asyncpg")),
     "AsyncSession, psycopg": partial(asynchronous, partial(of_async_session, "psycopg")),
+    "async_scoped_session, asyncpg": partial(asynchronous, of_async_scoped_session),
     "AsyncConnection, asyncpg": partial(asynchronous, partial(of_async_connection, "asyncpg")),
     "AsyncConnection, psycopg": partial(asynchronous, partial(of_async_connection, "psycopg")),
 }

@@ -13,7 +13,7 @@ from tests.bad_input.rows import nested
 from tests.sentences import sentence
 from tests.web.asking import API
 from ticker.db import connections
-from ticker.db.connections import Pool
+from ticker.db.pool import Pool
 from ticker.errors import DatabaseUnavailable, Unavailable
 from ticker.read import health
 from ticker.read.health import CircuitBreaker

@@ -1,8 +1,6 @@
 """Connections to PostgreSQL whose every wait is bounded, and its errors as ours."""
 
-import os
 import select
-import socket
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -271,50 +269,3 @@ def is_answer(error: Exception) -> bool:
 def first_line(error: BaseException) -> str:
     """An error's own words, on one line and without the hints that follow."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].strip().rstrip(".")
-
-
-class Pool:
-    """Connections that are used again, each by one thread at a time. The first is opened when it is first asked for."""
-
-    def __init__(self, url: str, *, name: str = "ticker") -> None:
-        self._url = url
-        self._name = name
-        self._spare: list[Connection] = []
-        self._since: dict[Connection, float] = {}
-
-    @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """One that broke, or was interrupted, is thrown away. Raises what `translated` names."""
-        with translated():
-            connection = self._taken()
-            self._since[connection] = clock.monotonic()
-            try:
-                yield connection
-            except (psycopg.Error, KeyboardInterrupt):
-                connection.close()
-                raise
-            finally:
-                del self._since[connection]
-                if not connection.closed:
-                    self._spare.append(connection)
-
-    def waited(self) -> float:
-        """Seconds since the connection that has been in use for longest was taken; 0.0 when none is."""
-        return max((clock.monotonic() - since for since in [*self._since.values()]), default=0.0)
-
-    def interrupt(self) -> None:
-        """From another thread: ends all waits for a server that hangs, as if the network had broken."""
-        for connection in [*self._since]:
-            with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as wire:
-                wire.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        while self._spare:
-            self._spare.pop().close()
-
-    def _taken(self) -> Connection:
-        with suppress(IndexError):  # another thread may have taken the last one
-            while True:
-                if not (connection := self._spare.pop()).closed:
-                    return connection
-        return connect(self._url, name=self._name)

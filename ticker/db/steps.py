@@ -76,9 +76,10 @@ def asynchronous(operation: Operation[P, T]) -> AsyncOperation[P, T]:
     """Makes the same function for asynchronous connections."""
 
     async def call(db: AsyncDatabase, *args: P.args, **kwargs: P.kwargs) -> T:
-        if hasattr(db, "run_sync"):  # SQLAlchemy's: a pending owner may have to be flushed
-            return await db.run_sync(lambda sync: operation(sync, *args, **kwargs))  # type: ignore[no-any-return]
-        return await run_async(db, operation.steps(*args, **kwargs), writes=operation.writes)
+        own: Any = db() if hasattr(db, "registry") else db  # type: ignore[operator] # an async_scoped_session
+        if hasattr(own, "run_sync"):  # SQLAlchemy's: a pending owner may have to be flushed
+            return await own.run_sync(lambda sync: operation(sync, *args, **kwargs))  # type: ignore[no-any-return]
+        return await run_async(own, operation.steps(*args, **kwargs), writes=operation.writes)
 
     _present(call, operation.steps, AsyncDatabase)
     return call

@@ -12,7 +12,7 @@ from typing import Any, cast
 from ticker import clock
 from ticker.db import installation, sql
 from ticker.db.batch import PostgresBatch
-from ticker.db.connections import Pool
+from ticker.db.pool import Pool
 from ticker.engine.ports import Batch
 from ticker.errors import DatabaseUnavailable
 

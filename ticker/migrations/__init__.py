@@ -68,6 +68,26 @@ def ddl(schema: str = "ticker") -> str:
     return out.getvalue()
 
 
+def script(schema: str, start: str, end: str) -> str:
+    """Returns the SQL from one revision to another, up or down, for a transaction of the caller's. Empty: no tables."""
+    keep = "SELECT set_config('ticker.search_path', current_setting('search_path'), true);\n"
+    restore = "SELECT set_config('search_path', current_setting('ticker.search_path'), true);\n"
+    out = io.StringIO()
+    if not start:  # a downgrade leaves an empty table of versions
+        out.write(f'CREATE SCHEMA IF NOT EXISTS "{schema}";\nDROP TABLE IF EXISTS "{schema}".{VERSION_TABLE};\n')
+    found = config(schema, output=out)
+    found.attributes["transactional_ddl"] = False
+    (command.upgrade if start < end else command.downgrade)(found, f"{start or 'base'}:{end or 'base'}", sql=True)
+    return f"{keep}{out.getvalue()}{restore}"
+
+
+def include_name(name: str | None, kind: str, parents: Mapping[str, str | None]) -> bool:
+    """Keeps an application's Alembic from dropping our tables: context.configure(..., include_name=include_name)."""
+    schema = current().schema
+    ours = {VERSION_TABLE, *(table.name for table in tables.metadata.tables.values())}
+    return not (kind == "table" and name in ours and (parents.get("schema_name") or "public") == schema)
+
+
 def run(file: str) -> None:
     """Runs a revision's SQL, or prints it for `ddl`. Not by op.execute, which takes :name for a parameter."""
     attributes = environment.config.attributes

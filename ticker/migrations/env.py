@@ -9,7 +9,8 @@ connection, schema = attributes["connection"], attributes["schema"]
 
 options = {"version_table": VERSION_TABLE, "version_table_schema": schema, "transaction_per_migration": False}
 if connection is None:
-    context.configure(dialect_name="postgresql", literal_binds=True, **options)
+    transactional_ddl = attributes.get("transactional_ddl", True)
+    context.configure(dialect_name="postgresql", literal_binds=True, transactional_ddl=transactional_ddl, **options)
 else:
     context.configure(connection=connection, **options)
 

@@ -1,7 +1,6 @@
-"""Default tasks for a kind of owner: written once, and from then on a fact of the database.
+"""Default tasks of a type of owner. A trigger from `owners.triggers` creates them in the transaction that inserts an owner.
 
-Whoever inserts an owner's row, by the ORM, a bulk statement or psql: the tasks are there in the same transaction, made by a
-trigger of `owners.triggers`.
+This holds however the row is inserted: by an ORM, a bulk statement or psql.
 """
 
 from collections.abc import Sequence
@@ -25,15 +24,16 @@ def defaults(
     key: str | Sequence[str] | None = None,
     table_schema: str | None = None,
 ) -> Steps[int]:
-    """Makes the default tasks of the owners in a table equal to a list; how many tasks were made at once.
+    """Sets the default tasks of the owners in a table to a list, and returns the number of tasks that it created.
 
-    `table` is a mapped class, a Table or its name, as in `owners.triggers`, whose triggers it must have; so are `key` and
-    `table_schema`, which only `existing` needs. A new owner gets them from then on: an interval task is due at once, one by
-    cron or calendar at its first time, which the next tick finds out. They are tasks as any other, and may be registered
-    again, changed and deleted. Owners that are there already are left alone, unless `existing`: then each gets those whose
-    names it lacks. No task is changed or deleted. A function learns from `run.owner_id` whose task it is.
+    `table` is a mapped class, a Table or a name. The table must have the triggers from `owners.triggers`. From now on each new
+    owner gets the default tasks: an interval task is due at once, a cron or calendar task at its first time, which the
+    next tick computes. They are ordinary tasks, which can be registered again, changed and deleted.
 
-    Idempotent; joins the caller's transaction. BadInput names the task and what is wrong; nothing is written then.
+    With `existing=True`, each owner that already exists gets the default tasks whose names it lacks; `key` and `table_schema`
+    are then as in `owners.triggers`. No task is changed or deleted. The function of a task finds its owner in `run.owner_id`.
+
+    Idempotent, in the caller's transaction. Raises BadInput, which names the task and the problem; nothing is written then.
     """
     owner_type, schema, rows = owner_triggers.type_of(table), settings.current().schema, dict[str, str]()
     for item in _checked(wanted):
@@ -54,7 +54,7 @@ def defaults(
 
 
 def _checked(wanted: Sequence[Wanted]) -> Sequence[Wanted]:
-    """What makes sense for an owner who is yet to come."""
+    """Raises BadInput for fields that make no sense for owners that do not exist yet."""
     for item in wanted:
         if not isinstance(item, Wanted):
             raise BadInput("wanted", item, "is no task; write Wanted(...)")
@@ -67,9 +67,9 @@ def _checked(wanted: Sequence[Wanted]) -> Sequence[Wanted]:
 
 
 def _row(item: Wanted) -> Steps[str]:
-    """The columns of a task as the trigger reads them: as if it were registered for its owner."""
+    """Returns the columns of a task as JSON for the trigger, as if the task were registered for its owner."""
     given = item.given()
     values = yield from task_rows.applied(given, None)
     if values["kind"] != Kind.INTERVAL:
-        yield from task_rows.first_time(values)  # BadInput where it never fires
+        yield from task_rows.first_time(values)  # raises BadInput if it never fires
     return task_rows.settings_of(values, registered=given)

@@ -1,7 +1,7 @@
-"""What applications call. Everything joins the caller's transaction: it commits, or goes, with the caller's own rows.
+"""The functions that applications call to create, change and delete tasks. They join the caller's transaction.
 
-`db`, the first argument of each function, is a connection of SQLAlchemy (or a Session), Django, psycopg or psycopg2. A task is
-named by its `Task`, its id, or its name together with `owner`; `owner` alone means all of its tasks.
+The first argument of each, `db`, is a connection of SQLAlchemy (or a Session), Django, psycopg or psycopg2. `task` is a `Task`,
+an id, or a name together with `owner`. `owner` alone stands for all of its tasks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from ticker.tasks.identity import Owner
 from ticker.tasks.queries import query
 from ticker.tasks.reference import Ref, described, id_or_name
 
-ATTEMPTS = 10  # to find or to insert a task that others insert and delete meanwhile
+ATTEMPTS = 10  # to find or insert a task that others insert and delete at the same time
 
 _EARLIEST, _LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)  # as the tables' CHECKs
 
@@ -65,29 +65,30 @@ def register(
     metadata: Mapping[str, Any] | None = None,
     by: str | None = None,
 ) -> Steps[Task]:
-    """Makes sure that the owner has this task; idempotent per (owner, name), safe from many processes at once.
+    """Makes sure that the owner has this task. Idempotent per (owner, name), and safe from many processes at once.
 
-    One of `every`, `cron`, `calendar` (systemd's) and `at` says when; `zone` is where the times of cron and calendar
-    count, UTC by default. `every`, `tolerance` and `box` are seconds, texts (`30s`, `1h30m`, `PT5M`) or timedeltas;
-    `every` from 1 s to 366 days; `at`, `starts` and `ends` are datetimes with a zone, ISO texts, or seconds or
-    milliseconds since 1970. An interval task is due at once, the others at their first time, or at `first`. `max_runs`
-    counts starts. What an outage made a task miss gives one late run (`catch_up="one"`) or none. A task with `at` is
-    deleted once it has succeeded if `remove` is True. With `spread` an interval task has a place of its own in the
-    interval, the same each time. So many tasks are due one after another, also after an outage. A cron or calendar task
-    has its place up to `within` after each of its times (`cron="0 6 * * *", spread=True, within="2h"`).
+    Exactly one of `every`, `cron`, `calendar` (systemd's calendar events) and `at` sets the schedule. `every` is 1 s to
+    366 days. Durations are seconds, texts (`30s`, `1h30m`, `PT5M`) or timedeltas. `at`, `starts` and `ends` are datetimes
+    with a zone, ISO texts, or seconds or milliseconds since 1970. `zone` applies to cron and calendar and defaults to UTC.
 
-    With `overlap="skip"` nothing is pushed while a job of the task waits or runs. A failure is followed by up to
-    `retries` further attempts, `backoff` apart (`10s..5m`: doubled from the one to the other), as long as one can end
-    before the next start. A task that goes on failing runs at intervals that are doubled up to `stretch`, and is paused
-    after `pause_after` failures in a row, for `probe` (an hour), whereupon a single run decides. `dead_man` intervals
-    without a success are told. `keep`: the record of "all" runs, of "problems" alone, or "none". `submitter`, `group`,
-    `subject`, `description` and `metadata` are kept and shown. If a queue is short of room, the owner's tasks with
-    the highest `priority` (-1000 to 1000) go first.
+    An interval task is due at once, every other task at its first time; `first` replaces either. `max_runs` limits the number
+    of starts. After an outage, a task runs once for all times that it missed (`catch_up="one"`), or not at all. A task
+    with `at` and `remove=True` is deleted after its first success. With `spread`, each interval task gets a fixed phase in its
+    interval, so that many tasks are not due at the same time. A cron or calendar task gets a phase of up to `within` after each
+    of its times: `cron="0 6 * * *", spread=True, within="2h"`.
 
-    Registering again writes only what was passed and differs from what was *registered* last. So a deploy does not undo what
-    an operator changed, paused or disabled since. An event shows what changed and its author: `by`, else the transaction's
-    setting `ticker.by`, else the database user. Raises BadInput, which names field, value and limit, or UnknownOwner if the
-    owner's row is gone; then nothing is written.
+    With `overlap="skip"`, no job is pushed while another job of the task waits or runs. A failed run is retried up to
+    `retries` times, `backoff` apart (`10s..5m` doubles from 10 s to 5 minutes), if the retry can end before the next start.
+    While a task keeps failing, its interval doubles up to `stretch`. After `pause_after` failures in a row it is paused for
+    `probe` (one hour), and one run then decides. `dead_man` intervals without a success send a notification. `keep` selects
+    the records that are kept: "all", "problems" or "none". `submitter`, `group`, `subject`, `description` and `metadata` are
+    stored and displayed. In a queue that is short of room, the owner's tasks with the highest `priority` (-1000 to 1000)
+    go first.
+
+    A repeated registration writes only the arguments that differ from the last *registration*, so a deploy does not undo
+    what an operator has changed, paused or disabled since. An event records the change and its author: `by`, or the
+    setting `ticker.by` of the transaction, or the database user. Raises BadInput, which names the field, its value and the
+    limit, or UnknownOwner if the owner's row does not exist. In both cases nothing is written.
     """
     said = locals()
     wanted = Wanted(**{field: said[field] for field in ("function", "name", *fields.SETTINGS)})
@@ -96,9 +97,9 @@ def register(
 
 @writes
 def unregister(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Steps[list[Task]]:
-    """Deletes the task, or all tasks of the owner, and returns the deleted tasks. Idempotent: there may be no such task.
+    """Deletes the task, or all tasks of the owner, and returns what it deleted. A task that does not exist is no error.
 
-    In the same transaction, waiting and planned runs end as `gone`, and an event names the author: `by`, as in `register`.
+    In the same transaction, waiting and planned runs end as `gone`, and an event records the author (`by`, as in `register`).
     """
     ids = _ids((yield from _select(task, owner)))
     return _tasks((yield from task_rows.written("delete_tasks", by=by, ids=ids)))
@@ -106,10 +107,10 @@ def unregister(task: Ref = None, *, owner: Any = None, by: str | None = None) ->
 
 @writes
 def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: str | None = None) -> Steps[list[Task]]:
-    """Makes the owner's set of tasks equal to a list: registers what is in it, deletes what is not.
+    """Makes the owner's tasks equal to a list: registers the tasks in the list and deletes all others.
 
-    Each item is a `Wanted`, or a mapping of its fields: `{"function": "mail.fetch", "every": "1m"}`. All are checked
-    before anything is written.
+    Each item is a `Wanted` or a mapping of its fields, such as `{"function": "mail.fetch", "every": "1m"}`. All items are
+    checked before anything is written.
     """
     who = identity.identify(owner)
     if not who.type:
@@ -126,16 +127,16 @@ def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: s
     unwanted = [row for name, row in rows.items() if name not in by_name]
     yield from task_rows.written("delete_tasks", by=by, ids=_ids(unwanted))
     registered = {}
-    for name in sorted(by_name):  # always in the same order: no deadlock
+    for name in sorted(by_name):  # the same order in every process, against deadlocks
         registered[name] = yield from _register(by_name[name], who, None, by)
     return [registered[name] for name in by_name]
 
 
 @writes
 def edit(task: Ref, *, owner: Any = None, by: str | None = None, **changes: Unpack[Changes]) -> Steps[Task]:
-    """Changes a task as an operator does: a later registration of the same values does not undo it.
+    """Changes a task on behalf of an operator. Registering the task again with its old arguments does not undo the change.
 
-    `changes` are the fields of `register`, and `enabled`. Takes effect at once. UnknownTask, BadInput.
+    `changes` are the fields of `register`, and `enabled`. They take effect at once. Raises UnknownTask or BadInput.
     """
     fields.check_names("edit", changes)
     given = fields.check(changes)
@@ -152,7 +153,10 @@ def pause(
     reason: str = "",
     until: datetime | None = None,
 ) -> Steps[list[Task]]:
-    """Nothing is pushed and nothing starts until `resume`, or until that time, which is ahead. `by` and `reason` are shown."""
+    """Pauses tasks until `resume`, or until the time `until`: no job is pushed, and no waiting job starts.
+
+    `by` and `reason` are displayed. Returns the paused tasks. Raises UnknownTask, or BadInput if `until` has passed.
+    """
     checked = {
         "by": None if by is None else checks.plain("by", by),
         "reason": checks.prose("reason", reason),
@@ -164,7 +168,10 @@ def pause(
 
 @writes
 def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Steps[list[Task]]:
-    """Ends the pause: an interval task is due as soon as it may run. What was not paused stays as it is and is not returned."""
+    """Ends the pause of tasks and returns them; tasks that were not paused are left out.
+
+    An interval task is then due as soon as its spacing allows, any other task at its next time. Raises UnknownTask.
+    """
     ids = _ids((yield from _known(task, owner)))
     resumed = yield from task_rows.written("resume_tasks", by=by, ids=ids, now=clock.now())
     resumed = yield from task_rows.wait_for_their_times(resumed)
@@ -174,9 +181,10 @@ def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Ste
 
 @writes
 def run_now(task: Ref = None, *, owner: Any = None) -> Steps[list[int]]:
-    """Plans one manual run, which the next tick pushes, also of a paused task; the schedule is not touched. The runs' ids.
+    """Plans one manual run of each task, also of a paused one, and returns the ids of the runs. The next tick pushes them.
 
-    A task that is disabled, or whose owner is inactive, would only drop it: BadInput, or passed over beside others that run.
+    The schedule does not change. A task that is disabled, or whose owner is inactive, is skipped. Raises BadInput if none of
+    the tasks can run, and UnknownTask.
     """
     ids = _ids(_switched_on((yield from _known(task, owner))))
     planned = yield query("plan_runs", ids=ids, now=clock.now())
@@ -204,7 +212,7 @@ def _register_again(row: Row, given: Given, by: str | None) -> Steps[Task]:
 
 
 def _select(task: Ref, owner: Any) -> Steps[list[Row]]:
-    """Locks the rows of the tasks that are meant."""
+    """Returns the rows of the named tasks, locked."""
     ref = id_or_name(task)
     if ref is None and owner is None:
         raise BadInput("task", None, "names no task: give a task, its id, its name, or an owner")
@@ -220,7 +228,7 @@ def _ids(rows: Sequence[Row]) -> list[int]:
 
 
 def _tasks(rows: Sequence[Row]) -> list[Task]:
-    """In the order of their ids."""
+    """Returns the tasks in the order of their ids."""
     return task_rows.tasks_from(sorted(rows, key=lambda row: row["id"]))
 
 
@@ -262,7 +270,7 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
 
 
 def _ahead(field: str, value: datetime | None) -> Steps[datetime | None]:
-    """By the clock that decides."""
+    """Raises BadInput unless the time is in the future, by the clock of the database."""
     if (end := _aware(field, value)) is not None and end <= (now := (yield from task_rows.instant())):
         raise BadInput(field, end.isoformat(), f"is over already: it is {now.isoformat()}; name a later time, or none")
     return end

@@ -20,6 +20,7 @@ from ticker.registration.owner_triggers_sql import (
     TRIGGERS,
 )
 from ticker.settings import schema_name
+from ticker.tasks import django_models
 from ticker.tasks.fields import DEFAULTS
 from ticker.tasks.identity import check_text
 from ticker.tasks.mapped import base_table
@@ -30,7 +31,7 @@ NAME_BYTES = 63  # where PostgreSQL cuts a name
 
 
 class Options(TypedDict, total=False):
-    """What `triggers` may be told."""
+    """The options of `triggers`."""
 
     key: str | Sequence[str] | None
     active_when: str | None
@@ -46,12 +47,13 @@ def triggers(
     schema: str = "ticker",
     table_schema: str | None = None,
 ) -> list[str]:
-    """The statements that let tasks follow the rows of a mapped class, a Table, or a text such as crm.mail_channels.
+    """Returns the SQL statements that make tasks follow the rows of a table: a mapped class, a Table or a name.
 
-    They may run again at any time, and with another condition. Who runs them owns the functions and lends them its
-    rights on both tables. `key` defaults to the primary key, for a text to "id". `table_schema` is where the table
-    is if its name does not say so ("public"); a text is then not split at its dot. `active_when` is a condition over
-    the owner's columns, NULL counting as false; what it uses of an extension or of yours needs its schema.
+    The statements can run again at any time, also with another condition. The role that runs them owns the functions, which
+    use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is passed. `table_schema` is
+    the schema of the table ("public") unless its name includes one; with `table_schema`, a name is not split at its dot.
+    `active_when` is a condition over the owner's columns; NULL counts as false. Functions and types of an extension
+    need their schema in it.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
     parts = {
@@ -61,30 +63,30 @@ def triggers(
         "lock": "KEY SHARE" if active_when is None else "NO KEY UPDATE",
     }  # fmt: skip
     parts |= {"made": _made(**parts), "which": OF_THIS_TYPE.format(**parts)}
-    # REVOKE: anybody could hang the function on a table of his own
+    # REVOKE: any user could attach the function to a table
     revoked = [f"REVOKE ALL ON FUNCTION {parts[event]}() FROM PUBLIC;" for event in EVENTS]
     return [statement.format(**parts) for statement in TRIGGERS.strip().split("\n\n")] + revoked
 
 
 def drop_triggers(table: object, *, schema: str = "ticker") -> list[str]:
-    """The statements that remove all of it again; the tasks stay. The table may be gone already."""
+    """Returns the statements that remove the triggers and functions. The tasks stay. The table need not exist any more."""
     functions = _functions(_described(table)[0], schema)
-    # CASCADE: nothing but a trigger can depend on a trigger function
+    # CASCADE: only a trigger can depend on a trigger function
     return [f"DROP FUNCTION IF EXISTS {functions[event]}() CASCADE;" for event in EVENTS]
 
 
 def install(op: Any, table: object, **options: Unpack[Options]) -> None:
-    """In an Alembic revision's upgrade(): `install(op, "mail_channels", active_when="enabled and not paused")`."""
+    """Installs the triggers in upgrade() of an Alembic revision: `install(op, "mail_channels", active_when="enabled")`."""
     _run_in(op, triggers(table, **options))
 
 
 def uninstall(op: Any, table: object, *, schema: str = "ticker") -> None:
-    """In an Alembic revision's downgrade()."""
+    """Removes the triggers in downgrade() of an Alembic revision."""
     _run_in(op, drop_triggers(table, schema=schema))
 
 
 def follow(target: object, **options: Unpack[Options]) -> None:
-    """Lets metadata.create_all install the triggers and drop_all remove them; the ticker's schema comes first."""
+    """Makes metadata.create_all install the triggers, and drop_all remove them. Run `ticker db upgrade` first."""
     table = target if isinstance(target, Table) else base_table(_mapper(target))
     created, dropped = triggers(target, **options), drop_triggers(target, schema=options.get("schema", "ticker"))
     event.listen(table, "after_create", lambda _, connection, **__: _run(connection, created))
@@ -92,19 +94,19 @@ def follow(target: object, **options: Unpack[Options]) -> None:
 
 
 def type_of(table: object) -> str:
-    """The type of the owners in a table."""
+    """Returns the type of the owners in a table."""
     type_ = _described(table)[0]
     check_text("table", type_)
     return type_
 
 
 def adding_trigger(table: object, schema: str) -> str:
-    """The name of the trigger that gives new owners their default tasks."""
+    """Returns the name of the trigger that creates the default tasks of new owners."""
     return _short(f"{schema}_added_{type_of(table)}")
 
 
 def unfollowed(execute: Execute, schema: str) -> list[str]:
-    """The types of owners that are tables of this database, have tasks, and no trigger by which these go with their rows."""
+    """Returns the types of owners that are tables of this database and have tasks, but no trigger that deletes them."""
     types = [row["type"] for row in execute("owner_tables")]
     return [
         type_ for type_ in types if not execute("has_trigger", name=_short(f"{schema}_deleted_{type_}"))[0]["found"]
@@ -114,7 +116,7 @@ def unfollowed(execute: Execute, schema: str) -> list[str]:
 def tasks_of_existing(
     table: object, key: str | Sequence[str] | None, schema: str, table_schema: str | None
 ) -> str:  # fmt: skip
-    """The statement, with no parameters, that gives all owners in a table the default tasks that they lack."""
+    """Returns the statement, without parameters, that creates the missing default tasks of all owners in a table."""
     type_, relation, keys, _ = _placed(table, key, table_schema)
     parts = {
         "tasks": f"{_quoted(schema)}.tasks",
@@ -134,7 +136,7 @@ def _made(**parts: str) -> str:
 
 
 def _run_in(op: Any, texts: Iterable[str]) -> None:
-    """Not by op.execute, which takes :name for a parameter."""
+    """Runs the statements without op.execute, which would take :name for a parameter."""
     context = op.get_context()
     if not context.as_sql:
         return _run(context.connection, texts)
@@ -144,7 +146,7 @@ def _run_in(op: Any, texts: Iterable[str]) -> None:
 
 
 def _run(connection: Any, texts: Iterable[str]) -> None:
-    if connection.dialect.name != "postgresql":  # an application's tests on SQLite, say
+    if connection.dialect.name != "postgresql":  # for example, an application's tests on SQLite
         return
     for text in texts:
         connection.exec_driver_sql(text, execution_options={"no_parameters": True})  # % is no parameter
@@ -154,14 +156,14 @@ def _run(connection: Any, texts: Iterable[str]) -> None:
 
 
 def _functions(type_: str, schema: str) -> dict[str, str]:
-    """Names of at most 63 bytes for the functions, and for the triggers that call them."""
+    """Returns names of at most 63 bytes for the functions and the triggers that call them."""
     where = _quoted(schema_name("schema", schema))
     functions = {event: f"{where}.{_quoted(_short(f'owner_{event}_{type_}'))}" for event in EVENTS}
     return functions | {f"on_{event}": _quoted(_short(f"{schema}_{event}_{type_}")) for event in EVENTS}
 
 
 def _keys(columns: tuple[str, ...], relation: str) -> dict[str, str]:
-    """The owner's id as a text, in the collation of tasks.owner_id (its index serves no other), and the way back."""
+    """Returns the owner's id as a text, in the collation of tasks.owner_id, whose index needs it, and the reverse."""
     values = ["NEW.owner_id"] if len(columns) == 1 else [f"NEW.owner_id::json ->> {n}" for n in range(len(columns))]
     names = [(f"ticker_key_{n}", column) for n, column in enumerate(columns)]
     ids = {}
@@ -177,7 +179,7 @@ def _keys(columns: tuple[str, ...], relation: str) -> dict[str, str]:
 
 
 def _conditions(condition: str | None, columns: frozenset[str] | None) -> dict[str, str]:
-    """The condition over bare columns, and over those of a trigger's two rows."""
+    """Returns the condition for bare columns and for the two rows of a trigger."""
     if condition is None:
         return dict.fromkeys(("active", "active_OLD", "active_NEW"), "true")
     _check_condition(condition)
@@ -188,7 +190,7 @@ def _conditions(condition: str | None, columns: frozenset[str] | None) -> dict[s
 def _placed(
     table: object, key: str | Sequence[str] | None, table_schema: str | None
 ) -> tuple[str, str, tuple[str, ...], frozenset[str] | None]:
-    """The owner's type, its table in quotes, its key, and its columns where they are known."""
+    """Returns the owner's type, its quoted table, its key, and its columns if they are known."""
     type_, where, name, own_key, columns = _described(table, split=table_schema is None)
     keys = own_key if key is None else (key,) if isinstance(key, str) else tuple(key)
     where = table_schema or where or "public"
@@ -204,10 +206,12 @@ def _placed(
 def _described(
     table: object, split: bool = True
 ) -> tuple[str, str | None, str, tuple[str, ...], frozenset[str] | None]:
-    """A table's full name, schema, name, key, and its columns where they are known."""
+    """Returns a table's full name, schema, name and key, and its columns if they are known."""
     if isinstance(table, str):
         where, _, name = table.rpartition(".") if split else ("", "", table)
         return table, where, name, ("id",), None
+    if (model := django_models.described(table)) is not None:
+        return model
     mapper = None if isinstance(table, Table) else _mapper(table)
     found = table if isinstance(table, Table) else base_table(_mapper(table))
     key = found.primary_key.columns if mapper is None else mapper.primary_key
@@ -218,7 +222,7 @@ def _described(
 def _mapper(target: object) -> Mapper[Any]:
     mapper = inspect(target, raiseerr=False)
     if not isinstance(mapper, Mapper):
-        raise BadInput("table", target, "is neither a mapped class, a Table nor the name of a table")
+        raise BadInput("table", target, "is neither a mapped class, a Table, a Django model nor the name of a table")
     return mapper
 
 
@@ -227,7 +231,7 @@ def _quoted(text: str, quote: str = '"') -> str:
 
 
 def _short(name: str) -> str:
-    """The name itself, or one that ends in its hash."""
+    """Returns the name, or a shorter one that ends in its hash."""
     data = name.encode()
     if len(data) <= NAME_BYTES:
         return name
@@ -248,7 +252,7 @@ KEYWORDS = frozenset(
 
 
 def _over(row: str, condition: str, columns: frozenset[str] | None) -> Iterator[str]:
-    """The condition's tokens, its columns as `row`.column; without known columns, every name that can be one."""
+    """Yields the tokens of the condition with `row` before each column, or before each possible column."""
     tokens = list(TOKEN.finditer(condition))
     solid = ["", *(token[0].lower() for token in tokens if not token[0].isspace()), ""]
     position = 0

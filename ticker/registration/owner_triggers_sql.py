@@ -1,28 +1,28 @@
-"""What `owners` installs on an owner's table: the functions and triggers, as a document with names to be filled in."""
+"""The SQL of the functions and triggers that `owners` installs on an owner's table, with names to be filled in."""
 
 BODY = "$ticker$"
 """The delimiter around the body of each function. No name or condition inside may contain it."""
 
 EVENTS = ("deleted", "truncated", "changed", "guarded", "added")
 
-# pg_temp last: with an empty search_path types are looked for in pg_temp first, and a caller's temporary domain "text"
-# ran its CHECK with the definer's rights. No sequential scan: a plan that was kept since the tables were small would
+# pg_temp last: with an empty search_path, PostgreSQL looks for types in pg_temp first, and the CHECK of a caller's temporary
+# domain "text" would run with the definer's rights. No sequential scans: a plan cached while the tables were small would
 # compare each of 10,000 ids with each task.
 SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off"
 
-# Deleted and truncated: one statement for all owners; tasks are locked by id, as everywhere else.
-# Changed: row by row, WHEN it matters; by transition tables unrelated updates would cost six times as much.
-# Guarded: no task is written unless its owner is there, by exactly this id. The lock makes a DELETE wait for the new
-# task, and the new task for the DELETE. With a condition it makes any UPDATE wait: KEY SHARE would let an owner be
-# disabled in the same moment, by a trigger that does not see the task, before a task that does not see the change.
-# Added: the default tasks of new owners, in the statement that made these (`templates`). A task by cron or calendar has its
-# first time computed by the next tick: it is paused until now, and waits for its time as every task does whose pause ends.
-# First: PostgreSQL refuses here, and not at the first new owner, where the ticker's tables are older than this.
-# Last, what was registered before, or under another condition; PostgreSQL refuses here what is no condition.
-# A task that becomes active again is due as one whose pause ends: the rule `resumed`.
+# deleted, truncated: one statement for all owners. Tasks are locked in the order of their ids, as everywhere else.
+# changed: row by row, only WHEN a relevant column changes. With transition tables, unrelated updates cost six times as much.
+# guarded: a task is written only if its owner exists with exactly this id. The lock makes a DELETE wait for the new task, and
+# the new task for the DELETE. With a condition it makes every UPDATE wait, because KEY SHARE would allow an owner to be disabled
+# at the same time: the trigger would not see the task, and the task would not see the change.
+# added: creates the default tasks of new owners in the statement that inserts them (`templates`). The next tick computes the
+# first time of a cron or calendar task: the task is created paused until now, and a task whose pause ends waits for its time.
+# The first statement makes PostgreSQL refuse tables of the ticker that are too old here, and not at the first new owner.
+# The last one updates tasks that were registered earlier or under another condition. There PostgreSQL refuses invalid conditions.
+# A task that becomes active again is due like a task whose pause ends: the rule `resumed`.
 
-# Creates the default tasks of some owners `o`. An owner that already has a task of that name keeps it. A field that was added
-# after the list of default tasks was written has its default. Default tasks have no end: `defaults` refuses it.
+# Creates the default tasks of the owners `o`. An owner that already has a task of that name keeps it. A field that was added
+# after the default tasks were written has its default value. Default tasks have no end, because `defaults` refuses `ends`.
 INSERT_DEFAULT_TASKS = """INSERT INTO {tasks} (owner_type, owner_id, name, registered, {fields}, grace_ms, alarm_at, next_run, paused_by,
         paused_reason, paused_until)
     SELECT w.owner_type, o.id, w.name, t.registered, {fields_of_t}, t.grace_ms,

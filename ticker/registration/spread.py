@@ -1,4 +1,4 @@
-"""Gives tasks that exist already a place of their own in their interval (`spread=True` of `ticker.register`)."""
+"""Gives existing tasks a phase in their interval, as `ticker.register(..., spread=True)` does for new ones."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ BATCH = 5_000  # rows that are locked at a time
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Which interval tasks; None: of every type, of every function."""
+    """Selects interval tasks by the type of their owner and by their function. None selects all."""
 
     owner_type: str | None = None
     function: str | None = None
@@ -19,7 +19,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Of the chosen tasks: how many there are and have a place, and the most that are due within one tick, now and then."""
+    """Counts of the selected tasks: all, those with a phase, and the most that are due in one tick, before and after."""
 
     tasks: int
     placed: int
@@ -35,7 +35,7 @@ def plan(store: PostgresStore, chosen: Chosen, tick_ms: int) -> Plan:
 
 
 def spread(store: PostgresStore, chosen: Chosen) -> Iterator[int]:
-    """Batch after batch, each committed; how many tasks it gave a place. It may be broken off, and repeated."""
+    """Spreads the selected tasks in batches, commits each, and yields its size. It can be interrupted and repeated."""
     after = 0
     while True:
         with store.transaction() as execute:

@@ -1,4 +1,4 @@
-"""`ticker sync`: tasks that modules declare beside their functions, brought into step with what they declare now."""
+"""Implements `ticker sync`, which makes the tasks that modules declare next to their functions match the declarations."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ BY = "ticker sync"
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A task that a module declares beside its function: `said` are fields of `register`."""
+    """A task that a module declares next to its function. `said` holds fields of `register`."""
 
     function: str
     module: str
@@ -27,7 +27,7 @@ class Declared:
         return checks.plain("name", self.said.get("name", self.function))
 
     def checked(self) -> dict[str, Any]:
-        """BadInput names the function, and what is wrong beside it."""
+        """Returns the checked fields. Raises BadInput, which names the function and the field."""
         fields.check_names(f"@task({self.function!r})", self.said, ("name", *fields.FIELDS))
         try:
             return fields.check({"function": self.function, **{f: v for f, v in self.said.items() if f != "name"}})
@@ -47,18 +47,18 @@ class Step:
 
 
 def in_words(values: Mapping[str, Any]) -> str:
-    """A schedule's columns, for people."""
+    """Returns the schedule in a form for people."""
     zone = f" {values['zone']}" if values["zone"] != "UTC" else ""
     return f"{checks.NAMES[Kind(values['kind'])]} {definition.schedule_of(values).text}{zone}"
 
 
 @writes
 def sync(declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> Steps[list[Step]]:
-    """Makes the tasks that modules declare beside their functions equal to what they declare now; what it did.
+    """Adds, changes and deletes tasks until they match the declarations, and returns the steps.
 
-    `scope` are the modules that were looked at: a task that one of them, or a module inside it, declared once and does
-    not declare any more is deleted. Tasks with owners, and those that were registered at run time, are not touched;
-    BadInput where one of them has the name of a declared one. As with `register`, what an operator changed stays until
+    `scope` names the modules that were searched for declarations. A task that one of them, or a module inside it, used to
+    declare and no longer declares is deleted. Tasks with owners and tasks that were registered at run time do not
+    change; if one has the name of a declared task, BadInput is raised. As with `register`, an operator's change stays until
     the declaration itself changes. `dry` writes nothing.
     """
     wanted = {item.name: item for item in declared}
@@ -96,9 +96,9 @@ def _step(item: Declared, given: definition.Given, row: Row | None) -> Steps[Ste
         and fresh["kind"] == Kind.ONCE
         and definition.schedule_of(fresh).next_after((yield from rows.instant())) is None
     ):
-        return Step("keep", item.name, fresh["function"], in_words(fresh))  # it has passed, and is gone
+        return Step("keep", item.name, fresh["function"], in_words(fresh))  # its time has passed
     if row is None:
-        yield from rows.first_time(fresh)  # BadInput where it never fires
+        yield from rows.first_time(fresh)  # raises BadInput if it never fires
         return Step("add", item.name, fresh["function"], in_words(fresh))
     changed = yield from _redeclared(given, row)
     if changed:
@@ -109,7 +109,7 @@ def _step(item: Declared, given: definition.Given, row: Row | None) -> Steps[Ste
 
 
 def _redeclared(given: definition.Given, row: Row) -> Steps[dict[str, Any]]:
-    """The columns in which two declarations differ, defaults included; an operator's changes are none of them."""
+    """Returns the columns in which two declarations differ, defaults included. An operator's changes are left out."""
     if row["registered"] == given:
         return {}
     old, new = (yield from rows.applied(row["registered"], None)), (yield from rows.applied(given, None))

@@ -1,7 +1,11 @@
-"""Whom a task belongs to. SQLAlchemy is imported only when a mapped object is met."""
+"""Whom a task belongs to. SQLAlchemy is imported only when a mapped object is met, Django never."""
 
+import json
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
+from uuid import UUID
 
 from ticker.errors import BadInput
 from ticker.model import NAME_AT_MOST
@@ -35,11 +39,24 @@ def identify(owner: object) -> Owner:
         return _named(*owner.split(":", 1))
     if isinstance(owner, tuple | list) and len(owner) == 2:
         return _named(*owner)
+    from ticker.tasks import django_models
+
+    if (found := django_models.named(owner)) is not None:
+        return Owner(*found)
     from ticker.tasks import mapped  # and with it SQLAlchemy, which whoever hands us an object has loaded anyway
 
     if (found := mapped.named(owner)) is not None:
         return Owner(*found)
-    raise BadInput("owner", owner, "names no owner: neither a mapped object, a pair of texts nor a text type:id")
+    raise BadInput("owner", owner, "names no owner: no mapped or Django object, no pair of texts, no text type:id")
+
+
+def key_text(key: Sequence[tuple[str, object]]) -> str:
+    """Returns columns with their values as PostgreSQL prints a key: key::text, or json_build_array(...)::text for several."""
+    values = [str(value) if isinstance(value, UUID) else value for _, value in key]
+    for column, value in key:
+        if isinstance(value, bool | Enum) or not isinstance(value, int | str | UUID):
+            raise BadInput(column, value, "is no int, str or UUID; name the owner by a pair of texts")
+    return str(values[0]) if len(values) == 1 else json.dumps(values, ensure_ascii=False)
 
 
 def _named(type_: str, id_: str) -> Owner:

@@ -1,8 +1,5 @@
 """Owners that are objects mapped by SQLAlchemy: the name of their table and the text of their key."""
 
-import json
-from collections.abc import Sequence
-from enum import Enum
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +7,7 @@ from sqlalchemy import Table, Uuid, inspect
 from sqlalchemy.orm import InstanceState, Mapper
 
 from ticker.errors import BadInput
+from ticker.tasks.identity import key_text
 
 
 def named(owner: object) -> tuple[str, str] | None:
@@ -27,7 +25,9 @@ def _described(state: InstanceState[Any]) -> tuple[str, str]:
         session.flush()
     if state.identity is None:
         raise BadInput("owner", name, "has no key yet; add it to the session first")
-    return table.fullname, _key_text(state.mapper, state.identity)
+    columns = zip(state.mapper.primary_key, state.identity, strict=True)
+    key = [(column.name, UUID(str(value)) if isinstance(column.type, Uuid) else value) for column, value in columns]
+    return table.fullname, key_text(key)
 
 
 def base_table(mapper: Mapper[Any]) -> Table:
@@ -37,14 +37,3 @@ def base_table(mapper: Mapper[Any]) -> Table:
     if found or not isinstance(table, Table):
         raise BadInput("owner", mapper.class_.__name__, "is not mapped to one table with a primary key")
     return table
-
-
-def _key_text(mapper: Mapper[Any], identity: Sequence[object]) -> str:
-    """As PostgreSQL prints it: key::text, or json_build_array(...)::text for a composite key."""
-    values: list[object] = []
-    for column, value in zip(mapper.primary_key, identity, strict=True):
-        if isinstance(value, bool | Enum) or not isinstance(value, int | str | UUID):
-            raise BadInput(column.name, value, "is no int, str or UUID; name the owner by a pair of texts")
-        is_uuid = isinstance(value, UUID) or isinstance(column.type, Uuid)
-        values.append(str(UUID(str(value))) if is_uuid else value)
-    return str(values[0]) if len(values) == 1 else json.dumps(values, ensure_ascii=False)

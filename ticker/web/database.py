@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from ticker.db.connections import Connection, Pool
+from ticker.db.connections import Connection
+from ticker.db.pool import Pool
 from ticker.read.health import POSTGRESQL, CircuitBreaker
 from ticker.settings import Settings
 

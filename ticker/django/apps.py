@@ -1,0 +1,50 @@
+"""The application: settings that come from Django's, and empty tables after each TransactionTestCase."""
+
+import os
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core import mail
+from django.db import connections
+from django.db.models.signals import post_migrate
+from psycopg.pq import Conninfo
+
+from ticker.db import tables
+from ticker.settings import current
+
+OF_MIGRATIONS = ("installation", "templates")  # what migrations write there stays, as triggers do
+
+
+class TickerConfig(AppConfig):
+    name = "ticker.django"
+    label = "ticker"
+
+    def ready(self) -> None:
+        """Copies TICKER_... of Django's settings into the environment, which wins. TICKER_REDIS_URL is its REDIS_URL."""
+        for name in filter(lambda name: name.startswith("TICKER_"), dir(settings)):
+            variable = "REDIS_URL" if name == "TICKER_REDIS_URL" else name
+            os.environ.setdefault(variable, str(getattr(settings, name)))
+        post_migrate.connect(empty, sender=self)
+
+
+def database_url() -> str:
+    """Returns the URL of the database `default`, or of TICKER_DATABASE; while Django's tests run, of their database."""
+    connection = connections[getattr(settings, "TICKER_DATABASE", "default")]
+    if connection.vendor != "postgresql":
+        return os.environ.get("DATABASE_URL", "")
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    given = {name: str(value) for name, value in connection.get_connection_params().items() if name in known}
+    return f"postgresql:///?{urlencode(given, quote_via=quote)}"
+
+
+def empty(using: str, **_: Any) -> None:
+    """Empties the tables if tests run. The signal follows each flush, with which a TransactionTestCase ends."""
+    if hasattr(mail, "outbox") and connections[using].vendor == "postgresql":  # only Django's tests have an outbox
+        names = [table.name for table in tables.metadata.sorted_tables if table.name not in OF_MIGRATIONS]
+        there = "SELECT string_agg(format('%%I.%%I', schemaname, tablename), ', ') FROM pg_tables"
+        with connections[using].cursor() as cursor:
+            cursor.execute(f"{there} WHERE schemaname = %s AND tablename = ANY (%s)", [current().schema, names])
+            if found := cursor.fetchone()[0]:
+                cursor.execute(f"TRUNCATE {found}")

@@ -1,0 +1,9 @@
+"""Creates the tables, or takes those that `ticker db upgrade` has created."""
+
+from django.db import migrations
+
+from ticker.django.operations import Tables
+
+
+class Migration(migrations.Migration):
+    operations = (Tables(),)

@@ -1,0 +1,62 @@
+"""Operations for migrations: our tables, and the triggers by which tasks follow the rows of a model."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Unpack
+
+from django.db.migrations.operations import RunPython
+from django.db.migrations.operations.base import Operation
+
+from ticker import migrations, owners
+from ticker.db import drivers
+from ticker.db.checks import check_upgradable, revisions
+from ticker.settings import current
+
+
+class Tables(RunPython):
+    """Brings our tables to the newest revision, as `ticker db upgrade` does; backwards to an older one, or to none."""
+
+    def __init__(self, back_to: str = "") -> None:
+        super().__init__(
+            lambda _, editor: _execute(editor, _steps(editor.connection, revisions()[-1])),
+            lambda _, editor: _execute(editor, _steps(editor.connection, back_to)),
+        )
+
+
+class FollowOwner(RunPython):
+    """Lets tasks follow the rows of a model: `FollowOwner("myapp.MailChannel", active_when="enabled")`.
+
+    `options` are those of `owners.triggers`. `instead_of`: the operation that this one replaces, and that backwards restores.
+    """
+
+    reduces_to_sql = True
+    deconstruct = Operation.deconstruct
+
+    def __init__(self, model: str, instead_of: "FollowOwner | None" = None, **options: Unpack[owners.Options]) -> None:
+        given: owners.Options = {"schema": current().schema, **options}
+
+        def install(apps: Any, editor: Any) -> None:
+            _execute(editor, owners.triggers(apps.get_model(model), **given))
+
+        def remove(apps: Any, editor: Any) -> None:
+            _execute(editor, owners.drop_triggers(apps.get_model(model), schema=given["schema"]))
+
+        super().__init__(install, instead_of.code if instead_of else remove)
+
+
+def _steps(connection: Any, target: str) -> Iterator[str]:
+    """Yields what moves the tables to a revision, unless they are there. Other upgrades wait for the transaction's end."""
+    schema, fetch = current().schema, drivers.of(connection).fetch
+    fetch("SELECT pg_advisory_xact_lock(%(key)s)", {"key": migrations.UPGRADE_LOCK})
+    table = f'"{schema}".ticker_version'
+    [there] = fetch("SELECT to_regclass(%(table)s) IS NOT NULL AS has_revision", {"table": table})
+    rows = fetch(f"SELECT version_num FROM {table}", {}) if there["has_revision"] else []
+    found = str(rows[0]["version_num"]) if rows else ""
+    check_upgradable(filter(None, [found]), schema)
+    if found != target:
+        yield migrations.script(schema, found, target)
+
+
+def _execute(editor: Any, statements: Iterable[str]) -> None:
+    if editor.connection.vendor == "postgresql":
+        for statement in statements:
+            editor.execute(statement, params=None)

@@ -1,0 +1,29 @@
+"""Owners that are rows of Django models. Django is never imported here: it is loaded wherever there is a model."""
+
+import sys
+from typing import Any
+
+from ticker.errors import BadInput
+from ticker.tasks.identity import key_text
+
+
+def named(owner: Any) -> tuple[str, str] | None:
+    """Returns the type and the id of a saved instance of a model, or None if `owner` is no instance."""
+    if (table := described(owner.__class__)) is None:
+        return None
+    key = [(field.column, field.to_python(getattr(owner, field.attname))) for field in owner._meta.pk_fields]
+    if owner._state.adding or any(value is None for _, value in key):
+        raise BadInput("owner", owner.__class__.__name__, "has no row in the database; save it first")
+    return table[0], key_text(key)
+
+
+def described(model: Any) -> tuple[str, str | None, str, tuple[str, ...], frozenset[str]] | None:
+    """Returns a model's table: full name, schema (as in db_table = 'crm"."mail_channels'), name, key and columns."""
+    base = getattr(sys.modules.get("django.db.models"), "Model", None)
+    if base is None or not isinstance(model, type) or not issubclass(model, base):
+        return None
+    options: Any = model._meta  # type: ignore[attr-defined]
+    type_ = options.db_table.replace('"', "")
+    where, _, name = type_.rpartition(".") if '"' in options.db_table else ("", "", type_)
+    columns = frozenset(field.column for field in options.local_concrete_fields)
+    return type_, where or None, name, tuple(field.column for field in options.pk_fields), columns

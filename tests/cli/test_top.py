@@ -415,7 +415,7 @@ def terminal(*words, **environ):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keys", ["q", "xq", "\x03"])
+@pytest.mark.parametrize("keys", [pytest.param("q", marks=pytest.mark.smoke), "xq", "\x03"])
 @pytest.mark.parametrize("words", [["top"], ["list", "--watch"]])
 def test_q_and_ctrl_c_end_it_and_the_terminal_is_as_it_was(words, keys, db):
     make(db, "mail.fetch")

@@ -95,6 +95,7 @@ def look(db: psycopg.Connection[Any], schema: str) -> dict[str, set[Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schema", ["ticker", "jobs"])
+@pytest.mark.smoke
 def test_alembic_finds_no_difference_between_a_migrated_database_and_the_tables_for_applications(schema, empty_url):
     migrations.upgrade(empty_url, schema)
     options = {**migrations.options(schema), "compare_server_default": True}

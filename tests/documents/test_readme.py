@@ -59,6 +59,7 @@ def run(command, folder):
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_what_the_example_declares_is_brought_into_step_and_what_it_registers_is_there(environ, db, application):
     sync = re.search(r"`ticker (sync --tasks [\w.,]+)`", README)
     assert sync
@@ -77,6 +78,7 @@ def test_what_the_example_declares_is_brought_into_step_and_what_it_registers_is
 
 
 @pytest.mark.promise("S6")
+@pytest.mark.smoke
 def test_the_example_polls_a_mailbox_and_its_task_goes_with_the_channel(environ, db, application):
     run([sys.executable, "-c", USE], application)
     run([sys.executable, "-m", "ticker", "tick"], application)

@@ -194,4 +194,40 @@ RUNS = (
         "A kill is attributed to the hard limit only once its instant has passed.",
         ("tests/worker/test_deaths.py::test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant",),
     ),
+    Mutant(
+        "forgotten-job-still-executed",
+        "ticker/queue/forget.lua",
+        "redis.pcall('SREM', worker .. ':executions', member)",
+        "redis.pcall('SREM', worker .. ':executions', '')",
+        "A worker that has forgotten a job executes nothing, also in what RQ 3 counts.",
+        ("tests/queue/test_settled_jobs.py::test_the_worker_counts_a_run_and_a_drop_as_rq_counts_jobs",),
+    ),
+    Mutant(
+        "hardened-worker-reads-dependents",
+        "wrappers/rq/signed_worker.py",
+        "    def move_dependents_to_ready(self, *_args: Any, **_options: Any)",
+        "    def move_dependents_to_ready(self, *_args: Any, **_options: Any) -> Any:\n"
+        "        return super().move_dependents_to_ready(*_args, **_options)\n\n"
+        "    def leave_dependents(self, *_args: Any, **_options: Any)",
+        "A hardened worker reads no job because another one, or anybody, names it as a dependent.",
+        ("tests/worker/test_signed_worker.py::test_what_a_hash_holds_beside_a_signed_job_is_not_read",),
+    ),
+    Mutant(
+        "hardened-worker-with-any-rq",
+        "wrappers/rq/signed_worker.py",
+        "        if misfits := misfits_of_newer():",
+        "        if misfits := misfits_of_newer()[:0]:",
+        "A hardened worker refuses an RQ that lacks what its safety relies on.",
+        (
+            "tests/worker/test_signed_worker.py::test_it_does_not_start_with_an_untried_rq_that_misses_what_it_relies_on",
+        ),
+    ),
+    Mutant(
+        "poison-without-a-name",
+        "wrappers/rq/corrupt_jobs.py",
+        "        with unreadable_is_poison(self.id):\n            self.read(raw_data)",
+        "        self.read(raw_data)",
+        "A corrupt job in a registry is put aside, so that it does not break off every maintenance of its worker.",
+        ("tests/worker/test_corrupt_jobs.py::test_poison_that_may_be_enqueued_does_not_break_off_each_maintenance",),
+    ),
 )

@@ -27,6 +27,7 @@ LEFT_OUT = (
 )
 SUITE = "not long and not netns and not browser and not pooler"  # the slow ones, too
 QUIET = ("-n", "0", "-q", "-p", "no:cacheprovider", "--timeout", "300", "-m", SUITE)
+LOADED_BY = {".sql": "ticker.db.sql", ".lua": "ticker.queue.bulk"}
 HOURS = 2 * 3600  # seconds: a bound for a whole suite on a loaded machine
 
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
@@ -103,7 +104,7 @@ def first_failure(copy: Path, *arguments: str) -> Failure | None:
 
 def check_import(mutant: Mutant, copy: Path) -> None:
     """Unfit unless the mutated module can be imported, from the copy, in a process of a process far from it."""
-    name = "ticker.db.sql" if mutant.file.endswith(".sql") else module(mutant.file)
+    name = LOADED_BY.get(Path(mutant.file).suffix) or module(mutant.file)
     look = f"import importlib; print(importlib.import_module({name!r}).__file__)"
     outer = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-P', '-c', {look!r}]))"
     done = run(copy, "-P", "-c", outer, cwd=Path("/"))

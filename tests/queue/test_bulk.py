@@ -75,6 +75,7 @@ def times_to_live(redis: Redis) -> dict[bytes, int]:
 
 @pytest.mark.parametrize("fits", [True, False])
 @pytest.mark.parametrize(("result_ttl", "failure_ttl"), [(0, 3600), (500, 0), (86_400, 31_622_400)])
+@pytest.mark.smoke
 def test_a_push_leaves_redis_as_enqueue_call_leaves_it(redis, result_ttl, failure_ttl, fits, monkeypatch):
     monkeypatch.setattr(bulk, "incompatibility", lambda _: "" if fits else "another RQ")
     with freeze_time(NOW):

@@ -88,6 +88,7 @@ def lateness(db: Connection[Any], intervals: dict[int, timedelta], flushed: date
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_after_a_flushall_every_task_starts_again_in_time_and_the_workers_are_known_again(
     environ: object, db: Connection[Any], redis: Redis
 ) -> None:

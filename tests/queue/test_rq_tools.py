@@ -43,6 +43,7 @@ def said(db) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_rq_info_counts_our_jobs_before_and_after_a_stock_worker_ran_them(environ, db, store, queue):
     for name in ("fails", "has.nothing"):
         ticker.register(db, name, every="1m")

@@ -31,6 +31,7 @@ def connections_made(redis: Redis) -> int:
 
 
 @pytest.mark.parametrize("by", [work, stock_worker])
+@pytest.mark.smoke
 def test_of_a_run_and_of_a_drop_nothing_stays_but_the_set_of_queues(traced, db, store, queue, redis, by):
     ticker.register(db, "plain", every="1d")
     ticker.register(db, "plain", name="paused", every="1d")
@@ -46,8 +47,8 @@ def test_the_worker_counts_a_run_and_a_drop_as_rq_counts_jobs(traced, db, store,
     ticker.register(db, "plain", name="paused", every="1d")
     tick(store, queue)
     ticker.pause(db, "paused", by="a test")
-    shown = "from rq import Worker as W; d = W.register_death; W.register_death = lambda s: (s.refresh(), print(s.successful_job_count, s.total_working_time > 0, s.get_current_job_id()), d(s))"
-    assert "2 True None" in work(patch=shown).stdout
+    shown = "from rq import Worker as W; d = W.register_death; W.register_death = lambda s: (print(s.connection.keys(s.key + ':*')), s.refresh(), print(s.successful_job_count, s.total_working_time > 0, s.get_current_job_id()), d(s))"
+    assert "[]\n2 True None" in work(patch=shown).stdout
 
 
 def test_runs_cost_no_connection_each_and_drops_no_process(traced, db, store, queue, redis):

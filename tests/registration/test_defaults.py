@@ -61,6 +61,7 @@ def names(db, owner_id=None):
     ],
     ids=["orm", "bulk", "sql", "upsert"],
 )
+@pytest.mark.smoke
 def test_a_new_owner_has_its_default_tasks_however_it_is_added_and_not_if_that_is_undone(session, db, add):
     ticker.defaults(db, Channel, [FETCH, CLEAN])
     add(session)

@@ -93,6 +93,7 @@ def poll(db, name="poll", **options):
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_a_registration_commits_or_goes_with_the_callers_own_rows(caller, db):
     poll(caller)
     assert ticker.list_tasks(db) == []

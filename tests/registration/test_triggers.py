@@ -231,6 +231,7 @@ def test_an_object_with_an_odd_key_is_refused(session):
     ],
     ids=["orm", "bulk", "sql", "merge"],
 )  # fmt: skip
+@pytest.mark.smoke
 def test_tasks_go_with_their_owner_however_it_is_deleted_and_stay_if_that_is_undone(channels, session, db, delete):
     delete(session)
     session.rollback()
@@ -521,6 +522,7 @@ def test_an_alembic_revision_installs_and_removes_them_online_and_as_sql(channel
     assert leftovers(db) == installed
 
 
+@pytest.mark.smoke
 def test_create_all_installs_them_and_another_database_is_left_alone(database_url, db):
     table = sa.Table("phones", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
     owners.follow(table, active_when="id % 2 = 0")

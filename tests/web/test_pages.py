@@ -72,6 +72,7 @@ def form(client):
 
 
 @pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.smoke
 def test_every_screen_is_a_whole_page_under_a_strict_policy(screen, client, task):
     answer = client.get(screen)
     assert answer.status_code == 200, answer.text
@@ -291,6 +292,7 @@ def test_a_task_that_never_was_has_no_page(client, db, task):
 # ---------------------------------------------------------------------------------------------------------- changes
 
 
+@pytest.mark.smoke
 def test_a_form_registers_edits_and_deletes_a_task(form, db):
     made = form(
         "/tasks/create",

@@ -176,6 +176,7 @@ def test_a_queue_that_refuses_a_batch_sets_all_its_tasks_back(announced, db, sto
 
 @pytest.mark.slow
 @pytest.mark.parametrize("worker", [work, stock_worker], ids=["ours", "stock"])
+@pytest.mark.smoke
 def test_each_task_has_its_own_outcome(worker, announced, db, store, queue):
     register(db, "returns", "raises", "exits", "returns")
     tick(store, queue)

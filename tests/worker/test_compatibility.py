@@ -30,6 +30,7 @@ SOURCES = (*(ROOT / "wrappers").rglob("*.py"), *(ROOT / "ticker" / "queue").glob
 NOT_RQS = {"_exit", "_process", "_job"}  # os._exit; attributes of `limits` and of PreparedStart
 
 
+@pytest.mark.smoke
 def test_rq_has_everything_that_we_rely_on():
     if sentences := list(incompatibilities()):
         pytest.fail("\n".join(sentences), pytrace=False)

@@ -12,6 +12,7 @@ import pytest
 from redis import Redis
 from rq import Queue
 from rq.job import Job
+from rq.version import VERSION
 
 import ticker
 from tests.running import ROOT, is_alive, until, work
@@ -20,6 +21,7 @@ from ticker.engine import jobs
 from ticker.engine.ports import JobState
 from ticker.engine.tick import tick
 from ticker.queue.rq import RedisQueue
+from wrappers.rq.compatibility import version_of
 from wrappers.rq.corrupt_jobs import inflates_within
 
 ASLEEP = zlib.compress(b"\x80\x05N.")  # the pickle of None: no call
@@ -108,7 +110,8 @@ def test_no_key_of_another_type_stops_the_worker(environ, db, store, queue, redi
     redis.rpush("rq:queue:polling", "text", "list", "gone", "a job", b"\xff\xfe", "x" * 5000, "")
     a_job_that_runs(db, store, queue)
     log = work().stdout
-    for job_id in ("text", "list", "executions", "'a job'", r"b'\\xff\\xfe'"):
+    odd = ["'a job'"] if version_of(VERSION) > (2, 6, 1) else []  # to RQ 2.6.1, that is an id, of which there is no job
+    for job_id in ("text", "list", "executions", *odd, r"b'\\xff\\xfe'"):
         assert re.search(f"poison job={job_id}: ", log), job_id
     assert outcomes(db) == ["succeeded"]
     assert not redis.exists("rq:executions:executions", "rq:wip:polling", "rq:job:executions")
@@ -176,6 +179,20 @@ def test_poison_in_rqs_registries_does_not_stop_a_worker_at_its_start(environ, d
     assert "poison job=taken: " in log and "poison job=begun: " in log
     assert outcomes(db) == ["succeeded"]
     assert not redis.exists("rq:queue:polling:intermediate", "rq:wip:polling", "rq:clean_registries:polling")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(version_of(VERSION) < (3,), reason="RQ 3 brought the registry of jobs that may be enqueued")
+@pytest.mark.parametrize("option", ["--burst", "--hardened"])
+def test_poison_that_may_be_enqueued_does_not_break_off_each_maintenance(option, environ, redis, monkeypatch):
+    monkeypatch.setenv("TICKER_SIGNING_KEY", "a key of enough length")
+    put(redis, "ready", created_at="yesterday", status="ready_to_enqueue")
+    redis.delete("rq:queue:polling")
+    redis.zadd("rq:ready:polling", {"ready": 1, "gone": 2})
+    log = work(option, "polling").stdout
+    assert re.search("(poison|forged) job=ready: ", log)
+    assert not sentence("logs.maintenance_broke_off").within(log)
+    assert not redis.exists("rq:ready:polling", "rq:clean_registries:polling")
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ def test_an_option_that_rq_would_only_miss_with_a_traceback_is_refused_in_one_se
 
 
 def test_options_that_rq_understands_pass():
-    words = ("--url", "redis://localhost:6379/1", "--job-class", "rq.job.Job", "--serializer", "json", "--config",
+    words = ("--url", "redis://localhost:6379/1", "--job-class", "rq.job.Job", "--serializer", "rq.serializers.JSONSerializer", "--config",
              "tests.sample_tasks", "--exception-handler", "tests.sample_tasks.trace", "--logging_level", "INFO")  # fmt: skip
     options.check(as_rq_reads((*words, "polling")).params)
 

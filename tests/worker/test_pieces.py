@@ -104,6 +104,7 @@ def test_one_piece_that_fails_makes_its_run_fail_and_the_others_succeed(traced, 
     assert (run_id, words) == (parent(db).id, sentence("why.pieces_failed", failed=1, pieces=3))
 
 
+@pytest.mark.smoke
 def test_a_piece_is_attempted_again_by_itself_and_its_run_succeeds(traced, db, store, queue):
     task = in_pieces(db, "fails.once", "dies.once", 3, retries=1, backoff="1ms")
     rounds(store, queue, 3)

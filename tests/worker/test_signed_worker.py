@@ -96,6 +96,7 @@ def forge(redis: Redis, job_id: str, data: bytes, *, key: str = "", front: bool 
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_a_hardened_worker_runs_what_the_ticker_signed(task, db, store, signed, redis):
     works()
     assert outcomes(db) == [("succeeded", "")]
@@ -211,6 +212,7 @@ def forged_jobs(redis: Redis, touched: Path, victim: str) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.smoke
 def test_forged_jobs_are_counted_and_harm_nothing(task, db, redis, tmp_path):
     touched = tmp_path / "touched"
     [victim] = Queue("polling", connection=redis).get_job_ids()
@@ -264,6 +266,7 @@ def test_what_a_hash_holds_beside_a_signed_job_is_not_read(task, db, redis, tmp_
     redis.sadd(f"{key.decode()}:dependents", "dependent")
     log = works()
     assert outcomes(db) == [("succeeded", "")]
+    assert redis.hgetall("ticker:refused") == {b"forged": b"1"}  # the dependent, in the queue, where it was put
     assert not touched.exists()
     assert "two?lines ?[31m" in log and "\x1b[31m" not in log
 
@@ -351,6 +354,12 @@ def test_a_hardened_worker_without_a_key_does_not_start(environ):
     assert (done.returncode, done.stderr) == (
         78, sentence("cli.error_hardened_needs_a_key", option="--hardened", setting="TICKER_SIGNING_KEY")
     )  # fmt: skip
+
+
+def test_it_does_not_start_with_an_untried_rq_that_misses_what_it_relies_on(signed, redis, monkeypatch):
+    monkeypatch.setattr(signed_worker, "misfits_of_newer", lambda: ("it is gone",))
+    with pytest.raises(ConfigurationError, check=sentence("errors.hardened_misfit", misfit="it is gone").within):
+        signed_worker.HardenedWorker(["polling"], connection=redis)
 
 
 @pytest.mark.slow

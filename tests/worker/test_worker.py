@@ -30,6 +30,7 @@ def last_run(db, name):
 
 
 @pytest.mark.promise("S9")
+@pytest.mark.smoke
 def test_functions_end_in_the_outcome_that_they_earned(traced, db, store, queue):
     ticker.register(db, "plain", every="1m", kwargs={"channel_id": 5})
     for name in ("async", "fails", "leaves.by.exit", "crashes", "kills.itself", "returns.odd", "unheard.of"):
@@ -147,6 +148,7 @@ def test_a_daily_task_whose_push_redis_lost_runs_without_a_hand(traced, db, stor
 
 
 @pytest.mark.promise("S3")
+@pytest.mark.smoke
 def test_a_stock_worker_runs_the_jobs_and_kills_the_process_that_overruns(traced, db, store, queue):
     for name in ("plain", "async"):
         ticker.register(db, name, every="1m")

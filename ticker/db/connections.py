@@ -113,7 +113,11 @@ class Connection(psycopg.Connection[Any]):
         return _rows(adapted, answers[own - 1])
 
     def _send(
-        self, query: bytes, values: Sequence[Any] = (), types: Sequence[int] = (), formats: Sequence[Format] = ()
+        self,
+        query: bytes,
+        values: list[Any] | None = None,  # psycopg 3.2.1 takes lists and no other sequences
+        types: Sequence[int] = (),
+        formats: list[Format] | None = None,
     ) -> int:
         """Queues a statement; returns how many answers it gets."""
         key = query, *types

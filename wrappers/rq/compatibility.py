@@ -237,7 +237,7 @@ def birth_fields(worker: Any) -> dict[Any, Any]:
     """Returns what RQ writes of a worker at its birth. RQ 2.6 has no method for it."""
     return {
         "birth": utcformat(worker.birth_date),
-        "last_heartbeat": utcformat(worker.last_heartbeat or worker.birth_date),
+        "last_heartbeat": utcformat(getattr(worker, "last_heartbeat", None) or worker.birth_date),
         "queues": ",".join(worker.queue_names()),
         **{name: getattr(worker, name) for name in ("pid", "hostname", "ip_address", "version", "python_version")},
     }

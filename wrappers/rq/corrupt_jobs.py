@@ -67,6 +67,11 @@ class Job(RQJob):
         self.restore(found)
 
     def restore(self, raw_data: Mapping[bytes, bytes]) -> None:
+        """RQ's. The Poison names the job, also where RQ reads many at once."""
+        with unreadable_is_poison(self.id):
+            self.read(raw_data)
+
+    def read(self, raw_data: Mapping[bytes, bytes]) -> None:
         if b"data" not in raw_data:
             raise Poison("its hash has no data")
         for field in (b"data", b"exc_info"):
@@ -152,6 +157,7 @@ class SurvivingWorker(RQWorker):
             with unreadable_is_poison(job.id, but=NO_JOBS_FAULT):
                 super().execute_job(job, queue)
         except Poison as poison:
+            poison.job_id = job.id  # also if RQ met it in a dependent of this job
             self._leave(job)
             put_aside(self.connection, [queue], poison, because=poison.__cause__)
 

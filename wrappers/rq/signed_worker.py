@@ -56,11 +56,11 @@ class Job(corrupt_jobs.Job):
     hash_at_most = 64 * 1024
     data_at_most = payload.AT_MOST
 
-    def restore(self, raw_data: Payload) -> None:
+    def read(self, raw_data: Payload) -> None:
         if foreign_jobs.is_foreign(self.id):
             return  # not read: another key may have signed it, and it is put back
         entry, args = signed_call(self.id, raw_data, signing_keys())
-        super().restore({field: raw_data[field] for field in READ if field in raw_data})
+        super().read({field: raw_data[field] for field in READ if field in raw_data})
         self._func_name, self._instance, self._args, self._kwargs = entry, None, args, {}
         self.description = "".join(c if c.isprintable() else "?" for c in self.description or "")[:DESCRIPTION_AT_MOST]
 

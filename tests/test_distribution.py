@@ -1,9 +1,11 @@
-"""What `uv build` makes, installed away from the repository: all files are there, and the commands start."""
+"""The packages of a release, installed away from the repository: all files are there, and the commands start."""
 
 import os
 import shutil
 import subprocess
+from email import message_from_string
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -22,28 +24,45 @@ def files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in found if "__pycache__" not in path.parts}
 
 
-@pytest.mark.parametrize("kind", ["whl", "tar.gz"])
-def test_what_is_built_works_outside_the_repository(tmp_path, kind):
+@pytest.fixture(scope="module")
+def uv() -> str:
     uv = os.environ.get("UV") or shutil.which("uv")
     assert uv, "uv is not installed"
-    run(uv, "build", "-q", "-o", tmp_path / "dist", cwd=ROOT)
-    [built] = (tmp_path / "dist").glob(f"*.{kind}")
+    return uv
+
+
+@pytest.fixture(scope="module")
+def packages(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the folder that `.ci/release` built, or a new one: a source package, and the wheel that is built from it."""
+    if built := os.environ.get("TICKER_TEST_DIST"):
+        return Path(built)
+    folder = tmp_path_factory.mktemp("dist")
+    run(uv, "build", "-q", "--sdist", "-o", folder, cwd=ROOT)
+    [source] = folder.glob("*.tar.gz")
+    run(uv, "build", "-q", "--wheel", "-o", folder, source, cwd=folder)
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["whl", "tar.gz"])
+def test_what_is_built_works_outside_the_repository(tmp_path, uv, packages, kind):
+    [built] = packages.glob(f"*.{kind}")
     run(uv, "venv", "-q", "venv", cwd=tmp_path)
     programs = tmp_path / "venv" / "bin"
-    run(
-        uv,
-        "pip",
-        "install",
-        "-q",
-        "--python",
-        programs / "python",
-        f"rq-ticker[binary,web] @ {built.as_uri()}",
-        cwd=tmp_path,
-    )
-    [installed] = run(
-        programs / "python", "-c", "import ticker, wrappers; print(ticker.__file__)", cwd=tmp_path
-    ).split()
+    package = f"rq-ticker[binary,web] @ {built.as_uri()}"
+    run(uv, "pip", "install", "-q", "--python", programs / "python", package, cwd=tmp_path)
+    code = "import ticker, wrappers; print(ticker.__file__)"
+    [installed] = run(programs / "python", "-c", code, cwd=tmp_path).split()
     assert files(Path(installed).parent.parent) == files(ROOT) and tmp_path in Path(installed).parents
     for command in ([], ["demo"], ["run"], ["worker"], ["web"]):
         assert run(programs / "ticker", *command, "--help", cwd=tmp_path).startswith("Usage: ticker")
     assert run(programs / "ticker", "db", "sql", cwd=tmp_path).startswith('CREATE SCHEMA IF NOT EXISTS "ticker";')
+
+
+def test_the_metadata_can_be_uploaded_and_the_changelog_names_the_version(uv, packages):
+    run(uv, "tool", "run", "--quiet", "twine", "check", "--strict", *packages.glob("rq_ticker-*"), cwd=packages)
+    [wheel] = packages.glob("*.whl")
+    with ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = message_from_string(archive.read(name).decode("utf-8"))
+    assert metadata["Name"] == "rq-ticker" and metadata["License-Expression"]
+    assert f"\n## [{metadata['Version']}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -20,6 +20,9 @@ from ticker.schedules.duration import DAY, HOUR, LONGEST, SECOND, milliseconds
 KEPT_AT_LEAST = 2 * HOUR
 """Milliseconds. A record outlives its job in Redis, because a start may look up the record of an end."""
 
+CHANNELS = ("log", "webhook", "mail")
+"""The channels that TICKER_NOTIFY may name besides entry points; `ticker.notify` makes one of each."""
+
 LEAST_KEY = 16  # characters of a key that signs jobs: anyone who guesses a key can sign any job
 
 _PREFIXES = ("TICKER_", "DATABASE_URL", "REDIS_URL")
@@ -207,7 +210,9 @@ def channels(name: str, text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(modules(text)))
     for channel in names:
         if not _CHANNEL.fullmatch(channel):
-            raise BadInput(name, channel, "is not a channel; write log, webhook, mail, or the name of an entry point")
+            raise BadInput(
+                name, channel, f"is not a channel; write {', '.join(CHANNELS)}, or the name of an entry point"
+            )
     return names
 
 

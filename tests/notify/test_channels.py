@@ -16,7 +16,7 @@ from ticker import notify
 from ticker.errors import ConfigurationError
 from ticker.notify import plugin
 from ticker.notify.deliver import AFTER_FAILURE
-from ticker.settings import Settings, from_environment
+from ticker.settings import CHANNELS, Settings, from_environment
 
 # ------------------------------------------------------------------------------------------------------ entry points
 
@@ -31,7 +31,7 @@ def test_an_entry_point_gets_the_notice_as_a_dict(db, notifier, pager):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nobody", sentence("errors.channel_unknown", setting="TICKER_NOTIFY", value="'nobody'", channels="log, webhook, mail")),
+        ("nobody", sentence("errors.channel_unknown", setting="TICKER_NOTIFY", value="'nobody'", channels=", ".join(CHANNELS))),
         ("broken", sentence("errors.channel_cannot_be_loaded", setting="TICKER_NOTIFY", name="broken", value="'pager_of_test:nothing'", error="AttributeError")),
         ("later", sentence("errors.channel_is_no_function", setting="TICKER_NOTIFY", name="later", value="'pager_of_test:later'")),
         ("thing", sentence("errors.channel_is_no_function", setting="TICKER_NOTIFY", name="thing", value="'pager_of_test:GOT'")),
@@ -58,7 +58,7 @@ def test_an_entry_point_that_raises_is_tried_again(db, notifier, caplog):
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({"TICKER_NOTIFY": "log, a b"}, sentence("errors.channel_misnamed", setting="TICKER_NOTIFY", value="'a b'", channels="log, webhook, mail")),
+        ({"TICKER_NOTIFY": "log, a b"}, sentence("errors.channel_misnamed", setting="TICKER_NOTIFY", value="'a b'", channels=", ".join(CHANNELS))),
         *(({"TICKER_WEBHOOK_URL": url}, sentence("errors.no_webhook_url", setting="TICKER_WEBHOOK_URL"))
           for url in (f"ftp://h/{SECRET}", f"https://u:{SECRET}@h/", f"https:///{SECRET}", f"https://h/a {SECRET}", "https://h:0/",
                       "https://h:99999/", "https://h/\r\nX: y", SECRET)),
@@ -102,6 +102,15 @@ def test_a_channel_without_its_setting_is_named_at_the_start(settings, said):
     with pytest.raises(ConfigurationError) as error:
         notify.channels(settings)
     assert str(error.value) == said
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_each_channel_of_ours_is_made_under_its_name_and_documented(name):
+    given = {"webhook_url": "https://h", "smtp_url": "smtp://h", "mail_from": "a@x", "mail_to": ("b@x",)}
+    [channel] = notify.channels(Settings(notify=(name,), **given))
+    assert channel.name == name
+    [page] = (ROOT / "docs").rglob("notifications.md")
+    assert f"\n| `{name}` |" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

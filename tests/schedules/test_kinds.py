@@ -8,7 +8,9 @@ import pytest
 
 from tests.schedules.expressions import REFUSED
 from ticker.errors import BadInput
+from ticker.model import Kind
 from ticker.schedules import cron, kinds, once, zones
+from ticker.tasks import checks, fields
 
 NOW = datetime(2026, 11, 21, 15, tzinfo=UTC)
 
@@ -41,6 +43,19 @@ def test_a_text_is_of_one_kind_and_has_one_normal_form(text, kind, normal, first
     assert (found and found.isoformat()) == first
     if kind != "interval":
         assert kinds.parse(schedule.kind, schedule.text, schedule.zone.key) == schedule
+
+
+EXAMPLES = {
+    Kind.INTERVAL: "1m", Kind.CRON: "0 9 * * 1-5", Kind.CALENDAR: "Mon..Fri 09:00", Kind.ONCE: "2027-01-01T09:00:00Z",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_each_kind_is_an_argument_of_register_and_is_read_back(kind):
+    values = fields.check({checks.NAMES[kind]: EXAMPLES[kind]})
+    assert values["kind"] == kind
+    if kind is not Kind.INTERVAL:
+        assert kinds.parse(kind, values["expression"]).text == values["expression"]
 
 
 @pytest.mark.parametrize(("text", "words"), REFUSED)

@@ -12,6 +12,7 @@ from typing import Any
 from ticker.errors import ConfigurationError, quoted
 from ticker.notify import message
 from ticker.notify.message import Notice
+from ticker.settings import CHANNELS
 
 GROUP = "ticker.notices"
 
@@ -33,8 +34,8 @@ def load(name: str) -> EntryPoint:
     found = next(iter(entry_points(group=GROUP, name=name)), None)
     if found is None:
         raise ConfigurationError(
-            f"TICKER_NOTIFY: {quoted(name)} is not a channel; write log, webhook, mail, or the name of an installed entry"
-            f" point of the group {GROUP}"
+            f"TICKER_NOTIFY: {quoted(name)} is not a channel; write {', '.join(CHANNELS)}, or the name of an"
+            f" installed entry point of the group {GROUP}"
         )
     try:
         function = found.load()

@@ -264,7 +264,7 @@ FROM {schema}.tickers ORDER BY last_tick_at DESC NULLS LAST
 -- name: pieces_of
 -- How far the pieces of these runs have come; one that is attempted again counts by its last attempt.
 SELECT parent_id, count(*) FILTER (WHERE outcome IN {good_outcomes}) AS done,
-    count(*) FILTER (WHERE outcome IN ('failed', 'timed_out', 'killed', 'lost', 'dropped') AND NOT retried) AS failed,
+    count(*) FILTER (WHERE (outcome IN {bad_outcomes} OR outcome = 'dropped') AND NOT retried) AS failed,
     count(*) FILTER (WHERE state <> 'ended') AS open
 FROM {schema}.runs WHERE parent_id = ANY (%(parents)s::bigint[]) AND kind = 'piece'
 GROUP BY parent_id

@@ -6,7 +6,7 @@ from importlib import import_module
 import ticker
 from tests.running import ROOT
 
-PAGE = (ROOT / "docs" / "stability.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "stability.md").read_text(encoding="utf-8")
 
 
 def there(name: str) -> bool:

@@ -111,7 +111,7 @@ def print_played(played: "Played") -> None:
         verdict = f"differs: {'; '.join(map(str, line.differences))}" if line.differences else "ok"
         number = "-" if line.number is None else line.number
         render.add(
-            grid, number, table.clock(line.at), line.says, line.found, verdict, style="red" if line.differences else ""
+            grid, number, table.clock(line.at), line.says, line.actual, verdict, style="red" if line.differences else ""
         )
     render.print_table(grid)
     click.echo()

@@ -41,7 +41,7 @@ def interval_ms(text: str) -> int:
 
 
 def is_screen() -> bool:
-    """Whether standard output is a terminal that can be drawn on."""
+    """Returns whether standard output is a terminal that can be drawn on."""
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in DUMB
 
 

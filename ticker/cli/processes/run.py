@@ -93,8 +93,8 @@ def tick(dry_run: bool, as_json: bool) -> None:
 def health(max_age: str | None, as_json: bool) -> None:
     """Exit with 0 if all is well, otherwise with 1.
 
-    All is well if both servers answer, a ticker has ticked recently (by the database's clock), and a worker listens to
-    each queue with waiting jobs. Suitable for container health checks.
+    All is well if both servers answer, a ticker has ticked recently, and each queue with waiting jobs has a worker. The
+    database's clock decides. Suitable for container health checks.
     """
     from ticker.read import health as health_check
 

@@ -41,7 +41,7 @@ def journal(
 ) -> None:  # fmt: skip
     """List ended runs, drops and events, newest last.
 
-    Events are changes of a task: who paused it, or since when it fails. --outcome and --reason leave them out. A deleted
+    Events are changes of a task, such as a pause or a first failure. --outcome and --reason leave them out. A deleted
     task is found by its id or its owner.
     """
     from ticker.read import journal as read_journal

@@ -50,7 +50,7 @@ def test_what_failed_for_a_while_is_looked_at_again_until_it_is_there(error, sta
     quick.goto("/")
     with failing(error):
         quick.wait_for_selector(f"#live >> text={error}")
-        assert quick.inner_text("#pace").startswith("looks again")
+        assert quick.inner_text("#pace").startswith("refreshes")
     quick.wait_for_selector("#live h1:has-text('Now')")
     assert quick.title() == "Now · ticker"
     forgive(quick, status)
@@ -68,7 +68,7 @@ def test_a_screen_that_is_gone_stands_still(quick):
     quick.goto("/")
     with failing(UnknownTask("it is gone")):
         quick.wait_for_selector("#live >> text=it is gone")
-        quick.wait_for_selector("#pace >> text=stands still")
+        quick.wait_for_selector("#pace >> text=does not refresh")
         assert asked(quick) == []
     forgive(quick, 404)
 

@@ -17,7 +17,7 @@ def test_the_screen_of_a_run_stands_still_once_it_has_ended(page, filled):
     filled.at(5)
     filled.end(taken, "succeeded")
     page.wait_for_selector("#live >> text=succeeded")
-    page.wait_for_selector("#pace >> text=stands still")
+    page.wait_for_selector("#pace >> text=does not refresh")
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.evaluate("new Promise(done => setTimeout(done, 1500))")

@@ -197,7 +197,7 @@ def test_a_follower_in_this_process_ends_quietly_when_it_is_interrupted(monkeypa
     def interrupted(tail):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(journal, "looks", interrupted)
+    monkeypatch.setattr(journal, "new_lines", interrupted)
     assert ticker("journal", "--follow")[1] == ""
 
 

@@ -283,7 +283,7 @@ def test_the_list_leaves_columns_out_rather_than_its_state(db, busy):
 
 def test_a_list_that_is_longer_than_the_screen_says_so(db, busy):
     lines = [line.plain for line in listing.lines(ticker.list_tasks(db), 120, 4)]
-    assert len(lines) == 4 and lines[-1].startswith("and more; --owner, --owner-type")
+    assert len(lines) == 4 and lines[-1].startswith("and more; filter with --owner, --owner-type")
     assert len(listing.lines(ticker.list_tasks(db), 120, 6)) == 6
     assert [line.plain for line in listing.lines([], 120, 6)] == ["no tasks"]
 
@@ -421,7 +421,7 @@ def test_q_and_ctrl_c_end_it_and_the_terminal_is_as_it_was(words, keys, db):
     make(db, "mail.fetch")
     with terminal(*words) as shown:
         shown.shows("mail.fetch")
-        shown.shows("q ends; looks again every 2 s")
+        shown.shows("q quits; refreshed every 2 s")
         assert termios.tcgetattr(shown.inner) != shown.before
         shown.press(keys)
         assert shown.end() == 0
@@ -456,7 +456,7 @@ def test_a_terminal_that_changes_its_size_is_drawn_anew(db):
         shown.shows("no tasks")
         shown.raw = ""
         fcntl.ioctl(shown.inner, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 40, 0, 0))
-        shown.shows("q ends; looks again every 2 s")  # the last line
+        shown.shows("q quits; refreshed every 2 s")  # the last line
         assert "no tasks" in shown.read() and len(shown.read().splitlines()) == 10
 
 
@@ -511,7 +511,7 @@ def test_a_mistake_in_a_look_ends_it_and_is_not_hidden():
 def test_a_look_without_an_answer_is_told_after_a_while(monkeypatch):
     monkeypatch.setattr(watching, "PATIENCE", -10)
     looker = watching.Looker("first", lambda db: "second", 1000)
-    assert looker.state().found == "first" and looker.state().trouble.startswith("no answer for ")
+    assert looker.state().answer == "first" and looker.state().trouble.startswith("no answer for ")
 
 
 def test_the_documentation_names_each_section_and_shows_the_legend_of_the_chart(db):

@@ -116,7 +116,7 @@ def test_openmetrics_is_spoken_with_whoever_asks_for_it(served):
 @pytest.mark.slow
 def test_nothing_else_is_served(served):
     for path in ("/", "/metrics/..", "/healthz"):
-        with pytest.raises(HTTPError, match="only /metrics is here"):
+        with pytest.raises(HTTPError, match="only /metrics is served here"):
             urlopen(served.url.removesuffix("/metrics") + path, timeout=PATIENCE)
 
 

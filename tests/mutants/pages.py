@@ -16,8 +16,8 @@ PAGES = (
     Mutant(
         "open-without-being-asked",
         "ticker/web/app.py",
-        "no_token = no_token or said.web_no_token",
-        "no_token = no_token or said.web_no_token or not tokens",
+        "no_token = no_token or settings.web_no_token",
+        "no_token = no_token or settings.web_no_token or not tokens",
         "The page is open without a token only if that was requested.",
         ("tests/web/test_access.py::test_where_no_token_is_set_one_is_made_and_logged_and_nothing_opens_without_it",),
     ),

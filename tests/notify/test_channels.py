@@ -170,7 +170,7 @@ def test_a_test_notice_goes_through_each_channel_and_each_answer_is_shown(enviro
 
 
 def test_notify_without_test_says_what_to_give(environ, monkeypatch):
-    assert "give --test" in command("notify", code=2)[1]
+    assert "add --test" in command("notify", code=2)[1]
     monkeypatch.setenv("TICKER_NOTIFY", "")
     assert command("notify", "--test")[0] == sentence("cli.no_channel", setting="TICKER_NOTIFY")
 
@@ -182,7 +182,7 @@ def test_the_former_name_of_the_command_works_and_no_help_shows_it(environ, monk
 
 
 def test_what_waits_is_listed_with_its_reason(environ, db, notifier):
-    assert command("notices")[0] == "no notice waits\n"
+    assert command("notices")[0] == "no notice is waiting\n"
     event = happens(db, "failed", owner_type="channels", owner_id="7")
     notifier(Kept("pager", OSError("no \x1b[31mluck"))).round(NOW)
     out, _ = command("notices")

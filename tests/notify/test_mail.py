@@ -37,7 +37,7 @@ def test_a_mail_says_it_in_its_subject_and_the_facts_below(db, notifier):
 def test_a_password_goes_over_tls(certificate):
     post = Post(certificate)
     with talking(post) as port:
-        assert mail(port, f"me:{SECRET}@").deliver(NOTICE) == "taken for 1 of 1"
+        assert mail(port, f"me:{SECRET}@").deliver(NOTICE) == "accepted for 1 of 1"
     assert [line.split()[0] for line in post.lines][:4] == ["ehlo", "STARTTLS", "ehlo", "AUTH"]
 
 
@@ -56,14 +56,14 @@ def test_smtps_is_tls_from_the_first_byte(certificate):
             post(inside)
 
     with talking(secure) as port:
-        assert Mail(f"smtps://localhost:{port}", "t@x.org", ["a@x.org"]).deliver(NOTICE) == "taken for 1 of 1"
+        assert Mail(f"smtps://localhost:{port}", "t@x.org", ["a@x.org"]).deliver(NOTICE) == "accepted for 1 of 1"
     assert len(post.messages) == 1
 
 
 def test_a_receiver_who_is_refused_is_named_and_the_others_get_their_mail(caplog):
     post = Post(refuse="rcpt TO:<b@")
     with talking(post) as port:
-        assert mail(port, to=("a@example.org", "b@example.org")).deliver(NOTICE) == "taken for 1 of 2"
+        assert mail(port, to=("a@example.org", "b@example.org")).deliver(NOTICE) == "accepted for 1 of 2"
     assert sentence("logs.mail_refused", event=7, address="b@example.org").within(caplog.messages)
 
 

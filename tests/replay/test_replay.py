@@ -333,7 +333,7 @@ BAD = [
     ("", sentence("replay.no_tables_write", remedy="##")),
     ("Only prose.\n", sentence("replay.no_tables")),
     (f"{HEAD}{START}", sentence("replay.no_heading", line=1, remedy="##")),
-    (f"{MINE}{START}\n## mine\n{HEAD}{START}", sentence("replay.second_heading", line=6, heading="'mine'", first="line 1 already")),
+    (f"{MINE}{START}\n## mine\n{HEAD}{START}", sentence("replay.second_heading", line=6, heading="'mine'", first=1)),
     (f"{MINE}{START}\n{HEAD}{START}", sentence("replay.second_table", line=6, remedy="##")),
     (f"```\n{MINE}", sentence("replay.endless_block", line=1)),
     (f"interval 60 parsecs\n{MINE}{START}", sentence("replay.no_duration", line=1, field="interval", value="'60parsecs'", remedy=90)),
@@ -468,7 +468,7 @@ def test_without_a_database_url_an_embedded_server_is_used(environ, monkeypatch,
 def test_the_picture_is_xml_with_a_mark_for_each_event(seeds):
     root = ElementTree.fromstring(chart.svg(seeds))
     marks = [mark for mark in root.iter(f"{SVG}g") if mark.get("class") == "event"]
-    lines = [(str(line.number), line.found) for one in seeds for line in one.lines]
+    lines = [(str(line.number), line.actual) for one in seeds for line in one.lines]
     told = [(mark.get("data-line"), mark.find(f"{SVG}title").text.split(": ", 1)[1]) for mark in marks]
     assert sorted(told) == sorted(lines)
     for kind, count in {"tick": 6, "push": 10, "wait": 10, "run": 3, "forced": 1, "open": 4, "drop": 1}.items():

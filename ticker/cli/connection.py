@@ -1,4 +1,4 @@
-"""What a command works with: the settings, and one transaction in the database that they name."""
+"""The settings of a command, and its transaction in the database."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def configured(**options: str | None) -> Settings:
-    """The settings of the environment, and over them the options that were given: `tick="10s"` is --tick, TICKER_TICK."""
+    """Returns the settings of the environment. Options override them: `tick="10s"` is --tick, or TICKER_TICK."""
     given = {f"TICKER_{name.upper()}": text for name, text in options.items() if text is not None}
     try:
         return settings.from_environment({**os.environ, **given})
@@ -31,7 +31,10 @@ def configured(**options: str | None) -> Settings:
 
 @contextmanager
 def database(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connection]":
-    """One transaction, in DATABASE_URL unless `url` is given. ConfigurationError: no server was there; DatabaseUnavailable: it went away."""
+    """Opens a connection with one transaction, to DATABASE_URL unless `url` is given.
+
+    Raises ConfigurationError if the server does not answer, DatabaseUnavailable if it goes away.
+    """
     from ticker.db import connections
 
     url = url or configured().require_database()
@@ -45,7 +48,7 @@ def database(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connect
 
 
 def now(db: Any) -> datetime:
-    """The instant, by the clock that decides: the database's."""
+    """Returns the current time by the clock that decides: the database's."""
     from ticker.read import entries
 
     return entries.instant(db)

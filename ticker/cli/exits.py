@@ -1,9 +1,9 @@
-"""How every command ends: an error is one sentence on standard error, and the exit code says of which sort it was.
+"""Exit codes and error messages. An error is one sentence on standard error.
 
 0     done
-1     what was asked for is not so: no such task, unhealthy, the tables do not fit, a server went away in the middle
-2     bad input: the command line, or a value that cannot be taken; nothing was written
-78    a setting, or a server that was not there at the start
+1     refused or failed: no such task, unhealthy, the tables do not fit, a server went away
+2     bad input: the command line, or an invalid value; nothing was written
+78    an invalid setting, or a server that did not answer at the start
 130   interrupted
 """
 
@@ -24,7 +24,7 @@ INTERRUPTED = 130
 
 
 class Commands(LazyGroup):
-    """The outermost group: none of its commands ends in a traceback."""
+    """The outermost group. It turns every error into a sentence and an exit code."""
 
     def main(self, *args: Any, **kwargs: Any) -> NoReturn:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -33,7 +33,7 @@ class Commands(LazyGroup):
             code = super().main(*args, **{**kwargs, "standalone_mode": False})
             sys.stdout.flush()
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python says it once more at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports it again at exit
             code = NOT_SO
         except click.Abort:
             code = INTERRUPTED
@@ -41,16 +41,18 @@ class Commands(LazyGroup):
             error.show()
             code = BAD_INPUT
         except Exception as error:
-            code = tell(error)
+            code = report(error)
         sys.exit(code)
 
 
-def tell(error: Exception) -> int:
-    """Says it in one sentence; the exit code."""
+def report(error: Exception) -> int:
+    """Prints the error as one sentence and returns the exit code."""
     if os.environ.get("TICKER_DEBUG"):
         traceback.print_exception(error)
     if isinstance(error, ImportError) and "pq wrapper" in str(error):
-        error = ConfigurationError('psycopg finds no libpq on this machine; pip install "rq-ticker[binary]" brings one')
+        error = ConfigurationError(
+            'psycopg cannot find libpq on this machine; install it with: pip install "rq-ticker[binary]"'
+        )
     click.echo(f"error: {sentence(error)}", err=True)
     if isinstance(error, click.ClickException):
         return error.exit_code
@@ -70,5 +72,5 @@ def sentence(error: Exception) -> str:
         return error.format_message()
     if isinstance(error, TickerError):
         return "\n".join(shown(line) for line in str(error).splitlines())
-    first = (str(error).strip() or "no text").splitlines()[0].strip().rstrip(".")
+    first = (str(error).strip() or "no message").splitlines()[0].strip().rstrip(".")
     return f"{type(error).__name__}: {shown(first)}; set TICKER_DEBUG=1 for the traceback"

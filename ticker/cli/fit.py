@@ -1,4 +1,4 @@
-"""Rows that fit a screen: each is one line, columns stand below each other, and what does not fit is cut."""
+"""Rows that fit a screen: each takes one line, columns are aligned, and what does not fit is cut."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from typing import NamedTuple
 from unicodedata import category, east_asian_width
 
 GAP = 2  # cells between two columns
-LAST_AT_LEAST = 20  # cells for the last column, which says why
-NARROW = 19  # cells, those of a time; a column but the last may have these, or a fifth of the width
+LAST_AT_LEAST = 20  # cells for the last column, which gives the reason
+NARROW = 19  # cells, the width of a time; on a narrow screen a column gets at most this, or a fifth of the width
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Cells from left to right, safe for a terminal; `style` is of the whole line."""
+    """Cells from left to right, safe for a terminal. `style` applies to the whole line."""
 
     cells: tuple[str, ...]
     style: str = ""
@@ -33,12 +33,12 @@ def row(*cells: object, style: str = "") -> Row:
 
 
 def line(text: str, width: int, style: str = "") -> Line:
-    """One sentence on one line."""
+    """Returns a sentence as one line."""
     return Line(cropped(shown(text), width), style)
 
 
 def lines(rows: Sequence[Row], width: int, spare: Sequence[int] = ()) -> list[Line]:
-    """One line each. Of the `spare` columns, by their numbers, the first are left out where there is too little room."""
+    """Returns one line for each row. Leaves out the `spare` columns, by number and in this order, until the rest fits."""
     if not rows:
         return []
     widths = [max(map(size, column)) for column in zip(*(row.cells for row in rows), strict=True)]
@@ -56,7 +56,7 @@ def size(text: str) -> int:
 
 
 def sized(text: str, cells: int) -> str:
-    """Returns exactly so many cells: the text cut at its end, or padded with blanks."""
+    """Returns the text in exactly `cells` cells: cut at its end, or padded with blanks."""
     text = text if size(text) <= cells else text[: max(cells, 0)]
     while size(text) > cells:
         text = text[:-1]
@@ -68,7 +68,7 @@ def cropped(text: str, cells: int) -> str:
 
 
 def cut(text: str, cells: int) -> str:
-    """Without its middle, where it is too long: names and owners differ at their ends, too."""
+    """Cuts the middle out of a text that is too long: names and owners also differ at their ends."""
     if size(text) <= cells:
         return text
     tail = text[-(cells // 2) :]
@@ -78,7 +78,7 @@ def cut(text: str, cells: int) -> str:
 
 
 def shares(wanted: Sequence[int], room: int) -> list[int]:
-    """How many of its rows each may show: all, or as many as the others that want more."""
+    """Returns how many rows each section may show: all of them, or an equal share of the room."""
     given = [0] * len(wanted)
     while room > 0 and given != [*wanted]:
         for number, most in enumerate(wanted):
@@ -98,5 +98,5 @@ def _fitting(widths: Sequence[int], width: int, spare: Sequence[int]) -> list[in
 
 
 def _line(row: Row, columns: Sequence[int], widths: Sequence[int], width: int) -> Line:
-    found = "".join(sized(cut(row.cells[n], widths[n]), widths[n] + GAP) for n in columns[:-1])
-    return Line(cropped(found + row.cells[columns[-1]], width), row.style)
+    left = "".join(sized(cut(row.cells[n], widths[n]), widths[n] + GAP) for n in columns[:-1])
+    return Line(cropped(left + row.cells[columns[-1]], width), row.style)

@@ -1,4 +1,4 @@
-"""Commands whose modules are imported when they are called, so that `ticker --help` and each command load only their own."""
+"""Commands whose modules are imported when they are called, so that `ticker --help` imports none of them."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -8,7 +8,7 @@ import click
 
 
 class LazyCommand(click.Command):
-    """Stands for a command until it is called. It knows the name and the first paragraph of the help."""
+    """A placeholder for a command until it is called, with its name and the first paragraph of its help."""
 
     def __init__(self, name: str, home: str, summary: str) -> None:
         super().__init__(name, help=summary)
@@ -24,7 +24,7 @@ class LazyGroup(click.Group):
     """Lists its commands in the order in which they were added, and imports the one that is called."""
 
     def __init__(self, *args: Any, former_names: Mapping[str, str] | None = None, **kwargs: Any) -> None:
-        """`former_names` maps names that commands had before. They work until 1.0 and are not shown in the help."""
+        """`former_names` maps old names to commands. Old names work until 1.0 and are not shown in the help."""
         super().__init__(*args, **kwargs)
         self.former_names = former_names or {}
 

@@ -1,4 +1,4 @@
-"""What several commands take, and how their texts become values; BadInput names the option, the text and the limit."""
+"""Options shared by several commands, and how their texts become values."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ MOST_ROWS = 10_000
 
 def _owner(_context: click.Context, _option: click.Parameter, text: str | None) -> str | None:
     if text is not None and ":" not in text:
-        raise BadInput("owner", text, "names no owner; write type:id, such as mail_channels:5")
+        raise BadInput("owner", text, "is not an owner; write type:id, such as mail_channels:5")
     return text
 
 
@@ -30,11 +30,11 @@ function = click.option("--function", metavar="NAME", callback=printable, help="
 as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 
 
-class Whole(click.IntRange):
-    """A whole number in plain digits, within the limits if any are given."""
+class Integer(click.IntRange):
+    """A whole number in plain digits, within optional limits."""
 
     def _describe_range(self) -> str:
-        """Returns the limits for the help; nothing if there are none."""
+        """Returns the limits for the help, or "" if there are none."""
         return "" if self.min is None and self.max is None else super()._describe_range()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -44,27 +44,29 @@ class Whole(click.IntRange):
 
 
 def limit(default: int) -> Callable[[Any], Any]:
-    return click.option("--limit", type=Whole(1, MOST_ROWS), default=default, show_default=True, help="Rows.")
+    return click.option(
+        "--limit", type=Integer(1, MOST_ROWS), default=default, show_default=True, help="Maximum number of rows."
+    )
 
 
 def ref(task: str | None, owner: str | None) -> int | str | None:
-    """What names the task: digits are an id, which needs no owner."""
+    """Returns the id or the name of the task. Digits are an id, which needs no owner."""
     if task is None:
         return None
     if not (task.isascii() and task.isdigit()):
         return plain("task", task)
     if owner is not None:
         raise BadInput(
-            "owner", owner, f"cannot be combined with the id {task[:20]}, which needs no owner; leave one out"
+            "owner", owner, f"cannot be combined with the id {task[:20]}, which needs no owner; leave out one of them"
         )
     if len(task) > 19 or not 1 <= int(task) <= LARGEST_ID:
-        raise BadInput("task", task, f"is no id: ids are whole numbers from 1 to {LARGEST_ID}")
+        raise BadInput("task", task, f"is not an id: ids are whole numbers from 1 to {LARGEST_ID}")
     return int(task)
 
 
 @contextmanager
-def found(task: int | str | None, owner: str | None) -> Iterator[None]:
-    """A name that is not found without an owner may well be one of an owner's."""
+def owner_hint(task: int | str | None, owner: str | None) -> Iterator[None]:
+    """Suggests --owner if a name is unknown without it."""
     try:
         yield
     except UnknownTask as error:

@@ -1,4 +1,4 @@
-"""Reads times that have passed: of today, before now, or in full."""
+"""Parses times in the past."""
 
 import re
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _DATE = re.compile(r"\d{4}-", re.ASCII)
 
 
 def past(field: str, text: str, now: Callable[[], datetime]) -> datetime:
-    """A time of today, or of yesterday where it lies ahead; a duration before now; or ISO 8601 with a zone."""
+    """Parses a time of day (today's or yesterday's), a duration before now, or ISO 8601 with a zone."""
     if match := _TIME_OF_DAY.fullmatch(text.strip()):
         hour, minute, second = (int(part or 0) for part in match.groups())
         today = now().replace(hour=hour, minute=minute, second=second, microsecond=0)
@@ -25,5 +25,5 @@ def past(field: str, text: str, now: Callable[[], datetime]) -> datetime:
         return now() - timedelta(milliseconds=milliseconds(field, bare))
     except BadInput:
         raise BadInput(
-            field, text, "is no time that was; write 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z"
+            field, text, "is not a time in the past; write 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z"
         ) from None

@@ -1,4 +1,4 @@
-"""A picture as a file."""
+"""Writes pictures to files."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ from ticker.errors import BadInput
 
 
 def check(path: str) -> None:
-    """Before anything is asked for nothing."""
+    """Raises BadInput if the folder of the file does not exist."""
     if not Path(path).absolute().parent.is_dir():
-        raise BadInput("--svg", path, "is in no folder that exists; write another name")
+        raise BadInput("--svg", path, "is in a folder that does not exist; choose another path")
 
 
 def write(path: str, picture: str) -> None:
@@ -19,5 +19,5 @@ def write(path: str, picture: str) -> None:
 
 
 def reason(error: Exception) -> str:
-    """An error of the file system in its own words."""
+    """Returns the message of a file system error."""
     return (getattr(error, "strerror", None) or str(error)).lower()

@@ -1,4 +1,4 @@
-"""What is printed: tables for people, and JSON for programs. The words in them: `ticker.read.formatting`."""
+"""Prints tables for people and JSON for programs. `ticker.read.formatting` provides their words."""
 
 import json
 import os
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord
 
 Piece = tuple[str, str]
-WIDE = 100_000  # columns: a terminal wraps a long line itself, and keeps its words and ids in one piece
+WIDE = 100_000  # columns: the terminal itself wraps long lines, so that copied words and ids stay whole
 RED = {"failing", "not_pushed", Outcome.FAILED, Outcome.TIMED_OUT, Outcome.KILLED, Outcome.LOST}
 YELLOW = {"paused", "disabled", "owner_inactive", Outcome.DROPPED}
 
 
 def print_json(value: Any) -> None:
-    """One document, in ASCII, so that no terminal and no encoding can be upset by it."""
+    """Prints one document in ASCII, which every terminal and encoding can show."""
     click.echo(json.dumps(value, indent=2))
 
 
@@ -50,10 +50,10 @@ def print_task(task: Task) -> None:
 
 
 def print_lines(lines: "Iterable[JournalEntry]", *, whose: bool, head: bool = True) -> None:
-    """Of the ledger: one line each, with its task where they are of several."""
+    """Prints one line for each entry; `whose` adds its task."""
     names = ("when (UTC)", "what", *["task", "name", "owner"] * whose, "why", "run")
     table = columns(*(name if head else "" for name in names))
-    longest = max(map(len, Outcome))  # --follow prints a few lines at a time
+    longest = max(map(len, Outcome))  # so that columns stay aligned while --follow prints a few lines at a time
     for line in lines:
         name, run = [line.task_id, line.task_name, line.owner] * whose, line.run.id if line.run else ""
         add(table, moment(line.at), line.what.ljust(longest), *name, line.words, run, style=colour(line.what))
@@ -61,15 +61,15 @@ def print_lines(lines: "Iterable[JournalEntry]", *, whose: bool, head: bool = Tr
 
 
 def print_runs(runs: "Iterable[RunRecord]", *, items: bool = False) -> None:
-    """`items`: of pieces of one run, and so with what each piece was in the place of whose it is."""
+    """Prints one line for each run. `items`: the runs are pieces of one run, shown with their item, not their task."""
     whose = ("piece", "attempt") if items else ("task", "name", "owner", "kind")
     table = columns("id", *whose, "when (UTC)", "took", "outcome", "why")
     for run in runs:
-        said = (json.dumps(run.item, ensure_ascii=False), run.attempt) if items else (
+        cells = (json.dumps(run.item, ensure_ascii=False), run.attempt) if items else (
             run.task_id, run.task_name, owner_of(run), run.kind)  # fmt: skip
         when = run.started_at or run.checked_at or run.ended_at or run.pushed_at or run.due_at
         lasted = took(run)
-        add(table, run.id, *said, moment(when), "" if lasted is None else words(lasted), run.outcome or run.state, why(run), style=colour(run.outcome))  # fmt: skip
+        add(table, run.id, *cells, moment(when), "" if lasted is None else words(lasted), run.outcome or run.state, why(run), style=colour(run.outcome))  # fmt: skip
     print_table(table)
 
 
@@ -88,7 +88,7 @@ def colour(word: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows, each with its style, below the column names. A cell is a list of pieces, each a text and its style."""
+    """Column names, and rows with their styles. A cell is a list of pieces; a piece is a text and its style."""
 
     names: tuple[str, ...]
     rows: list[tuple[list[Sequence[Piece]], str]] = field(default_factory=list)
@@ -104,7 +104,7 @@ def add(table: Table, *cells: object, style: str = "") -> None:
 
 
 def print_table(table: Table) -> None:
-    """Prints each row as one line, uncut. In a terminal rich draws it; a pipe gets the same text without importing rich."""
+    """Prints each row as one uncut line. Rich draws it on a terminal; a pipe gets the same text without importing rich."""
     lines = in_colour(table) if sys.stdout.isatty() else [line.plain for line in aligned(table)]
     click.echo("\n".join(line.rstrip() for line in lines))
 

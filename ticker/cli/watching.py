@@ -1,4 +1,4 @@
-"""A screen that is drawn again and again, until `q` or Ctrl-C: who looks, which keys are pressed, and what is shown."""
+"""A screen that is redrawn until `q` or Ctrl-C: the queries, the lines, and the keyboard."""
 
 import os
 import select
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BLINK = 0.2  # seconds from one glance at the keyboard and the size of the terminal to the next
-PATIENCE = 10.0  # seconds without an answer, until the screen says so
+BLINK = 0.2  # seconds between two checks of the keyboard and the size of the terminal
+PATIENCE = 10.0  # seconds without an answer before the screen says so
 DUMB = ("", "dumb", "unknown")
 
 interval = click.option(
-    "--interval", metavar="DURATION", default="2s", show_default=True, help="From one look to the next."
+    "--interval", metavar="DURATION", default="2s", show_default=True, help="Time between two queries."
 )
 
 
@@ -41,14 +41,14 @@ def interval_ms(text: str) -> int:
 
 
 def is_screen() -> bool:
-    """Whether standard output is a terminal that can be drawn on."""
+    """Returns whether standard output is a terminal that can be drawn on."""
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in DUMB
 
 
 def watch(first: T, look: Callable[[Any], T], draw: Callable[[T, int, int], list[Line]], every_ms: int) -> None:
-    """Shows `first`, and what `look(db)` finds every so often; `draw(found, width, height)` makes lines of it.
+    """Shows `first`, then what `look(db)` returns every `every_ms`. `draw(answer, width, height)` turns it into lines.
 
-    Returns at `q` and at Ctrl-C. A server that goes away is told on the screen, and asked again.
+    Returns at `q` and at Ctrl-C. If a server goes away, the screen says so, and the query is retried.
     """
     from rich.live import Live
 
@@ -77,23 +77,23 @@ def screen_console() -> "Console":
     )
 
 
-# ------------------------------------------------------------------------------------------------------ who looks
+# ------------------------------------------------------------------------------------------------------- queries
 
 
 @dataclass(frozen=True, slots=True)
 class State(Generic[T]):
-    """What was found last; `trouble`: why there is nothing newer, or nothing."""
+    """The last answer. `trouble` says why there is no newer one, or is empty."""
 
-    found: T
+    answer: T
     trouble: str
     every_ms: int
 
 
 class Looker(Generic[T]):
-    """Looks in a thread of its own, so that a server that hangs keeps no key waiting."""
+    """Queries in a thread of its own, so that the keyboard responds even if a server hangs."""
 
     def __init__(self, first: T, look: Callable[[Any], T], every_ms: int) -> None:
-        self._found, self._look, self._every_ms = first, look, every_ms
+        self._answer, self._look, self._every_ms = first, look, every_ms
         self._trouble = ""
         self._bug: BaseException | None = None
         self._answered = clock.monotonic()
@@ -106,15 +106,15 @@ class Looker(Generic[T]):
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(1)  # one that hangs at a server ends with the process
+        self._thread.join(1)  # a thread that waits for a server ends with the process
 
     def state(self) -> State[T]:
-        """Raises what a look raised, unless it is trouble that may pass."""
+        """Returns the last answer. Raises what a query raised, unless it is a TickerError, which may be temporary."""
         if self._bug is not None:
             raise self._bug
         silent = clock.monotonic() - self._answered - self._every_ms / SECOND
         hangs = f"no answer for {int(silent)} s" if silent > PATIENCE else ""
-        return State(self._found, self._trouble or hangs, self._every_ms)
+        return State(self._answer, self._trouble or hangs, self._every_ms)
 
     def _go_on(self) -> None:
         from ticker.db.pool import Pool
@@ -131,35 +131,35 @@ class Looker(Generic[T]):
     def _once(self, pool: Any) -> None:
         try:
             with pool.connection() as db:
-                self._found = self._look(db)
+                self._answer = self._look(db)
             self._trouble = ""
         except TickerError as error:
             self._trouble = str(error)
         self._answered = clock.monotonic()
 
 
-# ------------------------------------------------------------------------------------------------- what is shown
+# --------------------------------------------------------------------------------------------------------- lines
 
 
 def screen(state: State[T], draw: Callable[[T, int, int], list[Line]], width: int, height: int) -> list[Line]:
-    """Exactly `height` lines: trouble, if there is any, what was found, and how it ends."""
+    """Returns exactly `height` lines: the trouble, if any, the last answer, and how to quit."""
     every = span(state.every_ms)
-    trouble = f"problem: {state.trouble}; what follows is the last answer"
+    trouble = f"problem: {state.trouble}; the last answer is shown below"
     above = [fit.line(trouble, width, "bold red")] * bool(state.trouble)
     room = max(height - len(above) - 1, 0)
-    body = draw(state.found, width, room)
+    body = draw(state.answer, width, room)
     blank = [fit.line("", width)] * (room - len(body))
-    return [*above, *body, *blank, fit.line(f"q ends; looks again every {every}", width, "dim")][:height]
+    return [*above, *body, *blank, fit.line(f"q quits; refreshed every {every}", width, "dim")][:height]
 
 
-# ------------------------------------------------------------------------------------------------------- the keys
+# ------------------------------------------------------------------------------------------------------- keyboard
 
 
 @contextmanager
 def keys() -> Iterator[Callable[[float], str]]:
-    """Waits so many seconds for keys and returns them, unseen; none where nobody can press any.
+    """Yields a function that waits the given seconds for keys and returns them, without showing them.
 
-    The terminal is as it was before at the end, also after an error.
+    If standard input is not a terminal, the function returns no keys. Restores the terminal at the end.
     """
     if not sys.stdin.isatty():
         pause = threading.Event()
@@ -177,12 +177,12 @@ def keys() -> Iterator[Callable[[float], str]]:
 def _pressed(terminal: int, seconds: float) -> str:
     if not select.select([terminal], [], [], seconds)[0]:
         return ""
-    return os.read(terminal, 1024).decode("utf-8", "replace") or "q"  # a terminal that hung up presses no key any more
+    return os.read(terminal, 1024).decode("utf-8", "replace") or "q"  # a terminal that hung up sends no more keys
 
 
 @contextmanager
 def terminated() -> Iterator[None]:
-    """SIGTERM ends the block as an error does, so that the terminal is put in order."""
+    """Lets SIGTERM end the block like an error, so that the terminal is restored."""
 
     def end(number: int, _frame: object) -> NoReturn:
         raise SystemExit(128 + number)

@@ -1,6 +1,6 @@
-"""The demo's application: mail channels that are polled, and the messages that were fetched for them.
+"""The demo's application: mail channels to poll, and the messages fetched from them.
 
-The Procfile's processes work for it on any database, yours too; its tables have a schema of their own:
+The processes of the Procfile can run it on any database, including yours. Its tables are in a schema of their own:
 
     ticker db upgrade
     python -m ticker.demo.application create
@@ -28,7 +28,7 @@ class Base(DeclarativeBase):
 
 
 class MailChannel(Base):
-    """A mailbox that is polled: the owner of its tasks."""
+    """A mailbox to poll; the owner of its tasks."""
 
     __tablename__ = "mail_channels"
 
@@ -40,7 +40,7 @@ class MailChannel(Base):
 
 
 class Message(Base):
-    """A message that was fetched. Nothing is unique, on purpose: a message that is stored twice has two rows."""
+    """A fetched message. No column is unique, so that a message stored twice has two rows."""
 
     __tablename__ = "messages"
 
@@ -50,18 +50,21 @@ class Message(Base):
     subject: Mapped[str]
 
 
-REPORTED, UNATTENDED = ("support", "shop"), "reports"  # these have a second task, on a queue without a worker at first
+REPORTED, UNATTENDED = (
+    ("support", "shop"),
+    "reports",
+)  # channels with a second task, on a queue that has no worker at first
 
 
 @cache
 def sessions() -> sessionmaker[Session]:
-    """Returns sessions on DATABASE_URL. First called in the work-horse: a connection does not survive a fork."""
+    """Returns a session factory on DATABASE_URL. Workers call it in the work-horse: connections do not survive a fork."""
     url = settings.from_environment().require_database().replace("postgresql://", "postgresql+psycopg://", 1)
     return sessionmaker(create_engine(url), expire_on_commit=False)
 
 
 def create() -> None:
-    """Creates the tables, and the triggers by which a channel's tasks follow its row; after `ticker db upgrade`."""
+    """Creates the tables, and the triggers by which tasks follow their channel. Run `ticker db upgrade` first."""
     owners.follow(MailChannel, active_when="enabled", schema=settings.from_environment().schema)
     with sessions().begin() as session:
         session.execute(CreateSchema(SCHEMA, if_not_exists=True))
@@ -69,7 +72,7 @@ def create() -> None:
 
 
 def add_channel(session: Session, host: str, port: int, user: str, function: str = "mail.fetch", **limits: Any) -> Task:
-    """Adds a channel and its task: both are there when the caller commits, or neither."""
+    """Adds a channel and its task. The caller's commit saves both or neither."""
     channel = MailChannel(host=host, port=port, user=user)
     session.add(channel)
     session.flush()
@@ -78,7 +81,7 @@ def add_channel(session: Session, host: str, port: int, user: str, function: str
 
 
 def register_all(port: int, pace: float) -> tuple[dict[str, Task], dict[str, Task], list[Task]]:
-    """Registers all tasks in one transaction: those that poll and that report, by mailbox; and those of the feeds."""
+    """Registers all tasks in one transaction. Returns polls and reports by mailbox, and the tasks of the feeds."""
 
     def span(seconds: float) -> timedelta:
         return timedelta(milliseconds=round(1000 * seconds * pace))
@@ -105,7 +108,7 @@ def register_all(port: int, pace: float) -> tuple[dict[str, Task], dict[str, Tas
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m ticker.demo.application")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("create", help="create its tables")
+    commands.add_parser("create", help="create the tables")
     add = commands.add_parser("add", help="add a channel: a POP3 mailbox that is polled every minute")
     for name, kind in (("host", str), ("port", int), ("user", str)):
         add.add_argument(name, type=kind)

@@ -1,4 +1,4 @@
-"""What the viewer sees: a track per task, in colour in a terminal."""
+"""The chart of the demo: one track per task, in colour on a terminal."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -17,7 +17,7 @@ STYLES = {"-": "yellow", ".": "dim", "=": "green", "q": "bold cyan", "!": "bold 
 
 
 def tracks(tasks: Collection[Task], runs: Sequence[RunRecord], zero: datetime, end: datetime, width: int) -> list[Text]:
-    """Returns one line per task, from `zero` to `end`; a cell is half a second, or more where `width` is too small."""
+    """Returns one line per task, from `zero` to `end`. A cell is half a second, or longer if `width` is too small."""
     names = {task.id: f"{task.subject} {task.name.rpartition('.')[2]}" for task in tasks}
     margin = max(map(len, names.values())) + 2
     cell = timedelta(seconds=0.5)
@@ -30,7 +30,7 @@ def tracks(tasks: Collection[Task], runs: Sequence[RunRecord], zero: datetime, e
         for begin, until, marks in _pieces(task, [run for run in runs if run.task_id == task.id], end):
             span = (begin, max(begin, until))  # a run within the tolerance may start before it is due
             first, last = (min(max(int((moment - zero) / cell), 0), count - 1) for moment in span)
-            if first == last < count - 1 and cells[first] not in ".-":  # taken: it is drawn in the next cell
+            if first == last < count - 1 and cells[first] not in ".-":  # the cell is taken, so the next one is used
                 first = last = first + 1
             cells[first : last + 1] = marks[0] * (last - first) + marks[1]
         lines.append(Text.assemble(f"{names[task.id]:{margin}}", *((sign, STYLES[sign]) for sign in cells)))
@@ -38,7 +38,7 @@ def tracks(tasks: Collection[Task], runs: Sequence[RunRecord], zero: datetime, e
 
 
 def _pieces(task: Task, runs: Sequence[RunRecord], end: datetime) -> list[tuple[datetime, datetime, str]]:
-    """Returns from, until, and two marks: of all cells but the last, and of the last; in the order of drawing."""
+    """Returns begin, end and two marks (one for the last cell, after one for the others), in drawing order."""
     pieces = [(at, end, "--") for at in task.waiting]
     pieces += [(run.occurrence, run.started_at or run.ended_at or end, "--") for run in runs if run.occurrence]
     for run in (run for run in runs if run.outcome or run.started_at):

@@ -1,6 +1,6 @@
-"""`ticker demo`: a small application and its mail, on real servers, polled for half a minute. Then it checks itself.
+"""`ticker demo`: polls the mail of a small application on real servers for half a minute, then checks the results.
 
-All spans are multiplied by the pace, so that a loaded machine plays the same scene more slowly.
+All durations are multiplied by the pace, so that a loaded machine plays the same scene more slowly.
 """
 
 import re
@@ -34,17 +34,17 @@ from ticker.signals import Noted, noted
 ABOUT = "You are about to see five mailboxes polled by real workers: one has too much mail, one hangs and is killed, \
 one is deleted, a worker dies; then {promises} promises are checked."
 DELETED, CRASHED = "shop", "archive"
-LOOK, MEASURE = 0.2, 4.0  # seconds between two looks at the tables, and between two measurements
-LAST_ACT = 5.0  # seconds that the last polls, the end of the workers and the verdict usually take
+LOOK, MEASURE = 0.2, 4.0  # seconds between two queries, and between two measurements of the pace
+LAST_ACT = 5.0  # seconds that the last polls, stopping the workers and the verdict usually take
 PATIENCE = 12.0  # seconds at pace 1 for a step that usually takes one to five
-SLOWEST, TOO_SLOW = 8.0, 1.5  # the slowest pace; a factor by which the machine became slower than the pace
-NEWEST = 200  # runs that are read again: more than can begin while one of them lasts
+SLOWEST, TOO_SLOW = 8.0, 1.5  # the slowest pace; a machine that slows down by this factor is too slow to judge
+NEWEST = 200  # newest runs that are read again: more than can begin while one of them lasts
 
 
 def demo(seconds: float = 30, keep: bool = False, web: bool = False, verbose: bool = False) -> int:
-    """Plays for about `seconds`, start-up included, or until all was seen; with `keep`, goes on until Ctrl-C.
+    """Plays for about `seconds`, start-up included, or until all promises were seen. `keep` continues until Ctrl-C.
 
-    Returns 0 if no promise was broken, 1 if one was, or a process ended, 130 if interrupted before that was known.
+    Returns 0 if no promise was broken, 1 if one was or a process ended, 130 if interrupted before the verdict.
     """
     ends_at = time.monotonic() + seconds - LAST_ACT
     console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
@@ -53,15 +53,15 @@ def demo(seconds: float = 30, keep: bool = False, web: bool = False, verbose: bo
         try:
             return play(console, signals, ends_at, keep, web, verbose)
         except KeyboardInterrupt:  # raised when a signal has been noted
-            console.print("interrupted; everything is stopped and removed")
+            console.print("interrupted; everything was stopped and removed")
             return 130
 
 
 def play(console: Console, signals: Noted, ends_at: float, keep: bool, web: bool, verbose: bool) -> int:
-    """Sets the stage, and takes it down again, whatever happens in between."""
+    """Sets the stage, performs the scene, and always removes everything afterwards."""
     pace = min(stage.measure_pace(), SLOWEST)
     if pace > 1:
-        console.print(f"This machine is busy: the demo takes its time, {pace:.1f} times as much.")
+        console.print(f"This machine is busy: the demo takes {pace:.1f} times as long.")
     with ExitStack() as cleanup:
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="ticker-demo-")))
         environ = cleanup.enter_context(stage.prepared(cleanup.enter_context(embedded.servers_or_given()).environ))
@@ -77,7 +77,7 @@ def play(console: Console, signals: Noted, ends_at: float, keep: bool, web: bool
             if keep:
                 names = " ".join(f"{name}={shlex.quote(value)}" for name, value in environ.items())
                 console.print(
-                    f"\neverything goes on until Ctrl-C; in another terminal:\n\nexport {names}\nticker list\n"
+                    f"\nthe demo continues until Ctrl-C; in another terminal:\n\nexport {names}\nticker list\n"
                 )
                 post.stopped = None  # mail arrives again
                 with suppress(KeyboardInterrupt), scene.live:
@@ -92,7 +92,7 @@ def play(console: Console, signals: Noted, ends_at: float, keep: bool, web: bool
 
 
 def start(processes: stage.Processes, web: bool, signals: Noted) -> str:
-    """Starts the Procfile as honcho does, with a second worker; returns the page's address when all are ready."""
+    """Starts the Procfile as honcho does, with a second worker. Returns the page's address once all are ready."""
     for name, line in (("ticker", "ticker"), ("worker-1", "worker"), ("worker-2", "worker")):
         processes.start(name, PROCFILE[line])
     if web:
@@ -110,7 +110,7 @@ def in_redis(command: str, *arguments: str) -> int:
 
 
 def perform(scene: "Scene", ends_at: float, stop: Callable[[], None] | None) -> bool:
-    """Plays the scene, and judges it; returns whether no promise was broken."""
+    """Plays the scene and prints the verdict. Returns whether no promise was broken."""
     with scene.live:
         scene.play(ends_at)
         if stop:
@@ -132,7 +132,7 @@ def perform(scene: "Scene", ends_at: float, stop: Callable[[], None] | None) -> 
 
 @dataclass
 class Scene:
-    """The play. Each step waits for what it needs to see, never for a time. `tasks` keeps deleted ones, too."""
+    """The steps of the demo. Each step waits for an event, never for a time. `tasks` also keeps deleted tasks."""
 
     db: Any
     post: stage.Post
@@ -141,7 +141,7 @@ class Scene:
     live: Live  # the chart and the text below it; in a pipe it is printed at the end
     pace: float
     verbose: bool
-    said: list[str] = field(default_factory=lambda: [""])
+    messages: list[str] = field(default_factory=lambda: [""])
     runs: dict[int, RunRecord] = field(default_factory=dict)
     deletion: verdict.Deletion | None = None
     victim: int | None = None
@@ -153,24 +153,26 @@ class Scene:
         self.zero = min(task.created_at for task in self.tasks.values())
 
     def play(self, ends_at: float) -> None:
-        """Goes on until all that was promised was seen, and until `ends_at`, a reading of time.monotonic()."""
+        """Plays until all promises were seen, and at least until `ends_at`, a reading of time.monotonic()."""
         self._until(lambda: self._waiting(DELETED) > 0 and self.tasks[self.polls[DELETED].id].last_outcome is not None)
         self._delete(DELETED)
         self._until(self._kill_a_worker)
         self._until(lambda: self._waiting(REPORTED[0]) > 1)
         self.processes.start("late-worker", PROCFILE["worker"].replace("polling", UNATTENDED))
-        self._say(f"{self._waiting(REPORTED[0])} jobs of one task wait in a queue without a worker; one starts now")
+        self._say(
+            f"{self._waiting(REPORTED[0])} jobs of one task are waiting in a queue without a worker; a worker starts now"
+        )
         self._until(lambda: verdict.seen(self.evidence()), at_least=ends_at)
         self.post.stopped = time.monotonic()
-        self.post.delays.clear()  # the slow mailboxes are fast now, and each one is polled at once
+        self.post.delays.clear()  # makes the slow mailboxes fast; each mailbox is polled at once
         for mailbox, task in self.polls.items():
             if mailbox != DELETED:
                 ticker.run_now(self.db, task)
-        self._say("no more mail; what is left is fetched")
+        self._say("no more mail arrives; the rest is fetched")
         self._until(lambda: verdict.stored_once(self.evidence())[0] is True)
 
     def look(self) -> None:
-        """Reads the tables, shows what is new, and pauses for a moment."""
+        """Reads the tables, redraws the chart, and pauses briefly."""
         alive = {task.id: task for task in ticker.list_tasks(self.db)}
         self.tasks = {id_: alive.get(id_, replace(task, waiting=())) for id_, task in self.tasks.items()}
         ended_before = {run.id for run in self.runs.values() if run.ended_at}
@@ -182,7 +184,7 @@ class Scene:
                 self.live.console.print(f"{at}  {task.subject} {task.name} {run.outcome} {run.reason}")
         width = max(self.live.console.width, 60)
         tracks = chart.tracks(self.tasks.values(), [*self.runs.values()], self.zero, self._now(), width)
-        self.live.update(Group("", *tracks, *map(Text, self.said), ""), refresh=True)
+        self.live.update(Group("", *tracks, *map(Text, self.messages), ""), refresh=True)
         self.processes.check()
         if self.signals.wait(LOOK):
             raise KeyboardInterrupt
@@ -191,7 +193,7 @@ class Scene:
             self.measured_at = time.monotonic()
 
     def evidence(self) -> verdict.Evidence:
-        """Returns all that is recorded by now."""
+        """Returns everything recorded so far."""
         with application.sessions().begin() as session:
             rows = session.execute(select(application.Message.mailbox, application.Message.uid)).all()
         runs = [*self.runs.values()]
@@ -213,7 +215,7 @@ class Scene:
         self._say(f"{mailbox}: DELETE FROM mail_channels WHERE id = {channel}; {len(left)} tasks left")
 
     def _kill_a_worker(self) -> bool:
-        """Kills the worker of a run that goes on for a while; returns whether there was one."""
+        """Kills the worker of a run that has just begun. Returns whether there was one."""
         for run in self.runs.values():
             is_young = run.started_at and self._now() - run.started_at < timedelta(seconds=1.4 * self.pace)
             if run.task_id == self.polls[CRASHED].id and not run.ended_at and is_young:
@@ -231,10 +233,10 @@ class Scene:
         return cast(datetime, sql.on(self.db, stage.SCHEMA)("instant", now=None)[0]["now"])
 
     def _say(self, line: str) -> None:
-        self.said.append(f"{chart.clock(self._now(), self.zero)}  {line}")
+        self.messages.append(f"{chart.clock(self._now(), self.zero)}  {line}")
 
     def _until(self, condition: Callable[[], bool], at_least: float = 0.0) -> None:
-        """Looks until it is so, but no longer than PATIENCE: the verdict names what is missing."""
+        """Looks until the condition holds, for PATIENCE at most. The verdict names what is missing."""
         began = max(time.monotonic(), at_least)
         while (waited := time.monotonic() - began) < 0 or (waited < PATIENCE * self.slowest and not condition()):
             self.look()

@@ -1,4 +1,4 @@
-"""What the demo's workers run: `ticker worker --tasks ticker.demo.polls polling`."""
+"""The task functions of the demo: `ticker worker --tasks ticker.demo.polls polling`."""
 
 import poplib
 import sys
@@ -13,18 +13,18 @@ from sqlalchemy import func, select
 from ticker.demo.application import MailChannel, Message, sessions
 from wrappers import Run, task
 
-TIMEOUT = 60.0  # seconds that a client waits for the server's next octet
+TIMEOUT = 60.0  # seconds that a client waits for the server's next byte
 
 
 @task("mail.fetch")
 def fetch_mail(run: Run, channel_id: int) -> dict[str, int]:
-    """Fetches what is new, the oldest first. Stops where its quota ends; the next run goes on from there."""
+    """Fetches new messages, oldest first. Stops when its quota is used up; the next run continues from there."""
     return fetch(run, channel_id)
 
 
 @task("mail.fetch_stubbornly")
 def fetch_stubbornly(run: Run, channel_id: int) -> None:
-    """How not to do it: never looks at its quota, and swallows whatever interrupts it. Only a kill ends it."""
+    """A bad example: ignores its quota and swallows every exception, so that only a kill ends it."""
     while True:
         with suppress(BaseException):
             fetch(run, channel_id, heed_the_quota=False)
@@ -33,7 +33,7 @@ def fetch_stubbornly(run: Run, channel_id: int) -> None:
 
 @task("mail.report")
 def report(channel_id: int) -> int:
-    """How many messages the channel has had."""
+    """Returns how many messages were fetched from the channel."""
     with sessions().begin() as session:
         channel = session.get_one(MailChannel, channel_id)
         return session.scalar(select(func.count()).where(Message.mailbox == channel.user)) or 0
@@ -41,7 +41,7 @@ def report(channel_id: int) -> int:
 
 @task("feeds.import")
 def import_feeds(run: Run) -> None:
-    """The partner's server is overloaded at first; a retry gets through."""
+    """Fails at first, because the partner's server is overloaded; a retry succeeds."""
     print("asking the partner for new feeds")
     if run.attempt == 1:
         print("the partner answers: 503 Service Unavailable", file=sys.stderr)
@@ -50,7 +50,7 @@ def import_feeds(run: Run) -> None:
 
 @task("feeds.refresh")
 class RefreshFeeds:
-    """Each feed is a piece of work with a run of its own; one of them is gone."""
+    """Refreshes each feed as a piece of work with its own run. One feed is gone."""
 
     def generate(self) -> Iterator[str]:
         yield from ("news", "weather", "sports", "comics", "horoscope")
@@ -63,7 +63,7 @@ class RefreshFeeds:
 
 
 def fetch(run: Run, channel_id: int, heed_the_quota: bool = True) -> dict[str, int]:
-    """Stores each new message together with the cursor; returns where this run began and ended."""
+    """Stores each new message together with the cursor. Returns where this run began and ended."""
     after = run.cursor or 0
     with sessions().begin() as session:
         channel = session.get_one(MailChannel, channel_id)
@@ -78,7 +78,7 @@ def fetch(run: Run, channel_id: int, heed_the_quota: bool = True) -> dict[str, i
 
 
 def new_messages(channel: MailChannel, after: int) -> Generator[tuple[int, str], None, None]:
-    """Polls a POP3 mailbox: UID and subject of each message above `after`, the oldest first."""
+    """Polls a POP3 mailbox. Yields UID and subject of each message above `after`, oldest first."""
     with closing(poplib.POP3(channel.host, channel.port, timeout=TIMEOUT)) as pop:
         pop.user(channel.user)
         pop.pass_("secret")

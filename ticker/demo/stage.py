@@ -1,7 +1,7 @@
-"""What the demo sets up around itself, and removes again: servers, tables, processes, mailboxes and their mail.
+"""What the demo sets up and removes again: servers, tables, processes, mailboxes and their mail.
 
-Servers that you name are left as they were found: the tables have schemas of their own, and a Redis database that RQ
-works in already is refused, since your workers would take the demo's jobs, and its workers yours.
+Servers that you name are left unchanged. The tables are in schemas of their own. A Redis database that RQ already uses is
+refused, because your workers would take the demo's jobs, and its workers yours.
 """
 
 import os
@@ -30,21 +30,23 @@ SCHEMAS = (application.SCHEMA, SCHEMA)
 RQ_KEYS = "rq:*"
 PATIENCE = 4.0  # seconds at pace 1 from SIGTERM to SIGKILL: a worker first lets its run end, within 2.5 s
 _LINES = files("ticker.demo").joinpath("Procfile").read_text(encoding="utf-8").splitlines()
-PROCFILE = dict(line.split(": ", 1) for line in _LINES if not line.startswith("#"))  # as at the top of the repository
-QUIET = 0.08  # seconds that a start takes on a machine of pace 1, at most
+PROCFILE = dict(
+    line.split(": ", 1) for line in _LINES if not line.startswith("#")
+)  # the same as the Procfile at the top of the repository
+QUIET = 0.08  # maximum seconds that a start takes on a machine of pace 1
 
 
 def measure_pace(starts: int = 5) -> float:
     """Measures how much slower than a quiet machine this one starts a process that computes a little; at least 1."""
     began = time.monotonic()
-    for _ in range(starts):  # in a session of its own, where no Ctrl-C arrives
+    for _ in range(starts):  # in a session of its own, which Ctrl-C does not reach
         subprocess.run([sys.executable, "-ISc", "sum(range(1_000_000))"], start_new_session=True, check=False)
     return max((time.monotonic() - began) / starts / QUIET, 1.0)
 
 
 @contextmanager
 def prepared(servers: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """Prepares both servers, and names them to this process and its children; yields what is new in the environment."""
+    """Prepares both servers and sets the environment of this process and its children. Yields the changed variables."""
     chosen = {**servers, "TICKER_SCHEMA": SCHEMA, "TICKER_TICK": "0.5s"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TICKER_")}
     with ExitStack() as at_the_end, patch.dict(os.environ, kept | chosen, clear=True):
@@ -58,7 +60,7 @@ def prepared(servers: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
 
 
 def refuse_what_is_in_use(database_url: str, redis_url: str) -> None:
-    """Raises ConfigurationError before anything is written."""
+    """Raises ConfigurationError if a demo or RQ already uses the servers. Writes nothing."""
     try:
         with connections.translated(), connections.connect(database_url) as db:
             used = db.execute("SELECT nspname FROM pg_namespace WHERE nspname = ANY (%s)", [list(SCHEMAS)]).fetchall()
@@ -68,18 +70,18 @@ def refuse_what_is_in_use(database_url: str, redis_url: str) -> None:
         raise ConfigurationError(str(error)) from None
     if used:
         raise ConfigurationError(
-            f"DATABASE_URL: there are schemas of a demo that runs, or was killed; if none runs: "
+            f"DATABASE_URL: there are schemas of another demo, which is running or was killed; if none is running: "
             f"DROP SCHEMA {', '.join(name for (name,) in used)} CASCADE"
         )
     if busy:
         raise ConfigurationError(
-            "REDIS_URL: RQ works in this database already, and its workers and the demo's would take each other's jobs; "
-            "name another one, such as redis://localhost:6379/9, or none"
+            "REDIS_URL: RQ already uses this database, and its workers and the demo's would take each other's jobs; "
+            "name another one, such as redis://localhost:6379/9, or unset it"
         )
 
 
 def clear(database_url: str, redis_url: str) -> None:
-    """Leaves the servers as they were found."""
+    """Removes everything that the demo created on the servers."""
     application.sessions.cache_clear()
     with connections.connect(database_url) as db:
         db.run(f"DROP SCHEMA IF EXISTS {', '.join(SCHEMAS)} CASCADE", [])
@@ -95,11 +97,11 @@ class Processes:
         self._logs, self._patience = logs, patience
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._killed: set[int] = set()
-        subreaper.become_subreaper()  # the work-horse of a worker that was killed becomes a child of ours
+        subreaper.become_subreaper()  # the work-horse of a killed worker becomes our child
         self._others = subreaper.children()
 
     def start(self, name: str, command: str) -> None:
-        """Runs it in a session of its own, where no Ctrl-C arrives; our own programs are found first."""
+        """Runs the command in a session of its own, which Ctrl-C does not reach. Our programs come first in PATH."""
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         with (self._logs / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
@@ -108,7 +110,7 @@ class Processes:
             )  # fmt: skip
 
     def kill(self, pid: int) -> None:
-        """Kills one process with SIGKILL. The command that it belongs to may end, too."""
+        """Kills one process with SIGKILL. The command that it belongs to may end as well."""
         with suppress(ProcessLookupError):
             self._killed.add(os.getsid(pid))
             os.kill(pid, signal.SIGKILL)
@@ -121,7 +123,7 @@ class Processes:
                 raise ChildProcessError(f"{name} ended by itself, with exit code {code}: {last}")
 
     def close(self) -> None:
-        """Ends all of them: asked first, killed if they stay."""
+        """Ends all commands: with SIGTERM, then with SIGKILL."""
         for process in self._running.values():
             process.terminate()
         deadline = time.monotonic() + self._patience
@@ -139,16 +141,16 @@ class Processes:
 
 
 class Post(socketserver.ThreadingTCPServer):
-    """Mailboxes in memory, behind a POP3 server (RFC 1939, what a poll needs of it). Serves inside its `with` block."""
+    """A POP3 server with mailboxes in memory (the part of RFC 1939 that a poll needs). Serves inside its `with` block."""
 
     daemon_threads, block_on_close = True, False
-    request_queue_size = 128  # by default 5: a burst of polls would wait 1 s for the kernel's second SYN
+    request_queue_size = 128  # with the default of 5, a burst of polls would wait 1 s for the kernel's second SYN
 
     def __init__(self, pace: float) -> None:
         super().__init__(("127.0.0.1", 0), Session)
-        self.retrieved: list[tuple[str, int]] = []  # mailbox and UID; to the end, and the client went on
-        self.delays = {"archive": 0.08 * pace, "legacy": 60 * pace}  # seconds that a message takes
-        self.stopped: float | None = None  # when the last mail came, by time.monotonic(); None while more arrives
+        self.retrieved: list[tuple[str, int]] = []  # mailbox and UID of each message that a client received in full
+        self.delays = {"archive": 0.08 * pace, "legacy": 60 * pace}  # seconds per message
+        self.stopped: float | None = None  # when the last mail arrived, by time.monotonic(); None while more arrives
         self._pace, self._began = pace, time.monotonic()
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -163,7 +165,7 @@ class Post(socketserver.ThreadingTCPServer):
 
 
 class Session(socketserver.StreamRequestHandler):
-    """One client. A command that follows a RETR is the sign that the client has the message."""
+    """The connection of a client. A command after RETR shows that the client has received the message."""
 
     server: Post
     disable_nagle_algorithm = True

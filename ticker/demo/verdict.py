@@ -1,7 +1,7 @@
-"""The demo checks itself: what was delivered, retrieved, stored and run must agree, and each promise must be seen.
+"""Checks the demo: what was delivered, retrieved, stored and run must agree, and each promise must be seen.
 
-Nothing hides a double: the server counts retrievals, and the table of messages takes a message any number of times.
-A finding is True, False (contradicted) or None (not seen). What was not seen failed, unless the machine was too slow.
+Duplicates stay visible: the server counts retrievals, and the table accepts a message any number of times. A finding is
+True, False (contradicted) or None (not seen). A promise that was not seen fails, unless the machine was too slow.
 """
 
 import re
@@ -20,8 +20,8 @@ from ticker.read.tasks import FullRun, RunRecord
 from ticker.read.why import Why
 from ticker.tasks.fields import Task
 
-LATEST_KILL = timedelta(seconds=3)  # a kill that is recorded so long after its limit was none of the limit's
-ROUNDING = 0.01  # seconds: of three figures that are rounded to a millisecond
+LATEST_KILL = timedelta(seconds=3)  # a kill that is recorded later than this after the limit had another cause
+ROUNDING = 0.01  # seconds: the error of three figures that are rounded to a millisecond
 STYLES = {"ok": "green", "FAILED": "bold red", "not judged": "yellow"}
 Key = tuple[str, int]  # a message: its mailbox and its UID there
 Deletion = tuple[str, datetime, int]  # mailbox, time by the database's clock, and how many of its tasks are left
@@ -31,27 +31,27 @@ start = attrgetter("started_at")  # of a run that has started
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that was recorded, oldest first. `stored` has an item for each row; `tasks` those of deleted owners, too."""
+    """Everything recorded, oldest first. `stored` has an item for each row; `tasks` includes those of deleted owners."""
 
     tasks: Mapping[int, Task] = field(default_factory=dict)
     runs: Sequence[RunRecord] = ()
     deletion: Deletion | None = None
     victim: int | None = None  # the run in which a worker was killed
     delivered: Sequence[Key] = ()
-    retrieved: Sequence[Key] = ()  # to the end, and the client went on
+    retrieved: Sequence[Key] = ()  # in full
     stored: Sequence[Key] = ()
     failed: Sequence[FullRun] = ()
     whys: Sequence[Why] = ()  # what `ticker why` says
 
     def next_run(self, run: RunRecord) -> RunRecord | None:
-        """Returns the task's next run, once it ended."""
+        """Returns the task's next run if it has ended, else None."""
         later = [r for r in self.runs if r.task_id == run.task_id and r.started_at and r.started_at > start(run)]
         following = min(later, key=start, default=None)
         return following if following and following.ended_at else None
 
 
 def judge(evidence: Evidence, too_slow: bool) -> Iterator[tuple[str, str]]:
-    """Yields for each promise `ok`, `FAILED` or `not judged`, and the sentence for it."""
+    """Yields the status of each promise (`ok`, `FAILED` or `not judged`) and its sentence."""
     for claim, check in PROMISES.items():
         ok, detail = check(evidence)
         status = "ok" if ok else "not judged" if ok is None and too_slow else "FAILED"
@@ -154,7 +154,7 @@ def adds_up(line: JournalEntry) -> bool:
 def stored_once(evidence: Evidence) -> Finding:
     """Compares deliveries, retrievals and rows. Mail of the deleted channel may stay in its mailbox.
 
-    A client sends its next command after it stored a message: a retrieval that counts was stored.
+    A client stores a message before it sends its next command, so every counted retrieval was stored.
     """
     retrieved, stored = Counter(evidence.retrieved), Counter(evidence.stored)
     mailbox = evidence.deletion[0] if evidence.deletion else None
@@ -185,10 +185,10 @@ PROMISES: Mapping[str, Callable[[Evidence], Finding]] = {
     "a run stopped at its quota, and the next one resumed at its cursor": resumed,
     "a function that ignores its quota was killed": killed,
     "a worker was killed in the middle of a run, and nothing was lost": survived,
-    "a channel deleted with SQL took its tasks along": cascaded,
+    "a channel deleted with SQL took its tasks with it": cascaded,
     "a job was dropped as too early": too_early,
     "a failure kept its output, and its retry succeeded": retried,
-    "work was done in pieces, and the one that failed is named": in_pieces,
+    "work was done in pieces, and the failed one is named": in_pieces,
     "ticker why explains each of them, and its arithmetic is right": explained,
     "every message was retrieved and stored once": stored_once,
     "no task ran twice at once, or again before interval - tolerance": kept_apart,
@@ -196,7 +196,7 @@ PROMISES: Mapping[str, Callable[[Evidence], Finding]] = {
 
 
 def over(run: RunRecord) -> datetime:
-    """Returns when it ended at the latest: dead at the end of its box and grace, it may have its end recorded later."""
+    """Returns the latest end of the run. Its end may be recorded after its box and grace are over."""
     return min((end for end in (run.ended_at, run.until) if end), default=datetime.max.replace(tzinfo=UTC))
 
 

@@ -1,7 +1,7 @@
-"""Metrics for Prometheus: what the ticks of a process did, how things stand in the database and in Redis, and what ended.
+"""Metrics for Prometheus: the ticks of a process, the state of the database and Redis, and ended runs.
 
-Read `families` first: every metric stands there. `ticker run --metrics-port` serves all of them (`server`), the page's
-`/metrics` those that the servers tell (`page`).
+Read `families` first, which lists every metric. `ticker run --metrics-port` serves all of them (`server`); `/metrics` of
+the page serves those read from the database and Redis (`Page`).
 """
 
 from ticker.metrics import exposition
@@ -13,11 +13,11 @@ __all__ = ["Figures", "Page"]
 
 
 class Page:
-    """What is scraped of a process without ticks of its own."""
+    """The metrics of a process without ticks of its own."""
 
     def __init__(self, settings: Settings) -> None:
         self._servers = Servers(settings)
 
     def __call__(self, accept: str = "") -> tuple[bytes, str]:
-        """The text and its media type. ConfigurationError where the library is not installed."""
+        """Returns the text and its media type. Raises ConfigurationError if the library is not installed."""
         return exposition.text(self._servers.figures(), accept)

@@ -1,4 +1,4 @@
-"""What ended, counted from the records of runs: in small steps, each of which reads what ended since the one before."""
+"""Counts ended runs from their records, in small steps. Each step reads what ended since the previous one."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -11,20 +11,20 @@ from ticker.read.entries import instant
 from ticker.read.journal import ENDED, LATE, REASONS
 from ticker.tasks.queries import query
 
-STEP = timedelta(minutes=1)  # of records that one statement reads; half of it after one that failed
+STEP = timedelta(minutes=1)  # span of records that one statement reads; halved after a failure
 LEAST_STEP = timedelta(seconds=1)
-BUDGET = 2.0  # seconds of one look, behind a gap: the next one goes on
-FAR = timedelta(hours=1)  # further back nobody counts: the records of some tasks go after two hours
+BUDGET = 2.0  # seconds per look after a gap; the next look continues
+FAR = timedelta(hours=1)  # how far back runs are counted: the records of some tasks are pruned after two hours
 FUNCTIONS_AT_MOST = 200
 OTHER = "(other)"
-"""Stands for all functions beyond the first 200: names may be anybody's."""
+"""Stands for all functions beyond the first 200, as names are not limited."""
 
 
 class Ended:
-    """Counts that begin at 0 when they are first asked for.
+    """Counts that begin at 0 at the first look.
 
-    A row becomes visible with its commit, a little after the instant that it carries (`record.Tail`). So what ended within
-    the last half minute is left to the next look: nothing is counted twice, and no id has to be kept in mind.
+    A row becomes visible at its commit, a little after the time that it contains (`journal.Tail`). So a look leaves what
+    ended within the last half minute to the next one. Nothing is counted twice, and no ids are remembered.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Ended:
         self._spans: dict[str, dict[tuple[str, ...], Histogram]] = {name: {} for name in SPANS}
 
     def look(self) -> Steps[None]:
-        """Counts what has ended by now. What an error of the database, or a lack of time, leaves out is left to the next."""
+        """Counts what has ended so far. The next look counts what a database error or a lack of time left out."""
         until, give_up_at = (yield from instant.steps()) - LATE, clock.monotonic() + BUDGET
         self._since = max(min(self._since or until, until), until - FAR)
         while self._since < until and clock.monotonic() < give_up_at:
@@ -46,13 +46,13 @@ class Ended:
             self._since, self._step = upto, min(2 * step, STEP)
 
     def know(self, functions: Iterable[str]) -> None:
-        """Their counts are there from the beginning, at 0: of a series that begins at 1 nobody sees that it grew."""
+        """Starts the counts of these functions at 0, as Prometheus sees no increase in a series that begins at 1."""
         for function in functions:
             self._known(function)
 
     def figures(self) -> Figures:
-        spans = {name: {labels: span.copy() for labels, span in found.items()} for name, found in self._spans.items()}
-        return {**{name: {**found} for name, found in self._counts.items()}, **spans}
+        spans = {name: {labels: span.copy() for labels, span in series.items()} for name, series in self._spans.items()}
+        return {**{name: {**series} for name, series in self._counts.items()}, **spans}
 
     def _ended(self, since: datetime, until: datetime) -> Steps[list[Row]]:
         types = [row["owner_type"] for row in (yield query("owner_types"))]
@@ -69,7 +69,7 @@ class Ended:
             self._spans[row["family"]][function,].put(row["bound"], row["count"], row["sum"])
 
     def _known(self, function: str) -> str:
-        """The function as a label, with a place in every count."""
+        """Returns the label of the function, and adds it to every count."""
         if function in self._functions:
             return function
         label = function if len(self._functions) < FUNCTIONS_AT_MOST else OTHER
@@ -77,8 +77,8 @@ class Ended:
             self._functions.add(label)
             for name, words in WORDS.items():
                 self._counts[name] |= {(label, word): 0 for word in words}
-            for name, found in self._spans.items():
-                found[label,] = Histogram(BY_NAME[name].bounds)
+            for name, series in self._spans.items():
+                series[label,] = Histogram(BY_NAME[name].bounds)
         return label
 
 
@@ -87,5 +87,5 @@ SPANS = ("ticker_start_delay_seconds", "ticker_queue_delay_seconds", "ticker_run
 
 
 def negated(bounds: Iterable[float]) -> list[float]:
-    """As PostgreSQL's width_bucket wants them: rising."""
+    """Returns the negated bounds in rising order, as width_bucket of PostgreSQL requires."""
     return sorted(-float(bound) for bound in bounds)

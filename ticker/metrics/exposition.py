@@ -1,4 +1,4 @@
-"""Figures as Prometheus reads them. The only module that knows its library, which is an extra."""
+"""Formats figures for Prometheus. The only module that imports its library, which is an extra."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check() -> None:
-    """ConfigurationError where the library is not installed."""
+    """Raises ConfigurationError if the library is not installed."""
     try:
         import prometheus_client  # noqa: F401
     except ImportError:
@@ -19,18 +19,18 @@ def check() -> None:
 
 
 def text(figures: Figures, accept: str = "") -> tuple[bytes, str]:
-    """The page, and its media type: of the formats that the header Accept names, the best."""
+    """Returns the page and its media type: the best of the formats in the Accept header."""
     check()
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.registry import Collector
 
-    class Found(Collector):
+    class Current(Collector):
         def collect(self) -> "Iterable[Metric]":
             return [metric(BY_NAME[name], values) for name, values in figures.items()]
 
     registry = CollectorRegistry()
-    registry.register(Found())
+    registry.register(Current())
     encode, media_type = choose_encoder(accept)
     return encode(registry), media_type
 
@@ -53,9 +53,9 @@ def metric(family: Family, values: Values) -> "Metric":
 
 
 def buckets(histogram: Histogram) -> list[tuple[str, float]]:
-    """Each with how many values lie up to its bound."""
-    found, total = [], 0
+    """Returns each bound with the number of values up to it."""
+    pairs, total = [], 0
     for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
         total += count
-        found.append(("+Inf" if bound == float("inf") else str(float(bound)), float(total)))
-    return found
+        pairs.append(("+Inf" if bound == float("inf") else str(float(bound)), float(total)))
+    return pairs

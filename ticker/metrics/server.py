@@ -1,4 +1,4 @@
-"""`/metrics` of a ticker, over HTTP, in threads that end with the process."""
+"""Serves `/metrics` of a ticker over HTTP, in daemon threads."""
 
 import logging
 import socket
@@ -18,14 +18,14 @@ from ticker.settings import Settings
 log = logging.getLogger("ticker")
 
 PATH = "/metrics"
-POLL = 0.1  # seconds until the server sees that it should stop: the ticker has 5 for all that it does then
+POLL = 0.1  # seconds until the server notices that it should stop; the whole ticker has 5 to stop
 
 Scrape = Callable[[str], tuple[bytes, str]]
-"""From the header Accept to a page and its media type."""
+"""Maps the Accept header to a page and its media type."""
 
 
 class Server(ThreadingHTTPServer):
-    """One page, in a thread for each request."""
+    """Serves one page, with a thread for each request."""
 
     def __init__(self, host: str, port: int, scrape: Scrape) -> None:
         self.scrape = scrape
@@ -38,20 +38,20 @@ class Server(ThreadingHTTPServer):
         return f"http://{f'[{host}]' if ':' in host else host}:{port}{PATH}"
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Who leaves before the answer is no error of ours."""
+        """Ignores clients that disconnect before the answer."""
         if not isinstance(sys.exception(), OSError):
-            log.exception("metrics: a scrape failed on an error of our own")
+            log.exception("metrics: a scrape failed because of an internal error")
 
 
 class Handler(BaseHTTPRequestHandler):
     """Answers GET of the one page."""
 
     server: Server
-    timeout = 5.0  # seconds for the request: who connects and says nothing holds no thread for ever
+    timeout = 5.0  # seconds for the request, so that a silent client does not hold a thread for ever
 
     def do_GET(self) -> None:
         if urlsplit(self.path).path != PATH:
-            self.send_error(404, f"only {PATH} is here")
+            self.send_error(404, f"only {PATH} is served here")
             return
         text, media_type = self.server.scrape(self.headers.get("Accept", ""))
         self.send_response(200)
@@ -66,9 +66,9 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(settings: Settings, host: str, port: int) -> Iterator[Ticks]:
-    """Within the block, what the ticks do that this observer is told of, and all else, is served. Port 0: any that is free.
+    """Serves all metrics within the block. Yields the observer that must be notified of ticks. Port 0 picks a free port.
 
-    ConfigurationError where the library is not installed, or the port cannot be had.
+    Raises ConfigurationError if the library is not installed, or if the port cannot be opened.
     """
     exposition.check()
     ticks, servers = Ticks(settings), Servers(settings)

@@ -1,7 +1,7 @@
-"""PostgreSQL and Redis, asked for their figures when somebody scrapes.
+"""Reads figures from PostgreSQL and Redis when they are scraped.
 
-In a thread beside the ticks, on a connection of its own, at most every five seconds: a tick never waits for a scrape, a
-ticker that nobody scrapes reads nothing, and several scrapers cost no more than one.
+The queries run in a thread next to the ticks, on a connection of its own, at most every five seconds. A tick never waits
+for a scrape, a ticker that is not scraped reads nothing, and several scrapers cost no more than one.
 """
 
 import logging
@@ -23,24 +23,24 @@ from ticker.settings import Settings
 
 log = logging.getLogger("ticker")
 
-FRESH = 5.0  # seconds for which figures are shown again
-PATIENCE = 6.0  # seconds that a scrape waits: Redis is given up after 4, and Prometheus gives us up after 10
+FRESH = 5.0  # seconds for which figures are reused
+PATIENCE = 6.0  # seconds that a scrape waits: Redis times out after 4, and Prometheus gives up after 10
 DATABASE, REDIS = "ticker_database_up", "ticker_redis_up"
 
 
 class Round(threading.Thread):
-    """One round of questions."""
+    """One round of queries."""
 
     def __init__(self, ask: Callable[[], Figures]) -> None:
         super().__init__(name="ticker-metrics", daemon=True)
-        self._ask, self._context = ask, copy_context()  # in which a test may have put a clock
+        self._ask, self._context = ask, copy_context()  # in which a test may have set a clock
         self._ended = threading.Event()
-        self._found: Figures = {}
+        self._answer: Figures = {}
         self.began = clock.monotonic()
 
     def run(self) -> None:
         try:
-            self._found = self._context.run(self._ask)
+            self._answer = self._context.run(self._ask)
         finally:
             self._ended.set()
 
@@ -48,12 +48,12 @@ class Round(threading.Thread):
         return self._ended.is_set()
 
     def wait(self, seconds: float) -> Figures | None:
-        """What was found; None if there is no answer yet."""
-        return self._found if self._ended.wait(seconds) else None
+        """Returns the figures, or None if there is no answer yet."""
+        return self._answer if self._ended.wait(seconds) else None
 
 
 class Servers:
-    """Both of them. Nothing is raised: a server that is away has an `..._up` of 0, and no other figures."""
+    """Both servers. Raises nothing: a server that is away has an `..._up` of 0, and no other figures."""
 
     def __init__(self, settings: Settings, *, fresh: float = FRESH) -> None:
         self._settings, self._fresh = settings, fresh
@@ -64,27 +64,27 @@ class Servers:
         self._away: set[str] = set()
 
     def figures(self) -> Figures:
-        """At most five seconds old, and there within six; from any thread."""
+        """Returns figures that are at most five seconds old, within six seconds. Thread-safe."""
         with self._lock:
             if self._round is None or (self._round.is_over() and clock.monotonic() - self._round.began >= self._fresh):
                 self._round = Round(self._ask)
                 self._round.start()
             last = self._round
-        found = last.wait(PATIENCE)
-        return {DATABASE: {(): 0}} if found is None else found
+        answer = last.wait(PATIENCE)
+        return {DATABASE: {(): 0}} if answer is None else answer
 
     def _ask(self) -> Figures:
         return {**self._asked(DATABASE, self._of_database), **self._asked(REDIS, self._of_redis)}
 
     def _asked(self, name: str, ask: Callable[[], Figures]) -> Figures:
         try:
-            found = ask()
+            figures = ask()
             self._away.discard(name)
-            return {name: {(): 1}, **found}
+            return {name: {(): 1}, **figures}
         except TickerError as error:
             self._say_once(name, str(error))
         except Exception:
-            log.exception("metrics: no %s, on an error of our own", name)
+            log.exception("metrics: no %s because of an internal error", name)
         return {name: {(): 0}}
 
     def _say_once(self, name: str, sentence: str) -> None:
@@ -95,7 +95,7 @@ class Servers:
     def _of_database(self) -> Figures:
         url = self._settings.require_database()
         with connections.translated(), closing(connections.connect(url, name="ticker-metrics")) as db:
-            db.prepares_after = None  # each statement is planned for its own instants
+            db.prepares_after = None  # plans each statement for its own times
             return run(db, self._figures())
 
     def _figures(self) -> Steps[Figures]:

@@ -1,4 +1,4 @@
-"""How things stand just now: tasks and tickers in the database, queues in Redis. Nothing is written or locked."""
+"""The current state: tasks and tickers in the database, queues in Redis. Writes and locks nothing."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -32,7 +32,7 @@ def tasks() -> Steps[Figures]:
 
 
 def tickers(tick_ms: int) -> Steps[Figures]:
-    """A heartbeat from before the clock was set back is as old as it is far ahead."""
+    """Returns the figures of tickers. A heartbeat that lies ahead, as the clock was set back, is as old as it is ahead."""
     beats = yield from read_tasks.tickers.steps(ended=True)
     most = longest_silence(tick_ms) / SECOND
     ages = [abs(beat.age) for beat in beats if beat.age is not None and "ended" not in beat.last_report]
@@ -44,7 +44,7 @@ def tickers(tick_ms: int) -> Steps[Figures]:
 
 
 def queues(queue: RedisQueue, names: Iterable[str]) -> Figures:
-    """Of these queues. QueueUnavailable."""
+    """Returns the figures of these queues. Raises QueueUnavailable."""
     chosen = [*names]
     unattended = queue.unattended()
     return {
@@ -54,16 +54,16 @@ def queues(queue: RedisQueue, names: Iterable[str]) -> Figures:
 
 
 class Waiting:
-    """The queues in which jobs of tasks have waited: one that is empty now has a 0, and does not vanish."""
+    """The queues in which jobs of tasks have waited. A queue that is empty now reports 0 and does not vanish."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     def look(self) -> Steps[Figures]:
         rows = yield query("waiting_in_queues", now=clock.now())
-        found: Mapping[str, float] = {row["queue"]: row["seconds"] for row in rows}
-        for name in found:
+        ages: Mapping[str, float] = {row["queue"]: row["seconds"] for row in rows}
+        for name in ages:
             if len(self.seconds) < QUEUES_AT_MOST:
                 self.seconds.setdefault(name, 0.0)
-        self.seconds = {name: found.get(name, 0.0) for name in self.seconds}
+        self.seconds = {name: ages.get(name, 0.0) for name in self.seconds}
         return {"ticker_queue_oldest_waiting_seconds": {(name,): age for name, age in self.seconds.items()}}

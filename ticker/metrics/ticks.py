@@ -1,4 +1,4 @@
-"""What this process's own ticks did: the loop tells it, and nothing is asked."""
+"""The figures of this process's own ticks. The loop reports them, so nothing is queried."""
 
 import threading
 from collections import deque
@@ -51,16 +51,16 @@ class Ticks:
 
 
 class WatchedQueue(RedisQueue):
-    """RQ's queues; how late each push is, is noted."""
+    """RQ's queues, which record the delay of each push."""
 
     delays: "Delays"
 
     @classmethod
     def of(cls, settings: Settings, delays: "Delays") -> "WatchedQueue":
-        found = cls.from_settings(settings)
-        assert isinstance(found, WatchedQueue)
-        found.delays = delays
-        return found
+        queue = cls.from_settings(settings)
+        assert isinstance(queue, WatchedQueue)
+        queue.delays = delays
+        return queue
 
     def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
         receipts = super().push(specs)
@@ -69,17 +69,17 @@ class WatchedQueue(RedisQueue):
 
 
 class Delays:
-    """From occurrences to their pushes, by functions. Push threads work push side by side."""
+    """The delays from occurrences to their pushes, by function. Push threads use it at the same time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: dict[str, Histogram] = {}
+        self._histograms: dict[str, Histogram] = {}
         self._ahead: deque[timedelta] = deque(maxlen=10)
 
     def set_clock(self, began: datetime, seconds: float) -> None:
-        """A tick that has ended now began, by the database's clock, then: so far is that ahead of this host's.
+        """Notes how far the database's clock is ahead of this host's, from a tick that has just ended.
 
-        A tick reads the clock a little after it begins, and some ticks much later: the least of the last ten is right.
+        A tick reads the clock a little after it begins, and some ticks much later, so the least of the last ten counts.
         """
         self._ahead.append(began - clock.python_utc() + timedelta(seconds=seconds))
 
@@ -92,15 +92,15 @@ class Delays:
 
     def figures(self) -> dict[tuple[str, ...], Histogram]:
         with self._lock:
-            return {(name,): delays.copy() for name, delays in self._found.items()}
+            return {(name,): delays.copy() for name, delays in self._histograms.items()}
 
     def _of(self, name: str) -> Histogram:
-        label = name if name in self._found or len(self._found) < FUNCTIONS_AT_MOST else OTHER
-        return self._found.setdefault(label, Histogram(DELAYS))
+        label = name if name in self._histograms or len(self._histograms) < FUNCTIONS_AT_MOST else OTHER
+        return self._histograms.setdefault(label, Histogram(DELAYS))
 
 
 def occurrences(sent: JobSpec) -> Sequence[int]:
-    """In microseconds since 1970; a planned run has none."""
+    """Returns occurrences in microseconds since 1970. A planned run has none."""
     return () if sent.entry == ENTRY and len(sent.args) == 3 else sent.args[1::2]
 
 

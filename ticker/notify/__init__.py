@@ -1,6 +1,6 @@
-"""Notifications: a task fails, works again, was paused by the ticker, or had no success for too long.
+"""Notifications: a task fails, recovers, is paused by the ticker, or has had no success for too long.
 
-Read `deliver.Notifier.round` first. Channels are named by the setting TICKER_NOTIFY.
+Read `deliver.Notifier.round` first. The setting TICKER_NOTIFY names the channels.
 """
 
 import socket
@@ -23,16 +23,16 @@ __all__ = ["channels", "start", "stop", "try_out", "waiting", "Channel", "Notice
 
 
 def channels(settings: Settings) -> list[Channel]:
-    """Returns those that TICKER_NOTIFY names. Raises ConfigurationError if one lacks a setting or does not exist."""
+    """Returns the channels that TICKER_NOTIFY names. Raises ConfigurationError if one lacks a setting or does not exist."""
     return [_channel(name, settings) for name in settings.notify]
 
 
 def start(settings: Settings, stopping: threading.Event) -> list[Notifier]:
-    """A thread for each channel, or one that only clears the events away; each ends soon after `stopping` is set."""
-    found: list[Channel | None] = [*channels(settings)]
+    """Starts a thread for each channel, or one that only clears events. Threads end soon after `stopping` is set."""
+    chosen: list[Channel | None] = [*channels(settings)]
     notifiers = [
         Notifier(channel, settings.notify, Outbox(settings.require_database(), settings.schema), stopping)
-        for channel in found or [None]
+        for channel in chosen or [None]
     ]
     for notifier in notifiers:
         notifier.start()
@@ -40,17 +40,17 @@ def start(settings: Settings, stopping: threading.Event) -> list[Notifier]:
 
 
 def stop(notifiers: Iterable[Notifier], seconds: float) -> None:
-    """Waits for deliveries in progress, so long at most. What is left behind is sent again when its lease has passed."""
+    """Waits up to `seconds` for deliveries in progress. An unfinished one is repeated after its lease."""
     ends = clock.monotonic() + seconds
     for notifier in notifiers:
         notifier.join(max(ends - clock.monotonic(), 0.0))
 
 
 def try_out(channel: Channel, settings: Settings) -> tuple[bool, str]:
-    """Sends one test notice: whether it was delivered, and what was answered."""
+    """Sends a test notice. Returns whether it was delivered, and the answer or the error."""
     try:
         return True, channel.deliver(trial(clock.python_utc(), socket.gethostname(), settings.schema))
-    except BaseException as error:  # a function of anybody's may also call sys.exit()
+    except BaseException as error:  # a user's function may also call sys.exit()
         if isinstance(error, KeyboardInterrupt):
             raise
         return False, in_words(error)

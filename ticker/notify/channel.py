@@ -1,6 +1,7 @@
-"""What a channel is: something that delivers a notice, or says why it could not.
+"""The interface of channels, which deliver a notice or say why they could not.
 
-A channel of your own is an entry point of a package: see `plugin`. One of ours is a class here, named in the `__init__` of this room.
+A channel of your own is an entry point of a package: see `plugin`. A built-in channel is a class in this package, listed
+in its `__init__`.
 """
 
 from typing import Protocol
@@ -9,13 +10,13 @@ from ticker.notify.message import Notice
 
 
 class Channel(Protocol):
-    """One way to send notices. It is used by one thread at a time."""
+    """A way to send notices. It is used by one thread at a time."""
 
     name: str
 
     def deliver(self, notice: Notice) -> str:
-        """What was answered. Whatever it raises means: not delivered; its text is shown, so it holds no secret."""
+        """Returns the answer. Any exception means: not delivered. Its text is shown, so it must contain no secret."""
 
 
 class NotDelivered(Exception):
-    """The other side answered, and did not take the notice; the text says what it answered."""
+    """Raised if the other side did not accept the notice. The text contains its answer."""

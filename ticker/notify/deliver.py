@@ -1,7 +1,7 @@
-"""Takes notices to their channel: one thread for each, with its own connection, next to the ticks and never in one.
+"""Delivers notices: one thread for each channel, with its own connection, next to the ticks and never in one.
 
-A channel that hangs or fails holds up nobody: not the ticks, not the other channels. After a failure it is left alone for
-a while, so that a dead endpoint costs one try in 30 s, however many notices wait for it.
+A channel that hangs or fails delays neither the ticks nor other channels. After a failure it pauses, so that a dead
+endpoint costs one try in 30 s, however many notices are waiting.
 """
 
 import logging
@@ -17,13 +17,13 @@ from ticker.notify.outbox import Claimed, Outbox
 
 log = logging.getLogger("ticker.notify")
 
-IDLE = 2.0  # seconds between two looks for notices
-AFTER_FAILURE = 30.0  # seconds that a channel is left alone
+IDLE = 2.0  # seconds between two checks for notices
+AFTER_FAILURE = 30.0  # seconds that a channel pauses
 WITHOUT_DATABASE = 5.0  # seconds
 
 
 class Notifier(threading.Thread):
-    """One channel's thread, until `stopping`; without a channel it only sees that events are not kept for one."""
+    """The thread of a channel, until `stopping`. Without a channel it only clears events."""
 
     def __init__(
         self, channel: Channel | None, channels: Sequence[str], outbox: Outbox, stopping: threading.Event
@@ -32,7 +32,7 @@ class Notifier(threading.Thread):
         super().__init__(name=f"ticker-notify-{self.channel_name}", daemon=True)
         self._channel, self._channels, self._outbox, self._stopping = channel, tuple(channels), outbox, stopping
         self._trouble = ""
-        self._arrived: Claimed | None = None
+        self._delivered: Claimed | None = None
 
     def run(self) -> None:
         pause = 0.0
@@ -41,18 +41,20 @@ class Notifier(threading.Thread):
         self._outbox.close()
 
     def try_round(self) -> float:
-        """Seconds until the next round. Nothing that a round raises leaves here."""
+        """Makes a round and returns the seconds until the next. Logs what the round raises."""
         try:
             return self.round()
         except TickerError as error:
-            self._is("notices of channel %s wait: %s", printable(str(error)))
-        except Exception as error:  # an error of our own: the thread goes on, and says it once
-            self._is("notices of channel %s wait, on an error of the ticker's own: %s", printable(repr(error)), error)
+            self._log_change("notices of channel %s are waiting: %s", printable(str(error)))
+        except Exception as error:  # an internal error: the thread continues, and logs it once
+            self._log_change(
+                "notices of channel %s are waiting because of an internal error: %s", printable(repr(error)), error
+            )
         return WITHOUT_DATABASE
 
     def round(self, now: datetime | None = None) -> float:
-        """Makes notices of new events, gives old ones up, and delivers what is due; seconds until the next round."""
-        self._settle()
+        """Makes notices of new events, gives up old ones, and delivers what is due. Returns seconds until the next round."""
+        self._remove_delivered()
         while self._outbox.fill(self._channels, now) and not self._stopping.is_set():
             pass
         self._give_up(now)
@@ -68,32 +70,32 @@ class Notifier(threading.Thread):
         assert self._channel is not None
         try:
             self._channel.deliver(claimed.notice)
-        except BaseException as error:  # a function of anybody's may also call sys.exit()
+        except BaseException as error:  # a user's function may also call sys.exit()
             self._failed(claimed, in_words(error), now)
             return False
-        self._arrived = claimed
-        self._settle()
-        self._is("")
+        self._delivered = claimed
+        self._remove_delivered()
+        self._log_change("")
         return True
 
-    def _settle(self) -> None:
-        """Notes what has arrived; again in the next round, if the database went away just then."""
-        if self._arrived is not None:
-            self._outbox.remove(self._arrived)
-            self._arrived = None
+    def _remove_delivered(self) -> None:
+        """Removes the delivered notice. If the database is away, the next round tries again."""
+        if self._delivered is not None:
+            self._outbox.remove(self._delivered)
+            self._delivered = None
 
     def _failed(self, claimed: Claimed, error: str, now: datetime | None) -> None:
-        self._is("channel %s fails: %s; notices wait and are tried again (ticker notices)", error)
+        self._log_change("channel %s fails: %s; its notices wait and are retried (ticker notices)", error)
         self._outbox.set_back(claimed, error, now)
 
     def _give_up(self, now: datetime | None) -> None:
-        """Before anything is claimed: after an outage of days, nobody wants a storm of what was."""
+        """Gives up old notices before any is claimed, so that a long outage is not followed by a flood of them."""
         while not self._stopping.is_set() and (old := self._outbox.give_up(now)):
             for channel in sorted({row["channel"] for row in old}):
                 _warn_of(channel, [row for row in old if row["channel"] == channel])
 
-    def _is(self, trouble: str, words: str = "", error: Exception | None = None) -> None:
-        """Logs when trouble begins, changes its kind, or ends; not each time."""
+    def _log_change(self, trouble: str, words: str = "", error: Exception | None = None) -> None:
+        """Logs when trouble begins, changes its kind, or ends, but not each time."""
         if trouble and trouble != self._trouble:
             log.warning(trouble, self.channel_name, words, exc_info=error)
         elif not trouble and self._trouble:
@@ -105,13 +107,13 @@ def _warn_of(channel: str, given_up: Sequence[Row]) -> None:
     events = [row["event_id"] for row in given_up]
     error = next((row["error"] for row in given_up if row["error"]), "none")
     log.warning(
-        "notices older than three days given up on channel %s: %s, of the events %s to %s; an error of theirs: %s",
+        "gave up notices older than three days on channel %s: %s, of events %s to %s; one of their errors: %s",
         channel, len(given_up), min(events), max(events), error,
     )  # fmt: skip
 
 
 def in_words(error: BaseException) -> str:
-    """One line of at most 300 characters, for the log and `ticker notices`."""
+    """Returns one line of at most 300 characters, for the log and `ticker notices`."""
     words = str(error) or type(error).__name__
     named = isinstance(error, OSError) or type(error).__name__ in ("NotDelivered", words)
     return printable(words if named else f"{type(error).__name__}: {words}", 300)

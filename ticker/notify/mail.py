@@ -1,4 +1,4 @@
-"""The channel `mail`: one message by SMTP. TLS where it is offered, and a password never without it."""
+"""The channel `mail`: sends one message by SMTP, with TLS if it is offered. A password is never sent without TLS."""
 
 import logging
 import smtplib
@@ -21,7 +21,7 @@ SUBJECT_AT_MOST = 150
 
 
 class Mail:
-    """Sends through one server, from one address to some others."""
+    """Sends through one server, from one address to one or more others."""
 
     name = "mail"
 
@@ -39,13 +39,15 @@ class Mail:
         try:
             with self._client() as client:
                 refused = client.send_message(composed, self._sender, self._receivers)
-                with suppress(Exception):  # it was taken: how the conversation ends does not matter
+                with suppress(Exception):  # the message was accepted: how the session ends does not matter
                     client.quit()
         except smtplib.SMTPException as error:
-            raise NotDelivered(self._said(error)) from None
+            raise NotDelivered(self._answer(error)) from None
         if refused:
-            log.warning("mail of event=%s was refused for %s, and taken for the others", notice.id, ", ".join(refused))
-        return f"taken for {len(self._receivers) - len(refused)} of {len(self._receivers)}"
+            log.warning(
+                "mail of event=%s was refused for %s, and accepted for the others", notice.id, ", ".join(refused)
+            )
+        return f"accepted for {len(self._receivers) - len(refused)} of {len(self._receivers)}"
 
     @contextmanager
     def _client(self) -> Iterator[smtplib.SMTP]:
@@ -68,27 +70,27 @@ class Mail:
             client.ehlo()
             encrypted = True
         if self._user and not encrypted:
-            raise NotDelivered("offers no STARTTLS, and the password is not sent in the clear")
+            raise NotDelivered("the server offers no STARTTLS, and the password is not sent in the clear")
         if self._user:
             try:
                 client.login(self._user, self._password)
-            except smtplib.SMTPAuthenticationError as error:  # whose text may repeat the password, in base64 too
+            except smtplib.SMTPAuthenticationError as error:  # its text may repeat the password, even in base64
                 raise NotDelivered(
-                    f"answered {error.smtp_code} to the login; check the user and the password in TICKER_SMTP_URL"
+                    f"the server answered {error.smtp_code} to the login; check the user and the password in TICKER_SMTP_URL"
                 ) from None
             except UnicodeError:
                 raise NotDelivered(
                     "the user or the password in TICKER_SMTP_URL is not ASCII and cannot be sent; change it"
                 ) from None
 
-    def _said(self, error: smtplib.SMTPException) -> str:
-        """The server's words, without our password, should it have repeated it."""
+    def _answer(self, error: smtplib.SMTPException) -> str:
+        """Returns the server's answer, without the password if the answer repeats it."""
         words = str(error).replace(self._password, "…") if self._password else str(error)
         return message.printable(words, 200)
 
 
 class _Client(smtplib.SMTP):
-    """On a connection that is there already."""
+    """An SMTP client on an existing connection."""
 
     def __init__(self, line: socket.socket, host: str, port: int) -> None:
         self._line = line
@@ -100,7 +102,7 @@ class _Client(smtplib.SMTP):
 
 
 def compose(notice: Notice, sender: str, receivers: Sequence[str]) -> EmailMessage:
-    """The message; its id is the same each time that the notice is sent."""
+    """Returns the message. Its id is the same each time the notice is sent."""
     composed = EmailMessage()
     composed["Subject"] = message.printable(f"[ticker] {message.text(notice)}", SUBJECT_AT_MOST)
     composed["From"] = sender
@@ -113,7 +115,7 @@ def compose(notice: Notice, sender: str, receivers: Sequence[str]) -> EmailMessa
 
 
 def body(notice: Notice) -> str:
-    """The line, and below it each fact on a line of its own."""
+    """Returns the line of the notice, followed by one line for each fact."""
     facts = message.data(notice)
     facts |= {f"task_{name}": value for name, value in facts.pop("task").items()}
     del facts["text"]

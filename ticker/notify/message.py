@@ -1,4 +1,4 @@
-"""What a notice says: one state change of one task, as a line for people and as JSON. Pure."""
+"""The content of a notice: one state change of one task, as a line for people and as JSON. Does no I/O."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any
 from ticker.model import EventKind
 
 NOTIFIED = (EventKind.FAILED, EventKind.RECOVERED, EventKind.AUTO_PAUSED, EventKind.DEAD_MAN)
-"""These events become notices; the others are only recorded."""
+"""The events that become notices; all others are only recorded."""
 
 TEST = "test"  # `what` of the notice that `ticker notify --test` sends
 PART_AT_MOST = 300  # characters of an error, a subject or a reason in a line for people
@@ -15,9 +15,10 @@ PART_AT_MOST = 300  # characters of an error, a subject or a reason in a line fo
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One event, and what is known of its task when the notice is sent. Times are UTC; `failures` is None if the task is gone.
+    """One event, with what is known about its task when the notice is sent. Times are in UTC.
 
-    `since`: when it began to fail; for `dead_man` its last success. `words`: what the record says of the event.
+    `failures` is None if the task was deleted. `since` is when it began to fail, or its last success for `dead_man`.
+    `words` is the text of the event in the journal.
     """
 
     id: int
@@ -40,17 +41,17 @@ class Notice:
 
     @property
     def key(self) -> str:
-        """The same each time that this notice is sent: by it an endpoint knows what it has had."""
+        """The same each time this notice is sent, so that an endpoint can detect duplicates."""
         return str(self.id)
 
 
 def text(notice: Notice) -> str:
-    """One printable line, such as `mail.fetch of channels:7 failed 3 times in a row since 09:00 UTC: TimeoutError`."""
+    """Returns one printable line, such as `mail.fetch of channels:7 failed 3 times in a row since 09:00 UTC: TimeoutError`."""
     return printable(_sentence(notice))
 
 
 def data(notice: Notice) -> dict[str, Any]:
-    """The notice as JSON has it: what a webhook gets as its body, and an entry point as its argument."""
+    """Returns the notice as JSON data: the body of a webhook request, and the argument of an entry point."""
     return {
         "id": notice.id,
         "what": notice.what,
@@ -76,7 +77,7 @@ def data(notice: Notice) -> dict[str, Any]:
 
 
 def trial(at: datetime, host: str, schema: str) -> Notice:
-    """The notice of no task, by which a channel is tried."""
+    """Returns the test notice, which belongs to no task."""
     return Notice(
         id=0, what=TEST, at=at, task_id=0, task_name="", function="", owner_type="", owner_id="", subject="",
         words="a test notice", failures=None, since=None, error="", run_id=None, next_run=None, host=host, schema=schema,
@@ -84,7 +85,7 @@ def trial(at: datetime, host: str, schema: str) -> Notice:
 
 
 def printable(line: str, at_most: int = 1000) -> str:
-    """One line without control characters: those are shown as Python writes them."""
+    """Returns one line, with control characters escaped as in Python."""
     line = " ".join(line.split())
     escaped = "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
     return escaped if len(escaped) <= at_most else f"{escaped[: at_most - 1]}…"
@@ -96,14 +97,14 @@ def _sentence(notice: Notice) -> str:
         case EventKind.FAILED:
             often = f" {notice.failures} times in a row{since}" if (notice.failures or 0) > 1 else ""
             why = notice.error or notice.words.removeprefix("failed: ")
-            return f"{_whose(notice)} failed{often}{_behind(why)}"
+            return f"{_whose(notice)} failed{often}{_after_colon(why)}"
         case EventKind.RECOVERED:
-            return f"{_whose(notice)} works again" + (f"; it failed{since}" if since else "")
+            return f"{_whose(notice)} works again" + (f"; it had failed{since}" if since else "")
         case EventKind.AUTO_PAUSED:
-            return f"{_whose(notice)} was paused by the ticker{_behind(notice.words)}{_behind(notice.error)}"
+            return f"{_whose(notice)} was paused by the ticker{_after_colon(notice.words)}{_after_colon(notice.error)}"
         case EventKind.DEAD_MAN:
-            return f"{_whose(notice)} is late{_behind(notice.words or f'no success{since}')}"
-    return f"test notice of the ticker on {notice.host}, schema {notice.schema}: this channel works"
+            return f"{_whose(notice)} is late{_after_colon(notice.words or f'no success{since}')}"
+    return f"test notice from the ticker on {notice.host}, schema {notice.schema}: this channel works"
 
 
 def _whose(notice: Notice) -> str:
@@ -112,7 +113,7 @@ def _whose(notice: Notice) -> str:
     return f"{notice.task_name}{owner}{subject}"
 
 
-def _behind(words: str) -> str:
+def _after_colon(words: str) -> str:
     return f": {_part(words)}" if words else ""
 
 
@@ -120,14 +121,14 @@ def _part(words: str) -> str:
     return printable(words, PART_AT_MOST)
 
 
-def _moment(instant: datetime, beside: datetime) -> str:
-    """The time of day, with its date where that is another day."""
-    instant, beside = instant.astimezone(UTC), beside.astimezone(UTC)
-    return instant.strftime("%H:%M UTC" if instant.date() == beside.date() else "%Y-%m-%d %H:%M UTC")
+def _moment(instant: datetime, reference: datetime) -> str:
+    """Returns the time of day, with the date if `reference` is on another day."""
+    instant, reference = instant.astimezone(UTC), reference.astimezone(UTC)
+    return instant.strftime("%H:%M UTC" if instant.date() == reference.date() else "%Y-%m-%d %H:%M UTC")
 
 
 def _instant(instant: datetime | None) -> str | None:
-    """ISO 8601 in UTC with microseconds and a Z, as `--json` of every command."""
+    """Returns ISO 8601 in UTC with microseconds and a Z, as `--json` of every command does."""
     if instant is None:
         return None
     return f"{instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

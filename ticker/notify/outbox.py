@@ -1,7 +1,7 @@
-"""The outbox is the database: events become notices, and a notice waits in its row until it has arrived.
+"""The outbox is in the database: events become notices, and a notice waits in its row until it is delivered.
 
-No lock and no transaction is held while a notice is under way: claiming it moves its time on, by `LEASE`. A ticker that
-dies meanwhile leaves a row that is claimed again after that.
+No lock or transaction is held during a delivery. Instead, claiming a notice postpones it by `LEASE`; if the ticker dies,
+the notice is claimed again after that.
 """
 
 import socket
@@ -16,15 +16,15 @@ import psycopg
 from ticker.db import connections, sql
 from ticker.notify.message import NOTIFIED, Notice
 
-BATCH = 1000  # events that are looked through at a time
-LEASE = timedelta(minutes=2)  # a delivery takes 5 s at most; an entry point may take its time
+BATCH = 1000  # events examined at a time
+LEASE = timedelta(minutes=2)  # a delivery takes at most 5 s, but an entry point may take longer
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=30), timedelta(hours=1)
 GIVEN_UP = timedelta(days=3)
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """A notice that is ours until `LEASE` has passed; `tries` counts this one."""
+    """A notice that is ours until `LEASE` has passed. `tries` includes this try."""
 
     notice: Notice
     channel: str
@@ -32,12 +32,12 @@ class Claimed:
 
     @property
     def wait(self) -> timedelta:
-        """Until the next try: 30 s, doubled each time, up to an hour."""
+        """The time until the next try: 30 s, doubled each time, up to an hour."""
         return min(FIRST_WAIT * (1 << min(self.tries - 1, 20)), LONGEST_WAIT)
 
 
 class Outbox:
-    """The statements, each in a short transaction on a connection of its own. `now` is None but for tests."""
+    """Runs each statement in a short transaction, on its own connection. Only tests pass `now`."""
 
     def __init__(self, url: str, schema: str) -> None:
         self._url, self._schema = url, schema
@@ -45,13 +45,13 @@ class Outbox:
         self._connection: psycopg.Connection[Any] | None = None
 
     def fill(self, channels: Sequence[str], now: datetime | None = None) -> bool:
-        """Turns new events into a notice for each channel, but for those older than `GIVEN_UP`; whether there may be more."""
+        """Turns new events younger than `GIVEN_UP` into a notice per channel. Returns whether there may be more."""
         kinds = [*map(str, NOTIFIED)]
         rows = self._execute("make_notices", channels=list(channels), kinds=kinds, after=GIVEN_UP, limit=BATCH, now=now)
         return len(rows) == BATCH
 
     def claim(self, channel: str, now: datetime | None = None) -> Claimed | None:
-        """The next notice of the channel that is due. Those of one task come in the order of their events."""
+        """Claims the next due notice of the channel, if any. Notices of one task keep the order of their events."""
         rows = self._execute("claim_notice", channel=channel, lease=LEASE, now=now)
         if not rows:
             return None
@@ -60,7 +60,7 @@ class Outbox:
         return Claimed(Notice(**values, host=self._host, schema=self._schema), channel, tries)
 
     def remove(self, claimed: Claimed) -> None:
-        """It has arrived."""
+        """Removes a delivered notice."""
         self._execute("remove_notice", event_id=claimed.notice.id, channel=claimed.channel)
 
     def set_back(self, claimed: Claimed, error: str, now: datetime | None = None) -> None:
@@ -68,7 +68,7 @@ class Outbox:
         self._execute("set_back_notice", event_id=event_id, channel=channel, error=error, wait=claimed.wait, now=now)
 
     def give_up(self, now: datetime | None = None) -> list[sql.Row]:
-        """Removes notices older than `GIVEN_UP`, of every channel, `BATCH` at most: their event_id, channel, and error."""
+        """Removes up to `BATCH` notices older than `GIVEN_UP`. Returns their event_id, channel and error."""
         return self._execute("remove_old_notices", after=GIVEN_UP, limit=BATCH, now=now)
 
     def close(self) -> None:
@@ -94,5 +94,5 @@ class Outbox:
 
 
 def waiting(db: Any, schema: str, limit: int) -> list[dict[str, Any]]:
-    """What has not arrived yet, the oldest first: event, channel, tries, the last error, and when the next try is."""
+    """Returns undelivered notices, oldest first, with event, channel, tries, last error and the time of the next try."""
     return cast(list[dict[str, Any]], [dict(row) for row in sql.on(db, schema)("waiting_notices", limit=limit)])

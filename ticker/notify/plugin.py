@@ -1,7 +1,6 @@
-"""Channels of anybody's: a Python entry point of the group `ticker.notices`, a callable that takes the notice as a dict.
+"""User-defined channels: an entry point of the group `ticker.notices`, a callable that takes the notice as a dict.
 
-It is loaded by the ticker, at its start, and called in the channel's own thread: one that hangs holds up this channel
-alone.
+The ticker loads it at its start and calls it in the channel's own thread, so that one that hangs delays only itself.
 """
 
 import inspect
@@ -18,7 +17,7 @@ GROUP = "ticker.notices"
 
 
 class EntryPoint:
-    """Calls the function; whatever it returns is success, whatever it raises is not."""
+    """Calls the function. Any return value means success, any exception failure."""
 
     def __init__(self, name: str, function: Callable[[dict[str, Any]], object]) -> None:
         self.name = name
@@ -26,27 +25,27 @@ class EntryPoint:
 
     def deliver(self, notice: Notice) -> str:
         self._function(message.data(notice))
-        return "took it"
+        return "accepted"
 
 
 def load(name: str) -> EntryPoint:
-    """ConfigurationError where there is none of that name, or it cannot be loaded or called."""
-    found = next(iter(entry_points(group=GROUP, name=name)), None)
-    if found is None:
+    """Loads a channel. Raises ConfigurationError if none has that name, or if it cannot be loaded or called."""
+    entry_point = next(iter(entry_points(group=GROUP, name=name)), None)
+    if entry_point is None:
         raise ConfigurationError(
             f"TICKER_NOTIFY: {quoted(name)} is not a channel; write {', '.join(CHANNELS)}, or the name of an"
             f" installed entry point of the group {GROUP}"
         )
     try:
-        function = found.load()
+        function = entry_point.load()
     except Exception as error:
         raise ConfigurationError(
-            f"TICKER_NOTIFY: the entry point {name} ({quoted(found.value)}) cannot be loaded:"
+            f"TICKER_NOTIFY: the entry point {name} ({quoted(entry_point.value)}) cannot be loaded:"
             f" {message.printable(f'{type(error).__name__}: {error}', 200)}"
         ) from error
     if not callable(function) or inspect.iscoroutinefunction(function):
         raise ConfigurationError(
-            f"TICKER_NOTIFY: the entry point {name} ({quoted(found.value)}) is no plain function;"
+            f"TICKER_NOTIFY: the entry point {name} ({quoted(entry_point.value)}) is not a plain function;"
             " write one that takes a dict"
         )
     return EntryPoint(name, function)

@@ -1,4 +1,4 @@
-"""The channel `webhook`: a POST of the notice as JSON, signed. Only a 2xx answer counts; redirects are not followed."""
+"""The channel `webhook`: posts the notice as signed JSON. Only a 2xx answer counts; redirects are not followed."""
 
 import hashlib
 import hmac
@@ -16,7 +16,7 @@ from ticker.notify.message import Notice
 
 
 class Webhook:
-    """Posts to one URL, which is a secret: whoever knows it can post there. `keys`: each makes a signature."""
+    """Posts to one URL, which is a secret: anyone who knows it can post there. Each of `keys` makes a signature."""
 
     name = "webhook"
 
@@ -50,7 +50,7 @@ class Webhook:
         return headers
 
     def _post(self, body: bytes, headers: Mapping[str, str]) -> int:
-        """The answer's status; its body is not read."""
+        """Returns the status of the answer. Does not read its body."""
         with wire.connected(self._host, self._port, self._seconds) as (line, late):
             if self._secure:
                 line = ssl.create_default_context().wrap_socket(line, server_hostname=self._host)
@@ -60,18 +60,18 @@ class Webhook:
                 connection.sock = line
                 connection.request("POST", self._target, body, headers)
                 status = connection.getresponse().status
-                if late.is_set():  # to http.client, headers that break off are headers that end
+                if late.is_set():  # http.client takes headers that break off for complete ones
                     raise TimeoutError
                 return status
 
 
 def signature(key: str, timestamp: str, body: bytes) -> str:
-    """HMAC-SHA256 in hex, over the timestamp, a dot and the body as it was sent."""
+    """Returns the HMAC-SHA256 in hex over the timestamp, a dot and the body as sent."""
     return hmac.new(
         key.encode("utf-8", "surrogateescape"), timestamp.encode() + b"." + body, hashlib.sha256
     ).hexdigest()
 
 
 def _in_words(status: int) -> str:
-    """With our own phrase for it: the server's may be anything."""
+    """Returns the status with our own phrase, as the server's may contain anything."""
     return f"{status} {HTTPStatus(status).phrase}" if status in [*HTTPStatus] else str(status)

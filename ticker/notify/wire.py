@@ -1,4 +1,4 @@
-"""A connection that ends in time, whatever the other side does: never answers, or sends a byte a second."""
+"""A connection with a deadline, even if the other side never answers or sends one byte a second."""
 
 import os
 import socket
@@ -8,21 +8,21 @@ from contextlib import contextmanager, suppress
 
 from ticker import clock
 
-SECONDS = 5.0  # of one delivery: for connecting, TLS, and both directions together
+SECONDS = 5.0  # for one delivery: connecting, TLS, and both directions together
 
 
 @contextmanager
 def connected(host: str, port: int, seconds: float = SECONDS) -> Iterator[tuple[socket.socket, threading.Event]]:
-    """A TCP connection for so many seconds, and whether they are over; what fails from then on is a TimeoutError.
+    """Yields a TCP connection for `seconds`, and an event that is set when they are over. Raises TimeoutError after that.
 
-    A socket's own time-out begins anew with each byte, so a timer cuts the line, and it alone: two deadlines would
-    race. What was read last may be half of an answer, as if the other side had hung up. Only the question for the host's
-    address is not bounded here: the system's resolver has its own time-outs.
+    A socket's own timeout starts again with each byte, so only a timer cuts the connection: two deadlines would race. The
+    last read may return half an answer, as if the other side had hung up. Resolving the host's name is not bounded here:
+    the system's resolver has its own timeouts.
     """
     ends = clock.monotonic() + seconds
     wire = _connect(host, port, ends)
     late = threading.Event()
-    with wire, socket.socket(fileno=os.dup(wire.fileno())) as handle:  # TLS takes `wire` over, the handle stays
+    with wire, socket.socket(fileno=os.dup(wire.fileno())) as handle:  # TLS takes over `wire`; the handle stays
         timer = threading.Timer(max(ends - clock.monotonic(), 0.0), _cut, [handle, late])
         timer.daemon = True
         timer.start()
@@ -43,9 +43,9 @@ def _cut(handle: socket.socket, late: threading.Event) -> None:
 
 
 def _connect(host: str, port: int, ends: float) -> socket.socket:
-    """To the first address that answers; each has its share of the time, or a dead IPv6 route would use it all."""
+    """Connects to the first address that answers. Each gets a share of the time, or a dead IPv6 route would use it all."""
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    problem: OSError = OSError("its name has no address")
+    problem: OSError = OSError("the host name has no address")
     for left, (family, kind, protocol, _, address) in zip(range(len(addresses), 0, -1), addresses, strict=True):
         wire = socket.socket(family, kind, protocol)
         try:

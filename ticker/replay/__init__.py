@@ -1,4 +1,4 @@
-"""Timing tables, played through the real tick and the real start on a clock that stands still: `ticker replay`.
+"""Plays timing tables through the real tick and the real start, with a frozen clock: `ticker replay`.
 
-`table` reads them, `scratch` brings a PostgreSQL, `world` is what happens, `play` compares, `chart` and `svg` draw.
+`table` reads them, `scratch` provides a PostgreSQL, `world` runs the product, `play` compares, and `chart` draws.
 """

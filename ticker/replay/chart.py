@@ -1,4 +1,4 @@
-"""Draws a played table as three tracks below a time axis: ticks, the queue and the worker; in a terminal or as a picture."""
+"""Draws a played table as three tracks below a time axis (ticks, queue and worker), as text or as SVG."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -13,11 +13,11 @@ from ticker.replay.world import Job
 CELLS_AT_MOST = 72
 CELLS_PER_LABEL = 10
 LABELS_AT_MOST = 10  # of a picture
-NAMES = 140  # pixels left free on the right, for the names of marks that begin there
+NAMES = 140  # pixels left free on the right for the names of marks that begin there
 LEGEND = "' tick   ^ tick enqueues   - waits   = runs   ! is forced to end   x is dropped   > goes on"
 STYLES = {"drop": "yellow", "run": "green", "open": "green", "forced": "yellow"}
 OF_THE_WORKER = {Step.BEGINS, Step.ENDS, Step.FORCED, Step.DROPPED}
-PAPER = "#fff"  # on a dark page, the names in light bars could not be read
+PAPER = "#fff"  # white, because names in light bars are unreadable on a dark page
 PAINTS = {
     "tick": Paint("line", 'class="tick" stroke="#9aa5b1" stroke-width="2"', "tick"),
     "push": Paint("line", 'class="push" stroke="#1f2933" stroke-width="3"', "enqueues"),
@@ -31,14 +31,14 @@ PAINTS = {
 }
 
 Piece: TypeAlias = Mark[timedelta]
-"""Kinds: tick, push, wait, run, forced, drop, open (it goes on); in a picture, also event and differs."""
+"""Kinds: tick, push, wait, run, forced, drop, open (still running); in a picture, also event and differs."""
 
 
 def tracks(played: Played) -> dict[str, list[Piece]]:
-    """What is drawn, by the names of the tracks."""
+    """Returns the pieces to draw, by the names of the tracks."""
     end = played.table.rows[-1].at
     wrong = {(line.at, name) for line in played.differing for name in (line.event.names or ("",))}
-    wrong |= {(line.at, word) for line in played.differing for word in line.found.replace(",", "").split()}
+    wrong |= {(line.at, word) for line in played.differing for word in line.actual.replace(",", "").split()}
     ticks = [
         Mark("push" if tick.pushed else "tick", tick.at, tick.at, name=", ".join(tick.pushed),
               is_wrong=any((tick.at, name) in wrong for name in (*tick.pushed, "")))
@@ -48,12 +48,12 @@ def tracks(played: Played) -> dict[str, list[Piece]]:
     return {
         "ticks": ticks,
         "queue": waits,
-        "worker": [_fate(job, end, wrong) for job in played.jobs if job.taken is not None],
+        "worker": [_mark(job, end, wrong) for job in played.jobs if job.taken is not None],
     }
 
 
-def _fate(job: Job, end: timedelta, wrong: set[tuple[timedelta, str]]) -> Piece:
-    """What became of a job that was taken."""
+def _mark(job: Job, end: timedelta, wrong: set[tuple[timedelta, str]]) -> Piece:
+    """Returns the mark for a job that was taken."""
     assert job.taken is not None
     if job.dropped:
         differs = (job.taken, job.name) in wrong
@@ -64,7 +64,7 @@ def _fate(job: Job, end: timedelta, wrong: set[tuple[timedelta, str]]) -> Piece:
 
 
 def span(played: Played) -> tuple[timedelta, timedelta]:
-    """From when, and for how long; at least a second."""
+    """Returns the start, and the duration of at least a second."""
     rows = played.table.rows
     return rows[0].at, max(rows[-1].at - rows[0].at, SECOND)
 
@@ -73,7 +73,7 @@ def span(played: Played) -> tuple[timedelta, timedelta]:
 
 
 Cells = list[tuple[str, str]]
-"""The pieces of a row in the terminal, each with its style."""
+"""The pieces of a row on the terminal, each with its style."""
 
 
 def text(played: Played) -> list[tuple[str, Cells]]:
@@ -102,7 +102,7 @@ def _rows(pieces: Sequence[Piece], start: timedelta, cell: timedelta) -> list[Ce
 
 
 def _drawn(piece: Piece, cell: timedelta, start: timedelta) -> str:
-    """The name stands where it begins, and is never cut."""
+    """Returns the cells of a piece. Its name stands where it begins, and is never cut."""
     match piece.kind:
         case "tick":
             return "'"
@@ -119,7 +119,7 @@ def _drawn(piece: Piece, cell: timedelta, start: timedelta) -> str:
 
 
 def svg(played: Sequence[Played]) -> str:
-    """One picture of all tables, one below the other. A dot is an event; pointing at it shows its line."""
+    """Draws all tables in one picture, one below the other. A dot is an event; hovering over it shows its line."""
     return drawing.picture([*map(_chart, played)], PAINTS, title="ticker replay", paper=PAPER)
 
 
@@ -130,18 +130,20 @@ def _chart(played: Played) -> drawing.Chart[timedelta]:
     drawn = {track: _stacked(pieces, pixel) for track, pieces in tracks(played).items()}
     for line in played.lines:
         track, row = _place(line, drawn)
-        told = "; ".join(map(str, line.differences)) or line.found
+        result = "; ".join(map(str, line.differences)) or line.actual
         kind = "differs" if line.differences else "event"
-        drawn[track].append((row, Mark(kind, line.at, line.at, _told(played, line, told), line=line.number)))
-    sentences = [_told(played, line, found) for line in played.differing for found in line.differences]
+        drawn[track].append((row, Mark(kind, line.at, line.at, _sentence(played, line, result), line=line.number)))
+    sentences = [_sentence(played, line, each) for line in played.differing for each in line.differences]
     heading = f"{table.name}: {table.timing}"
     return drawing.Chart(start, start + total, labels, drawn, None, heading, sentences, right=NAMES)
 
 
 def _stacked(pieces: Sequence[Piece], pixel: timedelta) -> list[tuple[int, Piece]]:
     """Returns each piece with its row. Pieces that would overlap, names included, get different rows."""
-    places = ((piece.begin / pixel, piece.end / pixel, piece) for piece in pieces)
-    return packed((left, max(right, left + LETTER * len(piece.name)) + 2 * GAP, piece) for left, right, piece in places)
+    extents = ((piece.begin / pixel, piece.end / pixel, piece) for piece in pieces)
+    return packed(
+        (left, max(right, left + LETTER * len(piece.name)) + 2 * GAP, piece) for left, right, piece in extents
+    )
 
 
 def _place(line: Line, tracks: Mapping[str, Sequence[tuple[int, Piece]]]) -> tuple[str, int]:
@@ -154,6 +156,6 @@ def _place(line: Line, tracks: Mapping[str, Sequence[tuple[int, Piece]]]) -> tup
     return "ticks", -1
 
 
-def _told(played: Played, line: Line, what: object) -> str:
+def _sentence(played: Played, line: Line, what: object) -> str:
     clock = played.table.clock(line.at)
     return f"{clock}: {what}" if line.number is None else f"line {line.number}, {clock}: {what}"

@@ -1,4 +1,4 @@
-"""What a row of a timing table may say that happens: a small language, and times on the table's own clock."""
+"""The events that a row of a timing table may name, and times on the table's own clock."""
 
 import re
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. A1, A2 are the jobs of the schedule, M1, M2 those that somebody asked for, in the order of their push."""
+    """One event. A1, A2 are the scheduled jobs, M1, M2 the requested ones, in the order of their push."""
 
     what: Step
     names: tuple[str, ...] = ()
@@ -55,28 +55,28 @@ class Event:
                 return f"{self.what} {', '.join(self.names) or 'nothing'}"
         return f"{self.names[0]} {self.what}" + (f": {self.reason}" if self.reason else "")
 
-    def allows(self, found: "Event") -> bool:
-        """Whether `found` is what this one says; a drop without a reason may have any."""
-        return (self.what, self.names) == (found.what, found.names) and self.reason in ("", found.reason)
+    def allows(self, actual: "Event") -> bool:
+        """Returns whether `actual` is this event. A drop without a reason allows any reason."""
+        return (self.what, self.names) == (actual.what, actual.names) and self.reason in ("", actual.reason)
 
 
 def read_event(field: str, text: str) -> Event:
-    """The event that a text names; BadInput with those that there are."""
+    """Returns the event that a text names. Raises BadInput with the events that exist."""
     plain = " ".join(text.split())
     for what, form in _FORMS.items():
         if match := form.fullmatch(plain):
             names, reason = (*match.groups(), None, None)[:2]
             if reason and reason not in list(Reason):
-                raise BadInput(field, reason, f"is no reason of a drop; there are {', '.join(Reason)}")
+                raise BadInput(field, reason, f"is not a reason for a drop; the reasons are {', '.join(Reason)}")
             return Event(what, tuple(re.findall(_NAME, names or "")), reason or "")
-    raise BadInput(field, text, f"is no event; write one of: {HOW}")
+    raise BadInput(field, text, f"is not an event; write one of: {HOW}")
 
 
 def read_time(field: str, text: str) -> timedelta:
-    """MM:SS or HH:MM:SS, with up to three decimals, since the table's zero."""
+    """Parses MM:SS or HH:MM:SS, with up to three decimals, since the table's 00:00."""
     match = _TIME.fullmatch(text)
     if not match:
-        raise BadInput(field, text, "is no time; write MM:SS or HH:MM:SS, such as 01:30")
+        raise BadInput(field, text, "is not a time; write MM:SS or HH:MM:SS, such as 01:30")
     hours, minutes, only_minutes, seconds, decimals = match.groups()
     return timedelta(
         hours=int(hours or 0),
@@ -87,7 +87,7 @@ def read_time(field: str, text: str) -> timedelta:
 
 
 def clock(at: timedelta | None, hours: bool) -> str:
-    """The same text back; `-` for none."""
+    """Formats a time the way `read_time` reads it; `-` for None."""
     if at is None:
         return "-"
     seconds, rest = divmod(at, timedelta(seconds=1))

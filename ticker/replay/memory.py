@@ -1,4 +1,4 @@
-"""The job queue as a list: what waits, in the order in which workers take it. No Redis is needed to see who is next."""
+"""A job queue in memory, in the order in which workers take jobs. It needs no Redis."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -7,7 +7,7 @@ from ticker.engine.ports import JobState, Receipt
 
 
 class MemoryQueue:
-    """`ticker.engine.ports.Queue`; `pushed` keeps every job that was ever stored, in order."""
+    """Implements `ticker.engine.ports.Queue`. `pushed` keeps every job that was ever stored, in order."""
 
     def __init__(self) -> None:
         self.pushed: list[JobSpec] = []
@@ -34,7 +34,7 @@ class MemoryQueue:
             self._waiting.pop(job_id, None)
 
     def take(self) -> JobSpec | None:
-        """The job that a worker takes next; none if none waits."""
+        """Removes and returns the job that a worker takes next, or None if no job is waiting."""
         return self._waiting.pop(next(iter(self._waiting)), None) if self._waiting else None
 
     def holds(self, job_id: str) -> bool:

@@ -1,7 +1,7 @@
-"""Plays a timing table row by row, and says of each row what happened, and which columns differ.
+"""Plays a timing table row by row, and reports what happened at each row and which columns differ.
 
-Two things happen by themselves, as they would in production: the ticker ticks every so often, and a run is forced to
-end when its box is used up. What of this no row speaks of, and would change what follows, is a line of its own.
+As in production, two things happen by themselves: the ticker ticks regularly, and a run is forced to end when its box is
+used up. If no row mentions such an event, and it would change what follows, it becomes a line of its own.
 """
 
 from collections import deque
@@ -18,24 +18,24 @@ NO_ROW = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A column in which the file and the truth differ; `event` is one, too."""
+    """A column whose value differs from the file. `event` counts as a column."""
 
     column: str
     expected: str
-    found: str
+    actual: str
 
     def __str__(self) -> str:
-        return f"{self.column}: {self.expected} expected, {self.found} found"
+        return f"{self.column}: {self.expected} expected, {self.actual} found"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One row as it was played: the event that it says, and what happened. `number` None: it happened without a row."""
+    """A row as it was played: its event, and what happened. `number` is None for an event without a row."""
 
     number: int | None
     at: timedelta
     event: Event
-    found: str
+    actual: str
     differences: tuple[Difference, ...] = ()
 
     @property
@@ -45,7 +45,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A table, its lines, and what they are drawn from: all ticks, and all jobs in the order of their push."""
+    """A table, its lines, and what the chart is drawn from: all ticks, and all jobs in the order of their push."""
 
     table: Table
     lines: tuple[Line, ...]
@@ -57,24 +57,24 @@ class Played:
         return [line for line in self.lines if line.differences]
 
     def first_difference(self) -> str:
-        """In one sentence."""
+        """Describes the first difference in one sentence."""
         line = self.differing[0]
-        place = f"at {self.table.clock(line.at)}, without a line" if line.number is None else f"line {line.number}"
-        return f"{place}: {'; '.join(map(str, line.differences))}"
+        where = f"at {self.table.clock(line.at)}, without a line" if line.number is None else f"line {line.number}"
+        return f"{where}: {'; '.join(map(str, line.differences))}"
 
 
 def play(table: Table, scratch: Scratch) -> Played:
-    """Plays the whole table, also behind a row that differs. DatabaseUnavailable if the server goes away."""
-    with world(scratch, table.timing, table.rows[0]) as found:
-        player = _Player(table, found)
+    """Plays the whole table, even after a row that differs. Raises DatabaseUnavailable if the server goes away."""
+    with world(scratch, table.timing, table.rows[0]) as here:
+        player = _Player(table, here)
         for row in table.rows:
             player.pass_time(row.at)
             player.play(row)
-        return Played(table, tuple(player.lines), tuple(found.ticks), tuple(found.jobs.values()))
+        return Played(table, tuple(player.lines), tuple(here.ticks), tuple(here.jobs.values()))
 
 
 class _Player:
-    """Where a replay has come to."""
+    """The state of a replay."""
 
     def __init__(self, table: Table, world: World) -> None:
         self.lines: list[Line] = []
@@ -82,10 +82,10 @@ class _Player:
         self._ticks = deque(table.silent_ticks())
         self._ends = {(row.event.names[0], row.at) for row in table.rows if row.event.what in (Step.ENDS, Step.FORCED)}
         self._drops = {(row.event.names[0], row.at) for row in table.rows if row.event.what is Step.DROPPED}
-        self._given_up: dict[str, str] = {}  # by a tick, for the row of this very time that says so
+        self._given_up: dict[str, str] = {}  # reasons of jobs that a tick gave up, for the row of the same time
 
     def pass_time(self, until: timedelta) -> None:
-        """What happens by itself up to `until`: the box before the tick, where both are due at once."""
+        """Plays what happens by itself up to `until`. If both are due at once, the box ends before the tick."""
         while True:
             box_ends = self._next_box_end(until)
             tick = self._ticks[0] if self._ticks and self._ticks[0] <= until else None
@@ -97,7 +97,7 @@ class _Player:
                 return
 
     def _next_box_end(self, until: timedelta) -> timedelta | None:
-        """None, too, where a row ends the run in that instant."""
+        """Returns when the box ends, or None if that is after `until` or if a row ends the run at that time."""
         running = self._world.running
         if running is None or running.box_ends > until or (running.name, running.box_ends) in self._ends:
             return None
@@ -107,7 +107,7 @@ class _Player:
         running = self._world.running
         assert running is not None
         self._world.end(at, forced=True)
-        if not any(name == running.name for name, _ in self._ends):  # such a row will say when it ended
+        if not any(name == running.name for name, _ in self._ends):  # else a row will say when it ended
             self._add_without_row(at, Event(Step.FORCED, (running.name,)))
 
     def _tick_silently(self, at: timedelta) -> None:
@@ -123,11 +123,11 @@ class _Player:
             else:
                 self._add_without_row(ticked.at, Event(Step.DROPPED, (name,), reason))
 
-    def _add_without_row(self, at: timedelta, found: Event) -> None:
-        self.lines.append(Line(None, at, found, str(found), (Difference("event", NO_ROW, str(found)),)))
+    def _add_without_row(self, at: timedelta, event: Event) -> None:
+        self.lines.append(Line(None, at, event, str(event), (Difference("event", NO_ROW, str(event)),)))
 
     def play(self, row: Row) -> None:
-        """Makes the row's event happen, as far as it can, and compares."""
+        """Makes the row's event happen, as far as possible, and compares."""
         before = self._world.state().last_run
         match row.event.what:
             case Step.TICK:
@@ -148,30 +148,30 @@ class _Player:
         self._note_given_up(ticked)
 
     def _take(self, row: Row, before: timedelta | None) -> None:
-        """A worker takes the next job, whichever that is; unless a tick has just dropped the one that is named."""
+        """Lets a worker take the next job, unless a tick has just dropped the named one."""
         [name] = row.event.names
         if row.event.what is Step.DROPPED and name in self._given_up:
             taken: Taken | None = Taken(Event(Step.DROPPED, (name,), self._given_up.pop(name)), before)
         else:
             taken = self._world.take(row.at)
         if taken is None:
-            self._compare(row, "no job waits", before)
+            self._compare(row, "no job is waiting", before)
         else:
             self._compare(row, taken.event, taken.checked, taken.numbers)
 
     def _end(self, row: Row) -> Event | str:
-        """Ends the run, if it is the one that is named, and if this is when it can end so."""
+        """Ends the run if it is the named one and can end in this way now."""
         [name], running = row.event.names, self._world.running
         if running is None or running.name != name:
             return self._where(name)
         forced = row.event.what is Step.FORCED
         if forced and running.box_ends != row.at:
-            return f"{name} still runs, its box ends at {self._table.clock(running.box_ends)}"
+            return f"{name} is still running; its box ends at {self._table.clock(running.box_ends)}"
         self._world.end(row.at, forced=forced)
         return row.event
 
     def _where(self, name: str) -> str:
-        """What became of a job that does not run."""
+        """Says what became of a job that is not running."""
         job = self._world.jobs.get(name)
         if job is None:
             return f"there is no {name} yet"
@@ -181,15 +181,15 @@ class _Player:
             return f"{name} has not begun"
         return f"{name} {'was forced to end' if job.forced else 'ended'} at {self._table.clock(job.ended)}"
 
-    def _compare(self, row: Row, found: Event | str, checked: timedelta | None, numbers: str = "") -> None:
-        """One line; `checked` is the last_run that a start has read, or as it was before any other event."""
+    def _compare(self, row: Row, event: Event | str, checked: timedelta | None, numbers: str = "") -> None:
+        """Adds a line. `checked` is the last_run that a start has read, or the one before any other event."""
         state = self._world.state()
         values = {"next_run": state.next_run, "last_run": state.last_run, "checked": checked}
-        agrees = isinstance(found, Event) and row.event.allows(found)
-        told = f"{found}, {numbers}" if numbers else str(found)
-        differences = [] if agrees else [Difference("event", str(row.event), told)]
+        agrees = isinstance(event, Event) and row.event.allows(event)
+        actual = f"{event}, {numbers}" if numbers else str(event)
+        differences = [] if agrees else [Difference("event", str(row.event), actual)]
         for column, expected in row.expected.items():
             if values[column] != expected:
                 clock = self._table.clock
                 differences.append(Difference(column, clock(expected), clock(values[column])))
-        self.lines.append(Line(row.line, row.at, row.event, told, tuple(differences)))
+        self.lines.append(Line(row.line, row.at, row.event, actual, tuple(differences)))

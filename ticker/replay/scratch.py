@@ -1,4 +1,4 @@
-"""A PostgreSQL to play on, in a schema of its own that is gone afterwards: an embedded server, or your DATABASE_URL."""
+"""A temporary schema to play in, on an embedded PostgreSQL or on your DATABASE_URL."""
 
 import os
 import signal
@@ -22,23 +22,23 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Migrated tables that nobody else uses, and a connection in autocommit."""
+    """Migrated tables that no other process uses, and a connection in autocommit mode."""
 
     url: str
     schema: str
     connection: connections.Connection
 
     def empty(self) -> None:
-        """As new again, for the next table."""
+        """Empties the tables for the next timing table."""
         for table in ("tasks", "runs", "tickers"):
             self.connection.run(f'DELETE FROM "{self.schema}".{table}', [])
 
 
 @contextmanager
 def scratch(environ: Mapping[str, str] = os.environ) -> Iterator[Scratch]:
-    """On DATABASE_URL, or on a server of its own where that is unset or empty; all is removed at the end.
+    """Creates a schema on DATABASE_URL, or on an embedded server if that is unset or empty. Removes it at the end.
 
-    Within the block, TICKER_SCHEMA names the schema. ConfigurationError where there is no server, nor the means for one.
+    Within the block, TICKER_SCHEMA names the schema. Raises ConfigurationError if no server answers or can be started.
     """
     with ExitStack() as at_the_end:
         given = environ.get("DATABASE_URL", "")
@@ -54,7 +54,7 @@ def scratch(environ: Mapping[str, str] = os.environ) -> Iterator[Scratch]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within the block SIGTERM and SIGHUP are KeyboardInterrupt, as Ctrl-C is, so that what was made is removed."""
+    """Turns SIGTERM and SIGHUP into KeyboardInterrupt within the block, so that the schema is removed."""
     before = {number: signal.signal(number, _interrupt) for number in SIGNALS}
     try:
         yield
@@ -68,7 +68,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _connected(url: str) -> connections.Connection:
-    """A server that is absent is a matter of configuration."""
+    """Returns a connection. Raises ConfigurationError if the server does not answer."""
     try:
         with connections.translated():
             return connections.connect(url, name="ticker-replay")
@@ -77,14 +77,14 @@ def _connected(url: str) -> connections.Connection:
 
 
 def _drop(url: str, schema: str) -> None:
-    """On a connection of its own: the other may be in the midst of something."""
+    """Drops the schema on a connection of its own, as the other one may be in the middle of a statement."""
     try:
         with connections.connect(url, name="ticker-replay") as connection:
             connection.run(f'DROP SCHEMA IF EXISTS "{schema}" CASCADE', [])
     except psycopg.Error as error:
-        said = connections.first_line(error)
+        reason = connections.first_line(error)
         raise DatabaseUnavailable(
-            f"schema {schema} is left behind: {said}; run: DROP SCHEMA {schema} CASCADE"
+            f"schema {schema} could not be dropped: {reason}; run: DROP SCHEMA {schema} CASCADE"
         ) from error
 
 

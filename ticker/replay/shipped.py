@@ -1,4 +1,4 @@
-"""The tables that come with the package: the ones that the rules were specified with."""
+"""The tables that come with the package, by which the rules were specified."""
 
 from importlib.resources import files
 
@@ -11,5 +11,5 @@ def names() -> list[str]:
 
 
 def text(name: str) -> str:
-    """A file's text, by one of `names`."""
+    """Returns the text of a file, by one of `names`."""
     return _TABLES.joinpath(name + _ENDING).read_text(encoding="utf-8")

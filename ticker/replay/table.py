@@ -1,6 +1,6 @@
 """Reads timing tables from Markdown: `## name`, a line of settings, and a table `| at | event | next_run | ... |`.
 
-Everything that can be wrong with a file is found here, before any server is asked; BadInput names the line.
+All errors of a file are found here, before any server is queried. BadInput names the line.
 """
 
 import re
@@ -15,7 +15,7 @@ from ticker.replay.event import Event, Step, clock, read_event, read_time
 from ticker.schedules.duration import HOUR, SECOND, milliseconds, words
 
 COLUMNS = ("next_run", "last_run", "checked")
-TICKS_AT_MOST = 2000  # that no row speaks of: each takes some milliseconds
+TICKS_AT_MOST = 2000  # ticks without a row; each takes some milliseconds
 SETTINGS = "interval 60 s, tolerance 5 s, box 30 s, tick every 30 s, or: ticks as written"
 
 _FENCE = re.compile(r"(```+|~~~+)")
@@ -24,12 +24,12 @@ _SETTING = re.compile(r"(interval|tolerance|box|tick every):? +(.+)")
 _AS_WRITTEN = "ticks as written"
 
 Numbered = tuple[int, str]
-"""A line's text, behind its number, from 1."""
+"""The number of a line, from 1, and its text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """A table's settings, in milliseconds. `tick` None: no tick but those that the table writes."""
+    """The settings of a table, in milliseconds. `tick` is None if only the ticks in the table happen."""
 
     every: int
     tolerance: int
@@ -43,7 +43,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row, and the line it stands on. `expected` has the columns that are filled in; None is `-`."""
+    """One row, with the number of its line. `expected` has the columns that are filled in; None is `-`."""
 
     line: int
     at: timedelta
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One timing table. `hours`: its times are written HH:MM:SS. Times count from the table's 00:00."""
+    """One timing table. Times count from its 00:00. `hours`: they are written HH:MM:SS."""
 
     name: str
     timing: Timing
@@ -64,7 +64,7 @@ class Table:
         return clock(at, self.hours)
 
     def silent_ticks(self) -> list[timedelta]:
-        """When the ticker ticks without a row that says so, from the initial state to the last row."""
+        """Returns the times of ticks without a row, from the initial state to the last row."""
         if self.timing.tick is None:
             return []
         written = {row.at for row in self.rows if row.event.what is Step.TICK}
@@ -75,7 +75,7 @@ class Table:
         return 0 if self.timing.tick is None else self._rhythm(self.timing.tick)[2]
 
     def _rhythm(self, tick: int) -> tuple[timedelta, timedelta, int]:
-        """The first tick behind the initial state, the time between two, how many. A written tick gives the phase."""
+        """Returns the first tick after the initial state, the interval, and the count. A written tick sets the phase."""
         every, start, end = timing.span(tick), self.rows[0].at, self.rows[-1].at
         first = next((row.at for row in self.rows if row.event.what is Step.TICK), start)
         begin = start + ((first - start) % every or every)
@@ -92,19 +92,19 @@ class _Section:
 
 
 def read(text: str) -> list[Table]:
-    """All timing tables of a text, at least one; BadInput names the line, and says what to write."""
+    """Returns all timing tables of a text, at least one. Raises BadInput with the line and what to write."""
     top, *sections = _sections(_lines(text))
     if blocks := _timing_blocks(top):
-        raise BadInput(_line(blocks[0][0][0]), None, "a table stands under no heading; write ## and its name above it")
+        raise BadInput(_line(blocks[0][0][0]), None, "the table has no heading; write ## and its name above it")
     common = _settings(top.lines)
-    found = [_table(section, block[0], common) for section in sections if (block := _timing_blocks(section))]
-    if not found:
+    tables = [_table(section, block[0], common) for section in sections if (block := _timing_blocks(section))]
+    if not tables:
         raise BadInput("tables", None, "there are none; write ## and a name, and below it | at | event | next_run |")
-    return found
+    return tables
 
 
 def _lines(text: str) -> list[Numbered]:
-    """All lines but those between fences."""
+    """Returns all lines except those between fences."""
     kept: list[Numbered] = []
     opened: Numbered | None = None
     for number, raw in enumerate(text.split("\n"), start=1):
@@ -117,7 +117,7 @@ def _lines(text: str) -> list[Numbered]:
         elif opened is None:
             kept.append((number, line))
     if opened:
-        raise BadInput(_line(opened[0]), opened[1], "begins a block that has no end; write the same below it")
+        raise BadInput(_line(opened[0]), opened[1], "begins a block that does not end; write the same line below it")
     return kept
 
 
@@ -127,7 +127,7 @@ def _sections(lines: Iterable[Numbered]) -> list[_Section]:
         if line.startswith("## "):
             name = line[3:].strip()
             if twin := next((section for section in sections if section.name == name), None):
-                raise BadInput(_line(number), name, f"is the heading of line {twin.number} already; write another")
+                raise BadInput(_line(number), name, f"is already the heading of line {twin.number}; write another")
             sections.append(_Section(name, number))
         else:
             sections[-1].lines.append((number, line))
@@ -135,7 +135,7 @@ def _sections(lines: Iterable[Numbered]) -> list[_Section]:
 
 
 def _timing_blocks(section: _Section) -> list[list[Numbered]]:
-    """The timing tables of a section, at most one, each as its lines; other tables are none of ours."""
+    """Returns the timing tables of a section, at most one, as lines. Ignores other tables."""
     blocks: list[list[Numbered]] = []
     before = 0
     for number, line in section.lines:
@@ -163,7 +163,7 @@ def _table(section: _Section, block: Sequence[Numbered], common: Mapping[str, tu
     own = _settings(section.lines)
     for number, _ in own.values():
         if number > first:
-            raise BadInput(_line(number), None, "the settings stand below their table; write them above it")
+            raise BadInput(_line(number), None, "the settings are below their table; write them above it")
     rows = _rows(block)
     hours = any(cell.count(":") == 2 for _, line in block[2:] for cell in _cells(line)[:1])
     table = Table(section.name, _timing({**common, **own}), rows, hours)
@@ -176,19 +176,19 @@ def _table(section: _Section, block: Sequence[Numbered], common: Mapping[str, tu
 
 
 def _settings(lines: Iterable[Numbered]) -> dict[str, tuple[int, str]]:
-    """What the settings lines say: the line and the text of each. They begin a paragraph; their first sentence counts."""
-    found: dict[str, tuple[int, str]] = {}
+    """Returns the line and the text of each setting. Settings begin a paragraph; only its first sentence counts."""
+    settings: dict[str, tuple[int, str]] = {}
     begins = True
     for number, line in lines:
         match = _SETTINGS.fullmatch(line)
         if match and (begins or line[:2] in ("- ", "* ")):
             for name, value in _sentence(number, match[1]):
-                if name in found:
-                    raise BadInput(_line(number), name, f"is given on line {found[name][0]} already; write it once")
-                found[name] = (number, value)
+                if name in settings:
+                    raise BadInput(_line(number), name, f"is already given on line {settings[name][0]}; write it once")
+                settings[name] = (number, value)
         else:
             begins = not line or line.startswith(("#", "|"))
-    return found
+    return settings
 
 
 def _sentence(number: int, line: str) -> list[tuple[str, str]]:
@@ -201,29 +201,29 @@ def _setting(number: int, text: str) -> tuple[str, str]:
         return "tick", text
     match = _SETTING.fullmatch(text)
     if not match:
-        problem = f"is no setting; write {SETTINGS} (a sentence of another kind begins with another word)"
+        problem = f"is not a setting; write {SETTINGS} (begin other sentences with another word)"
         raise BadInput(_line(number), text, problem)
     return match[1].split()[0], match[2]
 
 
-def _timing(said: Mapping[str, tuple[int, str]]) -> Timing:
-    every = _ms(said, "interval", timing.SHORTEST_INTERVAL, timing.LONGEST_INTERVAL, 60 * SECOND)
-    tolerance = _ms(said, "tolerance", 0, timing.LONGEST_INTERVAL, timing.tolerance_by_default(every))
-    box = _ms(said, "box", timing.SHORTEST_BOX, timing.LONGEST_INTERVAL, timing.box_by_default(every))
-    written = said.get("tick", (0, ""))[1] == _AS_WRITTEN
-    tick = None if written else _ms(said, "tick", SECOND // 10, HOUR, 30 * SECOND)
+def _timing(settings: Mapping[str, tuple[int, str]]) -> Timing:
+    every = _ms(settings, "interval", timing.SHORTEST_INTERVAL, timing.LONGEST_INTERVAL, 60 * SECOND)
+    tolerance = _ms(settings, "tolerance", 0, timing.LONGEST_INTERVAL, timing.tolerance_by_default(every))
+    box = _ms(settings, "box", timing.SHORTEST_BOX, timing.LONGEST_INTERVAL, timing.box_by_default(every))
+    written = settings.get("tick", (0, ""))[1] == _AS_WRITTEN
+    tick = None if written else _ms(settings, "tick", SECOND // 10, HOUR, 30 * SECOND)
     try:
         timing.check_fit(every, tolerance, box)
     except BadInput as error:
-        number = said.get(error.field, max(said.values()))[0]
+        number = settings.get(error.field, max(settings.values()))[0]
         raise BadInput(f"{_line(number)}: {error.field}", error.value, error.problem) from None
     return Timing(every, tolerance, box, tick)
 
 
-def _ms(said: Mapping[str, tuple[int, str]], name: str, least: int, most: int, default: int) -> int:
-    if name not in said:
+def _ms(settings: Mapping[str, tuple[int, str]], name: str, least: int, most: int, default: int) -> int:
+    if name not in settings:
         return default
-    number, text = said[name]
+    number, text = settings[name]
     return milliseconds(f"{_line(number)}: {name}", text.replace(" ", ""), least=least, most=most)
 
 
@@ -239,10 +239,14 @@ def _rows(block: Sequence[Numbered]) -> tuple[Row, ...]:
     for column in head[2:]:
         if column not in COLUMNS or head.count(column) > 1:
             raise BadInput(
-                _line(first), column, f"is no column, or there twice; there are at, event, {', '.join(COLUMNS)}"
+                _line(first),
+                column,
+                f"is not a column, or is given twice; the columns are at, event, {', '.join(COLUMNS)}",
             )
     if len(block) < 2 or not all(re.fullmatch(r":?-+:?", cell) for cell in _cells(block[1][1])):
-        raise BadInput(_line(first), None, f"the table's head is not followed by a rule; write {'|---' * len(head)}|")
+        raise BadInput(
+            _line(first), None, f"the head of the table is not followed by a rule; write {'|---' * len(head)}|"
+        )
     if len(block) == 2:
         raise BadInput(_line(first), None, "the table has no rows; write | 00:00 | initial state | below its head")
     return tuple(_row(number, head, _cells(line)) for number, line in block[2:])
@@ -257,19 +261,19 @@ def _row(number: int, head: Sequence[str], cells: Sequence[str]) -> Row:
 
 
 def _check_order(table: Table) -> None:
-    """The initial state is the first row and no other, and says what can be; no row goes back in time."""
+    """Checks that only the first row is an initial state, that it is possible, and that rows are in order."""
     start = table.rows[0]
     if start.event.what is not Step.INITIAL:
         raise BadInput(
             _line(start.line), str(start.event), "is the first row; write | 00:00 | initial state | above it"
         )
     if start.expected.get("next_run", start.at) is None:
-        raise BadInput(_line(start.line), "-", "is no next_run of an interval task; write a time, or leave it empty")
+        raise BadInput(_line(start.line), "-", "is not a next_run of an interval task; write a time, or leave it empty")
     if (last_run := start.expected.get("last_run")) and last_run > start.at:
-        raise BadInput(_line(start.line), table.clock(last_run), "is a last_run that lies ahead; write an earlier one")
+        raise BadInput(_line(start.line), table.clock(last_run), "is a last_run in the future; write an earlier one")
     for before, row in pairwise(table.rows):
         if row.event.what is Step.INITIAL:
-            raise BadInput(_line(row.line), str(row.event), "is the first row's alone; write another event")
+            raise BadInput(_line(row.line), str(row.event), "is only for the first row; write another event")
         if row.at < before.at:
             raise BadInput(
                 _line(row.line), table.clock(row.at), f"is earlier than line {before.line}; write rows in order"
@@ -277,14 +281,14 @@ def _check_order(table: Table) -> None:
 
 
 def _check_ticks(table: Table, first: int) -> None:
-    """Ticks keep to the rhythm that the settings name, and are few enough."""
+    """Checks that ticks keep to the rhythm of the settings, and that there are not too many."""
     if table.timing.tick is None:
         return
     ticks = [row for row in table.rows if row.event.what is Step.TICK]
     for row in ticks:
         if (row.at - ticks[0].at) % timing.span(table.timing.tick):
             rhythm = f"every {words(table.timing.tick)} from {table.clock(ticks[0].at)} on"
-            problem = f"is no tick's time: they come {rhythm}; write another time, or in the settings: ticks as written"
+            problem = f"is not the time of a tick: ticks come {rhythm}; write another time, or in the settings: ticks as written"
             raise BadInput(_line(row.line), table.clock(row.at), problem)
     if table.count_ticks() > TICKS_AT_MOST:
         problem = f"the table has {table.count_ticks()} ticks, over the limit of {TICKS_AT_MOST}"

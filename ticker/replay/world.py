@@ -1,6 +1,6 @@
-"""What really happens to one task: the product's own passes and statements, on a clock that its caller moves.
+"""Runs one task through the product's own passes and statements, on a clock that the caller moves.
 
-Only RQ is not there, and no function: a worker is whoever calls `take`, and a run lasts until somebody ends it.
+There is no RQ and no task function: the caller of `take` is the worker, and a run lasts until `end` is called.
 """
 
 from collections.abc import Iterator
@@ -26,17 +26,17 @@ from ticker.replay.table import Row, Timing
 from ticker.schedules.duration import words
 from ticker.tasks.fields import Task
 
-# A table's 00:00. Behind every real clock: a row that was created later than its own `now` counts as registered before
-# the clock was set back, and the tick would bring its times back.
+# A table's 00:00, later than every real clock: a row created later than its own `now` counts as registered before the
+# clock was set back, and the tick would move its times back.
 ZERO = datetime(2100, 1, 1, tzinfo=UTC)
 FUNCTION = "replayed"
 MICROSECOND = timedelta(microseconds=1)
-AT_MOST = 10_000  # records of one read; a table's own length bounds them far below
+AT_MOST = 10_000  # records per read; a table is far too short for so many
 
 
 @dataclass(slots=True)
 class Job:
-    """One job's way: pushed, taken by a worker (or given up by a tick), and ended. What has not happened is None."""
+    """When a job was pushed, taken by a worker (or given up by a tick), and ended. None: it has not happened."""
 
     name: str
     pushed: timedelta
@@ -48,7 +48,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """What one tick did: the names of the jobs that it pushed, and of those that it gave up, with their reasons."""
+    """The names of the jobs that a tick pushed, and of those that it gave up, with their reasons."""
 
     at: timedelta
     pushed: tuple[str, ...]
@@ -66,7 +66,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """The run that holds the task; at `box_ends` its function learns that its quota is used up."""
+    """The run that holds the task. At `box_ends` its function learns that its quota is used up."""
 
     name: str
     token: str
@@ -75,7 +75,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The two times of the task's row that the rules are made of."""
+    """The two times of the task's row on which the rules depend."""
 
     next_run: timedelta | None
     last_run: timedelta | None
@@ -83,7 +83,7 @@ class State:
 
 @dataclass
 class World:
-    """One task in a scratch schema. All times are since the table's zero; `jobs` and `ticks` keep what happened."""
+    """One task in a scratch schema. All times count from the table's 00:00; `jobs` and `ticks` keep what happened."""
 
     task: Task
     store: PostgresStore
@@ -99,7 +99,7 @@ class World:
         return State(since_zero(task.next_run), since_zero(task.last_run))
 
     def tick(self, at: timedelta) -> Ticked:
-        """The ticker's pass."""
+        """Makes one pass of the ticker."""
         before = len(self.queue.pushed)
         waiting = [name for name, job in self.jobs.items() if job.taken is None]
         tick(self.store, self.queue, ZERO + at)
@@ -111,14 +111,14 @@ class World:
         return ticked
 
     def run_now(self, at: timedelta) -> None:
-        """Somebody asks for a run, which the next tick pushes."""
+        """Requests a run, which the next tick pushes."""
         with clock.use(lambda: ZERO + at):
             for run_id in operations.run_now(self.scratch.connection, self.task):
                 count = sum(name.startswith("M") for name in self._names.values())
                 self._names[engine_jobs.planned_id(self.store.installation, run_id)] = f"M{count + 1}"
 
     def take(self, at: timedelta) -> Taken | None:
-        """A worker takes the next job, and the start statement says whether it runs; None: no job waits."""
+        """Lets a worker take the next job; the start statement decides whether it runs. None: no job is waiting."""
         job = self.queue.take()
         if job is None:
             return None
@@ -133,14 +133,14 @@ class World:
         return Taken(Event(Step.BEGINS, (name,)), checked)
 
     def end(self, at: timedelta, *, forced: bool) -> None:
-        """The function returns: by itself, or because its quota is used up."""
+        """Ends the run: its function returns by itself, or because its quota is used up."""
         assert self.running is not None
         self._finish(self.running.token, Outcome.PARTIAL if forced else Outcome.SUCCEEDED, at)
         job = self.jobs[self.running.name]
         job.ended, job.forced, self.running = at, forced, None
 
     def has_run(self, at: timedelta, occurrence: timedelta) -> None:
-        """A run before the table's first row, which only leaves its last_run: it began and ended at `at`."""
+        """Adds a run before the table's first row, for its last_run only. It begins and ends at `at`."""
         token = str(uuid4())
         before = JobSpec("", self.task.queue, (self.task.id, engine_jobs.micros(ZERO + occurrence)), 0, 0, "")
         self._is_due(ZERO + occurrence)  # a job at any other time would not be expected
@@ -153,7 +153,7 @@ class World:
             execute("set_next_runs", ids=[self.task.id], next_runs=[instant])
 
     def _start(self, job: JobSpec, token: str, at: timedelta) -> sql.Row:
-        """As `wrappers.layers.guard` asks; no uptime, since the clock that stands here is no host's."""
+        """Starts a job as `wrappers.layers.guard` does, but without uptime, as the clock belongs to no host."""
         common = {
             "task_id": self.task.id, "functions": [FUNCTION], "token": token, "now": ZERO + at, "worker": "", "host": "",
             "pid": 0, "job_id": job.job_id, "boot": None, "uptime": None,
@@ -170,7 +170,7 @@ class World:
                     output="", error_output="", pid=None, age=0, now=ZERO + at)  # fmt: skip
 
     def _name(self, pushed: JobSpec, at: timedelta) -> str:
-        """A1, A2 in the order of the first push; planned runs have their names already."""
+        """Returns the job's name: A1, A2 in the order of the first push. Planned runs have their names already."""
         if pushed.job_id not in self._names:
             count = sum(name.startswith("A") for name in self._names.values())
             self._names[pushed.job_id] = f"A{count + 1}"
@@ -179,7 +179,7 @@ class World:
         return name
 
     def _give_up(self, name: str, job_id: str, at: timedelta) -> str:
-        """Why the sweep took a job from the queue, as it recorded it."""
+        """Notes that the sweep took a job from the queue. Returns the recorded reason."""
         with self.store.transaction() as execute:
             records = execute("list_runs", outcome=None, before=None, limit=AT_MOST)
         here = self.store.installation
@@ -191,7 +191,7 @@ class World:
 
 @contextmanager
 def world(scratch: Scratch, settings: Timing, start: Row) -> Iterator[World]:
-    """A new task as a table's initial state has it: due at its next_run, or at once; with its last_run, if it has one."""
+    """Creates a task in a table's initial state: due at next_run, or at once, and with last_run if it is given."""
     scratch.empty()
     store = PostgresStore(scratch.url, scratch.schema)
     next_run = start.expected.get("next_run") or start.at
@@ -201,10 +201,10 @@ def world(scratch: Scratch, settings: Timing, start: Row) -> Iterator[World]:
                 scratch.connection, FUNCTION, every=timing.span(settings.every), box=timing.span(settings.box),
                 tolerance=timing.span(settings.tolerance), first=ZERO + next_run,
             )  # fmt: skip
-        found = World(task, store, scratch)
+        new = World(task, store, scratch)
         if (last_run := start.expected.get("last_run")) is not None:
-            found.has_run(last_run, min(last_run, next_run) - MICROSECOND)
-        yield found
+            new.has_run(last_run, min(last_run, next_run) - MICROSECOND)
+        yield new
     finally:
         store.close()
 
@@ -214,7 +214,7 @@ def since_zero(instant: datetime | None) -> timedelta | None:
 
 
 def _numbers(refusal: str, verdict: sql.Row) -> str:
-    """How much too early, as the log of a worker says it."""
+    """Returns how much too early the start was, as in the log of a worker."""
     if refusal != Reason.TOO_EARLY:
         return ""
     early = timing.earliest_start(verdict["last_run"], verdict["every_ms"], verdict["tolerance_ms"]) - verdict["now"]

@@ -30,7 +30,7 @@ from ticker.errors import ConfigurationError, quoted
 from ticker.settings import LEAST_KEY
 from ticker.web.problems import API, Refused, answer, below
 
-# Bytes: kwargs and metadata of 64 kB each, thrice as long in a form, and what stands around them.
+# Bytes: kwargs and metadata of 64 kB each, three times as long in a form, plus the other fields.
 BODY_AT_MOST = 512 * 1024
 PROXIED = frozenset({"forwarded", "via", "x-real-ip", "true-client-ip", "cf-connecting-ip"})
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -54,7 +54,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }  # fmt: skip
 ASSETS, OF_ASSETS = "/static/", HEADERS | {"Cache-Control": "no-cache"}
-"""Scripts and styles may be kept, and asked for again by their ETag."""
+"""Browsers may keep scripts and styles, and revalidate them by their ETag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +76,15 @@ class Access:
             )
 
     def knows(self, headers: Headers) -> bool:
-        """Whether the request shows a token; all are compared, in constant time."""
+        """Returns whether the request has a valid token. Compares it with all tokens, in constant time."""
         shown = _shown(headers.get("authorization", ""))
         return any([hmac.compare_digest(shown, token.encode()) for token in self.tokens])  # noqa: C419 - none is skipped
 
 
 class Guard:
-    """Asks before the application is asked, and adds the headers that keep browsers in bounds.
+    """Checks a request before the application gets it, and adds the headers that restrict browsers.
 
-    Whatever goes wrong behind it is answered here, with `page` for people.
+    Also answers all errors of the application, with `page` for people.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class Guard:
         async def send_with_headers(message: Message) -> None:
             nonlocal began
             if message["type"] == "http.response.start":
-                began, found = True, MutableHeaders(scope=message)
+                began, own = True, MutableHeaders(scope=message)
                 for name, value in added.items():
-                    found.setdefault(name, value)
+                    own.setdefault(name, value)
             await send(message)
 
         try:
@@ -122,7 +122,7 @@ class Guard:
             await answer(error, scope, self._page)(scope, receive, send_with_headers)
 
     def _authenticate(self, scope: Scope, headers: Headers) -> bool:
-        """Whether the request may be told details; Refused where it may not be served at all."""
+        """Returns whether the request may see details. Raises Refused if it may not be served at all."""
         access = self._access
         if access.trusted or access.knows(headers):
             return True
@@ -132,19 +132,21 @@ class Guard:
         return not problem
 
     def _authorize_change(self, scope: Scope, headers: Headers) -> None:
-        """Refused where the request may not change anything."""
+        """Raises Refused if the request may not change anything."""
         if scope["method"] in SAFE:
             return
         if self._access.read_only and below(scope) not in HARMLESS:
             raise Refused(403, "nothing can be changed here: it is read-only (TICKER_WEB_READ_ONLY, --read-only)")
         if self._access.tokens and headers.get("authorization", "").lower().startswith("bearer "):
             return
-        if not _is_of_ours(headers):
+        if not _is_same_origin(headers):
             raise Refused(403, "the request comes from a page of another site (Origin)")
         if scope["method"] != "POST" or is_json(headers) or headers.get(SCRIPT) == "true":
-            return  # before any other method a browser asks us whether another site's page may, and is not answered
+            return  # for other methods, a browser first asks whether another site's page may send them; we never allow it
         if below(scope).startswith(API):
-            raise Refused(415, "the request is no application/json; say so in Content-Type, also where it has no body")
+            raise Refused(
+                415, "the request is not declared as JSON; send Content-Type: application/json, even without a body"
+            )
         raise Refused(
             403,
             "the request has neither JSON nor the header of this page's script (HX-Request); load the page again",
@@ -177,7 +179,7 @@ def _on_unix_socket(scope: Scope) -> bool:
 
 
 def loopback(host: str) -> bool:
-    """Whether this is a name or an address of this host alone."""
+    """Returns whether this is a name or an address of this host alone."""
     try:
         return host.lower() == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -185,17 +187,17 @@ def loopback(host: str) -> bool:
 
 
 def _bounded(receive: Receive, headers: Headers) -> Receive:
-    """The request's body, up to 512 kB; Refused beyond, before more of it is read."""
-    told = headers.get("content-length", "0")
-    if not (told.isascii() and told.isdigit() and len(told) <= 15 and int(told) <= BODY_AT_MOST):
+    """Returns `receive` limited to a body of 512 kB. It raises Refused before more is read."""
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit() and len(length) <= 15 and int(length) <= BODY_AT_MOST):
         raise _too_long()
-    came = 0
+    received = 0
 
     async def bounded() -> Message:
-        nonlocal came
+        nonlocal received
         message = await receive()
-        came += len(message.get("body", b""))
-        if came > BODY_AT_MOST:
+        received += len(message.get("body", b""))
+        if received > BODY_AT_MOST:
             raise _too_long()
         return message
 
@@ -203,11 +205,11 @@ def _bounded(receive: Receive, headers: Headers) -> Receive:
 
 
 def _too_long() -> Refused:
-    return Refused(413, f"the body has over {BODY_AT_MOST:,} bytes")
+    return Refused(413, f"the body is over the limit of {BODY_AT_MOST:,} bytes")
 
 
 def _shown(authorization: str) -> bytes:
-    """The token in the header, of either scheme; headers come as latin-1, whatever was sent."""
+    """Returns the token in the header, of either scheme. Headers are decoded as latin-1, whatever was sent."""
     scheme, _, rest = authorization.partition(" ")
     sent = rest.strip().encode("latin-1")
     if scheme.lower() == "bearer":
@@ -220,8 +222,8 @@ def _shown(authorization: str) -> bytes:
         return b""
 
 
-def _is_of_ours(headers: Headers) -> bool:
-    """Browsers say whether another site's page sent them; older ones, and those without TLS, name that page's origin."""
+def _is_same_origin(headers: Headers) -> bool:
+    """Returns whether the request comes from our site. Older browsers, and those without TLS, send only the origin."""
     if (site := headers.get("sec-fetch-site")) is not None:
         return site in ("same-origin", "none") and headers.get("origin") != "null"
     origin, host = headers.get("origin"), headers.get("host", "")
@@ -229,6 +231,6 @@ def _is_of_ours(headers: Headers) -> bool:
 
 
 def _name(host: str) -> str:
-    """The name in a Host header, without its port."""
+    """Returns the name in a Host header, without its port."""
     name, _, port = host.rpartition(":")
     return name if name and port.isdigit() and not host.endswith("]") else host

@@ -1,4 +1,4 @@
-"""The whole application: what is served where."""
+"""The ASGI application and its routes."""
 
 import logging
 import secrets
@@ -16,7 +16,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ticker import clock, settings
+from ticker import clock
+from ticker import settings as ticker_settings
 from ticker.errors import TickerError
 from ticker.metrics import Page
 from ticker.read import health
@@ -32,26 +33,27 @@ READINESS_KEPT = 1.0  # seconds
 
 
 def application(
-    found: Settings | None = None,
+    settings: Settings | None = None,
     *,
     tokens: Sequence[str] | None = None,
     no_token: bool = False,
     trusted: bool = False,
     read_only: bool = False,
 ) -> Starlette:
-    """An ASGI application: the page at its root, the HTTP API under `/api/v1`.
+    """Returns an ASGI application with the page at its root, and the HTTP API under `/api/v1`.
 
-    `found` None: the settings of the environment, as they are now; whatever it reads and writes goes by them. `tokens`:
-    any of them is accepted; defaults to TICKER_WEB_TOKEN, and if there is none, one is generated and logged as a warning.
-    `no_token`: requests that come directly from this host need none. `trusted`: your application around it decides who has
-    access. Raises ConfigurationError if DATABASE_URL is not set.
+    `settings` defaults to those of the environment, as they are now. `tokens`: any of them is accepted. They default to
+    TICKER_WEB_TOKEN; if it is not set, a token is generated and logged as a warning. `no_token`: requests that come
+    directly from this host need no token. `trusted`: your application around it decides who has access.
+
+    Raises ConfigurationError if DATABASE_URL is not set.
     """
-    said = found or settings.from_environment()
-    tokens = tuple(said.web_tokens if tokens is None else tokens)
-    no_token = no_token or said.web_no_token
-    access = Access(with_token(tokens, no_token or trusted), no_token, trusted, read_only or said.web_read_only)
+    settings = settings or ticker_settings.from_environment()
+    tokens = tuple(settings.web_tokens if tokens is None else tokens)
+    no_token = no_token or settings.web_no_token
+    access = Access(with_token(tokens, no_token or trusted), no_token, trusted, read_only or settings.web_read_only)
     breaker = health.CircuitBreaker()
-    database = Database(said, breaker)
+    database = Database(settings, breaker)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -60,13 +62,13 @@ def application(
 
     app = Starlette(
         routes=ROUTES,
-        middleware=[Middleware(Under, found=said), Middleware(Guard, access=access, page=pages.error_page)],
-        exception_handlers={HTTPException: failed, TickerError: failed},  # of all others the guard knows
+        middleware=[Middleware(Under, settings=settings), Middleware(Guard, access=access, page=pages.error_page)],
+        exception_handlers={HTTPException: failed, TickerError: failed},  # the guard answers all others
         lifespan=lifespan,
     )  # fmt: skip
-    app.state.site = Site(said, database, access, breaker)
+    app.state.site = Site(settings, database, access, breaker)
     app.state.readiness = Readiness(app.state.site.look)
-    app.state.scrape = Page(said)
+    app.state.scrape = Page(settings)
     return app
 
 
@@ -84,14 +86,14 @@ def new_token() -> str:
 
 
 class Under:
-    """Has every request answered under these settings, whatever the environment says by then."""
+    """Handles every request with these settings, even if the environment changes later."""
 
-    def __init__(self, app: ASGIApp, found: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
-        self._found = found
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with settings.use(self._found):
+        with ticker_settings.use(self._settings):
             await self._app(scope, receive, send)
 
 
@@ -101,30 +103,30 @@ class Readiness:
     def __init__(self, look: Callable[[], health.Health]) -> None:
         self._look = look
         self._lock = Lock()
-        self._found: tuple[float, health.Health] | None = None
+        self._last: tuple[float, health.Health] | None = None
 
     async def __call__(self) -> health.Health:
         async with self._lock:  # a request that waits here holds no thread
-            if self._found is None or clock.monotonic() >= self._found[0] + READINESS_KEPT:
-                found = await run_in_threadpool(self._look)
-                self._found = clock.monotonic(), found
-            return self._found[1]
+            if self._last is None or clock.monotonic() >= self._last[0] + READINESS_KEPT:
+                status = await run_in_threadpool(self._look)
+                self._last = clock.monotonic(), status
+            return self._last[1]
 
 
 def alive(_: Request) -> Response:
-    """This process answers."""
+    """Answers that this process is alive."""
     return PlainTextResponse("ok\n")
 
 
 async def ready(request: Request) -> Response:
-    """All is well: 200, else 503; with the details for who may come in."""
-    found = await request.app.state.readiness()
-    told = health.data(found) if request.scope["ticker.known"] else {"healthy": found.ok}
-    return JSONResponse(told, 200 if found.ok else 503)
+    """Answers 200 if all is well, else 503; authenticated clients get the details."""
+    status = await request.app.state.readiness()
+    content = health.data(status) if request.scope["ticker.known"] else {"healthy": status.ok}
+    return JSONResponse(content, 200 if status.ok else 503)
 
 
 def scraped(request: Request) -> Response:
-    """For Prometheus: what the servers tell. What its ticks did, each ticker tells by itself."""
+    """Serves the metrics of the database and Redis to Prometheus. Each ticker serves those of its own ticks."""
     text, media_type = request.app.state.scrape(request.headers.get("accept", ""))
     return Response(text, media_type=media_type)
 

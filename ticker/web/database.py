@@ -1,4 +1,4 @@
-"""What a request works with: one connection of a pool, whose every wait is bounded."""
+"""The database connections of requests: one from a pool for each, with bounded waits."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,14 +19,14 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Every statement is planned for its own parameters: most of a list's filters are not given."""
+        """Yields a connection that plans each statement for its own parameters, as most filters of a list are not given."""
         with self._alive() as connection:
             connection.prepares_after = None
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """One transaction: all of it, or nothing."""
+        """Yields a connection in one transaction."""
         with self._alive() as connection, connection.transaction():
             yield connection
 
@@ -35,7 +35,7 @@ class Database:
 
     @contextmanager
     def _alive(self) -> Iterator[Connection]:
-        """One that the server has not ended meanwhile: after its restart, no request shall fail for each spare one."""
+        """Yields a connection that the server has not closed: after its restart, each idle one would fail a request."""
         with self._breaker.asking(POSTGRESQL), ExitStack() as stack:
             while not (connection := stack.enter_context(self._pool.connection())).is_alive:
                 connection.close()

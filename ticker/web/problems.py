@@ -1,4 +1,4 @@
-"""Errors as answers: RFC 9457 problem details for programs, a page for people. None shows more than its one sentence."""
+"""Errors as answers: RFC 9457 problem details for programs, a page for people. Each shows only its one sentence."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ API = "/api/"
 
 
 class Refused(TickerError):
-    """A request that is not served. `status` is HTTP's."""
+    """A refused request, with its HTTP status."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -27,7 +27,7 @@ class Refused(TickerError):
 
 
 def status_of(error: Exception) -> int:
-    """Which of HTTP's status codes says it."""
+    """Returns the HTTP status of an error."""
     match error:
         case Refused():
             return error.status
@@ -49,40 +49,47 @@ def sentence_of(error: Exception) -> str:
         case HTTPException(status_code=HTTPStatus.NOT_FOUND):
             return "there is nothing at this address"
         case HTTPException(status_code=HTTPStatus.METHOD_NOT_ALLOWED):
-            return f"this address does not take that method; it takes {(error.headers or {}).get('Allow', 'others')}"
+            return (
+                f"this address does not accept that method; it accepts {(error.headers or {}).get('Allow', 'others')}"
+            )
         case HTTPException():
             return str(error.detail)
         case TickerError():
             return str(error)
-    return "something went wrong here; the log of this process says what"
+    return "an internal error has occurred; the log of this process has the details"
 
 
 def details(error: Exception) -> dict[str, Any]:
-    """The problem as an object; `field` names what of the input it is about."""
+    """Returns the problem as an object. `field` names the part of the input that it is about."""
     status = status_of(error)
-    found = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": sentence_of(error)}
+    problem = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": sentence_of(error),
+    }
     field = error.field if isinstance(error, BadInput) else "owner" if isinstance(error, UnknownOwner) else None
-    return found if field is None else found | {"field": field}
+    return problem if field is None else problem | {"field": field}
 
 
 def answer(
     error: Exception, scope: Scope, page: Callable[[Request, Mapping[str, Any]], Response] | None = None
 ) -> Response:
-    """What the requester is told; an error that nobody expected is logged with its traceback, and told without."""
-    found = details(error)
-    if found["status"] == HTTPStatus.INTERNAL_SERVER_ERROR:
+    """Returns the answer to an error. An unexpected error is logged with its traceback, and answered without it."""
+    problem = details(error)
+    if problem["status"] == HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error("%s %s: %s", quoted(scope["method"]), quoted(below(scope)), type(error).__name__, exc_info=error)
     headers = dict(getattr(error, "headers", None) or {})
-    if found["status"] == HTTPStatus.UNAUTHORIZED:
+    if problem["status"] == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = 'Basic realm="ticker", charset="UTF-8"'
     if page is None or below(scope).startswith(API):
-        return JSONResponse(found, found["status"], headers, MEDIA_TYPE)
-    response = page(Request({**scope, "root_path": scope["ticker.root"]}), found)
+        return JSONResponse(problem, problem["status"], headers, MEDIA_TYPE)
+    response = page(Request({**scope, "root_path": scope["ticker.root"]}), problem)
     response.headers.update(headers)
     return response
 
 
 def below(scope: Scope) -> str:
-    """The address below where the application is mounted; what is inside it may be mounted further."""
+    """Returns the path below the mount point of the application. Its parts may be mounted further down."""
     path: str = scope["path"]
     return path.removeprefix(scope["ticker.root"])

@@ -19,7 +19,7 @@ from ticker.web.database import Database
 HIDDEN = "hidden by TICKER_HIDE_ARGS"
 OF_TASKS = ("kwargs", "cursor", "metadata")
 OF_RUNS = ("item", "result", "output", "error_output", "traceback")
-"""What TICKER_HIDE_ARGS hides: what functions are handed, and what they give back, print and raise."""
+"""What TICKER_HIDE_ARGS hides: the arguments of functions, and what they return, print and raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +34,33 @@ class Site:
     """The address at which the paths of a request begin."""
 
     def look(self) -> health.Health:
-        """Nobody waits for a server that has just kept another waiting."""
+        """Returns the health. Does not wait for a server that has just kept another request waiting."""
         return health.look(self.settings, breaker=self.breaker)
 
     def task_data(self, task: Task) -> dict[str, Any]:
-        said = {"schedule": formatting.schedule(task), "in_words": formatting.in_words(task)}
-        return self._shown({**formatting.task_data(task), **said}, OF_TASKS)
+        schedule = {"schedule": formatting.schedule(task), "in_words": formatting.in_words(task)}
+        return self._shown({**formatting.task_data(task), **schedule}, OF_TASKS)
 
     def run_data(self, run: RunRecord) -> dict[str, Any]:
         return self._shown(formatting.run_data(run), OF_RUNS)
 
-    def full_run_data(self, found: FullRun) -> dict[str, Any]:
-        texts = {"output": found.output, "error_output": found.error_output}
-        others = {"attempts": found.attempts, "made": found.pieces}
-        return self._shown(formatting.run_data(found.run) | texts, OF_RUNS) | {
+    def full_run_data(self, full: FullRun) -> dict[str, Any]:
+        texts = {"output": full.output, "error_output": full.error_output}
+        others = {"attempts": full.attempts, "made": full.pieces}
+        return self._shown(formatting.run_data(full.run) | texts, OF_RUNS) | {
             name: [self.run_data(run) for run in runs] for name, runs in others.items()
         }
 
-    def shown(self, found: FullRun) -> FullRun:
-        """For a screen: what is to be hidden is empty."""
+    def shown(self, full: FullRun) -> FullRun:
+        """Returns the run for a screen, with hidden values empty."""
         if not self.settings.hide_args:
-            return found
-        bare = [
-            replace(run, item=None, result=None, traceback="") for run in (found.run, *found.attempts, *found.pieces)
-        ]
-        attempts = len(found.attempts) + 1
-        return FullRun(bare[0], "", "", tuple(bare[1:attempts]), tuple(bare[attempts:]), found.next)
+            return full
+        bare = [replace(run, item=None, result=None, traceback="") for run in (full.run, *full.attempts, *full.pieces)]
+        attempts = len(full.attempts) + 1
+        return FullRun(bare[0], "", "", tuple(bare[1:attempts]), tuple(bare[attempts:]), full.next)
 
     def words(self, line: JournalEntry) -> str:
-        """Of a line, for a screen."""
+        """Returns the words of a line for a screen."""
         return without_piece(line.words, line.run) if self.settings.hide_args and line.run else line.words
 
     def line_data(self, line: JournalEntry) -> dict[str, Any]:
@@ -89,7 +87,7 @@ class Site:
 
 
 def without_piece(words: str, run: RunRecord) -> str:
-    """A line's words, which name the piece of work that a run was for."""
+    """Returns the words of a line without the piece of work that they name."""
     return words.replace(f"piece {explain.item(run)} of run", "a piece of run", 1)
 
 

@@ -23,109 +23,111 @@ def db() -> None:
 
 @db.command()
 def upgrade() -> None:
-    """Bring the tables to the newest revision.
+    """Upgrade the tables to the newest revision.
 
-    Any number of processes may do it at once.
+    Several processes may run this at the same time.
     """
-    found = configured()
+    settings = configured()
     from ticker import migrations
 
     with database():
-        pass  # a server that is absent is a matter of configuration
-    migrations.upgrade(found.database_url, found.schema)
-    render.say(f"schema {found.schema} is at revision {migrations.newest(found.schema)}")
+        pass  # raises ConfigurationError if the server does not answer
+    migrations.upgrade(settings.database_url, settings.schema)
+    render.say(f"schema {settings.schema} is at revision {migrations.newest(settings.schema)}")
 
 
 @db.command()
 def sql() -> None:
-    """Print what `upgrade` runs on an empty database.
+    """Print the SQL that `upgrade` runs on an empty database.
 
-    No server is asked.
+    Does not connect to a server.
     """
-    found = configured()
+    settings = configured()
     from ticker import migrations
 
-    click.echo(migrations.ddl(found.schema).rstrip("\n"))
+    click.echo(migrations.ddl(settings.schema).rstrip("\n"))
 
 
 @db.command()
 @as_json
 def check(as_json: bool) -> None:
-    """Exit 0 if the tables fit this version, and owners' tables have their triggers; else 1.
+    """Exit with 0 if the tables fit this version and owner tables have their triggers, otherwise with 1.
 
-    What does not fit is listed.
+    Lists what does not fit.
     """
-    found = configured()
+    settings = configured()
     from ticker import migrations
     from ticker.db import installation, sql
 
     with database():
         pass
-    if not (problems := migrations.problems(found.database_url, found.schema)):
+    if not (problems := migrations.problems(settings.database_url, settings.schema)):
         with database() as db:
-            here = installation.read(sql.on(db, found.schema))
+            here = installation.read(sql.on(db, settings.schema))
             problems = [
-                *filter(None, [installation.foreign(here, found.environment)]),
-                *orphans_to_be(db, found.schema),
+                *filter(None, [installation.foreign(here, settings.environment)]),
+                *orphans_to_be(db, settings.schema),
             ]
     if as_json:
         render.print_json({"fits": not problems, "problems": problems})
     elif not problems:
-        render.say(f"schema {found.schema} fits")
+        render.say(f"schema {settings.schema} fits")
     else:
         for problem in problems:
             render.say(problem)
     if problems:
-        raise click.ClickException(f"schema {found.schema} does not fit: {len(problems)} problem(s)")
+        raise click.ClickException(f"schema {settings.schema} does not fit: {len(problems)} problem(s)")
 
 
 @db.command()
-@click.option("--resume", is_flag=True, help="Pause nothing: after a restore of the same production.")
+@click.option("--resume", is_flag=True, help="Do not pause tasks. For a restored backup of the same production.")
 def adopt(resume: bool) -> None:
-    """Take over tables that belong to another installation: a restored or copied database.
+    """Take over the tables of another installation, such as a restored or copied database.
 
-    They get a new installation id, and every task is paused, unless --resume is given. Stop tickers and workers first.
+    The tables get a new installation id. Every task is paused unless --resume is given. Stop tickers and workers first.
     """
-    found = configured()
+    settings = configured()
     from ticker.db import connections, installation
 
     with database():
         pass
-    url = found.require_database()
+    url = settings.require_database()
     with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as connection:
-        adopted = installation.adopt(connection, found.schema, found.environment, resume=resume)
+        adopted = installation.adopt(connection, settings.schema, settings.environment, resume=resume)
     render.say(
-        f"installation {adopted.former or 'unknown'} is {adopted.id} from now on: {adopted.paused} tasks paused, {adopted.lost}"
+        f"installation {adopted.former or 'unknown'} is now {adopted.id}: {adopted.paused} tasks paused, {adopted.lost}"
         f" runs lost, {adopted.dropped} waiting occurrences dropped"
     )
     if resume:
-        take_over_leases(found, adopted)
+        take_over_leases(settings, adopted)
     else:
-        render.say("resume a task: ticker resume TASK; resume all of an owner: ticker resume --owner TYPE:ID")
+        render.say(
+            "to resume a task: ticker resume TASK; to resume all tasks of an owner: ticker resume --owner TYPE:ID"
+        )
 
 
-def take_over_leases(found: "Settings", adopted: "Adopted") -> None:
-    """Takes over the queues' leases, so that the ticker may start at once; if that fails, they expire by themselves."""
+def take_over_leases(settings: "Settings", adopted: "Adopted") -> None:
+    """Takes over the leases of the queues, so that the ticker can start at once. If this fails, the leases expire."""
     from ticker.db.store import PostgresStore
     from ticker.queue.rq import RedisQueue
 
     try:
         with (
-            closing(RedisQueue.from_settings(found)) as queue,
-            closing(PostgresStore(found.require_database(), found.schema)) as store,
+            closing(RedisQueue.from_settings(settings)) as queue,
+            closing(PostgresStore(settings.require_database(), settings.schema)) as store,
         ):
             queue.lease(adopted.id, store.queues(), formerly=adopted.former)
     except TickerError as error:
-        render.say(f"the leases of its queues end within 5 minutes, and until then no ticker starts: {error}")
+        render.say(f"no ticker can start until the leases of the queues expire, within 5 minutes: {error}")
 
 
 def orphans_to_be(db: Any, schema: str) -> list[str]:
-    """A sentence for each table of owners whose tasks no trigger takes along."""
+    """Returns a sentence for each owner table without the trigger that deletes an owner's tasks."""
     from ticker import owners
     from ticker.db import sql
 
     return [
-        f"table {table} has no trigger of ours: tasks outlive the owners that are deleted from it; install it in a "
-        f"migration: owners.install(op, {json.dumps(table)}), or by psql: owners.triggers (docs/concepts/owners.md)"
+        f"table {table} has no ticker trigger, so tasks outlive the owners deleted from it; install the trigger in a "
+        f"migration: owners.install(op, {json.dumps(table)}), or with psql: owners.triggers (docs/concepts/owners.md)"
         for table in owners.unfollowed(sql.on(db, schema), schema)
     ]

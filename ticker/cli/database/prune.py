@@ -1,4 +1,4 @@
-"""`ticker prune`: what the ticker does little by little, at once."""
+"""`ticker prune`: deletes at once what the ticker deletes in small steps."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Count what would go, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Count what would be deleted, and delete nothing.")
 @as_json
 def prune(dry_run: bool, as_json: bool) -> None:
     """Delete old records of runs, drops and events.
 
-    How long they are kept is said by each task (--keep), TICKER_KEEP_SUCCESSES and TICKER_KEEP_FAILURES. Tickers go on
-    meanwhile; it may be interrupted at any time. `ticker run` does the same by itself.
+    Each task (--keep), TICKER_KEEP_SUCCESSES and TICKER_KEEP_FAILURES set how long records are kept. Tickers may run
+    meanwhile, and the command may be interrupted at any time. `ticker run` also prunes.
     """
     total = at_once(configured(), dry_run)
     if as_json:
@@ -36,12 +36,12 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
 
 def at_once(settings: "Settings", dry: bool) -> "Pruned":
-    """One lap that rests as long as it works, for the sake of the ticks; on a terminal, its counts as they grow."""
+    """Makes one lap that rests as long as it works, so that ticks are not delayed. Shows the counts on a terminal."""
     from ticker.daemon.prune import Pruned, lap
     from ticker.db.store import PostgresStore
 
     with database():
-        pass  # a server that is absent is a matter of configuration
+        pass  # raises ConfigurationError if the server does not answer
     total = Pruned()
     store = PostgresStore(settings.require_database(), settings.schema)
     with closing(store), progress() as show:
@@ -54,7 +54,7 @@ def at_once(settings: "Settings", dry: bool) -> "Pruned":
 
 @contextmanager
 def progress() -> Iterator[Callable[[str], None]]:
-    """Shows each sentence in the same line of the terminal. Shows nothing if standard error is not a terminal."""
+    """Shows each sentence on the same line of the terminal. Shows nothing if standard error is not a terminal."""
     if not sys.stderr.isatty():
         yield lambda sentence: None
         return

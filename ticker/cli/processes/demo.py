@@ -1,4 +1,4 @@
-"""`ticker demo`: see it work, with nothing installed by hand."""
+"""`ticker demo`: shows the ticker at work, on servers that it starts itself."""
 
 import click
 
@@ -7,15 +7,15 @@ from ticker.schedules.duration import DAY, SECOND, milliseconds
 
 
 @click.command()
-@click.option("--seconds", metavar="N", default="30", show_default=True, help="How long it lasts.")
-@click.option("--keep", is_flag=True, help="Go on until interrupted.")
-@click.option("--web", is_flag=True, help="Serve the page, too, and go on until interrupted.")
-@click.option("--verbose", is_flag=True, help="Print each run as it ends, and at the end the logs of all processes.")
+@click.option("--seconds", metavar="N", default="30", show_default=True, help="How long the demo lasts.")
+@click.option("--keep", is_flag=True, help="Continue until interrupted.")
+@click.option("--web", is_flag=True, help="Also serve the page, and continue until interrupted.")
+@click.option("--verbose", is_flag=True, help="Print each run as it ends, and the logs of all processes at the end.")
 @click.pass_context
 def demo(context: click.Context, seconds: str, keep: bool, web: bool, verbose: bool) -> None:
-    """Poll mailboxes, and watch it.
+    """Poll simulated mailboxes and show what happens.
 
-    With servers of its own, or those of DATABASE_URL and REDIS_URL; all that it made is removed at the end.
+    Starts its own servers, or uses those of DATABASE_URL and REDIS_URL. Everything it creates is removed at the end.
     """
     lasts = milliseconds("--seconds", seconds, least=SECOND, most=DAY) / SECOND
     try:

@@ -1,4 +1,4 @@
-"""`ticker notify --test | notices`: whether a channel works, and what has not arrived yet."""
+"""`ticker notify --test | notices`: tests the channels, and lists undelivered notices."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 @click.option("--test", is_flag=True, help="Send one test notice through each channel.")
 @as_json
 def notify(test: bool, as_json: bool) -> None:
-    """Send a test notice through each channel of TICKER_NOTIFY, and print what it answered.
+    """Send a test notice through each channel of TICKER_NOTIFY and print the answers.
 
-    Exit 1 if one of them did not take it. The ticker itself sends notices of tasks that fail, work again, were paused by
-    it, or had no success for too long.
+    Exits with 1 if a channel did not accept the notice. `ticker run` sends the notices of tasks that fail, recover, are
+    paused by the ticker, or have had no success for too long.
     """
     if not test:
-        raise click.UsageError("give --test: notices of tasks are sent by ticker run")
+        raise click.UsageError("add --test; notices of tasks are sent by ticker run")
     answers = tried(configured())
     if as_json:
         render.print_json({"channels": answers})
@@ -31,7 +31,7 @@ def notify(test: bool, as_json: bool) -> None:
         for one in answers:
             render.say(f"{one['channel']}: {one['answer'] or 'not delivered: ' + one['error']}")
         if not answers:
-            render.say("TICKER_NOTIFY names no channel: no notice is sent")
+            render.say("TICKER_NOTIFY names no channel, so no notice is sent")
     if failing := [one["channel"] for one in answers if not one["delivered"]]:
         raise click.ClickException(f"not delivered through {', '.join(failing)}")
 
@@ -40,7 +40,7 @@ def notify(test: bool, as_json: bool) -> None:
 @options.limit(100)
 @as_json
 def notices(limit: int, as_json: bool) -> None:
-    """List the notices that have not arrived yet, the oldest first, and why."""
+    """List undelivered notices, oldest first, each with the reason."""
     from ticker import notify
 
     with database() as db:
@@ -50,16 +50,16 @@ def notices(limit: int, as_json: bool) -> None:
     elif rows:
         print_notices(rows)
     else:
-        render.say("no notice waits")
+        render.say("no notice is waiting")
 
 
-def tried(found: "Settings") -> list[dict[str, Any]]:
-    """Each channel's answer, or what went wrong."""
+def tried(settings: "Settings") -> list[dict[str, Any]]:
+    """Returns each channel's answer, or its error."""
     from ticker import notify
 
     answers = []
-    for channel in notify.channels(found):
-        delivered, words = notify.try_out(channel, found)
+    for channel in notify.channels(settings):
+        delivered, words = notify.try_out(channel, settings)
         answers.append(
             {"channel": channel.name, "delivered": delivered, "answer": words if delivered else None,
              "error": None if delivered else words}

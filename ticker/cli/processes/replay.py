@@ -1,4 +1,4 @@
-"""`ticker replay`: your own timing tables, played through the real tick and the real start on a clock that stands still."""
+"""`ticker replay`: plays timing tables through the real tick and the real start, with a frozen clock."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,23 +19,26 @@ LARGEST = 1_000_000  # bytes of a file
 
 @click.command()
 @click.argument("file", required=False)
-@click.option("--svg", metavar="FILE", type=click.Path(dir_okay=False, writable=True), help="Write the charts there.")
-@click.option("--list", "only_list", is_flag=True, help="List the tables, and play none.")
+@click.option(
+    "--svg", metavar="FILE", type=click.Path(dir_okay=False, writable=True), help="Write the charts to FILE as SVG."
+)
+@click.option("--list", "only_list", is_flag=True, help="List the tables without playing them.")
 def replay(file: str | None, svg: str | None, only_list: bool) -> None:
-    """Play the timing tables of FILE.md, and say which line differs.
+    """Play the timing tables of FILE.md and report the lines that differ.
 
-    Without FILE, those that come with the package; seed-003 names them, too. On a PostgreSQL of its own, or in a schema
-    of its own of DATABASE_URL, which is removed at the end. Exit 0 if all lines agree, else 1. docs/guides/replay.md has more.
+    Without FILE, or with seed-003 as FILE, plays the tables that come with the package. Starts its own PostgreSQL, or
+    uses a schema of its own in DATABASE_URL, which is removed at the end. Exits with 0 if all lines agree, otherwise
+    with 1. docs/guides/replay.md has the details.
     """
     if svg is not None and only_list:
-        raise click.UsageError("--list plays nothing, so there is no chart; leave --svg out")
+        raise click.UsageError("--list plays nothing, so there is no chart; leave out --svg")
     if svg is not None:
         pictures.check(svg)
     tables = {source: read(source) for source in sources(file)}
     if only_list:
         print_names(tables)
         return
-    played = play_all([table for found in tables.values() for table in found])
+    played = play_all([table for group in tables.values() for table in group])
     if svg is not None:
         write(svg, played)
     judge(played)
@@ -58,34 +61,34 @@ def read(source: str) -> "list[Table]":
 
 
 def content(path: str) -> str:
-    """A file's text; BadInput where it is none."""
+    """Returns the text of a file. Raises BadInput if it cannot be read as UTF-8."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         raise BadInput(
-            "FILE", path, f"cannot be read: {pictures.reason(error)}; ticker replay --list has the ones that are there"
+            "FILE", path, f"cannot be read: {pictures.reason(error)}; ticker replay --list names the available tables"
         ) from None
     if len(data) > LARGEST:
-        raise BadInput("FILE", path, f"is over the limit of {LARGEST} bytes; write the tables into smaller files")
+        raise BadInput("FILE", path, f"is over the limit of {LARGEST} bytes; split the tables into smaller files")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise BadInput(f"{path}: line {line}", None, "is not in UTF-8; write the file in that encoding") from None
+        raise BadInput(f"{path}: line {line}", None, "is not UTF-8; save the file in that encoding") from None
 
 
 def print_names(tables: "dict[str, list[Table]]") -> None:
     grid = render.columns("file", "table", "settings", "rows")
-    for source, found in tables.items():
-        for table in found:
+    for source, group in tables.items():
+        for table in group:
             render.add(grid, source, table.name, table.timing, len(table.rows))
     render.print_table(grid)
 
 
 def play_all(tables: "list[Table]") -> "list[Played]":
-    """Plays and prints one after the other."""
-    configured()  # a setting that cannot be read is told before a server is started
+    """Plays the tables and prints each one."""
+    configured()  # reports an invalid setting before a server is started
     from ticker.db.connections import translated
     from ticker.replay import chart, play, scratch
 
@@ -108,7 +111,7 @@ def print_played(played: "Played") -> None:
         verdict = f"differs: {'; '.join(map(str, line.differences))}" if line.differences else "ok"
         number = "-" if line.number is None else line.number
         render.add(
-            grid, number, table.clock(line.at), line.says, line.found, verdict, style="red" if line.differences else ""
+            grid, number, table.clock(line.at), line.says, line.actual, verdict, style="red" if line.differences else ""
         )
     render.print_table(grid)
     click.echo()
@@ -126,17 +129,15 @@ def write(path: str, played: "list[Played]") -> None:
 
 
 def judge(played: "list[Played]") -> None:
-    """The last sentence, and the exit code."""
-    lines, differing = (
-        sum(len(found) for found in each) for each in ([p.lines for p in played], [p.differing for p in played])
-    )
+    """Prints that all lines agree. Raises ClickException with the first difference otherwise."""
+    lines, differing = (sum(map(len, each)) for each in ([p.lines for p in played], [p.differing for p in played]))
     if not differing:
         render.say(f"{count(len(played), 'table')}, {count(lines, 'line')}: all agree")
         return
     first = next(one for one in played if one.differing)
     of_which = f" ({first.table.name})" if len(played) > 1 else ""
-    told = f"{differing} of {count(lines, 'line')} differ{'s' if differing == 1 else ''}; the first{of_which} is "
-    raise click.ClickException(shown(told + first.first_difference()))
+    sentence = f"{differing} of {count(lines, 'line')} differ{'s' if differing == 1 else ''}; the first{of_which} is "
+    raise click.ClickException(shown(sentence + first.first_difference()))
 
 
 def count(number: int, word: str) -> str:

@@ -1,4 +1,4 @@
-"""`ticker run | tick | health`: the process, one pass of it by hand, and whether it lives."""
+"""`ticker run | tick | health`: the ticker process, a single pass, and the health check."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,54 +23,56 @@ HERE = "127.0.0.1"
 
 
 @click.command()
-@click.option("--tick", metavar="DURATION", help="From one tick to the next; TICKER_TICK, or 30s.")
-@click.option("--look-ahead", metavar="DURATION", help="How early an interval is due; TICKER_LOOK_AHEAD, or 1s.")
-@click.option("--batch", metavar="N", help="Rows that are locked and pushed at a time; TICKER_BATCH, or 1000.")
-@click.option("--metrics-port", metavar="PORT", type=options.Whole(0, 65535),
-              help="Serve metrics for Prometheus there; 0: at any free port, which the log names.")  # fmt: skip
-@click.option("--metrics-host", metavar="ADDRESS", help="The address of that port; 127.0.0.1.")
+@click.option("--tick", metavar="DURATION", help="Time between two ticks. Defaults to TICKER_TICK, or 30s.")
+@click.option(
+    "--look-ahead", metavar="DURATION", help="How early an interval is due. Defaults to TICKER_LOOK_AHEAD, or 1s."
+)
+@click.option("--batch", metavar="N", help="Rows locked and pushed at a time. Defaults to TICKER_BATCH, or 1000.")
+@click.option("--metrics-port", metavar="PORT", type=options.Integer(0, 65535),
+              help="Serve Prometheus metrics on this port; 0 picks a free port, which the log names.")  # fmt: skip
+@click.option("--metrics-host", metavar="ADDRESS", help="The address for --metrics-port. Defaults to 127.0.0.1.")
 def run(
     tick: str | None, look_ahead: str | None, batch: str | None, metrics_port: int | None, metrics_host: str | None
 ) -> None:
-    """Run the ticker, until SIGTERM or SIGINT.
+    """Run the ticker until SIGTERM or SIGINT.
 
-    Any number of them may run, on any hosts. Under systemd it tells how it is (Type=notify, WatchdogSec=).
+    Any number of tickers may run, on any hosts. Under systemd, it reports its state (Type=notify, WatchdogSec=).
     """
-    found = configured(tick=tick, look_ahead=look_ahead, batch=batch)
+    settings = configured(tick=tick, look_ahead=look_ahead, batch=batch)
     from ticker import logs
     from ticker.daemon import loop
     from ticker.queue import checks
     from wrappers import shadowing
 
-    checks.check(found)
+    checks.check(settings)
     if sentence := shadowing.shadowing(Path()):
         render.warn([sentence])  # the ticker itself imports nothing from there
     logs.to_stdout()
-    with observed(found, metrics_host, metrics_port) as observer:
-        loop.run(found, observer)
+    with observed(settings, metrics_host, metrics_port) as observer:
+        loop.run(settings, observer)
 
 
 @contextmanager
-def observed(found: "Settings", host: str | None, port: int | None) -> "Iterator[Observer | None]":
-    """Within the block the metrics are served, where that is wanted: their library need not be there otherwise."""
+def observed(settings: "Settings", host: str | None, port: int | None) -> "Iterator[Observer | None]":
+    """Serves the metrics within the block if a port is given. Only then is their library needed."""
     if port is None:
         if host is not None:
-            raise BadInput("--metrics-host", host, "stands without a port; add --metrics-port")
+            raise BadInput("--metrics-host", host, "needs a port; add --metrics-port")
         yield None
         return
     from ticker.metrics import server
 
-    with server.serving(found, host or HERE, port) as ticks:
+    with server.serving(settings, host or HERE, port) as ticks:
         yield ticks
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="List the tasks that are due, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="List the tasks that are due, without changing anything.")
 @as_json
 def tick(dry_run: bool, as_json: bool) -> None:
-    """Make one pass by hand, and report it.
+    """Make one pass and report it.
 
-    It works as the ticker's own, without look-ahead.
+    The pass is the same as a tick of the ticker, without look-ahead.
     """
     if dry_run:
         print_due(as_json)
@@ -86,28 +88,28 @@ def tick(dry_run: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--max-age", metavar="DURATION", help="How old the last tick may be; three ticks, or 90s.")
+@click.option("--max-age", metavar="DURATION", help="Maximum age of the last tick. Defaults to three ticks, or 90s.")
 @as_json
 def health(max_age: str | None, as_json: bool) -> None:
-    """Exit 0 if all is well, else 1.
+    """Exit with 0 if all is well, otherwise with 1.
 
-    That is: both servers answer, a ticker has ticked lately (by the database's clock), and a worker listens to each queue
-    in which jobs wait. For health checks of containers.
+    All is well if both servers answer, a ticker has ticked recently, and each queue with waiting jobs has a worker. The
+    database's clock decides. Suitable for container health checks.
     """
-    from ticker.read import health as looking
+    from ticker.read import health as health_check
 
     most = None if max_age is None else milliseconds("--max-age", max_age, least=SECOND, most=366 * DAY)
-    found = looking.look(configured(), max_age_ms=most)
+    status = health_check.look(configured(), max_age_ms=most)
     if as_json:
-        render.print_json(looking.data(found))
+        render.print_json(health_check.data(status))
     else:
-        render.say(found.database_error or "PostgreSQL answers")
-        render.say(found.redis_error or "Redis answers")
-        for ticker in found.tickers:
-            silent = " (silent)" if looking.silent_ms(ticker, found.max_age_ms) else ""
-            render.say(f"ticker {ticker.host} pid {ticker.pid}: {looking.last_tick(ticker)}{silent}")
-    if not found.ok:
-        raise click.ClickException("; ".join(found.problems))
+        render.say(status.database_error or "PostgreSQL answers")
+        render.say(status.redis_error or "Redis answers")
+        for ticker in status.tickers:
+            silent = " (silent)" if health_check.silent_ms(ticker, status.max_age_ms) else ""
+            render.say(f"ticker {ticker.host} pid {ticker.pid}: {health_check.last_tick(ticker)}{silent}")
+    if not status.ok:
+        raise click.ClickException("; ".join(status.problems))
 
 
 def print_due(as_json: bool) -> None:
@@ -123,20 +125,20 @@ def print_due(as_json: bool) -> None:
         render.say("nothing is due")
 
 
-def one_pass(found: "Settings") -> "tuple[Report, int]":
-    """One tick with its own connections, and how many milliseconds it took."""
+def one_pass(settings: "Settings") -> "tuple[Report, int]":
+    """Makes one tick with its own connections. Returns the report and the duration in milliseconds."""
     from ticker import clock
     from ticker.db.store import PostgresStore
     from ticker.engine.tick import TickOptions, tick
     from ticker.queue import checks
     from ticker.queue.rq import RedisQueue
 
-    checks.check(found)
-    store = PostgresStore(found.require_database(), found.schema)
-    queue = RedisQueue.from_settings(found)
+    checks.check(settings)
+    store = PostgresStore(settings.require_database(), settings.schema)
+    queue = RedisQueue.from_settings(settings)
     began = clock.monotonic()
     try:
-        report = tick(store, queue, clock.now(), TickOptions(batch=found.batch, depths=found.queue_depth))
+        report = tick(store, queue, clock.now(), TickOptions(batch=settings.batch, depths=settings.queue_depth))
         queue.lease(store.installation, store.queues())
     finally:
         store.close()
@@ -145,7 +147,7 @@ def one_pass(found: "Settings") -> "tuple[Report, int]":
 
 
 def in_words(report: "Report", took_ms: int) -> str:
-    """The counts of the ticker's log line."""
+    """Returns the counts as the ticker logs them."""
     pushed, swept = report.due + report.planned, report.swept
     return (
         f"tick {formatting.at(report.now)} due={pushed.due} enqueued={report.enqueued} held={pushed.held}"

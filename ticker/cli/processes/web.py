@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ticker.settings import Settings
 
-LAST_WORD = 5  # seconds that a request in progress gets behind a signal
+GRACE = 5  # seconds that a request in progress may take after a signal
 EXTRA = frozenset({"anyio", "jinja2", "markupsafe", "starlette", "uvicorn"})
 
 
@@ -26,28 +26,29 @@ EXTRA = frozenset({"anyio", "jinja2", "markupsafe", "starlette", "uvicorn"})
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 for all IPv4 interfaces."
 )
-@click.option("--port", type=options.Whole(0, 65_535), default=8765, show_default=True, help="0: one that is free.")
-@click.option("--no-token", is_flag=True, help="Clients on this host need no token, and all others are refused.")
-@click.option("--read-only", is_flag=True, help="Nothing can be changed.")
+@click.option("--port", type=options.Integer(0, 65_535), default=8765, show_default=True, help="0 picks a free port.")
+@click.option("--no-token", is_flag=True, help="Require no token from clients on this host, and refuse all others.")
+@click.option("--read-only", is_flag=True, help="Refuse all changes.")
 def web(host: str, port: int, no_token: bool, read_only: bool) -> None:
-    """Serve the page and the HTTP API, until SIGTERM or SIGINT.
+    """Serve the page and the HTTP API until SIGTERM or SIGINT.
 
-    Prints its address. A browser asks for TICKER_WEB_TOKEN as the password of any user. If it is not set, the address
-    contains a generated token.
+    Prints its address. A browser asks for TICKER_WEB_TOKEN as the password, with any user name. If TICKER_WEB_TOKEN is
+    not set, the address contains a generated token.
     """
-    found = configured()
-    found.require_database(), found.require_redis()
-    found = replace(found, web_no_token=no_token or found.web_no_token, web_read_only=read_only or found.web_read_only)
-    made, server = prepared(found, host)
+    settings = configured()
+    settings.require_database(), settings.require_redis()
+    no_token, read_only = no_token or settings.web_no_token, read_only or settings.web_read_only
+    settings = replace(settings, web_no_token=no_token, web_read_only=read_only)
+    token, server = prepared(settings, host)
     with listen(host, port) as listening:
         signal.signal(signal.SIGTERM, server.handle_exit)
         signal.signal(signal.SIGINT, server.handle_exit)
         logs.to_stdout()
-        render.say(f"the page and the HTTP API: {address(listening, made)}")
+        render.say(f"the page and the HTTP API: {address(listening, token)}")
         server.run([listening])
 
 
-def prepared(found: "Settings", host: str) -> tuple[str, "Server"]:
+def prepared(settings: "Settings", host: str) -> tuple[str, "Server"]:
     """Returns the generated token, or "" without one, and the server.
 
     Raises ConfigurationError if the extra is missing, or if `--no-token` is combined with an address other than a loopback one.
@@ -63,31 +64,31 @@ def prepared(found: "Settings", host: str) -> tuple[str, "Server"]:
         if (missing := str(error.name).partition(".")[0]) not in EXTRA:
             raise
         raise ConfigurationError(f'ticker web needs {missing}: pip install "rq-ticker[web]"') from error
-    if found.web_no_token and not loopback(host):
+    if settings.web_no_token and not loopback(host):
         raise ConfigurationError(
             f"--host {host} is not a loopback address, and --no-token (TICKER_WEB_NO_TOKEN) serves only this host; leave out one of them"
         )
-    made = "" if found.web_tokens or found.web_no_token else new_token()
+    token = "" if settings.web_tokens or settings.web_no_token else new_token()
     config = uvicorn.Config(
-        application(found, tokens=[made] if made else None), http=Protocol, log_config=None, access_log=False, server_header=False,
-        timeout_graceful_shutdown=LAST_WORD,
+        application(settings, tokens=[token] if token else None), http=Protocol, log_config=None, access_log=False, server_header=False,
+        timeout_graceful_shutdown=GRACE,
     )  # fmt: skip
     server = uvicorn.Server(config)
-    # a signal that came before uvicorn's own handlers would be lost, and one that it caught is sent again at its end
+    # else a signal that arrives before uvicorn's handlers is lost, and one that uvicorn caught is sent again at its end
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    return made, server
+    return token, server
 
 
 def listen(host: str, port: int) -> socket.socket:
     try:
         family, *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.create_server((host, port), family=family, backlog=2048)
-        # without it each further answer on a connection waits 40 ms for an acknowledgement; asyncio sets it on other sockets
+        # without it, each further response on a connection waits 40 ms for an acknowledgement; asyncio sets it on other sockets
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ConfigurationError(f"nothing can listen on --host {host} --port {port}: {why}") from error
+        raise ConfigurationError(f"cannot listen on --host {host} --port {port}: {why}") from error
 
 
 def address(listening: socket.socket, token: str = "") -> str:

@@ -1,4 +1,4 @@
-"""`ticker worker`: the launcher of workers, `python -m wrappers`."""
+"""`ticker worker`: becomes the launcher of workers, `python -m wrappers`."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-# -P: the current folder is not put in front of our packages, which may have namesakes there
+# -P keeps the current folder off the front of sys.path, where its modules could shadow our packages
 LAUNCHER = ("-P", "-m", "wrappers")
 
 
@@ -15,7 +15,7 @@ LAUNCHER = ("-P", "-m", "wrappers")
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def worker(arguments: tuple[str, ...]) -> NoReturn:
-    """Run a worker; it takes every option of rq worker.
+    """Run a worker; accepts every option of rq worker.
 
     Its supervisor has to stay small, so this process becomes the launcher instead of importing it.
     """

@@ -1,4 +1,4 @@
-"""`ticker journal | drops`: what ended, what happened, and what was dropped."""
+"""`ticker journal | drops`: lists ended runs, drops and events, and counts drops."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ import click
 
 from ticker.cli import options, render
 from ticker.cli.connection import configured, database, now
-from ticker.cli.options import as_json, found, ref
+from ticker.cli.options import as_json, owner_hint, ref
 from ticker.cli.past import past
 from ticker.errors import DatabaseUnavailable
 from ticker.model import Outcome, Reason
@@ -20,102 +20,102 @@ if TYPE_CHECKING:
     from ticker.read.entries import JournalEntry
     from ticker.read.journal import Drops, Tail
 
-EVERY = 1.0  # seconds from one look of --follow to the next
+EVERY = 1.0  # seconds between two queries of --follow
 
-since = click.option("--since", metavar="TIME", help="From then on: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
+since = click.option("--since", metavar="TIME", help="Since this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
 
 
 @click.command()
-@click.option("--task", metavar="TASK", help="Of this task, by its id or name.")
+@click.option("--task", metavar="TASK", help="Only this task, by its id or name.")
 @options.owner
 @options.owner_type
-@click.option("--outcome", type=click.Choice([*map(str, Outcome)]), help="Runs that ended so.")
-@click.option("--reason", type=click.Choice([*map(str, Reason)]), help="Drops for this reason.")
+@click.option("--outcome", type=click.Choice([*map(str, Outcome)]), help="Only runs with this outcome.")
+@click.option("--reason", type=click.Choice([*map(str, Reason)]), help="Only drops with this reason.")
 @since
 @options.limit(100)
-@click.option("--follow", is_flag=True, help="Go on with what ends and happens, until interrupted.")
+@click.option("--follow", is_flag=True, help="Keep printing new entries until interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document per line.")
 def journal(
     task: str | None, owner: str | None, owner_type: str | None, outcome: str | None, reason: str | None,
     since: str | None, limit: int, follow: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """List what ended and what happened, the newest last.
+    """List ended runs, drops and events, newest last.
 
-    Runs and drops as they ended, and events: who paused a task, since when it fails. With --outcome or --reason no
-    events. A deleted task is found by its id, or by its owner.
+    Events are changes of a task, such as a pause or a first failure. --outcome and --reason leave them out. A deleted
+    task is found by its id or its owner.
     """
     from ticker.read import journal as read_journal
 
     named = ref(task, owner if task is not None else None)
-    said: dict[str, Any] = {"owner": owner, "owner_type": owner_type, "outcome": outcome, "reason": reason}
-    with found(named, owner), database() as db:
+    filters: dict[str, Any] = {"owner": owner, "owner_type": owner_type, "outcome": outcome, "reason": reason}
+    with owner_hint(named, owner), database() as db:
         begin = None if since is None else past("since", since, lambda: now(db))
-        wanted = read_journal.select(db, task=named, **said)
+        wanted = read_journal.select(db, task=named, **filters)
         tail = read_journal.Tail(wanted)
         lines = tail.begin(db, begin, limit)
     show(lines, as_json)
     if follow:
-        go_on(tail, as_json)
+        print_new(tail, as_json)
 
 
 @click.command()
 @click.option("--by", type=click.Choice(["reason", "owner", "task", "function"]), default="reason", show_default=True,
-              help="What they are counted by.")  # fmt: skip
+              help="What to group the counts by.")  # fmt: skip
 @since
 @options.limit(20)
 @as_json
 def drops(by: str, since: str | None, limit: int, as_json: bool) -> None:
-    """Count the jobs that were dropped, the most first.
+    """Count dropped jobs, largest groups first.
 
-    With the newest of each as an example.
+    Shows the newest drop of each group as an example.
     """
     from ticker.read import journal as read_journal
 
     with database() as db:
         begin = None if since is None else past("since", since, lambda: now(db))
-        found = read_journal.drops(db, by=by, since=begin, limit=min(limit + 1, options.MOST_ROWS))
-    counted = found[:limit]
+        groups = read_journal.drops(db, by=by, since=begin, limit=min(limit + 1, options.MOST_ROWS))
+    listed = groups[:limit]
     if as_json:
-        render.print_json([drops_data(one) for one in counted])
-    elif counted:
-        print_drops(by, counted)
+        render.print_json([drops_data(group) for group in listed])
+    elif listed:
+        print_drops(by, listed)
     else:
         render.say("no drops")
-    if len(found) > limit:
+    if len(groups) > limit:
         render.warn([f"there are more than {limit}; see --limit and --since"])
 
 
-# --------------------------------------------------------------------------------------------------------- going on
+# -------------------------------------------------------------------------------------------------------- following
 
 
-def go_on(tail: "Tail", as_json: bool) -> None:
-    """Looks again each second, until interrupted, which is how it ends. A server that goes away is asked again."""
+def print_new(tail: "Tail", as_json: bool) -> None:
+    """Prints new entries every second until interrupted. Retries if the server goes away."""
     try:
-        for lines in looks(tail):
+        for lines in new_lines(tail):
             show(lines, as_json, quiet=True)
     except KeyboardInterrupt:
         return
 
 
-def looks(tail: "Tail") -> "Iterator[list[JournalEntry]]":
+def new_lines(tail: "Tail") -> "Iterator[list[JournalEntry]]":
     from ticker.db import connections
 
-    url, pause, told = configured().require_database(), threading.Event(), False
+    url, pause, reported = configured().require_database(), threading.Event(), False
     while True:
         try:
             with connections.translated(), closing(connections.connect(url, name="ticker-cli")) as db:
                 while True:
                     pause.wait(EVERY)
                     yield tail.more(db)
-                    told = False
+                    reported = False
         except DatabaseUnavailable as error:
-            if not told:
-                render.say(f"{error}; asked again each second", err=True)
-            told = True
+            if not reported:
+                render.say(f"{error}; retrying every second", err=True)
+            reported = True
             pause.wait(EVERY)
 
 
-# ----------------------------------------------------------------------------------------------------- what is said
+# ----------------------------------------------------------------------------------------------------------- output
 
 
 def show(lines: "list[JournalEntry]", as_json: bool, *, quiet: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""`ticker runs`: what ran, what was dropped, and by which arithmetic."""
+"""`ticker runs`: lists runs and drops, or shows one of them in full."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ import click
 from ticker.cli import options, render
 from ticker.cli.connection import database
 from ticker.cli.fit import shown
-from ticker.cli.options import as_json, found, ref
+from ticker.cli.options import as_json, owner_hint, ref
 from ticker.model import GOOD, LARGEST_ID, Outcome
 from ticker.read import formatting
 from ticker.schedules.duration import words
@@ -20,33 +20,35 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("task", required=False)
 @options.owner
-@click.option("--outcome", type=click.Choice([str(outcome) for outcome in Outcome]), help="Only those that ended so.")
-@click.option("--id", "run_id", type=options.Whole(1, LARGEST_ID), metavar="RUN", help="This one, in full.")
+@click.option(
+    "--outcome", type=click.Choice([str(outcome) for outcome in Outcome]), help="Only runs with this outcome."
+)
+@click.option("--id", "run_id", type=options.Integer(1, LARGEST_ID), metavar="RUN", help="Show this run in full.")
 @options.limit(20)
 @as_json
 def runs(
     task: str | None, owner: str | None, outcome: str | None, run_id: int | None, limit: int, as_json: bool
 ) -> None:  # fmt: skip
-    """List runs and drops, the newest first; or with --id, one of them in full.
+    """List runs and drops, newest first, or show one in full with --id.
 
-    Of TASK, or of all tasks. The records outlive their task: those of a deleted one are found by its id. In full: with
-    what it printed, its traceback, its further attempts, and its pieces of work.
+    Lists those of TASK, or of all tasks. Records outlive their task: those of a deleted task are found by its id. A run
+    in full includes its output, its traceback, its other attempts and its pieces of work.
     """
     from ticker.read import tasks
 
     if run_id is not None:
         if task or owner or outcome:
-            raise click.UsageError("--id names one run; leave TASK, --owner and --outcome out")
+            raise click.UsageError("--id names one run; leave out TASK, --owner and --outcome")
         show(run_id, as_json)
         return
     named = ref(task, owner)
     if named is None and owner is not None:
-        raise click.UsageError("--owner says whose TASK is meant; give its name, too")
-    with found(named, owner), database() as db:
+        raise click.UsageError("--owner needs the name of a TASK; add it")
+    with owner_hint(named, owner), database() as db:
         task_id = tasks.get(db, named, owner=owner).id if isinstance(named, str) else named
         records = tasks.list_runs(db, task=task_id, outcome=Outcome(outcome) if outcome else None, limit=limit)
         if task_id is not None and not records:
-            tasks.get(db, task_id)  # neither a task nor a record of one: UnknownTask
+            tasks.get(db, task_id)  # raises UnknownTask: there is neither a task nor a record
     if as_json:
         render.print_json([formatting.run_data(record) for record in records])
     elif records:
@@ -59,40 +61,40 @@ def show(run_id: int, as_json: bool) -> None:
     from ticker.read import tasks
 
     with database() as db:
-        found = tasks.get_run(db, run_id)
+        full = tasks.get_run(db, run_id)
     if not as_json:
-        print_full(found)
+        print_full(full)
         return
-    data = formatting.run_data(found.run) | {"output": found.output, "error_output": found.error_output}
-    others = {"attempts": found.attempts, "made": found.pieces}
+    data = formatting.run_data(full.run) | {"output": full.output, "error_output": full.error_output}
+    others = {"attempts": full.attempts, "made": full.pieces}
     render.print_json(data | {name: [formatting.run_data(run) for run in runs] for name, runs in others.items()})
 
 
-def print_full(found: "FullRun") -> None:
-    """One run in full: its fields, its other attempts and its pieces, then what it printed, line by line."""
-    run = found.run
+def print_full(full: "FullRun") -> None:
+    """Prints one run in full: its fields, its other attempts and its pieces, then its output line by line."""
+    run = full.run
     table = render.columns("", "")
-    for name, value in (run_details(run) | {"pieces": pieces(found)}).items():
+    for name, value in (run_details(run) | {"pieces": pieces(full)}).items():
         if value not in ("", None):
             render.add(table, name, value, style=render.colour(run.outcome) if name == "outcome" else "")
     render.print_table(table)
-    for title, others in (("attempts", found.attempts if len(found.attempts) > 1 else ()), ("pieces", found.pieces)):
+    for title, others in (("attempts", full.attempts if len(full.attempts) > 1 else ()), ("pieces", full.pieces)):
         if others:
             click.echo(f"\n{title}:")
             render.print_runs(others, items=title == "pieces")
-    for title, text in (("output", found.output), ("error output", found.error_output), ("traceback", run.traceback)):
+    for title, text in (("output", full.output), ("error output", full.error_output), ("traceback", run.traceback)):
         if text:
             click.echo(f"\n{title}:")
             click.echo("\n".join(shown(line.expandtabs()) for line in text.splitlines()))
 
 
-def pieces(found: "FullRun") -> str:
-    """How far those that are listed have come, each by its last attempt."""
+def pieces(full: "FullRun") -> str:
+    """Returns how many of the listed pieces are done, failed and to come, each by its last attempt."""
     from ticker.read import explain
 
-    if found.run.pieces is None:
+    if full.run.pieces is None:
         return ""
-    last = [piece for piece in found.pieces if not piece.retried]
+    last = [piece for piece in full.pieces if not piece.retried]
     done, opened = sum(piece.outcome in GOOD for piece in last), sum(piece.outcome is None for piece in last)
     return explain.pieces(explain.Pieces(done, len(last) - done - opened, opened))
 

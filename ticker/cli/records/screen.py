@@ -1,4 +1,4 @@
-"""What `ticker top` shows, as lines that fit. Nothing is asked and no clock is read here."""
+"""The screen of `ticker top`, as lines that fit. Queries no server and reads no clock."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One look: the overview, how the tasks that fail did so last, by their ids, and what `ticker health` finds."""
+    """The overview, the last failure of each failing task by its id, and what `ticker health` finds."""
 
     overview: Overview
     failures: Mapping[int, RunRecord]
@@ -33,7 +33,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`count` says how many there are, or nothing; with all of them it would have `most` rows."""
+    """A part of the screen. `count` says how many entries there are, or is empty; `most` is the number of all rows."""
 
     title: str
     count: str
@@ -45,70 +45,70 @@ class Section:
 
 
 def top(view: View, width: int, height: int) -> list[Line]:
-    """At most `height` lines: the head, then each section with as many rows as there is room for."""
+    """Returns at most `height` lines: the head, then each section with as many rows as fit."""
     above = [fit.line(sentence, width, style) for sentence, style in head(view)]
-    found = sections(view)
-    given = fit.shares([len(section.rows) for section in found], height - len(above) - len(found))
-    titles = [fit.line(titled(section, count), width, "bold") for section, count in zip(found, given, strict=True)]
-    chosen = [section.rows[:count] for section, count in zip(found, given, strict=True)]
+    parts = sections(view)
+    counts = fit.shares([len(section.rows) for section in parts], height - len(above) - len(parts))
+    titles = [fit.line(titled(section, count), width, "bold") for section, count in zip(parts, counts, strict=True)]
+    chosen = [section.rows[:count] for section, count in zip(parts, counts, strict=True)]
     bodies = [*aligned(chosen[:-1], width), fit.lines(chosen[-1], width)]
     return [*above, *chain.from_iterable([title, *body] for title, body in zip(titles, bodies, strict=True))][:height]
 
 
 def aligned(groups: Sequence[Sequence[Row]], width: int) -> Iterator[list[Line]]:
-    """The lines of each, with columns that stand below each other in all of them."""
+    """Yields the lines of each group, with columns aligned across all groups."""
     lines = iter(fit.lines([*chain.from_iterable(groups)], width))
     for group in groups:
         yield [*islice(lines, len(group))]
 
 
 def head(view: View) -> Iterator[tuple[str, str]]:
-    """Sentences, each with its style: the counts, who ticks, and all that is wrong."""
-    found, most = view.overview, view.health.max_age_ms
-    yield f"{formatting.moment(found.now)} UTC  {counted(found.counts)}", "bold"
-    alive = [ticker for ticker in found.tickers if health.ticks([ticker], most)]
+    """Yields sentences and their styles: the counts, the running tickers, and all problems."""
+    overview, most = view.overview, view.health.max_age_ms
+    yield f"{formatting.moment(overview.now)} UTC  {counted(overview.counts)}", "bold"
+    alive = [ticker for ticker in overview.tickers if health.ticks([ticker], most)]
     if alive:
-        who = "1 ticker" if len(alive) == 1 else f"{len(alive)} tickers; the last one"
-        said = f"{who}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}"
-        yield said + silent(found.tickers, most), ""
+        subject = "1 ticker" if len(alive) == 1 else f"{len(alive)} tickers; the last one"
+        sentence = f"{subject}, pid {alive[0].pid} on {alive[0].host}, {health.last_tick(alive[0])}"
+        yield sentence + silent(overview.tickers, most), ""
     for problem in view.health.problems:
         yield f"problem: {problem}", "bold red"
 
 
 def silent(tickers: Iterable[TickerStatus], most: int) -> str:
-    """Those beside the living ones, with the one that was heard of last."""
-    found = [ticker for ticker in tickers if health.silent_ms(ticker, most)]
-    if not found:
+    """Describes the silent tickers and the last one of them; "" if there are none."""
+    quiet = [ticker for ticker in tickers if health.silent_ms(ticker, most)]
+    if not quiet:
         return ""
-    who = "1 is silent" if len(found) == 1 else f"{len(found)} are silent, the last one"
-    lasts = words(health.silent_ms(found[0], most) // 1000 * 1000)
-    return f"; {who}, pid {found[0].pid} on {found[0].host}, for {lasts}"
+    subject = "1 is silent" if len(quiet) == 1 else f"{len(quiet)} are silent, the last one"
+    lasts = words(health.silent_ms(quiet[0], most) // 1000 * 1000)
+    return f"; {subject}, pid {quiet[0].pid} on {quiet[0].host}, for {lasts}"
 
 
 def counted(counts: Counts) -> str:
-    """The states that tasks or runs are in; those that none is in are left out."""
+    """Returns the counts of tasks and runs by state, without states that are empty."""
     states = ("late", "failing", "paused", "inactive", "waiting", "running", "planned")
     parts = [f"{counts.said(state)} {state}" for state in states if getattr(counts, state)]
     return f"{counts.said('tasks')} task{'' if counts.tasks == 1 else 's'}" + (f": {', '.join(parts)}" if parts else "")
 
 
 def sections(view: View) -> list[Section]:
-    found, counts = view.overview, view.overview.counts
-    dropped_jobs = sum(drop.count for drop in found.drops)
+    overview, counts = view.overview, view.overview.counts
+    dropped_jobs = sum(drop.count for drop in overview.drops)
     return [
-        _section("late", counts, [late(task, view) for task in found.late]),
-        _section("failing", counts, [failing(task, view) for task in found.failing]),
-        _section("running", counts, [running(run, view) for run in found.running]),
-        Section("Next", "", 0, [ahead(task, view) for task in found.next]),
-        Section("Dropped in the last hour", str(dropped_jobs), len(found.drops), [*map(dropped, found.drops)]),
+        _section("late", counts, [late(task, view) for task in overview.late]),
+        _section("failing", counts, [failing(task, view) for task in overview.failing]),
+        _section("running", counts, [running(run, view) for run in overview.running]),
+        Section("Next", "", 0, [ahead(task, view) for task in overview.next]),
+        Section("Dropped in the last hour", str(dropped_jobs), len(overview.drops), [*map(dropped, overview.drops)]),
     ]
 
 
 def _section(state: str, counts: Counts, rows: Sequence[Row]) -> Section:
-    """They are counted a moment before they are read."""
+    """Builds a section. The count is read a moment before the rows, so it may be too small."""
     count: int = getattr(counts, state)
-    said = counts.said(state) if count >= len(rows) else str(len(rows))
-    return Section(state.capitalize(), said, max(count, len(rows)), rows)
+    total = counts.said(state) if count >= len(rows) else str(len(rows))
+    return Section(state.capitalize(), total, max(count, len(rows)), rows)
 
 
 def titled(section: Section, shown: int) -> str:
@@ -124,39 +124,39 @@ def titled(section: Section, shown: int) -> str:
 def late(task: Task, view: View) -> Row:
     assert task.next_run is not None
     cause = formatting.state_in_words(task) if task.push_errors else pushed(view)
-    said = f"for {_short(view.overview.now - task.next_run)}: {cause}"
-    return row(task.id, task.name, task.owner, said, style="yellow")
+    text = f"for {_short(view.overview.now - task.next_run)}: {cause}"
+    return row(task.id, task.name, task.owner, text, style="yellow")
 
 
 def pushed(view: View) -> str:
-    """Who pushes what is due."""
+    """Says whether a tick will push what is due."""
     ticks = health.ticks(view.overview.tickers, view.health.max_age_ms)
     return "the next tick pushes it" if ticks else "no ticker ticks"
 
 
 def failing(task: Task, view: View) -> Row:
-    """How often, and how last; and what else there is to say of its state."""
+    """Says how often and how the task failed, and what else its state is."""
     last = view.failures.get(task.id)
     parts = [f"{task.failures} in a row"]
     if last is not None:
         parts.append(f"{explain.what(last)}: {last.reason}" if last.reason else explain.what(last))
     elif task.last_outcome and task.last_outcome not in GOOD:
         parts.append(task.last_outcome)
-    said = ", ".join(parts)
+    failed = ", ".join(parts)
     state = (
         "" if formatting.state(task) == "failing" else f"; {formatting.state_in_words(task).partition(', failing')[0]}"
     )
-    return row(task.id, task.name, task.owner, said + state, style="red")
+    return row(task.id, task.name, task.owner, failed + state, style="red")
 
 
 def running(run: RunRecord, view: View) -> Row:
     assert run.started_at is not None
-    age = max(view.overview.now - run.started_at, timedelta(0))  # it may have started after that was read
+    age = max(view.overview.now - run.started_at, timedelta(0))  # the run may have started after `now` was read
     lasted = f"for {_short(age)}{explain.of_its_box(run, None)}"
     began = f"started {explain.lateness(run.started_at, explain.planned_for(run))}"
     which = explain.identity(run, run.attempt)
-    said = "; ".join(part for part in (lasted, which, began) if part)
-    return row(run.task_id, run.task_name, formatting.owner_of(run), said)
+    text = "; ".join(part for part in (lasted, which, began) if part)
+    return row(run.task_id, run.task_name, formatting.owner_of(run), text)
 
 
 def ahead(task: Task, view: View) -> Row:
@@ -167,14 +167,14 @@ def ahead(task: Task, view: View) -> Row:
         when = f"in {_short(task.next_run - now)}, at {at}"
     else:
         when = f"due since {at}" + ("" if task.push_errors else f": {pushed(view)}")
-    said = f"{when}, {formatting.in_words(task) or formatting.schedule(task)}"
-    return row(task.id, task.name, task.owner, said + ("" if state == "ok" else f"; {formatting.state_in_words(task)}"))
+    text = f"{when}, {formatting.in_words(task) or formatting.schedule(task)}"
+    return row(task.id, task.name, task.owner, text + ("" if state == "ok" else f"; {formatting.state_in_words(task)}"))
 
 
 def dropped(drop: Drops) -> Row:
-    """With the newest as an example, whose task may be gone."""
-    said = "" if drop.example is None else f"{_whose(drop.example)}: {drop.example.words.removeprefix(f'{drop.key}: ')}"
-    return row(drop.count, drop.key, f"{drop.newest.astimezone(UTC):%H:%M:%S}", said, style=colour("dropped"))
+    """Shows the newest drop as an example; its task may be deleted."""
+    text = "" if drop.example is None else f"{_whose(drop.example)}: {drop.example.words.removeprefix(f'{drop.key}: ')}"
+    return row(drop.count, drop.key, f"{drop.newest.astimezone(UTC):%H:%M:%S}", text, style=colour("dropped"))
 
 
 def _whose(line: JournalEntry) -> str:
@@ -182,6 +182,6 @@ def _whose(line: JournalEntry) -> str:
 
 
 def _short(span: timedelta) -> str:
-    """Finer than a second only where there are few of them."""
+    """Rounds down to seconds, or below ten seconds to tenths."""
     unit = TENTH if abs(span) < 10 * SECOND else SECOND
     return explain.span(span // unit * unit)

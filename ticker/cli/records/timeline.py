@@ -1,4 +1,4 @@
-"""`ticker timeline`: one task's occurrences as tracks below a time axis, in the terminal or as a picture."""
+"""`ticker timeline`: draws the occurrences of a task as tracks below a time axis, as text or SVG."""
 
 import shutil
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ import click
 
 from ticker.cli import options, pictures, render
 from ticker.cli.connection import database
-from ticker.cli.options import found, ref
+from ticker.cli.options import owner_hint, ref
 from ticker.model import GOOD
 from ticker.schedules.duration import DAY, SECOND, milliseconds
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from ticker.read.timeline import Timeline
 
 LEGEND = "' due   o due next   - waits   . waits briefly   = runs   > goes on   ! goes wrong   x is dropped   | now"
-SEVEREST = " |o'.-=>x!"  # of several in one cell, the last of these is shown
+SEVEREST = " |o'.-=>x!"  # where several signs meet in a cell, the last one in this order is shown
 STYLES = {"=": "green", ">": "green", "!": "bold red", "x": "yellow", "o": "cyan"}
 NARROWEST, WIDEST = 40, 200  # columns
 NAMES = 8  # cells for the name of a track; the longest name has 6
-PER_LABEL = 12  # cells from one label of the axis to the next, at least
-TOLD_AT_MOST = 10  # lines below the chart of what went wrong
+PER_LABEL = 12  # minimum number of cells between two labels of the axis
+LISTED_AT_MOST = 10  # drops and failures listed below the chart
 
 
 @click.command()
 @click.argument("task")
 @options.owner
-@click.option("--since", metavar="DURATION", default="1h", show_default=True, help="How far back it goes.")
+@click.option("--since", metavar="DURATION", default="1h", show_default=True, help="How far back the chart goes.")
 @click.option("--svg", metavar="FILE", type=click.Path(dir_okay=False, writable=True, allow_dash=True),
-              help="Write it there as SVG instead; - is standard output.")  # fmt: skip
+              help="Write the chart to FILE as SVG; - is standard output.")  # fmt: skip
 def timeline(task: str, owner: str | None, since: str, svg: str | None) -> None:
     """Draw when TASK was due, waited, ran and was dropped, and when it is due next.
 
-    With the last drops and failures, and what happens next. A deleted task is found by its id.
+    Also lists the last drops and failures, and what happens next. A deleted task is found by its id.
     """
     span = timedelta(milliseconds=milliseconds("--since", since, least=SECOND, most=366 * DAY))
     if svg not in (None, "-"):
         pictures.check(str(svg))
     named = ref(task, owner)
     assert named is not None
-    with found(named, owner), database() as db:
+    with owner_hint(named, owner), database() as db:
         drawn = look(db, named, owner, span)
     if svg is None:
         print_timeline(drawn)
@@ -77,16 +77,16 @@ def print_timeline(drawn: "Timeline") -> None:
     click.echo(LEGEND)
     if drawn.is_cut:
         runs = sum(line.run is not None for line in drawn.lines)
-        render.say(f"there were more runs than the last {runs}, which are drawn; give a shorter --since")
+        render.say(f"only the last {runs} runs are drawn, and there were more; give a shorter --since")
     if wrong := [line for line in drawn.lines if is_wrong(line)]:
         click.echo()
-        render.print_lines(wrong[-TOLD_AT_MOST:], whose=False)
+        render.print_lines(wrong[-LISTED_AT_MOST:], whose=False)
     for sentence in drawn.sentences:
         render.say(sentence)
 
 
 def is_wrong(line: "JournalEntry") -> bool:
-    """A drop, or a run that failed or was ended by force."""
+    """Returns whether the entry is a drop, or a run that failed or was ended by force."""
     return line.run is not None and line.run.outcome is not None and line.run.outcome not in GOOD
 
 
@@ -94,7 +94,7 @@ def is_wrong(line: "JournalEntry") -> bool:
 
 
 def chart(drawn: "Timeline", width: int) -> render.Table:
-    """The axis and the tracks, each row within `width` cells."""
+    """Returns the axis and the tracks, each row within `width` cells."""
     from ticker.read.timeline import tracks
 
     grid = render.columns("", "")
@@ -108,14 +108,14 @@ def chart(drawn: "Timeline", width: int) -> render.Table:
 
 
 class Scale:
-    """Which cell of a row an instant is in; a cell is the same span of time everywhere."""
+    """Maps instants to the cells of a row. All cells cover the same span of time."""
 
     def __init__(self, begin: datetime, end: datetime, cells: int) -> None:
         self._begin, self._end, self._cells = begin, end, cells
 
     def cell(self, instant: datetime) -> int:
-        place = (instant - self._begin) * self._cells // (self._end - self._begin)
-        return min(max(place, 0), self._cells - 1)
+        cell = (instant - self._begin) * self._cells // (self._end - self._begin)
+        return min(max(cell, 0), self._cells - 1)
 
     def axis(self) -> str:
         from ticker.read.svg import label, marked, step

@@ -1,4 +1,4 @@
-"""`ticker top`: what runs next, what is late, fails and was dropped, and why, on one screen."""
+"""`ticker top`: one screen with what is late, failing, running, next and dropped, and why."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,17 +10,17 @@ from ticker.cli.connection import configured, database
 if TYPE_CHECKING:
     from ticker.cli.records.screen import View
 
-ON_A_SCREEN = 100  # rows of each section at most; no screen has as many
+ON_A_SCREEN = 100  # maximum number of rows of a section; no screen has as many
 AT_ONCE = 10
 
 
 @click.command()
 @watching.interval
-@click.option("--once", is_flag=True, help="Print it once, as plain text; so it is in a pipe, too.")
+@click.option("--once", is_flag=True, help="Print once as plain text. This is the default in a pipe.")
 def top(interval: str, once: bool) -> None:
-    """Show what goes on now: late, failing, running, next, dropped; each with its cause.
+    """Show what is late, failing, running, next and dropped, each with its cause.
 
-    The screen is drawn again every two seconds, until q or Ctrl-C.
+    Redraws the screen every two seconds, until q or Ctrl-C.
     """
     every_ms = watching.interval_ms(interval)
     is_screen = watching.is_screen() and not once
@@ -36,16 +36,16 @@ def top(interval: str, once: bool) -> None:
 
 
 def look(db: Any, limit: int) -> "View":
-    """Asks both servers."""
+    """Queries both servers."""
     from ticker.cli.records.screen import View
     from ticker.read import health, overview
 
-    found = overview.overview(db, limit=limit)
-    return View(found, overview.last_failures(db, found.failing), health.look(configured()))
+    snapshot = overview.overview(db, limit=limit)
+    return View(snapshot, overview.last_failures(db, snapshot.failing), health.look(configured()))
 
 
 def print_once(view: "View") -> None:
-    """Nothing is cut."""
+    """Prints all lines uncut."""
     from ticker.cli import render
     from ticker.cli.records import screen
 

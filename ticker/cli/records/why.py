@@ -1,4 +1,4 @@
-"""`ticker why`: why a task ran, or did not, and what happens next."""
+"""`ticker why`: explains why a task ran or did not run, and what happens next."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +6,7 @@ import click
 
 from ticker.cli import options, render
 from ticker.cli.connection import database, now
-from ticker.cli.options import as_json, found, ref
+from ticker.cli.options import as_json, owner_hint, ref
 from ticker.cli.past import past
 from ticker.errors import UnknownTask
 from ticker.read import formatting
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("task")
 @options.owner
-@click.option("--at", metavar="TIME", help="Around then: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
+@click.option("--at", metavar="TIME", help="Around this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
 @options.limit(20)
 @as_json
 def why(task: str, owner: str | None, at: str | None, limit: int, as_json: bool) -> None:
-    """Say why TASK ran, or did not, and what happens next.
+    """Explain why TASK ran or did not run, and what happens next.
 
-    Its last occurrences, the newest last, each with the numbers by which it was judged. A deleted task is found by its id.
+    Lists its last occurrences, newest last, each with the numbers that decided. A deleted task is found by its id.
     """
     from ticker.read import why as read_why
 
     named = ref(task, owner)
     assert named is not None
-    with found(named, owner), database() as db:
+    with owner_hint(named, owner), database() as db:
         when = None if at is None else past("at", at, lambda: now(db))
         try:
             answer = read_why.why(db, named, owner=owner, at=when, limit=limit)
         except UnknownTask as error:
             if owner is None:
                 raise
-            raise UnknownTask(f"{error} now; what there was: ticker journal --owner {owner}") from None
+            raise UnknownTask(f"{error} now; for its history: ticker journal --owner {owner}") from None
     if as_json:
         render.print_json(why_data(answer))
     else:
@@ -56,7 +56,7 @@ def print_why(answer: "Why") -> None:
     if answer.lines:
         render.print_lines(answer.lines, whose=False)
     else:
-        render.say("nothing was recorded of it")
+        render.say("nothing was recorded for this task")
     for sentence in answer.then:
         render.say(sentence)
     for sentence in answer.next:

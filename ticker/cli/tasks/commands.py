@@ -1,4 +1,4 @@
-"""`ticker add | edit | list | show | pause | resume | run-now | remove`: what applications do, by hand."""
+"""`ticker add | edit | list | show | pause | resume | run-now | remove`: operations on tasks."""
 
 import os
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import click
 
 from ticker.cli import options, render, watching
 from ticker.cli.connection import database, now
-from ticker.cli.options import as_json, found, ref
+from ticker.cli.options import as_json, owner_hint, ref
 from ticker.cli.tasks.definition import definition
 from ticker.errors import UnknownTask
 from ticker.read import formatting
@@ -22,21 +22,24 @@ task_or_owner = click.argument("task", required=False)
 @click.command()
 @click.argument("function", callback=options.printable)
 @definition(SETTINGS.values())
-@click.option("--name", metavar="NAME", help="Unique per owner; the function's name by default.")
+@click.option("--name", metavar="NAME", help="Unique per owner. Defaults to the name of the function.")
 @options.owner
 @click.option(
-    "--first", metavar="TIME", help="When it is due first, or a duration from now; an interval at once by default."
+    "--first",
+    metavar="TIME",
+    help="When it is due first, or a duration from now. An interval is due at once by default.",
 )
 @as_json
-def add(function: str, name: str | None, owner: str | None, first: str | None, as_json: bool, **said: Any) -> None:
+def add(function: str, name: str | None, owner: str | None, first: str | None, as_json: bool, **fields: Any) -> None:
     """Register a task that runs FUNCTION.
 
-    With --every it is due at once, otherwise at its first time. Adding it again changes only what is given and differs from what was registered last.
+    With --every it is due at once, otherwise at its first time. Adding it again changes only the given values that differ
+    from the last registration.
     """
     from ticker.read import overview
     from ticker.registration import operations
 
-    given = values(said)
+    given = values(fields)
     with database() as db:
         due = None if first is None else once.instant("first", first, lambda: now(db))
         task = overview.warned(
@@ -50,18 +53,18 @@ def add(function: str, name: str | None, owner: str | None, first: str | None, a
 @options.owner
 @definition(FIELDS.values())
 @as_json
-def edit(task: str, owner: str | None, as_json: bool, **said: Any) -> None:
+def edit(task: str, owner: str | None, as_json: bool, **fields: Any) -> None:
     """Change TASK as an operator.
 
-    Adding it again, as it was added before, does not undo this.
+    Adding the task again, as it was added before, does not undo the edit.
     """
     from ticker.read import overview
     from ticker.registration import operations
 
-    named, given = ref(task, owner), values(said)
+    named, given = ref(task, owner), values(fields)
     if not given:
         raise click.UsageError("nothing to change: give an option, such as --every 1m or --disable")
-    with found(named, owner), database() as db:
+    with owner_hint(named, owner), database() as db:
         changed = overview.warned(db, operations.edit(db, named, owner=owner, by=user(), **given))
     print_one(changed, as_json)
 
@@ -73,7 +76,7 @@ def edit(task: str, owner: str | None, as_json: bool, **said: Any) -> None:
 @click.option("--group", metavar="NAME", callback=options.printable, help="Tasks of this group.")
 @click.option("--submitter", metavar="NAME", callback=options.printable, help="Tasks with this submitter.")
 @options.limit(100)
-@click.option("--watch", is_flag=True, help="Draw it again and again, until q or Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Redraw the list until q or Ctrl-C.")
 @watching.interval
 @as_json
 def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) -> None:
@@ -81,7 +84,7 @@ def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) 
     from ticker.read import tasks as read_tasks
 
     if chosen["owner"] is not None and chosen["owner_type"] is not None:
-        raise click.UsageError("--owner and --owner-type exclude each other; give one")
+        raise click.UsageError("--owner and --owner-type cannot be combined; leave out one of them")
     if watch:
         from ticker.cli.tasks import listing
 
@@ -99,12 +102,12 @@ def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) 
 @options.owner
 @as_json
 def show(task: str, owner: str | None, as_json: bool) -> None:
-    """Show all of TASK."""
+    """Show all fields of TASK."""
     from ticker.read import tasks as read_tasks
 
     named = ref(task, owner)
     assert named is not None
-    with found(named, owner), database() as db:
+    with owner_hint(named, owner), database() as db:
         one = read_tasks.get(db, named, owner=owner)
     print_one(one, as_json)
 
@@ -112,21 +115,21 @@ def show(task: str, owner: str | None, as_json: bool) -> None:
 @click.command()
 @task_or_owner
 @options.owner
-@click.option("--reason", metavar="TEXT", default="", help="Why, for those who ask.")
-@click.option("--until", metavar="TIME", help="When it ends by itself, or a duration from now, such as 2h.")
-@click.option("--by", metavar="NAME", help="Who pauses it; the user of this process by default.")
+@click.option("--reason", metavar="TEXT", default="", help="Why it is paused; shown with the task.")
+@click.option("--until", metavar="TIME", help="When the pause ends, or a duration from now, such as 2h.")
+@click.option("--by", metavar="NAME", help="Who pauses it. Defaults to the user of this process.")
 @as_json
 def pause(
     task: str | None, owner: str | None, reason: str, until: str | None, by: str | None, as_json: bool
 ) -> None:  # fmt: skip
     """Pause TASK, or all tasks of --owner.
 
-    Nothing is pushed and nothing starts until `resume`, or until that time.
+    Nothing is pushed or started until `resume`, or until the time of --until.
     """
     from ticker.registration import operations
 
     named = ref(task, owner)
-    with found(named, owner), database() as db:
+    with owner_hint(named, owner), database() as db:
         end = None if until is None else once.instant("until", until, lambda: now(db))
         paused = operations.pause(db, named, owner=owner, by=user() if by is None else by, reason=reason, until=end)
     print_done("paused", paused, as_json)
@@ -137,14 +140,14 @@ def pause(
 @options.owner
 @as_json
 def resume(task: str | None, owner: str | None, as_json: bool) -> None:
-    """End the pause of TASK, or of all of --owner.
+    """Resume TASK, or all tasks of --owner.
 
-    Those that were paused are due at once; the others stay as they are.
+    Paused tasks become due at once; other tasks do not change.
     """
     from ticker.registration import operations
 
     named = ref(task, owner)
-    with found(named, owner), database() as db:
+    with owner_hint(named, owner), database() as db:
         resumed = operations.resume(db, named, owner=owner, by=user())
     print_done("resumed", resumed, as_json)
 
@@ -156,13 +159,13 @@ def resume(task: str | None, owner: str | None, as_json: bool) -> None:
 def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
     """Run TASK, or all tasks of --owner, once.
 
-    The next tick pushes the run, also while TASK is paused; the schedule is not touched. What is disabled cannot run.
+    The next tick pushes the run, even while TASK is paused. The schedule does not change. A disabled task cannot run.
     """
     from ticker.read import tasks as read_tasks
     from ticker.registration import operations
 
     named = ref(task, owner)
-    with found(named, owner), database() as db:
+    with owner_hint(named, owner), database() as db:
         planned = operations.run_now(db, named, owner=owner)
         left = 0 if named is not None else len(read_tasks.list_tasks(db, owner=owner)) - len(planned)
     if as_json:
@@ -170,7 +173,7 @@ def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
     else:
         for run in planned:
             render.say(f"planned run {run}; the next tick pushes it")
-    render.warn([f"{left} of the tasks of {owner} {'is' if left == 1 else 'are'} disabled: passed over"] * (left > 0))
+    render.warn([f"skipped {left} disabled task{'' if left == 1 else 's'} of {owner}"] * (left > 0))
 
 
 @click.command()
@@ -180,12 +183,12 @@ def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
 def remove(task: str | None, owner: str | None, as_json: bool) -> None:
     """Delete TASK, or all tasks of --owner.
 
-    The records of their runs stay.
+    The records of their runs are kept.
     """
     from ticker.registration import operations
 
     named = ref(task, owner)
-    with found(named, owner), database() as db:
+    with owner_hint(named, owner), database() as db:
         removed = operations.unregister(db, named, owner=owner, by=user())
         if not removed:
             which = f" {named!r}" if named is not None else ""
@@ -193,14 +196,14 @@ def remove(task: str | None, owner: str | None, as_json: bool) -> None:
     print_done("removed", removed, as_json)
 
 
-def values(said: dict[str, Any]) -> dict[str, Any]:
-    """The options that were given, the JSON of some of them read."""
-    given = {name: value for name, value in said.items() if value is not None}
+def values(fields: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options that were given, with JSON texts parsed."""
+    given = {name: value for name, value in fields.items() if value is not None}
     return {name: json_value(name, value) if FIELDS[name].kind == "json" else value for name, value in given.items()}
 
 
 def user() -> str:
-    """Who runs this process, by name, or by number where a container gives none."""
+    """Returns the name of the user that runs this process, or the number if it has no name."""
     import getpass
 
     try:
@@ -227,7 +230,7 @@ def print_some(tasks: Sequence[Task], as_json: bool) -> None:
 
 
 def print_done(verb: str, tasks: Sequence[Task], as_json: bool) -> None:
-    """One line for each task that it happened to."""
+    """Prints one line for each task."""
     if as_json:
         render.print_json([formatting.task_data(task) for task in tasks])
         return

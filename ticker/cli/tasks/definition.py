@@ -23,7 +23,7 @@ def definition(fields: Iterable[Field]) -> Callable[[Callable[..., Any]], Callab
 def option(field: Field) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     name, kinds = (
         field.name.replace("_", "-"),
-        {"number": options.Whole(), "choice": click.Choice(field.schema.get("enum", ()))},
+        {"number": options.Integer(), "choice": click.Choice(field.schema.get("enum", ()))},
     )
     declared = field.option or (f"--{name}/--no-{name}" if field.kind == "flag" else f"--{name}")
     return click.option(

@@ -1,4 +1,4 @@
-"""`ticker list --watch`: the list again and again, as much of it as fits the screen."""
+"""`ticker list --watch`: redraws the part of the list that fits the screen."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,15 +25,15 @@ HEAD = (
     "state",
 )
 SPARE = tuple(map(HEAD.index, ("function", "queue", "last run (UTC)", "schedule", "owner", "last outcome")))
-MORE = "and more; --owner, --owner-type, --function, --group and --submitter choose among them"
+MORE = "and more; filter with --owner, --owner-type, --function, --group or --submitter"
 
 
 def watch(chosen: Mapping[str, Any], interval: str, as_json: bool) -> None:
-    """Until q or Ctrl-C. Refused in a pipe: what happens between two lists is in none of them, and nothing parts them."""
+    """Redraws the list until q or Ctrl-C. Raises UsageError in a pipe, where lists would not be told apart."""
     every_ms = watching.interval_ms(interval)
     if as_json or not watching.is_screen():
         raise click.UsageError(
-            "--watch draws on a terminal, not into a pipe and not as JSON; ticker journal --follow goes on there"
+            "--watch needs a terminal and prints no JSON; for a pipe or JSON, use ticker journal --follow"
         )
     from ticker.read import tasks
 
@@ -45,12 +45,12 @@ def watch(chosen: Mapping[str, Any], interval: str, as_json: bool) -> None:
     watching.watch(first, look, lines, every_ms)
 
 
-def lines(found: Sequence[Task], width: int, height: int) -> list[Line]:
-    """The table of `ticker list`, without the columns for which there is no room; at most `height` lines."""
-    if not found:
+def lines(tasks: Sequence[Task], width: int, height: int) -> list[Line]:
+    """Returns at most `height` lines of the table of `ticker list`, without the columns that do not fit."""
+    if not tasks:
         return [fit.line("no tasks", width)][:height]
-    table = fit.lines([Row(HEAD, "bold"), *map(listed, found)][:height], width, SPARE)
-    if len(found) >= height > 1:
+    table = fit.lines([Row(HEAD, "bold"), *map(listed, tasks)][:height], width, SPARE)
+    if len(tasks) >= height > 1:
         table[-1] = fit.line(MORE, width)
     return table
 

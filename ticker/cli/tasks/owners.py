@@ -1,4 +1,4 @@
-"""`ticker owners`: whose tasks fail, are late, or rest."""
+"""`ticker owners`: lists the owners whose tasks are failing, late or paused."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,38 +14,38 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--type", "type_", metavar="TYPE", callback=options.printable, help="Owners of this type.")
-@click.option("--failing", is_flag=True, help="Only those with a task that are failing.")
-@click.option("--late", is_flag=True, help="Only those with a task that has been due for two ticks.")
-@click.option("--paused", is_flag=True, help="Only those with a task that is paused, disabled or inactive.")
+@click.option("--type", "type_", metavar="TYPE", callback=options.printable, help="Only owners of this type.")
+@click.option("--failing", is_flag=True, help="Only owners with a failing task.")
+@click.option("--late", is_flag=True, help="Only owners with a task that has been due for two ticks.")
+@click.option("--paused", is_flag=True, help="Only owners with a paused, disabled or inactive task.")
 @options.limit(100)
 @as_json
 def owners(type_: str | None, failing: bool, late: bool, paused: bool, limit: int, as_json: bool) -> None:
-    """List owners with the counts of their tasks.
+    """List owners with their task counts.
 
-    Those in trouble (failing, late) come first. Of --failing, --late and --paused, any one is enough.
+    Owners with failing or late tasks come first. --failing, --late and --paused select owners that match any of them.
     """
     from ticker.read import owners as read_owners
 
     with database() as db:
-        found = read_owners.list_owners(
+        statuses = read_owners.list_owners(
             db, owner_type=type_, failing=failing, late=late, paused=paused, limit=min(limit + 1, options.MOST_ROWS)
         )
     if as_json:
-        render.print_json([data(owner) for owner in found[:limit]])
-    elif found:
-        show(found[:limit])
+        render.print_json([data(owner) for owner in statuses[:limit]])
+    elif statuses:
+        show(statuses[:limit])
     else:
         render.say("no owners")
-    if len(found) > limit:
+    if len(statuses) > limit:
         render.warn([f"there are more than {limit} owners; see --limit, --type, --failing, --late and --paused"])
 
 
-def show(found: "list[OwnerStatus]") -> None:
+def show(statuses: "list[OwnerStatus]") -> None:
     table = render.columns(
         "owner", "tasks", "failing", "late", "paused", "inactive", "last success (UTC)", "next run (UTC)"
     )
-    for one in found:
+    for one in statuses:
         render.add(
             table, one.owner, one.tasks, one.failing or "", one.late or "", one.paused or "", one.inactive or "",
             formatting.moment(one.last_success), formatting.moment(one.next_run), style=colour(one),

@@ -8,7 +8,7 @@ import click
 
 from ticker.cli import options, render
 from ticker.cli.connection import database, now
-from ticker.cli.options import as_json, found, ref
+from ticker.cli.options import as_json, owner_hint, ref
 from ticker.errors import BadInput, UnknownTask
 from ticker.read import formatting
 from ticker.tasks.preview import MOST_TIMES, Preview
@@ -18,12 +18,12 @@ ID_AT_MOST = 8  # digits; longer ones are seconds since 1970
 
 @click.command()
 @click.argument("expression")
-@click.option("--zone", metavar="ZONE", help="Where its times count, such as Europe/Berlin; UTC by default.")
+@click.option("--zone", metavar="ZONE", help="Time zone of the schedule, such as Europe/Berlin. Defaults to UTC.")
 @as_json
 def validate(expression: str, zone: str | None, as_json: bool) -> None:
-    """Say what EXPRESSION means.
+    """Explain what EXPRESSION means.
 
-    An interval (1m), cron (0 9 * * 1-5), a calendar event of systemd (Mon..Fri 09:00), or a single time.
+    Accepts an interval (1m), cron (0 9 * * 1-5), a systemd calendar event (Mon..Fri 09:00), or a single time.
     """
     from ticker.tasks import preview
 
@@ -32,14 +32,21 @@ def validate(expression: str, zone: str | None, as_json: bool) -> None:
 
 @click.command("next")
 @click.argument("expression", metavar="EXPRESSION|TASK")
-@click.option("-n", "count", type=options.Whole(1, MOST_TIMES), default=10, show_default=True, help="How many times.")
-@click.option("--zone", metavar="ZONE", help="Where the times of an EXPRESSION count; UTC by default.")
+@click.option(
+    "-n",
+    "count",
+    type=options.Integer(1, MOST_TIMES),
+    default=10,
+    show_default=True,
+    help="How many times to show.",
+)
+@click.option("--zone", metavar="ZONE", help="Time zone of EXPRESSION. Defaults to UTC.")
 @options.owner
 @as_json
 def next_(expression: str, count: int, zone: str | None, owner: str | None, as_json: bool) -> None:
-    """Show the next times of EXPRESSION, or of TASK.
+    """Show the next times of EXPRESSION or TASK.
 
-    A short number is a task's id. What can be read as a schedule is one; with --owner it is a task's name.
+    A number of at most 8 digits is a task's id. Any other valid schedule is an EXPRESSION, unless --owner is given.
     """
     show(read(expression, count, zone, owner), as_json)
 
@@ -62,7 +69,7 @@ def read(expression: str, count: int, zone: str | None, owner: str | None) -> Pr
 
 
 def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Preview:
-    """From the time at which it is due."""
+    """Returns the next times of a task, from the one at which it is due."""
     from ticker.read import tasks
     from ticker.tasks import preview
 
@@ -70,32 +77,32 @@ def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Previ
         raise BadInput("zone", zone, "cannot be combined with a task, which has its own zone")
     named = ref(task, owner)
     assert named is not None
-    with found(named, owner), database() as db:
+    with owner_hint(named, owner), database() as db:
         one, instant = tasks.get(db, named, owner=owner), now(db)
     if one.next_run is None:
-        raise BadInput("task", task, "is done: it has no next time")
+        raise BadInput("task", task, "has ended: it has no next time")
     return preview.of_task(one, instant, count)
 
 
-def show(found: Preview, as_json: bool) -> None:
+def show(preview: Preview, as_json: bool) -> None:
     if as_json:
-        render.print_json(data(found))
+        render.print_json(data(preview))
         return
     table = render.columns("", "")
     for name, value in (
-        ("kind", found.kind),
-        ("written", found.normalized),
-        ("in words", found.words),
-        ("zone", found.zone),
+        ("kind", preview.kind),
+        ("written", preview.normalized),
+        ("in words", preview.words),
+        ("zone", preview.zone),
     ):
         render.add(table, name, value)
     render.print_table(table)
-    head = ["UTC"] if found.zone == "UTC" else [found.zone, "UTC"]
+    head = ["UTC"] if preview.zone == "UTC" else [preview.zone, "UTC"]
     table = render.columns("next", *head)
-    for number, instant in enumerate(found.times, 1):
-        render.add(table, number, *moments(instant, found.zone))
+    for number, instant in enumerate(preview.times, 1):
+        render.add(table, number, *moments(instant, preview.zone))
     render.print_table(table)
-    render.warn(found.warnings)
+    render.warn(preview.warnings)
 
 
 def moments(instant: datetime, zone: str) -> list[str]:
@@ -103,9 +110,9 @@ def moments(instant: datetime, zone: str) -> list[str]:
     return [utc] if zone == "UTC" else [f"{instant.astimezone(ZoneInfo(zone)):%a %Y-%m-%d %H:%M:%S %Z}", utc]
 
 
-def data(found: Preview) -> dict[str, Any]:
+def data(preview: Preview) -> dict[str, Any]:
     return {
-        "kind": str(found.kind), "normalized": found.normalized, "zone": found.zone, "words": found.words,
-        "times": [f"{instant.astimezone(ZoneInfo('UTC')):%Y-%m-%dT%H:%M:%SZ}" for instant in found.times],
-        "warnings": list(found.warnings),
+        "kind": str(preview.kind), "normalized": preview.normalized, "zone": preview.zone, "words": preview.words,
+        "times": [f"{instant.astimezone(ZoneInfo('UTC')):%Y-%m-%dT%H:%M:%SZ}" for instant in preview.times],
+        "warnings": list(preview.warnings),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""`ticker sync`: the tasks that modules declare beside their functions, brought into step."""
+"""`ticker sync`: synchronizes tasks with their declarations in code."""
 
 import sys
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ SIGNS = {"add": "+", "change": "~", "remove": "-", "keep": " "}
 @click.command()
 @click.option(
     "--tasks", "texts", multiple=True, metavar="MODULE,...",
-    help="The modules with the functions; TICKER_TASKS by default. Repeatable.",
+    help="Modules with task functions. Defaults to TICKER_TASKS. Repeatable.",
 )  # fmt: skip
-@click.option("--plan", is_flag=True, help="Show what would be done, and do nothing.")
+@click.option("--plan", is_flag=True, help="Show what would change, and change nothing.")
 @as_json
 def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
-    """Bring tasks into step with what is declared beside the functions: @task("reports.daily", cron="0 6 * * *").
+    """Synchronize tasks with their declarations in code: @task("reports.daily", cron="0 6 * * *").
 
-    Adds, changes and removes what was declared; touches nothing that was registered at run time.
+    Adds, changes and removes declared tasks. Does not touch tasks that were registered at run time.
     """
     from ticker import settings
     from ticker.registration import sync as declared_tasks
@@ -49,7 +49,7 @@ def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
 
 
 def declared() -> "list[Declared]":
-    """What the loaded modules declare, in the order of the names."""
+    """Returns what the loaded modules declare, ordered by name."""
     from ticker.registration.sync import Declared
     from wrappers.pipeline import registry
 
@@ -72,6 +72,6 @@ def show(steps: "Sequence[Step]", plan: bool, as_json: bool) -> None:
             render.say(f"{SIGNS[step.what]} {step.what} {step.name}" + (f": {step.words}" if step.words else ""))
     kept = sum(step.what == "keep" for step in steps)
     if kept == len(steps):
-        render.say(f"nothing to do: {kept} declared, none of which has changed")
+        render.say(f"nothing to do: {kept} declared, none changed")
     elif plan:
         render.say("nothing was done (--plan)")

@@ -49,8 +49,8 @@ def owner_before(field: str, text: str) -> OwnerStatus:
 
 
 def _matched(schema: Schema, field: str, text: str) -> re.Match[str]:
-    if found := re.fullmatch(schema["pattern"], text):
-        return found
+    if match := re.fullmatch(schema["pattern"], text):
+        return match
     raise BadInput(field, text, "is not the end of a page of this list; pass the value of its `next`")
 
 

@@ -61,7 +61,7 @@ def instant_in(field: str, value: Any) -> datetime:
 def owner_in(field: str, value: Any) -> identity.Owner:
     """Parses an owner, written as `type:id`. Raises BadInput."""
     if not isinstance(value, str) or ":" not in value:
-        raise BadInput(field, value, "names no owner; write type:id, such as mail_channels:5")
+        raise BadInput(field, value, "is not an owner; write type:id, such as mail_channels:5")
     try:
         return identity.identify(value)
     except BadInput as error:

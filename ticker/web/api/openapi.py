@@ -12,15 +12,15 @@ from ticker.web.problems import MEDIA_TYPE
 JSON = "application/json"
 TAKES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
 SAYS = """\
-Tasks, their runs, and what is to be done with them. Errors are problem details (RFC 9457), each in one sentence that names
-the field. Times are ISO 8601 in UTC, durations whole milliseconds under `..._ms`; what is handed in is as `register` takes it.
-What TICKER_HIDE_ARGS hides is null."""
-SUCCESSES = {200: "Here it is.", 201: "It was made.", 202: "It is planned.", 204: "It is done."}
+Tasks, their runs, and operations on them. Errors are problem details (RFC 9457): one sentence, and the name of the field.
+Times are ISO 8601 in UTC, durations are whole milliseconds in fields named `..._ms`. Input is accepted as by `register`.
+Values hidden by TICKER_HIDE_ARGS are null."""
+SUCCESSES = {200: "Success.", 201: "Created.", 202: "Planned.", 204: "Done."}
 PROBLEMS = {
-    401: "A token is wanted.", 403: "Not from here, or nothing can be changed here.", 404: "There is no such thing.",
-    409: "The row is locked by somebody else; nothing was written.", 413: "The body is too long.",
-    415: "The body is no application/json.", 422: "A value cannot be taken; nothing was written.",
-    503: "A server does not answer now.",
+    401: "A token is required.", 403: "The client is refused, or nothing can be changed here.", 404: "Not found.",
+    409: "The row is locked by another transaction; nothing was written.", 413: "The body is too long.",
+    415: "The body is not application/json.", 422: "A value is invalid; nothing was written.",
+    503: "A server does not answer.",
 }  # fmt: skip
 PROBLEM = {MEDIA_TYPE: {"schema": ref("Problem")}}
 
@@ -41,18 +41,18 @@ def document(operations: Iterable[Operation], root: str, *, needs_token: bool) -
 
 
 def described(operation: Operation) -> dict[str, Any]:
-    places = [("path", operation.of), ("query", operation.query)]
-    found = {
+    sources = [("path", operation.of), ("query", operation.query)]
+    description = {
         "operationId": operation.name, "summary": operation.says,
-        "parameters": [parameter(name, schema, place) for place, known in places for name, schema in known.items()],
+        "parameters": [parameter(name, schema, place) for place, known in sources for name, schema in known.items()],
         "responses": {str(status): succeeds(status, kind) for status, kind in operation.answers.items()}
         | {str(status): {"description": PROBLEMS[status], "content": PROBLEM} for status in failures(operation)},
     }  # fmt: skip
     if operation.body and operation.body["properties"]:
         example = {} if operation.example is None else {"example": operation.example}
         content = {JSON: {"schema": operation.body, **example}}
-        found["requestBody"] = {"required": bool(operation.body["required"]), "content": content}
-    return found
+        description["requestBody"] = {"required": bool(operation.body["required"]), "content": content}
+    return description
 
 
 def parameter(name: str, schema: Schema, place: str) -> dict[str, Any]:
@@ -62,10 +62,10 @@ def parameter(name: str, schema: Schema, place: str) -> dict[str, Any]:
 
 
 def succeeds(status: int, kind: Any) -> dict[str, Any]:
-    said: dict[str, Any] = {"description": SUCCESSES[status]}
+    response: dict[str, Any] = {"description": SUCCESSES[status]}
     if status == 201:
-        said["headers"] = {"Location": {"description": "Its address.", "schema": {"type": "string"}}}
-    return said if kind is None else said | {"content": {JSON: {"schema": of(kind)}}}
+        response["headers"] = {"Location": {"description": "The address of the task.", "schema": {"type": "string"}}}
+    return response if kind is None else response | {"content": {JSON: {"schema": of(kind)}}}
 
 
 def failures(operation: Operation) -> list[int]:

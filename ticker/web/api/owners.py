@@ -1,4 +1,4 @@
-"""Owners: how many tasks each has, and how they are; all tasks of one paused, resumed, run."""
+"""Owners with their task counts, and operations on all tasks of an owner."""
 
 from typing import Any
 
@@ -16,24 +16,24 @@ from ticker.web.site import Site
 
 
 def list_owners(_: Site, db: Any, *, limit: int, **wanted: Any) -> dict[str, Any]:
-    """Owners that have tasks: those in trouble first, otherwise by type and id."""
-    found = owners.list_owners(db, **wanted, limit=limit + 1)
-    listed = [{**formatting.plain_data(one), "owner": one.owner} for one in found[:limit]]
-    return {"owners": listed, "next": bookmarks.of_owner(found[limit - 1]) if len(found) > limit else None}
+    """Lists owners that have tasks: those with failing or late tasks first, then by type and id."""
+    statuses = owners.list_owners(db, **wanted, limit=limit + 1)
+    listed = [{**formatting.plain_data(one), "owner": one.owner} for one in statuses[:limit]]
+    return {"owners": listed, "next": bookmarks.of_owner(statuses[limit - 1]) if len(statuses) > limit else None}
 
 
 def pause_owner(site: Site, db: Any, owner: Owner, *, by: str = BY, **why: Any) -> dict[str, Any]:
-    """Pauses all tasks that the owner has."""
+    """Pauses all tasks of the owner."""
     return {"tasks": [site.task_data(task) for task in operations.pause(db, owner=owner, by=by, **why)]}
 
 
 def resume_owner(site: Site, db: Any, owner: Owner) -> dict[str, Any]:
-    """Ends the pauses of the owner's tasks; those that were paused."""
+    """Resumes all paused tasks of the owner, and returns them."""
     return {"tasks": [site.task_data(task) for task in operations.resume(db, owner=owner, by=BY)]}
 
 
 def run_owner(_: Site, db: Any, owner: Owner) -> dict[str, Any]:
-    """Plans one run of each of the owner's tasks, which the next tick pushes; those that are disabled are passed over."""
+    """Plans one run of each task of the owner, which the next tick pushes. Skips disabled tasks."""
     return {"run_ids": operations.run_now(db, owner=owner)}
 
 
@@ -41,7 +41,7 @@ FILTERS = {
     "owner_type": doc("Owners of this type.", NAME),
     "failing": doc("Owners with a task that is failing.", FLAG),
     "late": doc("Owners with a task that has been due for two ticks.", FLAG),
-    "paused": doc("Owners with a task that is paused, disabled or inactive. Any one of `failing`, `late` and `paused` is enough.", FLAG),
+    "paused": doc("Owners with a task that is paused, disabled or inactive. Matching any of `failing`, `late` and `paused` is enough.", FLAG),
     "after": bookmarks.OWNER, "limit": limit(),
 }  # fmt: skip
 WHO = {"owner": doc("The owner, as type:id.", OWNER)}

@@ -35,31 +35,31 @@ def path_of(request: Request, operation: Operation) -> list[Any]:
 def query_of(request: Request, known: Mapping[str, Schema]) -> dict[str, Any]:
     """Returns the query parameters, with the defaults of those that were left out."""
     usual = {name: schema["default"] for name, schema in known.items() if "default" in schema}
-    said = request.query_params.multi_items()
-    for name, times in Counter(name for name, _ in said).items():
+    given = request.query_params.multi_items()
+    for name, times in Counter(name for name, _ in given).items():
         if times > 1:
             raise BadInput("query", name, "is given more than once; give it once")
-    check_names(dict(said), known, "query")
-    return usual | {name: text_in(name, known[name], text) for name, text in said}
+    check_names(dict(given), known, "query")
+    return usual | {name: text_in(name, known[name], text) for name, text in given}
 
 
 def body_of(request: Request, sent: bytes, schema: Schema) -> dict[str, Any]:
     """Returns the fields of the object in the body. An empty body is an empty object."""
-    said, known = _object(request, sent) if sent else {}, schema["properties"]
-    check_names(said, known, "body")
+    given, known = _object(request, sent) if sent else {}, schema["properties"]
+    check_names(given, known, "body")
     for name in schema["required"]:
-        if name not in said:
+        if name not in given:
             says = known[name]["description"]
             raise BadInput(name, None, f"is missing: {says[0].lower()}{says[1:].rstrip('.')}")
-    for name, value in said.items():
+    for name, value in given.items():
         if value is None:
             raise BadInput(name, None, "is null; leave the field out instead")
-    return {name: value_in(name, known[name], value) for name, value in said.items()}
+    return {name: value_in(name, known[name], value) for name, value in given.items()}
 
 
-def check_names(said: Iterable[str], known: Iterable[str], where: str) -> None:
+def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
     """Raises BadInput for an unknown name. Its field is that name if it is printable and short, else `where`."""
-    for name in (name for name in said if name not in known):
+    for name in (name for name in given if name not in known):
         names = ", ".join(known) or "none"
         if name.isprintable() and 0 < len(name) <= NAMED_AT_MOST:
             raise BadInput(
@@ -96,16 +96,16 @@ def _object(request: Request, sent: bytes) -> dict[str, Any]:
     if not is_json(request.headers):
         raise Refused(415, "the body is not declared as JSON; send Content-Type: application/json")
     try:
-        found = json.loads(sent.decode(), parse_constant=_no_number)
+        value = json.loads(sent.decode(), parse_constant=_no_number)
     except RecursionError:
         raise BadInput("body", None, "is nested too deeply") from None
     except ValueError as error:  # the standard library's text is shown only if it names a position
         where = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
         raise BadInput("body", None, f"is not valid JSON{where}") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise BadInput("body", None, 'is not a JSON object; write {"name": value}')
-    return found
+    return value
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")

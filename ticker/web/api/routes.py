@@ -17,7 +17,7 @@ from ticker.web.site import Site, site
 
 
 def description(site: Site) -> dict[str, Any]:
-    """This description."""
+    """Returns this description."""
     return openapi.document(OPERATIONS, site.root, needs_token=bool(site.access.tokens))
 
 
@@ -46,18 +46,18 @@ def route(path: str, operations: Mapping[str, Operation]) -> Route:
 def work(operation: Operation, request: Request, sent: bytes) -> Response:
     """Reads the request, runs the operation in one connection or transaction, and returns the answer."""
     here = site(request)
-    of, said = path_of(request, operation), query_of(request, operation.query)
+    of, arguments = path_of(request, operation), query_of(request, operation.query)
     if operation.body is not None:
-        said |= body_of(request, sent, operation.body)
+        arguments |= body_of(request, sent, operation.body)
     if operation.offline:
-        found = operation.handler(here, **said)
+        result = operation.handler(here, **arguments)
     else:
         with here.database.reading() if operation.method == "GET" else here.database.writing() as db:
-            found = operation.handler(here, db, *of, **said)
+            result = operation.handler(here, db, *of, **arguments)
     status, kind = next(iter(operation.answers.items()))
-    if isinstance(found, Response):
-        return found
-    return Response(status_code=status) if kind is None else JSONResponse(found, status)
+    if isinstance(result, Response):
+        return result
+    return Response(status_code=status) if kind is None else JSONResponse(result, status)
 
 
 PATHS = groupby(OPERATIONS, key=lambda operation: operation.path)

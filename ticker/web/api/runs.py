@@ -1,4 +1,4 @@
-"""What ended and what happened: runs and drops, the journal with its events, one run in full, and drops counted."""
+"""Runs and drops, the journal with events, one run in full, and counts of drops."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,36 +20,36 @@ GROUPED = 20
 
 
 def list_runs(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
-    """Runs and drops as they ended, the newest first; those of deleted tasks, too."""
-    found = ended(db, **wanted, events=False)
-    return {"runs": [site.run_data(line.run) for line in found.lines if line.run], "next": following(found)}
+    """Lists runs and drops that have ended, newest first, including those of deleted tasks."""
+    page = ended(db, **wanted, events=False)
+    return {"runs": [site.run_data(line.run) for line in page.lines if line.run], "next": following(page)}
 
 
 def journal(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
-    """The same as lines, each with its numbers in words, and among them what happened to tasks: pauses, failing, success."""
-    found = ended(db, **wanted, events=True)
-    return {"lines": [site.line_data(line) for line in found.lines], "next": following(found)}
+    """Lists runs and drops with their explanations, together with the events of tasks, such as pauses and failures."""
+    page = ended(db, **wanted, events=True)
+    return {"lines": [site.line_data(line) for line in page.lines], "next": following(page)}
 
 
 def read_run(site: Site, db: Any, run: int, *, limit: int, after: int = 0) -> dict[str, Any]:
-    """One run or drop with all that is kept of it: what it printed, its attempts, the pieces that it made, page by page."""
-    found = tasks.get_run(db, run, pieces=limit, after=after)
-    return {**site.full_run_data(found), "next": None if found.next is None else str(found.next)}
+    """Returns one run or drop in full: its output, its attempts, and the pieces that it made, page by page."""
+    full = tasks.get_run(db, run, pieces=limit, after=after)
+    return {**site.full_run_data(full), "next": None if full.next is None else str(full.next)}
 
 
 def count_drops(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
-    """Drops, counted by what they have in common, the most first; the newest of each as an example."""
+    """Counts drops by a common property, largest groups first, with the newest drop of each as an example."""
     return {"drops": site.drops_data(read_journal.drops(db, **wanted))}
 
 
-def ended(db: Any, *, events: bool, limit: int, since: Any = None, before: Any = None, **said: Any) -> Page:
-    wanted = read_journal.select(db, **said)
+def ended(db: Any, *, events: bool, limit: int, since: Any = None, before: Any = None, **filters: Any) -> Page:
+    wanted = read_journal.select(db, **filters)
     wanted = replace(wanted, events=wanted.events and events)
     return read_journal.page(db, wanted, since=since, before=before, limit=limit)
 
 
-def following(found: Page) -> str | None:
-    return bookmarks.of_key(found.next) if found.next else None
+def following(page: Page) -> str | None:
+    return bookmarks.of_key(page.next) if page.next else None
 
 
 RUN = {"id": doc("The run's id.", WHOLE, minimum=1)}
@@ -59,7 +59,7 @@ FILTERS = {
     "owner": doc("Entries of all tasks that this owner has or had, as type:id.", OWNER),
     "owner_type": doc("Entries of all owners of this type.", NAME),
     "outcome": doc("Entries with this outcome.", one_of(*Outcome)),
-    "reason": doc("Drops for this reason.", one_of(*Reason)),
+    "reason": doc("Drops with this reason.", one_of(*Reason)),
     "since": SINCE, "before": bookmarks.KEY, "limit": limit(),
 }  # fmt: skip
 COUNTED = {

@@ -1,4 +1,4 @@
-"""What a schedule means, before it is used."""
+"""Explains a schedule before it is used."""
 
 from typing import Any
 
@@ -17,23 +17,23 @@ TIMES = 5
 NAMES = tuple(checks.NAMES.values())
 
 
-def validate_schedule(_: Site, *, count: Any = TIMES, **said: Any) -> Any:
-    """What a schedule means: its kind, how it is stored, words, its next times, and what is worth a warning."""
-    return formatting.plain_data(looked_at(said, numbers.whole("count", count, 1, MOST_TIMES)))
+def validate_schedule(_: Site, *, count: Any = TIMES, **given: Any) -> Any:
+    """Explains a schedule: its kind, its stored form, a description in words, its next times, and warnings."""
+    return formatting.plain_data(looked_at(given, numbers.whole("count", count, 1, MOST_TIMES)))
 
 
-def looked_at(said: dict[str, Any], count: int) -> Preview:
+def looked_at(given: dict[str, Any], count: int) -> Preview:
     """Returns the meaning of an expression of any kind, or of a schedule field of `register`. Raises BadInput."""
-    named = [name for name in ("expression", *NAMES) if name in said]
+    named = [name for name in ("expression", *NAMES) if name in given]
     if not named:
         raise BadInput("expression", None, "is missing; write 15m, 0 9 * * 1-5, Mon..Fri 09:00 or 2027-01-01T00:00:00Z")
     if named[0] == "expression":
         if named[1:]:
-            raise BadInput(named[1], said[named[1]], "cannot be combined with expression; give one of them")
-        return preview.validate(said["expression"], zone=said.get("zone"), count=count, now=clock.now())
-    values = {"zone": "UTC", **fields.check(said)}
+            raise BadInput(named[1], given[named[1]], "cannot be combined with expression; give one of them")
+        return preview.validate(given["expression"], zone=given.get("zone"), count=count, now=clock.now())
+    values = {"zone": "UTC", **fields.check(given)}
     schedule, now = definition.schedule_of(values), clock.now() or clock.python_utc()
-    kinds.never_fires(schedule, now, checks.NAMES[Kind(values["kind"])], said[named[0]])
+    kinds.never_fires(schedule, now, checks.NAMES[Kind(values["kind"])], given[named[0]])
     return preview.of(schedule, now, count)
 
 

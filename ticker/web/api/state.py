@@ -1,4 +1,4 @@
-"""How it stands: counts, tickers and health, and the functions that workers have announced."""
+"""The current state: counts, tickers and health, and the functions that workers have announced."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ticker.web.site import Site
 
 
 def stats(site: Site) -> dict[str, Any]:
-    """How many tasks there are, in all and of each state, whether all is well, and what may be seen and done here."""
+    """Returns the number of tasks, in all and by state, the health, and what may be seen and done here."""
     with site.database.reading() as db:
         counts = overview.counts(db)
     return {
@@ -19,7 +19,7 @@ def stats(site: Site) -> dict[str, Any]:
 
 
 def functions(_: Site, db: Any) -> dict[str, Any]:
-    """The functions that workers have announced, by name."""
+    """Lists the functions that workers have announced, by name."""
     return {"functions": formatting.plain_data(overview.functions(db))}
 
 

@@ -1,4 +1,4 @@
-"""Tasks: listed, made, read, changed and deleted; paused, resumed, run; why one ran or did not, and its next times."""
+"""Operations on tasks: list, create, read, change, delete, pause, resume, run, explain, and preview."""
 
 from typing import Any
 
@@ -21,13 +21,17 @@ BY = "the HTTP API"
 
 
 def list_tasks(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
-    """Tasks by id, page by page: those that fit all filters.
+    """Lists the tasks that match all filters by id, page by page.
 
-    What no index knows (`name`, `function`, `queue`, `group`, `submitter`, `search`, a state with a crowd in it) is looked for
-    in 100,000 tasks a page. A page that ends there says so in `looked_through`; it may be empty, and `next` goes on behind it.
+    Filters without an index (`name`, `function`, `queue`, `group`, `submitter`, `search`, a state of many tasks) search
+    100,000 tasks per page. A page that ends there says so in `looked_through`. It may be empty; `next` continues after it.
     """
     if "owner" in wanted and "owner_type" in wanted:
-        raise BadInput("owner_type", wanted["owner_type"], "stands beside an owner, which has a type; leave one out")
+        raise BadInput(
+            "owner_type",
+            wanted["owner_type"],
+            "cannot be combined with an owner, which has a type; leave out one of them",
+        )
     page = tasks.page_of_tasks(db, **wanted)
     return {
         "tasks": [site.task_data(task) for task in page.tasks], "next": None if page.next is None else str(page.next),
@@ -35,55 +39,61 @@ def list_tasks(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def create_task(site: Site, db: Any, *, function: Any, **said: Any) -> JSONResponse:
-    """Makes sure that the owner has this task. 201 where it is new, 200 where there was one of that name."""
-    name = checks.plain("name", said["name"]) if "name" in said else checks.plain("function", function)
-    # if two requests create it at the same instant, both may be answered that it is new
-    was_there = tasks.list_tasks(db, name=name, owner=said.get("owner", identity.NOBODY))
-    task = overview.warned(db, operations.register(db, function, **said, by=BY))
+def create_task(site: Site, db: Any, *, function: Any, **given: Any) -> JSONResponse:
+    """Makes sure that the owner has this task. Answers 201 if it is new, 200 if a task of that name existed."""
+    name = checks.plain("name", given["name"]) if "name" in given else checks.plain("function", function)
+    # two requests that create it at the same time may both be answered with 201
+    was_there = tasks.list_tasks(db, name=name, owner=given.get("owner", identity.NOBODY))
+    task = overview.warned(db, operations.register(db, function, **given, by=BY))
     return JSONResponse(site.task_data(task), 200 if was_there else 201, {"Location": f"{site.root}/tasks/{task.id}"})
 
 
 def read_task(site: Site, db: Any, task: int) -> dict[str, Any]:
-    """One task."""
+    """Returns one task."""
     return site.task_data(tasks.get(db, task))
 
 
 def change_task(site: Site, db: Any, task: int, **changes: Any) -> dict[str, Any]:
-    """Changes what is said of a task, at once, as an operator does: registering it again does not undo it."""
+    """Changes a task at once, as an operator. Registering the task again does not undo the change."""
     return site.task_data(overview.warned(db, operations.edit(db, task, by=BY, **changes)))
 
 
 def delete_task(_: Site, db: Any, task: int) -> None:
-    """Deletes a task; the records of its runs stay."""
+    """Deletes a task. The records of its runs are kept."""
     if not operations.unregister(db, task, by=BY):
         raise UnknownTask(f"there is no task {task}")
 
 
 def pause_task(site: Site, db: Any, task: int, *, by: str = BY, **why: Any) -> dict[str, Any]:
-    """Nothing of it is pushed and nothing starts, until it is resumed, or until that time."""
+    """Pauses a task: nothing is pushed or started until it is resumed, or until the given time."""
     [paused] = operations.pause(db, task, by=by, **why)
     return site.task_data(paused)
 
 
 def resume_task(site: Site, db: Any, task: int) -> dict[str, Any]:
-    """Ends its pause; a task that was not paused stays as it is."""
+    """Resumes a task. A task that is not paused does not change."""
     operations.resume(db, task, by=BY)
     return site.task_data(tasks.get(db, task))
 
 
 def run_task(_: Site, db: Any, task: int) -> dict[str, Any]:
-    """Plans one run, which the next tick pushes, also of a paused task; the schedule is not touched. 422 where it is disabled."""
+    """Plans one run, which the next tick pushes, even of a paused task. The schedule does not change.
+
+    Answers 422 if the task is disabled.
+    """
     return {"run_ids": operations.run_now(db, task)}
 
 
 def why_task(site: Site, db: Any, task: int, **wanted: Any) -> dict[str, Any]:
-    """Why it ran, or did not: its last occurrences, or those around a time, and what happens next. Also of a deleted task."""
+    """Explains why a task ran or did not run: its last occurrences, or those around a time, and what happens next.
+
+    A deleted task can be explained as well.
+    """
     return site.why_data(why.why(db, task, **wanted))
 
 
 def next_times(_: Site, db: Any, task: int, *, count: int) -> Any:
-    """What its schedule means, and its next times, from the one at which it is due; none of a task that is done."""
+    """Explains the schedule of a task and returns its next times, from the one at which it is due."""
     return formatting.plain_data(preview.of_task(tasks.get(db, task), entries.instant(db), count))
 
 

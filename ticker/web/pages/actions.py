@@ -1,4 +1,4 @@
-"""What can be done with tasks that are there: pause, resume, run, enable, disable, delete; with one, or with many."""
+"""The actions on one or many tasks: pause, resume, run, enable, disable and delete."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -21,15 +21,15 @@ MANY = 1000  # tasks of one request
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`work` does it with a task; `told` is what is said of that. `leaves`: the task's own screen is gone then."""
+    """`work` acts on a task; `result` describes what was done. `leaves`: the task's own screen no longer exists."""
 
-    told: str
+    result: str
     work: Callable[[Any, int, Form], Any]
     leaves: bool = False
 
 
 def pause(db: Any, task: int, form: Form) -> Any:
-    """With a reason, and until a time or for a duration, where the form says so."""
+    """Pauses a task, with the reason and the end (a time or a duration) given in the form."""
     reason, until = (form.get(name, [""])[0].strip() for name in ("reason", "until"))
     end = once.instant("until", until, lambda: entries.instant(db)) if until else None
     return operations.pause(db, task, by=BY, reason=reason, until=end)
@@ -53,27 +53,27 @@ ACTIONS: Mapping[str, Action] = {
 
 @change
 def do(here: Site, request: Request, form: Form) -> Response:
-    """With the task of this address."""
+    """Acts on the task of this address."""
     wanted, task = action(form), id_of(request)
     with here.database.writing() as db:
         wanted.work(db, task, form)
-    return said(f"task {task}: {wanted.told}", f"{here.root}/tasks" if wanted.leaves else "")
+    return report(f"task {task}: {wanted.result}", f"{here.root}/tasks" if wanted.leaves else "")
 
 
 @change
 def do_with_many(here: Site, request: Request, form: Form) -> Response:
-    """With the tasks that were marked, in one transaction; those that are gone meanwhile, or cannot run, are passed over."""
+    """Acts on the marked tasks in one transaction. Skips tasks that were deleted meanwhile or cannot run."""
     wanted, refused = action(form), list[str]()
     with here.database.writing() as db:
         count = sum(done(wanted, db, task, form, refused) for task in sorted(marked(form)))
-    passed = f"; {len(refused)} passed over, such as {refused[0]}" if refused else ""
-    return said(f"{count} task{'' if count == 1 else 's'}: {wanted.told}{passed}")
+    skipped = f"; {len(refused)} skipped, such as {refused[0]}" if refused else ""
+    return report(f"{count} task{'' if count == 1 else 's'}: {wanted.result}{skipped}")
 
 
 def done(wanted: Action, db: Any, task: int, form: Form, refused: list[str]) -> int:
-    """Of how many tasks it was done: not of one that is gone, was so already, or refuses it, whose sentence is kept."""
+    """Returns how many tasks were changed: none if the task is gone, unchanged or refuses. Keeps a refusal's sentence."""
     try:
-        found = wanted.work(db, task, form)
+        changed = wanted.work(db, task, form)
     except UnknownTask:
         return 0
     except BadInput as error:
@@ -81,7 +81,7 @@ def done(wanted: Action, db: Any, task: int, form: Form, refused: list[str]) -> 
             raise
         refused.append(f"{error.value}: {error.problem}")
         return 0
-    return len(found) if isinstance(found, list) else 1
+    return len(changed) if isinstance(changed, list) else 1
 
 
 def action(form: Form) -> Action:
@@ -98,7 +98,7 @@ def marked(form: Form) -> set[int]:
     return {as_id("id", text) for text in texts}
 
 
-def said(sentence: str, address: str = "") -> Response:
-    """Nothing to show: the page's script says the sentence and looks anew, or goes to another address, and says it there."""
-    told = {"HX-Trigger": json.dumps({"said_there" if address else "said": sentence})}
-    return Response(status_code=204, headers=told | ({"HX-Redirect": address} if address else {}))
+def report(sentence: str, address: str = "") -> Response:
+    """Answers without content. The page's script shows the sentence and refreshes, or shows it at another address."""
+    headers = {"HX-Trigger": json.dumps({"said_there" if address else "said": sentence})}
+    return Response(status_code=204, headers=headers | ({"HX-Redirect": address} if address else {}))

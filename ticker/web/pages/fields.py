@@ -67,7 +67,7 @@ def read(field: Field, text: str) -> Any:
 
 
 def as_text(column: str, value: Any) -> str:
-    """What stands in a column, as the form shows it and reads it again."""
+    """Formats the value of a column as the form shows it and reads it back."""
     match value:
         case None | False:
             return ""
@@ -83,6 +83,6 @@ def as_text(column: str, value: Any) -> str:
 
 
 def as_object(value: Any) -> str:
-    """Spread over lines, unless these would take more room than the object may have."""
+    """Formats an object over several lines, unless that exceeds the limit of its size."""
     text = as_json(value)
     return text if len(text.encode()) <= JSON_AT_MOST else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""New and changed tasks: a form, with what the schedule means while it is typed."""
+"""The form for new and existing tasks, with a preview of the schedule while it is typed."""
 
 import hashlib
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from ticker.tasks.checks import json_value
 from ticker.tasks.fields import Task
 from ticker.tasks.identity import NOBODY
 from ticker.web.pages import fields
-from ticker.web.pages.actions import BY, said
+from ticker.web.pages.actions import BY, report
 from ticker.web.pages.screen import Form, Shown, asked, id_of, screen
 from ticker.web.pages.screen import change as changing
 from ticker.web.site import OF_TASKS, Site
@@ -27,11 +27,11 @@ TIMES = 5
 ARGUMENT_OF = dict.fromkeys(("expression", *checks.NAMES.values()), "schedule") | dict.fromkeys(
     ("owner_type", "owner_id"), "owner"
 )
-"""Where the form shows an error of these."""
+"""Maps these arguments to the field at which the form shows their errors."""
 CONTROLS = {
     "function": fields.FUNCTION, "whose": fields.WHOSE, "when": fields.WHEN, "kwargs": fields.KWARGS, "groups": fields.MORE,
 }  # fmt: skip
-"""What `form.html` draws, group by group, whether it is of a new task or of one that is there."""
+"""The fields that `form.html` draws, group by group, for new and existing tasks."""
 
 
 @screen("form.html")
@@ -56,17 +56,17 @@ def edit(here: Site, request: Request) -> Shown:
 
 @screen("preview.html")
 def previewed(here: Site, request: Request) -> Shown:
-    """What is typed, in words; an error is shown as what it is, and nothing is stored."""
+    """Explains the typed schedule in words, or shows its error. Stores nothing."""
     text, function = asked(request, "schedule"), asked(request, "function")
     with here.database.reading() as db:
         now, announced = entries.instant(db), overview.functions(db)
-    found, problem = None, ""
+    explained, problem = None, ""
     try:
-        found = preview.validate(text, zone=asked(request, "zone"), count=TIMES, now=now) if text else None
+        explained = preview.validate(text, zone=asked(request, "zone"), count=TIMES, now=now) if text else None
     except BadInput as error:
         problem = str(error)
     return {
-        "found": found,
+        "preview": explained,
         "problem": problem,
         "now": now,
         "unknown": overview.unknown(function, announced) if function else "",
@@ -75,23 +75,23 @@ def previewed(here: Site, request: Request) -> Shown:
 
 @changing
 def create(here: Site, _: Request, form: Form) -> Response:
-    """Registers a task that is new."""
+    """Registers a new task."""
     owner, name = one(form, "owner") or None, one(form, "name") or None
-    with beside_fields(), here.database.writing() as db:
+    with errors_of_the_form(), here.database.writing() as db:
         given = typed(form, None)
         function = given.pop("function", None)
         if function is None:
-            raise BadInput("function", None, "is missing; write the name that @task has, such as mail.fetch")
+            raise BadInput("function", None, "is missing; write the name given to @task, such as mail.fetch")
         for there in tasks.list_tasks(db, name=name or function, owner=owner or NOBODY, limit=1):
-            raise BadInput("name", there.name, f"is there already, as task {there.id}; edit that one")
+            raise BadInput("name", there.name, f"already exists as task {there.id}; edit that one")
         task = operations.register(db, function, name=name, owner=owner, by=BY, **given)
     return gone_to(here, task, "registered")
 
 
 @changing
 def change(here: Site, request: Request, form: Form) -> Response:
-    """Writes what differs from what the form was filled with."""
-    with beside_fields(), here.database.writing() as db:
+    """Writes the fields that differ from what the form was filled with."""
+    with errors_of_the_form(), here.database.writing() as db:
         task = tasks.get(db, id_of(request))
         given = typed(form, task)
         task = operations.edit(db, task.id, by=BY, **given) if given else task
@@ -99,8 +99,8 @@ def change(here: Site, request: Request, form: Form) -> Response:
 
 
 @contextmanager
-def beside_fields() -> Iterator[None]:
-    """Errors under the names of the form's fields."""
+def errors_of_the_form() -> Iterator[None]:
+    """Renames the fields of errors to those of the form."""
     try:
         yield
     except BadInput as error:
@@ -110,7 +110,7 @@ def beside_fields() -> Iterator[None]:
 
 
 def typed(form: Form, task: Task | None) -> dict[str, Any]:
-    """The arguments of `register`: what was filled in; of a task that is there, what differs from what the form showed."""
+    """Returns the arguments of `register` that were filled in, or for an existing task those that were changed."""
     before = shown(form) if task else {}
     news = {name: one(form, name) for name in form if digest(one(form, name)) != before.get(name, digest(""))}
     given = {field.name: fields.read(field, news[field.name]) for field in fields.ARGUMENTS if field.name in news}
@@ -119,20 +119,20 @@ def typed(form: Form, task: Task | None) -> dict[str, Any]:
     elif "zone" in news:
         given |= zoned(task.kind, news["zone"])
     if task and "zone" not in news:
-        given.pop("zone", None)  # somebody else may have said another
+        given.pop("zone", None)  # another user may have changed it
     return given
 
 
 def digest(text: str) -> str:
-    """Of a field's text as it comes back: without what stands around it, its lines ended in one way."""
+    """Returns the digest of a field's text, stripped and with uniform line ends, as browsers change both."""
     return hashlib.sha256("\n".join(text.strip().splitlines()).encode()).hexdigest()
 
 
 def shown(form: Form) -> dict[str, str]:
-    """The digests of what the form was filled with: somebody else may have changed the task since."""
+    """Returns the digests of what the form was filled with, as another user may have changed the task since."""
     before = json_value("was", one(form, "was") or "{}")
     if not isinstance(before, dict):
-        raise BadInput("was", None, "is not what the form was filled with; load it again")
+        raise BadInput("was", None, "is not what the form was filled with; load the form again")
     return before
 
 
@@ -147,7 +147,7 @@ def zoned(kind: Kind, zone: str) -> dict[str, Any]:
     if kind in (Kind.CRON, Kind.CALENDAR):
         return {"zone": zone or "UTC"}
     if zone:
-        raise BadInput("zone", zone, "has no meaning beside an interval or a single time; leave it empty")
+        raise BadInput("zone", zone, "has no meaning with an interval or a single time; leave it empty")
     return {}
 
 
@@ -155,5 +155,5 @@ def one(form: Form, name: str) -> str:
     return form.get(name, [""])[0].strip()
 
 
-def gone_to(here: Site, task: Task, told: str) -> Response:
-    return said(f"{task.name}: {told}", f"{here.root}/tasks/{task.id}")
+def gone_to(here: Site, task: Task, result: str) -> Response:
+    return report(f"{task.name}: {result}", f"{here.root}/tasks/{task.id}")

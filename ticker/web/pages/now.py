@@ -1,4 +1,4 @@
-"""What is going on now: what runs next, what is late, what fails, what was dropped; each with its cause."""
+"""The current state: what runs next, what is late or failing, and what was dropped, each with its cause."""
 
 from starlette.requests import Request
 
@@ -12,20 +12,20 @@ from ticker.web.site import Site
 @screen("now.html")
 def now(here: Site, _: Request) -> Shown:
     with here.database.reading() as db:
-        found = overview(db)
-        failures = last_failures(db, found.failing)
-        deleted = journal.deleted(db, [one.example.task_id for one in found.drops if one.example])
+        snapshot = overview(db)
+        failures = last_failures(db, snapshot.failing)
+        deleted = journal.deleted(db, [one.example.task_id for one in snapshot.drops if one.example])
     look = here.look()
-    late = [(task, cause(task, look)) for task in found.late]
-    failing = [(task, failures.get(task.id)) for task in found.failing]
+    late = [(task, cause(task, look)) for task in snapshot.late]
+    failing = [(task, failures.get(task.id)) for task in snapshot.failing]
     return {
-        "found": found, "now": found.now, "late": late, "failing": failing, "is_quiet": is_quiet(found),
+        "overview": snapshot, "now": snapshot.now, "late": late, "failing": failing, "is_quiet": is_quiet(snapshot),
         "problems": look.problems, "deleted": deleted,
     }  # fmt: skip
 
 
 def cause(task: Task, look: health.Health) -> str:
-    """Why a late task was not pushed yet."""
+    """Says why a late task was not pushed yet."""
     if task.push_errors:
         return f"not pushed: {task.push_error}"
     if not health.ticks(look.tickers, look.max_age_ms):
@@ -36,5 +36,5 @@ def cause(task: Task, look: health.Health) -> str:
     return "the tickers are behind"
 
 
-def is_quiet(found: Overview) -> bool:
-    return not (found.late or found.failing or found.drops)
+def is_quiet(snapshot: Overview) -> bool:
+    return not (snapshot.late or snapshot.failing or snapshot.drops)

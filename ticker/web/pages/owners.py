@@ -1,4 +1,4 @@
-"""Owners: how many tasks each has, and how they are; those in trouble first."""
+"""Owners with their task counts; those with failing or late tasks first."""
 
 from starlette.requests import Request
 
@@ -20,9 +20,9 @@ def owners(here: Site, request: Request) -> Shown:
     with here.database.reading() as db:
         flags = {name: name == state for name in STATES}
         after = asked(request, "after", bookmarks.owner_before)
-        found = list_owners(db, owner_type=owner_type, **flags, after=after, limit=ROWS + 1)
+        statuses = list_owners(db, owner_type=owner_type, **flags, after=after, limit=ROWS + 1)
         now = entries.instant(db)
-    following = bookmarks.of_owner(found[ROWS - 1]) if len(found) > ROWS else None
+    following = bookmarks.of_owner(statuses[ROWS - 1]) if len(statuses) > ROWS else None
     return {
-        "owners": found[:ROWS], "now": now, "states": STATES, "wanted": {"state": state, "owner_type": owner_type},
+        "owners": statuses[:ROWS], "now": now, "states": STATES, "wanted": {"state": state, "owner_type": owner_type},
     } | paging(request, "after", following)  # fmt: skip

@@ -1,4 +1,4 @@
-"""How the page says things: marks of outcomes, times beside now, what became of the last occurrences."""
+"""The words of the page: marks of outcomes, relative times, and recent outcomes."""
 
 import json
 from collections import Counter
@@ -22,12 +22,12 @@ TONES = {"failing": "bad", "not_pushed": "bad", "paused": "warn", "disabled": "w
 
 
 def mark(what: str) -> str:
-    """One character for an outcome or a state; an event has none of its own."""
+    """Returns one character for an outcome or a state. All events share one."""
     return MARKS.get(what) or OPEN.get(what, "◆")  # type: ignore[call-overload]
 
 
 def tone(what: str | None) -> str:
-    """Which of the four colours goes with a word that says the same: good, bad, warn, or none."""
+    """Returns the colour of a word that says the same: good, bad, warn, or "" for none."""
     if what in GOOD:
         return "good"
     if what == Outcome.DROPPED:
@@ -40,7 +40,7 @@ def plain(word: str | None) -> str:
 
 
 def ago(instant: datetime | None, now: datetime) -> str:
-    """How far from now, in words."""
+    """Returns the distance from now in words."""
     if instant is None:
         return "never"
     seconds = round((instant - now).total_seconds())
@@ -50,7 +50,7 @@ def ago(instant: datetime | None, now: datetime) -> str:
 
 
 def roughly(seconds: int) -> str:
-    """The two largest units of it."""
+    """Returns the two largest units of a duration."""
     parts: list[str] = []
     for unit, size in UNITS.items():
         count, seconds = divmod(seconds, size)
@@ -59,29 +59,29 @@ def roughly(seconds: int) -> str:
 
 
 def lateness(task: Task) -> str:
-    """How long behind its time the last run began."""
+    """Returns how late the last run started."""
     if task.last_run is None or task.last_occurrence is None or task.last_run < task.last_occurrence:
         return ""
     return span(task.last_run - task.last_occurrence)
 
 
 def schedule(task: Task) -> str:
-    """In words, and its zone where it has one."""
+    """Returns the schedule in words, with its zone if it has one."""
     words = formatting.in_words(task) or formatting.schedule(task)
     return words if task.zone in ("UTC", "") or task.zone in words else f"{words}, {task.zone}"
 
 
 def strip(statuses: Sequence[OccurrenceStatus]) -> str:
-    """What the marks say, for those who do not see them."""
-    counted = Counter(plain(fate.outcome or fate.state) for fate in statuses)
-    said = ", ".join(f"{count} {word}" for word, count in counted.most_common())
-    return f"the last {len(statuses)}: {said}" if statuses else "none is recorded"
+    """Returns what the marks say, for screen readers."""
+    counted = Counter(plain(status.outcome or status.state) for status in statuses)
+    counts = ", ".join(f"{count} {word}" for word, count in counted.most_common())
+    return f"the last {len(statuses)}: {counts}" if statuses else "no occurrence is recorded"
 
 
-def fate(one: OccurrenceStatus, now: datetime) -> str:
-    """When it was due, and what became of it: a mark's name."""
-    said = f"{time_of_day(one.due.replace(microsecond=0), now)} {plain(one.outcome or one.state)}"
-    return f"{said}: {first_line(plain(one.reason))}" if one.reason else said
+def status(one: OccurrenceStatus, now: datetime) -> str:
+    """Returns the label of a mark: when the occurrence was due, and what became of it."""
+    label = f"{time_of_day(one.due.replace(microsecond=0), now)} {plain(one.outcome or one.state)}"
+    return f"{label}: {first_line(plain(one.reason))}" if one.reason else label
 
 
 def first_line(text: str) -> str:
@@ -93,7 +93,7 @@ def iso(instant: datetime | None) -> str:
 
 
 def text(value: Any) -> str:
-    """A value of anybody's, as text."""
+    """Returns any value as text."""
     return value if isinstance(value, str) else as_json(value)
 
 
@@ -102,7 +102,7 @@ def as_json(value: Any) -> str:
 
 
 def report(counts: Mapping[str, Any]) -> str:
-    """What a tick counted, without what it did not find."""
+    """Returns the counts of a tick that are not 0."""
     return " ".join(f"{name}={value}" for name, value in counts.items() if value) or "nothing to do"
 
 

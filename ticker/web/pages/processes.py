@@ -1,4 +1,4 @@
-"""Tickers, queues, workers and servers, and whether all is well; also where a server does not answer."""
+"""Tickers, queues, workers and servers, and whether all is well, even if a server does not answer."""
 
 from typing import Any
 from uuid import UUID
@@ -18,9 +18,9 @@ from ticker.web.site import Site
 
 @screen("processes.html")
 def processes(here: Site, _: Request) -> Shown:
-    found = here.look()
-    tables = {"now": clock.python_utc()} if found.database_error else of_tables(here)
-    return {"health": found, "silent": silent(found), **tables, **attending(here)}
+    status = here.look()
+    tables = {"now": clock.python_utc()} if status.database_error else of_tables(here)
+    return {"health": status, "silent": silent(status), **tables, **attending(here)}
 
 
 def of_tables(here: Site) -> dict[str, Any]:
@@ -29,14 +29,14 @@ def of_tables(here: Site) -> dict[str, Any]:
         return {"functions": overview.functions(db), "now": entries.instant(db), "version_of_postgresql": version}
 
 
-def silent(found: health.Health) -> dict[UUID, str]:
-    """For how long, of the tickers that are."""
-    silent = {ticker.id: health.silent_ms(ticker, found.max_age_ms) for ticker in found.tickers}
+def silent(status: health.Health) -> dict[UUID, str]:
+    """Returns how long each silent ticker has been silent."""
+    silent = {ticker.id: health.silent_ms(ticker, status.max_age_ms) for ticker in status.tickers}
     return {id_: roughly(ms // SECOND) for id_, ms in silent.items() if ms}
 
 
 def attending(here: Site) -> dict[str, Any]:
-    """Queues and workers as RQ knows them; `unknown`: why they are not known."""
+    """Returns queues and workers as RQ knows them. `unknown` says why they are not known, or is empty."""
     try:
         url = here.settings.require_redis()
         return {"attendance": here.breaker.ask(health.REDIS, lambda: inspect.look(url)), "unknown": ""}

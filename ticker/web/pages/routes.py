@@ -1,4 +1,4 @@
-"""Which address shows which screen, and which changes what."""
+"""Maps addresses to screens and changes."""
 
 from starlette.routing import Route
 

@@ -1,4 +1,4 @@
-"""How a function becomes a screen: it is handed the site and the request, and returns what its template shows."""
+"""Turns functions into screens: they take the site and the request, and return the data of their template."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -24,12 +24,12 @@ Shown = dict[str, Any]
 Handler = Callable[[Site, Request], Shown]
 Form = Mapping[str, list[str]]
 Change = Callable[[Site, Request, Form], Response]
-ROWS = 50  # of one page of a list
-FIELDS = 2000  # of a form: a thousand marked tasks, and more
+ROWS = 50  # per page of a list
+FIELDS = 2000  # per form: more than a thousand marked tasks
 
 
 def screen(template: str) -> Callable[[Handler], Callable[[Request], Response]]:
-    """Of a function that reads: its errors become a page, too."""
+    """Makes a screen of a function that reads. Its errors are shown as a page."""
 
     def made(handler: Handler) -> Callable[[Request], Response]:
         def served(request: Request) -> Response:
@@ -44,7 +44,7 @@ def screen(template: str) -> Callable[[Handler], Callable[[Request], Response]]:
 
 
 def change(handler: Change) -> Callable[[Request], Any]:
-    """Of a function that is handed a form, and writes. Its errors are problem details, which the page's script shows."""
+    """Makes a handler of a function that takes a form and writes. The page's script shows its errors."""
 
     async def served(request: Request) -> Response:
         try:
@@ -57,10 +57,10 @@ def change(handler: Change) -> Callable[[Request], Any]:
 
 
 def read(body: bytes) -> Form:
-    """What a form sends: texts, each name with all of its values."""
+    """Returns what a form has sent: each name with all of its values."""
     try:
         return parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS)
-    except ValueError:  # UnicodeError is one, too
+    except ValueError:  # includes UnicodeError
         raise BadInput("form", None, f"cannot be read: up to {FIELDS} fields, URL-encoded as UTF-8") from None
 
 
@@ -74,7 +74,7 @@ def render(request: Request, template: str, shown: Shown, status: int = 200) -> 
 
 
 def error_page(request: Request, problem: Mapping[str, Any]) -> Response:
-    """For people who look; what is sent to be changed is answered to a script."""
+    """Returns a page for requests that read. Requests that change something come from a script and get JSON."""
     if request.method not in SAFE:
         return JSONResponse(problem, problem["status"], media_type=MEDIA_TYPE)
     return render(request, "error.html", {"problem": problem}, problem["status"])
@@ -89,7 +89,7 @@ def templates() -> Environment:
         "moment": formatting.moment, "words": duration.words, "schedule": phrases.schedule, "state": formatting.state,
         "state_in_words": formatting.state_in_words, "mark": phrases.mark, "plain": phrases.plain, "ago": phrases.ago,
         "lateness": phrases.lateness, "took": formatting.took, "tone": phrases.tone, "iso": phrases.iso, "strip": phrases.strip,
-        "fate": phrases.fate, "first_line": phrases.first_line,
+        "status": phrases.status, "first_line": phrases.first_line,
         "owner_of": formatting.owner_of, "text": phrases.text, "report": phrases.report, "apart": phrases.apart,
     }  # fmt: skip
     return made
@@ -112,7 +112,7 @@ def paging(request: Request, name: str, following: object) -> Shown:
 
 
 def id_of(request: Request) -> int:
-    """The id in the address; UnknownTask where no row can have it."""
+    """Returns the id in the address. Raises UnknownTask if no row can have it."""
     text = request.path_params["id"]
     try:
         return as_id("id", text)
@@ -121,13 +121,13 @@ def id_of(request: Request) -> int:
 
 
 def as_id(field: str, text: str) -> int:
-    """Digits as an id that a row can have."""
-    if (found := id_in(text)) is None:
-        raise BadInput(field, text, "is no id of a task")
-    return found
+    """Parses an id. Raises BadInput if no row can have it."""
+    if (number := id_in(text)) is None:
+        raise BadInput(field, text, "is not the id of a task")
+    return number
 
 
 def filtered(request: Request, **news: object) -> str:
-    """This address's parameters, some of them replaced; None and "" go."""
-    found = {**request.query_params, **news}
-    return urlencode({name: value for name, value in found.items() if value not in (None, "")})
+    """Returns the parameters of this address with some replaced. Removes those that are None or ""."""
+    parameters = {**request.query_params, **news}
+    return urlencode({name: value for name, value in parameters.items() if value not in (None, "")})

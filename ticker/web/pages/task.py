@@ -39,25 +39,25 @@ def task(here: Site, request: Request) -> Shown:
     }  # fmt: skip
 
 
-def times(found: Task, now: datetime) -> preview.Preview | None:
-    """None where a hand has spoilt the row."""
+def times(task: Task, now: datetime) -> preview.Preview | None:
+    """Returns the next times, or None if the row was edited by hand and is invalid."""
     try:
-        return preview.of_task(found, now, TIMES)
+        return preview.of_task(task, now, TIMES)
     except BadInput:
         return None
 
 
-def stretch(found: Task) -> timedelta:
-    """How far back the chart looks: some twelve intervals, or twelve times as far as the next time lies behind the last."""
-    every = timedelta(milliseconds=found.stretched_ms or found.every_ms)
-    if not every and found.next_run and found.last_run:
-        every = found.next_run - found.last_run
+def stretch(task: Task) -> timedelta:
+    """Returns how far back the chart goes: twelve intervals, or twelve times the span from the last run to the next."""
+    every = timedelta(milliseconds=task.stretched_ms or task.every_ms)
+    if not every and task.next_run and task.last_run:
+        every = task.next_run - task.last_run
     return min(max(12 * every, LEAST), MOST)
 
 
-def details(here: Site, found: Task) -> dict[str, Any]:
-    """What was said of the task, but for what is to be hidden."""
-    said = formatting.details(found)
+def details(here: Site, task: Task) -> dict[str, Any]:
+    """Returns the details of the task, without values that are hidden."""
+    values = formatting.details(task)
     if here.settings.hide_args:
-        said |= {name: HIDDEN for name in ("arguments", "cursor", "metadata") if said.get(name)}
-    return {name: value for name, value in said.items() if value not in ("", None)}
+        values |= {name: HIDDEN for name in ("arguments", "cursor", "metadata") if values.get(name)}
+    return {name: value for name, value in values.items() if value not in ("", None)}

@@ -1,4 +1,4 @@
-"""The list of tasks: filters that stay in the address, pages by cursor, and what became of each one's last occurrences."""
+"""The list of tasks: filters in the address, pages by cursor, and the recent outcomes of each task."""
 
 from datetime import datetime
 
@@ -30,7 +30,7 @@ def tasks(here: Site, request: Request) -> Shown:
 
 
 def is_late(task: Task, now: datetime) -> bool:
-    """Whether it should have been pushed two ticks ago."""
+    """Returns whether the task should have been pushed two ticks ago."""
     if task.next_run is None or not (task.enabled and task.owner_active and task.paused_by is None):
         return False
     return due_since(task.next_run, task) < now - timing.span(read_tasks.late_ms())

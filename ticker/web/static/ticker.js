@@ -1,48 +1,48 @@
-// What htmx leaves to a page: looking again while somebody watches, keys, and what a change has to say.
+// What htmx leaves to a page: refreshing while it is watched, keys, and the messages of changes.
 (() => {
   "use strict";
   const root = document.body.dataset.root;
-  const said = document.getElementById("said");
+  const message = document.getElementById("said");
   const live = () => document.getElementById("live");
   const busy = () => changing > 0 || (live() !== document.activeElement && live().contains(document.activeElement));
-  let changing = 0; // changes on their way
+  let changing = 0; // changes in progress
   let silence = 0;
-  let pressed = ""; // by key: the label of what is changing something
+  let pressed = ""; // the label of the control that was pressed by key
   const opened = () => document.querySelector("details.still[open]") !== null;
   const marked = () => document.querySelector("#many input[name=id]:checked") !== null;
   const say = (text, bad) => {
-    said.textContent = text;
-    said.classList.toggle("bad", Boolean(bad));
+    message.textContent = text;
+    message.classList.toggle("bad", Boolean(bad));
     clearTimeout(silence);
-    silence = setTimeout(() => { said.textContent = ""; }, 8000);
+    silence = setTimeout(() => { message.textContent = ""; }, 8000);
   };
-  const keep = (work) => { try { work(sessionStorage); } catch { /* a browser that keeps nothing */ } };
+  const keep = (work) => { try { work(sessionStorage); } catch { /* a browser without storage */ } };
   const look = () => htmx.trigger(live(), "look");
-  // A button that was switched off, or swapped, loses the focus: who pressed a key goes on there, or before the screen's first control.
+  // A button that is disabled or replaced loses the focus. After a key press, the focus returns there, or to the start of the screen.
   const refocus = () => {
     if (!pressed || document.activeElement !== document.body) return;
     const same = [...live().querySelectorAll(".actions button, .actions summary")].find((one) => one.textContent === pressed);
     (same || document.getElementById("main")).focus();
   };
-  // The Tab key stops once in each strip, the arrows lead along its marks.
+  // The Tab key stops once in each strip; the arrow keys move along its marks.
   const stop = (mark) => mark.parentElement.querySelectorAll("a").forEach((one) => { one.tabIndex = one === mark ? 0 : -1; });
   const stops = () => document.querySelectorAll(".strip a:last-child").forEach(stop);
   stops();
 
-  // Nothing is asked for in a hidden tab, while something on the screen has the focus or was opened, or while tasks are marked.
+  // Does not refresh in a hidden tab, while something on the screen has the focus or was opened, or while tasks are marked.
   const every = Number(live().dataset.every || 0);
   if (every) {
     const pace = document.getElementById("pace");
     const usual = pace.textContent;
-    const ended = () => !live().dataset.every; // what is shown changes no more, or is gone
+    const ended = () => !live().dataset.every; // what is shown no longer changes, or is gone
     const waits = () => document.hidden || busy() || marked() || opened();
     setInterval(() => {
-      pace.textContent = ended() ? "stands still" : waits() ? "waits, as you are at work here; r looks again" : usual;
+      pace.textContent = ended() ? "does not refresh" : waits() ? "paused while you work here; r refreshes" : usual;
       if (!ended() && !waits()) look();
     }, every * 1000);
     document.addEventListener("visibilitychange", () => ended() || waits() || look());
   } else {
-    document.getElementById("pace").textContent = "stands still";
+    document.getElementById("pace").textContent = "does not refresh";
   }
 
   document.body.addEventListener("said", (event) => {
@@ -50,7 +50,7 @@
     document.querySelectorAll("#all, #many input").forEach((box) => { box.checked = false; });
     if (every) look();
   });
-  // What was done is said on the screen to which it leads.
+  // Shows the result on the screen to which a change leads.
   document.body.addEventListener("said_there", (event) => keep((kept) => kept.setItem("said", event.detail.value)));
   keep((kept) => {
     if (kept.getItem("said")) say(kept.getItem("said"));
@@ -69,7 +69,7 @@
     refocus();
     if (!event.detail.successful) pressed = "";
   });
-  // A screen that is gone, or cannot be had now, says so in its place; so does a part of one. A proxy's page has no place in it.
+  // An error page replaces the screen, or the part of it, that cannot be shown. The page of a proxy does not.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     const { requestConfig, target, xhr } = event.detail;
     if (requestConfig.verb !== "get" || xhr.status < 400) return;
@@ -83,7 +83,7 @@
     refocus();
     if (!changing) pressed = "";
   });
-  // What a run left is asked for when it is opened, until it is there.
+  // Loads the texts of a run when they are opened, until they have arrived.
   document.addEventListener("toggle", (event) => {
     const at = event.target;
     if (at.matches("details[hx-trigger=read]") && at.open && !at.querySelector(".texts")) htmx.trigger(at, "read");
@@ -91,11 +91,11 @@
   document.body.addEventListener("htmx:responseError", (event) => {
     if (event.detail.requestConfig.verb === "get") return;
     let problem = {};
-    try { problem = JSON.parse(event.detail.xhr.responseText); } catch { /* a page, or a proxy's own words */ }
+    try { problem = JSON.parse(event.detail.xhr.responseText); } catch { /* a page, or the answer of a proxy */ }
     const text = problem.detail || `the server answered ${event.detail.xhr.status}`;
-    const beside = document.getElementById(`${problem.field}-error`) || document.getElementById("error");
-    if (!beside) { say(text, true); return; }
-    beside.textContent = text;
+    const place = document.getElementById(`${problem.field}-error`) || document.getElementById("error");
+    if (!place) { say(text, true); return; }
+    place.textContent = text;
     const input = document.getElementById(problem.field);
     if (input) {
       const more = input.closest("details");

@@ -388,7 +388,7 @@ class Two(One):
 
 def test_parallel_tests_adopt_their_copy_of_the_database(manage, project):
     write(project, **{"myapp/test_parallel.py": PARALLEL})
-    assert "from now on" in manage("test", "--noinput", "--parallel", "2", "myapp.test_parallel")
+    assert "is now" in manage("test", "--noinput", "--parallel", "2", "myapp.test_parallel")
 
 
 def test_a_flush_by_hand_leaves_the_tasks_alone(db, manage):
@@ -396,3 +396,36 @@ def test_a_flush_by_hand_leaves_the_tasks_alone(db, manage):
     ticker.register(db, "plain", every="1m")
     manage("flush", "--noinput")
     assert [task.name for task in ticker.list_tasks(db)] == ["plain"]
+
+
+MAIL = """
+import ticker
+from django.core.mail import send_mail
+from django.core.management import call_command
+from django.db import connection
+ticker.register(connection, "poll", name="precious", every="1m")
+send_mail("subject", "body", "a@example.org", ["b@example.org"])
+call_command("migrate", verbosity=0)
+call_command("flush", interactive=False, verbosity=0)
+print([task.name for task in ticker.list_tasks(connection)])
+"""
+
+
+def test_mail_that_is_kept_in_memory_makes_no_migration_empty_the_tables(manage, project, shell):
+    settings = project / "project" / "settings.py"
+    settings.write_text(settings.read_text() + '\nEMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"\n')
+    manage("migrate")
+    assert shell(MAIL).strip() == "['precious']"
+
+
+SETTINGS_OF_ALL_KINDS = """
+import os
+from ticker.django.apps import in_environment
+print([in_environment(value) for value in (True, False, ["log", "mail"], 5, "on")], "TICKER_LISTEN_URL" in os.environ)
+"""
+
+
+def test_settings_that_are_no_texts_are_written_as_the_environment_has_them(project, shell):
+    settings = project / "project" / "settings.py"
+    settings.write_text(settings.read_text() + "\nTICKER_LISTEN_URL = None\n")
+    assert shell(SETTINGS_OF_ALL_KINDS).strip() == "['on', 'off', 'log,mail', '5', 'on'] False"

@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, asyn
 from functools import cache, partial
 from importlib import import_module
 from typing import Any
-from unittest.mock import patch
 
 import asyncpg
 import psycopg
@@ -123,8 +122,12 @@ def wrapper_of_django(driver: str) -> Any:
         settings.configure(USE_TZ=True)
     for name in [name for name in sys.modules if name.startswith("django.db.backends.postgresql")]:
         del sys.modules[name]
-    with patch.dict(sys.modules, {"psycopg": None} if driver == "psycopg2" else {}):
+    if driver == "psycopg2":
+        sys.modules["psycopg"] = None  # type: ignore[assignment]
+    try:
         found = import_module("django.db.backends.postgresql.base").DatabaseWrapper
+    finally:
+        sys.modules["psycopg"] = psycopg
     assert found.Database.__name__ == driver
     return found
 

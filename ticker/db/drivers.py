@@ -7,18 +7,25 @@ are written %(name)s. Values come back as Python's own types, with times in UTC,
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import cache
+from threading import RLock
 from typing import Any, Protocol
+from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from ticker.errors import BadInput
 
 Row = Mapping[str, Any]
 
 IDLE = 0  # libpq's status of a connection outside a transaction
+AT_ONCE = {"stream_results": False, "yield_per": None}  # whatever the caller has set for queries of its own
 
-_PARAMETER = re.compile(r"%\((\w+)\)s")
+TYPES = (16, 20, 21, 23, 25, 701, 1043, 1184, 2950)  # bool, int8, int2, int4, text, float8, varchar, timestamptz, uuid
+
+_PARAMETER = re.compile(r"%%|%\((\w+)\)s")
+_LOCKS: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
 
 
 class Driver(Protocol):
@@ -50,9 +57,8 @@ def of(db: Any) -> Driver:
         return _Psycopg(db)
     if hasattr(db, "get_transaction_status"):
         return _Psycopg2(db)
-    if hasattr(db, "ensure_connection"):  # Django's
-        db.ensure_connection()
-        return of(db.connection)
+    if hasattr(db, "ensure_connection"):
+        return _Django(db)
     raise BadInput("db", db, "is no connection: pass one of SQLAlchemy (or a Session), Django, psycopg or psycopg2")
 
 
@@ -88,15 +94,14 @@ class _SQLAlchemy:
             )
 
     def transaction(self) -> AbstractContextManager[Any]:
-        is_autocommit = bool(getattr(self._connection.connection.dbapi_connection, "autocommit", False))
-        return _begun(self) if is_autocommit else nullcontext()
+        return _begun(self) if _is_alone(self._connection.connection.dbapi_connection) else nullcontext()
 
     def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         if self._driver == "asyncpg":
             numbers, names = numbered(text)
-            result = self._connection.exec_driver_sql(numbers, tuple(parameters[name] for name in names))
+            result = self._connection.exec_driver_sql(numbers, tuple(parameters[name] for name in names), AT_ONCE)
         else:
-            result = self._connection.exec_driver_sql(text, dict(parameters))
+            result = self._connection.exec_driver_sql(text, dict(parameters), AT_ONCE)
         return in_utc(result.mappings()) if result.returns_rows else []
 
 
@@ -104,10 +109,13 @@ class _Psycopg:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def transaction(self) -> AbstractContextManager[Any]:
-        connection = self._connection
-        is_alone = connection.autocommit and connection.info.transaction_status == IDLE
-        return connection.transaction() if is_alone else nullcontext()
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with (
+            _turn_of(self._connection),
+            self._connection.transaction() if _is_alone(self._connection) else nullcontext(),
+        ):
+            yield
 
     def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         from psycopg import RawCursor
@@ -119,7 +127,11 @@ class _Psycopg:
         if hasattr(connection, "run"):  # ours: outside a transaction, each statement is one
             return _in_utc_of(connection, connection.run(numbers, values))
         with RawCursor(connection, row_factory=dict_row) as cursor:
+            _read_plainly(cursor)
             cursor.execute(numbers, values, binary=not reads_iso(connection))
+            if connection.pgconn.pipeline_status:
+                with connection.pipeline() as pipeline:
+                    pipeline.sync()
             return _in_utc_of(connection, cursor if _has_rows(cursor) else ())
 
 
@@ -127,16 +139,16 @@ class _Psycopg2:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def transaction(self) -> AbstractContextManager[Any]:
-        is_alone = self._connection.autocommit and self._connection.get_transaction_status() == IDLE
-        return _begun(self) if is_alone else nullcontext()
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        with _turn_of(self._connection), _begun(self) if _is_alone(self._connection) else nullcontext():
+            yield
 
     def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         from psycopg2.extensions import cursor as plain  # users may have set another class for their rows
-        from psycopg2.extras import register_uuid
 
         with self._connection.cursor(cursor_factory=plain) as cursor:
-            register_uuid(conn_or_curs=cursor)
+            _read_plainly_by_psycopg2(cursor)
             cursor.execute(*((text, parameters) if parameters else (text.replace("%%", "%"),)))
             names = [column.name for column in cursor.description or ()]
             return in_utc(dict(zip(names, row, strict=True)) for row in cursor.fetchall()) if names else []
@@ -160,18 +172,52 @@ class _AsyncPsycopg:
         self._connection = connection
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        connection = self._connection
-        is_alone = connection.autocommit and connection.info.transaction_status == IDLE
-        return connection.transaction() if is_alone else nullcontext()
+        return self._connection.transaction() if _is_alone(self._connection) else nullcontext()
 
     async def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         from psycopg import AsyncRawCursor
         from psycopg.rows import dict_row
 
         numbers, names = numbered(text)
-        async with AsyncRawCursor(self._connection, row_factory=dict_row) as cursor:
-            await cursor.execute(numbers, [parameters[name] for name in names], binary=not reads_iso(self._connection))
-            return _in_utc_of(self._connection, await cursor.fetchall() if _has_rows(cursor) else ())
+        connection = self._connection
+        async with AsyncRawCursor(connection, row_factory=dict_row) as cursor:
+            _read_plainly(cursor)
+            await cursor.execute(numbers, [parameters[name] for name in names], binary=not reads_iso(connection))
+            if connection.pgconn.pipeline_status:
+                async with connection.pipeline() as pipeline:
+                    await pipeline.sync()
+            return _in_utc_of(connection, await cursor.fetchall() if _has_rows(cursor) else ())
+
+
+class _Django:
+    """Runs statements as Django does: its errors, and no statement in a transaction that has to be rolled back."""
+
+    def __init__(self, wrapper: Any) -> None:
+        wrapper.ensure_connection()
+        self._wrapper, self._driver = wrapper, of(wrapper.connection)
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        return self._driver.transaction()
+
+    def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
+        self._wrapper.validate_no_broken_transaction()
+        with self._wrapper.wrap_database_errors:
+            return self._driver.fetch(text, parameters)
+
+
+def _is_alone(connection: Any) -> bool:
+    """Returns whether a connection of a driver, or SQLAlchemy's adapter of one, is in autocommit and in no transaction."""
+    if not connection.autocommit:
+        return False
+    own = getattr(connection, "driver_connection", connection)
+    if hasattr(own, "is_in_transaction"):
+        return not own.is_in_transaction()
+    return bool((own.pgconn.transaction_status if hasattr(own, "pgconn") else own.get_transaction_status()) == IDLE)
+
+
+def _turn_of(connection: Any) -> RLock:
+    """Returns a lock for the operations of threads that share a connection: one must not join the transaction of another."""
+    return _LOCKS.setdefault(connection, RLock())
 
 
 @contextmanager
@@ -180,9 +226,38 @@ def _begun(driver: Driver) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        driver.fetch("ROLLBACK", {})
+        with suppress(Exception):  # a broken connection has no transaction; the caller gets the first error
+            driver.fetch("ROLLBACK", {})
         raise
     driver.fetch("COMMIT", {})
+
+
+def _read_plainly(cursor: Any) -> None:
+    """Makes a cursor of psycopg read the types of our statements as psycopg does, whatever the application has registered."""
+    from psycopg import adapters
+    from psycopg.pq import Format
+
+    given = cursor.connection.adapters
+    for type_ in TYPES:
+        for format_ in (Format.TEXT, Format.BINARY):
+            plain = adapters.get_loader(type_, format_)
+            if plain is not None and plain is not given.get_loader(type_, format_):
+                cursor.adapters.register_loader(type_, plain)
+
+
+def _read_plainly_by_psycopg2(cursor: Any) -> None:
+    """Does the same for psycopg2."""
+    from psycopg2 import extensions
+
+    for type_ in (*_uuid_of_psycopg2(), extensions.PYDATETIMETZ, extensions.PYDATETIMETZARRAY):
+        extensions.register_type(type_, cursor)
+
+
+@cache
+def _uuid_of_psycopg2() -> tuple[Any, ...]:
+    from psycopg2 import extensions
+
+    return (extensions.new_type((2950,), "UUID", lambda text, _: text and UUID(text)),)
 
 
 @cache
@@ -191,9 +266,8 @@ def numbered(text: str) -> tuple[str, Sequence[str]]:
 
     psycopg does the same, in every call anew if a statement has over 4,096 characters: a sixth of what a start takes.
     """
-    names = list(dict.fromkeys(_PARAMETER.findall(text)))
-    numbers = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text)
-    return numbers.replace("%%", "%"), names
+    names = list(dict.fromkeys(filter(None, _PARAMETER.findall(text))))
+    return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}" if found[1] else "%", text), names
 
 
 def reads_iso(connection: Any) -> bool:

@@ -125,6 +125,7 @@ def _present(call: Callable[..., Any], steps: Callable[..., Any], database: type
     signature = inspect.signature(steps)
     db = inspect.Parameter("db", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=database)
     answer = get_args(signature.return_annotation)[-1]
+    call.__annotations__ = {"db": database, **steps.__annotations__, "return": answer}
     call.__signature__ = signature.replace(  # type: ignore[attr-defined]
         parameters=[db, *signature.parameters.values()], return_annotation=answer
     )

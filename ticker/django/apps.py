@@ -6,9 +6,9 @@ from urllib.parse import quote, urlencode
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.core import mail
 from django.db import connections
 from django.db.models.signals import post_migrate
+from django.test import utils
 from psycopg.pq import Conninfo
 
 from ticker.db import tables
@@ -25,7 +25,8 @@ class TickerConfig(AppConfig):
         """Copies TICKER_... of Django's settings into the environment, which wins. TICKER_REDIS_URL is its REDIS_URL."""
         for name in filter(lambda name: name.startswith("TICKER_"), dir(settings)):
             variable = "REDIS_URL" if name == "TICKER_REDIS_URL" else name
-            os.environ.setdefault(variable, str(getattr(settings, name)))
+            if (value := getattr(settings, name)) is not None:
+                os.environ.setdefault(variable, in_environment(value))
         post_migrate.connect(empty, sender=self)
 
 
@@ -39,9 +40,16 @@ def database_url() -> str:
     return f"postgresql:///?{urlencode(given, quote_via=quote)}"
 
 
-def empty(using: str, **_: Any) -> None:
-    """Empties the tables if tests run. The signal follows each flush, with which a TransactionTestCase ends."""
-    if hasattr(mail, "outbox") and connections[using].vendor == "postgresql":  # only Django's tests have an outbox
+def in_environment(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def empty(using: str, **more: Any) -> None:
+    """Empties the tables after a flush in Django's tests, with which a TransactionTestCase ends. `migrate` passes a plan."""
+    is_flush_of_tests = "plan" not in more and hasattr(utils._TestState, "saved_data")
+    if is_flush_of_tests and connections[using].vendor == "postgresql":
         names = [table.name for table in tables.metadata.sorted_tables if table.name not in OF_MIGRATIONS]
         there = "SELECT string_agg(format('%%I.%%I', schemaname, tablename), ', ') FROM pg_tables"
         with connections[using].cursor() as cursor:

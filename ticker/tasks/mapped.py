@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Table, Uuid, inspect
+from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.orm import InstanceState, Mapper
 
 from ticker.errors import BadInput
@@ -22,7 +23,10 @@ def _described(state: InstanceState[Any]) -> tuple[str, str]:
         raise BadInput("owner", name, "is deleted")
     table = base_table(state.mapper)
     if state.pending and session:
-        session.flush()
+        try:
+            session.flush()
+        except MissingGreenlet:
+            raise BadInput("owner", name, "is new in an AsyncSession; pass that session, or flush it first") from None
     if state.identity is None:
         raise BadInput("owner", name, "has no key yet; add it to the session first")
     columns = zip(state.mapper.primary_key, state.identity, strict=True)

@@ -301,10 +301,10 @@ WITH bounds AS MATERIALIZED (
 SELECT id FROM before UNION ALL (SELECT id FROM after ORDER BY due, id LIMIT 1)
 
 -- name: last_events
-SELECT * FROM {schema}.events WHERE task_id = %(task_id)s ORDER BY id DESC LIMIT %(limit)s
+SELECT {event} FROM {schema}.events WHERE task_id = %(task_id)s ORDER BY id DESC LIMIT %(limit)s
 
 -- name: events_by_id
-SELECT * FROM {schema}.events WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
+SELECT {event} FROM {schema}.events WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
 
 -- name: owner_types
 -- The types of owners (none: '') in the record, each found behind the one before: there are few, of many rows.

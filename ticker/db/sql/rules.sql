@@ -94,3 +94,7 @@ t.id, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.kind, t.pa
     t.attempt, t.retried, t.pieces, t.state, t.outcome, t.reason, t.due_at, t.pushed_at, t.started_at, t.until, t.ended_at,
     t.created_at, t.checked_last_run, t.checked_at, t.every_ms, t.tolerance_ms, t.result::text AS result, t.traceback, t.worker,
     t.host, t.pid, t.job_id
+
+-- rule: event
+-- The columns of an event that people read.
+t.id, t.at, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.what, t.by, t.words, t.run_id

@@ -113,7 +113,7 @@ class Replay:
             if row.event.endswith(" ends"):
                 self.frozen.move_to(row.at)
                 return
-            if row.event.endswith("is forced to end"):
+            if row.event.endswith("forced to end"):
                 while not run.quota.exceeded:
                     self.frozen.tick(1)
                 assert datetime.now(UTC) == row.at, row

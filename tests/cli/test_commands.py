@@ -230,8 +230,8 @@ def test_an_unknown_task_is_an_exit_of_1_that_hints_at_owners():
 def test_what_names_no_task_is_bad_input():
     for command in ("pause", "resume", "run-now", "remove"):
         assert "names no task" in refused(command)
-    assert "is not an id" in refused("show", "99999999999999999999")
-    assert "is not an id" in refused("show", "0")
+    assert "not an id" in refused("show", "99999999999999999999")
+    assert "not an id" in refused("show", "0")
     assert "missing argument 'TASK'" in refused("show")
     assert sentence("errors.give_its_name").within(refused("runs", "--owner", "a:1"))
 

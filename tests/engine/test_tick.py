@@ -581,4 +581,4 @@ def test_a_row_that_has_no_next_time_costs_only_itself_and_says_why(rows, jobs):
     assert tick(rows, jobs, NOW).due == Pushed(due=2, enqueued=1, errors=1)
     assert rows.task(good).waiting == (NOW,)
     assert (rows.task(bad).waiting, rows.task(bad).push_errors) == ((), 1)
-    assert "is not an interval" in rows.task(bad).push_error
+    assert "not an interval" in rows.task(bad).push_error

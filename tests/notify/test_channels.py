@@ -182,7 +182,7 @@ def test_the_former_name_of_the_command_works_and_no_help_shows_it(environ, monk
 
 
 def test_what_waits_is_listed_with_its_reason(environ, db, notifier):
-    assert command("notices")[0] == "no notice is waiting\n"
+    assert sentence("cli.no_notices") == command("notices")[0]
     event = happens(db, "failed", owner_type="channels", owner_id="7")
     notifier(Kept("pager", OSError("no \x1b[31mluck"))).round(NOW)
     out, _ = command("notices")

@@ -159,9 +159,7 @@ class Scene:
         self._until(self._kill_a_worker)
         self._until(lambda: self._waiting(REPORTED[0]) > 1)
         self.processes.start("late-worker", PROCFILE["worker"].replace("polling", UNATTENDED))
-        self._say(
-            f"{self._waiting(REPORTED[0])} jobs of one task are waiting in a queue without a worker; a worker starts now"
-        )
+        self._say(f"{self._waiting(REPORTED[0])} jobs of one task wait in a queue without a worker; one starts now")
         self._until(lambda: verdict.seen(self.evidence()), at_least=ends_at)
         self.post.stopped = time.monotonic()
         self.post.delays.clear()  # makes the slow mailboxes fast; each mailbox is polled at once

@@ -11,8 +11,10 @@ from ticker.settings import Settings
 
 
 def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
-    """Raises ConfigurationError with one sentence that names the setting and what to do. `queues`: those of a worker; None:
-    those of all tasks, which a ticker serves."""
+    """Checks both servers. Raises ConfigurationError with one sentence that names the setting and what to do.
+
+    `queues` are those of a worker. None means those of all tasks, which a ticker serves.
+    """
     try:
         here = check_database(settings)
         check_redis(settings, here, queues_of_tasks(settings) if queues is None else queues)

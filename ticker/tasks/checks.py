@@ -46,7 +46,7 @@ def json_object(field: str, value: object) -> dict[str, Any]:
     try:
         text = json_text.dumps(value, most=JSON_AT_MOST)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(field, type(value).__name__, f"cannot be stored as JSON: {error}") from None
+        raise BadInput(field, type(value).__name__, f"is not JSON that can be stored: {error}") from None
     return dict(json_text.stored(text))
 
 

@@ -90,7 +90,7 @@ def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:
         )
     box = timing.box_between(gap)
     if box < timing.LONGEST_BOX_BY_DEFAULT:
-        yield f"its time box defaults to {words(box)}: half the {words(gap or 0)} between two of its times"
+        yield f"its time box is {words(box)} by default: half the {words(gap or 0)} between two of its times"
     if isinstance(schedule, Calendar) or (isinstance(schedule, Cron) and not schedule.is_wildcard):
         yield from _changes(schedule, start)
 

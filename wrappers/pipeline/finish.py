@@ -22,8 +22,8 @@ UNANSWERED = "the answer to its start never came, so its function did not run"
 def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> bool:
     """Ends a run in its own process. Returns False if its end changes nothing.
 
-    While the database is unavailable or the row is locked, it tries again, until our worker takes the end or until
-    `until`, an instant of `limits.now`. Then it raises DatabaseUnavailable, or RowLocked.
+    Tries again while the database is unavailable or the row is locked, until our worker takes the end. After the instant
+    `until` of `limits.now`, raises DatabaseUnavailable, or RowLocked.
     """
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:

@@ -68,8 +68,8 @@ def task(name: str, *, batch: int = 1, **declared: "Unpack[Changes]") -> Callabl
     and each has its own start, box and record. This suits many short runs of a function that leaves its process
     unchanged.
 
-    Raises BadInput if the name is not a text or belongs to another function, if a class lacks one of the two methods,
-    and if anything but `generate` yields, because nothing would iterate over it.
+    Raises BadInput if the name is not a text or belongs to another function, or if a class lacks one of the two methods.
+    Also raises it if anything but `generate` yields, because nothing would iterate over it.
     """
     if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
         raise BadInput(

@@ -3,8 +3,8 @@
     supervisor.fork_worker(close_record)  # returns in the worker only, a new process
     import whatever_is_big  # the supervisor does not load it, and stays at 14 MB
 
-The supervisor hands signals on and ends as its worker ended. It kills what is left of a run after the run's deadline,
-for example because the worker is stopped or hangs, or an exec deleted the timers.
+The supervisor hands signals on and ends as its worker ended. It kills what is left of a run after the run's deadline.
+That happens if the worker is stopped or hangs, or if an exec deleted the timers.
 
 If the worker dies during a run, the orphaned horse becomes the supervisor's child. It continues to its own end, and
 then the supervisor kills what it left. If the supervisor itself dies, the worker gets a SIGTERM and ends after its

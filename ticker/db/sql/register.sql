@@ -64,8 +64,8 @@ WHERE t.id = p.id
 RETURNING t.next_run
 
 -- name: spread_plan
--- Returns the number of the chosen interval tasks, how many have a phase already, and how many are due within the same
--- tick at most, now and after each has its phase.
+-- Returns the number of the chosen interval tasks, and how many of them have a phase already. Also returns how many are
+-- due within the same tick at most, now and after each has its phase.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), chosen AS MATERIALIZED (

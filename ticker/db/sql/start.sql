@@ -105,10 +105,9 @@ FROM ruled j LEFT JOIN recorded ON true
 -- Decides the same for a planned run. It obeys enabled and the hold (a manual run also starts while the task is paused;
 -- a piece runs next to the others). It skips the too-early and duplicate checks, and never changes last_run or
 -- last_occurrence. A run that does not exist, or belongs to another task, is `stale`.
--- A retry or a piece must be dead before the next start may come, so its box shrinks to the time left until then. If
--- less than a second is left, or a newer occurrence waits (for a task by times, which may then start at any moment),
--- there is no time for it. A retry or a piece of a manual run is bounded by the next occurrence, because its next start
--- is unknown.
+-- A retry or a piece must be dead before the next start may come, so its box shrinks to the time left until then. There
+-- is no time for it if less than a second is left, or if a newer occurrence waits (for a task by times: it may start at
+-- any moment). A retry or a piece of a manual run is bounded by the next occurrence, because its next start is unknown.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), plan AS MATERIALIZED (

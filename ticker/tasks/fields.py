@@ -1,8 +1,7 @@
 """Declares the fields of a task once, for registration, the CLI, the HTTP API, the page, SQL and docs/fields.md.
 
-Each field is a line of `TaskFields`: its static type, and a `Field` with everything else. `register` repeats the types
-so that editors can complete them, and `Task` lists the columns. Tests compare both, the tables and docs/fields.md with
-this module.
+Each field is a line of `TaskFields`: its static type, and a `Field` with everything else. `register` repeats the types so that
+editors can complete them, and `Task` lists the columns. Tests compare both, the tables and docs/fields.md with this module.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

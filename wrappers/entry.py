@@ -159,7 +159,7 @@ def call_function(call: Call) -> str:
     function = registry.functions()[call.start.function]
     if call.start.kind is RunKind.PIECE:
         if function.process is None:
-            raise ConfigurationError(f"{function.name} no longer has generate and process: the piece stays undone")
+            raise ConfigurationError(f"{function.name} no longer has generate and process: the piece was not processed")
         note(call, invoke(call, function.process, call.start.piece))
     elif function.process is None:
         note(call, invoke(call, function.step))

@@ -89,7 +89,7 @@ def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> None:
     )
     if difference > timedelta(milliseconds=limit_ms):
         raise ConfigurationError(f"{sentence}, over the limit of {words(limit_ms)} (TICKER_CLOCK_DIFFERENCE)")
-    log.warning("%s; set it by NTP", sentence)
+    log.warning("%s; synchronize it by NTP", sentence)
 
 
 def check_tables(connection: psycopg.Connection[Any], facts: Facts, schema: str) -> None:

@@ -37,7 +37,7 @@ class Listener(threading.Thread):
                 self._listen()
                 return
             except (psycopg.Error, OSError, ConfigurationError) as error:
-                log.warning("cannot hear of changes: %s; they wait for the next tick", first_line(error))
+                log.warning("cannot listen for changes: %s; they wait for the next tick", first_line(error))
                 self._stopping.wait(PAUSE)
 
     def _listen(self) -> None:

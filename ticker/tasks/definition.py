@@ -142,7 +142,9 @@ def _fit_interval(values: dict[str, Any], given: Given, explicit: Collection[str
     values["grace_ms"] = timing.grace(every)
     if given.get("within_ms"):
         raise BadInput(
-            "within", words(given["within_ms"]), "is for cron and calendar; spread=True alone spreads an interval"
+            "within",
+            words(given["within_ms"]),
+            "applies only to cron and calendar; for an interval, spread=True is enough",
         )
     values["within_ms"] = None
     only = {"tolerance_ms", "box_ms"} & given.keys()
@@ -157,10 +159,12 @@ def _fit_times(
 ) -> None:
     if given.get("tolerance_ms"):
         raise BadInput(
-            "tolerance", words(given["tolerance_ms"]), "is for intervals; other tasks run by their times alone"
+            "tolerance", words(given["tolerance_ms"]), "applies only to intervals; other tasks run at their times"
         )
     if values["stretch_ms"] is not None:
-        raise BadInput("stretch", words(values["stretch_ms"]), "is for intervals; other tasks run by their times alone")
+        raise BadInput(
+            "stretch", words(values["stretch_ms"]), "applies only to intervals; other tasks run at their times"
+        )
     _fit_window(values, now)
     values["tolerance_ms"] = 0
     changed = _are_new(values["retries"], before) or any(

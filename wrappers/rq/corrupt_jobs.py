@@ -183,7 +183,7 @@ class SurvivingWorker(RQWorker):
                     queue.release_maintenance_lock()  # type: ignore[no-untyped-call]
                 self.last_cleaned_at = now()  # type: ignore[assignment]
                 if not poison.job_id:
-                    log.warning("RQ's maintenance of its registries broke off: %s", poison)
+                    log.warning("RQ's maintenance of its registries was interrupted: %s", poison)
                     return
                 put_aside(self.connection, self.queues, poison)
 

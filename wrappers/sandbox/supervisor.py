@@ -93,7 +93,7 @@ def mind_orphans(close_record: CloseRecord) -> None:
     is_orphan = horse in subreaper.children()
     if is_orphan:
         logs.to_stdout()
-        log.warning("the worker died in mid-run: its horse, process %s, goes on until its own end", horse)
+        log.warning("the worker died during a run: its horse, process %s, continues to its own end", horse)
     while horse in subreaper.children() and (code := subreaper.reap(horse)) is None and not is_overdue():
         if awaited_signal() in STOPPING:
             break

@@ -1,8 +1,8 @@
-"""What runs around each job in the worker. The whole door:
+"""The public API of the worker side:
 
-`task` registers a function, `Run` is what it is handed, `run` is what RQ calls (`run_batch` for several tasks), `Worker`
-is RQ's worker with our launcher's promises, `HoldLost` is what a run learns that has lost its task, and `NOTHING_TO_DO` is
-what a function returns that found no work.
+`task` registers a function, `Run` is passed to it, `run` is what RQ calls (`run_batch` for several tasks), and `Worker`
+is RQ's worker with the launcher's guarantees. `HoldLost` is raised in a run that has lost its task. A function that
+found no work returns `NOTHING_TO_DO`.
 """
 
 from importlib import import_module
@@ -30,7 +30,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name when it is first used: a stock worker's horse loads no Worker, and the supervisor loads nothing."""
+    """Imports a name on first use, so that a stock worker's horse loads no Worker, and the supervisor loads nothing."""
     if name not in _HOME:
         raise AttributeError(f"module 'wrappers' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"wrappers.{_HOME[name]}"), name)

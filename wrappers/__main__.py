@@ -1,6 +1,7 @@
 """`ticker worker --tasks myapp.polls QUEUE...`: RQ's own worker command, with our Worker class, under a supervisor.
 
-`ticker worker` starts `python -P -m wrappers`; `python -m wrappers` is the same, with the current folder searched first.
+`ticker worker` starts `python -P -m wrappers`. `python -m wrappers` does the same, but searches the current folder
+first.
 """
 
 import os
@@ -15,7 +16,7 @@ from wrappers.pipeline.orphaned_ends import close_record
 from wrappers.sandbox import supervisor
 
 if __name__ == "__main__":
-    supervisor.fork_worker(close_record)  # before the imports below, so that it takes a quarter of the worker's memory
+    supervisor.fork_worker(close_record)  # before the imports below, so that it uses a quarter of the worker's memory
 
 import sys
 import traceback
@@ -35,16 +36,16 @@ from wrappers.pipeline import registry
 from wrappers.pipeline.database import Database
 from wrappers.rq import options
 
-CONNECT_TIMEOUT = 5  # seconds, towards Redis
+CONNECT_TIMEOUT = 5  # seconds, for Redis
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.option("--tasks", multiple=True, metavar="MODULE", help="Modules that register functions with @task.")
-@click.option("--hardened", is_flag=True, help="Runs nothing but what a ticker signed (TICKER_SIGNING_KEY).")
+@click.option("--hardened", is_flag=True, help="Runs only jobs that a ticker signed (TICKER_SIGNING_KEY).")
 @click.option("--help", "show_help", is_flag=True)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tuple[str, ...]) -> None:
-    """Runs tasks from the QUEUEs; every option of `rq worker` is understood, too."""
+    """Runs tasks from the QUEUEs. Takes every option of `rq worker`, too."""
     if show_help:
         click.echo("Usage: ticker worker --tasks MODULE[,MODULE...] [--hardened] [options of rq worker] QUEUE...\n")
         rq(["worker", "--help"], prog_name="ticker")
@@ -69,27 +70,27 @@ def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tup
 
 
 def queues(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the queues that RQ would read from the arguments; empty if it would use its default, where our tasks do not go."""
+    """Returns the queues that RQ would read from the arguments. Empty means RQ's default, which our tasks do not use."""
     params = as_rq_reads(arguments).params
-    found = params.get("queues") or ()
-    if not found and params.get("config"):
-        found = ("default",)
+    names = params.get("queues") or ()
+    if not names and params.get("config"):
+        names = ("default",)
         with suppress(Exception):  # the module may fail in any way; RQ will report it
-            found = read_config_file(params["config"]).get("QUEUES", found)  # type: ignore[no-untyped-call]
-    return tuple(found)
+            names = read_config_file(params["config"]).get("QUEUES", names)  # type: ignore[no-untyped-call]
+    return tuple(names)
 
 
 def worker_class(hardened: bool, arguments: tuple[str, ...]) -> str:
-    """The name of our class; ConfigurationError where an option would take away what `--hardened` gives."""
+    """Returns the name of our class. Raises ConfigurationError if an option would weaken `--hardened`."""
     if not hardened:
         return "wrappers.Worker"
     from wrappers.rq.signed_worker import HardenedWorker, signing_keys
 
     signing_keys()
-    found = as_rq_reads(arguments)
+    context = as_rq_reads(arguments)
     for name in ("worker_class", "job_class", "queue_class", "serializer", "with_scheduler"):
-        if found.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise ConfigurationError(f"--hardened does not go with --{name.replace('_', '-')}")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise ConfigurationError(f"--hardened cannot be combined with --{name.replace('_', '-')}")
     return f"{HardenedWorker.__module__}.{HardenedWorker.__name__}"
 
 
@@ -98,27 +99,27 @@ def as_rq_reads(arguments: tuple[str, ...]) -> click.Context:
 
 
 def prepare(queues: tuple[str, ...]) -> str:
-    """Imports the functions, once and before any fork, and checks both servers; the URL of Redis."""
-    found = settings.from_environment()
-    registry.load(found.tasks)
+    """Imports the functions once, before any fork, and checks both servers. Returns the URL of Redis."""
+    config = settings.from_environment()
+    registry.load(config.tasks)
     if not registry.functions():
         raise ConfigurationError(
             "no function is registered: name the modules with --tasks myapp.polls (or TICKER_TASKS)"
         )
-    checks.check(found, queues or (DEFAULTS["queue"],))
+    checks.check(config, queues or (DEFAULTS["queue"],))
     announce()
-    return with_connect_timeout(found.require_redis())
+    return with_connect_timeout(config.require_redis())
 
 
 def announce() -> None:
-    """Lets the tickers and people know which functions are known here, and how many tasks of each one job may carry."""
+    """Announces the functions of this worker, and how many tasks of each one job may carry, to tickers and people."""
     known = registry.functions()
     with translated(), closing(Database.from_environment()) as database:
         database.execute("announce", names=list(known), batches=[function.batch for function in known.values()])
 
 
 def with_connect_timeout(url: str) -> str:
-    """RQ bounds its waits for an answer (10 s behind the longest that it waits for a job), and none for a connection."""
+    """Adds a time-out for connecting. RQ only limits its waits for answers (10 s after its longest wait for a job)."""
     if "socket_connect_timeout=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}socket_connect_timeout={CONNECT_TIMEOUT}"

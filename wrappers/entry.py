@@ -1,4 +1,4 @@
-"""The function that RQ calls, for every task: `wrappers.run`."""
+"""The function that RQ calls for every task: `wrappers.run`."""
 
 import asyncio
 import logging
@@ -34,10 +34,10 @@ log = logging.getLogger("ticker.run")
 
 
 def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
-    """Runs the task's function inside the layers, or drops the job; returns a short text for RQ.
+    """Runs the task's function inside the layers, or drops the job. Returns a short text for RQ.
 
-    `occurrence` is in microseconds since 1970; for a planned run it is 0, and `planned` is the id of its row in
-    `runs`. Everything else is read from the task's row at the start.
+    `occurrence` is in microseconds since 1970. For a planned run it is 0, and `planned` is the id of its row in `runs`.
+    Everything else is read from the task's row at the start.
     """
     job = get_current_job()
     asked = taken(job.id if job else "")
@@ -55,14 +55,14 @@ def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
 
 
 def run_batch(*numbers: int) -> str:
-    """Runs several tasks, one after another, each as `run` would; `numbers` are the id and the occurrence of each.
+    """Runs several tasks one after another, each as `run` would. `numbers` are the id and the occurrence of each.
 
-    What becomes of one is no matter of the others: it fails, is dropped or interrupted by itself. One that is killed takes
-    this process with it; those behind it are pushed again by the ticker, each with a job of its own.
+    The tasks are independent: each one fails, is dropped or is interrupted by itself. A task that is killed takes this
+    process with it. The ticker then pushes the tasks after it again, each with its own job.
     """
     config = settings.from_environment()
     refuse_without_a_horse(config)
-    job, whole = get_current_job(), shared_state.deadline()
+    job, deadline_of_batch = get_current_job(), shared_state.deadline()
     answers: Counter[str] = Counter()
     with closing(_offered or Database(config.require_database(), config.schema)) as database:
         if database is not _offered:
@@ -70,16 +70,16 @@ def run_batch(*numbers: int) -> str:
         for task_id, occurrence in zip(numbers[::2], numbers[1::2], strict=True):
             call = new_call(task_id, occurrence, job=job, database=database, config=config)
             answers[run_one_of_several(replace(call, rq_timeout=None)).partition(":")[0]] += 1
-            shared_state.write_deadline(whole)  # that of the task is over
+            shared_state.write_deadline(deadline_of_batch)  # the task's deadline is over
     return ", ".join(f"{count} {answer}" for answer, count in answers.items())
 
 
 def run_one_of_several(call: Call) -> str:
-    """What became of it, in a short text; its error goes no further than into the log, and from there to Sentry."""
+    """Runs one task and returns its outcome as a short text. Its error goes only to the log and from there to Sentry."""
     with apart():
         try:
             return chain(LAYERS, call_function)(call)
-        except (JobTimeoutException, DatabaseUnavailable):  # of the whole; nobody can be asked any more
+        except (JobTimeoutException, DatabaseUnavailable):  # ends the batch: no further start is possible
             raise
         except BaseException:
             log.exception("run failed task=%s job=%s", call.task_id, call.job_id)
@@ -87,7 +87,7 @@ def run_one_of_several(call: Call) -> str:
 
 
 def refuse_without_a_horse(config: Settings) -> None:
-    """ConfigurationError where a kill would hit the worker itself."""
+    """Raises ConfigurationError if a kill would hit the worker itself."""
     if config.hard_limit != "off" and not in_a_horse():
         raise ConfigurationError(
             "this worker does not fork its jobs, so a hard limit would kill the worker: "
@@ -100,7 +100,7 @@ _offered: Database | None = None
 
 @contextmanager
 def offered(database: Database) -> Iterator[None]:
-    """Makes a connection known to the process of a batch that is forked in the block."""
+    """Offers a connection to the process of a batch that is forked in the block."""
     global _offered
     _offered = database
     try:
@@ -114,7 +114,7 @@ _asked: tuple[str, Asked] | None = None
 
 
 def ask(args: tuple[int, ...], job: Job, worker: str, database: Database, when_it_waits: Callable[[], object]) -> bool:
-    """Before the fork: asks for the start of a job, for `run` to go on from there. False: it may not run."""
+    """Requests the start of a job before the fork, for `run` to continue. Returns False if it may not run."""
     global _asked
     answer: Asked
     try:
@@ -129,16 +129,16 @@ def ask(args: tuple[int, ...], job: Job, worker: str, database: Database, when_i
 
 
 def taken(job_id: str) -> Asked | None:
-    """What was answered to `ask` for this job, once; None where nobody has asked."""
+    """Returns the answer to `ask` for this job, once; None if there was no request."""
     global _asked
-    found, _asked = _asked, None
-    return found[1] if found and found[0] == job_id else None
+    answer, _asked = _asked, None
+    return answer[1] if answer and answer[0] == job_id else None
 
 
 def new_call(
     task_id: int, occurrence: int, planned: int | None = None, *, job: Job | None, database: Database, config: Settings
 ) -> Call:
-    """Returns a call that has no start yet, of this process."""
+    """Returns a call of this process, without a start."""
     registry.load(config.tasks)
     return Call(
         task_id=task_id,
@@ -154,14 +154,12 @@ def new_call(
 
 
 def call_function(call: Call) -> str:
-    """The innermost step: the registered function with the task's arguments; what it answers is left with the call."""
+    """Calls the registered function with the task's arguments, as the innermost step. Stores its answer in the call."""
     assert call.start is not None
     function = registry.functions()[call.start.function]
     if call.start.kind is RunKind.PIECE:
         if function.process is None:
-            raise ConfigurationError(
-                f"{function.name} is not made of generate and process any more: the piece stays undone"
-            )
+            raise ConfigurationError(f"{function.name} no longer has generate and process: the piece was not processed")
         note(call, invoke(call, function.process, call.start.piece))
     elif function.process is None:
         note(call, invoke(call, function.step))
@@ -177,17 +175,17 @@ def note(call: Call, returned: Any) -> None:
 
 
 def generate(call: Call, step: Step) -> None:
-    """Stores the pieces of work in the call's answer; a generator runs while they are collected, inside the run's limits."""
-    found = fan_out.Pieces(lambda texts: keep(call, texts))
+    """Stores the pieces of work in the call's answer. A generator runs while they are collected, in the run's limits."""
+    pieces = fan_out.Pieces(lambda texts: keep(call, texts))
     if step.is_async and step.yields:
-        asyncio.run(within(call, found.collect_async(called(call, step))))
+        asyncio.run(within(call, pieces.collect_async(called(call, step))))
     else:
-        found.collect(invoke(call, step))
-    call.answer.pieces, call.answer.made = found.last(), found.made
+        pieces.collect(invoke(call, step))
+    call.answer.pieces, call.answer.made = pieces.last(), pieces.made
 
 
 def keep(call: Call, texts: str) -> None:
-    """Records some of very many pieces. No tick sees them before the run has made them all."""
+    """Records some of very many pieces. Ticks do not see them until the run has made them all."""
     assert call.start is not None
     if not call.database.execute("add_pieces", token=call.start.token, items=texts, now=clock.now()):
         raise HoldLost(f"the run no longer holds task {call.task_id}: its pieces were not written")
@@ -199,14 +197,14 @@ def invoke(call: Call, step: Step, *piece: Any) -> Any:
 
 
 def called(call: Call, step: Step, *piece: Any) -> Any:
-    """With the run where it is asked for, the piece where there is one, and the task's arguments."""
+    """Calls the step with the run if it takes one, the piece if there is one, and the task's arguments."""
     assert call.start is not None
     arguments = (call.run, *piece) if step.takes_run else piece
     return step.call(*arguments, **call.start.kwargs)
 
 
 async def within(call: Call, coroutine: Any) -> Any:
-    """Awaits the function; past its box it is cancelled where it waits, before the soft limit interrupts it."""
+    """Awaits the function. Cancels it at its next `await` after the box, before the soft limit interrupts it."""
     assert call.run is not None and call.start is not None
     grace = call.start.grace_ms / 1000
     limit = asyncio.timeout(call.run.quota.remaining + grace / 4)
@@ -220,7 +218,7 @@ async def within(call: Call, coroutine: Any) -> Any:
 
 
 def in_a_horse() -> bool:
-    """Whether this process was made for this one job, so that a kill takes nothing else with it."""
+    """Returns whether this process was forked for this one job, so that a kill ends nothing else."""
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name != "main_work_horse":
         frame = frame.f_back  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""Whether an application has modules with the names of our packages. It imports nothing of ours, which they may hide."""
+"""Finds modules of an application with the names of our packages. Imports nothing of ours, which they may hide."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ NAMES = ("ticker", "wrappers")
 def shadowing(folder: Path) -> str:
     """Returns a warning if a module in this folder has the name of one of our packages, else an empty text.
 
-    `Path()` is the current folder. If it has been removed, it counts as empty.
+    `Path()` is the current folder. A folder that was removed counts as empty.
     """
     if all((folder / name / "py.typed").exists() for name in NAMES):
         return ""  # a checkout of rq-ticker itself
@@ -22,7 +22,7 @@ def shadowing(folder: Path) -> str:
 
 
 def refuse(folder: Path) -> None:
-    """Ends the process with that sentence if there is such a module."""
+    """Ends the process with that warning if there is such a module."""
     if sentence := shadowing(folder):
         print(f"error: {ascii(sentence)[1:-1]}", file=sys.stderr)  # noqa: T201 - click may not be imported yet
         sys.exit(os.EX_CONFIG)

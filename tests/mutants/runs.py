@@ -215,8 +215,8 @@ RUNS = (
     Mutant(
         "hardened-worker-with-any-rq",
         "wrappers/rq/signed_worker.py",
-        "        if misfits := misfits_of_newer():",
-        "        if misfits := misfits_of_newer()[:0]:",
+        "        if problems := incompatibilities_of_newer():",
+        "        if problems := incompatibilities_of_newer()[:0]:",
         "A hardened worker refuses an RQ that lacks what its safety relies on.",
         (
             "tests/worker/test_signed_worker.py::test_it_does_not_start_with_an_untried_rq_that_misses_what_it_relies_on",

@@ -108,7 +108,7 @@ def test_a_parameter_in_brackets_may_be_missing(there, fits):
 def test_a_worker_says_that_rq_is_newer_than_those_tried(version, lost, logged, monkeypatch, caplog):
     monkeypatch.setattr(compatibility, "VERSION", version)
     monkeypatch.setattr(compatibility, "incompatibilities", lambda: ["it is gone"] if lost else [])
-    assert compatibility.misfits_of_newer.__wrapped__() == (("it is gone",) if lost and logged else ())
+    assert compatibility.incompatibilities_of_newer.__wrapped__() == (("it is gone",) if lost and logged else ())
     assert caplog.messages == logged
 
 

@@ -357,7 +357,7 @@ def test_a_hardened_worker_without_a_key_does_not_start(environ):
 
 
 def test_it_does_not_start_with_an_untried_rq_that_misses_what_it_relies_on(signed, redis, monkeypatch):
-    monkeypatch.setattr(signed_worker, "misfits_of_newer", lambda: ("it is gone",))
+    monkeypatch.setattr(signed_worker, "incompatibilities_of_newer", lambda: ("it is gone",))
     with pytest.raises(ConfigurationError, check=sentence("errors.hardened_misfit", misfit="it is gone").within):
         signed_worker.HardenedWorker(["polling"], connection=redis)
 

@@ -1,4 +1,4 @@
-"""The statements of one batch of a tick, on one transaction."""
+"""The statements of one batch of a tick, in one transaction."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple
@@ -11,7 +11,7 @@ from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, Pla
 
 
 class PostgresBatch:
-    """The statements of one batch, on one transaction. `swept` remembers how far the sweep has come."""
+    """The statements of one batch, in one transaction. `swept` holds the progress of the sweep."""
 
     def __init__(self, execute: sql.Execute, swept: dict[str, int]) -> None:
         self._execute = execute
@@ -119,19 +119,19 @@ class PostgresBatch:
             self._execute("lose_planned", ids=list(run_ids), reason=reason, now=now)
 
     def _columns(self, statement: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]], **values: Any) -> None:
-        """A statement over rows that it takes column by column; none at all for none."""
+        """Runs a statement over rows that it takes column by column. Does nothing if there are no rows."""
         if rows:
             self._execute(statement, **dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)), **values)
 
     def _next(self, statement: str, limit: int, **values: Any) -> list[sql.Row]:
-        """The rows behind those of the last call, and from the start again when they end."""
+        """Returns the rows after those of the last call, and starts again when they end."""
         rows = self._execute(statement, after=self._swept.get(statement, 0), limit=limit, **values)
         self._swept[statement] = rows[-1]["id"] if len(rows) == limit else 0
         return rows
 
 
 def _array(elements: Iterable[object]) -> str:
-    """An array of numbers or times in PostgreSQL's own writing, for which psycopg takes five times as long."""
+    """Returns an array of numbers or times as PostgreSQL writes it. psycopg takes five times as long."""
     return "{" + ",".join(map(str, elements)) + "}"
 
 
@@ -149,5 +149,5 @@ def _due(row: sql.Row) -> DueTask:
 
 
 def _enums(row: sql.Row) -> dict[str, Any]:
-    """A run's words as what they are."""
+    """Returns a run's words as enum members."""
     return {"kind": RunKind(row["kind"]), "outcome": Outcome(row["outcome"]), "schedule": Kind(row["schedule"])}

@@ -15,7 +15,7 @@ from ticker.settings import Settings
 
 WORTH_A_WARNING = timedelta(seconds=5)  # between this host's clock and the database's
 RIGHTS = {"tasks": ("SELECT", "UPDATE"), "runs": ("SELECT", "INSERT", "UPDATE"), "events": ("INSERT",)}
-"""What ticker and worker both do to the tables; a ticker also writes `tickers`, and says so at its first tick."""
+"""The rights on the tables that ticker and worker need. A ticker also writes `tickers`, which its first tick checks."""
 RIGHTS_OF_TICKER = {"tasks": ("SELECT", "UPDATE", "DELETE"), "functions": ("SELECT",)} | dict.fromkeys(
     ("runs", "events", "notices", "tickers"), ("SELECT", "INSERT", "UPDATE", "DELETE")
 )
@@ -31,7 +31,7 @@ FACTS = """
 
 
 class Facts(NamedTuple):
-    """What the database says of itself."""
+    """The properties that the database reports."""
 
     version: int
     encoding: str
@@ -43,7 +43,7 @@ class Facts(NamedTuple):
 
 
 def check_database(settings: Settings) -> tuple[str, str]:
-    """Checks the database, and returns the installation of its tables, and a warning if there is one."""
+    """Checks the database. Returns the installation of its tables, and a warning or an empty text."""
     url = settings.require_database()
     with connections.translated(), connections.connect(url) as connection, connection.transaction():
         before = clock.python_utc()
@@ -57,7 +57,7 @@ def check_database(settings: Settings) -> tuple[str, str]:
 
 
 def check_server(facts: Facts) -> None:
-    """Its version, that it can store every text, and that it takes writes."""
+    """Checks the server's version, its encoding, and that it takes writes."""
     if facts.version < connections.OLDEST_POSTGRESQL:
         raise ConfigurationError(
             f"DATABASE_URL: PostgreSQL {facts.version} is too old; {connections.OLDEST_POSTGRESQL} or newer is needed"
@@ -75,10 +75,10 @@ def check_server(facts: Facts) -> None:
 
 
 def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> str:
-    """Returns a warning, if any. `ahead`: the database's clock minus this host's, which was read `took` before it at most.
+    """Returns a warning if the clocks differ. `ahead` is the database's minus this host's, read at most `took` before it.
 
-    Every decision goes by the database's clock, so that a difference harms no task. But RQ dates its own registries by
-    the host's, and a clock that is hours off is broken.
+    Every decision uses the database's clock, so a difference harms no task. But RQ dates its own registries by the
+    host's clock, and a clock that is hours off is broken.
     """
     difference = max(abs(ahead - took / 2) - took / 2, timedelta())
     if difference < WORTH_A_WARNING:
@@ -89,13 +89,13 @@ def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> str:
     )
     if difference > timedelta(milliseconds=limit_ms):
         raise ConfigurationError(
-            f"{sentence}, over the limit of {words(limit_ms)} (TICKER_CLOCK_DIFFERENCE); set it by NTP"
+            f"{sentence}, over the limit of {words(limit_ms)} (TICKER_CLOCK_DIFFERENCE); synchronize it by NTP"
         )
-    return f"{sentence}; set it by NTP"
+    return f"{sentence}; synchronize it by NTP"
 
 
 def check_tables(connection: psycopg.Connection[Any], facts: Facts, schema: str) -> None:
-    """That they are there, of this program's revision, and ours to use."""
+    """Checks that the tables exist, have this program's revision, and may be used."""
     if not facts.has_tables:
         raise ConfigurationError(f"DATABASE_URL: schema {schema!r} has no tables; run: ticker db upgrade")
     check_revision(revision(connection, schema) if facts.has_revision else "", schema)
@@ -113,23 +113,23 @@ def missing_rights(connection: Any, schema: str, needed: Mapping[str, Iterable[s
 
 
 def revision(connection: psycopg.Connection[Any], schema: str) -> str:
-    found = connection.execute(f'SELECT version_num FROM "{schema}".ticker_version').fetchone()
-    return str(found[0]) if found else ""
+    row = connection.execute(f'SELECT version_num FROM "{schema}".ticker_version').fetchone()
+    return str(row[0]) if row else ""
 
 
-def check_revision(found: str, schema: str) -> None:
-    check_upgradable([found] if found else [], schema)
-    if found != (newest := revisions()[-1]):
+def check_revision(at: str, schema: str) -> None:
+    check_upgradable([at] if at else [], schema)
+    if at != (newest := revisions()[-1]):
         raise ConfigurationError(
-            f"DATABASE_URL: schema {schema!r} is at revision {found or 'none'}, and {newest} is needed;"
+            f"DATABASE_URL: schema {schema!r} is at revision {at or 'none'}, and {newest} is needed;"
             " run: ticker db upgrade"
         )
 
 
-def check_upgradable(found: Iterable[str], schema: str) -> None:
+def check_upgradable(there: Iterable[str], schema: str) -> None:
     """Raises ConfigurationError if no upgrade leads from these revisions to this release's."""
     known = revisions()
-    for revision in found:
+    for revision in there:
         if revision.isdigit() and revision < known[0]:
             raise ConfigurationError(
                 f"DATABASE_URL: schema {schema!r} is at revision {revision!r}, from before the first release, and cannot be"
@@ -143,6 +143,6 @@ def check_upgradable(found: Iterable[str], schema: str) -> None:
 
 
 def revisions() -> list[str]:
-    """The revisions of this release, oldest first, by their files' names: Alembic is loaded by its command alone."""
+    """Returns the revisions of this release from their file names, oldest first, without loading Alembic."""
     names = (file.name for file in files("ticker").joinpath("migrations", "versions").iterdir())
     return sorted(name.partition("_")[0] for name in names if name[:1].isdigit() and name.endswith(".py"))

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL whose every wait is bounded, and its errors as ours."""
+"""Connections to PostgreSQL with a limit on every wait, and a translation of its errors to ours."""
 
 import select
 from collections import Counter
@@ -21,9 +21,9 @@ CONNECT_TIMEOUT = 5  # seconds
 ANSWER_TIMEOUT = 15.0  # seconds; the server's own time-outs end a statement after 5, if it lives
 OLDEST_POSTGRESQL = 15
 OLDEST_LIBPQ = 140_000  # the first with pipelines
-BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"  # re-checks a WHERE after the lock; stricter levels raise
+BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"  # checks a WHERE again after the lock; stricter levels raise
 COMMIT = b"COMMIT"
-PREPARED_AT_MOST = 200  # statements of a connection
+PREPARED_AT_MOST = 200  # prepared statements per connection
 Query = tuple[Any, ...]
 SETTINGS = {
     "statement_timeout": "5s",
@@ -50,11 +50,11 @@ def _set_up(settings: Mapping[str, str]) -> bytes:
 class Connection(psycopg.Connection[Any]):
     """A connection that keeps no state in its session, so that a pooler may give every transaction another session.
 
-    It gives up on a server that accepts a statement and never answers: a stopped process, whose host still acknowledges.
+    It gives up on a server that accepts a statement but never answers, such as a stopped process on a running host.
     """
 
     has_pooler: bool | None = None
-    """Whether the session belongs to a pooler between us and PostgreSQL; None until a first statement is answered."""
+    """Whether the session belongs to a pooler before PostgreSQL; None until a first statement is answered."""
     set_up = b""
     """The statement that applies our settings to a transaction."""
     prepares_after: int | None = None
@@ -68,7 +68,7 @@ class Connection(psycopg.Connection[Any]):
 
     @contextmanager
     def transaction(self, *, force_rollback: bool = False) -> Iterator[Any]:  # type: ignore[override]
-        """Overrides psycopg's: the outermost transaction is READ COMMITTED and has our settings, after one round trip."""
+        """Overrides psycopg's method: the outermost transaction is READ COMMITTED, with our settings."""
         if self._is_in_transaction:
             with super().transaction(force_rollback=force_rollback) as savepoint:
                 yield savepoint
@@ -84,8 +84,8 @@ class Connection(psycopg.Connection[Any]):
     def run(self, text: str, values: Sequence[Any]) -> list[dict[str, Any]]:
         """Runs a statement with the parameters $1, $2 ... and returns its rows.
 
-        Outside `transaction`, the statement is a transaction of its own with our settings. All of it is sent at once, so that a
-        process that is stopped in between leaves no row locked.
+        Outside `transaction`, the statement is its own transaction with our settings. Everything is sent at once, so
+        that a process that is stopped in between leaves no row locked.
         """
         is_alone = not self._is_in_transaction
         adapted = Transformer(self)
@@ -115,11 +115,11 @@ class Connection(psycopg.Connection[Any]):
     def _send(
         self,
         query: bytes,
-        values: list[Any] | None = None,  # psycopg 3.2.1 takes lists and no other sequences
+        values: list[Any] | None = None,  # psycopg 3.2.1 takes only lists
         types: Sequence[int] = (),
         formats: list[Format] | None = None,
     ) -> int:
-        """Queues a statement; returns how many answers it gets."""
+        """Queues a statement. Returns how many answers it gets."""
         key = query, *types
         self._uses[key] += 1
         name, wanted = self._names.get(key), Format.TEXT if reads_iso(self) else Format.BINARY
@@ -141,7 +141,7 @@ class Connection(psycopg.Connection[Any]):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the connection is open and has no unread message. A message that we did not ask for is mostly its end."""
+        """Whether the connection is open without unread messages. An unrequested message usually announces its end."""
         if self.closed:
             return False
         unasked = select.poll()
@@ -153,7 +153,7 @@ class Connection(psycopg.Connection[Any]):
         return self.info.transaction_status != TransactionStatus.IDLE
 
     def _leave(self) -> None:
-        """Rolls back after an error. A connection that was interrupted in a statement is closed."""
+        """Rolls back after an error. Closes a connection that was interrupted in a statement."""
         if self.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             with suppress(psycopg.Error):
                 self.rollback()
@@ -164,7 +164,7 @@ class Connection(psycopg.Connection[Any]):
         return super().wait(self._patiently(gen), *args, **kwargs)
 
     def _patiently(self, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """psycopg's steps; it goes through them once more every 0.1 s, with nothing ready, while nothing comes."""
+        """Runs psycopg's steps. Repeats them every 0.1 s, with nothing ready, until the answer or the time limit."""
         give_up_at = clock.monotonic() + ANSWER_TIMEOUT
         try:
             wanted = next(steps)
@@ -183,13 +183,13 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _answers(pgconn: PGconn) -> Generator[Any, Any, list[PGresult]]:
-    """Sends what is queued and reads all answers, in psycopg's steps."""
+    """Sends the queued statements and reads all answers, in psycopg's steps."""
     yield from generators.send(pgconn)
-    found: list[PGresult] = []
+    answers: list[PGresult] = []
     while (answer := (yield from generators.fetch(pgconn))) is None or answer.status != ExecStatus.PIPELINE_SYNC:
         if answer is not None:
-            found.append(answer)
-    return found
+            answers.append(answer)
+    return answers
 
 
 def _rows(adapted: Any, answer: PGresult) -> list[dict[str, Any]]:
@@ -206,10 +206,13 @@ def _rows(adapted: Any, answer: PGresult) -> list[dict[str, Any]]:
 def connect(
     url: str, *, name: str = "ticker", planned_once: bool = False, variable: str = "DATABASE_URL"
 ) -> Connection:
-    """Returns an autocommit connection on which every wait is bounded: outside `transaction()`, each statement is one transaction.
+    """Returns an autocommit connection with a limit on every wait.
 
-    `planned_once`: PostgreSQL plans each statement when it first comes, and not five more times, where a connection sees
-    few of each and none gains by a plan for its very parameters. `variable` names the URL in a ConfigurationError.
+    Outside `transaction()`, each statement is one transaction.
+
+    With `planned_once`, PostgreSQL plans each statement on first use, and not five more times. That suits connections
+    that repeat few statements and gain nothing from plans for particular parameters. `variable` names the URL in a
+    ConfigurationError.
     """
     if psycopg.pq.version() < OLDEST_LIBPQ:
         raise ConfigurationError(
@@ -234,7 +237,7 @@ def connect(
             f"{variable} cannot be read; write special characters in the name and the password as %XX"
         ) from None
     pid = connection.execute("SELECT pg_backend_pid()").fetchone()
-    connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler makes one up
+    connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler invents one
     connection.set_up = _set_up(
         SETTINGS
         | ({"plan_cache_mode": "force_generic_plan"} if planned_once else {})
@@ -248,7 +251,7 @@ def connect(
 
 @contextmanager
 def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
-    """psycopg's errors as ours, each in one sentence."""
+    """Translates psycopg's errors to ours, each in one sentence."""
     try:
         yield
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName) as error:
@@ -266,10 +269,10 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
 
 
 def is_answer(error: Exception) -> bool:
-    """Whether PostgreSQL itself said so: of a lock, or of a statement that took too long."""
+    """Returns whether PostgreSQL itself reported the error: a lock, or a statement that took too long."""
     return getattr(error.__cause__, "sqlstate", None) is not None
 
 
 def first_line(error: BaseException) -> str:
-    """An error's own words, on one line and without the hints that follow."""
+    """Returns an error's own text on one line, without the hints after it."""
     return (str(error).strip() or type(error).__name__).splitlines()[0].strip().rstrip(".")

@@ -1,7 +1,7 @@
-"""Identifies the installation of the tables, and lets another installation take them over.
+"""Identifies the installation of the tables, and lets another installation adopt them.
 
 The tables carry a mark: the cluster's system identifier, the database's oid and the oid of the table `installation`. It
-survives the promotion of a standby, but not a dump or a copy. The installation's short id is in the id of every job.
+survives the promotion of a standby, but not a dump or a copy. The id of every job contains the installation's short id.
 """
 
 from typing import Any, NamedTuple
@@ -10,11 +10,11 @@ from ticker import clock
 from ticker.db import sql
 from ticker.errors import ConfigurationError
 
-ROWS_AT_A_TIME = 2_000  # pausing so many tasks takes 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
+ROWS_AT_A_TIME = 2_000  # pausing that many tasks takes 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
 
 
 class Installation(NamedTuple):
-    """The installation's row. `is_here`: its mark is that of the database that contains it."""
+    """The installation's row. `is_here` means that its mark matches this database."""
 
     id: str
     environment: str
@@ -22,7 +22,7 @@ class Installation(NamedTuple):
 
 
 class Adopted(NamedTuple):
-    """What `adopt` did. `former` and `id`: the installations before and after."""
+    """The result of `adopt`. `former` and `id` are the installations before and after."""
 
     former: str
     id: str
@@ -32,17 +32,17 @@ class Adopted(NamedTuple):
 
 
 def read(execute: sql.Execute) -> Installation:
-    """Reads the row, in one statement. Tables without it count as foreign, since there is no mark to compare."""
+    """Reads the row in one statement. Tables without it count as foreign, because they have no mark to compare."""
     rows = execute("installation")
     return Installation(**rows[0]) if rows else Installation("", "", False)
 
 
-def foreign(found: Installation, environment: str = "") -> str:
-    """Returns why these tables must not be used, in a sentence; empty if they may be. `environment`: TICKER_ENVIRONMENT."""
-    if not found.is_here:
+def foreign(row: Installation, environment: str = "") -> str:
+    """Returns why these tables must not be used; empty if they may be. `environment` is TICKER_ENVIRONMENT."""
+    if not row.is_here:
         why = "DATABASE_URL: these tables belong to another installation (restored, copied or moved by pg_upgrade)"
-    elif environment and environment != found.environment:
-        known = f"the environment {found.environment!r}" if found.environment else "an installation without environment"
+    elif environment and environment != row.environment:
+        known = f"the environment {row.environment!r}" if row.environment else "an installation without environment"
         why = f"DATABASE_URL: these tables belong to {known}, and TICKER_ENVIRONMENT is {environment!r}"
     else:
         return ""
@@ -52,22 +52,25 @@ def foreign(found: Installation, environment: str = "") -> str:
     )
 
 
-def check(found: Installation, environment: str = "") -> None:
+def check(row: Installation, environment: str = "") -> None:
     """Raises ConfigurationError if the tables belong to another installation."""
-    if sentence := foreign(found, environment):
+    if sentence := foreign(row, environment):
         raise ConfigurationError(sentence)
 
 
 def adopt(connection: Any, schema: str, environment: str, *, resume: bool) -> Adopted:
-    """Takes over the tables under a new id. Until the last step they belong to the former installation. So an interrupted
-    call may be repeated, and nothing starts on half of them. Raises ConfigurationError if they are ours already."""
+    """Takes over the tables under a new id. Raises ConfigurationError if they are ours already.
+
+    Until the last step, they belong to the former installation. So an interrupted call may be repeated, and nothing
+    starts on half-adopted tables.
+    """
     execute = sql.on(connection, schema)
-    found = read(execute)
-    if not foreign(found, environment):
+    here = read(execute)
+    if not foreign(here, environment):
         raise ConfigurationError(
-            f"these tables belong to this installation ({found.id}) already: there is nothing to adopt"
+            f"these tables already belong to this installation ({here.id}): there is nothing to adopt"
         )
-    now, former = clock.now(), found.id or "unknown"
+    now, former = clock.now(), here.id or "unknown"
     batch = {"resume": resume, "now": now, "limit": ROWS_AT_A_TIME}
     if not resume:
         execute("silence")
@@ -80,7 +83,7 @@ def adopt(connection: Any, schema: str, environment: str, *, resume: bool) -> Ad
         [row] = execute("adopt_tasks", after=after, reason=reason, **batch)
         after, paused, dropped = row["last"], paused + row["paused"], dropped + row["dropped"]
     words = f"the tables of installation {former}; {paused} tasks were paused"
-    marked = execute("adopt", former=found.id, environment=environment or found.environment, words=words, now=now)
+    marked = execute("adopt", former=here.id, environment=environment or here.environment, words=words, now=now)
     if not marked:
-        raise ConfigurationError("another call has adopted these tables meanwhile: there is nothing to adopt")
-    return Adopted(found.id, marked[0]["id"], paused, dropped, lost)
+        raise ConfigurationError("another call has just adopted these tables: there is nothing to adopt")
+    return Adopted(here.id, marked[0]["id"], paused, dropped, lost)

@@ -6,10 +6,10 @@ from decimal import Decimal
 from itertools import accumulate
 from typing import Any
 
-NESTED_AT_MOST = 250  # levels: far under where Python's own reader gives up, some 900, less the caller's stack
-DIGITS_AT_MOST = 308  # of a number: what fits a double, in every language that may read it
+NESTED_AT_MOST = 250  # levels: far below the limit of Python's reader, about 900 less the caller's stack
+DIGITS_AT_MOST = 308  # digits of a number that fits a double, in every language that may read it
 
-_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # the escape of one character, and not six characters
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # the escape of one character, not six characters
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _LONG = re.compile(f"[0-9]{{{DIGITS_AT_MOST + 1}}}")
 _EXPONENT = re.compile(r"[eE][+-]?([0-9]+)")
@@ -17,33 +17,33 @@ _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def dumps(value: Any, most: int | None = None) -> str:
-    """`value` as JSON of at most `most` bytes; TypeError, ValueError or RecursionError where it is none to be stored."""
+    """Returns `value` as JSON of at most `most` bytes. Raises TypeError, ValueError or RecursionError."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     text.encode()  # UnicodeEncodeError is a ValueError
-    if most is not None and (found := len(text) if len(text) > most else size(text)) > most:
-        raise ValueError(f"it has {found} bytes, over the limit of {most}")
+    if most is not None and (length := len(text) if len(text) > most else size(text)) > most:
+        raise ValueError(f"it has {length} bytes, over the limit of {most}")
     if has_nul(text):
         raise ValueError("it has a NUL character")
     if _LONG.search(_STRING.sub("", text)):
-        raise ValueError(f"it has a number of over {DIGITS_AT_MOST} digits")
+        raise ValueError(f"it has a number with over {DIGITS_AT_MOST} digits")
     if depth(text) > NESTED_AT_MOST:
-        raise ValueError(f"it is nested over the limit of {NESTED_AT_MOST} levels")
+        raise ValueError(f"it is nested over {NESTED_AT_MOST} levels deep")
     return text
 
 
 def stored(text: str) -> Any:
-    """The value of a JSON text as it comes back from jsonb, which writes Python's 1.5e+22 as a whole number."""
+    """Returns the value of a JSON text as jsonb returns it, which writes Python's 1.5e+22 as a whole number."""
     return json.loads(text, parse_float=lambda number: int(Decimal(number)) if "e+" in number else float(number))
 
 
 def size(text: str) -> int:
-    """The bytes of a JSON text as PostgreSQL will give it back: its jsonb keeps 1e300 with all of its zeros."""
+    """Returns the bytes of a JSON text as PostgreSQL will return it: its jsonb keeps 1e300 with all zeros."""
     exponents = (int(digits) for digits in _EXPONENT.findall(_STRING.sub("", text)))
     return len(text.encode()) + sum(exponents)
 
 
 def depth(text: str) -> int:
-    """How deep the arrays and objects of a JSON text are nested."""
+    """Returns how deep the arrays and objects of a JSON text are nested."""
     steps = (_STEPS.get(character, 0) for character in _STRING.sub("", text))
     return max(accumulate(steps), default=0)
 
@@ -53,5 +53,5 @@ def has_nul(text: str) -> bool:
 
 
 def without_nul(text: str) -> str:
-    """The same JSON with a replacement character for each NUL."""
-    return _NUL.sub(lambda found: f"{found[1]}\ufffd", text)
+    """Returns the same JSON with a replacement character for each NUL."""
+    return _NUL.sub(lambda match: f"{match[1]}\ufffd", text)

@@ -1,6 +1,6 @@
-"""Hears what applications say when they change a task: NOTIFY, in a thread with a connection of its own.
+"""Listens for the NOTIFY of applications that change a task, in a thread with its own connection.
 
-A help, and nothing that anything depends on: what is not heard is found by the next tick of the rhythm.
+Nothing depends on it: the next regular tick finds what it misses.
 """
 
 import logging
@@ -15,7 +15,7 @@ from ticker.errors import ConfigurationError
 log = logging.getLogger("ticker")
 
 CHANNEL = "ticker_wake"
-GLANCE = 0.5  # seconds between two looks whether it should stop
+GLANCE = 0.5  # seconds between two checks whether it should stop
 PAUSE = 5.0  # seconds before it connects again
 POOLER = (
     "TICKER_WAKE: changes wait for the next tick, because the connection goes through a pooler, which does not forward NOTIFY; "
@@ -24,7 +24,7 @@ POOLER = (
 
 
 class Listener(threading.Thread):
-    """Sets `heard` when a task of the schema was changed, and once for each new connection: it may have missed one."""
+    """Sets `heard` when a task of the schema was changed, and after each new connection, in case it missed a change."""
 
     def __init__(self, url: str, schema: str, stopping: threading.Event) -> None:
         super().__init__(name="ticker-listener", daemon=True)
@@ -37,7 +37,7 @@ class Listener(threading.Thread):
                 self._listen()
                 return
             except (psycopg.Error, OSError, ConfigurationError) as error:
-                log.warning("cannot hear of changes: %s; they wait for the next tick", first_line(error))
+                log.warning("cannot listen for changes: %s; they wait for the next tick", first_line(error))
                 self._stopping.wait(PAUSE)
 
     def _listen(self) -> None:
@@ -53,7 +53,7 @@ class Listener(threading.Thread):
 
 
 class WakeUp:
-    """When the next pass is wanted before its time: something was heard, or the next task is due."""
+    """Decides when a pass should come early: after a notification, or because the next task is due."""
 
     SHORTEST = 0.2  # seconds between two passes, however much happens
 
@@ -63,12 +63,12 @@ class WakeUp:
         self._due: float | None = None
 
     def served(self, seconds: float | None) -> None:
-        """A pass has ended, and the next thing to do is so far away."""
+        """Notes that a pass has ended, and in how many seconds the next work is due."""
         self._last = clock.monotonic()
         self._due = None if seconds is None else self._last + seconds
 
     def rings(self) -> bool:
-        """Asked again and again; a ring is heard once."""
+        """Returns whether a pass should come now. Called repeatedly; each ring is returned once."""
         now = clock.monotonic()
         if now < self._last + self.SHORTEST:
             return False
@@ -79,6 +79,6 @@ class WakeUp:
         return False
 
     def patience(self, most: float) -> float:
-        """Seconds until it may ring, at most `most`."""
+        """Returns the seconds until it may ring, at most `most`."""
         wanted = self._last + self.SHORTEST if self._listener.heard.is_set() else self._due
         return most if wanted is None else min(most, max(wanted - clock.monotonic(), 0.01))

@@ -1,4 +1,4 @@
-"""Connections that are used again, each by one thread at a time."""
+"""A pool of connections, each used by one thread at a time."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from ticker.db.connections import Connection, connect, translated
 
 
 class Pool:
-    """Opens the first connection when it is first needed."""
+    """Opens the first connection on first use."""
 
     def __init__(self, url: str, *, name: str = "ticker") -> None:
         self._url = url
@@ -22,7 +22,7 @@ class Pool:
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """Lends a connection; one that broke or was interrupted is closed. Raises the errors that `translated` raises."""
+        """Lends a connection. Closes one that broke or was interrupted. Raises the errors that `translated` raises."""
         with translated():
             connection = self._taken()
             self._since[connection] = clock.monotonic()
@@ -37,7 +37,7 @@ class Pool:
                     self._spare.append(connection)
 
     def waited(self) -> float:
-        """Returns for how many seconds a connection has been in use, the longest of all; 0.0 if none is in use."""
+        """Returns the seconds for which the longest-used connection has been in use; 0.0 if none is."""
         return max((clock.monotonic() - since for since in [*self._since.values()]), default=0.0)
 
     def interrupt(self) -> None:

@@ -30,7 +30,7 @@ def statements(schema: str, lists: tuple[tuple[str, str], ...] = ()) -> Mapping[
 
 @cache
 def _document(schema: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Returns the statements and the rules as they stand in the folder, without comments, for this schema."""
+    """Returns the statements and the rules of the folder, without comments, for this schema."""
     quoted = f'"{schema_name("schema", schema)}"'
     parts = {"name": dict[str, str](), "rule": dict[str, str]()}
     folder = files("ticker.db").joinpath("sql")
@@ -38,7 +38,7 @@ def _document(schema: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
         _, *texts = _PART.split(file.read_text(encoding="utf-8").replace("{schema}", quoted))
         for kind, name, text in zip(texts[::3], texts[1::3], texts[2::3], strict=True):
             if name in parts[kind]:
-                raise ValueError(f"{kind} {name} stands twice in ticker/db/sql")
+                raise ValueError(f"{kind} {name} appears twice in ticker/db/sql")
             parts[kind][name] = re.sub(r"^--.*\n?", "", text, flags=re.MULTILINE).strip()
     return parts["name"], parts["rule"]
 
@@ -54,7 +54,7 @@ def _filled(text: str, rules: Mapping[str, str]) -> str:
 
 
 def _rules_in(text: str) -> set[str]:
-    return {found[1] for found in _RULE.finditer(text)}
+    return {match[1] for match in _RULE.finditer(text)}
 
 
 def listed(names: Iterable[str], alias: str = "") -> str:
@@ -63,7 +63,7 @@ def listed(names: Iterable[str], alias: str = "") -> str:
 
 
 def _for_table(rule: str, alias: str | None) -> str:
-    """Returns a rule, which is written for a table with the alias t, for another one, or for the only table."""
+    """Adapts a rule, which is written for a table with the alias t, to another alias or to the only table."""
     return re.sub(r"\bt\.", f"{alias}." if alias else "", rule)
 
 

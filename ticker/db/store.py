@@ -1,6 +1,6 @@
-"""The tables behind the ticker's ports: one short transaction per batch, on a connection of its own.
+"""Implements the ticker's ports with the tables: one short transaction per batch, on its own connection.
 
-The statements themselves stand in the folder `sql`, in the order of a row's life.
+The statements are in the folder `sql`, in the order of a row's life.
 """
 
 import json
@@ -17,17 +17,17 @@ from ticker.engine.ports import Batch
 from ticker.errors import DatabaseUnavailable
 
 ROWS_AT_A_LOOK = 5_000
-THOROUGH_EVERY = 120  # ticks, an hour of them: how often each row is looked at for times too far ahead
+THOROUGH_EVERY = 120  # ticks, an hour: how often each row is checked for times too far ahead
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_SECOND = timedelta(seconds=1)
 LEAST_PATIENCE = 10.0  # seconds
-SLOW_LOOK = 400_000  # microseconds: two looks that differ by twice that are still no step
+SLOW_LOOK = 400_000  # microseconds: two readings that differ by twice that are not a step yet
 
 
 class PostgresStore:
-    """The ticker's store. It connects when it is first used, and again after a connection broke.
+    """The ticker's store. It connects on first use, and again after a connection broke.
 
-    Threads may work on batches side by side, as `pool` gives each of them a connection.
+    Threads may work on batches in parallel, because `pool` gives each of them a connection.
     """
 
     def __init__(self, url: str, schema: str = "ticker") -> None:
@@ -46,9 +46,9 @@ class PostgresStore:
     def installation(self) -> str:
         """Implements the port. Raises ConfigurationError if the tables belong to another installation."""
         if not self._installation:
-            found = installation.read(self.execute)
-            installation.check(found)
-            self._installation = found.id
+            row = installation.read(self.execute)
+            installation.check(row)
+            self._installation = row.id
         return self._installation
 
     def now(self) -> datetime:
@@ -56,20 +56,20 @@ class PostgresStore:
         return self._read
 
     def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
-        """Implements the port. First reads the installation again, before any row is locked: `ticker db adopt` may have changed it."""
+        """Implements the port. Reads the installation again before any lock: `ticker db adopt` may have changed it."""
         self._installation = ""
         self._installation = self.installation
         if self._look_again or self._clamps % THOROUGH_EVERY == 0:
             return None
         boot, uptime = self.uptime(now)
-        found = self.execute("has_work", now=now, look_ahead=look_ahead, boot=boot, uptime=uptime)[0]
+        work = self.execute("has_work", now=now, look_ahead=look_ahead, boot=boot, uptime=uptime)[0]
         if now is None:
-            self._read = found["now"]
-        self._stepped = self._is_step(boot, uptime, found["now"], self.uptime(now)[1]) or self._stepped
-        if found["busy"] or self._stepped:
+            self._read = work["now"]
+        self._stepped = self._is_step(boot, uptime, work["now"], self.uptime(now)[1]) or self._stepped
+        if work["busy"] or self._stepped:
             return None
         self._clamps += 1
-        return cast(datetime, found["now"])
+        return cast(datetime, work["now"])
 
     @contextmanager
     def batch(self) -> Iterator[Batch]:
@@ -77,20 +77,20 @@ class PostgresStore:
             yield PostgresBatch(execute, self._swept)
 
     def wake(self, now: datetime, limit: int) -> None:
-        from ticker.schedules import kinds  # a horse, which uses this module, too, does without its libraries
+        from ticker.schedules import kinds  # a horse uses this module, too, and does not need its libraries
 
         with self.transaction() as execute:
             again = [
-                (row["id"], found)
+                (row["id"], next_run)
                 for row in execute("end_pauses", now=now, limit=limit)
-                if (found := kinds.after_pause(row, now)) is not None
+                if (next_run := kinds.after_pause(row, now)) is not None
             ]
             if again:
                 ids, next_runs = (list(column) for column in zip(*again, strict=True))
                 execute("set_next_runs", ids=ids, next_runs=next_runs)
 
     def uptime(self, now: datetime | None = None) -> tuple[str | None, int | None]:
-        """This host's, as `clock.uptime`; none beside a `now` that is not the database's own. Simulations replace it."""
+        """Returns this host's `clock.uptime`; (None, None) if `now` is not the database's. Simulations replace it."""
         return clock.uptime() if now in (None, self._read) else (None, None)
 
     def clamp(self, now: datetime | None, limit: int) -> bool:
@@ -101,7 +101,7 @@ class PostgresStore:
         instant = now or self.now()
         while len(self.execute("clamp_runs", now=instant, limit=limit)) == limit:
             pass
-        self._stepped, self._look_again = False, stepped  # once more, for rows that were locked just now
+        self._stepped, self._look_again = False, stepped  # again in the next tick, for rows that are locked now
         self._clamps += 1
         return set_back
 
@@ -109,32 +109,32 @@ class PostgresStore:
         return bool(self.execute("clock_signs", now=now)[0]["set_back"])
 
     def _clamp_tasks(self, now: datetime | None, stepped: bool) -> None:
-        """Looks at every row, in the order of their ids, so that each comes once, whatever a rule makes of it."""
+        """Checks every row in the order of the ids, so that each comes once whatever a rule changes."""
         after: int | None = 0
         while after is not None:
             boot, uptime = self.uptime(now)
-            looked = self.execute(
+            rows = self.execute(
                 "clamp", now=now, limit=ROWS_AT_A_LOOK, after=after, boot=boot, uptime=uptime, stepped=stepped
             )
-            after = looked[0]["id"] if looked else None
+            after = rows[0]["id"] if rows else None
 
     def _clock_was_set(self, now: datetime | None) -> bool:
-        """Whether the database's clock went on by over a second more, or less, than this host did since it was asked."""
+        """Returns whether the database's clock and this host's uptime moved apart by over a second since last time."""
         boot, uptime = self.uptime(now)
         return self._is_step(boot, uptime, now or self.now(), self.uptime(now)[1])
 
     def _is_step(self, boot: str | None, uptime: int | None, now: datetime, answered: int | None) -> bool:
-        """The uptime before the clock was asked, the clock, and the uptime when the answer was there."""
+        """Detects a step from the uptime before the clock was read, the clock, and the uptime after the answer."""
         if boot is None or uptime is None:
             return False
-        if (answered or 0) - uptime > SLOW_LOOK:  # the answer was late: that is no step
+        if (answered or 0) - uptime > SLOW_LOOK:  # a late answer is not a step
             return False
         ahead = now - EPOCH - timedelta(microseconds=uptime)
         before, self._last_look = self._last_look, (boot, ahead)
         if before is None or before[0] != boot:
             return False
         if abs(ahead - before[1]) <= ONE_SECOND:
-            self._last_look = before  # so that many small steps are seen as a large one
+            self._last_look = before  # so that many small steps add up to a large one
             return False
         return True
 
@@ -145,11 +145,11 @@ class PostgresStore:
         return len(self.execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))
 
     def _watched_for(self, now: datetime | None, beat: int) -> float:
-        """Returns the seconds for which ticks have come without a gap, here or at another ticker, and without an error here."""
-        found = self.execute("watched", now=now, gap=patience(beat) * 1000)[0]
-        is_new = self._was_interrupted or found["since"] is None
-        self._watching_since = found["now"] if is_new else found["since"]
-        return cast(float, found["now"] - self._watching_since)
+        """Returns the seconds since the last gap in the ticks of all tickers, or the last error in this one."""
+        watched = self.execute("watched", now=now, gap=patience(beat) * 1000)[0]
+        is_new = self._was_interrupted or watched["since"] is None
+        self._watching_since = watched["now"] if is_new else watched["since"]
+        return cast(float, watched["now"] - self._watching_since)
 
     def remove_done(self, limit: int) -> int:
         return len(self.execute("remove_done", limit=limit))
@@ -158,11 +158,11 @@ class PostgresStore:
         return cast(int, self.execute("count_due", now=now, look_ahead=look_ahead, queue=queue)[0]["count"])
 
     def next_due(self, now: datetime) -> float | None:
-        """Seconds from `now` to the next thing that a pass would do; None: there is nothing."""
+        """Returns the seconds from `now` to the next work of a pass; None if there is none."""
         return cast(float | None, self.execute("next_due", now=now)[0]["seconds"])
 
     def queues(self) -> list[str]:
-        """Returns the queues of all tasks. Reads the whole table, a million tasks in 0.7 s; empty after PostgreSQL's time-out."""
+        """Returns the queues of all tasks, a million in 0.7 s. Returns an empty list after PostgreSQL's time-out."""
         with suppress(DatabaseUnavailable):
             return [row["queue"] for row in self.execute("queues")]
         return []
@@ -170,7 +170,7 @@ class PostgresStore:
     def heartbeat(
         self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any], beat: int = 0
     ) -> None:
-        """Writes the ticker's own row: that it lives, what its last tick did, and since when ticks came without a gap."""
+        """Writes the ticker's row: that it lives, its last tick's result, and since when ticks came without a gap."""
         if beat:
             self._watched_for(now, beat)
             report = {**report, "watching_since": self._watching_since}
@@ -178,17 +178,17 @@ class PostgresStore:
         self._was_interrupted = False
 
     def deregister(self, ticker_id: str) -> None:
-        """The ticker ends cleanly, and counts for none from now on."""
+        """Records that the ticker ended cleanly, so that it no longer counts."""
         self.execute("deregister", id=ticker_id)
 
     def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
-        """One named statement, a transaction of its own."""
+        """Runs one named statement in its own transaction."""
         with self._noticed(), self.pool.connection() as connection:
             return sql.on(connection, self._schema)(name, **parameters)
 
     @contextmanager
     def transaction(self) -> Iterator[sql.Execute]:
-        """Named statements in one transaction."""
+        """Yields a function that runs named statements in one transaction."""
         with self._noticed(), self.pool.connection() as connection, connection.transaction():
             yield sql.on(connection, self._schema)
 
@@ -205,5 +205,5 @@ class PostgresStore:
 
 
 def patience(beat: int) -> float:
-    """Returns the seconds that workers get for their ends after all tickers, or the tables, were away: two ticks, at least 10 s."""
+    """Returns the seconds for workers to write ends after an outage of tickers or tables: two ticks, at least 10 s."""
     return max(2 * beat / 1000, LEAST_PATIENCE)

@@ -1,8 +1,8 @@
 """The tables, for applications that join their own with `tasks` and `runs` (docs/concepts/owners.md).
 
-They name columns, types and indexes. The rules stand only in `ticker/migrations/versions/*.sql`, which creates the tables:
-the domain that `info` names, CHECKs, triggers, the conditions of indexes and what each of them serves. A test has Alembic
-compare the two.
+They name columns, types and indexes. Only `ticker/migrations/versions/*.sql`, which creates the tables, has the rules: the
+domain that `info` names, CHECKs, triggers, the conditions of indexes and the purpose of each. A test has Alembic compare
+the two.
 """
 
 from sqlalchemy import (

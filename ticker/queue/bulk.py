@@ -1,6 +1,6 @@
-"""The keys and fields that RQ writes when it enqueues a job, written for a whole batch in one call; and when it forgets one.
+"""Writes the keys and fields that RQ writes when it enqueues a job, for a whole batch in one call. Also forgets jobs.
 
-This file alone knows them. The fields come from RQ's own `Job.to_dict()`; `tests/queue/test_bulk.py` compares every
+Only this module knows them. The fields come from RQ's own `Job.to_dict()`. `tests/queue/test_bulk.py` compares every
 key, field and byte with `Queue.enqueue_call`, and lets a stock worker run the job.
 """
 
@@ -20,9 +20,9 @@ from ticker.queue.scripts import script
 
 Argument = str | bytes | int
 Label = tuple[str, str, int, int]
-"""What the jobs of many tasks have in common: queue, description, time-out, time to live."""
+"""The values that the jobs of many tasks share: queue, description, time-out, time to live."""
 
-_STORED = struct.Struct("<3s2H")  # RFC 1950 and 1951: no preset, the only block, stored; its length, and that inverted
+_STORED = struct.Struct("<3s2H")  # RFC 1950 and 1951: no preset, one stored block; its length and the inverted length
 _HEAD = b"\x78\x01\x01"
 _CHECKSUM = struct.Struct(">I")
 
@@ -32,7 +32,7 @@ PER_JOB = ("origin", "data", "description", "timeout", "ttl")
 
 
 def shared_fields(connection: Redis, result_ttl: int, failure_ttl: int) -> Mapping[str, Argument]:
-    """The fields of RQ's hash that are the same for every job of a batch, as RQ itself would write them now."""
+    """Returns the fields of RQ's hash that all jobs of a batch share, as RQ itself would write them now."""
     queue = Queue("template", connection=connection)
     job = Job.create(
         ENTRY, connection=connection, timeout=1, ttl=1, result_ttl=result_ttl, failure_ttl=failure_ttl,
@@ -43,7 +43,7 @@ def shared_fields(connection: Redis, result_ttl: int, failure_ttl: int) -> Mappi
 
 
 def incompatibility(connection: Redis) -> str:
-    """In what this RQ differs from what is written here; nothing, where it does not. `connection` is not used."""
+    """Returns how this RQ differs from what this module writes; empty if it does not. `connection` is not used."""
     keys = Job.key_for("1"), Queue("x", connection=connection).key, Queue.redis_queues_keys
     if keys != ("rq:job:1", "rq:queue:x", "rq:queues"):
         return f"its keys are {', '.join(keys)}"
@@ -69,9 +69,9 @@ def incompatibility(connection: Redis) -> str:
             job.get_status(refresh=False),
         )
     except Exception as error:
-        return f"it does not read such a job: {type(error).__name__}: {error}"
+        return f"it does not read our job: {type(error).__name__}: {error}"
     if read != (ENTRY, one.args, {}, one.queue, one.description, one.timeout, one.ttl, JobStatus.QUEUED):
-        return f"it reads another job: {read}"
+        return f"it reads our job differently: {read}"
     return ""
 
 
@@ -80,7 +80,7 @@ def as_stored(value: Argument) -> bytes:
 
 
 def arguments(specs: Sequence[JobSpec], shared: Mapping[str, Argument], key: str = "") -> list[Argument]:
-    """What `PUSH` is called with; signed with `key`, if there is one. What many jobs have in common is said once."""
+    """Returns the arguments of `PUSH`, signed with `key` if there is one. Values that many jobs share are sent once."""
     numbers: dict[Label, int] = {}
     jobs: list[Argument] = []
     for spec in specs:
@@ -88,12 +88,12 @@ def arguments(specs: Sequence[JobSpec], shared: Mapping[str, Argument], key: str
         call = payload(spec)
         jobs += number, spec.job_id, packed(call), signature(spec, call, key)
     pairs = [part for field, value in shared.items() for part in (field, value)]
-    labels = [part for found in numbers for part in (f"{Queue.redis_queue_namespace_prefix}{found[0]}", *found)]
+    labels = [part for each in numbers for part in (f"{Queue.redis_queue_namespace_prefix}{each[0]}", *each)]
     return [Queue.redis_queues_keys, Job.redis_job_namespace_prefix, len(pairs), *pairs, len(numbers), *labels, *jobs]
 
 
 def to_forget(worker_key: str, job: Job, execution: Execution | None, executed: float) -> list[Argument]:
-    """What `FORGET` is called with; `executed` is in seconds, `execution` None where RQ has not begun any."""
+    """Returns the arguments of `FORGET`. `executed` is in seconds. `execution` is None if RQ has not begun one."""
     queue = Queue(job.origin, connection=job.connection)
     return [
         job.id, str(executed), worker_key, job.dependents_key, queue.intermediate_queue_key, job.started_job_registry.key,
@@ -107,15 +107,16 @@ def label(spec: JobSpec) -> Label:
 
 
 def payload(spec: JobSpec) -> bytes:
-    """RQ's pickle of the call."""
+    """Returns RQ's pickle of the call."""
     call: bytes = DefaultSerializer.dumps((spec.entry, None, spec.args, {}))
     return call
 
 
 def packed(payload: bytes) -> bytes:
-    """A zlib stream, as RQ reads it, of one stored block: to deflate it takes 20 to 200 times as long, and saves 7 bytes.
+    """Returns a zlib stream of one stored block, which RQ can read.
 
-    Up to 64 bytes, Redis keeps such a job in less than half of the memory.
+    To deflate it takes 20 to 200 times as long, and saves 7 bytes. Up to 64 bytes, Redis needs less than half of the
+    memory for such a job.
     """
     size = len(payload)
     return b"".join((_STORED.pack(_HEAD, size, size ^ 0xFFFF), payload, _CHECKSUM.pack(zlib.adler32(payload))))

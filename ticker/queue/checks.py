@@ -14,8 +14,10 @@ log = logging.getLogger("ticker")
 
 
 def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
-    """Raises ConfigurationError with one sentence that names the setting and what to do. `queues`: those of a worker; None:
-    those of all tasks, which a ticker serves."""
+    """Checks both servers. Raises ConfigurationError with one sentence that names the setting and what to do.
+
+    `queues` are those of a worker. None means those of all tasks, which a ticker serves.
+    """
     try:
         here, warning = check_database(settings)
         if warning:
@@ -37,7 +39,7 @@ def check_redis(settings: Settings, here: str, queues: Sequence[str]) -> None:
         for name, holder in queue.holders(queues).items():
             if holder != here:
                 raise ConfigurationError(
-                    f"REDIS_URL: {rq.leased(name, holder)}; name another queue, or another Redis or database of it"
+                    f"REDIS_URL: {rq.leased(name, holder)}; use another queue, another Redis or another database of it"
                 )
     finally:
         queue.close()

@@ -1,6 +1,6 @@
--- ARGV: a job's id, and for how many seconds it was executed; the keys of its worker's hash, of its dependents, of its
--- queue's list of what workers have just taken, and of its queue's registry of what they execute; the job's member in that;
--- then all keys that vanish with the job. 0, and nothing is done: other jobs wait for this one.
+-- ARGV: a job's id, and the seconds of its execution; the keys of its worker's hash, of its dependents, of its queue's
+-- list of taken jobs, and of its queue's registry of started jobs; the job's member in that registry; then all keys to
+-- delete with the job. Returns 0 and does nothing if other jobs wait for this one.
 local id, seconds, worker, dependents, taken, registry, member = unpack(ARGV, 1, 7)
 if redis.call('EXISTS', dependents) == 1 then return 0 end
 redis.call('DEL', unpack(ARGV, 8))
@@ -9,5 +9,5 @@ redis.pcall('ZREM', registry, member)
 redis.call('HINCRBY', worker, 'successful_job_count', 1)
 redis.call('HINCRBYFLOAT', worker, 'total_working_time', seconds)
 redis.call('HDEL', worker, 'current_job')
-redis.pcall('SREM', worker .. ':executions', member) -- RQ 3 counts there what a worker executes
+redis.pcall('SREM', worker .. ':executions', member) -- RQ 3 counts a worker's executions there
 return 1

@@ -1,4 +1,4 @@
-"""Queues and workers as RQ knows them: how many jobs wait where, who listens, and what he does."""
+"""Inspects the queues and workers that RQ knows: waiting jobs, listening workers, and their current work."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -16,12 +16,12 @@ from ticker.queue import rq
 
 AT_MOST = 500
 OVERDUE_MS = 45_000
-"""RQ keeps a worker's key for a minute beyond its next heartbeat; less is left where that is overdue by 15 seconds."""
+"""RQ keeps a worker's key for a minute after its next heartbeat is due. Less than this is left of a silent worker's."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """How many jobs wait in a queue, how many failed ones RQ still holds, and how many workers listen."""
+    """The number of waiting jobs in a queue, of its failed jobs that RQ still keeps, and of its workers."""
 
     name: str
     jobs: int
@@ -31,8 +31,10 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A worker that lives; `state` is RQ's word (`busy`, `idle`, ...), `job_id` what it works on, if anything. `silent`: its
-    heartbeat is overdue."""
+    """A living worker. `state` is RQ's word (`busy`, `idle`, ...), `job_id` is its current job, if any.
+
+    `silent` means that its heartbeat is overdue by 15 seconds.
+    """
 
     name: str
     queues: tuple[str, ...]
@@ -46,7 +48,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class Attendance:
-    """The first 500 of each by name, and how many there are."""
+    """The first 500 queues and workers by name, and their numbers."""
 
     queues: tuple[QueueStatus, ...] = ()
     workers: tuple[WorkerStatus, ...] = ()
@@ -55,7 +57,7 @@ class Attendance:
 
 
 def look(url: str) -> Attendance:
-    """What in Redis is none of RQ's is passed over. QueueUnavailable where Redis does not answer."""
+    """Returns the queues and workers. Skips other keys than RQ's. Raises QueueUnavailable if Redis does not answer."""
     with rq.translated(), closing(rq.connect(url, retries=0)) as connection:
         living = _living(connection)
         workers = _workers(connection, living[:AT_MOST])
@@ -65,7 +67,7 @@ def look(url: str) -> Attendance:
 
 
 def _living(connection: Redis) -> list[bytes]:
-    """The keys of workers that live: one that was killed stays in RQ's set, and its own key expires."""
+    """Returns the keys of living workers. A killed worker stays in RQ's set, but its own key expires."""
     keys = sorted(cast(set[bytes], connection.smembers(Worker.redis_workers_keys)))
     types = _answers(connection, [("TYPE", key) for key in keys])
     return [key for key, type_ in zip(keys, types, strict=True) if type_ == b"hash" and _name(key)]
@@ -94,7 +96,7 @@ def _worker(name: str, fields: Mapping[str, str], left_ms: int) -> WorkerStatus:
 
 
 def _queues(connection: Redis, names: Sequence[str], living: set[bytes]) -> tuple[QueueStatus, ...]:
-    """Those that had a job once, or have a worker now. A key of another type counts as empty."""
+    """Returns the queues that ever had a job, or have a worker now. A key of another type counts as empty."""
     queues = [Queue(name, connection=connection) for name in names]
     jobs = _answers(connection, [("LLEN", queue.key) for queue in queues])
     failed = _answers(connection, [("ZCARD", queue.failed_job_registry.key) for queue in queues])
@@ -110,7 +112,7 @@ def _count(answer: Any) -> int:
 
 
 def _answers(connection: Redis, commands: Iterable[tuple[str, bytes | str]]) -> list[Any]:
-    """One call to Redis for all of them; where a key is of another type, the answer is that error."""
+    """Runs all commands in one call to Redis. For a key of another type, the answer is that error."""
     with connection.pipeline(transaction=False) as calls:
         for command in commands:
             calls.execute_command(*command)  # type: ignore[no-untyped-call]
@@ -122,9 +124,9 @@ def _answers(connection: Redis, commands: Iterable[tuple[str, bytes | str]]) -> 
 
 
 def _name(key: bytes) -> str:
-    """Of a worker; nothing, where the key is none of a worker's."""
+    """Returns a worker's name; empty if the key is not a worker's."""
     try:
-        prefix, found, name = key.decode().partition(Worker.redis_worker_namespace_prefix)
+        before, prefix, name = key.decode().partition(Worker.redis_worker_namespace_prefix)
     except UnicodeDecodeError:
         return ""
-    return name if found and not prefix else ""
+    return name if prefix and not before else ""

@@ -1,8 +1,9 @@
--- ARGV: RQ's set of queues, the prefix of its jobs' keys; how many fields and values all jobs share, and these; how many
--- labels, and five of each: the queue's key and name, the description, the time-out, the time to live; then of each job the
--- number of its label, its id, its data, its signature or ''.
--- A queue whose key is of another type refuses the id, before anything is written: that is this job's answer alone. Any
--- other error (OOM, READONLY, ...) is the server's: it answers the call, so that no row has to back off on its account.
+-- ARGV: RQ's set of queues; the prefix of its jobs' keys; the number of fields and values that all jobs share, and
+-- these; the number of labels, and five values for each: the queue's key and name, the description, the time-out, the
+-- time to live; then for each job the number of its label, its id, its data, and its signature or ''.
+-- A queue whose key is of another type refuses the id before anything is written, and only this job gets that answer.
+-- Any other error (OOM, READONLY, ...) is the server's: it answers the whole call, so that no row has to back off
+-- because of it.
 local queues, prefix, shared = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local at = 4 + shared
 local labels, fields, stored = tonumber(ARGV[at]), {}, {}

@@ -1,4 +1,4 @@
-"""RQ and Redis, behind the ticker's port of a queue. Nowhere else does `ticker` know them."""
+"""Implements the ticker's queue port with RQ and Redis. No other module of `ticker` knows them."""
 
 import logging
 import re
@@ -23,7 +23,7 @@ from ticker.settings import Settings
 log = logging.getLogger("ticker")
 
 OLDEST_REDIS = (6, 2)
-SOCKET_TIMEOUT = 2  # seconds: row locks are held while Redis is asked
+SOCKET_TIMEOUT = 2  # seconds: row locks are held during calls to Redis
 LEASE = 300  # seconds: ten ticks of the default rhythm
 LEASE_PREFIX = "ticker:queue:"
 STORED, HELD = Receipt(stored=True), Receipt(held=True)
@@ -38,14 +38,16 @@ TAKE_LEASES = script("take_leases")
 
 
 def connect(url: str, *, retries: int = 1) -> Redis:
-    """A client whose every wait is bounded, and which tries once more by itself: a repeated push changes nothing. Who only
-    looks wants no `retries`: at a Redis that hangs each costs its two seconds again."""
+    """Returns a client with a limit on every wait. It retries once by default, since a repeated push changes nothing.
+
+    Callers that only read pass no `retries`: each one costs another two seconds if Redis hangs.
+    """
     try:
         client = Redis.from_url(
             url, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=SOCKET_TIMEOUT, retry=Retry(NoBackoff(), retries)
         )
         pool = client.connection_pool
-        pool.connection_class(**pool.connection_kwargs)  # not connected; an unknown ?option shows here at the earliest
+        pool.connection_class(**pool.connection_kwargs)  # not connected; the first place where an unknown ?option fails
         pool.connection_kwargs.get("host", "").encode("idna")  # as a socket does
     except (ValueError, TypeError, RedisError):  # whose text quotes the URL, and with it the password
         raise ConfigurationError(
@@ -56,7 +58,7 @@ def connect(url: str, *, retries: int = 1) -> Redis:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Redis' errors as ours, each in one sentence."""
+    """Translates Redis' errors to ours, each in one sentence."""
     try:
         yield
     except RedisError as error:
@@ -68,9 +70,10 @@ def _sentence(error: RedisError) -> str:
 
 
 class RedisQueue:
-    """RQ's queues. `result_ttl` and `failure_ttl` are seconds: how long Redis keeps a job that ended.
+    """RQ's queues. `result_ttl` and `failure_ttl` are seconds for which Redis keeps a job that ended.
 
-    With a `signing_key` every job is signed (`ticker.queue.signing`); workers that do not ask for signatures run it as ever.
+    With a `signing_key`, every job is signed (`ticker.queue.signing`). Workers that require no signatures run it as
+    usual.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class RedisQueue:
         self._incompatibility = bulk.incompatibility(connection)
         if self._incompatibility:
             log.warning(
-                "this RQ is none that the fast way was written for: %s; jobs are pushed one by one",
+                "this RQ does not support fast pushes: %s; jobs are pushed one by one",
                 self._incompatibility,
             )
 
@@ -103,7 +106,7 @@ class RedisQueue:
         )  # fmt: skip
 
     def push(self, specs: Sequence[JobSpec]) -> Sequence[Receipt]:
-        """One call to Redis for all of them; one for each job, where this RQ writes its jobs otherwise than we do."""
+        """Pushes all jobs in one call to Redis, or one by one if this RQ is incompatible with `ticker.queue.bulk`."""
         if not specs:
             return []
         self._pushed_to.update({spec.queue for spec in specs})
@@ -115,7 +118,7 @@ class RedisQueue:
         return [_receipt(answer) for answer in answers]
 
     def _enqueue(self, spec: JobSpec) -> Receipt:
-        """By RQ's public interface."""
+        """Pushes one job by RQ's public interface."""
         with translated():
             if Job.exists(spec.job_id, connection=self._connection):
                 return HELD
@@ -136,12 +139,12 @@ class RedisQueue:
         return STORED
 
     def lengths(self, names: Sequence[str]) -> Mapping[str, int]:
-        """A key of another type counts as empty: the push of its tasks says so."""
+        """Returns the number of jobs in each queue. A key of another type counts as empty; a push reports it."""
         with translated():
             return {name: self._length(Queue(name, connection=self._connection)) for name in names}
 
     def states(self, job_ids: Sequence[str]) -> Sequence[JobState]:
-        """One call to Redis for all of them."""
+        """Returns the states of all jobs in one call to Redis."""
         if not job_ids:
             return []
         with translated():
@@ -151,14 +154,16 @@ class RedisQueue:
             return [_state(answer.decode("utf-8", "replace")) for answer in self._states(args=job_ids)]
 
     def forget(self, job_ids: Collection[str]) -> None:
-        """Only the hashes go; a worker that meets such an id in the list passes over it."""
+        """Deletes only the hashes. A worker that finds such an id in the list skips it."""
         if job_ids:
             with translated():
                 self._connection.unlink(*(Job.key_for(job_id) for job_id in job_ids))
 
     def lease(self, installation: str, queues: Collection[str] = (), formerly: str = "") -> dict[str, str]:
-        """Takes or renews our leases of these queues, and of those that we pushed to. Returns the queues that others have leased,
-        with the holders. `formerly`: an installation whose leases become ours."""
+        """Takes or renews our leases of these queues, and of those that we pushed to.
+
+        Returns the queues that other installations have leased, with the holders. The leases of `formerly` become ours.
+        """
         names = sorted({*queues, *self._pushed_to})
         if not names:
             return {}
@@ -175,12 +180,12 @@ class RedisQueue:
         return {name: holder.decode() for name, holder in zip(queues, holders, strict=True) if holder}
 
     def all_holders(self) -> dict[str, str]:
-        """Returns the same for all queues that RQ knows."""
+        """Returns the holders of the leases of all queues that RQ knows."""
         with translated():
             return self.holders([queue.name for queue in queues(self._connection)])
 
     def unattended(self) -> dict[str, int]:
-        """Queues with waiting jobs that no worker listens to, and how many jobs wait."""
+        """Returns the queues with waiting jobs and no worker, and the number of their jobs."""
         with translated():
             waiting = {queue.name: self._length(queue) for queue in queues(self._connection)}
             return {name: count for name, count in waiting.items() if count and not self._is_attended(name)}
@@ -188,16 +193,16 @@ class RedisQueue:
     def _length(self, queue: Queue) -> int:
         try:
             return queue.count
-        except ResponseError:  # a key of another type: the push of its tasks says so
+        except ResponseError:  # a key of another type: the push of its tasks reports it
             return 0
 
     def _is_attended(self, name: str) -> bool:
-        """Whether a worker lives that listens: one that was killed stays in the set, and its own key expires."""
+        """Returns whether a living worker listens. A killed worker stays in the set, but its own key expires."""
         workers = cast(set[bytes], self._connection.smembers(f"rq:workers:{name}"))
         return bool(workers) and bool(self._connection.exists(*workers))
 
     def check(self) -> str:
-        """Returns the server's version. Raises QueueUnavailable, or ConfigurationError if it is set up to lose or refuse jobs."""
+        """Returns the server's version. Raises QueueUnavailable, or ConfigurationError if Redis may lose or refuse jobs."""
         with translated():
             return check_server(self._connection.info())
 
@@ -216,14 +221,14 @@ def leased(queue: str, holder: str) -> str:
 
 
 def queues(connection: Redis) -> Iterator[Queue]:
-    """RQ's set of queues, but for what in it is no queue's name."""
+    """Yields the queues in RQ's set, and skips what is not a queue's name."""
     for key in cast(set[bytes], connection.smembers(Queue.redis_queues_keys)):
-        with suppress(ValueError):  # another prefix, or no UTF-8
+        with suppress(ValueError):  # another prefix, or not UTF-8
             yield Queue.from_queue_key(key.decode(), connection=connection)
 
 
 def check_server(info: Mapping[str, Any]) -> str:
-    """Returns the version in a server's INFO. Raises ConfigurationError with one sentence if the server is not fit for jobs."""
+    """Returns the version in the INFO of a server. Raises ConfigurationError in one sentence if the server is unfit for jobs."""
     version = str(info.get("redis_version", ""))
     policy = info.get("maxmemory_policy", "noeviction")
     if info.get("cluster_enabled"):
@@ -238,9 +243,9 @@ def check_server(info: Mapping[str, Any]) -> str:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """6.0.16 as (6, 0); what is no such text is taken for new enough."""
-    found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", version)
-    return (int(found[1]), int(found[2])) if found else OLDEST_REDIS
+    """Returns 6.0.16 as (6, 0). Other texts count as new enough."""
+    match = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", version)
+    return (int(match[1]), int(match[2])) if match else OLDEST_REDIS
 
 
 def _receipt(answer: bytes) -> Receipt:

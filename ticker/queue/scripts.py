@@ -1,4 +1,4 @@
-"""Reads the Lua scripts that Redis runs. Each stands in a file, with its arguments and answer in its first lines."""
+"""Reads the Lua scripts that Redis runs. The first lines of each file describe its arguments and its answer."""
 
 from importlib.resources import files
 

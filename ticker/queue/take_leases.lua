@@ -1,5 +1,5 @@
--- KEYS: the leases; ARGV: our installation, another one whose leases we take over or '', seconds. Returns the holders of the
--- leases of others, and '' for ours.
+-- KEYS: the leases; ARGV: our installation, another one whose leases become ours or '', seconds. Returns the holders of
+-- the leases of others, and '' for ours.
 local holders = {}
 for i, key in ipairs(KEYS) do
     local holder = redis.call('GET', key)

@@ -35,24 +35,24 @@ def plain(field: str, value: object) -> str:
 
 
 def prose(field: str, value: object) -> str:
-    """A text for people: printable, up to 2,000 characters."""
+    """Checks a text for people: printable, up to 2,000 characters."""
     return _text(field, value, least=0, most=TEXT_AT_MOST)
 
 
 def json_object(field: str, value: object) -> dict[str, Any]:
-    """A JSON object of up to 64 kB, as PostgreSQL will give it back. Its errors never show a value: it may be a secret."""
+    """Checks a JSON object of up to 64 kB. Returns it as PostgreSQL will. Errors show no value: it may be a secret."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise BadInput(field, type(value).__name__, 'is no JSON object; write {"name": value}')
+        raise BadInput(field, type(value).__name__, 'is not a JSON object; write {"name": value}')
     try:
         text = json_text.dumps(value, most=JSON_AT_MOST)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(field, type(value).__name__, f"is not JSON that can be kept: {error}") from None
+        raise BadInput(field, type(value).__name__, f"is not JSON that can be stored: {error}") from None
     return dict(json_text.stored(text))
 
 
 def _text(field: str, value: object, *, least: int, most: int) -> str:
     if not isinstance(value, str):
-        raise BadInput(field, value, "is no text")
+        raise BadInput(field, value, "is not a text")
     if not least <= len(value) <= most:
         raise BadInput(field, value, f"has {len(value)} characters; {least} to {most} are allowed")
     if not value.isprintable():
@@ -70,28 +70,28 @@ def box(field: str, value: object) -> int:
     return milliseconds(field, value, least=timing.SHORTEST_BOX)
 
 
-def schedule(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What was said of when: one of `every`, `cron`, `calendar` and `at`, perhaps with a zone."""
-    names = [field for field in NAMES.values() if field in said]
+def schedule(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Checks the fields of a schedule: one of `every`, `cron`, `calendar` and `at`, and perhaps a zone."""
+    names = [field for field in NAMES.values() if field in given]
     if len(names) > 1:
-        raise BadInput(names[-1], said[names[-1]], f"cannot be combined with {names[0]}; a task has one schedule")
-    zone = zones.zone("zone", said["zone"]) if "zone" in said else None
+        raise BadInput(names[-1], given[names[-1]], f"cannot be combined with {names[0]}; a task has one schedule")
+    zone = zones.zone("zone", given["zone"]) if "zone" in given else None
     if not names:
         return {} if zone is None else {"zone": zone.key}
-    return _interval(said, zone) if names == ["every"] else _times(names[0], said[names[0]], zone)
+    return _interval(given, zone) if names == ["every"] else _times(names[0], given[names[0]], zone)
 
 
-def _interval(said: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
+def _interval(given: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
     if zone is not None:
         raise BadInput("zone", zone.key, "has no meaning with every: an interval is real time")
-    every = milliseconds("every", said["every"], least=timing.SHORTEST_INTERVAL, most=timing.LONGEST_INTERVAL)
+    every = milliseconds("every", given["every"], least=timing.SHORTEST_INTERVAL, most=timing.LONGEST_INTERVAL)
     return {"kind": Kind.INTERVAL, "expression": "", "zone": "UTC", "every_ms": every}
 
 
 def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
-    """Without a zone, said or in the text, the one that the task has stays."""
+    """Checks a schedule by times. Without a zone, as an argument or in the text, the task keeps its zone."""
     if field != "at" and not isinstance(value, str):
-        raise BadInput(field, value, "is no text")
+        raise BadInput(field, value, "is not a text")
     read = READ[field](value, zone)
     named = zone is not None or (field == "calendar" and calendar.names_zone(str(value)))
     given = {"kind": read.kind, "expression": read.text, "every_ms": 0}
@@ -99,11 +99,11 @@ def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
 
 
 def bound(field: str, value: object) -> str:
-    """Where a schedule begins or ends; an empty text takes the bound away."""
+    """Checks a time at which a schedule begins or ends. An empty text removes the limit."""
     return "" if value == "" else once.parse(value, UTC, field).text
 
 
-def whole(least: int, most: int, more: str = "") -> Check:
+def integer(least: int, most: int, more: str = "") -> Check:
     """Accepts a whole number between these bounds."""
 
     def check(field: str, value: object) -> int:
@@ -115,8 +115,8 @@ def whole(least: int, most: int, more: str = "") -> Check:
 
 
 def limit(most: int) -> Check:
-    """A count from 1; 0 takes the limit away."""
-    number = whole(0, most, " (0: no limit)")
+    """Accepts a count from 1. 0 removes the limit."""
+    number = integer(0, most, " (0: no limit)")
     return lambda field, value: number(field, value) or None
 
 
@@ -125,7 +125,7 @@ def words(choices: Sequence[str]) -> list[str]:
 
 
 def one_of(*choices: str) -> Check:
-    """A word, each with what it means in brackets."""
+    """Accepts one of these words. Each choice gives the word's meaning in brackets."""
     known = words(choices)
 
     def check(field: str, value: object) -> str:
@@ -137,17 +137,17 @@ def one_of(*choices: str) -> Check:
 
 
 def span_or_none(least: int) -> Check:
-    """A duration; 0 takes it away."""
+    """Accepts a duration. 0 removes it."""
     return lambda field, value: milliseconds(field, value, least=least if value not in (0, "0") else 0) or None
 
 
 def backoff(field: str, value: object) -> str:
-    """Kept as it reads shortest: `10s`, or `10s..5m`."""
+    """Accepts a back-off and returns its shortest form: `10s`, or `10s..5m`."""
     return Backoff.parse(field, value).text
 
 
 def label(field: str, value: object) -> str:
-    """A name, or nothing."""
+    """Accepts a name or an empty text."""
     return _text(field, value, least=0, most=NAME_AT_MOST)
 
 
@@ -160,13 +160,13 @@ READ: Mapping[str, Callable[[Any, ZoneInfo | None], Schedule]] = {
 
 
 def json_value(field: str, text: str) -> Any:
-    """Returns the JSON value of a text. Errors never show it: it may hold a secret. `ticker.tasks.fields` checks its type."""
+    """Returns the JSON value of a text. Errors never show it: it may be a secret. The type is checked later."""
     try:
         value = json.loads(text)
     except RecursionError:
         raise BadInput(field, None, "is nested too deeply") from None
     except ValueError as error:
         raise BadInput(field, None, f'is not JSON: {error}; write {{"name": value}}') from None
-    if value is None:  # which to `register` means: not said
-        raise BadInput(field, "null", 'is no JSON object; write {"name": value}')
+    if value is None:  # which means "not passed" to `register`
+        raise BadInput(field, "null", 'is not a JSON object; write {"name": value}')
     return value

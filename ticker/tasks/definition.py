@@ -1,4 +1,4 @@
-"""What a user says of a task, checked: a `Definition` fits every rule, or was refused with one sentence."""
+"""Definitions of tasks, from a user's fields. A definition that breaks a rule is refused with one sentence."""
 
 import inspect
 from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ from ticker.tasks import checks, fields
 from ticker.tasks.fields import DEFAULTS, Task
 
 USUAL_TICK = 30_000  # ms
-LONG_BOX = 600_000  # ms: over it, the other tasks of the queue wait long
+LONG_BOX = 600_000  # ms: above it, other tasks of the queue wait for long
 
 Given = Mapping[str, Any]
 """Checked fields under the names of the table's columns, only those that were passed."""
@@ -33,18 +33,18 @@ class _Wanted:
         function: str
         name: str | None
 
-    def __new__(cls, *_: Any, **said: Any) -> Self:
-        fields.check_names("Wanted", said, ("function", "name", *fields.SETTINGS))
+    def __new__(cls, *_: Any, **passed: Any) -> Self:
+        fields.check_names("Wanted", passed, ("function", "name", *fields.SETTINGS))
         return super().__new__(cls)
 
     def task_name(self) -> str:
-        """The name, which defaults to the function's."""
+        """Returns the name, which defaults to the function's."""
         return checks.plain("function", self.function) if self.name is None else checks.plain("name", self.name)
 
     def given(self) -> dict[str, Any]:
-        """What was said, checked; BadInput names field, value and limit."""
-        said = {name: getattr(self, name) for name in ("function", *fields.SETTINGS)}
-        return fields.check({name: value for name, value in said.items() if value is not None})
+        """Returns the fields that were passed, checked. BadInput names the field, the value and the limit."""
+        passed = {name: getattr(self, name) for name in ("function", *fields.SETTINGS)}
+        return fields.check({name: value for name, value in passed.items() if value is not None})
 
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     class Wanted(_Wanted):
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
-        def __init__(self, *, function: str, name: str | None = None, **said: Unpack[fields.TaskFields]) -> None: ...
+        def __init__(self, *, function: str, name: str | None = None, **passed: Unpack[fields.TaskFields]) -> None: ...
         def __getattr__(self, field: str) -> Any: ...
 
 else:
@@ -68,58 +68,58 @@ else:
 def applied(
     given: Given, before: Task | None, registered: Mapping[str, Any] = NOTHING, now: datetime | None = None
 ) -> dict[str, Any]:
-    """All columns of a definition: what was given, over what the task had, over the defaults.
+    """Returns all columns of a definition: the given fields, then the task's own values, then the defaults.
 
-    A tolerance or box that was never given, now or in `registered`, the columns of earlier registrations, follows the
-    schedule. `now` is needed where `needs_now` says so. BadInput where the parts do not fit together.
+    A tolerance or box that was never passed follows the schedule. `registered` holds the columns of earlier
+    registrations. `now` is required if `needs_now` returns True. Raises BadInput if the parts do not fit together.
     """
-    said = {*given, *registered}
+    explicit = {*given, *registered}
     values = {
         **DEFAULTS,
         **({} if before is None else {column: getattr(before, column) for column in DEFAULTS}),
         **given,
     }
-    if "kind" not in said and before is None:
-        raise BadInput("every", None, "is missing; say how often, such as 1m (or give cron, calendar or at)")
+    if "kind" not in explicit and before is None:
+        raise BadInput("every", None, "is missing; write a duration such as 1m, or use cron, calendar or at")
     if values["kind"] == Kind.INTERVAL:
-        if before is not None and before.kind is not Kind.INTERVAL:  # what was said of an earlier interval holds again
+        if before is not None and before.kind is not Kind.INTERVAL:  # a tolerance registered earlier applies again
             values |= {
                 column: registered[column] for column in ("tolerance_ms",) if column in registered.keys() - given.keys()
             }
-        _fit_interval(values, given, said, before)
+        _fit_interval(values, given, explicit, before)
     else:
         assert now is not None, "needs_now"
-        _fit_times(values, given, said, before, now)
+        _fit_times(values, given, explicit, before, now)
     return values
 
 
 def needs_now(given: Given, before: Task | None) -> bool:
-    """Whether a definition depends on the time: an interval does not."""
+    """Returns whether a definition depends on the time. That of an interval does not."""
     return bool(given.get("kind", Kind.INTERVAL if before is None else before.kind) != Kind.INTERVAL)
 
 
 def schedule_of(values: Mapping[str, Any]) -> Schedule:
-    """The schedule that columns say."""
+    """Returns the schedule of these columns."""
     if values["kind"] == Kind.INTERVAL:
         return Interval(values["every_ms"])
     return kinds.parse(Kind(values["kind"]), values["expression"], values["zone"])
 
 
 def first_run(values: Mapping[str, Any], now: datetime) -> datetime:
-    """When a task with these columns is due first, or again after they were changed. BadInput where it never is."""
+    """Returns when a new or changed task with these columns is first due. Raises BadInput if it never is."""
     starts, ends = (moment(values[column]) for column in ("starts_at", "ends_at"))
-    found = kinds.first_run(schedule_of(values), now, starts)
+    first = kinds.first_run(schedule_of(values), now, starts)
     field = checks.NAMES[Kind(values["kind"])]
-    said = values["expression"] or words(values["every_ms"])
-    if found is None:
-        raise kinds.no_time(Kind(values["kind"]), field, said)
-    if ends is not None and found > ends:
-        raise BadInput("ends", ends.isoformat(), f"is before the first time of {said}, {found.isoformat()}")
-    return found
+    text = values["expression"] or words(values["every_ms"])
+    if first is None:
+        raise kinds.no_time(Kind(values["kind"]), field, text)
+    if ends is not None and first > ends:
+        raise BadInput("ends", ends.isoformat(), f"is before the first time of {text}, {first.isoformat()}")
+    return first
 
 
 def check_first(first: datetime, values: Mapping[str, Any]) -> None:
-    """BadInput for a first time that a schedule, or its bounds, rules out."""
+    """Raises BadInput for a first time that the schedule or its bounds exclude."""
     starts, ends = (moment(values[column]) for column in ("starts_at", "ends_at"))
     if values["kind"] == Kind.ONCE:
         raise BadInput("first", first.isoformat(), "cannot be combined with at, which is the only time")
@@ -128,37 +128,43 @@ def check_first(first: datetime, values: Mapping[str, Any]) -> None:
 
 
 def moment(value: str | datetime | None) -> datetime | None:
-    """A bound as a column, or a registration, has it."""
+    """Returns a bound of a column or a registration as a datetime, if there is one."""
     return datetime.fromisoformat(value) if isinstance(value, str) and value else value or None
 
 
-def _fit_interval(values: dict[str, Any], given: Given, said: Collection[str], before: Task | None) -> None:
+def _fit_interval(values: dict[str, Any], given: Given, explicit: Collection[str], before: Task | None) -> None:
     every, retries = values["every_ms"], values["retries"]
     follow = before is None or before.every_ms != every
-    if "tolerance_ms" not in said and follow and has_usual_tolerance(before):
+    if "tolerance_ms" not in explicit and follow and has_usual_tolerance(before):
         values["tolerance_ms"] = timing.tolerance_by_default(every)
-    if "box_ms" not in said and (follow or _are_new(retries, before)) and _has_default_box(before):
+    if "box_ms" not in explicit and (follow or _are_new(retries, before)) and _has_default_box(before):
         values["box_ms"] = timing.box_by_default(every, retries)
     values["grace_ms"] = timing.grace(every)
     if given.get("within_ms"):
         raise BadInput(
-            "within", words(given["within_ms"]), "is for cron and calendar; spread=True alone spreads an interval"
+            "within",
+            words(given["within_ms"]),
+            "applies only to cron and calendar; for an interval, spread=True is enough",
         )
     values["within_ms"] = None
     only = {"tolerance_ms", "box_ms"} & given.keys()
     blame = only.pop().removesuffix("_ms") if len(only) == 1 else None
     timing.check_fit(every, values["tolerance_ms"], values["box_ms"], blame=blame)
     if values["stretch_ms"] is not None and values["stretch_ms"] <= every:
-        raise BadInput("stretch", words(values["stretch_ms"]), f"is no longer than the interval of {words(every)}")
+        raise BadInput("stretch", words(values["stretch_ms"]), f"must be longer than the interval of {words(every)}")
 
 
-def _fit_times(values: dict[str, Any], given: Given, said: Collection[str], before: Task | None, now: datetime) -> None:
+def _fit_times(
+    values: dict[str, Any], given: Given, explicit: Collection[str], before: Task | None, now: datetime
+) -> None:
     if given.get("tolerance_ms"):
         raise BadInput(
-            "tolerance", words(given["tolerance_ms"]), "is for intervals; other tasks run by their times alone"
+            "tolerance", words(given["tolerance_ms"]), "applies only to intervals; other tasks run at their times"
         )
     if values["stretch_ms"] is not None:
-        raise BadInput("stretch", words(values["stretch_ms"]), "is for intervals; other tasks run by their times alone")
+        raise BadInput(
+            "stretch", words(values["stretch_ms"]), "applies only to intervals; other tasks run at their times"
+        )
     _fit_window(values, now)
     values["tolerance_ms"] = 0
     changed = _are_new(values["retries"], before) or any(
@@ -167,14 +173,14 @@ def _fit_times(values: dict[str, Any], given: Given, said: Collection[str], befo
     if changed:
         gap = kinds.shortest_gap(schedule_of(values), now)
         values["grace_ms"] = timing.grace(gap or LONG_BOX)
-        if "box_ms" not in said and (before is None or has_usual_box(before, now)):
+        if "box_ms" not in explicit and (before is None or has_usual_box(before, now)):
             values["box_ms"] = timing.box_between(gap, values["retries"])
     elif before is not None:
         values["grace_ms"] = before.grace_ms
 
 
 def _fit_window(values: Mapping[str, Any], now: datetime) -> None:
-    """Checks that the window after a time, in which the task has its place, ends before the next time."""
+    """Checks that the window in which the task has its phase ends before the schedule's next time."""
     within, named = values["within_ms"], values["kind"] in (Kind.CRON, Kind.CALENDAR)
     if within is not None and not (values["spread"] and named):
         raise BadInput("within", words(within), "needs spread=True, and cron or calendar")
@@ -185,49 +191,49 @@ def _fit_window(values: Mapping[str, Any], now: datetime) -> None:
 
 
 def _are_new(retries: int, before: Task | None) -> bool:
-    """Whether the task has retries from now on, or none any more: its box follows."""
+    """Returns whether the task had no retries and now has some, or the reverse. Then its box follows."""
     return before is None or bool(retries) != bool(before.retries)
 
 
 def has_usual_box(before: Task, now: datetime) -> bool:
-    """Whether nobody has changed it: not an operator either."""
+    """Returns whether the box is a default, which no user and no operator has changed."""
     if before.kind is Kind.INTERVAL:
         return _has_default_box(before)
     try:
         gap = kinds.shortest_gap(kinds.of(before), now)
-    except BadInput:  # a row that a hand has spoilt
+    except BadInput:  # a row that was damaged by hand
         return True
     return before.box_ms in (timing.box_between(gap, before.retries), timing.LONGEST_BOX_BY_DEFAULT)
 
 
 def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
-    """What is allowed, and rarely what was meant, with a tick of so many milliseconds."""
-    found = []
+    """Returns warnings about allowed but unusual values, with a tick of so many milliseconds."""
+    warnings = []
     if task.kind is Kind.INTERVAL and not keeps_place(task, tick) and (rounded := rounded_up(task.every_ms, tick)):
-        found.append(rounded)
+        warnings.append(rounded)
     if task.box_ms > LONG_BOX:
-        found.append(
+        warnings.append(
             f"a box of {task.box_ms / 60_000:g} min can keep the other tasks of queue {quoted(task.queue)} waiting; "
-            "give it a queue of its own"
+            "give it its own queue"
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def keeps_place(task: Task, tick: int) -> bool:
-    """Returns whether the task can keep its place with this tick, and still run as often as its interval says."""
+    """Returns whether the task can keep its phase with this tick and still run as often as its interval says."""
     return task.spread and phase.keeps(task.every_ms, task.tolerance_ms, tick)
 
 
 def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
-    """A sentence where an interval is no multiple of the tick, and so is longer in truth."""
+    """Returns a warning if an interval is not a multiple of the tick, which makes it longer."""
     if every % tick == 0:
         return ""
     real = -(-every // tick) * tick
-    return f"every {figure(every)} is no multiple of {tick_in_words(tick)}: with it, it runs every {figure(real)}"
+    return f"every {figure(every)} is not a multiple of {tick_in_words(tick)}: the task runs every {figure(real)}"
 
 
 def slowed(task: Task) -> str:
-    """A sentence about a task that failures have slowed."""
+    """Returns a sentence about a task that failures have slowed."""
     return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, else {figure(task.every_ms)}"
 
 
@@ -236,7 +242,7 @@ def tick_in_words(tick: int) -> str:
 
 
 def has_usual_tolerance(before: Task | None) -> bool:
-    """Whether it is what it would be if nobody had said one."""
+    """Returns whether the tolerance is the default."""
     if before is None or before.kind is not Kind.INTERVAL:
         return True
     return before.tolerance_ms == timing.tolerance_by_default(before.every_ms)

@@ -1,4 +1,4 @@
-"""Owners that are rows of Django models. Django is never imported here: it is loaded wherever there is a model."""
+"""Owners that are rows of Django models. Never imports Django, which an application with a model has loaded."""
 
 import sys
 from typing import Any
@@ -8,7 +8,7 @@ from ticker.tasks.identity import key_text
 
 
 def named(owner: Any) -> tuple[str, str] | None:
-    """Returns the type and the id of a saved instance of a model, or None if `owner` is no instance."""
+    """Returns the type and the id of a saved instance of a model; None if `owner` is not an instance."""
     if (table := described(owner.__class__)) is None:
         return None
     key = [(field.column, field.to_python(getattr(owner, field.attname))) for field in owner._meta.pk_fields]

@@ -85,7 +85,7 @@ class TaskFields(TypedDict, total=False):
         sorts.choice("queue (each occurrence gets a job)", "skip (no job while one of the task waits or runs)"), "Overlap", HOW,
         "With skip, an occurrence gets no job while one of the task waits or runs.", default="queue")]
     retries: Annotated[int | None, Field(
-        sorts.whole(0, RETRIES_AT_MOST), "Retries", FAILURES,
+        sorts.integer(0, RETRIES_AT_MOST), "Retries", FAILURES,
         "The number of further attempts after a failure; 0 means none.", default=0)]
     backoff: Annotated[Duration | None, Field(
         Sort(sorts.DURATION, "DURATIONS", checks.backoff), "Back-off", FAILURES,
@@ -115,7 +115,7 @@ class TaskFields(TypedDict, total=False):
         sorts.LABEL, "Group", PEOPLE,
         "The name of a group of tasks; stored and shown.", column="group_name", default="")]
     priority: Annotated[int | None, Field(
-        sorts.whole(-PRIORITY_AT_MOST, PRIORITY_AT_MOST), "Priority", PEOPLE,
+        sorts.integer(-PRIORITY_AT_MOST, PRIORITY_AT_MOST), "Priority", PEOPLE,
         "From -1000 to 1000; in a full queue, the owner's tasks with the highest priority go first.", default=0)]
     subject: Annotated[str | None, Field(
         sorts.PROSE, "Subject", PEOPLE,
@@ -147,7 +147,7 @@ FIELDS = {"function": _declared(Changes)["function"], **SETTINGS, **_declared(Ch
 """All fields that can be changed, by name."""
 
 SCHEDULES = tuple(field for field in SETTINGS.values() if field.is_schedule)
-"""The fields that say when a task runs: a task has one of the first four."""
+"""The fields that make a schedule. A task has one of the first four."""
 
 DEFAULTS: Mapping[str, Any] = {"kind": Kind.INTERVAL, **{field.column: field.default for field in FIELDS.values()}}
 """The values of a new task's columns for which no field was passed."""
@@ -235,20 +235,20 @@ class Task:
 
     @property
     def owner(self) -> str:
-        """`type:id`, or nothing for a task without an owner."""
+        """`type:id`, or an empty text for a task without an owner."""
         return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
 
 
 # -------------------------------------------------------------------------------------- checks and schemas
 
 
-def check(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks each field by its own rule and returns the columns' values. BadInput names field, value and limit."""
+def check(passed: Mapping[str, Any]) -> dict[str, Any]:
+    """Checks each field by its own rule, and returns the columns' values. BadInput names field, value and limit."""
     values: dict[str, Any] = {}
-    for name, value in said.items():
+    for name, value in passed.items():
         if (rule := FIELDS[name].sort.check) is not None:
             values[FIELDS[name].column] = rule(name, value)
-    return values | checks.schedule({field.name: said[field.name] for field in SCHEDULES if field.name in said})
+    return values | checks.schedule({field.name: passed[field.name] for field in SCHEDULES if field.name in passed})
 
 
 def check_names(where: str, names: Iterable[object], known: Collection[str] = FIELDS) -> None:

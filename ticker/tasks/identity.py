@@ -1,4 +1,4 @@
-"""Whom a task belongs to. SQLAlchemy is imported only when a mapped object is met, Django never."""
+"""Identifies the owner of a task. Imports SQLAlchemy only for a mapped object, and Django never."""
 
 import json
 import unicodedata
@@ -10,12 +10,12 @@ from uuid import UUID
 from ticker.errors import BadInput
 from ticker.model import NAME_AT_MOST
 
-CONTROL = frozenset({"Cc", "Cs", "Zl", "Zp"})  # PostgreSQL's [[:cntrl:]] in any locale, and what is no UTF-8
+CONTROL = frozenset({"Cc", "Cs", "Zl", "Zp"})  # PostgreSQL's [[:cntrl:]] in any locale, and what is not UTF-8
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The full name of the owner's table and the text of its key; both empty: nobody."""
+    """The full name of the owner's table and the text of its key. Both are empty if there is no owner."""
 
     type: str
     id: str
@@ -30,7 +30,7 @@ NOBODY = Owner("", "")
 
 
 def identify(owner: object) -> Owner:
-    """Whom `owner` names: None, an Owner, a pair of texts, a text type:id, or a mapped object, flushed if pending."""
+    """Returns the Owner for None, an Owner, a pair of texts, a text type:id, or a mapped object, flushed if pending."""
     if owner is None:
         return NOBODY
     if isinstance(owner, Owner):
@@ -41,35 +41,35 @@ def identify(owner: object) -> Owner:
         return _named(*owner)
     from ticker.tasks import django_models
 
-    if (found := django_models.named(owner)) is not None:
-        return Owner(*found)
-    from ticker.tasks import mapped  # and with it SQLAlchemy, which whoever hands us an object has loaded anyway
+    if (names := django_models.named(owner)) is not None:
+        return Owner(*names)
+    from ticker.tasks import mapped  # imports SQLAlchemy, which is loaded if the object is mapped
 
-    if (found := mapped.named(owner)) is not None:
-        return Owner(*found)
-    raise BadInput("owner", owner, "names no owner: no mapped or Django object, no pair of texts, no text type:id")
+    if (names := mapped.named(owner)) is not None:
+        return Owner(*names)
+    raise BadInput("owner", owner, "is not an owner: not a mapped or Django object, a pair of texts or a text type:id")
 
 
 def key_text(key: Sequence[tuple[str, object]]) -> str:
-    """Returns columns with their values as PostgreSQL prints a key: key::text, or json_build_array(...)::text for several."""
+    """Returns a key as PostgreSQL prints it: key::text, or json_build_array(...)::text for several columns."""
     values = [str(value) if isinstance(value, UUID) else value for _, value in key]
     for column, value in key:
         if isinstance(value, bool | Enum) or not isinstance(value, int | str | UUID):
-            raise BadInput(column, value, "is no int, str or UUID; name the owner by a pair of texts")
+            raise BadInput(column, value, "is not an int, str or UUID; write the owner as a pair of texts")
     return str(values[0]) if len(values) == 1 else json.dumps(values, ensure_ascii=False)
 
 
 def _named(type_: str, id_: str) -> Owner:
     owner = Owner(type_, id_)
     if owner == NOBODY:
-        raise BadInput("owner", (type_, id_), "is empty; None stands for no owner")
+        raise BadInput("owner", (type_, id_), "is empty; use None for no owner")
     return owner
 
 
 def check_text(field: str, value: object) -> None:
     if not isinstance(value, str):
-        raise BadInput(field, value, f"is no text, but of type {type(value).__name__}")
+        raise BadInput(field, value, f"is not a text, but of type {type(value).__name__}")
     if not 0 < len(value) <= NAME_AT_MOST:
         raise BadInput(field, value, f"has {len(value)} characters; 1 to {NAME_AT_MOST} are allowed")
     if any(unicodedata.category(character) in CONTROL for character in value):
-        raise BadInput(field, value, f"has a control character; 1 to {NAME_AT_MOST} printable ones are allowed")
+        raise BadInput(field, value, f"has a control character; 1 to {NAME_AT_MOST} printable characters are allowed")

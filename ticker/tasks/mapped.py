@@ -1,4 +1,4 @@
-"""Owners that are objects mapped by SQLAlchemy: the name of their table and the text of their key."""
+"""Owners that are objects mapped by SQLAlchemy: their table's name and the text of their key."""
 
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from ticker.tasks.identity import key_text
 
 
 def named(owner: object) -> tuple[str, str] | None:
-    """The full name of a mapped object's table and the text of its key; None where `owner` is no such object."""
+    """Returns the full name of a mapped object's table and the text of its key; None for other objects."""
     state = inspect(owner, raiseerr=False)
     return _described(state) if isinstance(state, InstanceState) else None
 
@@ -35,9 +35,9 @@ def _described(state: InstanceState[Any]) -> tuple[str, str]:
 
 
 def base_table(mapper: Mapper[Any]) -> Table:
-    """The table of the key: the base table under joined and single inheritance, its own under concrete."""
-    found = {column.table for column in mapper.primary_key}
-    table = found.pop()
-    if found or not isinstance(table, Table):
+    """Returns the table of the key: the base table in joined and single inheritance, the class's own in concrete."""
+    tables = {column.table for column in mapper.primary_key}
+    table = tables.pop()
+    if tables or not isinstance(table, Table):
         raise BadInput("owner", mapper.class_.__name__, "is not mapped to one table with a primary key")
     return table

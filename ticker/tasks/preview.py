@@ -1,4 +1,4 @@
-"""What a schedule means, before it is used: its kind, its text, words, its next times, and what is worth a warning."""
+"""Previews a schedule before it is used: its kind, its text, words, its next times, and warnings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ MOST_TIMES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`normalized` is what would be stored; `times` are the next ones, in UTC."""
+    """A schedule's meaning. `normalized` is the text to be stored; `times` are the next times, in UTC."""
 
     kind: Kind
     normalized: str
@@ -35,12 +35,12 @@ class Preview:
 
 
 def validate(text: str, *, zone: str | None = None, count: int = 5, now: datetime | None = None) -> Preview:
-    """Of any kind: `1m`, `0 9 * * 1-5`, `Mon..Fri 09:00`, `2027-01-01T00:00:00Z`. BadInput, also where it never fires.
+    """Returns the preview of a schedule: `1m`, `0 9 * * 1-5`, `Mon..Fri 09:00`, `2027-01-01T00:00:00Z`.
 
-    `now` None: this machine's clock.
+    Raises BadInput if the text is invalid or never fires. `now` defaults to this machine's clock.
     """
     if not isinstance(text, str):
-        raise BadInput("expression", text, "is no text")
+        raise BadInput("expression", text, "is not a text")
     schedule = kinds.detect(text, zone)
     if schedule.kind is Kind.INTERVAL and zone not in (None, "UTC"):
         raise BadInput("zone", zone, "has no meaning with an interval, which is real time")
@@ -50,9 +50,9 @@ def validate(text: str, *, zone: str | None = None, count: int = 5, now: datetim
 
 
 def of(schedule: Schedule, start: datetime, count: int) -> Preview:
-    """The same of a schedule that was read already."""
+    """Returns the preview of a parsed schedule."""
     if not 1 <= count <= MOST_TIMES:
-        raise BadInput("count", count, f"is no number from 1 to {MOST_TIMES}")
+        raise BadInput("count", count, f"is not a number from 1 to {MOST_TIMES}")
     return Preview(
         schedule.kind, schedule.text, schedule.zone.key, schedule.words(),
         tuple(kinds.times(schedule, start, count)), tuple(_warnings(schedule, start)),
@@ -60,21 +60,21 @@ def of(schedule: Schedule, start: datetime, count: int) -> Preview:
 
 
 def of_task(task: Task, now: datetime, count: int) -> Preview:
-    """The next times of a task, from the one at which it is due, as far apart as it runs now; none of one that is done."""
+    """Returns the preview of a task: its times from its next run, at its current interval. A finished task has none."""
     if task.next_run is None:
         return replace(of(kinds.of(task), now, 1), times=())
     start = max(task.next_run, now)
-    found, tick = of(kinds.of(task), start, count), settings.current().tick_ms
+    preview, tick = of(kinds.of(task), start, count), settings.current().tick_ms
     if task.phase_ms is not None:
-        kept = () if definition.keeps_place(task, tick) else found.warnings
-        found = replace(found, times=tuple(kinds.upcoming(task, start, count, tick)), warnings=kept)
+        kept = () if definition.keeps_place(task, tick) else preview.warnings
+        preview = replace(preview, times=tuple(kinds.upcoming(task, start, count, tick)), warnings=kept)
     if task.stretched_ms:
         later = tuple(kinds.times(Interval(task.stretched_ms), start, count))
-        found = replace(found, times=later, warnings=(*found.warnings, definition.slowed(task)))
-    times = tuple(t for t in (task.next_run, *found.times) if task.ends_at is None or t <= task.ends_at)[:count]
+        preview = replace(preview, times=later, warnings=(*preview.warnings, definition.slowed(task)))
+    times = tuple(t for t in (task.next_run, *preview.times) if task.ends_at is None or t <= task.ends_at)[:count]
     if task.max_runs is not None:
         times = times[: max(task.max_runs - task.started, 0)]
-    return replace(found, times=times)
+    return replace(preview, times=times)
 
 
 def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:
@@ -86,17 +86,17 @@ def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:
     if gap is not None and gap < tick:
         yield (
             f"two of its times are {words(gap)} apart, finer than {definition.tick_in_words(tick)}: "
-            "what falls between two ticks is one run"
+            "times between two ticks make one run"
         )
     box = timing.box_between(gap)
     if box < timing.LONGEST_BOX_BY_DEFAULT:
-        yield f"its time box is {words(box)} unless you say another: half the {words(gap or 0)} between two of its times"
+        yield f"its time box is {words(box)} by default: half the {words(gap or 0)} between two of its times"
     if isinstance(schedule, Calendar) or (isinstance(schedule, Cron) and not schedule.is_wildcard):
         yield from _changes(schedule, start)
 
 
 def _changes(schedule: Cron | Calendar, start: datetime) -> Iterator[str]:
-    """The first time in the next year that clocks pass over, and the first that they show twice."""
+    """Yields warnings about the first time of the next year that clocks skip, and the first that they show twice."""
     seen: set[bool] = set()
     for change in zones.changes(start, schedule.zone, YEAR):
         before, after = (
@@ -117,7 +117,7 @@ def _changes(schedule: Cron | Calendar, start: datetime) -> Iterator[str]:
 
 
 def _passed_over(schedule: Cron | Calendar, shown: datetime, change: datetime) -> str:
-    said = f"clocks in {schedule.zone.key} pass over {shown:%Y-%m-%d %H:%M}"
+    warning = f"clocks in {schedule.zone.key} skip {shown:%Y-%m-%d %H:%M}"
     if isinstance(schedule, Calendar):
-        return f"{said}: as with systemd, it does not run then"
-    return f"{said}: it runs at {zones.wall(change, schedule.zone):%H:%M}, {change.astimezone(UTC):%H:%M} UTC"
+        return f"{warning}: as with systemd, it does not run then"
+    return f"{warning}: it runs at {zones.wall(change, schedule.zone):%H:%M}, {change.astimezone(UTC):%H:%M} UTC"

@@ -1,4 +1,4 @@
-"""Names the statements of ticker/db/sql that operations yield."""
+"""Returns the statements of ticker/db/sql that operations yield."""
 
 from typing import Any
 
@@ -17,5 +17,5 @@ LISTS = (
 
 
 def query(name: str, /, **parameters: Any) -> Query:
-    """Returns a statement in the schema that is configured, with its parameters."""
+    """Returns a statement for the configured schema, with its parameters."""
     return Query(sql.statements(settings.current().schema, LISTS)[name], parameters)

@@ -1,4 +1,4 @@
-"""Names a task: by its `Task`, its id, or its name together with its owner."""
+"""References to a task: its `Task`, its id, or its name together with its owner."""
 
 from typing import Any
 
@@ -11,19 +11,19 @@ Ref = Task | int | str | None
 
 
 def id_or_name(task: Ref) -> int | str | None:
-    """What names a task, checked; BadInput where it cannot."""
+    """Returns the task's id or name, checked. Raises BadInput."""
     if isinstance(task, Task):
         return task.id
     if isinstance(task, str):
         return checks.plain("task", task)
     if isinstance(task, bool) or not isinstance(task, int | None):
-        raise BadInput("task", task, "is no task, no id and no name")
+        raise BadInput("task", task, "is not a task, an id or a name")
     if task is not None and not 0 < task <= LARGEST_ID:
-        raise BadInput("task", task, "is no id: ids are whole numbers from 1")
+        raise BadInput("task", task, "is not an id: ids are whole numbers from 1")
     return task
 
 
 def described(owner: Any) -> str:
-    """type:id, and never an object's own repr, which may show what is nobody's business."""
-    who = identity.identify(owner)
-    return f"{who.type}:{who.id}"
+    """Returns type:id, never an object's own repr, which may show private data."""
+    named = identity.identify(owner)
+    return f"{named.type}:{named.id}"

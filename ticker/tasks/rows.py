@@ -1,6 +1,6 @@
-"""A definition written into its row: the statements of registration, and what they need to know first.
+"""Writes a definition into its row: the statements of registration, and what they need to know first.
 
-Everything here yields statements, which run in the caller's transaction.
+The functions yield statements, which run in the caller's transaction.
 """
 
 import json
@@ -23,13 +23,13 @@ _COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
 
 
 def wake_up() -> Steps[None]:
-    """Lets the tickers know at the commit, where TICKER_WAKE is on."""
-    if (said := settings.current()).wake:
-        yield query("wake_up", schema=said.schema)
+    """Wakes the tickers at the commit, if TICKER_WAKE is on."""
+    if (config := settings.current()).wake:
+        yield query("wake_up", schema=config.schema)
 
 
 def written(name: str, *, by: str | None, **parameters: Any) -> Steps[list[Row]]:
-    """Executes a statement whose events name `by`; None: the transaction's setting `ticker.by`, else the database user."""
+    """Executes a statement whose events name `by`. None means the setting `ticker.by`, or else the database user."""
     if by is None:
         return (yield query(name, by=None, **parameters))
     [before] = yield query("actor")
@@ -41,7 +41,7 @@ def written(name: str, *, by: str | None, **parameters: Any) -> Steps[list[Row]]
 def insert(
     key: Mapping[str, str], given: definition.Given, first: datetime | None, declared_in: str = ""
 ) -> Steps[Task | None]:
-    """None: another process was faster, or the owner is gone."""
+    """Inserts a task. Returns None if another process was faster, or the owner is gone."""
     values = yield from applied(given, None)
     begin = yield from first_time(values)
     if first is not None:
@@ -74,21 +74,21 @@ def change(
 
 
 def placed(row: Row) -> Steps[Row]:
-    """Returns the row with the task due at its place from now on; unchanged if the task has no place."""
+    """Returns the row with the task due at its phase from now on. Returns it unchanged if the task has no phase."""
     task = task_from(row)
     if task.next_run is None or (task.kind is Kind.INTERVAL and not task.spread) or task.kind is Kind.ONCE:
         return row
     if task.kind is Kind.INTERVAL:
         return {**row, **((yield query("place", ids=[task.id], now=clock.now())) or [row])[0]}
-    found = kinds.first_run(kinds.of(task), (yield from instant()), task.starts_at)
-    if found is None or found > (task.ends_at or found):
+    first = kinds.first_run(kinds.of(task), (yield from instant()), task.starts_at)
+    if first is None or first > (task.ends_at or first):
         return row
-    yield query("set_next_runs", ids=[task.id], next_runs=[found])
-    return {**row, "next_run": found}
+    yield query("set_next_runs", ids=[task.id], next_runs=[first])
+    return {**row, "next_run": first}
 
 
 def applied(given: definition.Given, row: Row | None) -> Steps[dict[str, Any]]:
-    """All columns as a registration would write them, over a row if there is one."""
+    """Returns all columns as a registration would write them, over a row if there is one."""
     if row is None:
         return (yield from fitted(given, None))
     return (yield from fitted(news(given, row), task_from(row), row["registered"]))
@@ -97,26 +97,26 @@ def applied(given: definition.Given, row: Row | None) -> Steps[dict[str, Any]]:
 def fitted(
     given: definition.Given, before: Task | None, registered: Mapping[str, Any] = definition.NOTHING
 ) -> Steps[dict[str, Any]]:
-    """`definition.applied`, with the time if it needs one."""
+    """Returns `definition.applied`, with the time if it needs one."""
     now = (yield from instant()) if definition.needs_now(given, before) else None
     return definition.applied(given, before, registered, now)
 
 
 def instant() -> Steps[datetime]:
-    """The instant, by the clock that decides: the database's."""
+    """Returns the current instant by the database's clock, which decides."""
     [row] = yield query("instant", now=clock.now())
     return cast(datetime, row["now"])
 
 
 def first_time(values: Mapping[str, Any]) -> Steps[datetime | None]:
-    """When a new task is due; None: at once, by the clock of the statement."""
+    """Returns when a new task is due. None means at once, by the clock of the statement."""
     if values["kind"] == Kind.INTERVAL and not values["starts_at"] and not values["ends_at"]:
         return None
     return definition.first_run(values, (yield from instant()))
 
 
 def is_due_anew(before: Task, values: Mapping[str, Any]) -> bool:
-    """Whether more has changed of its schedule than an interval, which the statement sees to."""
+    """Returns whether more of the schedule has changed than an interval, which the statement handles."""
     bounds = any(definition.moment(values[bound]) != getattr(before, bound) for bound in ("starts_at", "ends_at"))
     woken = values["enabled"] and not before.enabled and before.kind in (Kind.CRON, Kind.CALENDAR)
     return (
@@ -127,7 +127,7 @@ def is_due_anew(before: Task, values: Mapping[str, Any]) -> bool:
 
 
 def next_time(before: Task, values: Mapping[str, Any]) -> Steps[datetime | None]:
-    """A due time that still fits stays; otherwise the first behind now. None: it has had all its runs."""
+    """Returns a due time that still fits, or else the first time after now; None if the task has had all its runs."""
     if values["max_runs"] is not None and before.started >= values["max_runs"]:
         return None
     same = all(values[column] == getattr(before, column) for column in ("kind", "expression", "zone", "every_ms"))
@@ -136,14 +136,14 @@ def next_time(before: Task, values: Mapping[str, Any]) -> Steps[datetime | None]
     is_ahead = due is not None and (due > now or before.kind not in (Kind.CRON, Kind.CALENDAR))
     if same and due and is_ahead and (starts or due) <= due <= (ends or due):
         return due
-    found = definition.first_run(values, now)
-    if values["kind"] == Kind.INTERVAL and found == now:  # it may have run just now
+    first = definition.first_run(values, now)
+    if values["kind"] == Kind.INTERVAL and first == now:  # it may have run just now
         return now + timing.span(values["every_ms"])
-    return found
+    return first
 
 
 def parameters_of(values: Mapping[str, Any], registered: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A definition as the statements take it; `registered` None keeps what stands in the row."""
+    """Returns a definition as parameters of the statements. If `registered` is None, the row keeps its value."""
     return {
         "settings": settings_of(values),
         "registered": None if registered is None else json.dumps(registered, ensure_ascii=False),
@@ -157,21 +157,21 @@ def settings_of(values: Mapping[str, Any], **more: Any) -> str:
 
 
 def wait_for_their_times(resumed: Sequence[Row]) -> Steps[list[Row]]:
-    """Tasks by cron and calendar that a pause made late wait for their next time; the rows as they are then."""
+    """Moves tasks by cron and calendar that a pause delayed to their next time. Returns the rows after that."""
     now = yield from instant()
-    again = {row["id"]: found for row in resumed if (found := kinds.after_pause(row, now)) is not None}
+    again = {row["id"]: next_run for row in resumed if (next_run := kinds.after_pause(row, now)) is not None}
     if again:
         yield query("set_next_runs", ids=list(again), next_runs=list(again.values()))
     return [{**row, "next_run": again.get(row["id"], row["next_run"])} for row in resumed]
 
 
 def registered(row: Row) -> dict[str, Any]:
-    """What was registered last; what a hand has written beside it is left out."""
+    """Returns the last registration without other columns, which may have been added by hand."""
     return {column: value for column, value in row["registered"].items() if column in DEFAULTS}
 
 
 def check_change(row: Row, given: definition.Given) -> Steps[tuple[dict[str, Any], bool, datetime | None]]:
-    """The columns after a change, whether the task is due anew, and when. BadInput where they do not fit together."""
+    """Returns the columns after a change, whether the task gets a new due time, and that time. Raises BadInput."""
     before = task_from(row)
     values = yield from fitted(given, before, row["registered"])
     again = is_due_anew(before, values)
@@ -179,18 +179,18 @@ def check_change(row: Row, given: definition.Given) -> Steps[tuple[dict[str, Any
 
 
 def news(given: definition.Given, row: Row) -> dict[str, Any]:
-    """What differs from the last registration."""
+    """Returns the fields that differ from the last registration."""
     registered = row["registered"]
     return {column: value for column, value in given.items() if column not in registered or registered[column] != value}
 
 
 def task_from(row: Row) -> Task:
-    """A row of `tasks` as a value, with what is worth a warning."""
+    """Returns a row of `tasks` as a value, with its warnings."""
     return tasks_from([row])[0]
 
 
 def tasks_from(rows: Iterable[Row]) -> list[Task]:
-    """Rows of `tasks` as values, each with what is worth a warning."""
+    """Returns rows of `tasks` as values, each with its warnings."""
     tick = settings.current().tick_ms
     return [replace(task, warnings=definition.warnings(task, tick)) for task in map(_value, rows)]
 

@@ -17,7 +17,7 @@ Schema = Mapping[str, Any]
 class Sort:
     """A sort of values: their JSON Schema, their name in the CLI, and the check that returns the value for the column.
 
-    Fields without a check say when a task runs. They are checked together.
+    Fields without a check make the schedule. They are checked together.
     """
 
     schema: Schema
@@ -29,8 +29,8 @@ class Sort:
 class Field:
     """One field. `column` defaults to its name, and `default` is the column's value in a new task.
 
-    `label` and `group` place it on the page's form; the form has separate places for fields without a group. `option` is the
-    CLI's declaration, if that is not `--name`.
+    `label` and `group` place it on the page's form. The form has separate places for fields without a group. `option`
+    is the CLI's declaration, if that is not `--name`.
     """
 
     sort: Sort
@@ -55,7 +55,7 @@ class Field:
 
     @property
     def is_schedule(self) -> bool:
-        """Whether the field is one of those that together say when a task runs."""
+        """Whether the field is part of the schedule."""
         return self.sort.check is None
 
 
@@ -63,8 +63,8 @@ def text(metavar: str, *examples: str) -> Sort:
     return Sort({"type": "string", **({"examples": list(examples)} if examples else {})}, metavar)
 
 
-def whole(least: int, most: int) -> Sort:
-    return Sort({"type": "integer", "minimum": least, "maximum": most}, "N", checks.whole(least, most))
+def integer(least: int, most: int) -> Sort:
+    return Sort({"type": "integer", "minimum": least, "maximum": most}, "N", checks.integer(least, most))
 
 
 def limit(most: int) -> Sort:

@@ -1,4 +1,4 @@
-"""Lets nothing pass that has no start. Our Worker has asked for it before the fork; under a stock worker it is asked for here."""
+"""Stops calls without a start. Our Worker requests the start before the fork; under a stock worker, this layer does."""
 
 from wrappers.pipeline import start
 from wrappers.pipeline.chain import Proceed

@@ -18,7 +18,7 @@ from wrappers.sandbox.limits import SoftLimit
 
 
 def record(call: Call, proceed: Proceed) -> str:
-    """The innermost layer but for the function: it ends in exactly one outcome, or the hard limit ends it."""
+    """The innermost layer. Calls the function, which ends in exactly one outcome unless the hard limit kills it."""
     assert call.run is not None
     capture = Capture(call.settings.output == "keep")
     child_processes.adopt()
@@ -33,11 +33,11 @@ def record(call: Call, proceed: Proceed) -> str:
 
 
 def end_of(call: Call, overlooked: bool) -> End:
-    """Of a run whose function returned."""
+    """Returns the end of a run whose function returned."""
     assert call.run is not None
     answer = call.answer
     if overlooked:
-        return End(Outcome.TIMED_OUT, "it overlooked its soft limit and returned late", answer.result)
+        return End(Outcome.TIMED_OUT, "it ignored its soft limit and returned late", answer.result)
     if answer.nothing_to_do:
         return End(Outcome.NOTHING_TO_DO)
     outcome = Outcome.PARTIAL if call.run.quota.answered_exhausted else Outcome.SUCCEEDED
@@ -53,12 +53,12 @@ def outcome_of(error: BaseException) -> Outcome:
 def finish(call: Call, end: End, capture: Capture) -> str:
     """Leaves the end to the worker, or writes it."""
     assert call.start is not None
-    child_processes.kill()  # the end frees the hold: another run may begin beside whatever still lives
+    child_processes.kill()  # the end frees the hold, and another run may begin next to leftover processes
     printed, complained = capture.texts()
     end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
     left = PendingEnd(call.task_id, call.start.run_id, call.start.token, end)
     until = call.since + (call.start.box_ms + call.start.grace_ms) / 1000
-    if end.pieces is None and handoff.leave(left):  # there may be many pieces: the horse writes them itself
+    if end.pieces is None and handoff.leave(left):  # pieces may be many, so the horse writes them itself
         shared_state.clear()
         return end.outcome
     ended = finishing.write(call.database, left, until=until, wake=call.settings.wake)

@@ -1,4 +1,4 @@
-"""The outermost layer: what RQ and the log are told."""
+"""The outermost layer: reports the outcome to RQ and the log."""
 
 import logging
 
@@ -11,13 +11,13 @@ log = logging.getLogger("ticker.run")
 
 
 class TimedOut(Exception):
-    """The run reached its soft limit. RQ and Sentry see this ordinary error; SoftLimit is for the function alone."""
+    """The run reached its soft limit. RQ and Sentry see this ordinary error; only the function sees SoftLimit."""
 
 
 def report(call: Call, proceed: Proceed) -> str:
-    """Hands RQ a short text; errors of the function pass through, so that RQ's failed registry and Sentry see them.
+    """Returns a short text for RQ. Errors of the function pass through to RQ's failed registry and to Sentry.
 
-    They are read there in full: what the layers did before is left out.
+    Their tracebacks begin at the function, without the frames of the layers.
     """
     try:
         answer = proceed(call)
@@ -28,6 +28,6 @@ def report(call: Call, proceed: Proceed) -> str:
     except Exception as error:
         serialize.shorten(error)
         raise
-    if ":" not in answer:  # a drop has had its own line
+    if ":" not in answer:  # a drop has its own line
         log.info("run %s task=%s job=%s", answer, call.task_id, call.job_id)
     return answer

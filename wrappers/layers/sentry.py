@@ -1,6 +1,6 @@
-"""What Sentry is told of a run, where the application has loaded it: else all errors would stand under `wrappers.run`.
+"""Labels a run for Sentry, if the application has loaded it. Otherwise all errors would be under `wrappers.run`.
 
-No arguments, no cursor, no owner and no name of the task: they may be somebody's data. `ticker show ID` tells them.
+Sends no arguments, cursor, owner or task name, which may be personal data. `ticker show ID` prints them.
 """
 
 import sys
@@ -16,8 +16,8 @@ from wrappers.sandbox.limits import SoftLimit
 
 
 def sentry(call: Call, proceed: Proceed) -> str:
-    """Names the transaction; it stays named, as RQ's integration reports an error only after all layers have been left."""
-    with suppress(Exception):  # its troubles are not the run's
+    """Names the transaction. The name stays, because RQ's integration reports errors after all layers have returned."""
+    with suppress(Exception):  # an error in Sentry must not fail the run
         introduce(call)
     try:
         return proceed(call)
@@ -28,7 +28,7 @@ def sentry(call: Call, proceed: Proceed) -> str:
 
 
 def introduce(call: Call) -> None:
-    """The function as the transaction, and tags by which one finds the run."""
+    """Sets the function as the transaction, and tags that identify the run."""
     start = call.start
     assert start is not None  # the guard let it through
     if sdk := loaded():
@@ -39,14 +39,14 @@ def introduce(call: Call) -> None:
 
 
 def group(call: Call, limit: BaseException) -> None:
-    """All time-outs of a function are one issue: by its stack, each would be another one, wherever it was interrupted."""
+    """Groups all time-outs of a function as one issue. By stack, each point of interruption would be its own issue."""
     assert call.start is not None
     if sdk := loaded():
         sdk.get_current_scope().add_event_processor(grouped(limit, ["ticker", "timed_out", call.start.function]))
 
 
 def grouped(limit: BaseException, fingerprint: list[str]) -> Callable[[Any, Any], Any]:
-    """Of the events, the one that is about this error, or about what it has become."""
+    """Returns an event processor that groups the events about this error, or about an error that it caused."""
 
     def process(event: Any, hint: Any) -> Any:
         error = (hint.get("exc_info") or (None, None))[1]
@@ -58,12 +58,12 @@ def grouped(limit: BaseException, fingerprint: list[str]) -> Callable[[Any, Any]
 
 
 def apart() -> AbstractContextManager[Any]:
-    """Around one of several runs that share a job: what Sentry is told of it is not said of the next."""
+    """Returns a scope for one of several runs of a job, so that its labels do not apply to the next run."""
     sdk = loaded()
     return sdk.new_scope() if sdk else nullcontext()
 
 
 def loaded() -> Any:
-    """Sentry's SDK, from release 2 on; None where nobody has imported it. We never do."""
-    found = sys.modules.get("sentry_sdk")
-    return found if hasattr(found, "new_scope") else None
+    """Returns Sentry's SDK (release 2 or later) if the application has imported it, else None."""
+    sdk = sys.modules.get("sentry_sdk")
+    return sdk if hasattr(sdk, "new_scope") else None

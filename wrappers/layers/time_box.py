@@ -1,7 +1,7 @@
-"""The time box: a quota that the function may look at, an interruption that it cannot overlook, and the kill.
+"""The time box: a quota that the function may check, an interruption that it cannot miss, and the kill.
 
-This layer sets the limits of a run. `wrappers.sandbox.limits` enforces them by timers, `wrappers.sandbox.supervisor` if the
-worker cannot.
+This layer sets the limits of a run. `wrappers.sandbox.limits` enforces them by timers, `wrappers.sandbox.supervisor` if
+the worker cannot.
 """
 
 import logging
@@ -20,7 +20,7 @@ log = logging.getLogger("ticker.run")
 
 
 def time_box(call: Call, proceed: Proceed) -> str:
-    """B for the quota, B + g/2 for the interruption, B + g for the kill; all from before the start was asked for."""
+    """Ends the quota after the box B, interrupts at B + g/2, and kills at B + g, from before the start request."""
     start = call.start
     assert start is not None  # the guard let it through
     granted = timing.granted_box(start.box_ms, start.grace_ms, call.rq_timeout)
@@ -35,17 +35,17 @@ def time_box(call: Call, proceed: Proceed) -> str:
 
 @contextmanager
 def limited(call: Call, box_ms: int, grace_ms: int) -> Iterator[Limits | None]:
-    """Armed limits, cancelled last of all; None where the setting hard_limit=off allows a worker that does not fork."""
+    """Yields armed limits and cancels them last of all. Yields None if hard_limit=off, for workers that do not fork."""
     if call.settings.hard_limit == "off":
         log.warning("hard_limit=off: nothing ends task=%s if it overruns its box", call.task_id)
         yield None
         return
     hard = (box_ms + grace_ms) / 1000
     limits = Limits(hard - grace_ms / 2000, hard, since=call.since, how=cast(How, call.settings.hard_limit))
-    # for those who end what the timers cannot: children, and what an exec started
+    # for the worker and supervisor, which end what the timers cannot: children, and programs started by an exec
     shared_state.write_deadline(call.since + hard, hard)
     limits.arm()
     try:
         yield limits
     finally:
-        limits.cancel()  # the deadline stays: children live on until the horse is dead, and RQ may keep it waiting
+        limits.cancel()  # the deadline stays: children live until the horse is dead, and RQ may delay that

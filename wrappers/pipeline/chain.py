@@ -1,4 +1,4 @@
-"""Layers around a call, outermost first: a layer is handed the call and the next one, and says no by not calling it."""
+"""Chains layers around a call, outermost first. A layer gets the call and the next layer, which it calls or not."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ Layer = Callable[[Call, Proceed], str]
 
 
 def chain(layers: Sequence[Layer], innermost: Proceed) -> Proceed:
-    """`layers[0](call, layers[1](call, ... innermost(call)))`."""
+    """Returns `layers[0](call, layers[1](call, ... innermost(call)))` as a function of `call`."""
     proceed = innermost
     for layer in reversed(layers):
         proceed = _around(layer, proceed)

@@ -1,4 +1,4 @@
-"""What the layers hand on (`Call`), and what a function is handed (`Run`)."""
+"""The call that the layers pass on (`Call`), and the run that a function receives (`Run`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ class HoldLost(TickerError):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the start statement answered to a run that may begin. Durations in milliseconds."""
+    """The answer of the start statement to a run that may begin. Durations are in milliseconds."""
 
     run_id: int
     token: str
@@ -41,7 +41,7 @@ class Start:
 
 @dataclass(slots=True)
 class Answer:
-    """What a function returned: JSON text of its result, or nothing to do, or a JSON array of pieces of work."""
+    """A function's answer: its result as JSON text, nothing to do, or a JSON array of pieces of work."""
 
     result: str | None = None
     nothing_to_do: bool = False
@@ -50,7 +50,7 @@ class Answer:
 
 
 class Quota:
-    """How much of its time box a run has left. Counted from before the start statement was sent, by time.monotonic."""
+    """The rest of a run's time box. It counts from before the start statement was sent, by time.monotonic."""
 
     def __init__(self, box: float, began: float) -> None:
         self._box = box
@@ -59,22 +59,23 @@ class Quota:
 
     @property
     def remaining(self) -> float:
-        """Seconds; 0.0 when nothing is left."""
+        """Seconds; 0.0 if nothing is left."""
         left = max(self._began + self._box - clock.monotonic(), 0.0)
         self.answered_exhausted |= left == 0.0
         return left
 
     @property
     def exceeded(self) -> bool:
-        """Whether nothing is left: stop at a checkpoint now. At the deadline itself nothing is left."""
+        """Whether nothing is left, so that the function should stop at a checkpoint. True at the deadline itself."""
         return self.remaining == 0.0
 
 
 @dataclass(slots=True)
 class Run:
-    """What a function may know and do about its own run, as its first parameter `run`.
+    """A function's access to its own run, passed as the first parameter `run`.
 
-    `occurrence` is the same for all attempts and pieces of an occurrence; None for a run that was asked for by hand.
+    `occurrence` is the same for all attempts and pieces of an occurrence, and None for a run that was requested by
+    hand.
     """
 
     id: int
@@ -91,17 +92,20 @@ class Run:
     attempt: int = 1
 
     def checkpoint(self, value: Any, session: Any = None) -> None:
-        """From here the next run goes on: its `run.cursor` is `value` (JSON, up to 64 kB).
+        """Stores where the next run continues: its `run.cursor` will be `value` (JSON, up to 64 kB).
 
-        Stored at once; with `session` (a connection of SQLAlchemy, Django, psycopg or psycopg2, or a Session, to the
-        same database) inside its transaction, so that work and cursor commit together. Raises HoldLost if this run no
-        longer holds its task, and BadInput if `value` is not JSON. Stores nothing if the task was deleted. `run.cursor`
-        is set at once: after a rollback of `session`, set it back before you go on in the same run. A piece of work has none: it is done, or attempted
-        again as a whole.
+        The value is stored at once. With `session`, it is stored inside that session's transaction, so that work and
+        cursor commit together. `session` is a connection of SQLAlchemy, Django, psycopg or psycopg2, or a Session, to
+        the same database.
+
+        Raises HoldLost if this run no longer holds its task, and BadInput if `value` is not JSON. Stores nothing if the
+        task was deleted. A piece of work has no checkpoint: it is done, or attempted again from its beginning.
+
+        `run.cursor` is set at once. After a rollback of `session`, set it back before you continue in the same run.
         """
         if self.kind is RunKind.PIECE:
             raise BadInput(
-                "checkpoint", None, "a piece of work has no cursor, as pieces run side by side; return a result"
+                "checkpoint", None, "a piece of work has no cursor, because pieces run in parallel; return a result"
             )
         try:
             text = json_text.dumps(value, most=JSON_AT_MOST)
@@ -110,17 +114,18 @@ class Run:
         execute = self._database.execute if session is None else sql.on(session, self._database.schema)
         written = execute("checkpoint", task_id=self.task_id, token=self._token, cursor=text)
         if not written and execute("has_task", id=self.task_id):
-            raise HoldLost(f"run {self.id} does not hold task {self.task_id} any more: its cursor was not written")
+            raise HoldLost(f"run {self.id} no longer holds task {self.task_id}: its cursor was not written")
         self.cursor = value
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One job on its way through the layers, each of which may add what the next ones need.
+    """One job on its way through the layers. Each layer may add what the next ones need.
 
-    `pid` is the process that runs the function; None if the start is requested before that process exists. `began` and
-    `since` are one instant, before the start was requested: by `clock.monotonic`, from which the quota counts, and by
-    `limits.now`, from which the limits do.
+    `pid` is the process that runs the function; None if the start is requested before that process exists.
+
+    `began` and `since` are the same instant, before the start was requested. `began` is by `clock.monotonic`, for the
+    quota. `since` is by `limits.now`, for the limits.
     """
 
     task_id: int
@@ -134,7 +139,7 @@ class Call:
     pid: int | None = None
     began: float = 0.0
     since: float = 0.0
-    start: Start | None = field(default=None, repr=False)  # Sentry shows the variables of frames
+    start: Start | None = field(default=None, repr=False)  # no repr, because Sentry shows the variables of frames
     run: Run | None = field(default=None, repr=False)
     limits: Limits | None = None
     answer: Answer = field(default_factory=Answer)

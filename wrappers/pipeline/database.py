@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL, opened when it is first needed: the worker's, a horse's own, or lent to it; never of two at once."""
+"""A connection to PostgreSQL that opens on first use. It belongs to the worker or to a horse, never to both at once."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ NO_TEXTS: dict[str, str | None] = {"result": None, "traceback": "", "output": ""
 
 
 class Database:
-    """Runs named statements, each a transaction of its own; connects late, and again after an error."""
+    """Runs named statements, each in its own transaction. Connects on first use, and again after an error."""
 
     def __init__(self, url: str, schema: str) -> None:
         self.schema = schema
@@ -29,11 +29,11 @@ class Database:
 
     @classmethod
     def from_environment(cls) -> "Database":
-        found = settings.from_environment()
-        return cls(found.require_database(), found.schema)
+        config = settings.from_environment()
+        return cls(config.require_database(), config.schema)
 
     def open(self) -> None:
-        """Connects, so that a deadline that is read next does not count it. DatabaseUnavailable."""
+        """Connects, so that a deadline that starts next does not include it. Raises DatabaseUnavailable."""
         if self._connection is not None and not self._connection.is_alive:
             self.close()
         if self._connection is None:
@@ -41,7 +41,7 @@ class Database:
                 self._connection = connect(self._url, name="ticker-run", planned_once=True)
 
     def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
-        """One statement; a connection that an error or a signal interrupted is thrown away."""
+        """Runs one statement. Discards the connection if an error or a signal interrupts it."""
         self.open()
         try:
             with translated():
@@ -55,10 +55,11 @@ class Database:
         traceback: str = "", output: str = "", error_output: str = "", pid: int | None = None, run_id: int = 0,
         at: float | None = None,
     ) -> bool:  # fmt: skip
-        """Ends the run of this token; False where it does not hold its task any more, and nothing was written.
+        """Ends the run with this token. Returns False if it no longer holds its task and nothing was written.
 
-        `at` is the instant of `limits.now` at which the run ended; None means now. With `run_id`, the end also corrects a run
-        that was declared lost meanwhile. Texts that the tables refuse are left out: a run without an end would be worse.
+        `at` is the instant of `limits.now` at which the run ended; None means now. With `run_id`, the end also corrects
+        a run that was declared lost meanwhile. Texts that the tables refuse are left out: a run without an end would be
+        worse.
         """
         end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "pid": pid}
         texts = {"result": result, "traceback": traceback, "output": output, "error_output": error_output}
@@ -69,7 +70,7 @@ class Database:
             return self._end(run_id, at, **end, **NO_TEXTS)
 
     def _end(self, run_id: int, at: float | None, **end: Any) -> bool:
-        self.open()  # first, so that the age does not include it
+        self.open()  # first, so that the age does not include the time to connect
         now = clock.now()
         age = 0.0 if at is None or now else max(limits.now() - at, 0.0)
         if self.execute("finish", **end, age=age, now=now):
@@ -80,7 +81,7 @@ class Database:
         return True
 
     def outcome_of(self, run_id: int, token: str) -> str | None:
-        """Returns the recorded outcome of the run with this token, its state if it has no outcome, or None if it has no record."""
+        """Returns the outcome of the run with this token, its state if it has none, or None if it has no record."""
         rows = self.execute("outcome_of", run_id=run_id, token=token)
         return rows[0]["outcome"] if rows else None
 
@@ -88,7 +89,10 @@ class Database:
         self, task_id: int, token: str, pieces: str, made: int = 0, *, output: str = "", error_output: str = "",
         pid: int | None = None,
     ) -> bool:  # fmt: skip
-        """Records the last pieces of work, a JSON array, after `made` others; the run of this token waits for all. Returns as `finish`."""
+        """Records the last pieces of work after `made` others. Returns as `finish`.
+
+        `pieces` is a JSON array. The run with this token waits for all of its pieces.
+        """
         handed_out = self.execute(
             "generated", task_id=task_id, token=token, items=pieces, made=made, output=output, error_output=error_output,
             pid=pid, now=clock.now(),
@@ -97,10 +101,10 @@ class Database:
 
     @contextmanager
     def lent(self) -> Iterator["Database"]:
-        """Moves the connection into a Database for a child that is forked in the block; this one connects again.
+        """Moves the connection to a Database for a child that is forked in the block. This one connects again.
 
-        After the block, the connection is the child's alone, and the server does not notice that this process lets go.
-        Without a child, it is lost.
+        After the block, the connection belongs to the child alone; the server does not notice that this process lets
+        go. Without a child, the connection is lost.
         """
         lent, nothing = Database(self._url, self.schema), os.open(os.devnull, os.O_RDWR)
         lent._connection, self._connection = self._connection, None

@@ -1,4 +1,4 @@
-"""Work in pieces: what a `generate` may yield, and the answer of whoever found none."""
+"""Work in pieces: the pieces that a `generate` may yield, and the answer when there is no work."""
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from enum import Enum
@@ -10,12 +10,12 @@ from ticker.errors import BadInput
 PIECE_AT_MOST = 16 * 1024  # bytes of JSON text
 PIECES_AT_MOST = 1_000_000
 ALL_AT_MOST = 128 * 1024 * 1024  # bytes of JSON text of all pieces of a run
-KEPT_AT_MOST = 2_000  # pieces in memory: then a statement records them
-BYTES_AT_MOST = 1024 * 1024  # bytes of their JSON text: the same
+KEPT_AT_MOST = 2_000  # pieces in memory, before a statement records them
+BYTES_AT_MOST = 1024 * 1024  # bytes of their JSON text in memory, likewise
 
 
 class NothingToDo(Enum):
-    """A single value, equal to nothing that a function returns by chance."""
+    """A single value, equal to nothing else that a function may return."""
 
     NOTHING_TO_DO = "nothing_to_do"
 
@@ -24,13 +24,13 @@ class NothingToDo(Enum):
 
 
 NOTHING_TO_DO: Final = NothingToDo.NOTHING_TO_DO
-"""Returned by a function that found no work: an outcome of its own, which is a success and does not count as work."""
+"""Returned by a function that found no work. It is a success with its own outcome, and does not count as work."""
 
 
 class Pieces:
-    """Collects pieces of work, and checks each before it asks for the next one.
+    """Collects pieces of work, and checks each before it requests the next one.
 
-    `keep` records a JSON array of pieces whenever many have come; `last` returns the array of the others.
+    `keep` records a JSON array of pieces whenever enough have come. `last` returns the array of the others.
     """
 
     def __init__(self, keep: Callable[[str], None]) -> None:
@@ -40,7 +40,7 @@ class Pieces:
         self.made = 0
 
     def collect(self, generated: Any) -> None:
-        """Takes what a `generate` returned, or yields. Raises BadInput."""
+        """Takes what a `generate` returned or yields. Raises BadInput."""
         if generated is NOTHING_TO_DO or generated is None:
             return
         if isinstance(generated, str | bytes | Mapping) or not isinstance(generated, Iterable):
@@ -55,15 +55,15 @@ class Pieces:
             self.add(piece)
 
     def add(self, piece: Any) -> None:
-        """BadInput for what cannot be kept, or is too much."""
+        """Adds a piece. Raises BadInput if it cannot be stored, or if there are too many."""
         text = _text(piece)
         size, count = len(text.encode()), self.made + len(self._texts) + 1
         if count > PIECES_AT_MOST:
             raise BadInput(
-                "generate", count, f"is over the limit of {PIECES_AT_MOST:,} pieces of a run; make them larger"
+                "generate", count, f"is over the limit of {PIECES_AT_MOST:,} pieces per run; make the pieces larger"
             )
         if self._size_in_all + size > ALL_AT_MOST:
-            problem = f"is over the limit of {ALL_AT_MOST:,} bytes of all pieces; name the work, do not send it"
+            problem = f"is over the limit of {ALL_AT_MOST:,} bytes for all pieces; yield references to the work"
             raise BadInput("generate", self._size_in_all + size, problem)
         if len(self._texts) == KEPT_AT_MOST or self._size + size > BYTES_AT_MOST:
             self._keep(self._array())
@@ -74,7 +74,7 @@ class Pieces:
         self._size_in_all += size
 
     def last(self) -> str | None:
-        """Returns the pieces that are not recorded yet, as the text of a JSON array; None if there are no such pieces."""
+        """Returns the pieces that are not recorded yet, as the text of a JSON array; None if there are none."""
         return self._array() if self._texts else None
 
     def _array(self) -> str:
@@ -85,4 +85,4 @@ def _text(piece: Any) -> str:
     try:
         return json_text.dumps(piece, most=PIECE_AT_MOST)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput("generate", type(piece).__name__, f"is no piece that can be kept: {error}") from None
+        raise BadInput("generate", type(piece).__name__, f"cannot be stored as a piece: {error}") from None

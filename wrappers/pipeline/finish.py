@@ -1,4 +1,4 @@
-"""Writes the ends of runs: of a horse that left one, of one that could not, and a stock worker's horse its own."""
+"""Writes the ends of runs: those that a horse left, those of dead horses, and those that a horse writes itself."""
 
 import logging
 import time
@@ -15,15 +15,15 @@ from wrappers.sandbox.handoff import End, PendingEnd
 log = logging.getLogger("ticker.run")
 
 PAUSES = (0.1, 0.2, 0.4, 0.8, 1.6)  # seconds before each further attempt to write an end; the last one repeats
-NO_HORSE = "its function did not begin: the worker was stopped, or could not make a process for it"
+NO_HORSE = "its function did not start: the worker was stopped, or could not fork a process for it"
 UNANSWERED = "the answer to its start never came, so its function did not run"
 
 
 def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> bool:
-    """Ends a run in its own process; False where its end changes nothing.
+    """Ends a run in its own process. Returns False if its end changes nothing.
 
-    While the database is away, or the row is locked, it tries again until a worker of ours takes the end, or until `until`,
-    an instant of `limits.now`. Then it raises DatabaseUnavailable, or RowLocked.
+    Tries again while the database is unavailable or the row is locked, until our worker takes the end. After the instant
+    `until` of `limits.now`, raises DatabaseUnavailable, or RowLocked.
     """
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
@@ -39,7 +39,7 @@ def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> 
 
 
 def take_left(database: Database, waiting: WaitingEnds) -> None:
-    """Writes the ends that a horse left; what cannot be written waits."""
+    """Writes the ends that a horse left. Ends that cannot be written wait."""
     while texts := handoff.left():
         for text in texts:
             waiting.take(database, text)
@@ -47,7 +47,7 @@ def take_left(database: Database, waiting: WaitingEnds) -> None:
 
 
 def close_record(database: Database, waiting: WaitingEnds, cause: str) -> None:
-    """Writes the ends that a dead horse left, and one for a run that it left open."""
+    """Writes the ends that a dead horse left, and an end for the run that it left open, if any."""
     left = [(run.task_id, run.token) for run in map(PendingEnd.unpacked, handoff.left())]
     take_left(database, waiting)
     open_run = shared_state.read()
@@ -58,7 +58,7 @@ def close_record(database: Database, waiting: WaitingEnds, cause: str) -> None:
 
 
 def abandon(database: Database, waiting: WaitingEnds) -> None:
-    """For a job that gets no horse, whatever was answered to it: its run, if it has one, is over."""
+    """Ends the run of a job that gets no horse, if it has one."""
     _close_open(database, waiting, Outcome.LOST, NO_HORSE)
 
 

@@ -1,4 +1,4 @@
-"""Jobs of other installations in our queues: a worker puts them back, and never runs, drops or changes one."""
+"""Puts back the jobs of other installations that a worker finds in its queues. It never runs, drops or changes them."""
 
 import logging
 import time
@@ -27,9 +27,10 @@ _others: set[str] = set()
 
 
 def is_foreign(job_id: str) -> bool:
-    """Whether the job's id names another installation than our tables, which are read once for each new installation.
+    """Returns whether the job's id names another installation than our tables.
 
-    While they cannot be read, a job is put back as if it belonged to another installation.
+    The tables are read once for each new installation. While they cannot be read, a job counts as foreign and is put
+    back.
     """
     global _own
     named = jobs.installation_of(job_id)
@@ -54,8 +55,10 @@ def is_foreign(job_id: str) -> bool:
 
 
 def put_back(connection: Redis, queue: Queue, job: Job) -> None:
-    """Moves a job to the end of its queue, where a worker of its own installation finds it. If this user of Redis may not
-    push, the ticker of that installation misses the job, and pushes it again."""
+    """Moves a job to the end of its queue, where a worker of its own installation can find it.
+
+    If this user of Redis may not push, the ticker of that installation misses the job and pushes it again.
+    """
     with connection.pipeline(transaction=False) as calls:
         calls.rpush(queue.key, job.id)
         calls.lrem(queue.intermediate_queue_key, 1, job.id)
@@ -63,18 +66,20 @@ def put_back(connection: Redis, queue: Queue, job: Job) -> None:
 
 
 def rest(timeout: int | None) -> None:
-    """Pauses after a round of only foreign jobs. A worker that waits for jobs then handles its signals and its heartbeat."""
+    """Pauses after a round of foreign jobs only, so that a waiting worker can handle signals and its heartbeat."""
     if timeout is not None:
         time.sleep(PAUSE)
         raise DequeueTimeout(timeout)
 
 
-def refuse(job_id: str, database: Database, found: Settings) -> None:
-    """Raises ConfigurationError if the tables or the job belong to another installation. A horse of a stock worker calls this
-    before anything is recorded."""
+def refuse(job_id: str, database: Database, config: Settings) -> None:
+    """Raises ConfigurationError if the tables or the job belong to another installation.
+
+    A horse of a stock worker calls this before anything is recorded.
+    """
     patiently(database.open, DatabaseUnavailable, clock.monotonic() + PATIENCE, lambda: None)
     here = installation.read(database.execute)
-    installation.check(here, found.environment)
+    installation.check(here, config.environment)
     named = jobs.installation_of(job_id)
     if named and named != here.id:
         raise ConfigurationError(

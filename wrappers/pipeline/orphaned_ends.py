@@ -1,4 +1,4 @@
-"""Writes the ends that a dead worker could not write. The supervisor holds this module, and loads the rest only when needed."""
+"""Writes the ends that a dead worker could not write. The supervisor loads only this module until there are any."""
 
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -10,8 +10,11 @@ if TYPE_CHECKING:
 
 
 def close_record(kept: "WaitingEnds | None", cause: str | None) -> "WaitingEnds | None":
-    """Writes the ends that the horse left, and returns those that must wait. With a `cause`, which means that the horse is
-    dead, it also ends the run that the horse left open, and gives up what cannot be written soon."""
+    """Writes the ends that the horse left, and returns those that must wait.
+
+    A `cause` means that the horse is dead. Then this also ends the run that the horse left open, and gives up what
+    cannot be written soon.
+    """
     if not (kept or handoff.left() or (cause and shared_state.read())):
         return kept
     from wrappers.pipeline import database, finish, waiting_ends

@@ -1,12 +1,12 @@
-"""What a function prints and logs, kept with its run.
+"""Captures what a function prints and logs, to keep it with its run.
 
     with Capture() as kept:
         function()              # print, sys.stdout.buffer, warnings, logging
     output, error_output = kept.texts()
 
-Python's own streams are replaced, not the files behind them: what a child process or a C library writes goes where the
-worker's own output goes. A write never waits, takes no memory but the 64 kB that are kept of each stream, and is not
-passed on.
+Replaces Python's own streams, not the files underneath. A child process or a C library writes where the worker's own
+output goes. A write never waits, and uses no more memory than the 64 kB that are kept of each stream. It is not passed
+on.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Capture", "texts"]
 
-PIECE = 64 * 1024  # characters that are encoded at a time: a text of 1 GB is not copied as a whole
+PIECE = 64 * 1024  # characters that are encoded at a time, so that a text of 1 GB is not copied at once
 
 _CONTINUES = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
 
 
 class Capture:
-    """The streams of one run, in the place of sys.stdout and sys.stderr, and a handler for what is logged."""
+    """Replaces sys.stdout and sys.stderr with the streams of one run, and adds a log handler."""
 
     def __init__(self, enabled: bool = True) -> None:
         self._pair = ring_buffer.pair()
@@ -57,7 +57,7 @@ class Capture:
     def __exit__(
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """All is as it was before, whatever the function put in its place."""
+        """Restores the streams and handlers, whatever the function replaced them with."""
         global _active
         if self._enabled:
             sys.stdout, sys.stderr, logging.lastResort = self._before
@@ -65,11 +65,11 @@ class Capture:
             _active = None
 
     def texts(self) -> tuple[str, str]:
-        """Output and error output, safe to store and to show."""
+        """Returns the output and the error output, safe to store and to show."""
         return _text(self._pair[0]), _text(self._pair[1])
 
     def leave_to_parent(self) -> None:
-        """In a process that the function forked: it prints where the worker does, as every child process."""
+        """Makes a process that the function forked print where the worker does, like every child process."""
         self.__exit__(None, None, None)
         for kept in self._pair:
             kept.part()
@@ -79,7 +79,7 @@ _active: Capture | None = None
 
 
 def texts() -> tuple[str, str]:
-    """Output and error output of the last run in the shared memory, dead or alive. It never raises."""
+    """Returns the output and error output of the last run in the shared memory, dead or alive. Never raises."""
     output, error_output = ring_buffer.pair()
     return _text(output), _text(error_output)
 
@@ -96,7 +96,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Bytes(io.RawIOBase):
-    """The bytes behind a stream: never closed, so that whoever wraps and drops them harms nothing."""
+    """The bytes under a stream. They are never closed, so that wrapping and dropping them does no harm."""
 
     def __init__(self, kept: Ring, original: TextIO | None, name: str) -> None:
         self._kept = kept
@@ -114,7 +114,7 @@ class _Bytes(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
-        """The original's: a child process may be given it, and faulthandler."""
+        """Returns the original's number, for child processes and faulthandler."""
         if self._original is None:
             raise io.UnsupportedOperation("fileno")
         return self._original.fileno()
@@ -124,7 +124,7 @@ class _Bytes(io.RawIOBase):
 
 
 class _Stream(io.TextIOWrapper):
-    """Text of any content, in UTF-8 whatever it is reconfigured to. Each write is kept at once, flushed or not."""
+    """Text of any content, always in UTF-8. Each write is kept at once, flushed or not."""
 
     def __init__(self, kept: Ring, original: TextIO | None, name: str) -> None:
         super().__init__(_Bytes(kept, original, name), encoding="utf-8", errors="backslashreplace", newline="\n")
@@ -132,7 +132,7 @@ class _Stream(io.TextIOWrapper):
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):
-            return super().write(text)  # which raises what everybody knows
+            return super().write(text)  # raises the usual TypeError
         if len(text) <= PIECE:
             self._kept.write(text.encode("utf-8", "backslashreplace"))
         else:
@@ -145,7 +145,7 @@ class _Stream(io.TextIOWrapper):
 
 
 def log_handler(stream: TextIO) -> logging.Handler:
-    """Records as lines: time in UTC, level, logger, message, traceback."""
+    """Returns a handler that writes records as lines: time in UTC, level, logger, message, traceback."""
     formatter = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%SZ")
     formatter.converter = time.gmtime
     handler = logging.StreamHandler(stream)
@@ -154,9 +154,9 @@ def log_handler(stream: TextIO) -> logging.Handler:
 
 
 def add_log_handler(handler: logging.Handler) -> None:
-    """Beside the handlers of the root logger; in the place of Python's last resort where there are none.
+    """Adds the handler to the root logger, or replaces Python's last resort if the root logger has no handler.
 
-    A root logger with a handler would turn the function's own `logging.basicConfig` into nothing.
+    With a handler on the root logger, the function's own `logging.basicConfig` would do nothing.
     """
     root = logging.getLogger()
     if root.handlers:
@@ -172,20 +172,20 @@ def _text(kept: Ring) -> str:
     head, left_out, tail = kept.read()
     if not left_out:
         return serialize.visible((head + tail).decode("utf-8", "replace"))
-    begin, cut_off = _whole_at_end(head)
-    end = _whole_at_begin(tail)
+    begin, cut_off = _without_cut_end(head)
+    end = _without_cut_begin(tail)
     left_out += cut_off + len(tail) - len(end)
     line_end = "" if begin.endswith("\n") else "\n"
     return serialize.visible(f"{begin}{line_end}[... {left_out} bytes left out ...]\n{end.decode('utf-8', 'replace')}")
 
 
-def _whole_at_end(data: bytes) -> tuple[str, int]:
-    """The text of these bytes without a character that is cut in two at their end; how many bytes of it there are."""
+def _without_cut_end(data: bytes) -> tuple[str, int]:
+    """Returns the text without a character that is cut at its end, and the number of bytes cut off."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data)
     return text, len(decoder.getstate()[0])
 
 
-def _whole_at_begin(data: bytes) -> bytes:
-    """Without the rest of a character that was cut in two: at most three bytes."""
+def _without_cut_begin(data: bytes) -> bytes:
+    """Returns the bytes without the rest of a character that is cut at their beginning (at most three bytes)."""
     return data[:3].lstrip(_CONTINUES) + data[3:]

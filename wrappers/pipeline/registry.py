@@ -1,4 +1,4 @@
-"""The functions that a worker may run: those registered with `@task`, found by their registered name alone."""
+"""The functions that a worker may run: those registered with `@task`, looked up only by their registered names."""
 
 import importlib
 import inspect
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something to call; `takes_run` when its first parameter is called `run`; one that `yields` is a generator."""
+    """A callable. `takes_run` means that its first parameter is named `run`; `yields` means that it is a generator."""
 
     call: Callable[..., Any]
     takes_run: bool
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A registered function; with `process`, it generates pieces of work, each of which is processed by a run of its own."""
+    """A registered function. With `process`, it generates pieces of work, and a run of its own processes each."""
 
     name: str
     step: Step
@@ -46,38 +46,43 @@ class Function:
     module: str
     qualname: str
     batch: int
-    """How many due tasks of it one job may carry."""
+    """The maximum number of due tasks with this function in one job."""
     declared: Mapping[str, Any]
-    """What `@task` said beside the name, for `ticker sync`: fields of `ticker.register`."""
+    """The arguments of `@task` other than the name, for `ticker sync`: fields of `ticker.register`."""
 
 
 _functions: dict[str, Function] = {}
 
 
 def task(name: str, *, batch: int = 1, **declared: "Unpack[Changes]") -> Callable[[F], F]:
-    """Registers a function under the name that tasks run it by: `@task("mail.fetch")`.
+    """Registers a function under the name that tasks use for it: `@task("mail.fetch")`.
 
-    The function is called with the task's kwargs, and first with the `Run` if its first parameter is called `run`.
-    It may be `async def`. A class stands for work in pieces: its `generate` yields them (JSON), and its `process` is
-    called with each, in a run of its own. A schedule beside the name, `@task("reports.daily", cron="0 6 * * 1-5")`, declares a task
-    without an owner, which `ticker sync` keeps in step; it takes the fields of `ticker.register`.
-    With `batch` one RQ job carries up to so many due tasks (100), which run one after another in one process, each with a
-    start, a box and a record of its own: for many short runs of a function that leaves its process as it found it.
-    BadInput where the name is no text, or already another function's, where a class lacks one of the two, and where
-    anything but `generate` yields: nobody would ever go through it.
+    The function is called with the task's kwargs. If its first parameter is named `run`, it also gets the `Run`. It may
+    be `async def`. A class is for work in pieces: its `generate` yields them (JSON), and its `process` is called with
+    each, in a run of its own.
+
+    A schedule after the name, `@task("reports.daily", cron="0 6 * * 1-5")`, declares a task without an owner. `ticker
+    sync` keeps that task up to date. It takes the fields of `ticker.register`.
+
+    With `batch`, one RQ job carries up to that many due tasks (at most 100). They run one after another in one process,
+    and each has its own start, box and record. This suits many short runs of a function that leaves its process
+    unchanged.
+
+    Raises BadInput if the name is not a text or belongs to another function, or if a class lacks one of the two methods.
+    Also raises it if anything but `generate` yields, because nothing would iterate over it.
     """
     if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
         raise BadInput(
-            "task", name, "is no name for a function: a printable text of 1 to 200 characters, @task('mail.fetch')"
+            "task", name, "is not a function name: use a printable text of 1 to 200 characters, @task('mail.fetch')"
         )
     if type(batch) is not int or not 1 <= batch <= BATCH_AT_MOST:
-        raise BadInput("batch", batch, f"is no number of tasks that one job may carry: 1 to {BATCH_AT_MOST}")
+        raise BadInput("batch", batch, f"is not a number of tasks per job: use 1 to {BATCH_AT_MOST}")
 
     def register(call: F) -> F:
         known, identity = _functions.get(name), _identity(call)
         if known and (known.module, known.qualname) != identity:
             raise BadInput("task", name, f"is already the name of {known.module}.{known.qualname}; names are unique")
-        step, process = _steps_of_class(name, call) if isinstance(call, type) else (_whole_step(name, call), None)
+        step, process = _steps_of_class(name, call) if isinstance(call, type) else (_plain_step(name, call), None)
         _functions[name] = Function(name, step, process, *identity, batch, declared)
         return call
 
@@ -85,66 +90,68 @@ def task(name: str, *, batch: int = 1, **declared: "Unpack[Changes]") -> Callabl
 
 
 def _steps_of_class(name: str, of: type) -> tuple[Step, Step]:
-    """To generate, and to process."""
+    """Returns the steps that generate and that process."""
     for method in ("generate", "process"):
         if not callable(getattr(of, method, None)):
             raise BadInput("task", name, f"is the name of the class {of.__name__}, which has no method {method}")
     worker = _made(name, of)
-    return Step.of(worker.generate), _whole_step(name, worker.process)
+    return Step.of(worker.generate), _plain_step(name, worker.process)
 
 
 def _made(name: str, of: type) -> Any:
-    """The one object of a class; its methods run in forks of the worker, so that nothing it holds is shared."""
+    """Returns the one object of a class. Its methods run in forks of the worker, so nothing in it is shared."""
     try:
         inspect.signature(of).bind()
     except TypeError as error:
         raise BadInput(
-            "task", name, f"is the name of the class {of.__name__}, made without arguments: {error}"
+            "task", name, f"is the name of the class {of.__name__}, which is called without arguments: {error}"
         ) from None
     return of()
 
 
-def _whole_step(name: str, call: Callable[..., Any]) -> Step:
+def _plain_step(name: str, call: Callable[..., Any]) -> Step:
     step = Step.of(call)
     if step.yields:
         raise BadInput(
-            "task", name, "yields, but nothing iterates over it; only `generate` of a class may: see pieces of work"
+            "task",
+            name,
+            "yields, but nothing iterates over it; only a class's `generate` may yield: see pieces of work",
         )
     return step
 
 
 def functions() -> Mapping[str, Function]:
-    """The registered functions by name."""
+    """Returns the registered functions by name."""
     return _functions
 
 
 def load(modules: Iterable[str]) -> None:
-    """Imports the modules that hold the functions; ConfigurationError in one sentence where one is not there, or fails."""
+    """Imports the modules that register the functions. Raises ConfigurationError if one is missing or fails."""
     for module in modules:
         import_named("--tasks (TICKER_TASKS)", module)
 
 
 def import_named(option: str, module: str) -> None:
-    """Imports the module that an option names; ConfigurationError in one sentence where it is none, not there, or fails."""
+    """Imports the module that an option names. Raises ConfigurationError if the name is invalid or the import fails."""
     if "" in module.split("."):
-        raise ConfigurationError(f"{option}: {quoted(module)} is no module's full name; write it as in myapp.polls")
+        raise ConfigurationError(f"{option}: {quoted(module)} is not a module's full name; write it as in myapp.polls")
     if sys.modules.get(module) is not None:
-        return  # a worker asks before every run; a signal that stops it there is no error of the module
+        return  # called before every run: a signal that stops the worker here is not an error of the module
     try:
         importlib.import_module(module)
     except (BadInput, ConfigurationError):
-        raise  # a sentence of ours: a name that @task cannot take
+        raise  # our own error: @task refused something
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module}.".startswith(f"{missing}."):
             raise ConfigurationError(f"{option}: there is no module {quoted(module)} on the import path") from None
         raise ConfigurationError(
-            f"{option}: the import of {quoted(module)} fails: {_told(error)}; TICKER_DEBUG=1 shows the traceback"
+            f"{option}: the import of {quoted(module)} fails: {_summary(error)}; TICKER_DEBUG=1 shows the traceback"
         ) from error
 
 
-def _told(error: Exception) -> str:
-    """Its type, the first line of its text, and the file and line that raised it."""
+def _summary(error: Exception) -> str:
+    """Returns the error's type, the first line of its text, and the file and line that raised it."""
     if isinstance(error, SyntaxError) and error.filename:
         text, file, line = error.msg, error.filename, error.lineno
     else:

@@ -1,4 +1,4 @@
-"""What a function returned or raised, in a form that PostgreSQL can store and a person wants to read."""
+"""Serializes what a function returned or raised, so that PostgreSQL can store it and people can read it."""
 
 import json
 import re
@@ -10,11 +10,11 @@ from ticker.db import json_text
 
 RESULT_AT_MOST = 4096  # bytes of JSON text
 SENTENCE_AT_MOST = 500  # characters
-OURS = Path(__file__).parents[1]  # frames of the layers say nothing to the function's author
-TRACEBACK_AT_MOST = 64 * 1024  # characters; the end of it tells most
+OURS = Path(__file__).parents[1]  # frames of the layers do not help the function's author
+TRACEBACK_AT_MOST = 64 * 1024  # characters, from the end, which says most
 
 _RETURN = re.compile(r"\r+\n?")
-_HIDDEN = {  # what a terminal obeys, or what turns the order of a text around
+_HIDDEN = {  # control characters of terminals, and those that change a text's direction
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"},
     0x7F: "\u2421",
     **dict.fromkeys((*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd"),
@@ -22,7 +22,7 @@ _HIDDEN = {  # what a terminal obeys, or what turns the order of a text around
 
 
 def as_json(value: Any) -> str:
-    """A function's result as it is kept: small JSON, else the beginning of its repr; empty for None."""
+    """Returns a function's result for storage: small JSON, or else the beginning of its repr. Empty for None."""
     if value is None:
         return ""
     try:
@@ -42,7 +42,7 @@ def _repr(value: Any) -> str:
 
 
 def sentence(error: BaseException) -> str:
-    """An error's class and text."""
+    """Returns an error's class and text."""
     return visible(clean(f"{type(error).__name__}: {_text(error)}"))[:SENTENCE_AT_MOST]
 
 
@@ -50,11 +50,11 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
-        return "(its text could not be had)"
+        return "(its text cannot be read)"
 
 
 def shorten(error: BaseException) -> None:
-    """Takes the layers' frames before the function's out of an error's traceback; not where there are none but ours."""
+    """Removes the layers' frames before the function's from an error's traceback, unless there are only ours."""
     frames = error.__traceback__
     while frames is not None and Path(frames.tb_frame.f_code.co_filename).is_relative_to(OURS):
         frames = frames.tb_next
@@ -63,22 +63,22 @@ def shorten(error: BaseException) -> None:
 
 
 def trace(error: BaseException) -> str:
-    """An error's traceback from the function on, its last 64 k characters."""
-    told = traceback.TracebackException.from_exception(error)
-    while len(told.stack) > 1 and Path(told.stack[0].filename).is_relative_to(OURS):
-        del told.stack[0]
-    return visible(clean("".join(told.format())[-TRACEBACK_AT_MOST:]))
+    """Returns an error's traceback from the function on, its last 64 k characters."""
+    summary = traceback.TracebackException.from_exception(error)
+    while len(summary.stack) > 1 and Path(summary.stack[0].filename).is_relative_to(OURS):
+        del summary.stack[0]
+    return visible(clean("".join(summary.format())[-TRACEBACK_AT_MOST:]))
 
 
 def clean(text: str) -> str:
-    """What PostgreSQL can store: no NUL, no half of a surrogate pair."""
+    """Returns the text as PostgreSQL can store it, without NUL and halves of surrogate pairs."""
     return text.replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")
 
 
 def visible(text: str) -> str:
-    """What a terminal shows and does not obey: no escape sequence, no control character but tab and newline.
+    """Returns the text as a terminal can show it, without escape sequences and control characters but tab and newline.
 
-    Those of ASCII become their pictures (␀, ␛), the others the mark of what cannot be shown. No text becomes longer. A
-    return begins a new line.
+    Control characters of ASCII become their pictures (␀, ␛), others the replacement character. No text becomes longer.
+    A carriage return begins a new line.
     """
     return _RETURN.sub("\n", text).translate(_HIDDEN)

@@ -22,16 +22,16 @@ T = TypeVar("T")
 
 log = logging.getLogger("ticker.run")
 
-PATIENCE = 20.0  # seconds for an absent server and a locked row together; RQ's own time-out leaves 30
+PATIENCE = 20.0  # seconds for an unavailable server and a locked row together; RQ's own time-out leaves 30
 PAUSE = 0.5  # seconds
 SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
 
 
 def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call | str:
-    """The call with its start, if it may run; else what RQ is told: dropped, with the reason, or lost.
+    """Returns the call with its start if it may run, or else the text for RQ: dropped, with the reason, or lost.
 
-    `when_it_waits` is called where there is no answer at once. If the database cannot be asked, nothing runs
-    (DatabaseUnavailable).
+    Calls `when_it_waits` if there is no answer at once. If the database does not answer, nothing runs and this raises
+    DatabaseUnavailable.
     """
     token = str(uuid4())
     shared_state.write(call.task_id, token)
@@ -51,7 +51,7 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
 def patiently(
     step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up_at: float, when_it_waits: Callable[[], object]
 ) -> T:
-    """Tries again while the server cannot be reached, or somebody holds the row: nothing was written then."""
+    """Repeats the step while the server is unavailable or the row is locked. Nothing was written in these cases."""
     while True:
         try:
             return step()
@@ -64,7 +64,7 @@ def patiently(
 
 
 def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
-    """The start statement, for a scheduled or a planned run; before it, what both clocks said before it was sent."""
+    """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before it, and its row."""
     common: dict[str, Any] = {
         "task_id": call.task_id, "functions": list(registry.functions()), "token": token, "now": clock.now(),
         "worker": call.worker, "host": socket.gethostname(), "pid": call.pid, "job_id": call.job_id,
@@ -78,7 +78,7 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:
-    """Logs a refused job; for RQ it is an ordinary end. A drop also leaves a record; `redelivered` and `stale` do not."""
+    """Logs a refused job, which is an ordinary end to RQ. A drop has a record; `redelivered` and `stale` have none."""
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
     if reason in (Reason.REDELIVERED, Reason.STALE):
@@ -93,7 +93,7 @@ def drop(call: Call, verdict: Mapping[str, Any]) -> str:
 
 
 def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
-    """The numbers behind a refusal, in a few words."""
+    """Returns the numbers of a refusal, in a few words."""
     now, last_run = verdict["now"], verdict["last_run"]
     match reason:
         case Reason.TOO_EARLY:
@@ -110,7 +110,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.REDELIVERED:
             return f"run {verdict['run_id']} is its record"
         case Reason.STALE:
-            return "the task does not wait for this job"
+            return "the task is not waiting for this job"
         case Reason.PAUSED:
             return "the task is paused or disabled, or its owner is inactive"
         case Reason.DONE:
@@ -130,7 +130,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
 
 
 def give_up(call: Call, token: str, waited: float, limit: float) -> str:
-    """Ends a run before it begins, because the answer came so late that the run's box, or most of its hold, may be over."""
+    """Ends a run before it begins, because a late answer leaves it too little of its box or its hold."""
     reason = f"the start statement took {waited:.1f} s, over the limit of {limit:g} s"
     call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
     shared_state.clear()
@@ -148,5 +148,5 @@ def _start(verdict: Mapping[str, Any], token: str) -> Start:
 
 
 def _span(delta: timedelta) -> str:
-    """A difference for people: `27 s`."""
+    """Returns a duration for people: `27 s`."""
     return f"{delta.total_seconds():.3f}".rstrip("0").rstrip(".") + " s"

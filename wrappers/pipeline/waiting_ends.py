@@ -1,4 +1,4 @@
-"""Keeps ends that could not be written yet in the memory of the worker, which goes on with other jobs."""
+"""Keeps ends that cannot be written yet in the memory of the worker, which continues with other jobs."""
 
 import logging
 import time
@@ -21,13 +21,13 @@ log = logging.getLogger("ticker.run")
 AT_MOST = 64 * 2**20  # bytes of ends; above that the oldest is given up
 LONGEST_PAUSE = 5.0  # seconds between two attempts
 FIRST_PAUSE = 0.25
-PATIENCE = 600.0  # seconds for which a worker that ends by itself still tries
-LAST_WORD = 10.0  # seconds for a worker that received a signal to stop
+PATIENCE = 600.0  # seconds for which a worker still tries when it ends by itself
+LAST_WORD = 10.0  # seconds for which it tries after a signal to stop
 NOT_MADE = "its pieces of work could not be recorded in time, so they were not made"
 
 
 class WaitingEnds:
-    """Tries each end until it is written, or is known to change nothing, for as long as the worker lives."""
+    """Tries each end until it is written or known to change nothing, for as long as the worker lives."""
 
     def __init__(self) -> None:
         self._ends: dict[
@@ -35,7 +35,7 @@ class WaitingEnds:
         ] = {}  # by task and token: time of the end, packed `PendingEnd`
         self._size = 0
         self._pause = self._again_at = 0.0
-        self._is_away = False  # the server; new ends are then not tried at once
+        self._is_away = False  # the server; if so, new ends are not tried at once
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -44,10 +44,10 @@ class WaitingEnds:
         return run in self._ends
 
     def take(self, database: Database, text: bytes) -> None:
-        """Takes a packed `PendingEnd`: tries it at once, unless the server was just found away, and keeps it if that fails."""
+        """Tries a packed `PendingEnd` at once, unless the server is known to be away. Keeps it if that fails."""
         left = PendingEnd.unpacked(text)
         run = left.task_id, left.token
-        if run in self._ends:  # the writing was interrupted, and is repeated
+        if run in self._ends:  # the write was interrupted and is repeated
             return
         self._ends[run] = left.end.at, text
         self._size += len(text)
@@ -57,13 +57,13 @@ class WaitingEnds:
             self._try(database, run)
 
     def server_answered(self) -> None:
-        """Lets the next attempts be made at once if the server was away. A locked row keeps its pause."""
+        """Allows the next attempts at once if the server was away. A locked row keeps its pause."""
         if self._is_away:
             self._pause = self._again_at = 0.0
             self._is_away = False
 
     def write_of(self, database: Database, tasks: Collection[int]) -> None:
-        """Tries the ends of these tasks, whatever the pause: a start of theirs, which comes next, would fence them."""
+        """Tries the ends of these tasks despite the pause, because their next starts would fence them."""
         for run in [*self._ends]:
             if run[0] in tasks and not self._try(database, run) and self._is_away:
                 return
@@ -71,7 +71,7 @@ class WaitingEnds:
     def write(self, database: Database, *, at_once: bool = False) -> None:
         """Tries all waiting ends until one fails. That one is then tried last, after a pause.
 
-        With `at_once`, there is no pause, and a locked row keeps no other end from being tried.
+        With `at_once`, there is no pause, and a locked row does not keep other ends from being tried.
         """
         if limits.now() < self._again_at and not at_once:
             return
@@ -82,7 +82,7 @@ class WaitingEnds:
                     return
 
     def drain(self, database: Database, until: float) -> None:
-        """Tries at least once, until all are written, or until `until`, an instant of `limits.now`. Gives up the rest."""
+        """Tries all ends, at least once, until the instant `until` of `limits.now`. Gives up the rest."""
         while self._ends:
             self.write(database, at_once=True)
             if limits.now() >= until:
@@ -92,7 +92,7 @@ class WaitingEnds:
             self._give_up(run, "the worker ends")
 
     def _try(self, database: Database, run: tuple[int, str]) -> bool:
-        """Tries to write an end; whether it no longer waits."""
+        """Tries to write an end. Returns whether it no longer waits."""
         left = PendingEnd.unpacked(self._ends[run][1])
         try:
             record(database, left, wake=_is_news(left.end) and settings.from_environment().wake)
@@ -119,7 +119,7 @@ class WaitingEnds:
 
 
 def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
-    """Writes an end; False if it changes nothing. With `wake` it wakes the tickers if the end gives them work."""
+    """Writes an end. Returns False if it changes nothing. `wake` wakes the tickers if the end gives them work."""
     end = left.end
     shared: dict[str, Any] = {"output": end.output, "error_output": end.error_output, "pid": end.pid}
     recorded = end.pieces is not None and database.hand_out(left.task_id, left.token, end.pieces, end.made, **shared)
@@ -151,5 +151,5 @@ def _was_recorded(database: Database, left: PendingEnd, outcome: Outcome) -> boo
 
 
 def _is_news(end: End) -> bool:
-    """Whether the end gives a tick more to do."""
+    """Returns whether the end gives a tick more to do."""
     return end.pieces is not None or end.outcome not in GOOD

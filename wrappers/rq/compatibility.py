@@ -1,7 +1,7 @@
-"""Lists what our worker relies on in RQ beyond RQ's documentation, and finds what a release of RQ moved.
+"""Lists what our worker relies on in RQ beyond RQ's documentation, and finds what a release of RQ changed.
 
-`tests/worker/test_compatibility.py` fails with one sentence per name that RQ moved, renamed or gave other parameters, and
-if a module of ours overrides or uses such a name without a line here.
+`tests/worker/test_compatibility.py` fails with one sentence per name that RQ moved, renamed or gave other parameters.
+It also fails if one of our modules overrides or uses such a name without an entry here.
 """
 
 import inspect
@@ -22,15 +22,14 @@ from rq.version import VERSION
 log = logging.getLogger("ticker.run")
 
 TRIED = "3.0.0"
-"""The newest RQ that the tests ran with; the oldest is the floor in pyproject.toml."""
+"""The newest RQ that the tests ran with. The oldest is the lower bound in pyproject.toml."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One name of RQ. `parameters`: of a method that we override, without `self` or `cls`; None if we only use the name.
+    """One name of RQ. `parameters` are those of a method that we override, without `self` or `cls`, else None.
 
-    A parameter in brackets is one that only some versions have. The name is in RQ from the major version `since`, and
-    until `before`.
+    Only some versions have a parameter in brackets. RQ has the name from the major version `since`, and until `before`.
     """
 
     name: str
@@ -50,16 +49,16 @@ def overridden(name: str, parameters: str, reason: str, since: int = 2) -> Use:
 
 TABLE: Mapping[str, tuple[Use, ...]] = {
     "rq.worker.Worker": (
-        # around a job
-        overridden("execute_job", "job queue", "what a job leaves in memory and as processes is counted from before it"),
-        overridden("prepare_execution", "job", "the start is asked before the fork, so that a dropped job costs no fork"),
+        # for one job
+        overridden("execute_job", "job queue", "leftover memory and processes of a job are counted from before it"),
+        overridden("prepare_execution", "job", "the start is requested before the fork, so that a dropped job costs no fork"),
         overridden(
-            "prepare_job_execution", "job remove_from_intermediate_queue", "the worker has told Redis before the fork"
+            "prepare_job_execution", "job remove_from_intermediate_queue", "the worker informs Redis before the fork"
         ),
         overridden("fork_work_horse", "job queue", "a dropped or stopped job gets no process; a batch gets our connection"),
-        overridden("main_work_horse", "job queue", "the process notes its id; `entry.in_a_horse` looks for this frame"),
+        overridden("main_work_horse", "job queue", "the process writes its id; `entry.in_a_horse` looks for this frame"),
         overridden("monitor_work_horse", "job queue [execution]", "a job without a process is not waited for"),
-        overridden("wait_for_horse", "", "the end of a run is written, and its children are killed, before RQ goes on"),
+        overridden("wait_for_horse", "", "the end of a run is written, and its children are killed, before RQ continues"),
         overridden("kill_horse", "sig", "RQ would kill the worker's own process group if the process does not lead one"),
         overridden("handle_execution_ended", "job queue heartbeat_ttl", "our jobs need no heartbeat for callbacks"),
         overridden(
@@ -68,34 +67,34 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         used("handle_job_failure", "a job that was stopped before it had a process fails as RQ's own would"),
         used("cleanup_execution", "a job that broke RQ's code leaves no execution"),
         used("execution", "the execution of a forgotten job is removed with it"),
-        used("executions", "where there is no execution, RQ 3's `execution` would ask Redis", since=3),
+        used("executions", "without an execution, RQ 3's `execution` would query Redis", since=3),
         used("default_result_ttl", "a job is forgotten only if its result would be"),
         used("is_horse", "the process of a job leaves the ends of others to its worker"),
         used("_horse_pid", "0 says that no process is left; RQ's handler of a second SIGTERM reads it"),
         used("_stopped_job_id", "a job may be stopped before it has a process"),
-        # between two jobs
+        # between jobs
         overridden(
-            "dequeue_job_and_maintain_ttl", "timeout max_idle_time", "ends that wait are tried while the worker waits for jobs"
+            "dequeue_job_and_maintain_ttl", "timeout max_idle_time", "waiting ends are tried while the worker waits for jobs"
         ),
-        overridden("heartbeat", "timeout pipeline", "waiting ends are written; a worker that Redis has lost registers again"),
-        overridden("maintain_heartbeats", "job [execution]", "a run goes on if the key of its job became something else"),
+        overridden("heartbeat", "timeout pipeline", "waiting ends are written; a worker that Redis lost registers again"),
+        overridden("maintain_heartbeats", "job [execution]", "a run continues if the key of its job changed its type"),
         overridden("run_maintenance_tasks", "", "a corrupt job in a registry ends one pass, not the worker"),
-        overridden("teardown", "", "ends that wait are tried before the worker ends"),
+        overridden("teardown", "", "waiting ends are tried before the worker ends"),
         overridden("_start_scheduler", "burst logging_level date_format log_format", "RQ's scheduler takes unsigned jobs"),
         used("max_connection_wait_time", "with RQ's minute, a worker sleeps on long after Redis is back"),
-        used("_state", "a signal while the start is asked waits for the job, though Redis was not told of it yet"),
+        used("_state", "a signal during the start request waits for the job, though Redis does not know of it yet"),
         used("_shutdown_requested_date", "a worker that was told to stop gives waiting ends less time"),
         used("_ordered_queues", "RQ's command line has filled it with queues of RQ's own class"),
-        used("last_cleaned_at", "a pass of the maintenance that broke off is not repeated at once"),
-        used("death_penalty_class", "the queues that replace RQ's get the same"),
+        used("last_cleaned_at", "an interrupted maintenance pass is not repeated at once"),
+        used("death_penalty_class", "the queues that replace RQ's need it"),
     ),
     "rq.worker_registration": (used("register", "a wiped worker registers again"),),
     "rq.job.Job": (
         overridden("fetch", "id connection serializer", "a job that cannot be read is put aside"),
         overridden("refresh", "", "the hash is read within limits"),
-        overridden("restore", "raw_data", "fields beyond all bounds are refused; of a signed job, few are read"),
-        overridden("prepare_for_execution", "worker_name pipeline", "the job outlives its time to live in the same call"),
-        overridden("perform", "", "the process of a job does not tell Redis again what the worker told"),
+        overridden("restore", "raw_data", "values out of range are refused; only few fields of a signed job are read"),
+        overridden("prepare_for_execution", "worker_name pipeline", "the same call makes the job outlive its time to live"),
+        overridden("perform", "", "the process of a job does not repeat the worker's report to Redis"),
         used("_execute", "our `perform` calls the function as RQ's does"),
         used("_result", "RQ reads the result there"),
         used("_func_name", "a signed job is not unpickled: the call is set from what was signed"),
@@ -111,8 +110,8 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         used("dependents_key_for", "a corrupt job's other keys are removed"),
         used("dependencies_key", "a forgotten job's other keys are removed"),
         used("execution_registry", "a forgotten job's other keys are removed"),
-        used("started_job_registry", "a forgotten job is taken out of it"),
-        used("redis_job_namespace_prefix", "jobs are stored by a script of ours"),
+        used("started_job_registry", "a forgotten job is removed from it"),
+        used("redis_job_namespace_prefix", "our script stores the jobs"),
     ),
     "rq.job": (
         used("_job_stack", "our `perform` makes `get_current_job` answer", before=3),
@@ -123,32 +122,32 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
             "dequeue_any", "queues timeout connection job_class serializer death_penalty_class",
             "corrupt jobs are put aside, and those of other installations put back",
         ),
-        overridden("lmove", "connection queue_key timeout", "an id without a job leaves the intermediate list at once"),
+        overridden("lmove", "connection queue_key timeout", "an id without a job is removed from the intermediate list at once"),
         overridden(
             "enqueue_dependents", "job [pipeline] exclude_job_id refresh_job_status", "names of dependents are not signed"
         ),
         overridden(
             "move_dependents_to_ready", "job pipeline exclude_job_id refresh_job_status", "as `enqueue_dependents`", since=3
         ),
-        used("release_maintenance_lock", "a pass of the maintenance that broke off holds it"),
-        used("intermediate_queue_key", "a job that is put aside or forgotten leaves that list"),
-        used("redis_queues_keys", "jobs are stored by a script of ours"),
-        used("redis_queue_namespace_prefix", "jobs are stored by a script of ours"),
+        used("release_maintenance_lock", "an interrupted maintenance pass still holds it"),
+        used("intermediate_queue_key", "a job that is put aside or forgotten is removed from that list"),
+        used("redis_queues_keys", "our script stores the jobs"),
+        used("redis_queue_namespace_prefix", "our script stores the jobs"),
         used("DEFAULT_TIMEOUT", "RQ compares a job's time-out with numbers"),
     ),
     "rq.intermediate_queue.IntermediateQueue": (
-        used("get_intermediate_queue_key", "an id without a job leaves that list at once"),
+        used("get_intermediate_queue_key", "an id without a job is removed from that list at once"),
     ),
-    "rq.executions.Execution": (used("composite_key", "a forgotten job leaves the registry of started jobs"),),
+    "rq.executions.Execution": (used("composite_key", "a forgotten job is removed from the registry of started jobs"),),
     "rq.executions.ExecutionRegistry": (used("key_template", "a corrupt job's other keys are removed"),),
     "rq.results.Result": (used("get_key", "a corrupt job's results are removed"),),
-    "rq.registry.BaseRegistry": (used("key_template", "a corrupt job is taken out of RQ's registries"),),
+    "rq.registry.BaseRegistry": (used("key_template", "a corrupt job is removed from RQ's registries"),),
 }  # fmt: skip
-"""By the place where RQ has it."""
+"""The names by the RQ module or class that holds them."""
 
 
 def incompatibilities() -> Iterator[str]:
-    """Yields one sentence for each line of the table that does not fit the RQ that is installed."""
+    """Yields one sentence for each entry of the table that does not fit the installed RQ."""
     for owner, uses in TABLE.items():
         for use in uses:
             if use.since <= version_of(VERSION)[0] < use.before and (sentence := incompatibility(owner, use)):
@@ -156,7 +155,7 @@ def incompatibilities() -> Iterator[str]:
 
 
 def incompatibility(owner: str, use: Use) -> str:
-    """Returns a sentence with the name, RQ's version and why we need it; nothing if it fits."""
+    """Returns a sentence with the name, RQ's version and why we need it; an empty text if it fits."""
     name, version = f"{owner}.{use.name}", f"RQ {VERSION}"
     try:
         place = resolve_name(owner)
@@ -182,7 +181,7 @@ def parameters_of(place: Any, name: str) -> list[str]:
 
 
 def names_of(place: Any) -> set[str]:
-    """Returns the names in a module or a class, and those of the attributes that a class's own methods set or read."""
+    """Returns the names in a module or a class, and for a class also the attributes that its methods set or read."""
     if not isinstance(place, type):
         return set(vars(place))
     names: set[str] = set()
@@ -198,21 +197,21 @@ def is_untried() -> bool:
 
 
 @cache
-def misfits_of_newer() -> tuple[str, ...]:
-    """Returns what does not fit in an RQ that is newer than those tried; logs one sentence about such an RQ."""
+def incompatibilities_of_newer() -> tuple[str, ...]:
+    """Returns the incompatibilities of an RQ newer than those tested, and logs one sentence about it."""
     if not is_untried():
         return ()
-    misfits = tuple(incompatibilities())
-    does = f"starts are asked for after the fork, as {misfits[0]}" if misfits else "all that we rely on is there"
+    problems = tuple(incompatibilities())
+    does = f"starts are requested after the fork, as {problems[0]}" if problems else "all that we rely on is there"
     log.warning("rq_untried version=%s tried=%s: %s", VERSION, TRIED, does)
-    return misfits
+    return problems
 
 
 @contextmanager
 def current(job: Any) -> Iterator[None]:
     """Makes `get_current_job` return this job in the block."""
     known = vars(rq_job)
-    if "_current_job" in known:  # a ContextVar since RQ 3, a stack before
+    if "_current_job" in known:  # a ContextVar since RQ 3, a stack before that
         token = known["_current_job"].set(job)
         try:
             yield
@@ -227,18 +226,18 @@ def current(job: Any) -> Iterator[None]:
 
 
 def begun_execution(worker: Any) -> Any:
-    """Returns the execution of the worker's job, or None. RQ 3 may have several, of which a forking worker has one."""
+    """Returns the execution of the worker's job, or None. RQ 3 may have several, but a forking worker has only one."""
     executions = getattr(worker, "executions", None)
     return worker.execution if executions is None else next(iter(executions.values()), None)
 
 
-def told_execution(worker: Any) -> dict[str, Any]:
-    """Returns the argument that RQ 3 wants where older RQ reads `worker.execution`."""
+def execution_argument(worker: Any) -> dict[str, Any]:
+    """Returns the argument that RQ 3 requires where older RQ reads `worker.execution`."""
     return {"execution": begun_execution(worker)} if hasattr(worker, "executions") else {}
 
 
 def birth_fields(worker: Any) -> dict[Any, Any]:
-    """Returns what RQ writes of a worker at its birth. RQ 2.6 has no method for it."""
+    """Returns the fields that RQ writes for a worker at its birth. RQ 2.6 has no method for it."""
     return {
         "birth": utcformat(worker.birth_date),
         "last_heartbeat": utcformat(getattr(worker, "last_heartbeat", None) or worker.birth_date),

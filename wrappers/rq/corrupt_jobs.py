@@ -1,9 +1,10 @@
-"""RQ's job, queue and worker, which no corrupt job can stop.
+"""RQ's job, queue and worker, made safe against corrupt jobs.
 
-A stock worker reads a job's hash as it is, and ends on a date that is none, a status that is no UTF-8, a key of another
-type; the job's id stays in a list that the next worker reads at its start, and ends on it, too. Here such a job is a
-`Poison`: it is logged, counted and put aside, and the next job runs. If it was one of ours, the ticker misses it in the
-next tick, and pushes it again.
+A stock worker reads a job's hash without checks. An invalid date, a status that is not UTF-8 or a key of another type
+ends it. The job's id stays in a list that the next worker reads at its start, which then ends as well.
+
+Here, such a job is a `Poison`: it is logged, counted and put aside, and the next job runs. If it was one of ours, the
+ticker misses it in the next tick and pushes it again.
 """
 
 import logging
@@ -22,16 +23,16 @@ from rq.utils import now
 
 from ticker.queue.scripts import script
 from wrappers.pipeline import foreign_jobs
-from wrappers.rq.compatibility import current, told_execution
+from wrappers.rq.compatibility import current, execution_argument
 from wrappers.rq.poison import Poison, is_trouble_of_the_server, put_aside, unreadable_is_poison
 
 log = logging.getLogger("ticker.run")
 
-FIELDS_AT_MOST = 128  # of a job's hash; RQ's own have some 35
-LONGEST = 2**40  # seconds: Redis refuses a time to live beyond some 2^53
+FIELDS_AT_MOST = 128  # of a job's hash; RQ's own have about 35
+LONGEST = 2**40  # seconds: Redis refuses a time to live over about 2^53
 CHUNK = 65536  # bytes
-NO_JOBS_FAULT = (OSError, MemoryError)  # this host cannot fork just now: the next job would fare no better
-TRIES = 100  # poisoned jobs in RQ's registries that one pass of its maintenance puts aside
+NO_JOBS_FAULT = (OSError, MemoryError)  # this host cannot fork now, so the next job would fail, too
+TRIES = 100  # poisoned jobs in RQ's registries that one maintenance pass puts aside
 
 READ_HASH = script("read_hash", "wrappers.rq")
 
@@ -39,10 +40,10 @@ T = TypeVar("T")
 
 
 class Job(RQJob):
-    """RQ's job, read within limits. What cannot be read is a Poison; what is not there is RQ's NoSuchJobError."""
+    """RQ's job, read within limits. An unreadable job raises Poison; a missing one raises RQ's NoSuchJobError."""
 
-    hash_at_most = 64 * 2**20  # bytes in Redis: other applications' jobs may be large, but a worker must stay alive
-    data_at_most = 64 * 2**20  # bytes that a zlib text may become
+    hash_at_most = 64 * 2**20  # bytes in Redis: other applications' jobs may be large, but must not kill a worker
+    data_at_most = 64 * 2**20  # bytes of inflated zlib data
 
     @classmethod
     def fetch(cls, id: str, connection: Redis | None = None, serializer: Any = None) -> RQJob:  # noqa: A002 RQ's name
@@ -50,24 +51,24 @@ class Job(RQJob):
             return super().fetch(id, connection, serializer)
 
     def prepare_for_execution(self, worker_name: str, pipeline: Any) -> None:
-        """RQ's, and from now on the job outlives its time to live: one way less than with RQ's own call for it."""
+        """Extends RQ's method: in the same call to Redis, makes the job outlive its time to live."""
         super().prepare_for_execution(worker_name, pipeline)
         pipeline.persist(self.key)
 
     def perform(self) -> Any:
-        """RQ's, without a word to Redis."""
+        """Overrides RQ's method to skip its calls to Redis."""
         with current(self):
             self._result = self._execute()
         return self._result
 
     def refresh(self) -> None:
-        found = read_hash(self.connection, self.key, self.hash_at_most)
-        if not found:
+        fields = read_hash(self.connection, self.key, self.hash_at_most)
+        if not fields:
             raise NoSuchJobError(f"No such job: {self.key}")
-        self.restore(found)
+        self.restore(fields)
 
     def restore(self, raw_data: Mapping[bytes, bytes]) -> None:
-        """RQ's. The Poison names the job, also where RQ reads many at once."""
+        """Overrides RQ's method so that the Poison names the job, even if RQ reads many jobs at once."""
         with unreadable_is_poison(self.id):
             self.read(raw_data)
 
@@ -80,20 +81,20 @@ class Job(RQJob):
         super().restore(raw_data)
         for name in ("timeout", "ttl", "result_ttl", "failure_ttl", "retries_left", "repeats_left"):
             if abs(getattr(self, name) or 0) > LONGEST:
-                raise Poison(f"its {name} is beyond all bounds")
+                raise Poison(f"its {name} is out of range")
         if self.timeout is None:  # RQ's own monitor compares it with a number
             self.timeout = RQQueue.DEFAULT_TIMEOUT
 
 
 class Queue(RQQueue):
-    """RQ's queue, which skips jobs that cannot be read, and puts back jobs of another installation."""
+    """RQ's queue. It skips jobs that cannot be read, and puts back jobs of another installation."""
 
     @classmethod
     def dequeue_any(  # type: ignore[override]
         cls, queues: Iterable[RQQueue], timeout: int | None, connection: Redis, **options: Any
     ) -> tuple[RQJob, RQQueue] | None:
         queues = list(queues)
-        met: set[str] = set()  # jobs of other installations
+        met: set[str] = set()  # ids of jobs of other installations
         while True:
             _taken.clear()
             try:
@@ -108,17 +109,17 @@ class Queue(RQQueue):
                         continue
                     job.origin = job.origin or queue.name  # without it, RQ would look for the job in other lists
                     if _taken and (_taken[0], queue.name) != (job.id.encode(), job.origin):
-                        # RQ would remove another id (it reads a:b as a), or look in another queue's list
+                        # RQ would remove the wrong id (it reads a:b as a), or look in another queue's list
                         connection.lrem(queue.intermediate_queue_key, 1, cast(str, _taken[0]))
                 return taken
             except Poison as poison:
                 put_aside(connection, queues, poison)
             except UnicodeDecodeError as error:
-                put_aside(connection, queues, Poison("its id is no UTF-8", error.object))
+                put_aside(connection, queues, Poison("its id is not UTF-8", error.object))
 
     @classmethod
     def lmove(cls, connection: Redis, queue_key: str, timeout: int | None) -> Any:
-        """Overrides RQ's, which RQ calls again if the id that it took has no job. Removes that id from RQ's intermediate list.
+        """Overrides RQ's method to remove an id without a job from RQ's intermediate list, when RQ takes the next id.
 
         RQ leaves it there until its next maintenance, up to ten minutes later or when another worker starts.
         """
@@ -130,18 +131,18 @@ class Queue(RQQueue):
 
 
 _taken: list[bytes] = []
-"""The id that `Queue.lmove` took last, within one call of `Queue.dequeue_any`."""
+"""The last id that `Queue.lmove` took, within one call of `Queue.dequeue_any`."""
 
 
 class SurvivingWorker(RQWorker):
-    """RQ's forking worker. A job that breaks RQ's own code, in the worker or in its maintenance, is put aside."""
+    """RQ's forking worker. It puts a job aside that breaks RQ's own code, in the worker or in its maintenance."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.read_with(mixed(Job, self.job_class), mixed(Queue, self.queue_class), self.serializer)
 
     def read_with(self, job_class: type[RQJob], queue_class: type[RQQueue], serializer: Any) -> None:
-        """Takes these in the place of what RQ's command line made the worker and its queues with."""
+        """Replaces the classes that RQ's command line gave the worker and its queues."""
         self.job_class, self.queue_class, self.serializer = job_class, queue_class, serializer
         self.queues = [
             queue_class(
@@ -157,12 +158,12 @@ class SurvivingWorker(RQWorker):
             with unreadable_is_poison(job.id, but=NO_JOBS_FAULT):
                 super().execute_job(job, queue)
         except Poison as poison:
-            poison.job_id = job.id  # also if RQ met it in a dependent of this job
+            poison.job_id = job.id  # even if RQ found it in a dependent of this job
             self._leave(job)
             put_aside(self.connection, [queue], poison, because=poison.__cause__)
 
     def maintain_heartbeats(self, job: RQJob, *execution: Any) -> None:
-        """A run goes on also when the key of its job became something else."""
+        """Overrides RQ's method so that a run continues even if the key of its job changed its type."""
         try:
             super().maintain_heartbeats(job, *execution)
         except ResponseError as error:
@@ -171,48 +172,48 @@ class SurvivingWorker(RQWorker):
             log.warning("poison job=%s: no heartbeat: %s", job.id, error)
 
     def run_maintenance_tasks(self) -> None:
-        """RQ's, once more after each poisoned job that it met; other errors of it end this pass, never the worker."""
+        """Overrides RQ's method to repeat it after each poisoned job. Other errors end this pass, not the worker."""
         for _ in range(TRIES):
             try:
                 with unreadable_is_poison(""):
                     super().run_maintenance_tasks()  # type: ignore[no-untyped-call]
                 return
             except Poison as poison:
-                for queue in self.queues:  # taken by the pass that broke off
+                for queue in self.queues:  # held by the interrupted pass
                     queue.release_maintenance_lock()  # type: ignore[no-untyped-call]
                 self.last_cleaned_at = now()  # type: ignore[assignment]
                 if not poison.job_id:
-                    log.warning("RQ's maintenance of its registries broke off: %s", poison)
+                    log.warning("RQ's maintenance of its registries was interrupted: %s", poison)
                     return
                 put_aside(self.connection, self.queues, poison)
 
     def _leave(self, job: RQJob) -> None:
-        """Ends what RQ has begun of this job: no horse is left, and nothing says that this worker works on it."""
+        """Ends what RQ has begun for this job: kills its horse, removes its execution, and makes this worker idle."""
         if self._horse_pid:
             self.kill_horse()
             self.wait_for_horse()
             self._horse_pid = 0
         with self.connection.pipeline(transaction=False) as pipeline:
-            self.cleanup_execution(job, pipeline=pipeline, **told_execution(self))
+            self.cleanup_execution(job, pipeline=pipeline, **execution_argument(self))
             pipeline.execute(raise_on_error=False)
         self.set_state("idle")
 
 
 def mixed(careful: type[T], given: type[T]) -> type[T]:
-    """`careful`, and below it what somebody asked for with --job-class or --queue-class."""
+    """Returns `careful` as a subclass of the class that was given by --job-class or --queue-class."""
     return careful if issubclass(careful, given) else type(given.__name__, (careful, given), {})
 
 
 def read_hash(connection: Redis, key: str, at_most: int) -> Mapping[bytes, bytes]:
-    """All fields, if any; a Poison, unread, where they are more than any job has."""
-    fields, size, *found = connection.eval(READ_HASH, 1, key, FIELDS_AT_MOST, at_most)
+    """Returns all fields of a hash, if any. Raises Poison, without reading them, if they are over the limits."""
+    fields, size, *pairs = connection.eval(READ_HASH, 1, key, FIELDS_AT_MOST, at_most)
     if fields > FIELDS_AT_MOST or size > at_most:
         raise Poison(f"its hash has {fields} fields and {size} bytes, over the limit of {FIELDS_AT_MOST} and {at_most}")
-    return dict(zip(found[::2], found[1::2], strict=True))
+    return dict(zip(pairs[::2], pairs[1::2], strict=True))
 
 
 def inflates_within(data: bytes, at_most: int) -> bool:
-    """Whether `data` becomes no more than that many bytes. Nothing is kept of it. What is no zlib stays as long as it is."""
+    """Returns whether `data` inflates to at most that many bytes. Discards the result. Only zlib data can inflate."""
     inflater, size = zlib.decompressobj(), 0
     try:
         for start in range(0, len(data), CHUNK):

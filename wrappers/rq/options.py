@@ -1,4 +1,4 @@
-"""The options of RQ's own command that it would only miss with a traceback: each is looked at before it is handed on."""
+"""Checks the options of RQ's own command that would otherwise fail there with a traceback."""
 
 import logging
 import sys
@@ -19,8 +19,8 @@ CLASSES = {"worker_class": BaseWorker, "job_class": Job, "queue_class": Queue, "
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """ConfigurationError in one sentence. `options` by the names that RQ's command has for them, as click read them."""
-    sys.path.extend(folder for folder in options["path"] if folder not in sys.path)  # as RQ will, where it looks
+    """Checks the options that click read, by their names in RQ's command. Raises ConfigurationError in one sentence."""
+    sys.path.extend(folder for folder in options["path"] if folder not in sys.path)  # as RQ will do
     if options["url"]:
         check_url(options["url"])
     if options["config"]:
@@ -29,7 +29,7 @@ def check(options: Mapping[str, Any]) -> None:
         check_class(option, options[option], base)
     check_serializer(options["serializer"])
     for handler in options["exception_handler"]:
-        if not callable(found(handler)):
+        if not callable(imported(handler)):
             raise ConfigurationError(f"--exception-handler: there is no function {quoted(handler)} on the import path")
     level = options["logging_level"]
     if level and level not in (known := logging.getLevelNamesMapping()):
@@ -37,20 +37,20 @@ def check(options: Mapping[str, Any]) -> None:
 
 
 def check_url(url: str) -> None:
-    """Nothing is shown of it: it may hold a password."""
+    """Checks a URL. The error does not quote it, because it may contain a password."""
     try:
         Redis.from_url(url).close()
     except ValueError:
         raise ConfigurationError(
-            "--url: that text cannot be read; write redis://, rediss:// or unix://, and behind it user:password@host:port/0"
+            "--url: that text cannot be read; write redis://, rediss:// or unix://, followed by user:password@host:port/0"
         ) from None
 
 
 def check_class(option: str, name: str, base: type) -> None:
-    there = found(name)
-    if not isinstance(there, type) or not issubclass(there, base):
+    given = imported(name)
+    if not isinstance(given, type) or not issubclass(given, base):
         raise ConfigurationError(
-            f"--{option.replace('_', '-')}: {quoted(name)} is no class on the import path that is a {base.__name__}"
+            f"--{option.replace('_', '-')}: {quoted(name)} is not a class on the import path that inherits from {base.__name__}"
         )
 
 
@@ -59,12 +59,12 @@ def check_serializer(name: str) -> None:
         resolve_serializer(name)
     except (ImportError, AttributeError, ValueError, NotImplementedError):
         raise ConfigurationError(
-            f"--serializer: {quoted(name)} is nothing on the import path that has dumps and loads"
+            f"--serializer: {quoted(name)} is not an object on the import path with dumps and loads"
         ) from None
 
 
-def found(name: str) -> Any:
-    """What a dotted name stands for, as RQ finds it; None where there is no such thing."""
+def imported(name: str) -> Any:
+    """Returns the object with this dotted name, as RQ imports it; None if there is none."""
     try:
         return import_attribute(name)
     except (ImportError, AttributeError, ValueError):

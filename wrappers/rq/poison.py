@@ -1,4 +1,4 @@
-"""Puts a job aside that breaks a worker: out of RQ's lists and registries, logged, counted, and kept for an hour to look at."""
+"""Puts aside a job that breaks a worker: removes it from RQ's lists, logs and counts it, and keeps it for an hour."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -20,20 +20,20 @@ from wrappers.pipeline import serialize
 log = logging.getLogger("ticker.run")
 
 COUNTERS = "ticker:refused"
-"""A hash in Redis: how many jobs were put aside, by event (`poison`, `forged`)."""
+"""The key of a hash in Redis with the number of jobs put aside, by event (`poison`, `forged`)."""
 
-KEPT = 3600  # seconds that the hash of such a job stays, under ticker:EVENT:ID, for people to look at
+KEPT = 3600  # seconds for which the hash of such a job is kept for inspection, under ticker:EVENT:ID
 
 REGISTRIES = (
     registry.CanceledJobRegistry, registry.DeferredJobRegistry, registry.FailedJobRegistry,
     registry.FinishedJobRegistry, registry.ScheduledJobRegistry,
     *(vars(registry)[name] for name in ("ReadyJobRegistry",) if hasattr(registry, name)),  # since RQ 3
 )  # fmt: skip
-"""Those of a queue that keep the ids of jobs which no worker has."""
+"""The registries of a queue with the ids of jobs that no worker has."""
 
 
 class Poison(Exception):
-    """A job that cannot be read, or that broke its worker. `event` names it in the log and in the counter."""
+    """A job that cannot be read or that broke its worker. `event` is its name in the log and in the counter."""
 
     event = "poison"
 
@@ -44,7 +44,7 @@ class Poison(Exception):
 
 @contextmanager
 def unreadable_is_poison(job_id: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Every error in the block that a job's hash can cause becomes a Poison of that job; a server's error stays one."""
+    """Turns every error in the block that a job's hash can cause into a Poison of that job. Server errors pass."""
     try:
         yield
     except (NoSuchJobError, StopRequested):
@@ -59,14 +59,14 @@ def unreadable_is_poison(job_id: str, but: tuple[type[Exception], ...] = ()) -> 
 
 
 def is_trouble_of_the_server(error: Exception) -> bool:
-    """Whether Redis itself cannot serve: that is no job's fault. A key of another type is."""
+    """Returns whether Redis itself fails. A key of another type is the job's fault instead."""
     return isinstance(error, RedisError) and "WRONGTYPE" not in str(error)
 
 
 def put_aside(
     connection: Redis, queues: Iterable[RQQueue], poison: Poison, because: BaseException | None = None
 ) -> None:
-    """Passes over it, takes it out of RQ's registries, and keeps its hash for an hour under another key."""
+    """Passes over a job, removes it from RQ's registries, and keeps its hash for an hour under another key."""
     queues, job_id = list(queues), poison.job_id
     pass_over(connection, queues, poison, because)
     aside = f"ticker:{poison.event}:{job_id!s}"
@@ -78,11 +78,11 @@ def put_aside(
             pipeline.rename(RQJob.key_for(job_id), aside)
             pipeline.expire(aside, KEPT)
             pipeline.unlink(*companions(job_id))
-        pipeline.execute(raise_on_error=False)  # what Redis refuses stays: the job is out of its queue already
+        pipeline.execute(raise_on_error=False)  # what Redis refuses stays: the job has already left its queue
 
 
 def companions(job_id: str) -> tuple[str, ...]:
-    """Returns RQ's keys of a job, without its hash. RQ's own properties refuse some of the ids that a corrupt job has."""
+    """Returns RQ's keys of a job, without its hash. RQ's own properties refuse some ids of corrupt jobs."""
     return (
         RQJob.dependents_key_for(job_id),
         f"{RQJob.redis_job_namespace_prefix}:{job_id}:dependencies",
@@ -94,7 +94,7 @@ def companions(job_id: str) -> tuple[str, ...]:
 def pass_over(
     connection: Redis, queues: Iterable[RQQueue], poison: Poison, because: BaseException | None = None
 ) -> None:
-    """Logs and counts a job, and takes it out of the lists of what workers have; its hash stays as it is."""
+    """Logs and counts a job, and removes it from the lists of taken jobs. Its hash stays as it is."""
     log.warning("%s job=%s: %s", poison.event, shown(poison.job_id), poison, exc_info=because)
     with connection.pipeline(transaction=False) as pipeline:
         for queue in queues:
@@ -104,6 +104,6 @@ def pass_over(
 
 
 def shown(job_id: str | bytes) -> str:
-    """An id as it may stand in a log line: quoted if it is none of RQ's."""
+    """Returns an id for a log line, quoted if it is unlike RQ's own."""
     plain = isinstance(job_id, str) and len(job_id) <= 100 and job_id.isascii() and job_id.isprintable()
     return str(job_id) if plain and " " not in str(job_id) else quoted(job_id)

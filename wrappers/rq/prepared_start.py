@@ -1,6 +1,6 @@
-"""The start of one of our jobs, which the worker prepares before it forks.
+"""Requests the start of one of our jobs before the worker forks.
 
-So a job that is dropped costs no fork, and a run no connection to PostgreSQL of its own.
+So a dropped job costs no fork, and a run needs no connection to PostgreSQL of its own.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,9 +17,9 @@ from wrappers.sandbox import shared_state
 
 
 class PreparedStart:
-    """Asks for the start of one job, and lets go of it if the job gets no process.
+    """Requests the start of one job, and abandons it if the job gets no process.
 
-    `database` is the worker's connection, and `ends` are the ends of earlier runs that it has not written yet.
+    `database` is the worker's connection. `ends` are the ends of earlier runs that are not written yet.
     """
 
     def __init__(self, job: Job, call: tuple[str, tuple[int, ...]], database: Database, ends: WaitingEnds) -> None:
@@ -28,7 +28,7 @@ class PreparedStart:
         self._is_batch = function != jobs.ENTRY
 
     def may_run(self, worker: str, when_it_waits: Callable[[], object]) -> bool:
-        """Asks the database. A batch may: each of its tasks is asked for in the process, right before its own start."""
+        """Asks the database. A batch always may: its process requests the start of each task right before the task."""
         self._ends.write_of(self._database, self._args[::2] if self._is_batch else self._args[:1])
         if self._is_batch:
             return True
@@ -38,12 +38,12 @@ class PreparedStart:
         return may_run
 
     def abandon(self) -> None:
-        """Ends the run, if one has started: nothing will continue it."""
+        """Ends the run, if one has started, because no process will continue it."""
         finish.abandon(self._database, self._ends)
 
     @contextmanager
     def abandoned_on_error(self) -> Iterator[None]:
-        """An error in the block leaves a start, and no process that continues it."""
+        """Abandons the start if the block raises, because no process will continue it."""
         try:
             yield
         except BaseException:
@@ -52,7 +52,7 @@ class PreparedStart:
 
     @contextmanager
     def handed_over(self) -> Iterator[None]:
-        """A fork in the block makes the process of this job. A batch continues with the worker's connection, which is warm."""
+        """Covers the fork of this job's process. Gives a batch the worker's connection, which is already open."""
         with self.abandoned_on_error():
             if not self._is_batch:
                 yield
@@ -62,7 +62,7 @@ class PreparedStart:
 
 
 def call_of(job: Job) -> tuple[str, tuple[int, ...]] | None:
-    """Returns the function of ours that a job calls, and its arguments.
+    """Returns our function that a job calls, and its arguments.
 
     Returns None for another application's job, and for one with callbacks, which RQ runs in the job's process.
     """

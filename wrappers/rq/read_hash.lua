@@ -1,5 +1,5 @@
--- KEYS: a hash; ARGV: how many fields and bytes it may have. How many it has (0 bytes where the server does not tell), and
--- if that is not too much, every field and value.
+-- KEYS: a hash. ARGV: the maximum number of its fields, and of its bytes. Returns both numbers (0 bytes if the server
+-- does not report them), followed by every field and value if they are within the limits.
 local fields = redis.pcall('HLEN', KEYS[1])
 if type(fields) == 'table' then return fields end
 local size = redis.pcall('MEMORY', 'USAGE', KEYS[1], 'SAMPLES', ARGV[1])

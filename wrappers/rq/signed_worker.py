@@ -1,9 +1,11 @@
-"""A worker that runs nothing but what a ticker signed: `ticker worker --hardened`.
+"""A worker that runs only what a ticker signed: `ticker worker --hardened`.
 
-Whoever can write to Redis can otherwise run code in every RQ worker: a job's `data`, `meta` and `result` are pickles,
-and its callbacks are functions named in the hash. This worker reads of a hash the few fields that it needs. It checks
-the signature over the call, unpacked to at most 4 kB, and only then takes integers out of it: it unpickles nothing, imports nothing
-that a job names, and calls `wrappers.run` alone. Whatever else it meets is logged as `forged`, counted and put aside.
+Without it, anyone who can write to Redis can run code in every RQ worker. A job's `data`, `meta` and `result` are
+pickles, and its callbacks are functions named in the hash.
+
+This worker reads only the few fields that it needs. It checks the signature over the call, unpacked to at most 4 kB,
+and only then takes integers out of it. It unpickles nothing, imports nothing that a job names, and calls only
+`wrappers.run`. Everything else is logged as `forged`, counted and put aside.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,14 +22,14 @@ from ticker.errors import ConfigurationError
 from ticker.queue import signing
 from wrappers.pipeline import foreign_jobs, payload
 from wrappers.rq import corrupt_jobs, poison
-from wrappers.rq.compatibility import misfits_of_newer
+from wrappers.rq.compatibility import incompatibilities_of_newer
 from wrappers.rq.worker import Worker
 
 READ = (
     b"data", b"origin", b"timeout", b"created_at", b"enqueued_at", b"started_at", b"ended_at", b"last_heartbeat",
     b"status", b"description", b"worker_name", b"ttl", b"result_ttl", b"failure_ttl",
 )  # fmt: skip
-"""The fields that are read. Left out: meta, result (pickles), callbacks (names of functions), webhooks, retries, groups."""
+"""The fields that are read. Not read: meta, result (pickles), callbacks (function names), webhooks, retries, groups."""
 
 DESCRIPTION_AT_MOST = 200  # characters
 
@@ -35,30 +37,30 @@ Payload = Mapping[bytes, bytes]
 
 
 class Forged(poison.Poison):
-    """A job that no ticker signed, or that was changed after it was."""
+    """A job that no ticker signed, or that was changed after signing."""
 
     event = "forged"
 
 
 class NeverUnpickles:
-    """RQ's serializer, one way: results are written as stock tools read them, and nothing is read."""
+    """RQ's serializer for writing only: results are written as stock tools read them, and nothing is read."""
 
     dumps = DefaultSerializer.dumps
 
     @staticmethod
     def loads(_data: bytes) -> Any:
-        raise Forged("something asked for unpickling")
+        raise Forged("something requested unpickling")
 
 
 class Job(corrupt_jobs.Job):
-    """A job whose signature fits, with the integers that it carries. Everything else is Forged."""
+    """A job with a valid signature, and the integers that it carries. Everything else raises Forged."""
 
     hash_at_most = 64 * 1024
     data_at_most = payload.AT_MOST
 
     def read(self, raw_data: Payload) -> None:
         if foreign_jobs.is_foreign(self.id):
-            return  # not read: another key may have signed it, and it is put back
+            return  # not read, because another key may have signed it; it is put back
         entry, args = signed_call(self.id, raw_data, signing_keys())
         super().read({field: raw_data[field] for field in READ if field in raw_data})
         self._func_name, self._instance, self._args, self._kwargs = entry, None, args, {}
@@ -66,7 +68,7 @@ class Job(corrupt_jobs.Job):
 
 
 class Queue(corrupt_jobs.Queue):
-    """A queue whose jobs were signed for it; none of them has dependents."""
+    """A queue whose jobs were signed for it. They have no dependents."""
 
     @classmethod
     def dequeue_any(  # type: ignore[override]
@@ -80,31 +82,31 @@ class Queue(corrupt_jobs.Queue):
         return taken
 
     def move_dependents_to_ready(self, *_args: Any, **_options: Any) -> dict[str, list[str]]:
-        """Their names stand in Redis, unsigned. RQ 3 asks for them here, and older RQ in `enqueue_dependents`."""
+        """Ignores dependents, whose names in Redis are unsigned. RQ 3 calls this, older RQ `enqueue_dependents`."""
         return {}
 
     enqueue_dependents = move_dependents_to_ready
 
 
 class HardenedWorker(Worker):
-    """Our Worker, for signed jobs only. ConfigurationError without TICKER_SIGNING_KEY."""
+    """Our Worker, for signed jobs only. Raises ConfigurationError without TICKER_SIGNING_KEY."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         signing_keys()
-        if misfits := misfits_of_newer():
-            raise ConfigurationError(f"--hardened: it is not safe with this RQ, install an older one: {misfits[0]}")
+        if problems := incompatibilities_of_newer():
+            raise ConfigurationError(f"--hardened: it is not safe with this RQ, install an older one: {problems[0]}")
         super().__init__(*args, **kwargs)
         self.read_with(Job, Queue, NeverUnpickles)
 
     def _start_scheduler(self, *_args: Any, **_options: Any) -> None:
         raise ConfigurationError(
-            "--hardened: RQ's scheduler takes unsigned jobs; run it elsewhere, not --with-scheduler"
+            "--hardened: RQ's scheduler takes unsigned jobs; run it in another process, without --with-scheduler here"
         )
 
 
 @cache
 def signing_keys() -> tuple[str, ...]:
-    """The keys that signatures are checked with, read once."""
+    """Returns the keys that signatures are checked with. Reads them once."""
     keys = settings.from_environment().signing_keys
     if not keys:
         raise ConfigurationError("--hardened needs TICKER_SIGNING_KEY, the key that the tickers sign with")
@@ -112,7 +114,7 @@ def signing_keys() -> tuple[str, ...]:
 
 
 def signed_call(job_id: str, raw: Payload, keys: Sequence[str]) -> tuple[str, tuple[int, ...]]:
-    """The function of ours and the integers in a job whose signature fits."""
+    """Returns our function and the integers of a job with a valid signature."""
     data, signature = raw.get(b"data", b""), raw.get(signing.FIELD.encode(), b"")
     if not signature:
         raise Forged("it has no signature")
@@ -122,7 +124,7 @@ def signed_call(job_id: str, raw: Payload, keys: Sequence[str]) -> tuple[str, tu
     try:
         call = payload.unpacked(data, payload.AT_MOST)
         if not signing.fits(keys, signature, job_id.encode(), origin, timeout, call):
-            raise Forged("its signature does not fit: another key, or something of it was changed")
+            raise Forged("its signature does not match: it has another key, or the job was changed")
         return payload.call(job_id, call)
     except ValueError as error:
         raise Forged(str(error)) from None

@@ -1,4 +1,4 @@
-"""RQ's Worker, preloaded, with one connection to the database; nothing is left alive, and no record open, behind a job."""
+"""RQ's Worker with preloaded functions and one database connection. Leaves no process and no open record after a job."""
 
 import logging
 import math
@@ -20,7 +20,7 @@ from ticker.queue import bulk
 from wrappers.pipeline import finish
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import LAST_WORD, PATIENCE, WaitingEnds
-from wrappers.rq.compatibility import begun_execution, birth_fields, misfits_of_newer, told_execution
+from wrappers.rq.compatibility import begun_execution, birth_fields, execution_argument, incompatibilities_of_newer
 from wrappers.rq.corrupt_jobs import SurvivingWorker
 from wrappers.rq.phase import Phase
 from wrappers.rq.prepared_start import PreparedStart, call_of
@@ -28,16 +28,16 @@ from wrappers.sandbox import deaths, handoff, limits, ring_buffer, shared_state,
 
 log = logging.getLogger("ticker.run")
 
-LOOK = 1  # seconds between two attempts at waiting ends, at most
+LOOK = 1  # seconds between two attempts to write waiting ends, at most
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
-RQ_MARGIN = 60  # seconds behind a job's time-out, when RQ's own worker kills a horse
+RQ_MARGIN = 60  # seconds after a job's time-out, when RQ's own worker kills a horse
 
 
 class Worker(SurvivingWorker):
-    """RQ's forking worker, which asks for the start of a run before it forks, and writes its end.
+    """RQ's forking worker, which requests the start of a run before it forks, and writes the run's end.
 
-    So a job that is dropped costs no fork, and a run no connection of its own: neither to PostgreSQL nor, if it succeeds, to
-    Redis. When a horse is dead, so is whatever it left behind, and its run has an end.
+    So a dropped job costs no fork. A run needs no connection of its own to PostgreSQL, and none to Redis if it
+    succeeds. When a horse is dead, its leftover processes are killed, and its run has an end.
     """
 
     max_connection_wait_time = 5.0  # seconds; with RQ's minute, a worker sleeps on long after Redis is back
@@ -51,12 +51,12 @@ class Worker(SurvivingWorker):
         self._before = subreaper.children()
         self._database: Database | None = None
         self._phase = Phase.IDLE
-        self._start: PreparedStart | None = None  # of the job at hand, if it is one of ours
+        self._start: PreparedStart | None = None  # of the current job, if it is one of ours
         self._forget: Any = None
         self._idle_since = math.inf
         self._unwritten = WaitingEnds()
-        self._oom_kills: int | None = None  # before the job
-        self._prepares_starts = not misfits_of_newer()
+        self._oom_kills: int | None = None  # the count before the job
+        self._prepares_starts = not incompatibilities_of_newer()
         super().__init__(*args, **kwargs)
 
     def execute_job(self, job: Job, queue: Queue) -> None:
@@ -69,23 +69,23 @@ class Worker(SurvivingWorker):
         self._phase = Phase.IDLE
 
     def prepare_execution(self, job: Job) -> Any:
-        """Overrides RQ's, to ask first whether a job of ours may run. If it may not, it is only forgotten."""
+        """Overrides RQ's method to ask first whether our job may run. A job that may not is only forgotten."""
         call = call_of(job) if self._prepares_starts else None
         if call is None:
             return super().prepare_execution(job)
-        self._state = WorkerStatus.BUSY  # or RQ takes this for a moment in which a signal may end the worker at once
+        self._state = WorkerStatus.BUSY  # otherwise RQ lets a signal end the worker at once
         self._start = PreparedStart(job, call, self._connected(), self._unwritten)
         with self._start.abandoned_on_error():
             may_run = self._start.may_run(self.name, when_it_waits=lambda: self._begin(job))
             if may_run or not self._leaves_nothing(job) or not self._is_forgotten(job):
                 return self._begin(job)
         if self._phase is Phase.TAKEN:
-            self._state = WorkerStatus.IDLE  # the state that Redis has
+            self._state = WorkerStatus.IDLE  # as in Redis
         self._phase = Phase.FORGOTTEN
         return None
 
     def _begin(self, job: Job) -> Any:
-        """To RQ the job has started: the ticker leaves it alone, however long the answer takes."""
+        """Marks the job as started in RQ, so that the ticker leaves it alone however long the answer takes."""
         if self._phase is Phase.TAKEN:
             super().prepare_execution(job)
             super().prepare_job_execution(job, self._is_intermediate)
@@ -94,7 +94,7 @@ class Worker(SurvivingWorker):
 
     @property
     def _is_intermediate(self) -> bool:
-        """Whether RQ keeps what it takes in a list of its own until the job has started."""
+        """Whether RQ keeps taken jobs in a separate list until they have started."""
         return len(self.queues) == 1
 
     def prepare_job_execution(self, job: Job, remove_from_intermediate_queue: bool = False) -> None:
@@ -102,7 +102,7 @@ class Worker(SurvivingWorker):
             super().prepare_job_execution(job, remove_from_intermediate_queue)
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
-        """Overrides RQ's: a job that is forgotten, or that somebody stopped before it had a process, gets none."""
+        """Overrides RQ's method to fork no process for a job that is forgotten, or that was stopped before."""
         self._horse_pid = 0
         if self._phase is Phase.FORGOTTEN:
             return
@@ -110,7 +110,7 @@ class Worker(SurvivingWorker):
             if self._start is not None:
                 self._start.abandon()
             why = "Job stopped by user before it began."
-            self.handle_job_failure(job, queue=queue, exc_string=why, **told_execution(self))
+            self.handle_job_failure(job, queue=queue, exc_string=why, **execution_argument(self))
             return
         with self._start.handed_over() if self._start else nullcontext(), _stop_signals_held():
             super().fork_work_horse(job, queue)
@@ -118,7 +118,7 @@ class Worker(SurvivingWorker):
             self.kill_horse()
 
     def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Overrides RQ's, which would kill this worker's own group if there is no horse, or if the horse leads no group yet."""
+        """Overrides RQ's method, which kills this worker's own group if there is no horse or it leads no group yet."""
         if self._horse_pid:
             with suppress(PermissionError, ProcessLookupError):  # the horse leads its own session, or is dead
                 os.setpgid(self._horse_pid, self._horse_pid)
@@ -129,14 +129,14 @@ class Worker(SurvivingWorker):
         super().main_work_horse(job, queue)
 
     def handle_execution_ended(self, job: Job, queue: Queue, heartbeat_ttl: int) -> None:
-        """RQ's, whose heartbeat is for callbacks: our jobs have none."""
+        """Overrides RQ's method, whose heartbeat is for callbacks, because our jobs have none."""
         if self._phase is Phase.STARTED:
             job.ended_at = now()
         else:
             super().handle_execution_ended(job, queue, heartbeat_ttl)
 
     def handle_job_success(self, job: Job, queue: Queue, *args: Any, **kwargs: Any) -> None:
-        """RQ's; of a job of ours that leaves nothing behind in one call to Redis, by the worker."""
+        """Overrides RQ's method to let the worker forget our job in one call to Redis, if the job leaves nothing."""
         leaves_nothing = self._phase is Phase.STARTED and self._leaves_nothing(job)
         if leaves_nothing and self.is_horse and handoff.leave_success():
             return
@@ -147,7 +147,7 @@ class Worker(SurvivingWorker):
         return bool(job.get_result_ttl(self.default_result_ttl) == 0 and not job.group_id)
 
     def _is_forgotten(self, job: Job) -> bool:
-        """Whether RQ forgets this job now: nothing else waits for it. Its worker counts it."""
+        """Forgets this job, unless another job waits for it, and counts it. Returns whether it did."""
         self._forget = self._forget or self.connection.register_script(bulk.FORGET)
         executed = (job.ended_at - job.started_at).total_seconds() if job.ended_at and job.started_at else 0
         is_forgotten = bool(self._forget(args=bulk.to_forget(self.key, job, begun_execution(self), executed)))
@@ -161,8 +161,10 @@ class Worker(SurvivingWorker):
             super().monitor_work_horse(job, queue, *execution)
 
     def dequeue_job_and_maintain_ttl(self, timeout: int | None, max_idle_time: int | None = None) -> Any:
-        """Overrides RQ's, which waits for a job for minutes. While ends wait, it waits one second at a time, and tries them in between.
-        A worker that stays idle closes its connection to PostgreSQL."""
+        """Overrides RQ's method, which waits for minutes, to try waiting ends every second.
+
+        A worker that stays idle closes its connection to PostgreSQL.
+        """
         self._idle_since = clock.monotonic()
         try:
             return self._dequeue(timeout, max_idle_time)
@@ -182,10 +184,10 @@ class Worker(SurvivingWorker):
         return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
 
     def teardown(self) -> None:
-        """Overrides RQ's, which runs when the worker ends: tries the waiting ends first."""
-        is_told, is_cold = self._shutdown_requested_date is not None, isinstance(sys.exception(), SystemExit)
+        """Overrides RQ's method, which runs when the worker ends, to try the waiting ends first."""
+        is_requested, is_cold = self._shutdown_requested_date is not None, isinstance(sys.exception(), SystemExit)
         try:
-            self._write_last(0.0 if is_cold else LAST_WORD if is_told else PATIENCE)
+            self._write_last(0.0 if is_cold else LAST_WORD if is_requested else PATIENCE)
         except StopRequested:
             self._write_last(LAST_WORD)
         super().teardown()  # type: ignore[no-untyped-call]
@@ -195,7 +197,7 @@ class Worker(SurvivingWorker):
             self._unwritten.drain(self._connected(), limits.now() + seconds)
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
-        """Overrides RQ's, to write waiting ends. Not between a start and its horse: the limits of that run have begun already.
+        """Overrides RQ's method to write waiting ends, except after a start, when that run's limits already apply.
 
         A worker that is missing from RQ's list (after FLUSHALL, or if Redis came back empty) registers again.
         """
@@ -220,22 +222,22 @@ class Worker(SurvivingWorker):
             self._database.close()
 
     def wait_for_horse(self) -> Any:
-        """Writes the end as soon as the horse leaves it; cleans up as soon as it is dead, before RQ asks Redis for anything."""
+        """Overrides RQ's method to write each end as soon as it is left, and to clean up before RQ calls Redis."""
         if self._phase is Phase.WAITED:
             return self._end_at_once()
         with self._waiting():
             with handoff.listening():
-                self._write_left()  # again, as RQ's alarm may have interrupted the writing
+                self._write_left()  # again, because RQ's alarm may have interrupted the write
                 while handoff.wait(self._horse_pid, LOOK if self._unwritten else None):
                     self._write_left()
                 ended = super().wait_for_horse()
             signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
             self._clean_up(self._connected(), ended)
-            self._horse_pid = 0  # the process is gone, even if RQ fails below to write what became of the job
+            self._horse_pid = 0  # the process is gone, even if RQ fails below to write the job's result
         if handoff.has_succeeded():
             job, queue = self._running
             job.ended_at = now()
-            self.handle_job_success(job, queue, queue.started_job_registry, **told_execution(self))
+            self.handle_job_success(job, queue, queue.started_job_registry, **execution_argument(self))
         return ended
 
     @contextmanager
@@ -247,7 +249,7 @@ class Worker(SurvivingWorker):
             self._phase = before
 
     def _end_at_once(self) -> Any:
-        """RQ's cold shutdown: a signal's handler asks once more, in the midst of whatever the worker was about to do."""
+        """Handles RQ's cold shutdown: a signal handler waits again, whatever the worker was doing."""
         signal.alarm(0)
         ended = super().wait_for_horse()
         with closing(Database.from_environment()) as database:
@@ -261,7 +263,7 @@ class Worker(SurvivingWorker):
             self._unwritten.write(self._connected())
 
     def _clean_up(self, database: Database, ended: Any) -> None:
-        """Cleans up after a dead horse: kills all processes of its run, and writes its end, or keeps it waiting."""
+        """Kills all processes of a dead horse's run, and writes the run's end, or keeps it waiting."""
         _, status, _ = ended
         code = None if status is None else os.waitstatus_to_exitcode(status)
         cause = deaths.cause(code, self._oom_kills, just_now=handoff.saw_death())
@@ -269,17 +271,17 @@ class Worker(SurvivingWorker):
         if left:
             log.warning("a job left %s processes behind: killed", left)
         finish.close_record(database, self._unwritten, cause)
-        shared_state.forget_horse()  # not earlier: if we are stopped before, the supervisor kills what the horse left
+        shared_state.forget_horse()  # last: if this worker is stopped before, the supervisor kills what the horse left
 
     def _connected(self) -> Database:
-        """The worker's own connection, opened when it is first asked something, and again after an error."""
+        """Returns the worker's own connection, which opens on first use, and again after an error."""
         self._database = self._database or Database.from_environment()
         return self._database
 
 
 @contextmanager
 def _stop_signals_held() -> Iterator[None]:
-    """Delays the signals that stop a worker until the block is over, so that RQ's handlers know the horse.
+    """Delays the signals that stop a worker until the end of the block, so that RQ's handlers know the horse.
 
     A signal mask is not enough: another thread may receive the signal, and Python runs its handler in this one.
     """

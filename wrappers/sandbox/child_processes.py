@@ -1,7 +1,7 @@
-"""What a function leaves running: under our Worker it is dead before the run's end is written, and with it the hold freed.
+"""Kills what a function leaves running before the run's end is written and its hold freed. Only under our Worker.
 
-The worker's own clean-up would come too late for that: between the end and the horse's exit stands RQ's talk with Redis,
-which may hang. It stays for horses that die before their end. Under a stock worker all of this does nothing.
+The worker's own clean-up would come too late: RQ talks to Redis between the end and the horse's exit, and may hang
+there. That clean-up remains for horses that die before their end. Under a stock worker, this module does nothing.
 """
 
 import logging
@@ -14,19 +14,19 @@ log = logging.getLogger("ticker.run")
 
 
 def adopt() -> None:
-    """From now on daemons of the function, forked twice, become children of this horse, and not of its worker.
+    """Makes the function's daemons, which fork twice, children of this horse instead of its worker.
 
-    Called when the limits are armed: their watchdog, forked twice as well, has gone to the worker then.
+    Called when the limits are armed. By then their watchdog, which forks twice as well, belongs to the worker.
     """
     if _is_a_horse_of_ours():
         subreaper.become_subreaper()
 
 
 def kill() -> None:
-    """Returns when no child of this horse lives; one that cannot be killed is waited for, up to the hard limit.
+    """Kills this horse's children and returns when none is left. Waits for one that does not die, up to the hard limit.
 
-    Children of another user (a set-uid program) stay. So do threads, which die with the horse. A process that the
-    function forked, and that came out of it (by `sys.exit`), ends here: the end is not its to write.
+    Children of another user (a set-uid program) stay. Threads stay, too, and die with the horse. A process that the
+    function forked and that left it (by `sys.exit`) exits here, because it must not write the run's end.
     """
     if shared_state.horse() and not _is_a_horse_of_ours():
         os._exit(_exit_code(sys.exception()))
@@ -37,12 +37,12 @@ def kill() -> None:
 
 
 def _exit_code(error: BaseException | None) -> int:
-    """What Python would end with."""
+    """Returns the exit code that Python would use."""
     if isinstance(error, SystemExit) and (error.code is None or isinstance(error.code, int)):
         return error.code or 0
     return 1 if error else 0
 
 
 def _is_a_horse_of_ours() -> bool:
-    """Not so in a process that the function forked, nor under a stock worker, which has no page."""
+    """Returns False in a process that the function forked, and under a stock worker, which has no shared page."""
     return shared_state.horse() == os.getpid()

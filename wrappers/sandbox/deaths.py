@@ -19,7 +19,7 @@ def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bo
     it after that limit. It is attributed to memory if this cgroup has counted such a kill since `oom_kills_before`.
     """
     if code is None:
-        return "its process died, and how was not observed"
+        return "its process died, and the cause was not observed"
     if code >= 0:
         return f"exited with status {code}"
     if code != -signal.SIGKILL:

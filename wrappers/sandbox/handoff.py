@@ -1,9 +1,10 @@
-"""How a run ended, and who writes it down.
+"""How a run's end gets from the horse to the worker, which writes it.
 
-Under our Worker a horse leaves its end in memory that both share, and the worker writes it at once, on a connection that
-it has open anyway. So an end is also there when its horse was killed right behind it; in a batch the next tasks begin
-meanwhile. A horse whose job has succeeded leaves that to the worker, too, and talks to Redis not at all. Under a stock
-worker there is no such memory, and the horse does both itself.
+Under our Worker, a horse leaves its end in memory that both share. The worker writes it at once, on a connection that
+is already open. So the end survives if the horse is killed right after it, and in a batch the next task starts
+meanwhile. After a success, the horse leaves the report to RQ to the worker as well, and does not contact Redis.
+
+A stock worker has no such memory, so the horse does both itself.
 """
 
 import dataclasses
@@ -20,18 +21,18 @@ from typing import NamedTuple
 from ticker.model import Outcome
 from wrappers.sandbox import limits, shared_state
 
-# Bytes: nearly any result, reason, traceback and output together; a longer end is the horse's to write.
+# Bytes. Fits nearly any result, reason, traceback and output together. The horse writes a longer end itself.
 _ROOM = 512 * 1024
-_ROOMS = 8  # ends that may wait for a worker that is busy; what nobody has used yet takes no memory
+_ROOMS = 8  # ends that may wait for a busy worker; unused rooms take no memory
 _LENGTH = 8
-_COUNTS = struct.Struct("<QQ")  # ends that the horse has left, and those of them that are written
+_COUNTS = struct.Struct("<QQ")  # ends left by the horse, and how many of them are written
 _LISTENS, _SUCCEEDED = _COUNTS.size, _COUNTS.size + 1
 _HEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What is written of a run's end. `result` is JSON text."""
+    """The record of a run's end. `result` is JSON text."""
 
     outcome: Outcome
     reason: str = ""
@@ -73,7 +74,7 @@ _saw_death = True
 
 
 def share() -> None:
-    """Makes the memory, unless there is some already, and the pipe that tells of an end; for this process and its forks."""
+    """Creates the memory and the pipe that announces an end, unless they exist. Forks of this process inherit both."""
     global _memory, _bell
     if _memory is None:
         _memory, _bell = mmap.mmap(-1, _HEAD + _ROOMS * _ROOM), os.pipe()
@@ -81,7 +82,7 @@ def share() -> None:
 
 
 def begin() -> None:
-    """For a new job of this worker: nothing is left yet."""
+    """Resets the memory for a new job of this worker."""
     global _worker, _saw_death
     _worker, _saw_death = os.getpid(), True
     if _memory is not None:
@@ -91,7 +92,7 @@ def begin() -> None:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """The block in which the worker minds what its horse leaves; at other times the horse does all by itself."""
+    """While this block is open, the worker reads what its horse leaves. Otherwise the horse does everything itself."""
     if _memory is None:
         yield
         return
@@ -103,7 +104,7 @@ def listening() -> Iterator[None]:
 
 
 def leave(left: PendingEnd) -> bool:
-    """Leaves a run's end for the worker; False if no worker would read it, or no room is left after the unwritten ones."""
+    """Leaves a run's end for the worker. Returns False if no worker would read it, or no room is free."""
     if not _is_heard() or _memory is None:
         return False
     count, written = _COUNTS.unpack_from(_memory)
@@ -118,7 +119,7 @@ def leave(left: PendingEnd) -> bool:
 
 
 def leave_success() -> bool:
-    """The horse's last word: the job has succeeded, and RQ has not been told. False where nobody would hear it."""
+    """Leaves it to the worker to report the job's success to RQ. Returns False if no worker would read that."""
     if not _is_heard() or _memory is None:
         return False
     _memory[_SUCCEEDED] = 1
@@ -126,7 +127,7 @@ def leave_success() -> bool:
 
 
 def _is_heard() -> bool:
-    """Not so in a process that the function forked, under a stock worker, nor while ours does something else, or is dead."""
+    """Returns False in a process that the function forked, and unless our worker is alive and listening."""
     return (
         _memory is not None
         and shared_state.horse() == os.getpid()
@@ -136,7 +137,7 @@ def _is_heard() -> bool:
 
 
 def left() -> list[bytes]:
-    """Returns the ends that the horse, dead or alive, left and that were not taken yet, in order: each a packed `PendingEnd`."""
+    """Returns the ends that the horse left and that are not written yet, in order, each as a packed `PendingEnd`."""
     if _memory is None:
         return []
     count, written = _COUNTS.unpack_from(_memory)
@@ -150,7 +151,7 @@ def _read(memory: mmap.mmap, at: int) -> bytes:
 
 
 def _room(number: int) -> int:
-    """Where the end of this number begins."""
+    """Returns the offset of the end with this number."""
     return _HEAD + number % _ROOMS * _ROOM
 
 
@@ -159,16 +160,16 @@ def has_succeeded() -> bool:
 
 
 def clear() -> None:
-    """Marks the oldest end as taken, which makes room for another."""
+    """Marks the oldest end as written, which frees its room."""
     if _memory is not None:
         _, written = _COUNTS.unpack_from(_memory)
         _memory[_LENGTH : _COUNTS.size] = (written + 1).to_bytes(_LENGTH, "little")
 
 
 def wait(horse: int, seconds: float | None = None) -> bool:
-    """Waits until the horse leaves an end or so many seconds have passed; False if the horse is dead.
+    """Waits until the horse leaves an end or `seconds` have passed. Returns False if the horse is dead.
 
-    Returns False at once if the system does not support this wait.
+    Also returns False, at once, if the system does not support this wait.
     """
     global _saw_death
     try:
@@ -188,7 +189,7 @@ def wait(horse: int, seconds: float | None = None) -> bool:
 
 
 def saw_death() -> bool:
-    """Whether the horse died while this process waited for it, and so just now, and not at some time before."""
+    """Returns whether the horse died during the last wait, not at some time before it."""
     return _saw_death
 
 

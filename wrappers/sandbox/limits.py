@@ -8,12 +8,11 @@
     finally:
         limits.cancel()         # last of all: until then the hard limit guards our own code, too
 
-Two kernel timers where `timer_create` exists (Linux); elsewhere a watchdog process. Both know instants,
-not spans: however long the process was stopped before it armed them, or while it did, they are due when they were.
+Where `timer_create` exists (Linux), the limits are two kernel timers. Elsewhere they are a watchdog process. Both use
+instants, not durations: a process that was stopped for a while still reaches its limits on time.
 
-What neither can do: a child that the function forks has no limits of its own (timers are not inherited; see
-`subreaper`). And an exec deletes the timers: the new program has no limits but the supervisor's (see `supervisor`). The watchdog
-does outlast an exec.
+Neither limits a child that the function forks, because timers are not inherited (see `subreaper`). An exec deletes the
+timers, so the new program is limited only by the supervisor (see `supervisor`). The watchdog survives an exec.
 """
 
 from __future__ import annotations
@@ -34,21 +33,21 @@ from typing import Literal
 
 __all__ = ["SOFT_SIGNAL", "Limits", "SoftLimit", "now", "prepare"]
 
-# Not SIGALRM: that one is RQ's and the function's. RQ itself uses SIGRTMIN + 0 (its HerokuWorker).
+# Not SIGALRM, which RQ and the function may use. RQ itself uses SIGRTMIN + 0 (its HerokuWorker).
 SOFT_SIGNAL: int = signal.SIGRTMIN + 6 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
 
 How = Literal["auto", "timers", "watchdog"]
 
 
 class SoftLimit(BaseException):
-    """The run reached its soft limit. Raised in the main thread; `except Exception` cannot swallow it."""
+    """The run reached its soft limit. Raised in the main thread; `except Exception` does not catch it."""
 
 
 class Limits:
-    """At `soft` seconds after `since` the function is interrupted; at `hard` the process is killed.
+    """Interrupts the function `soft` seconds after `since`, and kills the process `hard` seconds after it.
 
-    `since` is an instant of `now`; None: when they are armed. A limit whose instant has passed is due at once.
-    `how="auto"` takes the timers where there are any.
+    `since` is an instant of `now` and defaults to the moment when the limits are armed. A limit whose instant has
+    passed is due at once. `how="auto"` uses the timers where they exist.
     """
 
     def __init__(self, soft: float, hard: float, *, since: float | None = None, how: How = "auto") -> None:
@@ -61,34 +60,35 @@ class Limits:
 
     @property
     def passed(self) -> bool:
-        """Whether the soft limit was reached, wherever that was; also when the function swallowed SoftLimit."""
+        """Whether the soft limit was reached, inside the block or not, even if the function swallowed SoftLimit."""
         return self._gate.passed
 
     def arm(self) -> None:
-        """Start both limits. In the main thread only (RuntimeError); OSError if the system has no means left."""
+        """Starts both limits. Raises RuntimeError outside the main thread, OSError if the system lacks resources."""
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("limits work in the main thread only: that is where Python runs signal handlers")
         if self._stop is not None:
-            raise RuntimeError("these limits are armed already: make a new Limits for every run")
+            raise RuntimeError("these limits are already armed: make a new Limits for every run")
         signal.signal(SOFT_SIGNAL, self._gate.signalled)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {SOFT_SIGNAL})
         self._process = os.getpid()
         self._stop = self._start()
 
     def cancel(self) -> None:
-        """Stop both limits. May be called again, and in a fork of the armed process, where it does nothing."""
+        """Stops both limits. May be called again. In a fork of the armed process, it does nothing."""
         if self._stop is None or os.getpid() != self._process:
             return
-        # Drops a signal that is pending and one that the watchdog is about to send, whatever the function did to
-        # the handler: by default a real-time signal kills.
+        # Drops a pending signal, and one that the watchdog is about to send, even if the function changed the handler:
+        # by default, a real-time signal kills.
         signal.signal(SOFT_SIGNAL, signal.SIG_IGN)
         self._stop()
         self._stop = None
 
     def interrupting(self) -> AbstractContextManager[None]:
-        """The block in which the soft limit raises SoftLimit: always out of this block, never elsewhere.
+        """The block in which the soft limit raises SoftLimit. The exception is never raised elsewhere.
 
-        A soft limit reached outside interrupts nothing; a block that is entered after that raises at once.
+        A soft limit that is reached outside the block interrupts nothing. A block that is entered after that raises at
+        once.
         """
         return self._gate
 
@@ -105,9 +105,9 @@ class Limits:
 
 
 class _Gate:
-    """Open only inside the block. A signal may surface before every bytecode of this class.
+    """Is open only inside the block. A signal may arrive before any bytecode of this class.
 
-    A class and not `@contextmanager`, so that the edge of the block consists of these few lines and no others.
+    It is a class, not a `@contextmanager`, so that only these few lines run at the edge of the block.
     """
 
     def __init__(self, sentence: str) -> None:
@@ -120,7 +120,7 @@ class _Gate:
         self._raise_if_open()
 
     def __enter__(self) -> None:
-        self._open = True  # before the look at `passed`: a signal between the two must not be lost
+        self._open = True  # before `passed` is read: a signal between the two must not be lost
         if self.passed:
             self._raise_if_open()
 
@@ -131,20 +131,20 @@ class _Gate:
 
     def _raise_if_open(self) -> None:
         if self._open:
-            self._open = False  # here, since nobody calls __exit__ after an error in __enter__
+            self._open = False  # here, because __exit__ is not called after an error in __enter__
             raise SoftLimit(self._sentence)
 
 
 # --- Two kernel timers ---------------------------------------------------------------------------------------
 
-# Suspended time counts (BOOTTIME), as it does for the database's clock; some sandboxes know MONOTONIC only.
+# Time in suspend counts (BOOTTIME), as it does for the database's clock. Some sandboxes have only MONOTONIC.
 _CLOCKS = (getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC), time.CLOCK_MONOTONIC)
 _SIGEV_SIGNAL, _SIGEV_THREAD_ID = 0, 4
 _TIMER_ABSTIME = 1
 
 
 class _Event(ctypes.Structure):
-    """struct sigevent, of 64 bytes in glibc and musl; longer does not matter, the kernel reads 64."""
+    """struct sigevent: 64 bytes in glibc and musl. A longer one does no harm, because the kernel reads 64."""
 
     _fields_ = (
         ("value", ctypes.c_void_p),
@@ -156,7 +156,7 @@ class _Event(ctypes.Structure):
 
 
 class _Spec(ctypes.Structure):
-    """struct itimerspec: an interval (0: fires once) and a value, in seconds and nanoseconds each."""
+    """struct itimerspec: an interval (0: fires once) and a value, each in seconds and nanoseconds."""
 
     _fields_ = (
         ("interval", ctypes.c_long * 2),
@@ -165,17 +165,17 @@ class _Spec(ctypes.Structure):
 
 
 def prepare() -> None:
-    """What every fork would have to look for again."""
+    """Loads the C library before the fork, so that no horse has to look for it."""
     with suppress(OSError):
         _library()
 
 
 def _start_timers(soft_at: float, hard_at: float) -> Callable[[], None]:
-    """Returns what deletes them: the hard one is made first and goes last."""
+    """Returns the function that deletes both timers. The hard one is created first and deleted last."""
     with ExitStack() as timers:
         _start_timer(timers, hard_at, signal.SIGKILL, _SIGEV_SIGNAL)
-        # To this very thread: since Linux 6.4 a timer's signal prefers whichever thread is on a CPU, and with
-        # another thread busy the main one would sleep on.
+        # To this very thread. Since Linux 6.4 a timer's signal prefers a thread that is on a CPU, so the main thread
+        # would sleep on while another one is busy.
         _start_timer(timers, soft_at, SOFT_SIGNAL, _SIGEV_THREAD_ID)
         return timers.pop_all().close
 
@@ -197,7 +197,7 @@ def _start_timer(timers: ExitStack, at: float, signum: int, notify: int) -> None
 
 
 def _instant_on(clock: int, at: float) -> float:
-    """An instant of `now` on another clock. A stop between the two readings makes it earlier, never later."""
+    """Converts an instant of `now` to another clock. A stop between the two readings makes it earlier, never later."""
     return at if clock == _CLOCKS[0] else time.clock_gettime(clock) + (at - now())
 
 
@@ -214,9 +214,9 @@ def _library() -> ctypes.CDLL:
 
 
 def _start_watchdog(soft_at: float, hard_at: float) -> Callable[[], None]:
-    """Returns what sends it away.
+    """Returns the function that dismisses the watchdog.
 
-    Forked twice, so that it is no child of the horse: a function that calls `os.wait()` does not meet it.
+    It forks twice, so that it is not a child of the horse and a function that calls `os.wait()` does not get it.
     """
     horse = os.getpid()
     far, near = os.pipe()  # both are closed on exec
@@ -224,7 +224,7 @@ def _start_watchdog(soft_at: float, hard_at: float) -> Callable[[], None]:
     if child == 0:
         _fork_watchdog(far, horse, soft_at, hard_at)
     os.close(far)
-    with suppress(ChildProcessError):  # SIGCHLD is ignored: nothing to wait for
+    with suppress(ChildProcessError):  # SIGCHLD is ignored, so there is nothing to wait for
         if os.waitpid(child, 0)[1] != 0:
             os.close(near)
             raise OSError(errno.EAGAIN, "the watchdog process could not be started")
@@ -239,7 +239,7 @@ def _start_watchdog(soft_at: float, hard_at: float) -> Callable[[], None]:
 
 
 def _fork_watchdog(pipe: int, horse: int, soft_at: float, hard_at: float) -> None:
-    """In the intermediate child; never returns, so that no code of the horse runs twice."""
+    """Runs in the intermediate child. Never returns, so that no code of the horse runs twice."""
     status = 1
     try:
         os.setsid()  # out of the horse's process group, which RQ kills as a whole
@@ -254,7 +254,7 @@ def _fork_watchdog(pipe: int, horse: int, soft_at: float, hard_at: float) -> Non
 
 
 def _keep_only(pipe: int) -> None:
-    """Make `pipe` file 0 and close all others: an inherited one would hold a socket or a lock of the run open."""
+    """Makes `pipe` file 0 and closes all others, since an inherited one would keep a socket or lock of the run open."""
     os.dup2(pipe, 0)
     try:
         opened = [int(entry.name) for entry in Path("/dev/fd").iterdir()]
@@ -267,9 +267,9 @@ def _keep_only(pipe: int) -> None:
 
 
 def _watch(horse: int, due: list[tuple[float, int]]) -> None:
-    """Send the horse each signal at its time; ends early when the horse says good-bye or is gone.
+    """Sends each signal to the horse at its time. Returns early if the horse dismisses the watchdog or is gone.
 
-    The pipe's end alone proves nothing: an exec closes it, and a child that the function forked holds it open.
+    The pipe's end alone proves nothing: an exec closes it, and a child that the function forked keeps it open.
     """
     files, look = [0], 1.0
     with suppress(ProcessLookupError):
@@ -284,5 +284,5 @@ def _watch(horse: int, due: list[tuple[float, int]]) -> None:
 
 
 def now() -> float:
-    """The clock that the limits run on, in seconds; the same for all processes of this host."""
+    """Returns the time on the clock of the limits, in seconds. All processes of this host share that clock."""
     return time.clock_gettime(_CLOCKS[0])

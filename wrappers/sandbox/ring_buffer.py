@@ -1,14 +1,14 @@
-"""The first and the last bytes of a stream, in memory that outlives the process that writes.
+"""The first and the last bytes of a stream, in memory that outlives the writing process.
 
-The worker shares two of them with the horse that it forks (`share`), one for each output of a run, and empties them
-before each (`begin`). So what a run had written is there when its horse is dead, whatever killed it: no write waits for
-anything, and none can leave what was kept before in pieces. Under a stock worker they lie in the horse's own memory.
+The worker shares two of them with its horse (`share`), one per output of a run, and empties them before each job
+(`begin`). So a run's output survives whatever kills the horse. No write waits for I/O, and none can corrupt earlier
+bytes. Under a stock worker, they are in the horse's own memory.
 """
 
 import mmap
 import threading
 
-HALF = 32 * 1024  # bytes of the beginning that are kept, and as many of the end
+HALF = 32 * 1024  # bytes that are kept of the beginning, and as many of the end
 PATIENCE = 0.1  # seconds for another thread's write
 
 _COUNTS = 16  # bytes: two numbers of eight
@@ -22,11 +22,11 @@ def room(half: int = HALF) -> int:
 
 
 class Ring:
-    """The first and the last `half` bytes of what was written, and how many bytes lie between.
+    """The first and the last `half` bytes of what was written, and the number of bytes between them.
 
-    One process writes, in any of its threads. Every process that has the memory may read, also after the writer was
-    killed in mid-write: counts are written after bytes, and the end goes into a ring of twice the size that is shown,
-    so that the piece on its way never lies over what the counts tell of.
+    One process writes, in any of its threads. Every process that shares the memory may read, even after the writer was
+    killed during a write. Counts are written after bytes, and the ring is twice as large as the tail that is shown. So
+    a partial write never overlaps what the counts describe.
     """
 
     def __init__(self, memory: bytearray | memoryview, half: int = HALF) -> None:
@@ -35,25 +35,25 @@ class Ring:
 
     def _lie_in(self, view: memoryview) -> None:
         half = self._half
-        self._counts = view[:_COUNTS].cast("Q")  # bytes written at all, bytes put into the ring; each stored at once
+        self._counts = view[:_COUNTS].cast("Q")  # bytes written, bytes put into the ring; each stored atomically
         self._head = view[_COUNTS : _COUNTS + half]
         self._ring = view[_COUNTS + half : room(half)]
-        self._lock = threading.RLock()  # a signal's handler may write in the middle of a write
+        self._lock = threading.RLock()  # a signal handler may write during a write
 
     def write(self, data: bytes | memoryview) -> None:
-        """Keeps what it can of these bytes. May be interrupted by an exception: what was kept before stays."""
+        """Keeps what fits of these bytes. An exception may interrupt it; earlier bytes stay."""
         lock = self._lock
-        held = lock.acquire(blocking=False) or lock.acquire(timeout=PATIENCE)  # the first is quicker by half
+        held = lock.acquire(blocking=False) or lock.acquire(timeout=PATIENCE)  # the first call takes half the time
         try:
             self._keep(data if len(data) <= self._half else memoryview(data))
         finally:
             if held:
                 lock.release()
-            else:  # whoever held it was interrupted between taking it and giving it back
+            else:  # its holder was interrupted before releasing it
                 self._lock = threading.RLock()
 
     def read(self) -> tuple[bytes, int, bytes]:
-        """The first bytes, how many were left out behind them, and the last. Whatever the memory holds, it never raises."""
+        """Returns the first bytes, the number of bytes left out after them, and the last bytes. Never raises."""
         written, put = self._counts
         head = bytes(self._head[:written])
         tail = self._last(put, min(put, self._half))
@@ -63,7 +63,7 @@ class Ring:
         self._counts[0] = self._counts[1] = 0
 
     def part(self) -> None:
-        """In a fork of the writing process: from now on what is written here stays here."""
+        """Gives a fork of the writing process a buffer of its own."""
         self._lie_in(memoryview(bytearray(room(self._half))))
 
     def _keep(self, data: bytes | memoryview) -> None:
@@ -98,7 +98,7 @@ _shared: Pair | None = None
 
 
 def share() -> None:
-    """Makes the memory, unless there is some already; for this process and those that it forks from now on."""
+    """Creates the shared memory, unless it exists. Later forks of this process inherit it."""
     global _shared
     if _shared is None:
         memory = memoryview(mmap.mmap(-1, 2 * room()))
@@ -106,11 +106,11 @@ def share() -> None:
 
 
 def begin() -> None:
-    """For a new job: nothing was written yet."""
+    """Empties both buffers for a new job."""
     for ring in _shared or ():
         ring.empty()
 
 
 def pair() -> Pair:
-    """Where a run's output and error output go: shared memory where there is some."""
+    """Returns the buffers for a run's output and error output, in shared memory if there is some."""
     return _shared or (Ring(bytearray(room())), Ring(bytearray(room())))

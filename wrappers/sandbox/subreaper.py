@@ -1,7 +1,7 @@
-"""Nothing is left alive behind a job: what the worker, as the parent of the horses, does about their children.
+"""Kills the processes that a job leaves behind, in the worker that is the parent of its horse.
 
-When a horse dies, its children, and daemons that forked twice, become children of the nearest subreaper above:
-the worker. There they are found and killed. Linux only; elsewhere all of this does nothing.
+When a horse dies, its children, and daemons that forked twice, become children of the nearest subreaper above it. That
+is the worker, which finds and kills them. On systems other than Linux, this module does nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from functools import cache
 
 __all__ = ["become_subreaper", "children", "has_children", "kill_groups_under", "kill_new_children", "reap"]
 
-PASSES = 10  # over the children of a worker that is stopped
-HANDED_ON = 0.01  # seconds: a death takes less until its children have their new parent, but on a busy machine
+PASSES = 10  # over the children of a stopped worker
+HANDED_ON = 0.01  # seconds: the children of a dead process have a new parent sooner, except on a busy machine
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
-    """From now on orphaned descendants become children of this process. Not inherited by a fork; False: no Linux."""
+    """Makes orphaned descendants children of this process. Forks do not inherit that. Returns False off Linux."""
     if sys.platform != "linux":
         return False
     return bool(_library().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
@@ -36,7 +36,7 @@ def _library() -> ctypes.CDLL:
 
 
 def children(of: int | None = None) -> set[int]:
-    """The pids of the direct children of a process (this one), zombies included; empty where there is no /proc."""
+    """Returns the pids of a process's direct children (default: of this one), zombies included. Empty without /proc."""
     parent = os.getpid() if of is None else of
     try:
         return _listed_children(parent)
@@ -45,7 +45,7 @@ def children(of: int | None = None) -> set[int]:
 
 
 def has_children() -> bool:
-    """Whether this process has any child, a zombie included. One system call, and no look into /proc."""
+    """Returns whether this process has a child, zombies included. Takes one system call and does not read /proc."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -54,12 +54,12 @@ def has_children() -> bool:
 
 
 def kill_new_children(before: set[int], *, patience: float = 2.0) -> int:
-    """Kill and reap every child that is not in `before`, and theirs, until none is left; returns how many died.
+    """Kills and reaps all children that are not in `before`, and theirs, until none is left. Returns the number.
 
-    Children that ended by themselves are reaped and not counted. After `patience` seconds, or where the system
-    does not permit the kill, the rest is left: `children() - before` names it.
+    Children that ended by themselves are reaped and not counted. After `patience` seconds, or if the system does not
+    permit the kill, the rest is left: `children() - before` lists it.
 
-    Finding none left is proof: a process hands its children on to us before we can reap it.
+    An empty list is proof: a process hands its children on to us before we can reap it.
     """
     killed, pause = 0, 0.0002
     left_alone = set(before)
@@ -77,23 +77,23 @@ def kill_new_children(before: set[int], *, patience: float = 2.0) -> int:
 
 
 def kill_groups_under(worker: int) -> None:
-    """Kills the groups of another process's children, and of those that their death hands on to it; spares its own.
+    """Kills the process groups of the children of another process, and of those handed on to it. Spares its own.
 
-    A horse leads a group, and what leaves the horse's group does not come into the worker's; what the worker itself
-    started is in there. The worker reaps them. What is handed on to it after the last pass, the next call finds.
+    A horse leads a group, and what leaves that group does not enter the worker's. The worker's group holds what the
+    worker itself started. The worker reaps the killed. The next call finds what is handed on after the last pass.
     """
     spared = {os.getpgrp(), *_groups({worker})}
     for _ in range(PASSES):
-        found = _groups(children(worker)) - spared
-        if not found:
+        groups = _groups(children(worker)) - spared
+        if not groups:
             return
-        _kill_groups(found)
-        spared |= found  # a stopped worker reaps nobody: they stay among its children
+        _kill_groups(groups)
+        spared |= groups  # a stopped worker does not reap, so they stay among its children
         time.sleep(HANDED_ON)
 
 
 def reap(pid: int) -> int | None:
-    """How this child ended, as in `os.waitstatus_to_exitcode`; None: not yet, or somebody else reaped it."""
+    """Returns how this child ended, as in `os.waitstatus_to_exitcode`; None if it lives or was reaped elsewhere."""
     with suppress(ChildProcessError):
         reaped, status = os.waitpid(pid, os.WNOHANG)
         if reaped == pid:
@@ -102,15 +102,15 @@ def reap(pid: int) -> int | None:
 
 
 def _kill_groups(groups: Iterable[int]) -> None:
-    """Whole groups first: that is atomic, no member forks itself away from it, however fast it is."""
+    """Kills whole groups. That is atomic: no member can escape by forking, however fast it is."""
     for group in groups:
-        if group > 1:  # 0 is a group outside of our pid namespace, and to killpg our own
+        if group > 1:  # 0 is a group outside our pid namespace, but our own to killpg
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
 
 
 def _kill(pid: int) -> bool:
-    """False: not permitted (a set-uid program)."""
+    """Returns False if the kill is not permitted (a set-uid program)."""
     try:
         os.kill(pid, signal.SIGKILL)
     except PermissionError:
@@ -129,26 +129,26 @@ def _groups(pids: Iterable[int]) -> set[int]:
 
 
 def _listed_children(parent: int) -> set[int]:
-    """The kernel's own list, one per thread. Exact for this process, since nobody but us reaps our children."""
-    found: set[int] = set()
+    """Returns the kernel's own lists, one per thread. Exact for this process, because only we reap our children."""
+    pids: set[int] = set()
     with os.scandir(f"/proc/{parent}/task") as threads:
         for thread in threads:
             with suppress(ProcessLookupError), open(f"{thread.path}/children", "rb") as file:  # noqa: PTH123 hot path
-                found.update(map(int, file.read().split()))
-    return found
+                pids.update(map(int, file.read().split()))
+    return pids
 
 
 def _scanned_children(parent: int) -> set[int]:
-    found = set()
+    pids = set()
     with suppress(FileNotFoundError), os.scandir("/proc") as entries:
         for entry in entries:
             if entry.name.isdigit() and _parent(entry.path) == parent:
-                found.add(int(entry.name))
-    return found
+                pids.add(int(entry.name))
+    return pids
 
 
 def _parent(process: str) -> int:
     with suppress(FileNotFoundError, ProcessLookupError), open(f"{process}/stat", "rb") as file:  # noqa: PTH123 hot path
-        # "pid (name) state ppid ...", and the name may hold spaces and brackets
+        # "pid (name) state ppid ..."; the name may contain spaces and brackets
         return int(file.read().rpartition(b")")[2].split()[1])
     return 0

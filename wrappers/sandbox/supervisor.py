@@ -1,14 +1,16 @@
-"""The parent of the worker of `ticker worker`: nothing of a run outlives its hard limit, whatever happens to the worker.
+"""The parent of the worker of `ticker worker`. It ensures that nothing of a run outlives the run's hard limit.
 
     supervisor.fork_worker(close_record)  # returns in the worker only, a new process
     import whatever_is_big  # the supervisor does not load it, and stays at 14 MB
 
-The supervisor hands on signals and ends as its worker ended. When a run is over its deadline and something of it lives
-(its worker is stopped or hangs, or an exec has lost the timers), the supervisor kills that. When the worker dies in mid-run,
-the orphaned horse becomes the supervisor's child, goes on until its own end, and after that the supervisor kills what it left.
+The supervisor hands signals on and ends as its worker ended. It kills what is left of a run after the run's deadline.
+That happens if the worker is stopped or hangs, or if an exec deleted the timers.
 
-When the supervisor itself dies, the worker is told to end (SIGTERM: after the job it has). Linux only; elsewhere there is no
-supervisor.
+If the worker dies during a run, the orphaned horse becomes the supervisor's child. It continues to its own end, and
+then the supervisor kills what it left. If the supervisor itself dies, the worker gets a SIGTERM and ends after its
+current job.
+
+Linux only; elsewhere there is no supervisor.
 """
 
 import ctypes
@@ -26,10 +28,10 @@ from wrappers.sandbox import deaths, handoff, limits, ring_buffer, shared_state,
 __all__ = ["fork_worker"]
 
 CloseRecord = Callable[[Any, str | None], Any]
-"""Is handed what it returned before, or None, and the cause of the horse's death, or None while the horse may live."""
+"""Takes its own previous return value (or None) and the cause of the horse's death (None while it may live)."""
 
-LOOK = 0.25  # seconds between two looks at the deadline
-MARGIN = 0.1  # seconds that the horse's own timers, and the worker, have for it first
+LOOK = 0.25  # seconds between two checks of the deadline
+MARGIN = 0.1  # seconds in which the horse's own timers, or the worker, can act first
 
 STOPPING = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT}
 AWAITED = STOPPING | {signal.SIGUSR1, signal.SIGUSR2, signal.SIGTSTP, signal.SIGCONT, signal.SIGCHLD}
@@ -39,7 +41,7 @@ log = logging.getLogger("ticker.run")
 
 
 def fork_worker(close_record: CloseRecord) -> None:
-    """Returns in a new process. The calling process goes on as its supervisor, and ends with it.
+    """Forks the worker and returns in it. The calling process becomes its supervisor and never returns.
 
     After the worker's death, `close_record` writes the ends that the worker could not write.
     """
@@ -48,7 +50,7 @@ def fork_worker(close_record: CloseRecord) -> None:
     shared_state.share()
     ring_buffer.share()
     handoff.share()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parent may have left it, children vanish unseen
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if a parent process ignores it, children vanish unseen
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     supervisor = os.getpid()
     worker = os.fork()
@@ -56,20 +58,20 @@ def fork_worker(close_record: CloseRecord) -> None:
         code = keep(worker)
         mind_orphans(close_record)
         end_as(code)
-    os.setpgid(0, 0)  # a signal that a terminal sends to the whole group arrives once, through the supervisor
+    os.setpgid(0, 0)  # a signal from a terminal to the whole group arrives once, through the supervisor
     die_with(supervisor)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def die_with(supervisor: int) -> None:
-    """Asks for a SIGTERM when the single-threaded parent dies."""
+    """Requests a SIGTERM for the time when the single-threaded parent dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != supervisor:  # it died before the prctl call
         os._exit(128 + signal.SIGTERM)
 
 
 def keep(worker: int) -> int:
-    """Hands on signals and keeps to deadlines until the worker has ended; how it did, -n for a signal."""
+    """Hands signals on and enforces deadlines until the worker has ended. Returns its exit code, -n for a signal."""
     while (code := subreaper.reap(worker)) is None:
         hand_on(awaited_signal(), worker)
         if is_overdue():
@@ -85,13 +87,13 @@ def hand_on(signum: int, worker: int) -> None:
 
 
 def mind_orphans(close_record: CloseRecord) -> None:
-    """After the worker's death: waits for its horse, until the deadline, or until a signal to stop; then kills what is left."""
+    """After the worker's death, waits for its horse, the deadline, or a signal to stop. Then kills what is left."""
     kept, code = close_record(None, None), None
     horse = shared_state.horse()
     is_orphan = horse in subreaper.children()
     if is_orphan:
         logs.to_stdout()
-        log.warning("the worker died in mid-run: its horse, process %s, goes on until its own end", horse)
+        log.warning("the worker died during a run: its horse, process %s, continues to its own end", horse)
     while horse in subreaper.children() and (code := subreaper.reap(horse)) is None and not is_overdue():
         if awaited_signal() in STOPPING:
             break
@@ -102,9 +104,9 @@ def mind_orphans(close_record: CloseRecord) -> None:
 
 
 def awaited_signal() -> int:
-    """The next signal; 0 when none came for a while."""
-    found = signal.sigtimedwait(AWAITED, LOOK)
-    return found.si_signo if found else 0
+    """Returns the next signal; 0 if none came for a while."""
+    info = signal.sigtimedwait(AWAITED, LOOK)
+    return info.si_signo if info else 0
 
 
 def is_overdue() -> bool:
@@ -112,7 +114,7 @@ def is_overdue() -> bool:
 
 
 def end_as(code: int) -> None:
-    """Ends this process as its worker ended: with that exit code, or by that signal."""
+    """Ends this process as its worker ended, with the same exit code or by the same signal."""
     if code < 0:
         with suppress(OSError):  # SIGKILL has no handler to set
             signal.signal(-code, signal.SIG_DFL)

@@ -2,15 +2,16 @@
 SELECT id FROM {schema}.tasks WHERE id = %(id)s
 
 -- name: checkpoint
--- Where the next run goes on; only the run that holds the task may write it.
+-- Sets where the next run continues. Only the run that holds the task may write it.
 UPDATE {schema}.tasks SET cursor = %(cursor)s::text::jsonb
 WHERE id = %(task_id)s AND run_token = %(token)s::uuid
 RETURNING id
 
 -- name: finish
--- The end, fenced by the token: a run that lost its hold changes nothing (a piece has none to lose). A run whose task is
--- gone still ends. A tick handles what follows from a failure, and from a success after failures. For a task with retries it
--- also counts the failures, because a failure that is retried does not count. The run ended `age` seconds before this statement.
+-- Ends a run, fenced by its token: a run that lost its hold changes nothing (a piece has no hold to lose). A run whose
+-- task is gone still ends. A tick handles what follows from a failure, and from a success after failures. For a task
+-- with retries it also counts the failures, because a failure that is retried does not count. The run ended `age`
+-- seconds before this statement.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,
         {needs_follow_up} AS needs_follow_up
@@ -47,10 +48,10 @@ SELECT id AS run_id FROM ended
 SELECT coalesce(outcome, state) AS outcome FROM {schema}.runs WHERE id = %(run_id)s AND token = %(token)s::uuid
 
 -- name: finish_late
--- The end of a run that the sweep has declared lost. It becomes the record, unless a later run of the task has started, or
--- the next attempt of a piece. A success takes back the failure and its effects: a retry that has not started ends as a
--- `duplicate` (that of a piece counts in no sum of its run). The next tick ends a pause, and what `follow_up` handles (a
--- longer interval, a notice).
+-- Ends a run that the sweep has declared lost. The end becomes the record, unless a later run of the task has started,
+-- or the next attempt of a piece. A success takes back the failure and its effects: a retry that has not started ends
+-- as a `duplicate` (that of a piece counts in no sum of its run). The next tick ends a pause, and what `follow_up`
+-- handles (a longer interval, a notice).
 WITH held AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), run AS MATERIALIZED (
@@ -103,7 +104,7 @@ WITH held AS MATERIALIZED (
 )
 SELECT id AS run_id FROM late
 -- name: add_pieces
--- Records some of the many pieces of a run, while it holds its task. No tick looks at them before all are made.
+-- Records some of the many pieces of a run while it holds its task. Ticks skip them until all are made.
 INSERT INTO {schema}.runs (
     task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, state, due_at, created_at)
 SELECT p.task_id, p.task_name, p.function, p.owner_type, p.owner_id, 'piece', p.id, e.item, p.occurrence, 'planned', i.now, i.now
@@ -115,9 +116,9 @@ ORDER BY e.n
 RETURNING id
 
 -- name: generated
--- A run has made its pieces of work. The last ones are recorded after the `made` ones that are recorded already. The run then
--- waits for all of them, without a hold.
--- Those of a task that is gone by now, too: they end as those do whose task went a moment later.
+-- Records the last pieces of a run, after the `made` ones that are already recorded. The run then waits for all of
+-- them, without a hold.
+-- If the task is gone by now, its pieces are recorded, too, and end as if the task had been deleted a moment later.
 WITH held AS MATERIALIZED (
     SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine
     FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE

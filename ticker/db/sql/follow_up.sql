@@ -1,5 +1,6 @@
 -- name: claim_ended
--- Ends that lead to something more, with their tasks; both locked. What nobody has to see to any more is let go first.
+-- Returns the ends that need a follow-up, with their tasks; locks both. First releases the ends that need none any
+-- more.
 WITH orphaned AS MATERIALIZED (
     SELECT r.id FROM {schema}.runs r
     WHERE r.follow_up AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
@@ -24,14 +25,14 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE OF r, t SKIP LOCKED
 
 -- name: mark_followed
--- These are seen to; where no retry follows, the reason says why.
+-- Marks these as followed up. If no retry follows, the reason says why.
 UPDATE {schema}.runs r SET follow_up = false, retried = f.retried,
     reason = CASE WHEN f.note = '' THEN r.reason ELSE left(concat_ws(' ', nullif(r.reason, ''), '(' || f.note || ')'), 2000) END
 FROM unnest(%(ids)s::bigint[], %(retried)s::boolean[], %(notes)s::text[]) AS f (id, retried, note)
 WHERE r.id = f.id
 
 -- name: plan_retries
--- A further attempt of each of these runs, or pieces.
+-- Plans a further attempt of each of these runs or pieces.
 INSERT INTO {schema}.runs (
     task_id, task_name, function, owner_type, owner_id, kind, parent_id, item, occurrence, attempt, state, due_at, created_at)
 SELECT r.task_id, r.task_name, r.function, r.owner_type, r.owner_id, CASE r.kind WHEN 'piece' THEN 'piece' ELSE 'retry' END,
@@ -40,7 +41,7 @@ FROM unnest(%(ids)s::bigint[], %(dues)s::timestamptz[]) AS p (id, due_at) JOIN {
 ORDER BY p.due_at, r.id
 
 -- name: judge_tasks
--- What the ends of their runs make of these tasks.
+-- Writes what the ends of their runs change in these tasks.
 UPDATE {schema}.tasks t SET
     failures = least(j.failures, 1000000), told = j.told, stretched_ms = j.stretched_ms, next_run = j.next_run,
     alarm_at = j.alarm_at,
@@ -53,7 +54,7 @@ FROM unnest(%(ids)s::bigint[], %(failures)s::integer[], %(tolds)s::text[], %(str
 WHERE t.id = j.id
 
 -- name: record_events
--- In this order, which is that of their ids.
+-- Records events in this order, which is the order of their ids.
 INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, by, words, run_id)
 SELECT %(now)s, t.id, t.name, t.function, t.owner_type, t.owner_id, e.what, 'ticker', left(e.words, 2000), e.run_id
 FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s::bigint[]) WITH ORDINALITY
@@ -61,15 +62,16 @@ FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s
 ORDER BY e.n
 
 -- name: sum_up_patience
--- Statements of this transaction get a longer time-out.
+-- Gives the statements of this transaction a longer time-out.
 SELECT set_config('statement_timeout', '12s', true)
 
 -- name: sum_up
--- Runs whose pieces have all ended, as their last attempts did: the worst of them is the outcome of the run, and of its
--- task; a piece whose row is gone counts as failed. One run of each task at a time. Where a later run of the task has ended
--- before, the task is as that one left it, but for its totals. A run of a task that is gone ends, too. OFFSET 0 makes
--- the check for pieces at work use the index for each run: as a join it might read all runs. Counting a million pieces takes
--- seconds, so the task is locked only after that.
+-- Ends runs whose pieces have all ended, with the outcomes of their last attempts. The worst outcome is the outcome of
+-- the run, and of its task. A piece whose row is gone counts as failed. One run of each task is summed up at a time. If
+-- a later run of the task has already ended, it has set the task's state, and only the totals change. A run of a
+-- deleted task ends, too.
+-- OFFSET 0 makes the check for pieces at work use the index for each run: as a join it might read all runs. Counting a
+-- million pieces takes seconds, so the task is locked only after that.
 WITH complete AS MATERIALIZED (
     SELECT r.id, r.task_id, r.pieces, r.started_at FROM {schema}.runs r
     WHERE r.state = 'processing'
@@ -124,7 +126,8 @@ WITH complete AS MATERIALIZED (
 SELECT id FROM ended
 
 -- name: claim_alarms
--- Tasks of which to ask whether they have had a success lately; locked. What was never pushed waits for its first time.
+-- Returns tasks whose last success must be checked now; locks them. A task that was never pushed waits for its first
+-- time.
 SELECT id, kind, expression, zone, every_ms, phase_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
         CASE WHEN last_occurrence IS NULL AND waiting = '{}' AND dropped = 0
             AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled' OFFSET 0)
@@ -139,7 +142,7 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: set_alarms
--- When to ask again; none: somebody is told now, and the next success asks again.
+-- Sets when to check again. NULL means that a notice is due now, and the next success sets the time.
 UPDATE {schema}.tasks t SET alarm_at = a.alarm_at, told = CASE WHEN a.alarm_at IS NULL THEN 'failed' ELSE t.told END
 FROM unnest(%(ids)s::bigint[], %(alarms)s::timestamptz[]) AS a (id, alarm_at)
 WHERE t.id = a.id

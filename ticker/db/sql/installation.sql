@@ -1,6 +1,6 @@
 -- name: installation
--- The installation of the tables, and whether they are where they were marked. A role that may not read the cluster's
--- identifier compares the other two.
+-- Returns the installation of the tables, and whether they are where they were marked. A role that may not read the
+-- cluster's identifier compares the other two.
 SELECT i.id, i.environment, i.marker_oid = i.tableoid
     AND i.database_oid = (SELECT oid FROM pg_database WHERE datname = current_database())
     AND coalesce(i.system_identifier = {schema}.cluster_identifier(), true) AS is_here
@@ -16,8 +16,8 @@ WITH told AS (
 UPDATE {schema}.runs SET follow_up = false WHERE follow_up
 
 -- name: adopt_runs
--- Runs whose workers, jobs and pieces belong to another installation: running ones become lost, planned ones are dropped. With
--- `resume`, planned ones stay, and pushed ones are pushed again.
+-- Ends runs whose workers, jobs and pieces belong to another installation: running ones become lost, planned ones are
+-- dropped. With `resume`, planned ones stay, and pushed ones are pushed again.
 WITH chosen AS MATERIALIZED (
     SELECT id FROM {schema}.runs WHERE state = 'running'
     UNION ALL
@@ -54,9 +54,9 @@ WITH chosen AS MATERIALIZED (
 SELECT outcome FROM changed
 
 -- name: adopt_tasks
--- The next tasks by id, whose waiting jobs belong to another installation. The newest waiting occurrence of each is due again,
--- unless a later one has started; the older ones are dropped. Holds end. Without `resume` the tasks are paused. `last`: the id
--- of the last task, NULL at the end.
+-- Adopts the next tasks by id, whose waiting jobs belong to another installation. The newest waiting occurrence of each
+-- is due again, unless a later one has started; the older ones are dropped. Holds end. Without `resume` the tasks are
+-- paused. Returns as `last` the id of the last task, NULL at the end.
 WITH walked AS MATERIALIZED (
     SELECT id FROM {schema}.tasks WHERE id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
 ), instant AS MATERIALIZED (
@@ -90,7 +90,7 @@ SELECT (SELECT max(id) FROM walked) AS last, (SELECT count(*) FILTER (WHERE paus
     (SELECT count(*) FROM dropped)::int AS dropped
 
 -- name: adopt
--- The mark of this database, and a new id; no row if another `adopt` was faster.
+-- Writes the mark of this database and a new id. Returns no row if another `adopt` was faster.
 WITH marked AS (
     INSERT INTO {schema}.installation AS i (system_identifier, database_oid, marker_oid, environment, adopted_at)
     SELECT {schema}.cluster_identifier(), d.oid, '{schema}.installation'::regclass, %(environment)s,

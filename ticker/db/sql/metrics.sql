@@ -1,13 +1,14 @@
 --
--- Asked by a thread beside the ticks, when somebody scrapes (ticker/metrics). Every record lives for two hours at least,
--- whatever its task keeps, so that none goes uncounted.
+-- A thread next to the ticks runs these for each scrape (ticker/metrics). Every record lives for at least two hours,
+-- whatever its task keeps, so that each is counted.
 
 -- name: count_ended
--- What ended from `since` to before `until`: runs by function and outcome, drops by function and reason; and how many runs
--- of a function took how long for what, in buckets, with the sum. The bounds of the buckets come negated, the largest first:
--- so a value that is equal to one belongs to it. A run in pieces lasts as long as these do, and when a lost one ended nobody
--- knows: neither has a duration. `until` of a run is the end of its grace, which the record does not have by itself. OFFSET
--- 0 keeps the question to the range of one type of owners and one outcome in the index, however many rows there are.
+-- Counts what ended from `since` to before `until`: runs by function and outcome, drops by function and reason. Also
+-- returns the delays, durations and used quotas of runs by function, in buckets, with their sums. The bounds of the
+-- buckets come negated, the largest first, so that a value equal to a bound belongs to it. A run in pieces lasts as
+-- long as its pieces, and the end of a lost run is unknown: neither has a duration. `until` of a run is the end of its
+-- grace, which the record itself does not contain.
+-- OFFSET 0 keeps each query to the range of one owner type and one outcome in the index, however many rows there are.
 WITH ended AS MATERIALIZED (
     SELECT r.* FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
         SELECT function, outcome, pushed_at, started_at, until, ended_at,
@@ -47,8 +48,8 @@ SELECT family, function, NULL, cardinality(bounds) - width_bucket(-value, bounds
 FROM measured GROUP BY family, function, bounds, bound
 
 -- name: oldest_due
--- The seconds for which the longest overdue task has been due, among the first 1,000 by time; 0 if no task is due. The time
--- in which a task was disabled or paused does not count.
+-- Returns the seconds for which the longest overdue task has been due, among the first 1,000 by time; 0 if no task is
+-- due. Time in which a task was disabled or paused does not count.
 WITH instant AS MATERIALIZED (SELECT {now} AS now)
 SELECT greatest((SELECT extract(epoch FROM (SELECT now FROM instant) - min(greatest(t.next_run, t.resumed_at))) FROM (
     SELECT next_run, resumed_at FROM {schema}.tasks
@@ -56,7 +57,7 @@ SELECT greatest((SELECT extract(epoch FROM (SELECT now FROM instant) - min(great
     ORDER BY next_run LIMIT 1000) t), 0)::float8 AS seconds
 
 -- name: waiting_in_queues
--- Of each queue in which jobs of tasks wait: how many seconds ago its oldest occurrence was due.
+-- Returns for each queue with waiting jobs of tasks how many seconds ago its oldest occurrence was due.
 SELECT queue, greatest(extract(epoch FROM {now} - min(waiting[1])), 0)::float8
     AS seconds
 FROM {schema}.tasks WHERE waiting <> '{}' GROUP BY queue ORDER BY queue

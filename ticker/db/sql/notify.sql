@@ -1,10 +1,10 @@
 --
--- Asked by threads next to the ticks (ticker/notify). No lock outlives its statement: who claims a notice moves its time
--- on, by a lease, before it is sent.
+-- Threads next to the ticks run these (ticker/notify). No lock outlives its statement: a claim of a notice moves its
+-- time by a lease before it is sent.
 
 -- name: make_notices
--- New events become a notice for each channel, if their kind is one that is sent and they are younger than `after`;
--- the others are done with.
+-- Makes a notice for each channel from new events, if their kind is sent and they are younger than `after`. The other
+-- events are done.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), untold AS MATERIALIZED (
@@ -21,9 +21,9 @@ UPDATE {schema}.events e SET told = true FROM untold u WHERE e.id = u.id
 RETURNING e.id
 
 -- name: claim_notice
--- The next notice of a channel that is due, ours for the time of the lease, with what is to be told; none while an older one
--- of its task waits for the same channel. No wait is longer than an hour: what is due in two was dated before the clock was
--- set back.
+-- Claims the next due notice of a channel for the time of the lease, and returns its content. Returns no row while an
+-- older notice of its task waits for the same channel. No wait is longer than an hour: a notice that is due later was
+-- dated before the clock was set back.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), due AS MATERIALIZED (
@@ -50,18 +50,18 @@ FROM claimed c JOIN {schema}.events e ON e.id = c.event_id
     LEFT JOIN {schema}.tasks t ON t.id = e.task_id LEFT JOIN {schema}.runs r ON r.id = e.run_id
 
 -- name: remove_notice
--- It has arrived.
+-- Removes a notice that was delivered.
 DELETE FROM {schema}.notices WHERE event_id = %(event_id)s AND channel = %(channel)s
 
 -- name: set_back_notice
--- It did not arrive: it waits, and says why.
+-- Delays a notice that was not delivered, and stores the reason.
 UPDATE {schema}.notices SET error = %(error)s,
     due_at = {now} + %(wait)s::interval
 WHERE event_id = %(event_id)s AND channel = %(channel)s
 
 -- name: remove_old_notices
--- Those of events older than `after`, or without an event and due so long ago: whatever they waited for. Only the first
--- ones are looked through, as ids rise with the time.
+-- Removes notices of events older than `after`, and those without an event that were due as long ago, whatever their
+-- state. Only the first ones are checked, because ids rise with the time.
 WITH first AS MATERIALIZED (
     SELECT ctid AS place, event_id, due_at FROM {schema}.notices ORDER BY event_id, channel LIMIT %(limit)s
 ), old AS MATERIALIZED (

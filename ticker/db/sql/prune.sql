@@ -1,20 +1,22 @@
 --
--- A record goes by its age, counted from its end; never before 2 hours: the start asks for ends that were recorded
--- (`runs_one_record`), as a job, or a copy of it, may still be in Redis or in a stopped worker's hands.
--- A run stays while a tick has to see to it, and while it has pieces or retries at work; these stay as long as it does.
+-- A record is deleted by its age, counted from its end, but never in the first 2 hours. The start looks up ends that
+-- were recorded (`runs_one_record`), because a job, or a copy of it, may still be in Redis or in a stopped worker.
+-- A run stays until a tick has followed it up, and while it has pieces or retries at work. These stay as long as it
+-- does.
 
 -- name: prune_patience
 -- No statement of this transaction holds its locks for longer than a second.
 SELECT set_config('statement_timeout', '1s', true)
 
 -- name: prune_runs
--- One page of a walk through the runs by their ids: deletes what nobody wants to keep, or with `dry` only counts it. Of a
--- task that keeps all, and of one that is gone, what is older than its outcome is kept; of one that keeps problems, the rest
--- at once; of one that keeps none, everything. Pieces and retries go with the `head` of their family, the scheduled or manual
--- run that led to them: with it, by its outcome and age, or behind it, when they find it gone (`dry` has to judge it again).
--- The last 20 heads stay (of problems: the last 20 problems) while there is the task; of a task they are looked for once for
--- a page, among its newest 300,000 heads, and where these have fewer, nothing goes by its age.
--- OFFSET 0 keeps each question to its own row and index: as a join it might read a whole table for each page.
+-- Walks one page of the runs by their ids, and deletes those that are not kept, or with `dry` only counts them. A task
+-- that keeps all, and a deleted task, lose records older than their outcome's limit. A task that keeps problems loses
+-- the others at once; one that keeps none loses all of them. Pieces and retries are deleted with the `head` of their
+-- family, the scheduled or manual run that led to them, by its outcome and age. They may also follow later, when the
+-- walk finds their head gone (`dry` has to judge it again).
+-- The last 20 heads stay while the task exists (for problems: the last 20 problems). A task's heads are looked up once
+-- per page, among its newest 300,000. If these contain fewer than 20, nothing is deleted by age.
+-- OFFSET 0 keeps each query to its own row and index: as a join it might read a whole table for each page.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), walked AS MATERIALIZED (
@@ -74,14 +76,14 @@ SELECT max(p.id) AS last, count(*)::int AS seen, coalesce(bool_and(p.is_young), 
 FROM page p LEFT JOIN counted c ON c.id = p.id
 
 -- name: next_run
--- The first one of a walk: where its page takes too long, the walk goes on behind it.
+-- Returns the first run of a walk. If its page takes too long, the walk continues after it.
 SELECT min(id) AS id FROM {schema}.runs WHERE id > %(after)s::bigint
 
 -- name: next_event
 SELECT min(id) AS id FROM {schema}.events WHERE id > %(after)s::bigint
 
 -- name: prune_events
--- The same walk through the events, which are kept as long as failures, and at least while somebody may still be told.
+-- Walks the events in the same way. They are kept as long as failures, and at least while a notice may still be sent.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), page AS MATERIALIZED (

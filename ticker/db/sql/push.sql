@@ -1,5 +1,5 @@
 -- name: end_pauses
--- Pauses whose time has passed, ended as `resume_tasks` would.
+-- Ends the pauses whose time has passed, as `resume_tasks` would.
 WITH over AS MATERIALIZED (
     SELECT id FROM {schema}.tasks WHERE paused_until <= %(now)s
     ORDER BY paused_until LIMIT %(limit)s FOR NO KEY UPDATE SKIP LOCKED)
@@ -10,7 +10,7 @@ FROM over, (SELECT {now} AS now) i WHERE t.id = over.id AND set_config('ticker.b
 RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_at, t.ends_at, t.phase_ms
 
 -- name: claim_due
--- The due tasks, oldest first, locked; rows that another ticker holds are its own.
+-- Claims the due tasks, oldest first, with locks. Skips rows that another ticker holds.
 SELECT {claimed t}
 FROM {schema}.tasks t
 WHERE {runnable}
@@ -20,8 +20,8 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: claim_in_turn
--- The same for a queue that has room for `limit` tasks: one of each owner, then the second of each, and so on. A task without
--- an owner counts as its own owner. Within an owner the priority decides, then the age.
+-- Claims tasks of a queue that has room for `limit` of them: one of each owner, then the second of each, and so on. A
+-- task without an owner counts as its own owner. Within an owner the priority decides, then the age.
 WITH due AS MATERIALIZED (
     SELECT id, next_run, row_number() OVER (PARTITION BY owner_type, CASE owner_type WHEN '' THEN id::text ELSE owner_id END
         ORDER BY priority DESC, next_run, id) AS turn
@@ -45,9 +45,9 @@ WHERE {runnable}
   AND queue = %(queue)s
 
 -- name: advance
--- Redis took the jobs of these locked rows. Notes each occurrence as waiting, unless it has started meanwhile, and sets the
--- next run. If the job also carries other tasks, its id is noted. The newest 10,000 are kept: otherwise a row that was filled
--- by hand would fail the tables' CHECK, and with it all others here.
+-- Marks the occurrences of these locked rows as waiting once Redis took their jobs, unless they have started meanwhile,
+-- and sets the next run. If the job also carries other tasks, its id is stored. The newest 10,000 are kept: otherwise a
+-- row that was filled by hand would fail the tables' CHECK, and with it all others here.
 UPDATE {schema}.tasks t SET
     next_run = a.next_run,
     waiting = CASE WHEN t.next_run = ANY (t.waiting) OR (t.next_run <= t.last_occurrence AND EXISTS (
@@ -62,15 +62,15 @@ FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(batch_jobs)s::tex
 WHERE t.id = a.id
 
 -- name: detach
--- Notes that these occurrences were pushed again, each in a job of its own.
+-- Notes that these occurrences were pushed again, each in its own job.
 UPDATE {schema}.tasks t SET batch_jobs = nullif(t.batch_jobs - d.keys, '{}')
 FROM (SELECT id, array_agg({schema}.micros(occurrence)) AS keys
       FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[]) AS a (id, occurrence) GROUP BY id) d
 WHERE t.id = d.id AND t.batch_jobs IS NOT NULL
 
 -- name: skip
--- Occurrences that get no job: an outage made these tasks miss them, or a job of the task waits or runs, and that is
--- what they ask for. Recorded, and passed over.
+-- Records occurrences that get no job, and skips them. Either the tasks missed them in an outage, or a job of the task
+-- waits or runs and the task skips overlaps.
 WITH skipped AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(next_runs)s::timestamptz[],
         %(reasons)s::text[]) AS s (id, occurrence, next_run, reason)
@@ -88,15 +88,16 @@ UPDATE {schema}.tasks t SET next_run = s.next_run, push_errors = 0, push_error =
 FROM skipped s WHERE t.id = s.id
 
 -- name: set_back
--- These could not be pushed: they stay due, wait a while, and say why. (Counts stop where the tables' CHECK ends.)
+-- Sets back tasks that could not be pushed: they stay due, wait a while, and store the reason. (Counts stop at the
+-- limit of the tables' CHECK.)
 UPDATE {schema}.tasks t SET
     push_errors = least(t.push_errors + 1, 1000000), push_error = left(b.error, 500), push_after = b.after
 FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS b (id, error, after)
 WHERE t.id = b.id
 
 -- name: claim_planned
--- Due retries (also of pieces) and manual runs, with what their push needs from the task's row. `queue`: of this queue alone;
--- otherwise of all queues except `without`.
+-- Claims due retries (also of pieces) and manual runs, with what their push needs from the task's row. With `queue`,
+-- only those of this queue; otherwise those of all queues except `without`.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
 WHERE r.state = 'planned' AND (r.kind <> 'piece' OR r.attempt > 1) AND r.due_at <= %(now)s
@@ -106,8 +107,8 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- name: claim_pieces
--- The same for pieces: a share of each run that has made some, and nothing of a run that still makes them. Each run is found
--- after the previous one. Pieces that were made before the clock was set back are due.
+-- Claims pieces in the same way: a share of each run that has made all its pieces. Each run is found after the previous
+-- one. Pieces that were made before the clock was set back are due.
 {with_parents}, made AS MATERIALIZED (
     SELECT p.id, p.task_id, t.queue, t.function, t.box_ms, t.grace_ms
     FROM parents m JOIN {schema}.runs p ON p.id = m.id JOIN {schema}.tasks t ON t.id = p.task_id
@@ -132,14 +133,15 @@ FOR NO KEY UPDATE OF r SKIP LOCKED
 UPDATE {schema}.runs SET state = 'pushed', pushed_at = %(now)s, reason = '' WHERE id = ANY (%(ids)s::bigint[])
 
 -- name: set_back_planned
--- A planned run that could not be pushed tries again later, and says why.
+-- Sets back a planned run that could not be pushed, to try again later, and stores the reason.
 UPDATE {schema}.runs r SET due_at = b.after, reason = left(b.error, 500)
 FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS b (id, error, after)
 WHERE r.id = b.id
 
 -- name: drop_orphaned_plans
--- Drops planned runs whose task was deleted: pieces, which a deletion leaves to ticks, and what a deletion under REPEATABLE
--- READ did not see. If a run ended before it had made all its pieces, they never counted: they are deleted.
+-- Drops planned runs whose task was deleted: pieces, which a deletion leaves to ticks, and runs that a deletion under
+-- REPEATABLE READ did not see. Pieces of a run that ended before it had made all of them never counted: they are
+-- deleted.
 {with_parents}, made AS MATERIALIZED (
     SELECT m.id, coalesce(p.state = 'ended', false) AS is_over, EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = p.task_id) AS is_wanted
     FROM parents m LEFT JOIN {schema}.runs p ON p.id = m.id WHERE m.id IS NOT NULL

@@ -1,9 +1,10 @@
 -- name: list_tasks
--- Those that fit what is not null, by id. Where a state is asked for, indexes know who is in it (the sub-select of each other
--- state is never run): the `first` of them, as many as are asked for where nothing else is. A state with a crowd in it is
--- `crowded` instead: the walk by id meets them soon enough. What no index knows is asked for in sub-selects, too: the planner,
--- which shall walk from `after` to `before`, would read the whole table for a value that it takes to be rare. Late ones in
--- order, since it expects a third of all to be late.
+-- Lists the tasks that match what is not null, by id. For a state, indexes find its tasks (the sub-selects of other
+-- states never run): the `first` of them, limited to the page if there is no other filter. A large state is `crowded`
+-- instead, because the walk by id finds its tasks soon enough.
+-- Filters without an index are also in sub-selects. The planner must walk from `after` to `before`, but would read the
+-- whole table for a value that it takes to be rare. Late tasks are read in order, because the planner expects a third
+-- of all to be late.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), late AS MATERIALIZED (
@@ -41,7 +42,7 @@ ORDER BY id
 LIMIT %(limit)s
 
 -- name: is_crowded
--- Whether more than so many tasks are in a state.
+-- Returns whether more than so many tasks are in a state.
 WITH late AS MATERIALIZED (
     SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond' AS before
 )
@@ -59,11 +60,12 @@ SELECT count(*) > %(most)s AS is_crowded FROM (
     LIMIT %(most)s + 1) t
 
 -- name: task_behind
--- The first task that a look through so many does not reach any more.
+-- Returns the first task after the given number of tasks.
 SELECT id FROM {schema}.tasks WHERE id > %(after)s ORDER BY id OFFSET %(count)s LIMIT 1
 
 -- name: last_occurrences_of
--- What became of the last occurrences of these tasks, the newest first: of one that was attempted again, its last attempt.
+-- Returns the outcomes of the last occurrences of these tasks, newest first. If one was retried, its last attempt
+-- counts.
 SELECT l.* FROM unnest(%(ids)s::bigint[]) AS t (id), LATERAL (
     SELECT r.task_id, a.id, a.state, a.outcome, a.reason, coalesce(r.occurrence, r.started_at, r.created_at) AS due
     FROM (SELECT * FROM {schema}.runs WHERE task_id = t.id AND kind = 'scheduled' ORDER BY id DESC LIMIT %(limit)s) r,
@@ -75,7 +77,7 @@ SELECT l.* FROM unnest(%(ids)s::bigint[]) AS t (id), LATERAL (
     ORDER BY r.id DESC) l
 
 -- name: next_tasks
--- What runs next, nearest first; also what is due, and not late yet.
+-- Lists the tasks that run next, nearest first. Includes tasks that are due but not late yet.
 SELECT {task} FROM {schema}.tasks
 WHERE {runnable}
   AND next_run >= (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
@@ -83,7 +85,7 @@ ORDER BY next_run
 LIMIT %(limit)s
 
 -- name: late_tasks
--- What should have been pushed by now, the oldest first.
+-- Lists the tasks that should have been pushed by now, oldest first.
 SELECT {task} FROM {schema}.tasks
 WHERE {runnable}
   AND next_run < (SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond')
@@ -92,15 +94,16 @@ ORDER BY next_run
 LIMIT %(limit)s
 
 -- name: failing_tasks
--- Those that fail, those that failed most often in a row first.
+-- Lists the failing tasks, those with the most failures in a row first.
 SELECT {task} FROM {schema}.tasks WHERE failures > 0 ORDER BY failures DESC, id LIMIT %(limit)s
 
 -- name: running_runs
--- What is at work, for the longest first.
+-- Lists the runs at work, longest first.
 SELECT id FROM {schema}.runs WHERE state = 'running' ORDER BY started_at, id LIMIT %(limit)s
 
 -- name: counts
--- How many there are, in all and of each state; nobody is counted beyond %(most)s, and a table above that is estimated.
+-- Counts the tasks, in total and in each state. Counting stops after %(most)s, and the size of a larger table is
+-- estimated.
 WITH instant AS MATERIALIZED (
     SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond' AS late
 )
@@ -120,12 +123,12 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
         LIMIT %(most)s) r) AS planned
 
 -- name: functions
--- What workers have announced.
+-- Returns what workers have announced.
 SELECT name, batch, announced_at FROM {schema}.functions ORDER BY name
 
 -- name: waiting_queues
--- In which of these queues jobs of tasks wait. Where a million wait, one of them is found at once; OFFSET 0 keeps each question
--- to the index of those that wait.
+-- Returns which of these queues contain waiting jobs of tasks. If a million wait, one of them is found at once; OFFSET
+-- 0 keeps each query to the index of waiting tasks.
 SELECT q.queue FROM unnest(%(queues)s::text[]) AS q (queue)
 WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.queue = q.queue OFFSET 0) ORDER BY q.queue
 
@@ -133,10 +136,11 @@ WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.waiting <> '{}' AND t.queue =
 SELECT {task} FROM {schema}.tasks WHERE id = %(id)s
 
 -- name: list_owners
--- Owners and their tasks, counted: those in trouble (failing, or late) first, then the others, each by type and id. With
--- `failing`, `late` or `paused` those with such tasks only. What is looked for is found by the indexes of such tasks; where
--- these have a `crowd` in them, and the others, by the tasks' key, which is in that order. The others are not looked for where
--- the first half fills the page. A walk asks of whole owners (HAVING), so that the planner does not sort what it can walk.
+-- Lists owners and counts their tasks: those in trouble (failing, or late) first, then the others, each by type and id.
+-- With `failing`, `late` or `paused`, only owners with such tasks. The indexes of such tasks find them. If these
+-- indexes hold a `crowd`, and for the other owners, the tasks' key is used, which is in that order. The others are only
+-- read if the first part does not fill the page. A walk filters whole owners (HAVING), so that the planner does not
+-- sort what it can walk.
 WITH instant AS MATERIALIZED (
     SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond' AS late
 ), asked AS MATERIALIZED (
@@ -200,7 +204,7 @@ SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY ran
 ORDER BY o.rank, o.owner_type, o.owner_id
 
 -- name: due_tasks
--- What a tick would push, without a lock: due by themselves, or by the end of their pause.
+-- Lists what a tick would push, without a lock: tasks that are due by themselves, or by the end of their pause.
 WITH instant AS MATERIALIZED (SELECT {now} AS now)
 SELECT {task} FROM {schema}.tasks
 WHERE {runnable} AND next_run <= (SELECT now FROM instant)
@@ -214,15 +218,15 @@ ORDER BY next_run
 LIMIT %(limit)s
 
 -- name: list_runs
--- Without what they printed, which is up to 64 kB each.
+-- Lists runs without their output, which is up to 64 kB each.
 SELECT {run} FROM {schema}.runs
 WHERE (%(outcome)s::text IS NULL OR outcome = %(outcome)s) AND (%(before)s::bigint IS NULL OR id < %(before)s)
 ORDER BY id DESC
 LIMIT %(limit)s
 
 -- name: runs_of_task
--- The same of one task, by their ids alone: its scheduled and manual runs, and its retries and pieces, as two indexes have
--- them. (Which task it is, the planner shall not see: see `last_occurrences`.)
+-- Lists the runs of one task by their ids: its scheduled and manual runs, and its retries and pieces, as two indexes
+-- have them. (The planner must not see the task's id: see `last_occurrences`.)
 SELECT id FROM (
     (SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
         AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s) AND (%(before)s::bigint IS NULL OR id < %(before)s)
@@ -240,17 +244,17 @@ SELECT {run} FROM {schema}.runs WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
 SELECT {run}, output, error_output FROM {schema}.runs WHERE id = %(id)s
 
 -- name: runs_of_parents
--- The retries of these runs, or their pieces, as they were made, behind an id.
+-- Lists the retries of these runs, or their pieces, in the order of their creation, after an id.
 SELECT id FROM {schema}.runs
 WHERE parent_id = ANY (%(parents)s::bigint[]) AND kind = %(kind)s AND id > %(after)s ORDER BY id LIMIT %(limit)s
 
 -- name: attempts_of_piece
--- Of a piece: all attempts, itself included, as they were made.
+-- Lists all attempts of a piece, itself included, in the order of their creation.
 SELECT a.id FROM {schema}.runs p JOIN {schema}.runs a ON a.parent_id = p.parent_id AND a.kind = 'piece'
 WHERE p.id = %(id)s AND a.item IS NOT DISTINCT FROM p.item ORDER BY a.id LIMIT %(limit)s
 
 -- name: waiting_notices
--- What has not arrived yet, the oldest first.
+-- Lists the notices that are not delivered yet, oldest first.
 SELECT n.event_id, n.channel, n.tries, n.due_at, n.error, e.at, e.what, e.task_id, coalesce(e.task_name, '') AS task_name,
     coalesce(e.owner_type, '') AS owner_type, coalesce(e.owner_id, '') AS owner_id
 FROM {schema}.notices n LEFT JOIN {schema}.events e ON e.id = n.event_id
@@ -262,7 +266,7 @@ SELECT id, host, pid, started_at, last_tick_at, last_report::text AS last_report
 FROM {schema}.tickers ORDER BY last_tick_at DESC NULLS LAST
 
 -- name: pieces_of
--- How far the pieces of these runs have come; one that is attempted again counts by its last attempt.
+-- Returns the progress of the pieces of these runs. A piece that was retried counts by its last attempt.
 SELECT parent_id, count(*) FILTER (WHERE outcome IN {good_outcomes}) AS done,
     count(*) FILTER (WHERE (outcome IN {bad_outcomes} OR outcome = 'dropped') AND NOT retried) AS failed,
     count(*) FILTER (WHERE state <> 'ended') AS open
@@ -270,15 +274,15 @@ FROM {schema}.runs WHERE parent_id = ANY (%(parents)s::bigint[]) AND kind = 'pie
 GROUP BY parent_id
 
 -- name: last_occurrences
--- Of a task: the newest runs and drops that are no retries and no pieces. Here and below, a sub-select keeps to itself which
--- task it is: of one that has many runs, the planner would go through those of all tasks to find its newest.
+-- Lists the newest runs and drops of a task that are not retries or pieces. Here and below, a sub-select hides the
+-- task's id. Otherwise the planner would go through the runs of all tasks to find the newest of a task with many runs.
 SELECT id FROM {schema}.runs
 WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
 ORDER BY id DESC LIMIT %(limit)s
 
 -- name: occurrences_around
--- Of a task: those that were due last at that time, and the first one behind it. Starts that were due `late` before and
--- after it bound the walk through the task's runs: what was due at the time got its record in between.
+-- Returns the last occurrences of a task that were due at that time, and the first one after it. Starts that were due
+-- `late` before and after it bound the walk through the task's runs: what was due at the time was recorded in between.
 WITH bounds AS MATERIALIZED (
     SELECT coalesce((
         SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind = 'scheduled' AND started_at IS NOT NULL
@@ -307,7 +311,8 @@ SELECT {event} FROM {schema}.events WHERE task_id = %(task_id)s ORDER BY id DESC
 SELECT {event} FROM {schema}.events WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id
 
 -- name: owner_types
--- The types of owners (none: '') in the record, each found behind the one before: there are few, of many rows.
+-- Lists the types of owners in the record ('' for no owner), each found after the previous one: there are few types and
+-- many rows.
 WITH RECURSIVE ended AS (
     SELECT min(owner_type) AS owner_type FROM {schema}.runs WHERE outcome <> 'dropped'
     UNION ALL
@@ -322,8 +327,8 @@ WITH RECURSIVE ended AS (
 SELECT owner_type FROM ended WHERE owner_type IS NOT NULL UNION SELECT owner_type FROM dropped WHERE owner_type IS NOT NULL
 
 -- name: journal
--- The runs and drops that ended last, of owners of these types: the newest of each type and outcome, or reason of a drop;
--- of these, the newest. `before` is where a page ends.
+-- Lists the last ended runs and drops of owners of these types: the newest of each type and outcome, or reason of a
+-- drop, and of these the newest. `before` is where a page ends.
 SELECT f.id, f.ended_at AS at FROM (
     SELECT r.id, r.ended_at
     FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
@@ -345,8 +350,9 @@ SELECT f.id, f.ended_at AS at FROM (
 ) f ORDER BY f.ended_at DESC, f.id DESC LIMIT %(limit)s
 
 -- name: journal_of_task
--- The same of one task: of those of its runs that were made last, as an end comes soon after; and so of its retries and
--- pieces. A run ends behind its pieces, however many there are: so what these belong to is among them, too.
+-- Does the same for one task, among its newest runs by creation, because an end follows soon. The same applies to its
+-- retries and pieces. A run ends after its pieces, however many there are, so the run that they belong to is included,
+-- too.
 WITH heads AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual') AND state = 'ended'
@@ -373,7 +379,7 @@ WHERE id = ANY (ARRAY(SELECT id FROM heads UNION SELECT id FROM further UNION SE
 ORDER BY ended_at DESC, id DESC LIMIT %(limit)s
 
 -- name: journal_of_owner
--- The same of one owner, its deleted tasks included.
+-- Does the same for one owner, its deleted tasks included.
 SELECT id, ended_at AS at FROM {schema}.runs
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND owner_type <> '' AND ended_at IS NOT NULL
   AND ended_at >= coalesce(%(since)s::timestamptz, '-infinity')
@@ -393,8 +399,8 @@ WHERE at >= coalesce(%(since)s::timestamptz, '-infinity')
 ORDER BY at DESC, id DESC LIMIT %(limit)s
 
 -- name: drops
--- How many since then, by what they have in common; the newest of each as an example. The types of owners and the reasons
--- that there are come first, each pair found behind the one before: so the index is read from `since` on for each.
+-- Counts the drops since then by what they have in common, with the newest of each as an example. The existing types of
+-- owners and reasons come first, each pair found after the previous one. So the index is read from `since` on for each.
 WITH RECURSIVE pairs AS (
     (SELECT owner_type, reason FROM {schema}.runs WHERE outcome = 'dropped' ORDER BY owner_type, reason LIMIT 1)
     UNION ALL
@@ -413,7 +419,8 @@ FROM pairs p, LATERAL (
 GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s OFFSET %(after)s
 
 -- name: deleted_tasks
--- The deleted ones of these tasks, named as in their newest record (those of `gone` may lack it) or their last event.
+-- Returns those of these tasks that were deleted, named as in their newest record (those of `gone` may lack it) or
+-- their last event.
 SELECT i.id, coalesce(r.task_name, e.task_name, '') AS task_name, coalesce(r.owner_type, e.owner_type, '') AS owner_type,
     coalesce(r.owner_id, e.owner_id, '') AS owner_id
 FROM unnest(%(ids)s::bigint[]) AS i (id) LEFT JOIN LATERAL (
@@ -424,8 +431,8 @@ FROM unnest(%(ids)s::bigint[]) AS i (id) LEFT JOIN LATERAL (
 WHERE NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = i.id)
 
 -- name: last_ends
--- Of each of these tasks the record of its last end, where it is kept: of its last run, or of an occurrence that was lost
--- later, before it began, and so is none. OFFSET 0 keeps that question to the index of what was given up.
+-- Returns for each of these tasks the record of its last end, if it is kept. That is the end of its last run, or of an
+-- occurrence that was lost later, before it started. OFFSET 0 keeps that query to the index of lost occurrences.
 SELECT t.id AS task_id, coalesce(
     (SELECT r.id FROM {schema}.runs r WHERE r.id = t.last_run_id AND r.ended_at = t.last_ended_at),
     (SELECT max(l.id) FROM (

@@ -1,14 +1,14 @@
 -- name: instant
--- The one clock.
+-- Returns the time of the only clock that decides.
 SELECT {now} AS now
 
 -- name: look_up_task
--- The row that a registration finds: when it has no news for it, it locks nothing, and a long deploy blocks no start.
+-- Reads the row for a registration without a lock. If nothing has changed, a long deploy blocks no start.
 SELECT {task} FROM {schema}.tasks
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)s
 
 -- name: find_task
--- The same, locked until the transaction ends.
+-- Reads the same row and locks it until the transaction ends.
 SELECT {task} FROM {schema}.tasks
 WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)s
 FOR NO KEY UPDATE
@@ -22,8 +22,9 @@ SELECT coalesce(current_setting('ticker.by', true), '') AS by
 SELECT set_config('ticker.by', %(by)s, true)
 
 -- name: insert_task
--- A new task, due at once unless `first` says otherwise. No row: another process was faster, or the owner is gone.
--- `{settings}` and `{task}` stand for lists of columns (`ticker.tasks.queries`), `{settings n}` for those of the alias n.
+-- Inserts a task, due at once unless `first` is given. Returns no row if another process was faster, or the owner is
+-- gone. `{settings}` and `{task}` stand for lists of columns (`ticker.tasks.queries`), `{settings n}` for those of the
+-- alias n.
 INSERT INTO {schema}.tasks (owner_type, owner_id, name, registered, declared_in, {settings}, grace_ms, alarm_at, next_run)
 SELECT %(owner_type)s, %(owner_id)s, %(name)s, %(registered)s::text::jsonb, %(declared_in)s, {settings n}, n.grace_ms,
     CASE WHEN n.dead_man IS NOT NULL THEN i.due END, i.due
@@ -33,9 +34,9 @@ ON CONFLICT (owner_type, owner_id, name) DO NOTHING
 RETURNING {task}
 
 -- name: change_task
--- New values for what people define. A changed interval may bring the next run nearer, never push it away. An interval task
--- that is enabled and was due meanwhile is due now. With `again`, more of the schedule has changed, and `next_run` says when
--- the task is due.
+-- Writes new values of what people define. A changed interval may bring the next run nearer, but never delays it. An
+-- interval task that is enabled and was due meanwhile is due now. With `again`, more of the schedule has changed, and
+-- `next_run` says when the task is due.
 UPDATE {schema}.tasks t SET
     ({settings}) = ROW ({settings n}), grace_ms = n.grace_ms,
     registered = coalesce(%(registered)s::text::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
@@ -53,7 +54,7 @@ WHERE t.id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting
 RETURNING {task t}
 
 -- name: place
--- Brings spread tasks to their places: the first from which on they may start.
+-- Moves spread tasks to their phases: the first one from which on they may start.
 UPDATE {schema}.tasks t SET next_run = timestamptz 'epoch' + (p.rounds * every_ms + phase_ms)::float8 * interval '1 millisecond'
 FROM (SELECT id, ceil((1000 * extract(epoch FROM greatest(starts_at, {now},
     {soonest_due})) - phase_ms) / every_ms) AS rounds
@@ -63,8 +64,8 @@ WHERE t.id = p.id
 RETURNING t.next_run
 
 -- name: spread_plan
--- Of the interval tasks that are chosen: how many there are, how many have a place already, and how many are due within the
--- same tick at most, as they are, and once each is in its place.
+-- Returns the number of the chosen interval tasks, and how many of them have a phase already. Also returns how many are
+-- due within the same tick at most, now and after each has its phase.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), chosen AS MATERIALIZED (
@@ -83,7 +84,7 @@ SELECT (SELECT count(*) FROM chosen)::int AS tasks, (SELECT count(*) FILTER (WHE
     (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM placed GROUP BY floor(due / %(tick_ms)s)) s)::int AS most_then
 
 -- name: spread
--- The next ones of them by id that have no place yet get one.
+-- Gives a phase to the next of them by id that have none yet.
 WITH chosen AS MATERIALIZED (
     SELECT id FROM {schema}.tasks
     WHERE kind = 'interval' AND NOT spread AND id > %(after)s::bigint
@@ -99,7 +100,8 @@ SELECT coalesce(max(p.prosrc), '') AS source FROM pg_trigger t JOIN pg_proc p ON
 WHERE t.tgname = %(name)s AND p.pronamespace = '{schema}'::regnamespace
 
 -- name: owner_tables
--- The types of owners with tasks that are names of tables here: one look at the index for each type, however many tasks.
+-- Lists the types of owners with tasks that are names of tables here. Reads the index once for each type, however many
+-- tasks there are.
 WITH RECURSIVE types AS (
     SELECT min(owner_type) AS type FROM {schema}.tasks WHERE owner_type > ''
     UNION ALL
@@ -111,7 +113,7 @@ SELECT type FROM types WHERE EXISTS (
 ORDER BY type
 
 -- name: write_templates
--- The default tasks of a type of owner: these, and no others.
+-- Replaces the default tasks of a type of owner.
 WITH gone AS (
     DELETE FROM {schema}.templates WHERE owner_type = %(owner_type)s AND name <> ALL (%(names)s::text[]))
 INSERT INTO {schema}.templates AS t (owner_type, name, task)
@@ -120,14 +122,15 @@ ORDER BY w.name
 ON CONFLICT (owner_type, name) DO UPDATE SET task = excluded.task WHERE t.task <> excluded.task
 
 -- name: declared_tasks
--- What `ticker sync` compares: tasks without an owner that were declared, or that have one of these names; locked.
+-- Returns what `ticker sync` compares: tasks without an owner that were declared, or that have one of these names;
+-- locked.
 SELECT {task} FROM {schema}.tasks
 WHERE owner_type = '' AND (declared_in <> '' OR name = ANY (%(names)s::text[]))
 ORDER BY id
 FOR NO KEY UPDATE
 
 -- name: select_tasks
--- The tasks that an id, a name of an owner, or an owner names; locked, in the order of their ids.
+-- Selects and locks tasks by id, by name and owner, or by owner, in the order of their ids.
 SELECT {task} FROM {schema}.tasks
 WHERE CASE WHEN %(id)s::bigint IS NOT NULL THEN id = %(id)s::bigint
       ELSE owner_type = %(owner_type)s AND owner_id = %(owner_id)s
@@ -136,20 +139,21 @@ ORDER BY id
 FOR NO KEY UPDATE
 
 -- name: delete_tasks
--- Deletes tasks. The trigger tasks_note_deletion ends what was planned and what waits, as in any other deletion.
+-- Deletes tasks. The trigger tasks_note_deletion ends their planned runs and waiting occurrences, as in any other
+-- deletion.
 WITH gone AS (DELETE FROM {schema}.tasks WHERE id = ANY (%(ids)s::bigint[])
     AND set_config('ticker.by', coalesce(%(by)s, current_setting('ticker.by', true), ''), true) IS NOT NULL RETURNING *)
 SELECT {task} FROM gone ORDER BY id
 
 -- name: pause_tasks
--- Nothing is pushed and nothing starts until someone resumes them, or `until` passes.
+-- Pauses tasks: nothing is pushed and nothing starts until they are resumed, or `until` passes.
 UPDATE {schema}.tasks SET paused_by = coalesce(%(by)s, left(nullif(current_setting('ticker.by', true), ''), 200), session_user),
     paused_reason = %(reason)s, paused_until = %(until)s::timestamptz
 WHERE id = ANY (%(ids)s::bigint[])
 RETURNING {task}
 
 -- name: resume_tasks
--- Ends a pause, by hand or after failures.
+-- Ends pauses, by hand or after failures.
 UPDATE {schema}.tasks t SET
     paused_by = NULL, paused_reason = '', paused_until = NULL,
     next_run = {resumed}
@@ -159,13 +163,13 @@ WHERE id = ANY (%(ids)s::bigint[]) AND paused_by IS NOT NULL
 RETURNING {task t}
 
 -- name: set_next_runs
--- When these are due, as somebody has found out who knows their times.
+-- Sets when these tasks are due. The caller has computed their times.
 UPDATE {schema}.tasks t SET next_run = b.next_run
 FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id
 
 -- name: plan_runs
--- One manual run of each, which the next tick pushes; the schedule is not touched.
+-- Plans one manual run of each, which the next tick pushes. The schedule does not change.
 INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, state, due_at, created_at)
 SELECT id, name, function, owner_type, owner_id, 'manual', 'planned', i.now, i.now
 FROM {schema}.tasks, (SELECT {now} AS now) i

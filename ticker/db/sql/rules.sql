@@ -1,26 +1,28 @@
 -- Rules that several statements share, each written once. In a statement, `{runnable}` stands for the rule of that name over
 -- the columns of the only table, and `{runnable t}` over those of the table with the alias t. A rule may use other rules.
 --
--- Conventions of all statements in this folder: `{schema}` is the quoted name of the schema, and parameters are psycopg's,
--- %(name)s. Each statement that decides takes `now`; NULL means the database's clock, read with clock_timestamp() and never
--- with now(), which is the start of the transaction. Rows are locked FOR NO KEY UPDATE, a task before its runs, unless
--- locked rows are skipped. least() passes over NULLs, so a column that may be NULL is compared in a CASE.
+-- Conventions of all statements in this folder: `{schema}` is the quoted name of the schema, and parameters are
+-- psycopg's, %(name)s. Each statement that decides takes `now`; NULL means the database's clock, read with
+-- clock_timestamp() and never with now(), which is the start of the transaction. Rows are locked FOR NO KEY UPDATE, a
+-- task before its runs, unless locked rows are skipped. least() ignores NULLs, so a column that may be NULL is compared
+-- in a CASE.
 --
--- The database's clock may be set; the uptime of a host never is. If a run began on the host that asks now (`boot`),
--- `uptime` says how long the run has held its task. Spacing is measured by the database's clock alone.
+-- The database's clock may be set; the uptime of a host never is. If a run began on the host that executes the
+-- statement (`boot`), `uptime` gives the time for which the run has held its task. Spacing is measured only by the
+-- database's clock.
 
 -- rule: now
 coalesce(%(now)s::timestamptz, clock_timestamp())
 
 -- rule: runnable
--- The task is switched on, its owner is active, and nobody paused it. Indexes have the same condition.
+-- The task is enabled, its owner is active, and it is not paused. Indexes have the same condition.
 t.enabled AND t.owner_active AND t.paused_by IS NULL
 
 -- rule: inactive
 (NOT t.enabled OR NOT t.owner_active)
 
 -- rule: due
--- Interval tasks count as due a little early (timing.horizon), the others never: they would be pushed twice.
+-- Interval tasks count as due a little early (timing.horizon). Others never do: they would be pushed twice.
 t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millisecond'
   AND t.next_run <= %(now)s::timestamptz
       + CASE WHEN t.kind = 'interval' THEN least(%(look_ahead)s::bigint, t.tolerance_ms / 5) ELSE 0 END * interval '1 millisecond'
@@ -33,30 +35,31 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
         OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'processing' AND r.task_id = t.id))
 
 -- rule: holder
--- The run r that holds the task. A ticker on another host may have recorded it as lost because the clock was set forward. On
--- its own host, by the uptime, the run still holds the task. A statement that
--- waited for the task's lock meanwhile sees the run as it was before: at work.
+-- The run r that holds the task. A ticker on another host may have recorded it as lost because the clock was set
+-- forward. By the uptime of its own host, the run still holds the task. A statement that waited for the task's lock
+-- meanwhile sees the run as it was before: at work.
 (r.token = t.run_token AND r.state = 'running'
         OR r.id = CASE WHEN t.run_token IS NULL AND t.last_outcome = 'lost' THEN t.last_run_id END
         AND CASE WHEN r.state = 'running' THEN t.last_ended_at WHEN r.outcome = 'lost' THEN r.ended_at END > r.until)
 
 -- rule: spacing
--- The least time between two starts of an interval task.
+-- The minimum time between two starts of an interval task.
 (t.every_ms - t.tolerance_ms) * interval '1 millisecond'
 
 -- rule: soonest_due
--- The first time at which an interval task is due after its last start, so that it is not dropped as too early even if a
--- ticker looks ahead, 10 s at most: `timing.LONGEST_LOOK_AHEAD`.
+-- The first time at which an interval task is due after its last start. It is not dropped as too early then, even if a
+-- ticker looks ahead by up to 10 s (`timing.LONGEST_LOOK_AHEAD`).
 t.last_run + (t.every_ms - t.tolerance_ms + least(t.tolerance_ms / 5, 10000)) * interval '1 millisecond'
 
 -- rule: needs_follow_up
--- Whether the next tick has work to do after a success of the task: a notice, the return to its own interval, or the alarm.
+-- Whether the next tick has work after a success of the task: a notice, the return to its own interval, or the alarm.
 (t.told <> '' OR t.stretched_ms IS NOT NULL OR (t.dead_man IS NOT NULL AND t.alarm_at IS NULL))
 
 -- rule: resumed
--- When a task is due if its pause ends at i.now. An interval task is due as soon as it may run, and never later than before.
--- (A daily task that is due at once, whatever its spacing, would be dropped as too early and wait another day.) The result is
--- never after the last time that the tables' CHECK accepts, even if a `last_run` was edited by hand.
+-- When a task is due if its pause ends at i.now. An interval task is due as soon as it may run, and never later than
+-- before. (A daily task that is due at once, without regard to its spacing, would be dropped as too early and wait
+-- another day.) The result is never after the last time that the tables' CHECK accepts, even if a `last_run` was edited
+-- by hand.
 CASE WHEN t.kind <> 'interval' OR t.next_run IS NULL THEN t.next_run WHEN i.now > t.ends_at THEN NULL ELSE
         greatest(t.starts_at, least(CASE WHEN t.next_run > i.now THEN t.next_run END, '9999-12-31T00:00:00Z',
             greatest(i.now, {soonest_due t}))) END
@@ -82,14 +85,14 @@ WITH RECURSIVE parents AS (
 ('succeeded', 'partial', 'nothing_to_do')
 
 -- rule: work_outcomes
--- The good ones that count as work.
+-- The good outcomes that count as work.
 ('succeeded', 'partial')
 
 -- rule: bad_outcomes
 ('failed', 'timed_out', 'killed', 'lost')
 
 -- rule: run
--- The columns of a run that people read, without what it printed, which is up to 64 kB.
+-- The columns of a run that people read, without its output, which is up to 64 kB.
 t.id, t.task_id, t.task_name, t.function, t.owner_type, t.owner_id, t.kind, t.parent_id, t.item::text AS item, t.occurrence,
     t.attempt, t.retried, t.pieces, t.state, t.outcome, t.reason, t.due_at, t.pushed_at, t.started_at, t.until, t.ended_at,
     t.created_at, t.checked_last_run, t.checked_at, t.every_ms, t.tolerance_ms, t.result::text AS result, t.traceback, t.worker,

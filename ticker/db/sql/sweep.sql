@@ -1,12 +1,12 @@
 -- name: clamp
--- After the clock was set, brings the tasks' times to the instant that is read after the rows' locks: an older one, of
--- a ticker that was stopped meanwhile, would end holds of living runs. `stepped`: the ticker saw it itself, by its
--- uptime. It reads `limit` rows in the order of their ids, and returns the last id. A hold that was taken on this host is
--- measured by the uptime. Otherwise only times that lie too far ahead are moved back, back-offs included; the longest back-off
--- is an hour. After an outage, a task with a phase may wait for it up to two intervals. A task that was never pushed keeps its
--- `first`, unless the task itself was registered in the future. The planner expects almost no rows after the list of ids, so
--- from there on each row is looked up by its own id. A second list would be scanned once per row, 5,000 times 5,000, after a
--- step that affects all rows.
+-- After the clock was set, moves the tasks' times to the instant that is read after the rows' locks. An older instant,
+-- of a ticker that was stopped meanwhile, would end holds of living runs. `stepped` means that the ticker saw the step
+-- itself, by its uptime. Reads `limit` rows in the order of their ids, and returns the last id.
+-- A hold that was taken on this host is measured by the uptime. Otherwise only times that are too far ahead are moved
+-- back, back-offs included; the longest back-off is an hour. After an outage, a task with a phase may wait for it up to
+-- two intervals. A task that was never pushed keeps its `first`, unless the task itself was registered in the future.
+-- The planner expects almost no rows after the list of ids, so from there on each row is looked up by its own id. A
+-- second list would be scanned once per row, 5,000 times 5,000, after a step that affects all rows.
 WITH measured AS MATERIALIZED (
     SELECT t.id, i.now, greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms) * interval '1 millisecond' AS reach
     FROM {schema}.tasks t, (SELECT {now} AS now) i
@@ -54,9 +54,9 @@ WITH measured AS MATERIALIZED (
 SELECT id FROM measured ORDER BY id DESC LIMIT 1
 
 -- name: has_work
--- Whether a pass might find something to do: the condition of each step, as roughly as an index can answer it. A pass that
--- finds nothing costs some milliseconds; a pass that is not made would leave work undone. ORDER BY with LIMIT 1, because the
--- planner expects an EXISTS to find a row at once, and reads the table.
+-- Returns whether a pass might find work: the condition of each step, as roughly as an index can answer it. A pass that
+-- finds nothing costs some milliseconds; a pass that is not made would leave work undone. Uses ORDER BY with LIMIT 1,
+-- because the planner expects an EXISTS to find a row at once, and reads the table.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 )
@@ -81,13 +81,13 @@ SELECT i.now, (SELECT id FROM {schema}.tasks WHERE {runnable}
 FROM instant i
 
 -- name: clock_signs
--- Whether a ticker's heartbeat lies ahead: the clock was set back.
+-- Returns whether a ticker's heartbeat is ahead, which means that the clock was set back.
 SELECT EXISTS (SELECT FROM {schema}.tickers
     WHERE last_tick_at > {now} + interval '1 second') AS set_back
 
 -- name: claim_ahead
--- After the clock was set back: tasks by cron and calendar that wait for a time ahead, and were pushed before, so that it is
--- no `first`; locked. The clamp cannot tell when they are due; a pass can.
+-- Claims, after the clock was set back, tasks by cron and calendar that wait for a time ahead. They were pushed before,
+-- so that it is not a `first`. The clamp cannot tell when they are due; a pass can.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
     starts_at, ends_at, catch_up, overlap, false AS busy, phase_ms
 FROM {schema}.tasks t
@@ -104,7 +104,8 @@ FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id AND t.next_run > b.next_run
 
 -- name: clamp_runs
--- The same for runs that began, or were planned, in the future; each is changed only once. Pieces are claimed anyway.
+-- Does the same for runs that began, or were planned, in the future. Each is changed only once. Pieces are claimed
+-- anyway.
 WITH ahead AS MATERIALIZED (
     SELECT id FROM {schema}.runs
     WHERE (state = 'running' AND started_at > %(now)s::timestamptz + interval '1 second')
@@ -122,11 +123,11 @@ FROM ahead WHERE r.id = ahead.id
 RETURNING r.id
 
 -- name: end_overdue
--- Runs past B + g without a recorded end. A row that is busy just now, the run's or its task's, is
--- left to the next tick; as nothing is waited for, the run may be locked first here. A run of this host is past it when
--- the uptime says so, whatever the clock was set to; of the others, by the clock as it is read here: the `now` of a pass
--- that was stopped meanwhile may lie ahead of it. What has lost its hold to another run is counted, and no more: that one
--- tells how the task is.
+-- Ends runs past B + g without a recorded end. If the run's or its task's row is locked now, the run is left to the
+-- next tick. Because nothing is waited for, the run may be locked first here. A run of this host is past it by the
+-- uptime, whatever the clock was set to. Other runs are past it by the clock as it is read here: the `now` of a pass
+-- that was stopped meanwhile may be ahead. A run that lost its hold to another run is only counted, because the other
+-- run sets the task's state.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), overdue AS MATERIALIZED (
@@ -166,8 +167,8 @@ WITH instant AS MATERIALIZED (
 SELECT id FROM ended
 
 -- name: watched
--- The time since which ticks have come without a gap, in seconds since 1970, according to the tickers that ticked within the
--- last `gap` milliseconds; and the clock.
+-- Returns the time since which ticks have come without a gap, in seconds since 1970, according to the tickers that
+-- ticked within the last `gap` milliseconds; and the clock.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 )
@@ -178,7 +179,7 @@ FROM instant i LEFT JOIN {schema}.tickers t
 GROUP BY i.now
 
 -- name: remove_done
--- Tasks for a single time that have succeeded, and that nobody wants to keep; not while pieces of them are at work.
+-- Deletes tasks for a single time that have succeeded and are to be removed, unless pieces of them are at work.
 WITH done AS MATERIALIZED (
     SELECT id FROM {schema}.tasks t
     WHERE kind = 'once' AND remove AND next_run IS NULL AND run_token IS NULL AND waiting = '{}'
@@ -189,9 +190,9 @@ DELETE FROM {schema}.tasks t USING done WHERE t.id = done.id AND set_config('tic
 RETURNING t.id
 
 -- name: claim_waiting
--- Tasks with waiting occurrences, locked, so that none of them can start while Redis is asked for their jobs. Of many,
--- the oldest 99 and the newest; and of all, as many tasks as have 5,000: more of them would take longer than the locks may
--- be held. `upto` is the last one that was looked at, none where that was all.
+-- Claims tasks with waiting occurrences, with locks, so that none of them can start during the call to Redis about
+-- their jobs. A task with many gives its oldest 99 and the newest. In total, the tasks of a call have up to 5,000: more
+-- would take longer than the locks may be held. `upto` is the last task that was read, NULL at the end.
 WITH looked_at AS MATERIALIZED (
     SELECT id, least(cardinality(waiting), 100) AS count FROM {schema}.tasks
     WHERE waiting <> '{}' AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
@@ -210,8 +211,8 @@ ORDER BY id
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: settle_waiting
--- Occurrences that will not start any more, each recorded with its outcome and reason. A worker may have its job in
--- hand, if Redis was wiped, or if the worker itself was stopped for a while: the start finds the record.
+-- Records occurrences that will not start any more, each with its outcome and reason. A worker may still have the job,
+-- if Redis was wiped, or if the worker itself was stopped for a while: the start then finds the record.
 WITH settled AS MATERIALIZED (
     SELECT * FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(outcomes)s::text[], %(reasons)s::text[])
         AS s (id, occurrence, outcome, reason)
@@ -239,7 +240,7 @@ FROM (SELECT s.id, array_agg({schema}.micros(s.occurrence)) AS keys,
 WHERE t.id = f.id
 
 -- name: claim_pushed
--- Planned runs that were pushed and have not started, locked for the same question to Redis.
+-- Claims planned runs that were pushed and have not started, with locks, for the same call to Redis.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
 WHERE r.state = 'pushed' AND r.id > %(after)s
@@ -248,8 +249,8 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE OF r SKIP LOCKED
 
 -- name: lose_planned
--- Planned runs whose jobs died before they started. They are locked already: where somebody holds the task, they are left
--- to the next tick.
+-- Ends planned runs whose jobs died before they started. They are already locked. If another transaction holds the
+-- task, they are left to the next tick.
 WITH held AS MATERIALIZED (
     SELECT id FROM {schema}.tasks
     WHERE id IN (SELECT task_id FROM {schema}.runs WHERE id = ANY (%(ids)s::bigint[]))
@@ -264,24 +265,24 @@ UPDATE {schema}.tasks t SET failed = t.failed + l.count
 FROM (SELECT task_id, count(*) FROM lost WHERE kind <> 'piece' GROUP BY task_id) l WHERE t.id = l.task_id
 
 -- name: announce
--- A worker knows these functions, and how many tasks of each one job may carry.
+-- Announces the functions of a worker, and how many tasks of each one job may carry.
 INSERT INTO {schema}.functions (name, batch, announced_at)
 SELECT f.name, f.batch, clock_timestamp() FROM unnest(%(names)s::text[], %(batches)s::integer[]) AS f (name, batch)
 ORDER BY f.name
 ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, announced_at = excluded.announced_at
 
 -- name: queues
--- The queues of all tasks, which a ticker leases.
+-- Returns the queues of all tasks, which a ticker leases.
 SELECT DISTINCT queue FROM {schema}.tasks
 
 -- name: used_queues
--- The queues among these that tasks use. For a queue without a task, the whole table is read.
+-- Returns those of these queues that tasks use. For a queue without a task, it reads the whole table.
 SELECT q.queue FROM unnest(%(queues)s::text[]) AS q (queue)
 WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.queue = q.queue) ORDER BY q.queue
 
 -- name: next_due
--- Seconds from `now`, which a pass has just served, to the next thing that a pass would do; none: there is nothing. What is
--- due already and could not be pushed waits for the rhythm.
+-- Returns the seconds from `now`, when a pass has just ended, to the next work of a pass; NULL if there is none. Tasks
+-- that are already due and could not be pushed wait for the next regular tick.
 SELECT extract(epoch FROM least(
     (SELECT next_run FROM {schema}.tasks
      WHERE {runnable} AND next_run > %(now)s::timestamptz ORDER BY next_run LIMIT 1),
@@ -295,8 +296,8 @@ SELECT extract(epoch FROM least(
 SELECT pg_notify('ticker_wake', %(schema)s)
 
 -- name: heartbeat
--- A ticker lives, and what its last tick did. Rows of tickers that were silent for a day go, and those from before the
--- clock was set back: this tick has clamped, and the living ones write theirs again.
+-- Records that a ticker lives, and the result of its last tick. Deletes the rows of tickers that were silent for a day,
+-- and those from before the clock was set back: this tick has clamped, and living tickers write theirs again.
 WITH silent AS (
     DELETE FROM {schema}.tickers WHERE id <> %(id)s::uuid
       AND (last_tick_at < clock_timestamp() - interval '1 day'
@@ -306,6 +307,6 @@ VALUES (%(id)s::uuid, %(host)s, %(pid)s, clock_timestamp(), %(now)s, %(report)s:
 ON CONFLICT (id) DO UPDATE SET last_tick_at = excluded.last_tick_at, last_report = excluded.last_report
 
 -- name: deregister
--- Records that a ticker ended cleanly. Its row stays for the day: a heartbeat ahead of the clock shows that the clock was set
--- back.
+-- Records that a ticker ended cleanly. Its row stays for a day: a heartbeat ahead of the clock shows that the clock was
+-- set back.
 UPDATE {schema}.tickers SET last_report = last_report || '{"ended": true}' WHERE id = %(id)s::uuid

@@ -13,7 +13,7 @@ from types import FrameType
 
 
 class Noted:
-    """Whether one of the signals came. For the main thread only."""
+    """Records whether one of the signals was received. For the main thread only."""
 
     def __init__(self, pipe: int) -> None:
         self.came = False

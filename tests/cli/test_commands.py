@@ -175,7 +175,7 @@ def test_list_finds_by_owner_its_type_and_function():
     assert listed("--limit", "2") == ["f a:1", "g a:2"]
     assert sentence("cli.there_are_more", number=2, things="tasks").within(ticker("list", "--limit", "2")[1])
     assert "more than" not in ticker("list", "--limit", "10000")[1]
-    assert "exclude each other" in refused("list", "--owner", "a:1", "--owner-type", "a")
+    assert "are mutually exclusive" in refused("list", "--owner", "a:1", "--owner-type", "a")
     assert "--limit" in refused("list", "--limit", "-5")
 
 

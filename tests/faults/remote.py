@@ -39,7 +39,7 @@ def answer_to(proxy: Proxy, line: str) -> dict[str, Any]:
         given = json.loads(line)
         name = given.pop("do")
         if name not in CALLS:
-            raise ValueError(f"{name!r} is none of: {', '.join(sorted(CALLS))}")
+            raise ValueError(f"{name!r} is not one of: {', '.join(sorted(CALLS))}")
         arguments = {key: value.encode() if key in BYTES and value else value for key, value in given.items()}
         return {"done": name, "result": getattr(proxy, name)(**arguments)}
     except Exception as error:  # a bad line costs only itself

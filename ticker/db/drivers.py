@@ -59,14 +59,16 @@ def of(db: Any) -> Driver:
         return _Psycopg2(db)
     if hasattr(db, "ensure_connection"):
         return _Django(db)
-    raise BadInput("db", db, "is no connection: pass one of SQLAlchemy (or a Session), Django, psycopg or psycopg2")
+    raise BadInput("db", db, "is not a connection: pass one of SQLAlchemy (or a Session), Django, psycopg or psycopg2")
 
 
 def of_async(db: Any) -> AsyncDriver:
     """Returns the driver of a connection of asyncpg, or of psycopg's AsyncConnection. Raises BadInput for anything else."""
     if not _is_asynchronous(db):
         raise BadInput(
-            "db", db, "is no asynchronous connection: pass one of SQLAlchemy (or an AsyncSession), asyncpg or psycopg"
+            "db",
+            db,
+            "is not an asynchronous connection: pass one of SQLAlchemy (or an AsyncSession), asyncpg or psycopg",
         )
     if hasattr(db, "is_in_transaction"):
         return _Asyncpg(db)

@@ -21,7 +21,7 @@ def dumps(value: Any, most: int | None = None) -> str:
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     text.encode()  # UnicodeEncodeError is a ValueError
     if most is not None and (length := len(text) if len(text) > most else size(text)) > most:
-        raise ValueError(f"it has {length} bytes, over the limit of {most}")
+        raise ValueError(f"it is {length} bytes long, over the limit of {most}")
     if has_nul(text):
         raise ValueError("it has a NUL character")
     if _LONG.search(_STRING.sub("", text)):

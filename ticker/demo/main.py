@@ -234,7 +234,7 @@ class Scene:
         self.messages.append(f"{chart.clock(self._now(), self.zero)}  {line}")
 
     def _until(self, condition: Callable[[], bool], at_least: float = 0.0) -> None:
-        """Looks until the condition holds, for PATIENCE at most. The verdict names what is missing."""
+        """Polls until the condition holds, for at most PATIENCE. The verdict names what is missing."""
         began = max(time.monotonic(), at_least)
         while (waited := time.monotonic() - began) < 0 or (waited < PATIENCE * self.slowest and not condition()):
             self.look()

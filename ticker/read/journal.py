@@ -145,7 +145,7 @@ def member(field: str, kind: Any, value: object) -> Any:
     try:
         return kind(value)
     except ValueError:
-        raise BadInput(field, value, f"is none of: {', '.join(kind)}") from None
+        raise BadInput(field, value, f"is not one of: {', '.join(kind)}") from None
 
 
 def keys(
@@ -211,7 +211,7 @@ def drops(*, by: str = "reason", since: datetime | None = None, limit: int = 100
     `after` skips the first groups, up to 1,000,000.
     """
     if by not in GROUPS:
-        raise BadInput("by", by, f"is none of: {', '.join(GROUPS)}")
+        raise BadInput("by", by, f"is not one of: {', '.join(GROUPS)}")
     if isinstance(after, bool) or not isinstance(after, int) or not 0 <= after <= AFTER_AT_MOST:
         raise BadInput("after", after, f"is not a whole number from 0 to {AFTER_AT_MOST}")
     now = yield from instant.steps()

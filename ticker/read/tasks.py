@@ -162,7 +162,7 @@ def _wanted(*, owner: Any = None, state: str | None = None, **filters: str | Non
     """Returns the filters of `list_tasks`. A state of many tasks is `crowded`. So is any state among an owner's few tasks."""
     named = None if owner is None else identity.identify(owner)
     if state is not None and state not in STATES:
-        raise BadInput("state", state, f"is none of: {', '.join(STATES)}")
+        raise BadInput("state", state, f"is not one of: {', '.join(STATES)}")
     wanted: dict[str, Any] = dict.fromkeys(("owner_type", "owner_id", *READ_THROUGH, "state", "crowded")) | filters
     if named is not None:
         wanted |= {"owner_type": named.type, "owner_id": named.id}

@@ -39,7 +39,7 @@ def defaults(
     for item in _checked(wanted):
         rows[item.task_name()] = yield from _row(item)
     if len(rows) < len(wanted):
-        raise BadInput("wanted", sorted(item.task_name() for item in wanted), "has a name twice")
+        raise BadInput("wanted", sorted(item.task_name() for item in wanted), "has two tasks with the same name")
     trigger = owner_triggers.adding_trigger(table, schema)
     if not (yield query("trigger_source", name=trigger))[0]["source"]:
         raise BadInput(

@@ -118,7 +118,7 @@ def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: s
     items = [item if isinstance(item, Wanted) else _wanted(item) for item in wanted]
     by_name = {item.task_name(): item for item in items}
     if len(by_name) < len(items):
-        raise BadInput("wanted", sorted(item.task_name() for item in items), "has a name twice")
+        raise BadInput("wanted", sorted(item.task_name() for item in items), "has two tasks with the same name")
     rows = {row["name"]: row for row in (yield from _select(None, who))}
     for name, item in by_name.items():
         values = yield from task_rows.applied(item.given(), rows.get(name))

@@ -63,7 +63,7 @@ def sync(declared: Sequence[Declared], scope: Collection[str], *, dry: bool = Fa
     """
     wanted = {item.name: item for item in declared}
     if len(wanted) < len(declared):
-        raise BadInput("declared", sorted(item.name for item in declared), "has a name twice")
+        raise BadInput("declared", sorted(item.name for item in declared), "has two tasks with the same name")
     given = {item.name: item.checked() for item in declared}
     known = {row["name"]: row for row in (yield query("declared_tasks", names=sorted(wanted)))}
     for name in wanted.keys() & known.keys():

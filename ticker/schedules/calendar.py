@@ -94,7 +94,7 @@ def _refuse_foreign(field: str, text: str) -> None:
             field, text, "has @, which names a single time; write at= with seconds since 1970, or an ISO time"
         )
     if re.search(r":[0-9*/,.]*[0-9]\.[0-9](?!\.)", text) and ".." not in text.rsplit(":", 1)[-1]:
-        raise BadInput(field, text, "has a fraction of a second; whole seconds are the finest")
+        raise BadInput(field, text, "has a fraction of a second; only whole seconds are supported")
 
 
 def _without_zone(field: str, parts: list[str]) -> tuple[list[str], ZoneInfo | None]:

@@ -83,7 +83,7 @@ def schedule(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _interval(given: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
     if zone is not None:
-        raise BadInput("zone", zone.key, "has no meaning with every: an interval is real time")
+        raise BadInput("zone", zone.key, "does not apply to every: an interval is real time")
     every = milliseconds("every", given["every"], least=timing.SHORTEST_INTERVAL, most=timing.LONGEST_INTERVAL)
     return {"kind": Kind.INTERVAL, "expression": "", "zone": "UTC", "every_ms": every}
 
@@ -130,7 +130,7 @@ def one_of(*choices: str) -> Check:
 
     def check(field: str, value: object) -> str:
         if value not in known:
-            raise BadInput(field, value, f"is none of: {', '.join(choices)}")
+            raise BadInput(field, value, f"is not one of: {', '.join(choices)}")
         return str(value)
 
     return check

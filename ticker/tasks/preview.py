@@ -43,7 +43,7 @@ def validate(text: str, *, zone: str | None = None, count: int = 5, now: datetim
         raise BadInput("expression", text, "is not a text")
     schedule = kinds.detect(text, zone)
     if schedule.kind is Kind.INTERVAL and zone not in (None, "UTC"):
-        raise BadInput("zone", zone, "has no meaning with an interval, which is real time")
+        raise BadInput("zone", zone, "does not apply to an interval, which is real time")
     start = now or clock.python_utc()
     kinds.never_fires(schedule, start, "expression", text)
     return of(schedule, start, count)

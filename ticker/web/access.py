@@ -72,7 +72,7 @@ class Access:
             raise ConfigurationError(f"tokens: one has fewer than {LEAST_KEY} characters, and can be guessed")
         if self.no_token and self.tokens:
             raise ConfigurationError(
-                "TICKER_WEB_NO_TOKEN=on (--no-token) and a token (TICKER_WEB_TOKEN) exclude each other; leave out one of them"
+                "TICKER_WEB_NO_TOKEN=on (--no-token) and a token (TICKER_WEB_TOKEN) are mutually exclusive; leave out one of them"
             )
 
     def knows(self, headers: Headers) -> bool:

@@ -33,7 +33,7 @@ def check(options: Mapping[str, Any]) -> None:
             raise ConfigurationError(f"--exception-handler: there is no function {quoted(handler)} on the import path")
     level = options["logging_level"]
     if level and level not in (known := logging.getLevelNamesMapping()):
-        raise ConfigurationError(f"--logging_level: {quoted(level)} is none of {', '.join(known)}")
+        raise ConfigurationError(f"--logging_level: {quoted(level)} is not one of {', '.join(known)}")
 
 
 def check_url(url: str) -> None:

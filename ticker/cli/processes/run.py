@@ -88,7 +88,9 @@ def tick(dry_run: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--max-age", metavar="DURATION", help="Maximum age of the last tick. Defaults to three ticks, or 90s.")
+@click.option(
+    "--max-age", metavar="DURATION", help="Maximum age of the last tick. Defaults to three ticks, but at least 90s."
+)
 @as_json
 def health(max_age: str | None, as_json: bool) -> None:
     """Exit with 0 if all is well, otherwise with 1.

@@ -86,7 +86,7 @@ def text_in(field: str, schema: Schema, text: str) -> Any:
         case {"type": "boolean"}:
             return text == "true"
         case {"enum": known} if text not in known:
-            raise BadInput(field, text, f"is none of: {', '.join(known)}")
+            raise BadInput(field, text, f"is not one of: {', '.join(known)}")
         case {"format": _} | {"pattern": _}:
             return value_in(field, schema, text)
     return checks.plain(field, text)

@@ -87,7 +87,7 @@ def done(wanted: Action, db: Any, task: int, form: Form, refused: list[str]) -> 
 def action(form: Form) -> Action:
     name = form.get("action", [""])[0]
     if name not in ACTIONS:
-        raise BadInput("action", name, f"is none of: {', '.join(ACTIONS)}")
+        raise BadInput("action", name, f"is not one of: {', '.join(ACTIONS)}")
     return ACTIONS[name]
 
 

@@ -147,7 +147,7 @@ def zoned(kind: Kind, zone: str) -> dict[str, Any]:
     if kind in (Kind.CRON, Kind.CALENDAR):
         return {"zone": zone or "UTC"}
     if zone:
-        raise BadInput("zone", zone, "has no meaning with an interval or a single time; leave it empty")
+        raise BadInput("zone", zone, "does not apply to an interval or a single time; leave it empty")
     return {}
 
 

@@ -16,7 +16,7 @@ STATES = ("failing", "late", "paused")
 def owners(here: Site, request: Request) -> Shown:
     state, owner_type = asked(request, "state"), asked(request, "owner_type")
     if state is not None and state not in STATES:
-        raise BadInput("state", state, f"is none of: {', '.join(STATES)}")
+        raise BadInput("state", state, f"is not one of: {', '.join(STATES)}")
     with here.database.reading() as db:
         flags = {name: name == state for name in STATES}
         after = asked(request, "after", bookmarks.owner_before)

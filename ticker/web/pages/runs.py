@@ -88,7 +88,7 @@ def drops(here: Site, request: Request) -> Shown:
         asked(request, "after", offset_in) or 0,
     )
     if hours not in HOURS:
-        raise BadInput("hours", hours, f"is none of: {', '.join(HOURS)}")
+        raise BadInput("hours", hours, f"is not one of: {', '.join(HOURS)}")
     with here.database.reading() as db:
         now = entries.instant(db)
         counted = journal.drops(db, by=by, since=now - timedelta(hours=int(hours)), limit=DROPS + 1, after=offset)

@@ -175,7 +175,7 @@ def test_list_finds_by_owner_its_type_and_function():
     assert listed("--limit", "2") == ["f a:1", "g a:2"]
     assert sentence("cli.there_are_more", number=2, things="tasks").within(ticker("list", "--limit", "2")[1])
     assert "more than" not in ticker("list", "--limit", "10000")[1]
-    assert "are mutually exclusive" in refused("list", "--owner", "a:1", "--owner-type", "a")
+    assert "cannot be combined" in refused("list", "--owner", "a:1", "--owner-type", "a")
     assert "--limit" in refused("list", "--limit", "-5")
 
 
@@ -443,10 +443,10 @@ def test_db_check_names_the_tables_of_owners_whose_tasks_would_outlive_them(db):
         ticker("add", "poll", "--every", "1m", "--owner", owner)
     ticker("add", "poll", "--every", "1m")
     told = answer("db", "check", code=1)["problems"]
-    assert [sentence.partition(":")[0] for sentence in told] == [
-        sentence("errors.no_trigger_of_ours", table="crm.Big feeds"), sentence("errors.no_trigger_of_ours", table="feeds"),
-    ]  # fmt: skip
-    assert 'owners.install(op, "feeds")' in told[1]
+    big, small = told
+    assert sentence("errors.no_trigger_of_ours", table="crm.Big feeds").begins(big)
+    assert sentence("errors.no_trigger_of_ours", table="feeds").begins(small)
+    assert 'owners.install(op, "feeds")' in small
     db.execute("\n".join([*owners.triggers("feeds"), *owners.triggers("crm.Big feeds")]))
     assert answer("db", "check") == {"fits": True, "problems": []}
     db.execute("DROP TABLE feeds; CREATE TABLE feeds (id int PRIMARY KEY)")

@@ -431,7 +431,7 @@ def test_q_and_ctrl_c_end_it_and_the_terminal_is_as_it_was(words, keys, db):
 @pytest.mark.slow
 def test_a_terminal_is_put_in_order_also_when_it_is_ended_from_outside(db):
     with terminal("top") as shown:
-        shown.shows("q ends")
+        shown.shows("q quits")
         shown.process.send_signal(signal.SIGTERM)
         assert shown.end() == 128 + signal.SIGTERM
         assert shown.is_as_before

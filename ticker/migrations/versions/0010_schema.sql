@@ -382,7 +382,7 @@ BEGIN
     IF NEW.enabled AND NEW.owner_active AND NEW.paused_by IS NULL THEN
         NEW.resumed_at := clock_timestamp();
     END IF;
-    -- a repeated pause by the ticker is not notified, until the task has succeeded again
+    -- that it pauses itself once more is no news, until it has worked again
     INSERT INTO {schema}.events (task_id, task_name, function, owner_type, owner_id, what, by, words, told)
     SELECT NEW.id, NEW.name, NEW.function, NEW.owner_type, NEW.owner_id, event,
         CASE WHEN is_pause THEN coalesce(NEW.paused_by, '')

@@ -195,3 +195,15 @@ def test_the_architecture_names_every_room():
 def test_files_that_internals_name_are_there(page):
     for path in re.findall(r"`((?:ticker|wrappers|tests)/[\w./]+)`", page.read_text(encoding="utf-8")):
         assert (ROOT / path).exists(), path
+
+
+@pytest.mark.slow
+def test_what_a_newcomer_writes_registers_the_same_schedules(tmp_path, environ, db):
+    write(tmp_path, **shown(DOCS / "guides" / "coming-from.md"))
+    run(tmp_path, sys.executable, "coming_from.py")
+    kinds = {(task.name, task.owner): (str(task.kind), task.every_ms, task.zone) for task in ticker.list_tasks(db)}
+    assert kinds == {
+        ("mail.fetch", "mail_channels:5"): ("interval", 60_000, "UTC"),
+        ("reports.daily", ""): ("cron", 0, "Europe/Berlin"),
+        ("last report", ""): ("once", 0, "UTC"),
+    }

@@ -30,6 +30,7 @@ class Sentence:
 
     def __init__(self, key: str, values: dict[str, Any]) -> None:
         self.face, self.key = key.split(".")
+        assert self.key in golden(self.face), f"{key} is in no file; add it to tests/sentences/{self.face}.toml"
         self.template = golden(self.face)[self.key]
         self.values = {name: shape(value) for name, value in values.items()}
         placeholders = set(re.findall(r"\{(\w+)\}", self.template))

@@ -38,7 +38,7 @@ PAGES = {
     "replay": "../guides/replay.md",
     "web": "../operations/page.md",
     "prune": "../guides/retention.md",
-    "spread": "../operations/scale.md#not-all-at-once",
+    "spread": "../operations/scale.md#spreading-tasks",
     "owners": "../concepts/owners.md#how-they-are",
     "db adopt": "../operations/installations.md#ticker-db-adopt",
     "worker": "../concepts/semantics.md#workers",

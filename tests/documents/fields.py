@@ -11,9 +11,9 @@ HEAD = """\
 # The fields of a task
 
 `ticker.register`, `ticker.edit`, `Wanted`, `@task(...)`, `ticker add` and `ticker edit`, the [HTTP API](http.md) and the
-[page](../operations/page.md) take the same fields, with the same limits. The tables are generated from `ticker/tasks/fields.py`. A new
-task has the default of each field that is not passed; its tolerance and box then follow the schedule. A duration is a text
-(`30s`, `1h30m`, `PT5M`), seconds, or a timedelta.
+[page](../operations/page.md) accept the same fields, with the same limits. The tables are generated from `ticker/tasks/fields.py`. A
+field that is not passed has its default in a new task. The defaults of tolerance and box depend on the schedule. A duration is a
+string (`30s`, `1h30m`, `PT5M`), a number of seconds, or a timedelta.
 """
 
 

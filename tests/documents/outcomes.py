@@ -12,26 +12,26 @@ FILE = Path(__file__).parents[2] / "docs/reference/outcomes.md"
 HEAD = """\
 # Outcomes and reasons
 
-Every occurrence of a task ends in one record. These are the words that it uses, in the tables, on the command line, in the
+Every occurrence of a task ends in one record. This page lists the words that records use in the tables, on the command line, in the
 HTTP API and in metrics. The lists are generated from `ticker/model.py`; `python -m tests.documents` writes this page.
-[Why was my mailbox not polled at nine?](../guides/why.md) shows how to read records, and the [rules](../concepts/semantics.md) say
-how they come about.
+[Why was my mailbox not polled at nine?](../guides/why.md) shows how to read records, and the [rules](../concepts/semantics.md) explain
+their causes.
 """
 KINDS = {
     RunKind.SCHEDULED: "an occurrence of the task's schedule",
-    RunKind.MANUAL: "asked for by hand: `run_now`, `ticker run-now`, the page",
+    RunKind.MANUAL: "requested by hand: `run_now`, `ticker run-now`, the page",
     RunKind.RETRY: "a further attempt of an occurrence that failed",
-    RunKind.PIECE: "one of the [pieces](../guides/pieces.md) that another run made",
+    RunKind.PIECE: "one of the [pieces](../guides/pieces.md) that another run created",
 }
 OUTCOMES = {
     Outcome.SUCCEEDED: "the function returned",
-    Outcome.PARTIAL: "the function returned after its quota had answered that nothing is left",
+    Outcome.PARTIAL: "the function returned after its quota had reported that no time is left",
     Outcome.NOTHING_TO_DO: "the function returned `NOTHING_TO_DO`: a success that does not count as work",
     Outcome.FAILED: "the function raised, or a piece of its work failed",
-    Outcome.TIMED_OUT: "the function was stopped by `SoftLimit`, after its time box",
+    Outcome.TIMED_OUT: "`SoftLimit` stopped the function after its time box",
     Outcome.KILLED: "the process of the run died before the function had ended",
     Outcome.LOST: "no end was recorded in time, or the function never ran",
-    Outcome.DROPPED: "the job was not run; the reason is one of those below",
+    Outcome.DROPPED: "the job was not run, for one of the reasons below",
 }
 REASONS = {
     Reason.GONE: "the task was deleted",
@@ -40,18 +40,18 @@ REASONS = {
     Reason.UNKNOWN_FUNCTION: "this worker has no function of that name",
     Reason.PAUSED: "the task is disabled or paused, or its owner is inactive",
     Reason.DONE: "the task has had all its runs (`max_runs`)",
-    Reason.CLOCK: "the last start lies ahead of the database's clock, [which was set back](../concepts/semantics.md#clock)",
+    Reason.CLOCK: "the last start is in the future of the database's clock, [which was set back](../concepts/semantics.md#clock)",
     Reason.EXPIRED: "a newer occurrence waits, and this one is older than both two intervals and ten minutes, or Redis lost its job",
     Reason.DUPLICATE: "a newer occurrence has started; or, for a retry, the earlier attempt [had succeeded](../concepts/semantics.md#late-ends)",
     Reason.STILL_RUNNING: "a run holds the task",
     Reason.TOO_EARLY: "the last start is less than interval - tolerance ago; interval tasks only",
-    Reason.MISSED: "by the ticker, before any push: `catch_up` is `none`, and a later occurrence has passed, too",
+    Reason.MISSED: "by the ticker, before any push: `catch_up` is `none`, and a later occurrence has also passed",
     Reason.OVERLAP: "by the ticker, before any push: `overlap` is `skip`, and a job of the task waits or runs",
     Reason.NO_TIME: "a retry, or a piece, could not end before the next start",
     Reason.ADOPTED: "by `ticker db adopt`: the job belongs to [another installation](../operations/installations.md)",
 }
 EVENTS = {
-    EventKind.PAUSED: "somebody paused the task",
+    EventKind.PAUSED: "a user or an application paused the task",
     EventKind.AUTO_PAUSED: "the ticker paused it, after `pause_after` failures in a row",
     EventKind.RESUMED: "its pause ended",
     EventKind.DISABLED: "it was disabled",
@@ -61,13 +61,13 @@ EVENTS = {
     EventKind.EDITED: "fields were changed, with their old and new values",
     EventKind.DELETED: "the task was deleted",
     EventKind.SLOWED: "its interval was doubled after a failure (`stretch`)",
-    EventKind.RESTORED: "its interval is what it was, after a success",
-    EventKind.FAILED: "an occurrence failed, and no attempt is left",
+    EventKind.RESTORED: "its interval was restored after a success",
+    EventKind.FAILED: "an occurrence failed, and no retry is left",
     EventKind.RECOVERED: "it succeeded again",
     EventKind.DEAD_MAN: "it had no success for `dead_man` intervals",
     EventKind.REDELIVERED: "a job of an occurrence that already has a record was delivered again",
     EventKind.END_RECORDED_LATE: "the end of a run that was `lost` arrived, and corrected its record",
-    EventKind.STALE: "a job was refused that belongs to another state of the tables; its `task_id` is 0",
+    EventKind.STALE: "a job that belongs to another state of the tables was refused; its `task_id` is 0",
     EventKind.ADOPTED: "`ticker db adopt` took over the tables; its `task_id` is 0",
 }
 NOTIFIED = {EventKind.FAILED, EventKind.RECOVERED, EventKind.AUTO_PAUSED, EventKind.DEAD_MAN}
@@ -79,10 +79,10 @@ def text() -> str:
     notified = [(code(one), EVENTS[one], "yes" if one in NOTIFIED else "") for one in EventKind]
     return (
         f"{HEAD}\n## Outcomes\n\n{table(('outcome', 'meaning', 'a success'), good)}"
-        f"\n## Reasons\n\nThe start of a job, and the ticker, judge in this order.\n\n{two_columns('reason', Reason, REASONS)}"
+        f"\n## Reasons\n\nThe start of a job and the ticker check the reasons in this order.\n\n{two_columns('reason', Reason, REASONS)}"
         "\nThe reason of a run that failed, was killed or lost is a sentence: its error, or what the worker observed.\n"
         f"\n## Kinds of run\n\n{two_columns('kind', RunKind, KINDS)}"
-        "\n## Events\n\nWhat happens to a task apart from its runs. A [notice](../guides/notifications.md) is sent of some, once until the task works"
+        "\n## Events\n\nAn event is a change of a task other than its runs. Some send a [notice](../guides/notifications.md), once until the task works"
         f" again.\n\n{table(('event', 'meaning', 'a notice'), notified)}"
     )
 

@@ -14,62 +14,62 @@ FILE = Path(__file__).parents[2] / "docs/reference/settings.md"
 HEAD = """\
 # Settings
 
-Every process reads its settings from environment variables. A value that cannot be read, or is outside its limits, ends the
-process with exit code 78 and one sentence that names the variable, the value and the limit. No such sentence shows a
-password or a key. The tables are generated from `ticker/settings.py`; `python -m tests.documents` writes this page.
+Every process reads its settings from environment variables. If a value cannot be read or is outside its limits, the process
+exits with code 78 and an error that names the variable, the value and the limit. The error never shows a password or a key.
+The tables are generated from `ticker/settings.py`; `python -m tests.documents` writes this page.
 
-A duration is a text (`30s`, `1h30m`, `PT5M`) or seconds. A list has commas between its items. The value `new,old` of a
-key or a token is for the time of a change: the first one signs, and both are accepted.
+A duration is a string (`30s`, `1h30m`, `PT5M`) or a number of seconds. Lists are comma-separated. To change a key or a token,
+set `new,old`: the first one signs, and both are accepted.
 """
 GROUPS = {
     "Servers": {
         "DATABASE_URL": ("URL", "PostgreSQL 15 or newer: `postgresql://user@host/name`. It may name a [pooler](../operations/index.md#poolers)."),
         "REDIS_URL": ("URL", "A single Redis 6.2 or newer, or Valkey: `redis://`, `rediss://` or `unix://`."),
         "TICKER_SCHEMA": ("name", "The PostgreSQL schema of the tables."),
-        "TICKER_ENVIRONMENT": ("name", "Such as `production`. It is stored when the tables are created; [if it differs](../operations/installations.md#ticker_environment), tickers and workers refuse to start."),
+        "TICKER_ENVIRONMENT": ("name", "The name of the environment, such as `production`. It is stored when the tables are created; [if it differs](../operations/installations.md#ticker_environment), tickers and workers refuse to start."),
         "TICKER_LISTEN_URL": ("URL", "The address of PostgreSQL itself, if `DATABASE_URL` names a pooler and `TICKER_WAKE` is `on`. Defaults to `DATABASE_URL`."),
-        "TICKER_PREPARED_STATEMENTS": ("", "`auto`: no prepared statements behind a pooler. `on`: the pooler supports them. `off`: none."),
-        "TICKER_CLOCK_DIFFERENCE": ("", "How far a host's clock may be from PostgreSQL's before its processes refuse to start."),
+        "TICKER_PREPARED_STATEMENTS": ("", "`auto`: no prepared statements through a pooler. `on`: the pooler supports them. `off`: none."),
+        "TICKER_CLOCK_DIFFERENCE": ("", "The largest difference between a host's clock and PostgreSQL's. With a larger difference, its processes refuse to start."),
     },
     "The ticker": {
-        "TICKER_TICK": ("", "The time from one tick of `ticker run` to the next."),
-        "TICKER_LOOK_AHEAD": ("", "How early an interval task counts as due, but never more than a fifth of its tolerance."),
-        "TICKER_BATCH": ("", "How many rows are locked, pushed and committed at a time."),
-        "TICKER_QUEUE_DEPTH": ("list of `queue=depth`", "How many jobs may wait in a queue: `polling=10000,reports=500`. The rest [stays due](../operations/scale.md#when-workers-do-not-keep-up) in the table."),
-        "TICKER_WAKE": ("", "`on`: a change wakes the ticker, which otherwise sleeps until the next task is due, at most one tick. Set it for tickers and applications alike."),
+        "TICKER_TICK": ("", "The time between two ticks of `ticker run`."),
+        "TICKER_LOOK_AHEAD": ("", "How early an interval task counts as due; at most a fifth of its tolerance."),
+        "TICKER_BATCH": ("", "The number of rows that are locked, pushed and committed at a time."),
+        "TICKER_QUEUE_DEPTH": ("list of `queue=depth`", "The maximum number of waiting jobs in each queue: `polling=10000,reports=500`. The rest [stays due](../operations/scale.md#when-workers-do-not-keep-up) in the table."),
+        "TICKER_WAKE": ("", "`on`: a change wakes the ticker, which otherwise sleeps until the next task is due, at most one tick. Set it for both tickers and applications."),
         "TICKER_KEEP_SUCCESSES": ("", "[How long the records](../guides/retention.md) of successes and drops are kept."),
-        "TICKER_KEEP_FAILURES": ("", "How long the records of failures, and events, are kept."),
+        "TICKER_KEEP_FAILURES": ("", "How long events and the records of failures are kept."),
     },
     "Jobs and workers": {
-        "TICKER_TASKS": ("list of modules", "The modules with the functions, where `--tasks` cannot be given, as with a stock `rq worker`."),
-        "TICKER_OUTPUT": ("", "`keep`: [what a function prints and logs](../guides/output.md) stays with its run. `pass`: it goes where the worker's output goes."),
-        "TICKER_RESULT_TTL": ("", "How many seconds Redis keeps a finished job."),
-        "TICKER_FAILURE_TTL": ("", "How many seconds Redis keeps a failed job."),
-        "TICKER_HARD_LIMIT": ("", "`auto`: kernel timers end a run at its hard limit. `watchdog`: a process does. `off`: nothing does, for workers that do not fork."),
-        "TICKER_SIGNING_KEY": ("list of keys", "The ticker signs jobs with it, and `ticker worker --hardened` runs [no others](../operations/security.md#the-hardened-worker)."),
+        "TICKER_TASKS": ("list of modules", "The modules with the functions, if you cannot pass `--tasks`, as with a stock `rq worker`."),
+        "TICKER_OUTPUT": ("", "`keep`: [what a function prints and logs](../guides/output.md) is stored with its run. `pass`: it is part of the worker's output."),
+        "TICKER_RESULT_TTL": ("", "The number of seconds for which Redis keeps a finished job."),
+        "TICKER_FAILURE_TTL": ("", "The number of seconds for which Redis keeps a failed job."),
+        "TICKER_HARD_LIMIT": ("", "`auto`: kernel timers end a run at its hard limit. `watchdog`: a process ends it. `off`: there is no hard limit, for workers that do not fork."),
+        "TICKER_SIGNING_KEY": ("list of keys", "The ticker signs jobs with the first key, and `ticker worker --hardened` runs [only signed jobs](../operations/security.md#the-hardened-worker)."),
     },
     "Notifications": {
         "TICKER_NOTIFY": ("list of channels", "The channels of [notifications](../guides/notifications.md): `log`, `webhook`, `mail`, or names of entry points. Empty: no notices are sent."),
         "TICKER_WEBHOOK_URL": ("URL", "For `webhook`: `https://` or `http://`."),
-        "TICKER_WEBHOOK_KEY": ("list of keys", "Signs what is posted there, with one signature for each key."),
+        "TICKER_WEBHOOK_KEY": ("list of keys", "Signs each request to the webhook, with one signature for each key."),
         "TICKER_SMTP_URL": ("URL", "For `mail`: `smtp://user:password@host:587` or `smtps://`."),
-        "TICKER_MAIL_FROM": ("mail address", "The address that mails come from."),
-        "TICKER_MAIL_TO": ("list of mail addresses", "The addresses that mails go to."),
+        "TICKER_MAIL_FROM": ("mail address", "The sender of mails."),
+        "TICKER_MAIL_TO": ("list of mail addresses", "The recipients of mails."),
     },
     "The page and the HTTP API": {
         "TICKER_WEB_TOKEN": ("list of keys", "The token of [the page](../operations/page.md#authentication) and [the HTTP API](http.md#authentication). If it is not set, each start generates one, and prints or logs it."),
         "TICKER_WEB_NO_TOKEN": ("", "`on`: clients on this host need no token, and all others are refused."),
-        "TICKER_WEB_READ_ONLY": ("", "`on`: nothing can be changed there."),
-        "TICKER_HIDE_ARGS": ("", "`on`: arguments, cursors, metadata, and what runs return and print are not shown there."),
+        "TICKER_WEB_READ_ONLY": ("", "`on`: the page and the HTTP API reject all changes."),
+        "TICKER_HIDE_ARGS": ("", "`on`: the page and the HTTP API hide arguments, cursors and metadata, and the results and output of runs."),
     },
 }  # fmt: skip
 """Each variable with its values, where the code does not state them, and what it means."""
 FOOT = """
 A key has at least {least} characters. `TICKER_TELL` is the former name of `TICKER_NOTIFY`, and is read until 1.0.
 
-Only one place reads each of these: `TICKER_DEBUG=1` shows the traceback of an error in a command. `TICKER_POSTGRES_BIN` (a
-folder) and `TICKER_REDIS_SERVER` (a program) name the embedded servers. `NOTIFY_SOCKET` and
-`WATCHDOG_USEC` come from [systemd](metrics.md#systemd).
+The remaining variables are each read in one place. `TICKER_DEBUG=1` shows the traceback of an error in a command.
+`TICKER_POSTGRES_BIN` (a folder) and `TICKER_REDIS_SERVER` (a program) name the embedded servers. [systemd](metrics.md#systemd) sets
+`NOTIFY_SOCKET` and `WATCHDOG_USEC`.
 """
 
 

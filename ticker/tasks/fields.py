@@ -50,21 +50,21 @@ class TaskFields(TypedDict, total=False):
         "Europe/Berlin", default="UTC")]
     starts: Annotated[datetime | str | None, Field(
         sorts.BOUND, "Starts", WHEN,
-        "The task is not due before this time; an empty text removes the limit.", "2027-01-01T09:00:00Z",
+        "The task is not due before this time; an empty string removes the limit.", "2027-01-01T09:00:00Z",
         column="starts_at")]
     ends: Annotated[datetime | str | None, Field(
         sorts.BOUND, "Ends", WHEN,
-        "The task is not due after this time; an empty text removes the limit.", "2027-12-31T18:00:00+01:00",
+        "The task is not due after this time; an empty string removes the limit.", "2027-12-31T18:00:00+01:00",
         column="ends_at")]
     max_runs: Annotated[int | None, Field(
         sorts.limit(checks.MOST_RUNS), "Maximum runs", WHEN, "The maximum number of starts; 0 means no limit.")]
     catch_up: Annotated[str | None, Field(
         sorts.choice("one (a single late run)", "none (missed occurrences are skipped)"), "Catch up", WHEN,
-        "Late runs after an outage: one, or none.", default="one")]
+        "The number of late runs after an outage: one or none.", default="one")]
     remove: Annotated[bool | None, Field(
         sorts.FLAG, "Remove", WHEN, "With a single time (at): whether to delete the task after its success.", default=False)]
     spread: Annotated[bool | None, Field(
-        sorts.FLAG, "Spread", WHEN, "Whether the task is due at a time of its own in the interval, or within a window, "
+        sorts.FLAG, "Spread", WHEN, "Whether the task is due at its own offset in the interval or window, "
         "so that many tasks are not due at once.", default=False)]
     within: Annotated[Duration | None, Field(
         sorts.LIMITED_SPAN, "Within", WHEN,
@@ -83,17 +83,17 @@ class TaskFields(TypedDict, total=False):
         column="box_ms", default=0)]
     overlap: Annotated[str | None, Field(
         sorts.choice("queue (each occurrence gets a job)", "skip (no job while one of the task waits or runs)"), "Overlap", HOW,
-        "With skip, an occurrence gets no job while one of the task waits or runs.", default="queue")]
+        "With skip, an occurrence gets no job while another job of the task waits or runs.", default="queue")]
     retries: Annotated[int | None, Field(
         sorts.integer(0, RETRIES_AT_MOST), "Retries", FAILURES,
         "The number of further attempts after a failure; 0 means none.", default=0)]
     backoff: Annotated[Duration | None, Field(
         Sort(sorts.DURATION, "DURATIONS", checks.backoff), "Back-off", FAILURES,
-        "The wait between attempts: 10s, or 10s..5m, which doubles up to 5m.",
+        "The wait between attempts: 10s, or 10s..5m to double it up to 5m.",
         default=Backoff().text)]
     stretch: Annotated[Duration | None, Field(
         sorts.LIMITED_SPAN, "Stretch", FAILURES,
-        "After failures the interval doubles, up to this duration; 0 leaves it unchanged.",
+        "After failures, the interval doubles up to this duration; 0 leaves it unchanged.",
         column="stretch_ms")]
     pause_after: Annotated[int | None, Field(
         sorts.limit(COUNT_AT_MOST), "Pause after", FAILURES,
@@ -154,10 +154,10 @@ DEFAULTS: Mapping[str, Any] = {"kind": Kind.INTERVAL, **{field.column: field.def
 
 OF_NEW = (
     Field(sorts.NAME, "Name", "", "The name, unique per owner; defaults to the function's name.", name="name"),
-    Field(sorts.OWNER, "Owner", "", "The owner, as type:id; by default the task has none.", "mail_channels:5", name="owner"),
+    Field(sorts.OWNER, "Owner", "", "The owner, as type:id; by default, the task has no owner.", "mail_channels:5", name="owner"),
     Field(
         sorts.INSTANT, "First time", WHEN,
-        "The first time at which the task is due; by default an interval task is due at once.", "2027-01-01T09:00:00Z", name="first"),
+        "The first time at which the task is due; by default, an interval task is due immediately.", "2027-01-01T09:00:00Z", name="first"),
 )  # fmt: skip
 """The fields that only a new task takes."""
 

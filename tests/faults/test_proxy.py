@@ -637,7 +637,7 @@ def test_as_a_process_it_takes_the_same_calls_from_its_standard_input(redis_url:
             with pytest.raises(RedisError, match="no"):
                 through.incr("n")
             assert told(do="summary")["result"]["answered_instead"] == 1
-            assert "is none of" in told(do="close")["failed"]
+            assert "is not one of" in told(do="close")["failed"]
             assert "JSONDecodeError" in json.loads(_line(process, "{"))["failed"]
             RedisQueue(through).push([due(1)])
         process.stdin.close()

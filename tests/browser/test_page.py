@@ -178,7 +178,7 @@ def test_what_a_run_left_is_shown_in_its_row_and_stays_while_it_is_read(page, db
     page.locator("td summary").first.click()
     page.wait_for_selector("td pre:text-is('x<b>y')")
     page.locator("h1").click()
-    page.wait_for_selector("#pace:has-text('waits')")
+    page.wait_for_selector("#pace:has-text('paused')")
     assert page.locator("td pre:text-is('x<b>y')").is_visible()
 
 

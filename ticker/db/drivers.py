@@ -6,10 +6,11 @@ are written %(name)s. Values come back as Python's own types, with times in UTC,
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from threading import RLock
 from typing import Any, Protocol
 from uuid import UUID
@@ -22,8 +23,7 @@ Row = Mapping[str, Any]
 IDLE = 0  # libpq's status of a connection outside a transaction
 AT_ONCE = {"stream_results": False, "yield_per": None}  # whatever the caller has set for queries of its own
 
-TYPES = (16, 20, 21, 23, 25, 701, 1043, 1184, 2950)  # bool, int8, int2, int4, text, float8, varchar, timestamptz, uuid
-
+_TYPES = (16, 20, 21, 23, 25, 701, 1043, 1184, 2950)  # bool, int8, int2, int4, text, float8, varchar, timestamptz, uuid
 _PARAMETER = re.compile(r"%%|%\((\w+)\)s")
 _LOCKS: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
 
@@ -107,23 +107,18 @@ class _SQLAlchemy:
         return in_utc(result.mappings()) if result.returns_rows else []
 
 
+@dataclass(frozen=True)
 class _Psycopg:
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    connection: Any
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        with (
-            _turn_of(self._connection),
-            self._connection.transaction() if _is_alone(self._connection) else nullcontext(),
-        ):
-            yield
+    def transaction(self) -> AbstractContextManager[None]:
+        return _alone_or_joined(self.connection, self.connection.transaction)
 
     def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         from psycopg import RawCursor
         from psycopg.rows import dict_row
 
-        connection = self._connection
+        connection = self.connection
         numbers, names = numbered(text)
         values = [parameters[name] for name in names]
         if hasattr(connection, "run"):  # ours: outside a transaction, each statement is one
@@ -137,51 +132,49 @@ class _Psycopg:
             return _in_utc_of(connection, cursor if _has_rows(cursor) else ())
 
 
+@dataclass(frozen=True)
 class _Psycopg2:
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    connection: Any
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        with _turn_of(self._connection), _begun(self) if _is_alone(self._connection) else nullcontext():
-            yield
+    def transaction(self) -> AbstractContextManager[None]:
+        return _alone_or_joined(self.connection, partial(_begun, self))
 
     def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         from psycopg2.extensions import cursor as plain  # users may have set another class for their rows
 
-        with self._connection.cursor(cursor_factory=plain) as cursor:
+        with self.connection.cursor(cursor_factory=plain) as cursor:
             _read_plainly_by_psycopg2(cursor)
             cursor.execute(*((text, parameters) if parameters else (text.replace("%%", "%"),)))
             names = [column.name for column in cursor.description or ()]
             return in_utc(dict(zip(names, row, strict=True)) for row in cursor.fetchall()) if names else []
 
 
+@dataclass(frozen=True)
 class _Asyncpg:
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    connection: Any
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        is_alone = not self._connection.is_in_transaction()
-        return self._connection.transaction() if is_alone else nullcontext()
+        is_alone = not self.connection.is_in_transaction()
+        return self.connection.transaction() if is_alone else nullcontext()
 
     async def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         numbers, names = numbered(text)
-        return in_utc(await self._connection.fetch(numbers, *(parameters[name] for name in names)))
+        return in_utc(await self.connection.fetch(numbers, *(parameters[name] for name in names)))
 
 
+@dataclass(frozen=True)
 class _AsyncPsycopg:
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    connection: Any
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        return self._connection.transaction() if _is_alone(self._connection) else nullcontext()
+        return self.connection.transaction() if _is_alone(self.connection) else nullcontext()
 
     async def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         from psycopg import AsyncRawCursor
         from psycopg.rows import dict_row
 
         numbers, names = numbered(text)
-        connection = self._connection
+        connection = self.connection
         async with AsyncRawCursor(connection, row_factory=dict_row) as cursor:
             _read_plainly(cursor)
             await cursor.execute(numbers, [parameters[name] for name in names], binary=not reads_iso(connection))
@@ -217,9 +210,14 @@ def _is_alone(connection: Any) -> bool:
     return bool((own.pgconn.transaction_status if hasattr(own, "pgconn") else own.get_transaction_status()) == IDLE)
 
 
-def _turn_of(connection: Any) -> RLock:
-    """Returns a lock for the operations of threads that share a connection: one must not join the transaction of another."""
-    return _LOCKS.setdefault(connection, RLock())
+@contextmanager
+def _alone_or_joined(connection: Any, begin: Callable[[], AbstractContextManager[Any]]) -> Iterator[None]:
+    """Begins a transaction unless the connection is in one, or will begin one.
+
+    Threads that share a connection take turns: one must not join the transaction of another.
+    """
+    with _LOCKS.setdefault(connection, RLock()), begin() if _is_alone(connection) else nullcontext():
+        yield
 
 
 @contextmanager
@@ -240,7 +238,7 @@ def _read_plainly(cursor: Any) -> None:
     from psycopg.pq import Format
 
     given = cursor.connection.adapters
-    for type_ in TYPES:
+    for type_ in _TYPES:
         for format_ in (Format.TEXT, Format.BINARY):
             plain = adapters.get_loader(type_, format_)
             if plain is not None and plain is not given.get_loader(type_, format_):
@@ -251,15 +249,16 @@ def _read_plainly_by_psycopg2(cursor: Any) -> None:
     """Does the same for psycopg2."""
     from psycopg2 import extensions
 
-    for type_ in (*_uuid_of_psycopg2(), extensions.PYDATETIMETZ, extensions.PYDATETIMETZARRAY):
+    for type_ in _types_of_psycopg2():
         extensions.register_type(type_, cursor)
 
 
 @cache
-def _uuid_of_psycopg2() -> tuple[Any, ...]:
+def _types_of_psycopg2() -> Sequence[Any]:
     from psycopg2 import extensions
 
-    return (extensions.new_type((2950,), "UUID", lambda text, _: text and UUID(text)),)
+    uuid = extensions.new_type((2950,), "UUID", lambda text, _: text and UUID(text))
+    return uuid, extensions.PYDATETIMETZ, extensions.PYDATETIMETZARRAY
 
 
 @cache

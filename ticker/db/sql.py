@@ -45,7 +45,8 @@ def _document(schema: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
 
 def rule(name: str, schema: str, alias: str) -> str:
     """Returns a rule for a table with that alias, for statements that are not in the folder."""
-    return _for_table(_filled(_document(schema)[1][name], _document(schema)[1]), alias)
+    _, rules = _document(schema)
+    return _for_table(_filled(rules[name], rules), alias)
 
 
 def _filled(text: str, rules: Mapping[str, str]) -> str:

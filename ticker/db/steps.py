@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, get_args
 
+from ticker import settings
 from ticker.db import drivers
 from ticker.db.drivers import Row
 
@@ -86,21 +87,23 @@ def asynchronous(operation: Operation[P, T]) -> AsyncOperation[P, T]:
 
 
 def run(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
-    asked = _next(steps)  # bad input is refused before the connection is looked at
-    driver = drivers.of(db)
-    with driver.transaction() if writes else nullcontext():
-        while isinstance(asked, Query):
-            asked = _next(steps, driver.fetch(*asked))
-    return asked.value
+    with settings.use(settings.current()):  # read once, not for each statement
+        asked = _next(steps)  # bad input is refused before the connection is looked at
+        driver = drivers.of(db)
+        with driver.transaction() if writes else nullcontext():
+            while isinstance(asked, Query):
+                asked = _next(steps, driver.fetch(*asked))
+        return asked.value
 
 
 async def run_async(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
-    asked = _next(steps)
-    driver = drivers.of_async(db)
-    async with driver.transaction() if writes else nullcontext():
-        while isinstance(asked, Query):
-            asked = _next(steps, await driver.fetch(*asked))
-    return asked.value
+    with settings.use(settings.current()):
+        asked = _next(steps)
+        driver = drivers.of_async(db)
+        async with driver.transaction() if writes else nullcontext():
+            while isinstance(asked, Query):
+                asked = _next(steps, await driver.fetch(*asked))
+        return asked.value
 
 
 def _next(steps: Steps[T], rows: list[Row] | None = None) -> Query | _Answer[T]:

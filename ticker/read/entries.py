@@ -71,10 +71,7 @@ def event_from(row: Row) -> Event:
     return Event(**(values | {"what": EventKind(row["what"])}))
 
 
-@reads
-def instant() -> Steps[datetime]:
-    """Returns the present instant, by the database's clock."""
-    return (yield from rows.instant())
+instant = reads(rows.instant)
 
 
 def check_past(field: str, value: datetime | None, now: datetime) -> None:

@@ -24,7 +24,7 @@ ANY_TEXT = st.text(st.characters(), max_size=250)
 class Silent:
     """Looks like psycopg's connection, and is never spoken to."""
 
-    pgconn = None
+    pgconn = transaction = None
 
     @property
     def autocommit(self) -> Any:

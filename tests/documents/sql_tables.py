@@ -13,14 +13,14 @@ HEAD = """\
 # Tables
 
 `ticker db upgrade` creates these tables in the schema `ticker` (`TICKER_SCHEMA`). This page is generated from
-`ticker/migrations/versions/0010_schema.sql`, which also has the rules, the indexes and the functions; `ticker db sql` prints it.
+`ticker/migrations/versions/0010_schema.sql`, which also has the constraints, the indexes and the functions; `ticker db sql` prints it.
 
 Read them with any client, or join them with your own tables by [`ticker.db.tables`](../concepts/owners.md#joins-with-your-own-tables).
-To change a task, call `register`, `edit` and the like, which check what no table can. Durations are whole milliseconds, and times
-are `timestamptz`. A limit in the third column is a rule that PostgreSQL enforces.
+To change a task, call `register`, `edit` or a similar function: these check what constraints cannot. Durations are whole
+milliseconds, and times are `timestamptz`. PostgreSQL enforces the limits in the third column.
 """
 PURPOSES = {"tasks": "What to run, how often, for which owner, and the state of each task."}
-"""Of tables that the migration describes in no comment."""
+"""The purposes of tables that the migration does not describe in a comment."""
 
 
 def text() -> str:
@@ -31,7 +31,7 @@ def text() -> str:
 
 
 def domains(source: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Returns the type and the limits of each domain. JSON and patterns are too long to show."""
+    """Yields the type and the limits of each domain. JSON and patterns are too long to show."""
     for name, base, check in re.findall(
         r"^CREATE DOMAIN (\w+) AS (\w+) CHECK \((.*?)\);$", source, re.DOTALL | re.MULTILINE
     ):
@@ -48,7 +48,7 @@ def domains(source: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def tables(source: str) -> Iterator[tuple[str, str, str]]:
-    """Returns the name, the purpose and the body of each table."""
+    """Yields the name, the purpose and the body of each table."""
     pattern = r"((?:^-- [^-\n][^\n]*\n)*)^CREATE TABLE (\w+) \(\n(.*?)^\)"
     for comment, name, body in re.findall(pattern, source, re.DOTALL | re.MULTILINE):
         yield name, PURPOSES.get(name) or " ".join(line.removeprefix("-- ") for line in comment.splitlines()), body

@@ -23,9 +23,9 @@ A `TASK` is an id or a name. For an owner's task, add `--owner` to the name. Dur
 | exit code | meaning |
 |---|---|
 | 0 | done, or all is well |
-| 1 | failed: an unknown task, an unhealthy ticker, a server that does not answer |
+| 1 | refused or failed: an unknown task, an unhealthy ticker, a server that went away |
 | 2 | invalid input |
-| 78 | a setting is invalid, or a server does not meet the requirements |
+| 78 | an invalid setting, or a server that is unfit or does not answer at the start |
 | 130 | interrupted |
 """
 PAGES = {

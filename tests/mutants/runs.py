@@ -85,7 +85,7 @@ RUNS = (
         "wrappers/sandbox/handoff.py",
         " and _memory[_LISTENS] == 1",
         "",
-        "A horse leaves its end only to a worker that watches it: a worker that waits for Redis may do so for minutes.",
+        "A horse leaves its end only to a worker that watches it. A worker that waits for Redis could write the end minutes too late.",
         ("tests/worker/test_faults.py::test_a_horse_that_nobody_minds_does_all_by_itself",),
     ),
     Mutant(
@@ -199,7 +199,7 @@ RUNS = (
         "ticker/queue/forget.lua",
         "redis.pcall('SREM', worker .. ':executions', member)",
         "redis.pcall('SREM', worker .. ':executions', '')",
-        "After a worker has deleted an ended job, it executes nothing according to RQ 3's counts, either.",
+        "A job that a worker has deleted at its end no longer counts as an execution of that worker in RQ 3.",
         ("tests/queue/test_settled_jobs.py::test_the_worker_counts_a_run_and_a_drop_as_rq_counts_jobs",),
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""Writes what is generated from the code, the pages of docs/reference and the picture of the rooms: `python -m tests.documents`."""
+"""Writes the pages of docs/reference and the picture of the rooms from the code: `python -m tests.documents`."""
 
 from tests.documents.pages import PAGES
 

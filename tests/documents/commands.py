@@ -16,16 +16,16 @@ HEAD = """\
 
 `ticker COMMAND --help` prints the same text as this page, which `python -m tests.documents` writes from the code.
 
-A `TASK` is its id, or its name: with `--owner` for an owner's task. Durations are written as `90`, `90s`, `5m`, `1h30m`, `1d` or
+A `TASK` is an id or a name. For an owner's task, add `--owner` to the name. Durations are written as `90`, `90s`, `5m`, `1h30m`, `1d` or
 `PT5M`, and times as `2026-07-01T12:00:00Z`. Every command that reports takes `--json`, with stable keys, except `top`,
 `timeline` and `replay`.
 
 | exit code | meaning |
 |---|---|
 | 0 | done, or all is well |
-| 1 | not so: an unknown task, an unhealthy ticker, a server that does not answer |
-| 2 | bad input |
-| 78 | a setting or a server does not fit |
+| 1 | refused or failed: an unknown task, an unhealthy ticker, a server that went away |
+| 2 | invalid input |
+| 78 | an invalid setting, or a server that is unfit or does not answer at the start |
 | 130 | interrupted |
 """
 PAGES = {
@@ -43,7 +43,7 @@ PAGES = {
     "db adopt": "../operations/installations.md#ticker-db-adopt",
     "worker": "../concepts/semantics.md#workers",
 }
-"""The pages that say more about a command."""
+"""The pages that describe a command in more detail."""
 WORKER = """
     ticker worker --tasks MODULE[,MODULE...] [--hardened] [options of rq worker] QUEUE...
 
@@ -58,7 +58,7 @@ def text() -> str:
 
 
 def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Returns the commands in the order of the help, those of a group after one another."""
+    """Yields the commands in the order of the help. Those of a group are consecutive."""
     for name, command in group.commands.items():
         loaded = command.load() if isinstance(command, LazyCommand) else command
         if isinstance(loaded, click.Group):

@@ -9,7 +9,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def cell(text: str) -> str:
-    """Returns a text that may stand in a cell."""
+    """Returns the text in a form that fits in a cell."""
     return " ".join(text.split()).replace("|", "\\|").replace("*", "\\*")
 
 

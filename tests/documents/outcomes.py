@@ -1,4 +1,4 @@
-"""Writes docs/reference/outcomes.md from the enums of `ticker.model`, with the words that stand here: `python -m tests.documents`."""
+"""Writes docs/reference/outcomes.md from the enums of `ticker.model` and the texts in this module: `python -m tests.documents`."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -44,14 +44,14 @@ REASONS = {
     Reason.EXPIRED: "a newer occurrence waits, and this one is older than both two intervals and ten minutes, or Redis lost its job",
     Reason.DUPLICATE: "a newer occurrence has started; or, for a retry, the earlier attempt [had succeeded](../concepts/semantics.md#late-ends)",
     Reason.STILL_RUNNING: "a run holds the task",
-    Reason.TOO_EARLY: "the last start is less than interval - tolerance ago; interval tasks only",
-    Reason.MISSED: "by the ticker, before any push: `catch_up` is `none`, and a later occurrence has also passed",
-    Reason.OVERLAP: "by the ticker, before any push: `overlap` is `skip`, and a job of the task waits or runs",
+    Reason.TOO_EARLY: "the last start was less than interval - tolerance ago; interval tasks only",
+    Reason.MISSED: "`catch_up` is `none`, and a later occurrence has also passed; the ticker drops the occurrence before any push",
+    Reason.OVERLAP: "`overlap` is `skip`, and a job of the task waits or runs; the ticker drops the occurrence before any push",
     Reason.NO_TIME: "a retry, or a piece, could not end before the next start",
-    Reason.ADOPTED: "by `ticker db adopt`: the job belongs to [another installation](../operations/installations.md)",
+    Reason.ADOPTED: "`ticker db adopt` dropped the occurrence, since its job belongs to [another installation](../operations/installations.md)",
 }
 EVENTS = {
-    EventKind.PAUSED: "a user or an application paused the task",
+    EventKind.PAUSED: "a user, an application or `ticker db adopt` paused the task",
     EventKind.AUTO_PAUSED: "the ticker paused it, after `pause_after` failures in a row",
     EventKind.RESUMED: "its pause ended",
     EventKind.DISABLED: "it was disabled",
@@ -64,7 +64,7 @@ EVENTS = {
     EventKind.RESTORED: "its interval was restored after a success",
     EventKind.FAILED: "an occurrence failed, and no retry is left",
     EventKind.RECOVERED: "it succeeded again",
-    EventKind.DEAD_MAN: "it had no success for `dead_man` intervals",
+    EventKind.DEAD_MAN: "it has had no success for `dead_man` intervals",
     EventKind.REDELIVERED: "a job of an occurrence that already has a record was delivered again",
     EventKind.END_RECORDED_LATE: "the end of a run that was `lost` arrived, and corrected its record",
     EventKind.STALE: "a job that belongs to another state of the tables was refused; its `task_id` is 0",
@@ -82,8 +82,8 @@ def text() -> str:
         f"\n## Reasons\n\nThe start of a job and the ticker check the reasons in this order.\n\n{two_columns('reason', Reason, REASONS)}"
         "\nThe reason of a run that failed, was killed or lost is a sentence: its error, or what the worker observed.\n"
         f"\n## Kinds of run\n\n{two_columns('kind', RunKind, KINDS)}"
-        "\n## Events\n\nAn event is a change of a task other than its runs. Some send a [notice](../guides/notifications.md), once until the task works"
-        f" again.\n\n{table(('event', 'meaning', 'a notice'), notified)}"
+        "\n## Events\n\nAn event is a change of a task other than its runs. Some events send a [notice](../guides/notifications.md), but only once until the"
+        f" task works again.\n\n{table(('event', 'meaning', 'a notice'), notified)}"
     )
 
 

@@ -1,8 +1,8 @@
-"""Lists the pages, and the picture, that are made from the code."""
+"""Lists the pages and the picture that are generated from the code."""
 
 from types import ModuleType
 
 from tests.documents import commands, fields, outcomes, rooms, settings, sql_tables
 
 PAGES: tuple[ModuleType, ...] = (fields, settings, commands, outcomes, sql_tables, rooms)
-"""Modules with a FILE and a function `text()`, which returns what the file should say."""
+"""Modules with a FILE and a function `text()`, which returns the contents of that file."""

@@ -1,4 +1,4 @@
-"""What docs/guides/recipes shows, as files and processes: for the tests that use a recipe as its reader does."""
+"""Provides the files and processes of docs/guides/recipes, for tests that use a recipe as its reader does."""
 
 import importlib.util
 import os
@@ -18,7 +18,7 @@ RECIPES = ROOT / "docs/guides/recipes"
 
 
 def files(recipe: str) -> dict[str, str]:
-    """The files that a recipe shows, by their paths."""
+    """Returns the files that a recipe shows, by their paths."""
     return shown(RECIPES / f"{recipe}.md")
 
 
@@ -43,13 +43,13 @@ def needs(*libraries: str) -> None:
 
 
 def surroundings(folder: Path, variables: dict[str, str]) -> dict[str, str]:
-    """The environment of a command: this one's commands are on its path, and the folder's modules can be imported."""
+    """Returns the environment of a command: it finds the commands installed here, and can import the folder's modules."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return os.environ | {"PATH": path, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"} | variables
 
 
 def run(folder: Path, *command: str, expected: int = 0, patience: float = PATIENCE, **variables: str) -> str:
-    """What a command prints, in that folder."""
+    """Runs a command in that folder and returns its output."""
     environ = surroundings(folder, variables)
     done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=patience)
     assert done.returncode == expected, done.stdout + done.stderr
@@ -58,7 +58,7 @@ def run(folder: Path, *command: str, expected: int = 0, patience: float = PATIEN
 
 @contextmanager
 def process(folder: Path, *command: str, file: int = 0, **variables: str) -> Iterator["subprocess.Popen[str]"]:
-    """One that goes on, and is stopped with all that it started; it inherits the open file."""
+    """Runs a command until the block ends, then stops it with all processes that it started. It inherits the open file."""
     environ = surroundings(folder, variables)
     going = subprocess.Popen(
         command,

@@ -15,7 +15,7 @@ STYLE = (
 
 
 def text() -> str:
-    """Returns the picture: one row for each layer; what stands in a row imports only what stands below it."""
+    """Returns the picture: one row for each layer. A room imports only rooms below it."""
     pillars = [(name, layers(name)) for name in ("ticker", "wrappers")]
     deepest = max(len(rows) for _, rows in pillars)
     height = 60 + deepest * (HEIGHT + GAP)
@@ -32,7 +32,7 @@ def text() -> str:
 
 
 def layers(package: str) -> list[list[str]]:
-    """Returns the rooms of a package, from the top to the bottom, as the contract of its layers has them."""
+    """Returns the rooms of a package from the top to the bottom, as in the contract of its layers."""
     project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contracts = project["tool"]["importlinter"]["contracts"]
     [contract] = [one for one in contracts if one["type"] == "layers" and one["containers"] == [package]]

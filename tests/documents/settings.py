@@ -1,4 +1,4 @@
-"""Writes docs/reference/settings.md from `ticker.settings`, with the words that stand here: `python -m tests.documents`."""
+"""Writes docs/reference/settings.md from `ticker.settings` and the texts in this module: `python -m tests.documents`."""
 
 import ast
 import inspect
@@ -15,8 +15,8 @@ HEAD = """\
 # Settings
 
 Every process reads its settings from environment variables. If a value cannot be read or is outside its limits, the process
-exits with code 78 and an error that names the variable, the value and the limit. The error never shows a password or a key.
-The tables are generated from `ticker/settings.py`; `python -m tests.documents` writes this page.
+exits with code 78. Its error names the variable, the value and the limit, but never shows a password or a key. The tables are
+generated from `ticker/settings.py`; `python -m tests.documents` writes this page.
 
 A duration is a string (`30s`, `1h30m`, `PT5M`) or a number of seconds. Lists are comma-separated. To change a key or a token,
 set `new,old`: the first one signs, and both are accepted.
@@ -27,9 +27,9 @@ GROUPS = {
         "REDIS_URL": ("URL", "A single Redis 6.2 or newer, or Valkey: `redis://`, `rediss://` or `unix://`."),
         "TICKER_SCHEMA": ("name", "The PostgreSQL schema of the tables."),
         "TICKER_ENVIRONMENT": ("name", "The name of the environment, such as `production`. It is stored when the tables are created; [if it differs](../operations/installations.md#ticker_environment), tickers and workers refuse to start."),
-        "TICKER_LISTEN_URL": ("URL", "The address of PostgreSQL itself, if `DATABASE_URL` names a pooler and `TICKER_WAKE` is `on`. Defaults to `DATABASE_URL`."),
+        "TICKER_LISTEN_URL": ("URL", "The address of PostgreSQL itself, for `TICKER_WAKE=on` if `DATABASE_URL` names a pooler. Defaults to `DATABASE_URL`."),
         "TICKER_PREPARED_STATEMENTS": ("", "`auto`: no prepared statements through a pooler. `on`: the pooler supports them. `off`: none."),
-        "TICKER_CLOCK_DIFFERENCE": ("", "The largest difference between a host's clock and PostgreSQL's. With a larger difference, its processes refuse to start."),
+        "TICKER_CLOCK_DIFFERENCE": ("", "The largest accepted difference between a host's clock and PostgreSQL's. If it is larger, processes on that host refuse to start."),
     },
     "The ticker": {
         "TICKER_TICK": ("", "The time between two ticks of `ticker run`."),
@@ -42,17 +42,17 @@ GROUPS = {
     },
     "Jobs and workers": {
         "TICKER_TASKS": ("list of modules", "The modules with the functions, if you cannot pass `--tasks`, as with a stock `rq worker`."),
-        "TICKER_OUTPUT": ("", "`keep`: [what a function prints and logs](../guides/output.md) is stored with its run. `pass`: it is part of the worker's output."),
+        "TICKER_OUTPUT": ("", "`keep`: [what a function prints and logs](../guides/output.md) is stored with its run. `pass`: it goes to the worker's output."),
         "TICKER_RESULT_TTL": ("", "The number of seconds for which Redis keeps a finished job."),
         "TICKER_FAILURE_TTL": ("", "The number of seconds for which Redis keeps a failed job."),
-        "TICKER_HARD_LIMIT": ("", "`auto`: kernel timers end a run at its hard limit. `watchdog`: a process ends it. `off`: there is no hard limit, for workers that do not fork."),
+        "TICKER_HARD_LIMIT": ("", "`auto`: kernel timers end a run at its hard limit. `watchdog`: a separate process ends it. `off`: there is no hard limit, for workers that do not fork."),
         "TICKER_SIGNING_KEY": ("list of keys", "The ticker signs jobs with the first key, and `ticker worker --hardened` runs [only signed jobs](../operations/security.md#the-hardened-worker)."),
     },
     "Notifications": {
-        "TICKER_NOTIFY": ("list of channels", "The channels of [notifications](../guides/notifications.md): `log`, `webhook`, `mail`, or names of entry points. Empty: no notices are sent."),
-        "TICKER_WEBHOOK_URL": ("URL", "For `webhook`: `https://` or `http://`."),
+        "TICKER_NOTIFY": ("list of channels", "The channels of [notifications](../guides/notifications.md): `log`, `webhook`, `mail`, or names of entry points. If empty, no notices are sent."),
+        "TICKER_WEBHOOK_URL": ("URL", "The address for `webhook`: `https://` or `http://`."),
         "TICKER_WEBHOOK_KEY": ("list of keys", "Signs each request to the webhook, with one signature for each key."),
-        "TICKER_SMTP_URL": ("URL", "For `mail`: `smtp://user:password@host:587` or `smtps://`."),
+        "TICKER_SMTP_URL": ("URL", "The server for `mail`: `smtp://user:password@host:587` or `smtps://`."),
         "TICKER_MAIL_FROM": ("mail address", "The sender of mails."),
         "TICKER_MAIL_TO": ("list of mail addresses", "The recipients of mails."),
     },
@@ -63,11 +63,11 @@ GROUPS = {
         "TICKER_HIDE_ARGS": ("", "`on`: the page and the HTTP API hide arguments, cursors and metadata, and the results and output of runs."),
     },
 }  # fmt: skip
-"""Each variable with its values, where the code does not state them, and what it means."""
+"""Each variable with its meaning, and with its values if the code does not state them."""
 FOOT = """
 A key has at least {least} characters. `TICKER_TELL` is the former name of `TICKER_NOTIFY`, and is read until 1.0.
 
-The remaining variables are each read in one place. `TICKER_DEBUG=1` shows the traceback of an error in a command.
+Some variables are read outside `ticker/settings.py`. `TICKER_DEBUG=1` shows the traceback of an error in a command.
 `TICKER_POSTGRES_BIN` (a folder) and `TICKER_REDIS_SERVER` (a program) name the embedded servers. [systemd](metrics.md#systemd) sets
 `NOTIFY_SOCKET` and `WATCHDOG_USEC`.
 """
@@ -98,7 +98,7 @@ def settings_read() -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def values(read: ast.expr) -> str:
-    """Returns the limits that the call states: `_whole`, `_one_of`, `_age` or `milliseconds`."""
+    """Returns the limits that a call of `_whole`, `_one_of`, `_age` or `milliseconds` states."""
     for call in calls(read):
         match ast.unparse(call.func):
             case "_one_of":
@@ -134,5 +134,5 @@ def calls(read: ast.expr) -> list[ast.Call]:
 
 
 def value(expression: ast.expr) -> Any:
-    """Returns what an expression of `ticker.settings` is."""
+    """Returns the value of an expression in `ticker.settings`."""
     return eval(ast.unparse(expression), vars(settings))

@@ -13,14 +13,27 @@ HEAD = """\
 # Tables
 
 `ticker db upgrade` creates these tables in the schema `ticker` (`TICKER_SCHEMA`). This page is generated from
-`ticker/migrations/versions/0010_schema.sql`, which also has the rules, the indexes and the functions; `ticker db sql` prints it.
+`ticker/migrations/versions/0010_schema.sql`, which also has the constraints, the indexes and the functions; `ticker db sql` prints it.
 
 Read them with any client, or join them with your own tables by [`ticker.db.tables`](../concepts/owners.md#joins-with-your-own-tables).
-To change a task, call `register`, `edit` and the like, which check what no table can. Durations are whole milliseconds, and times
-are `timestamptz`. A limit in the third column is a rule that PostgreSQL enforces.
+To change a task, call `register`, `edit` or a similar function: these check what constraints cannot. Durations are whole
+milliseconds, and times are `timestamptz`. PostgreSQL enforces the limits in the third column.
 """
 PURPOSES = {"tasks": "What to run, how often, for which owner, and the state of each task."}
-"""Of tables that the migration describes in no comment."""
+"""The purposes of tables that the migration does not describe in a comment."""
+PLAINER = {
+    "What to run, and for which owner. An empty owner is no owner.": "What to run, and for which owner. Empty strings mean no owner.",
+    "Written by the fenced end.": "Written by the end of a run that still has its token.",
+    "The schedule's bounds, what becomes of missed times, and whether a single run that succeeded is removed.": "The bounds of the schedule, what happens to missed times, and whether a task for a single time is deleted after its success.",
+    "What becomes of an occurrence that meets a job of its task, or fails.": "What happens to an occurrence while another job of its task waits or runs, and after it fails.",
+    "What becomes of a task that keeps failing: its longest and its present interval; a pause and its end.": "What happens to a task that keeps failing: its longest and its current interval, when it is paused, and when it is probed.",
+    "Alerts: after how many intervals without a success, when to check next, and what was notified last.": "Alerts: the number of intervals without a success, the time of the next check, and what was notified last.",
+    "Whether the task has a phase of its own.": "Whether the task has its own phase.",
+    "The window after each time of a spread task (for an interval task, the interval), and the task's phase in it: 28 bits of a hash, as a fraction. An interval is at most 2^35 ms, and a bigint has 63 bits.": "The window of a spread task after each of its times, and its phase in that window. An interval task has no `within_ms`: its window is the interval.",
+    "The numbers by which the start was judged.": "The values by which the start was decided, what the function returned and printed, and where it ran.",
+    "Whether the end leads to something more and no tick has handled it yet; whether a retry followed; how many pieces of work the run made.": "Whether the end needs a follow-up that no tick has made yet, whether a retry followed, and how many pieces the run created.",
+}  # fmt: skip
+"""Plainer words for comments of the migration, whose text is frozen."""
 
 
 def text() -> str:
@@ -31,7 +44,7 @@ def text() -> str:
 
 
 def domains(source: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Returns the type and the limits of each domain. JSON and patterns are too long to show."""
+    """Yields the type and the limits of each domain. JSON and patterns are too long to show."""
     for name, base, check in re.findall(
         r"^CREATE DOMAIN (\w+) AS (\w+) CHECK \((.*?)\);$", source, re.DOTALL | re.MULTILINE
     ):
@@ -48,7 +61,7 @@ def domains(source: str) -> Iterator[tuple[str, tuple[str, str]]]:
 
 
 def tables(source: str) -> Iterator[tuple[str, str, str]]:
-    """Returns the name, the purpose and the body of each table."""
+    """Yields the name, the purpose and the body of each table."""
     pattern = r"((?:^-- [^-\n][^\n]*\n)*)^CREATE TABLE (\w+) \(\n(.*?)^\)"
     for comment, name, body in re.findall(pattern, source, re.DOTALL | re.MULTILINE):
         yield name, PURPOSES.get(name) or " ".join(line.removeprefix("-- ") for line in comment.splitlines()), body
@@ -59,6 +72,7 @@ def columns(body: str, rules: dict[str, tuple[str, str]]) -> str:
     groups: list[tuple[str, list[tuple[str, str, str, str]]]] = []
     for part in re.split(r"\n\s*\n", body):
         comment = " ".join(re.findall(r"^    -- (.*)$", part, flags=re.MULTILINE))
+        comment = PLAINER.get(comment, comment)
         rows = [
             column(*found, rules)
             for found in re.findall(r"^    ([a-z]\w*) ([a-z_\[\]]+)(.*)$", part, flags=re.MULTILINE)

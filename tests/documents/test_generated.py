@@ -1,4 +1,4 @@
-"""The pages that are made from the code say what it says today."""
+"""The committed pages that are generated from the code match it."""
 
 import re
 

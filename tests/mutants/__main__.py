@@ -1,4 +1,4 @@
-"""`python -m tests.mutants [--only NAME] [--jobs N] [--write docs/internals/mutants.md]`: which test catches each mutant."""
+"""Finds the test that catches each mutant: `python -m tests.mutants [--only NAME] [--jobs N] [--write docs/internals/mutants.md]`."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,12 @@ from tests.mutants.trial import Unfit, caught_by, check_baseline, checkout
 
 @click.command()
 @click.option("--only", multiple=True, type=click.Choice([mutant.name for mutant in CATALOGUE]), metavar="NAME")
-@click.option("--jobs", default=1, type=click.IntRange(1), help="How many at a time.")
-@click.option("--write", type=click.Path(path_type=Path), help="The page to write; rows of the others stay (--only).")
+@click.option("--jobs", default=1, type=click.IntRange(1), help="How many mutants to try at a time.")
+@click.option(
+    "--write", type=click.Path(path_type=Path), help="The page to write. With --only, the other rows do not change."
+)
 def main(only: tuple[str, ...], jobs: int, write: Path | None) -> None:
-    """Judges each mutant and prints the table; exit 1 where one was not caught or could not be tried."""
+    """Tries each mutant and prints the table. Exits with 1 if one was not caught or could not be tried."""
     mutants = [mutant for mutant in CATALOGUE if not only or mutant.name in only]
     caught: dict[str, str] = {}
     try:
@@ -34,14 +36,14 @@ def main(only: tuple[str, ...], jobs: int, write: Path | None) -> None:
 
 
 def judged(mutants: Sequence[Mutant], jobs: int) -> Iterator[tuple[str, str]]:
-    """Names and verdicts. All mutants are made of one copy: the checkout may be edited meanwhile. Unfit."""
+    """Yields names and verdicts. All mutants use one copy, so the checkout may be edited meanwhile. Raises Unfit."""
     with checkout() as source, ThreadPoolExecutor(jobs) as pool:
         check_baseline(source, sorted({test for mutant in mutants for test in mutant.expected}))
         yield from pool.map(lambda mutant: (mutant.name, verdict(mutant, source)), mutants)
 
 
 def verdict(mutant: Mutant, source: Path) -> str:
-    """The pytest id of the catcher, or in capitals why there is none."""
+    """Returns the pytest id of the test that caught the mutant, or in capitals why there is none."""
     try:
         return caught_by(mutant, source) or table.NOT_CAUGHT
     except (Rotten, Unfit) as unfit:

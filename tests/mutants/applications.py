@@ -16,7 +16,7 @@ APPLICATIONS = (
         "ticker/db/sql/register.sql",
         "least(t.next_run, {now} + n.every_ms",
         "({now} + n.every_ms",
-        "A changed interval may bring the next run nearer and never pushes it away, so that no edit starves a task.",
+        "A changed interval may bring the next run nearer, but never postpones it, so no edit starves a task.",
         ("tests/registration/test_operations.py::TestAChangedInterval::test_never_pushes_the_next_run_away",),
     ),
     Mutant(
@@ -24,7 +24,7 @@ APPLICATIONS = (
         "ticker/db/sql/register.sql",
         "next_run = {resumed}\n",
         "next_run = {resumed}, enabled = true\n",
-        "Enabled, owner active and paused are three facts: the end of a pause enables nothing, and nothing starts while its task is disabled.",
+        "Pauses and `enabled` are separate: the end of a pause enables nothing, and nothing starts while its task is disabled.",
         ("tests/registration/test_operations.py::test_resuming_does_not_enable_what_was_disabled",),
     ),
     Mutant(
@@ -33,7 +33,7 @@ APPLICATIONS = (
         "CREATE OR REPLACE TRIGGER {on_truncated} AFTER TRUNCATE ON {relation}\n"
         "FOR EACH STATEMENT EXECUTE FUNCTION {truncated}();\n\n",
         "",
-        "Nothing starts after its owner is gone, however it went: a TRUNCATE takes the tasks along.",
+        "Nothing starts after its owner was deleted, by whatever statement: a TRUNCATE deletes the tasks, too.",
         ("tests/registration/test_triggers.py::test_an_emptied_table_takes_the_tasks_of_its_owners_and_no_others",),
     ),
     Mutant(
@@ -41,7 +41,7 @@ APPLICATIONS = (
         "ticker/registration/owner_triggers_sql.py",
         " OR {id_OLD} <> {id_NEW}) EXECUTE",
         ") EXECUTE",
-        "Tasks follow their owner's row, also when its key changes.",
+        "Tasks follow their owner's row, even when its key changes.",
         (
             "tests/registration/test_triggers.py::test_tasks_follow_a_changed_key_even_when_the_condition_changes_with_it",
             "tests/registration/test_triggers.py::test_keys_of_other_types_and_of_several_columns_are_followed_too",
@@ -52,7 +52,7 @@ APPLICATIONS = (
         "ticker/migrations/versions/0010_schema.sql",
         "unnest(waiting) AS occurrence ORDER",
         "unnest(waiting) AS occurrence WHERE false ORDER",
-        "A deletion records each waiting occurrence as gone, in its own transaction.",
+        "A deletion records each waiting occurrence as gone, in the same transaction.",
         ("tests/registration/test_changes.py::test_a_deletion_ends_each_occurrence_that_waits_and_says_who_did_it",),
     ),
     Mutant(
@@ -60,7 +60,7 @@ APPLICATIONS = (
         "ticker/migrations/versions/0010_schema.sql",
         "ELSE left(coalesce(nullif(current_setting('ticker.by', true), ''), session_user), 200)",
         "ELSE left(session_user, 200)",
-        "The event of an edit, a switch or a deletion names the author that the operation was given.",
+        "The event of an edit, a switch or a deletion names the author that was passed to the operation.",
         ("tests/registration/test_changes.py::test_each_operation_says_who_did_it_and_leaves_no_name_behind",),
     ),
     Mutant(

@@ -1,40 +1,40 @@
-"""Faults in what a million tasks need: places in the interval, bounded queues, and jobs that carry several tasks."""
+"""Faults in what a million tasks need: phases in the interval, bounded queues, and jobs for several tasks."""
 
 from tests.mutants.mutant import Mutant
 
-PLACES = "ticker/schedules/phase.py"
+PHASE = "ticker/schedules/phase.py"
 
 CROWDS = (
     Mutant(
-        "place-at-any-price",
-        PLACES,
+        "phase-at-any-price",
+        PHASE,
         "return in_phase if was_moved else in_an_interval",
         "return in_phase",
-        "A task never waits for its place longer than its interval, except once after something has moved it.",
+        "A task never waits for its phase for longer than its interval, except once after something has moved it.",
         ("tests/schedules/test_phase.py::test_a_spread_task_runs_at_least_as_often_as_one_that_is_not",),
     ),
     Mutant(
-        "place-drifts",
-        PLACES,
+        "phase-drifts",
+        PHASE,
         "return in_phase if was_moved else in_an_interval",
         "return in_an_interval",
-        "A task that an outage has moved waits for its place once, so that tasks do not stay bunched up.",
+        "A task that an outage has moved waits for its phase once, so tasks do not stay bunched up.",
         ("tests/schedules/test_phase.py::test_an_outage_leaves_no_herd_behind",),
     ),
     Mutant(
-        "place-taken-for-a-clock-set-back",
+        "phase-taken-for-a-clock-set-back",
         "ticker/db/sql/sweep.sql",
         "greatest(t.every_ms * CASE WHEN t.phase_ms IS NULL THEN 1 ELSE 2 END, t.stretched_ms)",
         "greatest(t.every_ms, t.stretched_ms)",
-        "A task may wait for its place up to two intervals, which does not mean that the clock was set back.",
-        ("tests/schedules/test_phase.py::test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_place_as_it_is",),
+        "A task may wait for its phase for up to two intervals, which does not mean that the clock was set back.",
+        ("tests/schedules/test_phase.py::test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_phase_as_it_is",),
     ),
     Mutant(
         "depth-ignored",
         "ticker/db/sql/push.sql",
         "  AND {due} AND queue <> ALL (%(without)s::text[])",
         "  AND {due} AND (true OR queue <> ALL (%(without)s::text[]))",
-        "A queue with a limit gets no more than it has room for.",
+        "A queue with a limit gets no more jobs than it has room for.",
         ("tests/engine/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
     ),
     Mutant(
@@ -42,7 +42,7 @@ CROWDS = (
         "ticker/db/sql/push.sql",
         "SELECT * FROM due ORDER BY turn, next_run LIMIT %(limit)s",
         "SELECT * FROM due ORDER BY next_run LIMIT %(limit)s",
-        "Where room is short, owners come in turn.",
+        "If room is short, owners take turns.",
         ("tests/engine/test_queue_limits.py::test_when_room_is_short_no_owner_takes_all_of_it",),
     ),
     Mutant(
@@ -50,7 +50,7 @@ CROWDS = (
         "ticker/engine/queue_limit.py",
         "                self.left[spec.queue] -= 1\n",
         "                pass\n",
-        "What a batch pushed takes room from the next one.",
+        "The jobs that one batch pushes reduce the room for the next one.",
         ("tests/engine/test_queue_limits.py::test_a_full_queue_gets_no_more_and_the_rest_stays_due_for_the_next_tick",),
     ),
     Mutant(
@@ -58,7 +58,7 @@ CROWDS = (
         "ticker/engine/sweep.py",
         "again = queue.fitting(again)",
         "again = list(again)",
-        "The limit of a queue holds for jobs that Redis lost, too.",
+        "The limit of a queue also applies to jobs that Redis lost.",
         ("tests/engine/test_queue_limits.py::test_jobs_that_redis_lost_come_again_only_as_there_is_room",),
     ),
     Mutant(
@@ -66,7 +66,7 @@ CROWDS = (
         "ticker/db/sql/push.sql",
         "    WHERE p.state = 'processing'\n      AND CASE WHEN %(queue)s",
         "    WHERE true\n      AND CASE WHEN %(queue)s",
-        "No tick looks at pieces before their run has made all of them.",
+        "No tick reads pieces before their run has created all of them.",
         ("tests/db/test_piece_rules.py::test_no_tick_looks_at_pieces_before_their_run_has_made_all_of_them",),
     ),
     Mutant(
@@ -74,7 +74,7 @@ CROWDS = (
         "ticker/engine/tick.py",
         "batch_jobs = {task.id: job.batch_job_id for job in packed for task in job.tasks}",
         "batch_jobs: dict[int, str | None] = {}",
-        "The row names the job that carries its occurrence, so that one that waits is not pushed again.",
+        "A row names the job that contains its occurrence, so an occurrence whose job waits is not pushed again.",
         (
             "tests/worker/test_batches.py::test_a_job_that_waits_is_not_pushed_again_and_one_that_is_lost_is_with_a_job_for_each",
         ),
@@ -84,7 +84,7 @@ CROWDS = (
         "ticker/engine/jobs.py",
         "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks)",
         "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks[:1])",
-        "A job of several tasks has the time of all of them.",
+        "The time-out of a batch covers all of its tasks.",
         ("tests/worker/test_batches.py::test_a_job_of_several_names_what_it_carries_and_has_the_time_of_all_of_them",),
     ),
     Mutant(
@@ -92,7 +92,7 @@ CROWDS = (
         "wrappers/entry.py",
         'call.task_id, call.job_id)\n            return "failed"\n',
         "call.task_id, call.job_id)\n            raise\n",
-        "A task of a batch that fails leaves the others alone.",
+        "A task that fails does not affect the others of its batch.",
         ("tests/worker/test_batches.py::test_each_task_has_its_own_outcome",),
     ),
 )

@@ -8,7 +8,7 @@ INSTALLATIONS = (
         "ticker/db/sql/installation.sql",
         "i.marker_oid = i.tableoid\n    AND i.database_oid =",
         "i.marker_oid IS NOT NULL\n    OR i.database_oid =",
-        "Nothing works on a copied or restored database until it is adopted.",
+        "Tickers and workers refuse a copied or restored database until it is adopted.",
         ("tests/db/test_installation.py::test_a_copied_database_is_refused",),
     ),
     Mutant(
@@ -16,7 +16,7 @@ INSTALLATIONS = (
         "ticker/db/sql/installation.sql",
         "DO UPDATE SET id = excluded.id,",
         "DO UPDATE SET id = i.id,",
-        "Adopted tables get a new installation id, so that their jobs never collide with those of the former one.",
+        "Adopted tables get a new installation id, so their jobs never collide with those of the former installation.",
         ("tests/db/test_installation.py::test_what_is_adopted_rests_under_a_new_id",),
     ),
     Mutant(
@@ -24,7 +24,7 @@ INSTALLATIONS = (
         "ticker/db/sql/installation.sql",
         "paused_by = CASE WHEN c.pauses THEN 'adopt' ELSE t.paused_by END,",
         "paused_by = t.paused_by,",
-        "The tasks of a copy are paused until they are resumed.",
+        "After the adoption of a copy, its tasks are paused until they are resumed.",
         ("tests/db/test_installation.py::test_adopt_says_what_it_did_and_how_to_go_on",),
     ),
     Mutant(
@@ -32,7 +32,7 @@ INSTALLATIONS = (
         "ticker/engine/jobs.py",
         'return f"{installation}-t{task_id}-{micros(occurrence)}"',
         'return f"t{task_id}-{micros(occurrence)}"',
-        "Job ids of two installations never collide.",
+        "The job ids of two installations never collide.",
         ("tests/db/test_installation.py::test_jobs_of_an_adopted_installation_have_the_new_id",),
     ),
     Mutant(
@@ -56,7 +56,7 @@ INSTALLATIONS = (
         "ticker/migrations/versions/0010_schema.sql",
         "ON FUNCTION note_change(), note_edit(), note_deletion() FROM PUBLIC",
         "ON FUNCTION note_edit(), note_deletion() FROM PUBLIC",
-        "No role can use a table of its own to run a function of the schema with the rights of the schema's owner.",
+        "No role can use its own table to run a function of the schema with the rights of the schema's owner.",
         ("tests/test_security.py::test_no_role_can_hang_a_function_of_the_schema_on_its_own_table",),
     ),
 )

@@ -1,11 +1,11 @@
-"""What a mutant is."""
+"""Defines a mutant: a deliberate fault in our own code."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 
 class Rotten(Exception):
-    """The text that a mutant replaces is not exactly once in its file: the code moved on, and the catalogue did not."""
+    """The text that a mutant replaces does not occur exactly once in its file: the code has changed since."""
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,9 @@ class Mutant:
     expected: tuple[str, ...]
 
     def mutated(self, text: str) -> str:
-        """The file's text with the fault in it; Rotten where it cannot be put in at exactly one place."""
+        """Returns the file's text with the fault in it. Raises Rotten unless the fault fits in exactly one place."""
         if (found := text.count(self.before)) != 1:
-            raise Rotten(f"{self.name}: its text is {found} times in {self.file}, not once")
+            raise Rotten(f"{self.name}: its text occurs {found} times in {self.file}, not once")
         return text.replace(self.before, self.after)
 
     def apply(self, checkout: Path) -> None:

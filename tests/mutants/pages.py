@@ -34,7 +34,7 @@ PAGES = (
         ACCESS,
         'or is_json(headers) or headers.get(SCRIPT) == "true":',
         "or True:",
-        "A form of another site changes nothing: a POST needs JSON, or the header that only the page's own script can send.",
+        "A form on another site cannot change anything: a POST needs JSON, or the header that only the page's own script can send.",
         ("tests/web/test_forms.py::test_a_form_that_the_pages_script_did_not_send_changes_nothing",),
     ),
 )

@@ -28,7 +28,7 @@ PUSHES = (
         TICK,
         PUSH_THEN_ADVANCE,
         ADVANCE_THEN_PUSH,
-        "`next_run` moves on only after Redis took the job: a crash between the two pushes again, and loses nothing.",
+        "`next_run` advances only after Redis took the job. After a crash between the two, the job is pushed again, and nothing is lost.",
         ("tests/engine/test_tick.py::test_a_task_whose_push_has_no_answer_does_not_advance",),
     ),
     Mutant(
@@ -44,7 +44,7 @@ PUSHES = (
         TICK,
         "rows.mark_pushed([run.id for run, receipt in zip(runs, receipts, strict=True) if not receipt.error], work.now)",
         "rows.mark_pushed([run.id for run in runs], work.now)",
-        "A planned run whose push Redis refused stays planned; it is not taken for a job that exists.",
+        "A planned run whose push Redis refused stays planned: no job of it exists.",
         ("tests/engine/test_tick.py::test_a_planned_run_that_cannot_be_pushed_is_tried_again_after_30_seconds",),
     ),
     Mutant(
@@ -52,7 +52,7 @@ PUSHES = (
         TICK,
         "except (BadInput, OverflowError) as error:",
         "except ZeroDivisionError as error:",
-        "A bad row costs only itself, and changes no other task's history.",
+        "A bad row affects only itself, and changes no other task's history.",
         ("tests/engine/test_tick.py::test_a_row_that_has_no_next_time_costs_only_itself_and_says_why",),
     ),
     Mutant(
@@ -60,7 +60,7 @@ PUSHES = (
         "ticker/engine/jobs.py",
         'return f"{installation}-t{task_id}-{micros(occurrence)}"',
         "return f\"{installation}-t{task_id}-{__import__('uuid').uuid4().hex}\"",
-        "The job's id is a function of (task, occurrence), so that a push that is repeated after a crash is refused.",
+        "A job's id is determined by its task and occurrence, so a push that is repeated after a crash is refused.",
         (
             "tests/engine/test_tick.py::test_after_a_crash_between_push_and_commit_the_same_jobs_are_held_and_the_tasks_advance",
         ),
@@ -70,7 +70,7 @@ PUSHES = (
         "ticker/db/sql/rules.sql",
         "t.queue, t.function, t.kind,",
         "t.queue, t.function || ' ' || t.kwargs::text AS function, t.kind,",
-        "No argument of a task, which may be a secret, stands in a job's description.",
+        "A job's description contains no arguments of its task, since these may be secret.",
         ("tests/worker/test_worker.py::test_the_job_carries_ids_only",),
     ),
     Mutant(
@@ -78,7 +78,7 @@ PUSHES = (
         "ticker/db/sql/push.sql",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
-        "Due rows are locked FOR NO KEY UPDATE: a foreign key to a task, held by somebody's open transaction, does not hide it.",
+        "Due rows are locked FOR NO KEY UPDATE, so a foreign key to a task in another open transaction does not hide the task.",
         (
             "tests/engine/test_tick.py::test_a_task_that_an_open_transaction_refers_to_by_a_foreign_key_is_pushed_all_the_same",
         ),
@@ -88,7 +88,7 @@ PUSHES = (
         "ticker/db/sql/push.sql",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
         "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE\n\n-- name: claim_in_turn",
-        "Row locks divide the work of several tickers: rows that another holds are left out, not waited for.",
+        "Row locks divide the work among tickers: a ticker skips the rows that another one has locked, instead of waiting for them.",
         ("tests/engine/test_ports.py::test_rows_of_an_open_batch_are_left_out_by_others_until_it_ends",),
     ),
     Mutant(
@@ -96,7 +96,7 @@ PUSHES = (
         "ticker/db/sql/rules.sql",
         "THEN least(%(look_ahead)s::bigint, t.tolerance_ms / 5) ELSE 0 END",
         "THEN 0 ELSE 0 END",
-        "An interval task is due a little early, so that jitter of the tick does not cost it a whole tick.",
+        "An interval task is due a little early, so jitter of the ticks does not delay it by a whole tick.",
         (
             "tests/engine/test_ports.py::test_an_interval_task_is_due_early_by_the_look_ahead_and_at_most_a_fifth_of_its_tolerance",
         ),
@@ -106,7 +106,7 @@ PUSHES = (
         "ticker/daemon/loop.py",
         "look_ahead=settings.look_ahead_ms,",
         "look_ahead=0,",
-        "The loop hands the setting TICKER_LOOK_AHEAD to the tick: at 50 intervals, starts are 0.98 of time / interval.",
+        "The loop passes the setting TICKER_LOOK_AHEAD to the tick, so over 50 intervals a task starts in at least 0.98 of them.",
         ("tests/daemon/test_loop.py::test_a_beat_looks_ahead_as_far_as_the_setting_says",),
     ),
     Mutant(
@@ -114,7 +114,7 @@ PUSHES = (
         "ticker/db/sql/rules.sql",
         "t.enabled AND t.owner_active AND t.paused_by IS NULL",
         "t.enabled AND t.owner_active",
-        "Due is what is enabled, has an active owner, and is not paused.",
+        "A task is due only if it is enabled, its owner is active, and it is not paused.",
         ("tests/engine/test_ports.py::test_what_is_off_paused_done_or_set_back_is_not_due",),
     ),
     Mutant(
@@ -122,7 +122,7 @@ PUSHES = (
         "ticker/schedules/kinds.py",
         "next_after(now if task.kind == Kind.INTERVAL else max(now, task.occurrence))",
         "next_after(task.occurrence)",
-        "An outage gives one late run, never a burst: the next time is counted from now.",
+        "An outage causes one late run, never a burst: the next time is counted from now.",
         ("tests/engine/test_tick.py::test_an_outage_gives_one_late_run_and_never_a_burst",),
     ),
     Mutant(
@@ -130,7 +130,7 @@ PUSHES = (
         "ticker/db/sql/push.sql",
         "waiting = CASE WHEN t.next_run = ANY (t.waiting) OR",
         "waiting = CASE WHEN true OR",
-        "Every pushed occurrence is noted as waiting, so that what Redis loses is found and pushed again.",
+        "Every pushed occurrence is recorded as waiting, so a job that Redis loses is found and pushed again.",
         ("tests/engine/test_ports.py::test_an_advanced_task_waits_for_its_start_and_moves_on",),
     ),
     Mutant(
@@ -138,7 +138,7 @@ PUSHES = (
         "ticker/engine/timing.py",
         "return math.ceil(2 * expiry(every) / SECOND) + 3600",
         "return math.ceil(expiry(every) / SECOND) // 2",
-        "Redis forgets a waiting job only long after it has expired: RQ would skip it without a record.",
+        "Redis deletes a waiting job only long after it has expired. Otherwise, RQ would skip the job without a record.",
         ("tests/engine/test_timing.py::test_redis_forgets_a_job_long_after_it_has_expired",),
     ),
 )

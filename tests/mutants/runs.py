@@ -11,7 +11,7 @@ RUNS = (
         BOX,
         "    limits.arm()\n",
         "",
-        "A run is dead by B + g after its start, also when it overlooks every exception; RQ's time-out alone does not do that.",
+        "A run is dead B + g after its start, even if it swallows every exception. RQ's time-out alone does not ensure that.",
         ("tests/worker/test_worker.py::test_what_overruns_its_box_is_ended_with_everything_it_left_behind",),
     ),
     Mutant(
@@ -19,7 +19,7 @@ RUNS = (
         BOX,
         "since=call.since, how",
         "since=None, how",
-        "The limits count from before the start statement was sent, as the hold does; else a run outlives its hold.",
+        "The limits count from before the start statement was sent, as the hold does. Otherwise, a run could outlive its hold.",
         ("tests/mutants/test_limits.py::test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits",),
     ),
     Mutant(
@@ -35,7 +35,7 @@ RUNS = (
         STARTS,
         "return replace(call, began=began, start",
         "return replace(call, began=clock.monotonic(), start",
-        "The box counts from before the start statement was sent: its answer may have taken two seconds of the hold.",
+        "The box counts from before the start statement was sent: the answer may have used up two seconds of the hold.",
         ("tests/mutants/test_limits.py::test_a_run_counts_its_time_from_before_the_start_was_asked_for",),
     ),
     Mutant(
@@ -51,7 +51,7 @@ RUNS = (
         BOX,
         "timing.granted_box(start.box_ms, start.grace_ms, call.rq_timeout)",
         "timing.granted_box(start.box_ms, start.grace_ms, None)",
-        "The box never outlasts the time-out that RQ was told at the push, however the row was edited since.",
+        "The box is never longer than the time-out that RQ got at the push, however the row was edited since then.",
         ("tests/worker/test_worker.py::test_the_box_never_outlasts_the_time_out_that_rq_was_told_at_the_push",),
     ),
     Mutant(
@@ -67,7 +67,7 @@ RUNS = (
         "wrappers/layers/record.py",
         "    ended = finishing.write(",
         "    if call.limits:\n        call.limits.cancel()\n    ended = finishing.write(",
-        "The limits are cancelled last of all, after the record: a run that hangs there is dead by B + g, too.",
+        "The limits are cancelled last, after the record: a run that hangs while its end is recorded is also dead by B + g.",
         (
             "tests/worker/test_worker.py::test_under_a_stock_worker_a_run_that_hangs_where_its_end_is_recorded_is_killed_too",
         ),
@@ -77,7 +77,7 @@ RUNS = (
         "wrappers/sandbox/handoff.py",
         " and os.getppid() == _worker",
         "",
-        "A horse leaves its end only to a worker that lives: else the end would lie there until the hold is over.",
+        "A horse leaves its end only to a worker that is alive. Otherwise, the end would not be written before the hold is over.",
         ("tests/worker/test_faults.py::test_a_horse_that_nobody_minds_does_all_by_itself",),
     ),
     Mutant(
@@ -85,7 +85,7 @@ RUNS = (
         "wrappers/sandbox/handoff.py",
         " and _memory[_LISTENS] == 1",
         "",
-        "A horse leaves its end only to a worker that minds it: one that waits for Redis may do so for minutes.",
+        "A horse leaves its end only to a worker that watches it. A worker that waits for Redis could write the end minutes too late.",
         ("tests/worker/test_faults.py::test_a_horse_that_nobody_minds_does_all_by_itself",),
     ),
     Mutant(
@@ -93,7 +93,7 @@ RUNS = (
         "wrappers/rq/prepared_start.py",
         "        except BaseException:\n            self.abandon()\n            raise",
         "        except BaseException:\n            raise",
-        "A start whose job gets no process is lost at once: nobody would end it before its hold is over.",
+        "A start whose job gets no process is lost at once. Otherwise, nothing would end it before its hold is over.",
         ("tests/worker/test_faults.py::test_a_start_whose_job_gets_no_process_is_lost_at_once",),
     ),
     Mutant(
@@ -101,7 +101,7 @@ RUNS = (
         "wrappers/rq/worker.py",
         "        self._state = WorkerStatus.BUSY",
         "        self._state = self._state",
-        "A SIGTERM while the start is asked ends the worker behind the job: it neither is lost nor takes the run with it.",
+        "A SIGTERM during the start statement stops the worker after the job: the signal is not lost, and does not end the run.",
         ("tests/worker/test_faults.py::test_a_sigterm_while_the_start_is_asked_ends_the_worker_behind_the_job",),
     ),
     Mutant(
@@ -109,7 +109,7 @@ RUNS = (
         "wrappers/pipeline/database.py",
         "if self._connection is not None and not self._connection.is_alive:",
         "if self._connection is None:",
-        "A connection that the server has ended costs no run: it is seen before it is used.",
+        "A connection that the server has closed costs no run: the worker detects it before it uses the connection.",
         ("tests/worker/test_faults.py::test_a_dead_connection_is_seen_before_it_is_used",),
     ),
     Mutant(
@@ -117,7 +117,7 @@ RUNS = (
         "wrappers/pipeline/database.py",
         "            if lent._connection is not None and not lent._connection.closed:\n                os.dup2(",
         "            if False:\n                os.dup2(",
-        "The worker lets go of a connection that its horse goes on with, without a word to the server.",
+        "The worker releases a connection that its horse continues to use, without sending anything to the server.",
         ("tests/worker/test_faults.py::test_the_horse_of_a_batch_takes_over_its_workers_connection",),
     ),
     Mutant(
@@ -125,7 +125,7 @@ RUNS = (
         "ticker/engine/lost_jobs.py",
         "batch_job_id = task.batch_jobs and task.batch_jobs.get(str(jobs.micros(due.occurrence)))",
         "batch_job_id = due.occurrence == task.waiting[-1] and (task.batch_jobs or {}).get(str(jobs.micros(due.occurrence)))",
-        "Each waiting occurrence is tied to its own job: no older one is recorded as lost by Redis while its job waits there.",
+        "Each waiting occurrence is tied to its own job: no older one is recorded as lost while its job waits in Redis.",
         ("tests/worker/test_batches.py::test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits",),
     ),
     Mutant(
@@ -133,7 +133,7 @@ RUNS = (
         "wrappers/sandbox/handoff.py",
         "count - written == _ROOMS or ",
         "",
-        "In a batch an end that the worker has not written yet is not written over: one without room is the horse's to write.",
+        "In a batch, an end that the worker has not written yet is not overwritten. If there is no room for an end, the horse writes it.",
         ("tests/worker/test_batches.py::test_each_end_is_written_with_what_its_own_run_printed",),
     ),
     Mutant(
@@ -141,7 +141,7 @@ RUNS = (
         "wrappers/rq/worker.py",
         "left = subreaper.kill_new_children(self._before)",
         "left = 0",
-        "No child of a run is alive behind it, under our own worker.",
+        "Under our own worker, no child of a run outlives the run.",
         (
             "tests/worker/test_worker.py::test_what_a_run_left_behind_dies_by_the_workers_own_hand_long_before_its_box_is_over",
         ),
@@ -151,7 +151,7 @@ RUNS = (
         "ticker/db/sql/end.sql",
         "WHERE id = %(task_id)s AND run_token = %(token)s::uuid\nRETURNING id",
         "WHERE id = %(task_id)s AND (run_token = %(token)s::uuid OR true)\nRETURNING id",
-        "A run that lost its hold can write no cursor, and learns it.",
+        "A run that lost its hold cannot write a cursor, and is told so.",
         ("tests/db/test_start.py::test_a_run_that_lost_its_hold_writes_no_cursor_and_learns_it",),
     ),
     Mutant(
@@ -159,7 +159,7 @@ RUNS = (
         "wrappers/layers/record.py",
         "    child_processes.kill()",
         "    pass",
-        "The end frees the hold, so nothing that the function started lives on when it is written.",
+        "The end releases the hold, so no process that the function started is alive when the end is written.",
         ("tests/worker/test_run_ends.py::test_no_child_and_no_daemon_lives_when_a_horse_leaves_its_end",),
     ),
     Mutant(
@@ -167,7 +167,7 @@ RUNS = (
         "ticker/db/sql/end.sql",
         "run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,\n        {needs",
         "run_token IS NOT DISTINCT FROM %(token)s::uuid OR true AS mine,\n        {needs",
-        "A run that lost its hold can write no end, and learns it.",
+        "A run that lost its hold cannot write its end, and is told so.",
         ("tests/db/test_start.py::test_the_end_is_fenced_by_the_token",),
     ),
     Mutant(
@@ -183,7 +183,7 @@ RUNS = (
         "wrappers/pipeline/waiting_ends.py",
         "        except TickerError as error:\n",
         "        except TickerError as error:\n            self._drop(run)\n",
-        "An end that cannot be written waits in the worker until it can.",
+        "An end that cannot be written waits in the worker until it can be.",
         ("tests/worker/test_waiting_ends.py::test_an_end_is_written_at_once_and_what_cannot_be_waits",),
     ),
     Mutant(
@@ -191,7 +191,7 @@ RUNS = (
         "wrappers/sandbox/deaths.py",
         "bool(shared_state.hard_limit()) and limits.now() >= shared_state.deadline()",
         "bool(shared_state.hard_limit())",
-        "A kill is attributed to the hard limit only once its instant has passed.",
+        "A kill is attributed to the hard limit only if the limit had been reached.",
         ("tests/worker/test_deaths.py::test_a_kill_is_that_of_the_hard_limit_only_behind_its_instant",),
     ),
     Mutant(
@@ -199,7 +199,7 @@ RUNS = (
         "ticker/queue/forget.lua",
         "redis.pcall('SREM', worker .. ':executions', member)",
         "redis.pcall('SREM', worker .. ':executions', '')",
-        "A worker that has forgotten a job executes nothing, also in what RQ 3 counts.",
+        "A job that a worker has deleted at its end no longer counts as an execution of that worker in RQ 3.",
         ("tests/queue/test_settled_jobs.py::test_the_worker_counts_a_run_and_a_drop_as_rq_counts_jobs",),
     ),
     Mutant(
@@ -209,7 +209,7 @@ RUNS = (
         "    def move_dependents_to_ready(self, *_args: Any, **_options: Any) -> Any:\n"
         "        return super().move_dependents_to_ready(*_args, **_options)\n\n"
         "    def leave_dependents(self, *_args: Any, **_options: Any)",
-        "A hardened worker reads no job because another one, or anybody, names it as a dependent.",
+        "A hardened worker reads no job merely because something in Redis names it as a dependent.",
         ("tests/worker/test_signed_worker.py::test_what_a_hash_holds_beside_a_signed_job_is_not_read",),
     ),
     Mutant(
@@ -227,7 +227,7 @@ RUNS = (
         "wrappers/rq/corrupt_jobs.py",
         "        with unreadable_is_poison(self.id):\n            self.read(raw_data)",
         "        self.read(raw_data)",
-        "A corrupt job in a registry is put aside, so that it does not break off every maintenance of its worker.",
+        "A corrupt job in a registry is put aside, so it does not abort each maintenance of its worker.",
         ("tests/worker/test_corrupt_jobs.py::test_poison_that_may_be_enqueued_does_not_break_off_each_maintenance",),
     ),
 )

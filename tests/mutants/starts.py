@@ -8,7 +8,7 @@ STARTS = (
         "ticker/db/sql/start.sql",
         "SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE\n), instant",
         "SELECT * FROM {schema}.tasks WHERE id = %(task_id)s\n), instant",
-        "The start judges under the task's row lock: read-then-write lets every racing worker win.",
+        "The start decides under the task's row lock. With read-then-write, every racing worker would win.",
         ("tests/db/test_start.py::test_of_16_racing_starts_one_wins_and_15_learn_why",),
     ),
     Mutant(
@@ -16,7 +16,7 @@ STARTS = (
         "ticker/db/sql/start.sql",
         "SELECT {now} AS now, count(id) AS found FROM locked",
         "SELECT coalesce(%(now)s::timestamptz, now()) AS now, count(id) AS found FROM locked",
-        "The clock is read after the row's lock, by clock_timestamp(): `now()` lets two starts come closer than I - T.",
+        "The clock is read after the row is locked, by `clock_timestamp()`. With `now()`, two starts could be closer than I - T.",
         ("tests/db/test_start.py::test_last_run_is_read_after_a_wait_for_the_row",),
     ),
     Mutant(
@@ -32,7 +32,7 @@ STARTS = (
         "ticker/db/sql/start.sql",
         "WHEN l.last_run > l.now THEN 'clock'",
         "WHEN false THEN 'clock'",
-        "After the clock was set back a task starves for an interval at most: the start pulls `last_run` back to now.",
+        "After the clock was set back, a task starves for at most one interval: the start sets `last_run` back to now.",
         ("tests/db/test_start.py::test_after_the_clock_was_set_back_one_job_is_dropped_and_spacing_is_kept",),
     ),
     Mutant(
@@ -56,7 +56,7 @@ STARTS = (
         "ticker/db/sql/start.sql",
         "WHEN l.record IS NOT NULL THEN 'redelivered'",
         "WHEN false THEN 'redelivered'",
-        "Each occurrence has one record, whatever became of it: a job that is delivered again starts nothing and drops nothing.",
+        "Each occurrence has one record, whatever its outcome: a job that is delivered again starts nothing and drops nothing.",
         (
             "tests/db/test_start.py::test_a_job_that_is_delivered_again_is_an_event_on_the_record_whatever_came_of_the_first",
             "tests/db/test_start.py::test_an_occurrence_that_has_started_does_not_start_again_although_the_clock_was_set_back_over_it",
@@ -103,7 +103,7 @@ STARTS = (
         "ticker/db/sql/start.sql",
         "THEN 'still_running'\n        END",
         "AND false THEN 'still_running'\n        END",
-        "No overlap: a planned run, too, obeys the hold of another run.",
+        "No overlap: a planned run also respects the hold of another run.",
         ("tests/db/test_start.py::test_a_manual_run_obeys_enabled_and_the_hold",),
     ),
     Mutant(
@@ -111,7 +111,7 @@ STARTS = (
         "ticker/db/sql/start.sql",
         "AND l.now < l.last_run + {spacing l} THEN 'too_early'",
         "AND l.now <= l.last_run + {spacing l} THEN 'too_early'",
-        "A run may start at `last_run + I - T`; equality runs.",
+        "A run may start at exactly `last_run + I - T`.",
         ("tests/db/test_start.py::test_each_reason_is_found_and_changes_nothing_else",),
     ),
     Mutant(
@@ -135,7 +135,7 @@ STARTS = (
         "ticker/db/sql/start.sql",
         "waiting = array_remove(j.waiting, %(occurrence)s),",
         "waiting = j.waiting,",
-        "An occurrence that started or was dropped waits no more, so that it is not pushed again.",
+        "An occurrence that started or was dropped no longer waits, so it is not pushed again.",
         (
             "tests/db/test_start.py::test_each_reason_is_found_and_changes_nothing_else",
             "tests/worker/test_worker.py::test_functions_end_in_the_outcome_that_they_earned",
@@ -146,7 +146,7 @@ STARTS = (
         "ticker/db/sql/rules.sql",
         "WHEN r.outcome = 'lost' THEN r.ended_at END > r.until",
         "END > r.until",
-        "A run that a ticker on another host recorded as lost still holds its task on its own host, by the uptime.",
+        "A run that a ticker on another host recorded as lost still holds its task on its own host, whose uptime decides.",
         (
             "tests/engine/test_clock_steps.py::test_a_run_that_a_ticker_elsewhere_took_for_lost_still_holds_its_task_on_its_own_host",
         ),
@@ -156,7 +156,7 @@ STARTS = (
         "ticker/db/sql/start.sql",
         "SELECT i.now, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold,",
         "SELECT i.now, l.*, l.box_ms * interval '1 millisecond' AS hold,",
-        "The hold lasts B + g, as long as something of the run may live; no other run starts before.",
+        "The hold lasts B + g, as long as a process of the run may live; no other run starts before that.",
         ("tests/db/test_start.py::test_a_first_start_takes_the_hold_and_sets_last_run",),
     ),
     Mutant(
@@ -172,7 +172,7 @@ STARTS = (
         "ticker/db/sql/start.sql",
         "running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece'",
         "last_run = j.now, running_until = CASE WHEN j.refusal IS NULL AND j.run_kind <> 'piece'",
-        "A manual run leaves the schedule alone: it never touches `last_run` or `last_occurrence`.",
+        "A manual run does not change the schedule: it never writes `last_run` or `last_occurrence`.",
         ("tests/db/test_start.py::test_a_planned_run_skips_the_spacing_and_touches_no_schedule",),
     ),
 )

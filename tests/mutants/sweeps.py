@@ -11,7 +11,7 @@ SWEEPS = (
         "ticker/engine/tick.py",
         "set_back = store.clamp(now, options.batch)",
         "set_back = False",
-        "After the clock was set back, `next_run`, `last_run` and the hold are brought back to now by the next tick.",
+        "After the clock was set back, the next tick sets `next_run`, `last_run` and the hold back to now.",
         ("tests/engine/test_tick.py::test_a_pass_brings_back_what_lies_ahead_since_the_clock_was_set_back",),
     ),
     Mutant(
@@ -19,7 +19,7 @@ SWEEPS = (
         "ticker/db/store.py",
         "set_back = stepped or self._look_again or self._sees_a_tick_ahead(now)",
         "set_back = stepped or self._look_again",
-        "A tick in the future shows that the clock was set back: the next tick clamps, not the one an hour later.",
+        "A tick recorded in the future shows that the clock was set back: the next tick corrects the rows, not one an hour later.",
         ("tests/engine/test_ports.py::test_a_tick_in_the_future_makes_a_later_pass_look_at_every_row_again",),
     ),
     Mutant(
@@ -27,7 +27,7 @@ SWEEPS = (
         "ticker/db/sql/sweep.sql",
         "ELSE until < (SELECT now FROM instant) - interval '1 second' END",
         "ELSE started_at < (SELECT now FROM instant) - interval '1 second' END",
-        "The sweep keeps the hold of a run until B + g: something of it may live so long.",
+        "The sweep keeps the hold of a run until B + g: a process of the run may live that long.",
         ("tests/engine/test_ports.py::test_a_run_past_its_box_ends_as_lost_and_frees_its_task",),
     ),
     Mutant(
@@ -43,7 +43,7 @@ SWEEPS = (
         "ticker/db/store.py",
         "if period and self._watched_for(now, period) < patience(period):",
         "if period and self._watched_for(now, period) < 0:",
-        "After all tickers, or the tables, were away, workers get time to write their ends before a run is lost.",
+        "After all tickers, or the tables, were unavailable, workers get time to write their ends before a run is lost.",
         ("tests/db/test_late_ends.py::test_after_all_tickers_were_away_the_sweep_waits_before_it_declares_runs_lost",),
     ),
     Mutant(
@@ -51,7 +51,7 @@ SWEEPS = (
         "ticker/db/sql/sweep.sql",
         "AND CASE WHEN boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint\n               THEN",
         "AND CASE WHEN false AND boot = %(boot)s::text AND uptime_us <= %(uptime)s::bigint\n               THEN",
-        "A run that lives is not taken for lost when the clock is set forward: its host's uptime tells.",
+        "A live run is not recorded as lost when the clock is set forward: the uptime of its host decides.",
         (
             "tests/engine/test_clock_steps.py::test_a_run_that_lives_is_not_taken_for_lost_when_the_clock_is_set_forward",
         ),
@@ -61,7 +61,7 @@ SWEEPS = (
         "ticker/engine/tick.py",
         "store.end_overdue(now, options.batch, options.period)",
         "store.end_overdue(now or store.now(), options.batch, options.period)",
-        "A pass that was stopped, and whose `now` lies ahead of the clock since, ends no living run.",
+        "A pass that was stopped ends no live run, even if its `now` is ahead of a clock that was set back meanwhile.",
         (
             "tests/engine/test_tick.py::test_a_run_is_past_its_end_by_the_clock_of_the_tables_and_not_by_that_of_the_pass",
         ),
@@ -71,7 +71,7 @@ SWEEPS = (
         "ticker/db/sql/sweep.sql",
         "OR t.push_after > m.now +",
         "OR false AND t.push_after > m.now +",
-        "A row that was set back is tried again though the clock was set back meanwhile.",
+        "A row whose push failed is tried again in time, even if the clock was set back meanwhile.",
         ("tests/engine/test_clock_steps.py::test_a_back_off_does_not_wait_for_a_clock_that_was_set_back",),
     ),
     Mutant(
@@ -79,7 +79,7 @@ SWEEPS = (
         "ticker/db/sql/sweep.sql",
         "ON h.id = e.task_id AND h.run_token = e.token",
         "ON h.id = e.task_id",
-        "The end of a lost run leaves the hold of a later run alone.",
+        "The end of a lost run does not change the hold of a later run.",
         ("tests/engine/test_ports.py::test_the_end_of_an_overdue_run_leaves_a_later_runs_hold_alone",),
     ),
     Mutant(
@@ -87,7 +87,7 @@ SWEEPS = (
         "ticker/engine/timing.py",
         "return occurrence < newest and occurrence < now - span(expiry(every))",
         "return False",
-        "Waiting jobs of a task stay bounded, also after hours without workers.",
+        "The number of waiting jobs of a task stays bounded, even after hours without workers.",
         ("tests/engine/test_tick.py::test_it_expires_when_it_is_older_than_two_intervals_and_ten_minutes",),
     ),
     Mutant(
@@ -95,7 +95,7 @@ SWEEPS = (
         LOST_JOBS,
         "\n    return JobVerdict.WAITS\n",
         "\n    return JobVerdict.AGAIN\n",
-        "An occurrence is pushed again only when Redis does not hold its job any more.",
+        "An occurrence is pushed again only if Redis no longer holds its job.",
         ("tests/engine/test_tick.py::test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tick",),
     ),
     Mutant(
@@ -103,7 +103,7 @@ SWEEPS = (
         LOST_JOBS,
         "    if state is JobState.MISSING:\n",
         "    if False and state is JobState.MISSING:\n",
-        "What Redis lost before its start is pushed again, without a hand.",
+        "A job that Redis lost before its start is pushed again automatically.",
         ("tests/engine/test_tick.py::test_the_job_of_a_daily_task_that_redis_lost_is_pushed_again_on_the_next_tick",),
     ),
     Mutant(
@@ -111,7 +111,7 @@ SWEEPS = (
         "ticker/db/sql/sweep.sql",
         "FOR NO KEY UPDATE SKIP LOCKED\n\n-- name: settle_waiting",
         "\n-- name: settle_waiting",
-        "Rows are locked while Redis is asked for their jobs, so that none of them starts in between.",
+        "Rows are locked while Redis is queried for their jobs, so none of them starts meanwhile.",
         ("tests/engine/test_ports.py::test_waiting_tasks_that_another_batch_holds_are_left_out",),
     ),
     Mutant(
@@ -119,7 +119,7 @@ SWEEPS = (
         "ticker/db/sql/sweep.sql",
         "count < 5000 AS fits",
         "count < 5000000 AS fits",
-        "The sweep settles so many occurrences at a time that their rows are not locked for long.",
+        "The sweep settles a limited number of occurrences at a time, so their rows are not locked for long.",
         (
             (
                 "tests/db/test_poison_rows.py::"
@@ -132,7 +132,7 @@ SWEEPS = (
         SWEEP,
         "rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)",
         "pass",
-        "Every pushed job ends in a run, a drop with a reason, or lost with a reason.",
+        "Every pushed job ends as a run, as a drop with a reason, or as lost with a reason.",
         ("tests/engine/test_tick.py::test_an_old_occurrence_expires_once_a_newer_one_waits_and_the_newest_never_does",),
     ),
 )

@@ -1,4 +1,4 @@
-"""The table of who caught what, as a page of the docs."""
+"""Writes the table of mutants, with the test that caught each of them, as a page of the docs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,16 +12,16 @@ NO_TRIAL = "NO TRIAL"
 HEAD = """\
 # Mutants: what catches a fault in our own code
 
-Each row is one deliberate fault: a line of the product, changed so that it breaks a rule. The faults stand in
-`tests/mutants/`. This command puts one after the other into a copy of the checkout and runs that copy's tests:
+Each row is one deliberate fault: a change of our own code that breaks a rule. The faults are defined in `tests/mutants/`. This
+command applies them one at a time to a copy of the checkout, and runs the tests of that copy:
 
     python -m tests.mutants [--only NAME] [--jobs N] [--write docs/internals/mutants.md]
 
-First come the tests that should know the rule, then the whole default suite. A test has caught a mutant when it
-fails with it and passes without it; one that was not named for it has to fail twice. The exit code is 1 where a mutant
-was not caught. A change that only breaks the import of a module or the syntax of a statement is no mutant, and is refused.
+The tests that are named for the mutant run first. If they pass, the whole suite runs, including slow tests. A test has caught the
+mutant if it fails with the mutant and passes without it. A test that was not named for the mutant must fail twice. The exit code is
+1 if a mutant was not caught. A change that only breaks an import or the syntax of a statement is refused as a mutant.
 
-Symbols: I interval, T tolerance, B time box, g grace. A run that has not ended by B + g is killed then.
+Symbols: I interval, T tolerance, B time box, g grace. A run that has not ended by B + g is killed.
 
 """
 
@@ -38,7 +38,7 @@ def markdown(mutants: Sequence[Mutant], caught: Mapping[str, str]) -> str:
 
 
 def read(file: Path) -> dict[str, str]:
-    """What a page says of each mutant; nothing where there is no page."""
+    """Returns the verdict on each mutant in a page; empty if the page does not exist."""
     return dict(_ROW.findall(file.read_text(encoding="utf-8"))) if file.exists() else {}
 
 

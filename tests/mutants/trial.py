@@ -1,4 +1,4 @@
-"""One mutant on trial: a copy of the checkout with the fault in it, and the first of its tests that fails."""
+"""Tries one mutant: applies the fault to a copy of the checkout, and finds the first test of that copy that fails."""
 
 import os
 import re
@@ -37,7 +37,7 @@ _NOT_SQL = re.compile(
 
 
 class Unfit(Exception):
-    """No trial: the unmutated tests fail, or what was made of the code is no code."""
+    """A trial is not possible: the tests fail without the mutant, or the mutated code does not load."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Failure:
 
 @contextmanager
 def checkout(source: Path = ROOT) -> Iterator[Path]:
-    """A copy without environments, histories and caches, for as long as the block lasts."""
+    """Makes a copy without environments, histories and caches, which exists until the block ends."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         copy = Path(folder).resolve() / "copy"
         copytree(source, copy, ignore=ignore_patterns(*LEFT_OUT))
@@ -58,13 +58,13 @@ def checkout(source: Path = ROOT) -> Iterator[Path]:
 
 
 def check_baseline(copy: Path, expected: Sequence[str]) -> None:
-    """Unfit where the tests that are to catch something fail by themselves."""
+    """Raises Unfit if the tests that should catch something fail without a mutant."""
     if failure := first_failure(copy, *expected):
         raise Unfit(f"without any mutant {failure.test} fails\n{failure.output[-3000:]}")
 
 
 def caught_by(mutant: Mutant, source: Path) -> str | None:
-    """The test that fails on this mutant and not without it; None where there is none. Unfit."""
+    """Returns the test that fails with this mutant and passes without it, or None. Raises Unfit."""
     with checkout(source) as copy:
         mutant.apply(copy)
         check_import(mutant, copy)
@@ -74,7 +74,7 @@ def caught_by(mutant: Mutant, source: Path) -> str | None:
 
 
 def found_in_the_suite(copy: Path, source: Path) -> str | None:
-    """A test that nobody named for this mutant counts if it fails alone, too, and passes in the unmutated source."""
+    """Returns a test that was not named for this mutant, fails a second time by itself, and passes without the mutant."""
     unsure: list[str] = []
     while failure := first_failure(copy, *unsure):
         test = runnable(failure).test
@@ -85,14 +85,14 @@ def found_in_the_suite(copy: Path, source: Path) -> str | None:
 
 
 def runnable(failure: Failure) -> Failure:
-    """The same; Unfit where PostgreSQL could not even run the statement."""
+    """Returns the failure. Raises Unfit if PostgreSQL could not even run the statement."""
     if found := _NOT_SQL.search(failure.output):
         raise Unfit(f"no statement that PostgreSQL runs: {found[1]} in {failure.test}")
     return failure
 
 
 def first_failure(copy: Path, *arguments: str) -> Failure | None:
-    """Runs the copy's tests until one fails; None when all pass. Unfit where pytest itself could not go on."""
+    """Runs the copy's tests until one fails, and returns that failure, or None. Raises Unfit if pytest itself failed."""
     done = run(copy, "-m", "pytest", "-x", *QUIET, *arguments, cwd=copy)
     if done.returncode == 0:
         return None
@@ -103,7 +103,7 @@ def first_failure(copy: Path, *arguments: str) -> Failure | None:
 
 
 def check_import(mutant: Mutant, copy: Path) -> None:
-    """Unfit unless the mutated module can be imported, from the copy, in a process of a process far from it."""
+    """Raises Unfit unless a process far from the copy can import the mutated module from the copy."""
     name = LOADED_BY.get(Path(mutant.file).suffix) or module(mutant.file)
     look = f"import importlib; print(importlib.import_module({name!r}).__file__)"
     outer = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-P', '-c', {look!r}]))"
@@ -117,7 +117,7 @@ def module(file: str) -> str:
 
 
 def run(copy: Path, *arguments: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    """Python, for which the copy comes before the editable install; each run starts servers of its own."""
+    """Runs Python, which imports from the copy before the editable install. Each run starts its own servers."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TICKER_"))}
     environ |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
     for given in ("DATABASE_URL", "REDIS_URL"):

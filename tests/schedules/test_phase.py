@@ -1,4 +1,4 @@
-"""Spread tasks: each has a place of its own in its interval, and keeps it."""
+"""Spread tasks: each has its own phase in its interval, and keeps it."""
 
 import random
 from collections import Counter
@@ -86,7 +86,7 @@ def test_a_spread_task_runs_at_least_as_often_as_one_that_is_not(every, tick, pl
 
 
 @pytest.mark.parametrize("every", [30_000, 60_000, 300_000, 3_600_000])
-def test_wherever_its_place_and_the_ticks_are_a_task_runs_once_per_interval(every):
+def test_whatever_its_phase_and_the_ticks_a_task_runs_once_per_interval(every):
     draw = random.Random(1)
     for _ in range(100):
         found = starts(every, draw.randrange(every), draw.randrange(TICK))
@@ -124,10 +124,10 @@ def test_an_outage_leaves_no_herd_behind():
 
 
 @pytest.mark.slow
-def test_a_registered_task_waits_for_its_place_and_keeps_it(environ, db, store, queue):
+def test_a_registered_task_waits_for_its_phase_and_keeps_it(environ, db, store, queue):
     task = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True)
     assert task.spread and task.phase_ms is not None and 0 <= task.phase_ms < 300_000
-    assert task.next_run is not None and is_in_place(task)
+    assert task.next_run is not None and is_in_phase(task)
     assert task.next_run - store.now() <= 300 * SECOND
     tick(store, queue, task.next_run + 5 * SECOND, TickOptions(beat=TICK))
     assert ticker.get(db, task).next_run == task.next_run + 300 * SECOND
@@ -140,23 +140,23 @@ def test_a_tick_that_finds_a_task_late_puts_off_the_next_run_and_does_not_lose_i
     assert ticker.get(db, task).next_run == task.next_run + 320 * SECOND
 
 
-def is_in_place(task: ticker.Task) -> bool:
+def is_in_phase(task: ticker.Task) -> bool:
     return (task.next_run - phases.EPOCH) // MS % task.every_ms == task.phase_ms
 
 
-def test_a_task_that_is_registered_anew_gets_the_same_place(environ, db):
+def test_a_task_that_is_registered_again_gets_the_same_phase(environ, db):
     before = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True)
     ticker.unregister(db, before.id)
     after = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True)
     assert after.id != before.id and after.phase_ms == before.phase_ms
 
 
-def test_by_default_a_task_has_no_place_and_runs_at_the_next_tick(environ, db, store):
+def test_by_default_a_task_has_no_phase_and_runs_at_the_next_tick(environ, db, store):
     task = ticker.register(db, "poll", every="5m")
     assert task.phase_ms is None and task.next_run <= store.now()
 
 
-def test_existing_tasks_get_their_places_and_a_plan_changes_nothing(environ, db, store):
+def test_existing_tasks_get_their_phases_and_a_plan_changes_nothing(environ, db, store):
     for number in range(40):
         ticker.register(db, "poll", owner=f"mail:{number}", every="20m")
     ticker.register(db, "poll", owner="feeds:1", every="20m")
@@ -166,15 +166,15 @@ def test_existing_tasks_get_their_places_and_a_plan_changes_nothing(environ, db,
     done = CliRunner().invoke(main, ["spread", "--owner-type", "mail"])
     assert done.exit_code == 0 and sentence("cli.spread_done", number=40).within(done.output)
     tasks = ticker.list_tasks(db, owner_type="mail")
-    assert all(is_in_place(task) and task.next_run > store.now() - SECOND for task in tasks)
+    assert all(is_in_phase(task) and task.next_run > store.now() - SECOND for task in tasks)
     assert len({task.next_run for task in tasks}) == 40
     assert not ticker.list_tasks(db, owner_type="feeds")[0].spread
     again = CliRunner().invoke(main, ["spread", "--owner-type", "mail", "--json"])
     assert '"changed": 0' in again.output and '"placed": 40' in again.output
 
 
-def test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_place_as_it_is(environ, db, store):
-    """Back in its place after an outage, it may be due nearly two intervals ahead, which is no sign of a clock set back."""
+def test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_phase_as_it_is(environ, db, store):
+    """After an outage, it may be due nearly two intervals ahead, in phase. That is no sign of a clock that was set back."""
     task, now = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True), store.now()
     db.execute(
         "UPDATE ticker.tasks SET next_run = %s, last_run = %s, last_occurrence = %s, push_after = %s WHERE id = %s",
@@ -186,7 +186,7 @@ def test_a_ticker_that_starts_leaves_a_task_that_waits_for_its_place_as_it_is(en
     assert after.push_after is None and after.next_run == now + 590 * SECOND
 
 
-def test_a_place_further_ahead_than_two_intervals_is_a_sign_that_the_clock_was_set_back(environ, db, store):
+def test_a_phase_further_ahead_than_two_intervals_is_a_sign_that_the_clock_was_set_back(environ, db, store):
     task, now = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True), store.now()
     db.execute(
         "UPDATE ticker.tasks SET next_run = %s, last_occurrence = %s WHERE id = %s", (now + 700 * SECOND, now, task.id)
@@ -204,7 +204,7 @@ def test_a_place_further_ahead_than_two_intervals_is_a_sign_that_the_clock_was_s
         (0, None),
     ],
 )
-def test_why_tells_where_a_place_is_passed_over(away, said, environ, db, store):
+def test_why_reports_a_phase_that_is_passed_over(away, said, environ, db, store):
     task = ticker.register(db, "poll", owner="mail:5", every="5m", spread=True)
     due = task.next_run + away * SECOND
     db.execute("UPDATE ticker.tasks SET next_run = %s, last_run = %s WHERE id = %s",

@@ -64,7 +64,7 @@ class TaskFields(TypedDict, total=False):
     remove: Annotated[bool | None, Field(
         sorts.FLAG, "Remove", WHEN, "With a single time (at): whether to delete the task after its success.", default=False)]
     spread: Annotated[bool | None, Field(
-        sorts.FLAG, "Spread", WHEN, "Whether the task is due at its own offset in the interval or window, "
+        sorts.FLAG, "Spread", WHEN, "Whether the task is due at its own phase in the interval or window, "
         "so that many tasks are not due at once.", default=False)]
     within: Annotated[Duration | None, Field(
         sorts.LIMITED_SPAN, "Within", WHEN,

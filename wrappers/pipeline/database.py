@@ -2,7 +2,8 @@
 
 import logging
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,10 +12,14 @@ import psycopg
 from ticker import clock, settings
 from ticker.db import sql
 from ticker.db.connections import Connection, connect, first_line, translated
+from ticker.errors import RowLocked
 from ticker.model import Outcome
 from wrappers.sandbox import limits
 
 log = logging.getLogger("ticker.run")
+
+LOCKED_AT_MOST = 2.0  # seconds
+LOCK_PAUSE = 0.02  # seconds
 
 NO_TEXTS: dict[str, str | None] = {"result": None, "traceback": "", "output": "", "error_output": ""}
 
@@ -50,6 +55,20 @@ class Database:
             self.close()
             raise
 
+    def execute_unlocked(self, name: str, is_locked: Callable[[sql.Row], bool], **parameters: Any) -> sql.Row:
+        """Runs a statement for one task, again as long as another transaction has locked its row, for up to 2 s.
+
+        Raises RowLocked after that. The statement itself does not wait.
+        """
+        give_up_at = clock.monotonic() + LOCKED_AT_MOST
+        while True:
+            [row] = self.execute(name, **parameters)
+            if not is_locked(row):
+                return row
+            if clock.monotonic() > give_up_at:
+                raise RowLocked(f"a row is locked by another transaction for longer than {LOCKED_AT_MOST:g} s")
+            time.sleep(LOCK_PAUSE)
+
     def finish(
         self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,
         traceback: str = "", output: str = "", error_output: str = "", pid: int | None = None, run_id: int = 0,
@@ -73,7 +92,8 @@ class Database:
         self.open()  # first, so that the age does not include the time to connect
         now = clock.now()
         age = 0.0 if at is None or now else max(limits.now() - at, 0.0)
-        if self.execute("finish", **end, age=age, now=now):
+        of_one = {f"{name}s": [value] for name, value in end.items()}
+        if self.execute_unlocked("finish", lambda row: row["is_locked"], **of_one, ages=[age], now=now)["run_id"]:
             return True
         if not run_id or not self.execute("finish_late", run_id=run_id, **end, age=age, now=now):
             return False

@@ -66,15 +66,23 @@ def patiently(
 def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
     """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before it, and its row."""
     common: dict[str, Any] = {
-        "task_id": call.task_id, "functions": list(registry.functions()), "token": token, "now": clock.now(),
-        "worker": call.worker, "host": socket.gethostname(), "pid": call.pid, "job_id": call.job_id,
+        "functions": list(registry.functions()), "now": clock.now(),
+        "worker": call.worker, "host": socket.gethostname(), "pid": call.pid,
     }  # fmt: skip
     call.database.open()
     began, since = clock.monotonic(), limits.now()
     common["boot"], common["uptime"] = clock.uptime()
     if call.planned is not None:
-        return began, since, call.database.execute("start_planned", run_id=call.planned, **common)[0]
-    return began, since, call.database.execute("start", occurrence=call.occurrence, **common)[0]
+        planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id}
+        return began, since, call.database.execute("start_planned", **planned, **common)[0]
+    of_one = {
+        "task_ids": [call.task_id], "occurrences": [call.occurrence], "tokens": [token], "job_ids": [call.job_id]
+    }  # fmt: skip
+    return began, since, call.database.execute_unlocked("start", _is_locked, **of_one, **common)
+
+
+def _is_locked(verdict: Mapping[str, Any]) -> bool:
+    return bool(verdict["refusal"] == "locked")
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:

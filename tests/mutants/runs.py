@@ -165,10 +165,18 @@ RUNS = (
     Mutant(
         "end-without-a-fence",
         "ticker/db/sql/end.sql",
-        "run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,\n        {needs",
-        "run_token IS NOT DISTINCT FROM %(token)s::uuid OR true AS mine,\n        {needs",
+        "h.run_token IS NOT DISTINCT FROM a.token AS mine,",
+        "true AS mine,",
         "A run that lost its hold cannot write its end, and is told so.",
         ("tests/db/test_start.py::test_the_end_is_fenced_by_the_token",),
+    ),
+    Mutant(
+        "end-of-a-locked-row-counts-as-written",
+        "ticker/db/sql/end.sql",
+        "(m.mine OR r.kind = 'piece') AND NOT m.is_locked",
+        "(m.mine OR r.kind = 'piece')",
+        "An end whose task is locked is not written in part: its run stays open until both rows can be written.",
+        ("tests/db/test_start.py::test_one_statement_ends_many_and_skips_the_row_that_is_locked",),
     ),
     Mutant(
         "late-end-over-a-later-start",

@@ -3,9 +3,9 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
@@ -15,13 +15,29 @@ from ticker.db.connections import Connection, connect, first_line, translated
 from ticker.errors import RowLocked
 from ticker.model import Outcome
 from wrappers.sandbox import limits
+from wrappers.sandbox.handoff import PendingEnd
+
+T = TypeVar("T")
 
 log = logging.getLogger("ticker.run")
 
 LOCKED_AT_MOST = 2.0  # seconds
 LOCK_PAUSE = 0.02  # seconds
+LOCKED = "a row is locked by another transaction"
 
 NO_TEXTS: dict[str, str | None] = {"result": None, "traceback": "", "output": "", "error_output": ""}
+
+
+def while_locked(step: Callable[[], T]) -> T:
+    """Repeats a step while it raises RowLocked, for up to 2 s. Its statement does not wait for the row."""
+    give_up_at = clock.monotonic() + LOCKED_AT_MOST
+    while True:
+        try:
+            return step()
+        except RowLocked:
+            if clock.monotonic() > give_up_at:
+                raise
+        time.sleep(LOCK_PAUSE)
 
 
 class Database:
@@ -55,20 +71,6 @@ class Database:
             self.close()
             raise
 
-    def execute_unlocked(self, name: str, is_locked: Callable[[sql.Row], bool], **parameters: Any) -> sql.Row:
-        """Runs a statement for one task, again as long as another transaction has locked its row, for up to 2 s.
-
-        Raises RowLocked after that. The statement itself does not wait.
-        """
-        give_up_at = clock.monotonic() + LOCKED_AT_MOST
-        while True:
-            [row] = self.execute(name, **parameters)
-            if not is_locked(row):
-                return row
-            if clock.monotonic() > give_up_at:
-                raise RowLocked(f"a row is locked by another transaction for longer than {LOCKED_AT_MOST:g} s")
-            time.sleep(LOCK_PAUSE)
-
     def finish(
         self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,
         traceback: str = "", output: str = "", error_output: str = "", pid: int | None = None, run_id: int = 0,
@@ -83,22 +85,44 @@ class Database:
         end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "pid": pid}
         texts = {"result": result, "traceback": traceback, "output": output, "error_output": error_output}
         try:
-            return self._end(run_id, at, **end, **texts)
+            return while_locked(lambda: self._end(run_id, at, **end, **texts))
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             log.warning("the texts of a run of task=%s cannot be stored: %s", task_id, first_line(error))
-            return self._end(run_id, at, **end, **NO_TEXTS)
+            return while_locked(lambda: self._end(run_id, at, **end, **NO_TEXTS))
 
     def _end(self, run_id: int, at: float | None, **end: Any) -> bool:
         self.open()  # first, so that the age does not include the time to connect
         now = clock.now()
         age = 0.0 if at is None or now else max(limits.now() - at, 0.0)
-        of_one = {f"{name}s": [value] for name, value in end.items()}
-        if self.execute_unlocked("finish", lambda row: row["is_locked"], **of_one, ages=[age], now=now)["run_id"]:
+        [row] = self.execute("finish", **{f"{name}s": [value] for name, value in end.items()}, ages=[age], now=now)
+        if row["is_locked"]:
+            raise RowLocked(LOCKED)
+        if row["run_id"]:
             return True
         if not run_id or not self.execute("finish_late", run_id=run_id, **end, age=age, now=now):
             return False
         log.warning("end recorded late task=%s run=%s: %s, %.1f s ago", end["task_id"], run_id, end["outcome"], age)
         return True
+
+    def finish_all(self, ends: Sequence[PendingEnd]) -> list[bool | None]:
+        """Ends runs of different tasks in one statement. Returns for each whether its end was written.
+
+        False means that the run no longer holds its task, and None that another transaction has locked the row.
+        """
+        self.open()  # first, so that the ages do not include the time to connect
+        now = clock.now()
+        sets = {
+            "task_ids": [left.task_id for left in ends],
+            "tokens": [left.token for left in ends],
+            "ages": [0.0 if now else max(limits.now() - left.end.at, 0.0) for left in ends],
+            **{
+                f"{name}s": [getattr(left.end, name) for left in ends]
+                for name in ("outcome", "reason", "pid", *NO_TEXTS)
+            },
+        }
+        rows = self.execute("finish", **sets, now=now)
+        written = {str(row["token"]): None if row["is_locked"] else row["run_id"] is not None for row in rows}
+        return [written[left.token] for left in ends]
 
     def outcome_of(self, run_id: int, token: str) -> str | None:
         """Returns the outcome of the run with this token, its state if it has none, or None if it has no record."""

@@ -11,6 +11,7 @@ from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds, record
 from wrappers.sandbox import handoff, limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
+from wrappers.sandbox.shared_state import OpenRun
 
 log = logging.getLogger("ticker.run")
 
@@ -41,34 +42,31 @@ def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> 
 def take_left(database: Database, waiting: WaitingEnds) -> None:
     """Writes the ends that a horse left. Ends that cannot be written wait."""
     while texts := handoff.left():
+        waiting.take(database, *texts)
         for text in texts:
-            waiting.take(database, text)
-            handoff.clear()
+            handoff.clear(text)
 
 
 def close_record(database: Database, waiting: WaitingEnds, cause: str) -> None:
-    """Writes the ends that a dead horse left, and an end for the run that it left open, if any."""
-    left = [(run.task_id, run.token) for run in map(PendingEnd.unpacked, handoff.left())]
+    """Writes the ends that a dead horse left, and an end for each run that it left open."""
+    left = {(run.task_id, run.token) for run in map(PendingEnd.unpacked, handoff.left())}
     take_left(database, waiting)
-    open_run = shared_state.read()
-    if open_run is not None and open_run not in left and open_run not in waiting:
-        outcome, reason = (Outcome.KILLED, cause) if shared_state.run_id() else (Outcome.LOST, UNANSWERED)
-        _close_open(database, waiting, outcome, reason)
-    shared_state.clear()  # also if the run left an end and was killed right after
+    for run in shared_state.open_runs():
+        if (run.task_id, run.token) not in left and (run.task_id, run.token) not in waiting:
+            outcome, reason = (Outcome.KILLED, cause) if run.run_id else (Outcome.LOST, UNANSWERED)
+            _close(database, waiting, run, outcome, reason)
+    shared_state.clear_all()  # also if a run left an end and was killed right after
 
 
 def abandon(database: Database, waiting: WaitingEnds) -> None:
     """Ends the run of a job that gets no horse, if it has one."""
-    _close_open(database, waiting, Outcome.LOST, NO_HORSE)
+    for run in shared_state.open_runs():
+        _close(database, waiting, run, Outcome.LOST, NO_HORSE)
+    shared_state.clear_all()
 
 
-def _close_open(database: Database, waiting: WaitingEnds, outcome: Outcome, reason: str) -> None:
-    open_run = shared_state.read()
-    if open_run is None:
-        return
-    task_id, token = open_run
+def _close(database: Database, waiting: WaitingEnds, run: OpenRun, outcome: Outcome, reason: str) -> None:
     printed, complained = output.texts()
     end = End(outcome, reason, output=printed, error_output=complained, pid=shared_state.horse() or None)
-    log.warning("%s task=%s: %s", outcome, task_id, reason)
-    waiting.take(database, PendingEnd(task_id, shared_state.run_id(), token, end).packed())
-    shared_state.clear()
+    log.warning("%s task=%s: %s", outcome, run.task_id, reason)
+    waiting.take(database, PendingEnd(run.task_id, run.run_id, run.token, end).packed())

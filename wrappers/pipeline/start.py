@@ -16,6 +16,7 @@ from ticker.model import Outcome, Reason, RunKind
 from ticker.schedules.duration import words
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call, Start
+from wrappers.pipeline.database import LOCKED, while_locked
 from wrappers.sandbox import limits, shared_state
 
 T = TypeVar("T")
@@ -37,7 +38,9 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     shared_state.write(call.task_id, token)
     give_up_at = clock.monotonic() + PATIENCE
     patiently(call.database.open, DatabaseUnavailable, give_up_at, when_it_waits)
-    began, since, verdict = patiently(lambda: decide(call, token), RowLocked, give_up_at, when_it_waits)
+    began, since, verdict = patiently(
+        lambda: while_locked(lambda: decide(call, token)), RowLocked, give_up_at, when_it_waits
+    )
     if verdict["refusal"]:
         shared_state.clear()
         return drop(call, verdict)
@@ -78,11 +81,10 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
     of_one = {
         "task_ids": [call.task_id], "occurrences": [call.occurrence], "tokens": [token], "job_ids": [call.job_id]
     }  # fmt: skip
-    return began, since, call.database.execute_unlocked("start", _is_locked, **of_one, **common)
-
-
-def _is_locked(verdict: Mapping[str, Any]) -> bool:
-    return bool(verdict["refusal"] == "locked")
+    [verdict] = call.database.execute("start", **of_one, **common)
+    if verdict["refusal"] == "locked":
+        raise RowLocked(LOCKED)
+    return began, since, verdict
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:

@@ -215,7 +215,7 @@ class Worker(SurvivingWorker):
 
     def _mind_database(self) -> None:
         """Tries to write the waiting ends, or closes a connection that has been idle for long."""
-        is_between_runs = self._phase is not Phase.WAITED and shared_state.read() is None
+        is_between_runs = self._phase is not Phase.WAITED and not shared_state.open_runs()
         if self._unwritten and not self.is_horse and is_between_runs:
             self._unwritten.write(self._connected())
         elif self._database is not None and clock.monotonic() - self._idle_since >= IDLE:  # also while Redis is away

@@ -1,0 +1,59 @@
+"""The slots of a group: how many runs are open, until when each may live, and the kill at the first of these instants.
+
+The instants are also in the memory that the worker and its supervisor share (`shared_state`). They kill the process if
+its own timer cannot.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+
+from wrappers.sandbox import shared_state
+from wrappers.sandbox.limits import KillTimer
+
+
+class Slots:
+    """Gives each open run a slot."""
+
+    def __init__(self, count: int) -> None:
+        self._free = list(reversed(range(count)))
+        self._deadlines: dict[int, float] = {}
+        self._at_most = shared_state.deadline()  # RQ's, for the whole job
+        self._timer: KillTimer | None = None
+
+    def __len__(self) -> int:
+        """Returns how many slots are free."""
+        return len(self._free)
+
+    def take(self, runs: Sequence[tuple[int, str]]) -> list[int]:
+        """Gives each run, a task's id and a token, a slot before its start is requested."""
+        slots = [self._free.pop() for _ in runs]
+        for slot, (task_id, token) in zip(slots, runs, strict=True):
+            shared_state.write(task_id, token, slot=slot)
+        return slots
+
+    def begin(self, slot: int, task_id: int, token: str, run_id: int, deadline: float, hard_limit: float) -> None:
+        """Notes that the run has started, and the instant at which the process dies if it has not ended."""
+        shared_state.write(task_id, token, run_id, slot=slot, deadline=deadline, hard_limit=hard_limit)
+        self._deadlines[slot] = deadline
+        self._arm()
+
+    def give_back(self, slot: int) -> None:
+        shared_state.clear(slot)
+        self._free.append(slot)
+        if self._deadlines.pop(slot, None) is not None:
+            self._arm()
+
+    def close(self) -> None:
+        """Stops the timer, once no run is open."""
+        if self._timer is not None:
+            self._timer.close()
+
+    def _arm(self) -> None:
+        first = min(self._deadlines.values(), default=math.inf)
+        shared_state.write_deadline(min(first, self._at_most))
+        if self._timer is None:
+            with suppress(OSError):  # no such timers here: the worker and its supervisor kill
+                self._timer = KillTimer()
+        if self._timer is not None:
+            self._timer.set(first)

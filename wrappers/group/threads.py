@@ -1,0 +1,66 @@
+"""Interrupts a plain function in its thread at the soft limit of its run.
+
+An exception that one thread raises in another does not reach a call that waits for a socket. So the sockets that the
+function opened are shut down, too, and the call returns with an error.
+"""
+
+import ctypes
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakSet
+
+from wrappers.sandbox.limits import SoftLimit
+
+_opened: ContextVar["WeakSet[socket.socket] | None"] = ContextVar("ticker_sockets", default=None)
+
+
+class ReachedInThread(SoftLimit):
+    def __str__(self) -> str:
+        return "the soft limit was reached"
+
+
+class Interruptible:
+    """One call of a function in a thread, which another thread may interrupt."""
+
+    def __init__(self) -> None:
+        self.is_interrupted = False
+        self._lock = threading.Lock()
+        self._thread: int | None = None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+
+    def __call__(self, function: Callable[[], Any]) -> Any:
+        _opened.set(self._sockets)
+        self._thread = threading.get_ident()
+        try:
+            if self.is_interrupted:
+                raise ReachedInThread
+            return function()
+        finally:
+            with self._lock:  # after this, nothing is raised in the thread, which will run another function
+                self._thread = None
+
+    def interrupt(self) -> None:
+        """Raises SoftLimit in the function, once, and shuts down its sockets."""
+        with self._lock:
+            self.is_interrupted = True
+            if self._thread is None:
+                return
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(ReachedInThread))
+            for opened in list(self._sockets):
+                with suppress(OSError):
+                    opened.shutdown(socket.SHUT_RDWR)
+
+
+def watch_sockets() -> None:
+    """Notes each socket that a function opens from now on. It cannot be undone, so call it in a work-horse only."""
+    sys.addaudithook(_note)
+
+
+def _note(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "socket.__new__" and (opened := _opened.get()) is not None:
+        opened.add(arguments[0])

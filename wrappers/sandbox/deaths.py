@@ -46,7 +46,7 @@ def oom_kills() -> int | None:
 
 @cache
 def _events_file() -> Path:
-    """Returns the `memory.events` of this process (cgroup version 2); the path does not exist if there is none."""
+    """Returns the path of this process's `memory.events` (cgroup version 2). The path may not exist."""
     for line in OWN_CGROUP.read_text(encoding="utf-8").splitlines():
         if line.startswith("0::/"):
             return CGROUPS / line.removeprefix("0::/") / "memory.events"

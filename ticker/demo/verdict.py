@@ -41,7 +41,7 @@ class Evidence:
     retrieved: Sequence[Key] = ()  # in full
     stored: Sequence[Key] = ()
     failed: Sequence[FullRun] = ()
-    whys: Sequence[Why] = ()  # what `ticker why` says
+    whys: Sequence[Why] = ()  # the answers of `ticker why`
 
     def next_run(self, run: RunRecord) -> RunRecord | None:
         """Returns the task's next run if it has ended, else None."""

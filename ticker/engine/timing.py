@@ -60,7 +60,7 @@ def grace(every: int) -> int:
 
 
 def check_fit(every: int, tolerance: int, box: int, *, blame: str | None = None) -> None:
-    """Checks T + B + g <= I, so that a run is dead before the next may start.
+    """Checks T + B + g <= I, so that a run has ended before the next one may start.
 
     The BadInput names the field `blame`, or by default the larger of the two.
     """

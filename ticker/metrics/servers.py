@@ -53,7 +53,7 @@ class Round(threading.Thread):
 
 
 class Servers:
-    """Both servers. Raises nothing: a server that is away has an `..._up` of 0, and no other figures."""
+    """Both servers. Raises nothing: an unavailable server has an `..._up` of 0, and no other figures."""
 
     def __init__(self, settings: Settings, *, fresh: float = FRESH) -> None:
         self._settings, self._fresh = settings, fresh

@@ -79,7 +79,7 @@ class Notifier(threading.Thread):
         return True
 
     def _remove_delivered(self) -> None:
-        """Removes the delivered notice. If the database is away, the next round tries again."""
+        """Removes the delivered notice. If the database is unavailable, the next round tries again."""
         if self._delivered is not None:
             self._outbox.remove(self._delivered)
             self._delivered = None

@@ -269,7 +269,7 @@ class Worker(SurvivingWorker):
         cause = deaths.cause(code, self._oom_kills, just_now=handoff.saw_death())
         left = subreaper.kill_new_children(self._before)
         if left:
-            log.warning("a job left %s processes behind: killed", left)
+            log.warning("killed %s process(es) that a job left behind", left)
         finish.close_record(database, self._unwritten, cause)
         shared_state.forget_horse()  # last: if this worker is stopped before, the supervisor kills the horse's children
 

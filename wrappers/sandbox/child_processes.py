@@ -33,7 +33,7 @@ def kill() -> None:
     if _is_a_horse_of_ours() and subreaper.has_children():
         left = subreaper.kill_new_children(set(), patience=shared_state.deadline() - limits.now())
         if left:
-            log.warning("a job left %s processes behind: killed", left)
+            log.warning("killed %s process(es) that a job left behind", left)
 
 
 def _exit_code(error: BaseException | None) -> int:

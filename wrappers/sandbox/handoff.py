@@ -92,7 +92,7 @@ def begin() -> None:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """While this block is open, the worker reads what its horse leaves. Otherwise the horse does everything itself."""
+    """Makes the worker read the ends that its horse leaves, within the block. Otherwise the horse does everything itself."""
     if _memory is None:
         yield
         return

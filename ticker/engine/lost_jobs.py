@@ -18,7 +18,7 @@ class JobVerdict(Enum):
 
 
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
-    """Leaves alone any job that a worker has, and pushes a missing job again. Pushes a dead job again for ten minutes.
+    """Returns what to do: leave alone any job that a worker has, push a missing one again, and a dead one for ten minutes.
 
     Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would be queued
     before the tasks that are due now, only to be dropped.

@@ -1,6 +1,6 @@
 """Runs only jobs that a ticker signed: `ticker worker --hardened`.
 
-With a stock worker, anyone who can write to Redis can run code in it. A job's `data`, `meta` and `result` are
+Anyone who can write to Redis can run code in every other RQ worker. A job's `data`, `meta` and `result` are
 pickles, and its callbacks are functions named in the hash.
 
 This worker reads only the few fields that it needs. It checks the signature over the call, unpacked to at most 4 kB,

@@ -8,7 +8,7 @@
     finally:
         limits.cancel()         # last of all: until then the hard limit guards our own code, too
 
-Where `timer_create` exists (Linux), two kernel timers enforce them. Elsewhere, a watchdog process does. Both use
+Where `timer_create` exists (Linux), two kernel timers enforce the limits. Elsewhere, a watchdog process does. Both use
 instants, not durations: a process that was stopped for a while still reaches its limits on time.
 
 Neither limits a child that the function forks, because timers are not inherited (see `subreaper`). An exec deletes the

@@ -39,7 +39,7 @@ class Followed(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision about one end: a retry at `due`, or a note that says why there is no retry."""
+    """The decision about one end: a retry at `due`, or a note that explains why there is no retry."""
 
     run: Ended
     due: datetime | None = None

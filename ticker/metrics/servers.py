@@ -1,6 +1,6 @@
 """Reads figures from PostgreSQL and Redis when they are scraped.
 
-The queries run in a thread next to the ticks, on a connection of its own, at most every five seconds. A tick never waits
+The queries run in a thread next to the ticks, on their own connection, at most every five seconds. A tick never waits
 for a scrape, a ticker that is not scraped reads nothing, and several scrapers cost no more than one.
 """
 

@@ -29,7 +29,7 @@ Numbered = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The settings of a table, in milliseconds. `tick` is None if there are no ticks besides those in the table."""
+    """The settings of a table, in milliseconds. `tick` is None if only the ticks in the table are played."""
 
     every: int
     tolerance: int

@@ -36,7 +36,7 @@ AT_MOST = 10_000  # records per read; a table is far too short for that many
 
 @dataclass(slots=True)
 class Job:
-    """When a job was pushed, taken by a worker (or given up by a tick), and ended. None means that this has not happened."""
+    """The times at which a job was pushed, taken by a worker (or given up by a tick), and ended. None means not yet."""
 
     name: str
     pushed: timedelta

@@ -69,7 +69,7 @@ class WaitingEnds:
                 return
 
     def write(self, database: Database, *, at_once: bool = False) -> None:
-        """Tries all waiting ends until one fails. That one is then tried last, after a pause.
+        """Tries all waiting ends until one fails. The next call, after a pause, tries that one last.
 
         With `at_once`, there is no pause, and a locked row does not keep other ends from being tried.
         """

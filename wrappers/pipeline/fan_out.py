@@ -11,7 +11,7 @@ PIECE_AT_MOST = 16 * 1024  # bytes of JSON text
 PIECES_AT_MOST = 1_000_000
 ALL_AT_MOST = 128 * 1024 * 1024  # bytes of JSON text of all pieces of a run
 KEPT_AT_MOST = 2_000  # pieces in memory, before a statement records them
-BYTES_AT_MOST = 1024 * 1024  # bytes of their JSON text, as well
+BYTES_AT_MOST = 1024 * 1024  # bytes of JSON text in memory, before a statement records it
 
 
 class NothingToDo(Enum):

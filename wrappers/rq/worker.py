@@ -218,9 +218,7 @@ class Worker(SurvivingWorker):
         is_between_runs = self._phase is not Phase.WAITED and shared_state.read() is None
         if self._unwritten and not self.is_horse and is_between_runs:
             self._unwritten.write(self._connected())
-        elif (
-            self._database is not None and clock.monotonic() - self._idle_since >= IDLE
-        ):  # also while Redis is unavailable
+        elif self._database is not None and clock.monotonic() - self._idle_since >= IDLE:  # even while Redis is down
             self._database.close()
 
     def wait_for_horse(self) -> Any:

@@ -7,8 +7,8 @@ The supervisor passes signals on to the worker, and ends as the worker ended. Af
 processes that are left of the run. Some are left if the worker is stopped or hangs, or if an exec deleted the timers.
 
 If the worker dies during a run, the orphaned horse becomes the supervisor's child. It continues to its own end, and
-then the supervisor kills the processes that it left. If the supervisor itself dies, the worker gets a SIGTERM and ends after its
-current job.
+then the supervisor kills the processes that it left. If the supervisor itself dies, the worker gets a SIGTERM and
+ends after its current job.
 
 Linux only; elsewhere there is no supervisor.
 """

@@ -1,4 +1,4 @@
-"""Notifications: a task fails, recovers, is paused by the ticker, or has had no success for too long.
+"""Sends a notification when a task fails, recovers, is paused by the ticker, or has had no success for too long.
 
 Read `deliver.Notifier.round` first. The setting TICKER_NOTIFY names the channels.
 """
@@ -28,7 +28,7 @@ def channels(settings: Settings) -> list[Channel]:
 
 
 def start(settings: Settings, stopping: threading.Event) -> list[Notifier]:
-    """Starts a thread for each channel, or one that only clears events. Threads end soon after `stopping` is set."""
+    """Starts a thread for each channel, or one that only clears events. The threads end soon after `stopping` is set."""
     chosen: list[Channel | None] = [*channels(settings)]
     notifiers = [
         Notifier(channel, settings.notify, Outbox(settings.require_database(), settings.schema), stopping)

@@ -1,6 +1,6 @@
-"""User-defined channels: an entry point of the group `ticker.notices`, a callable that takes the notice as a dict.
+"""Loads user-defined channels: entry points of the group `ticker.notices`, each a callable that takes a dict.
 
-The ticker loads it at its start and calls it in the channel's own thread, so that one that hangs delays only itself.
+The ticker loads a channel at its start and calls it in its own thread, so that a channel that hangs delays only itself.
 """
 
 import inspect

@@ -1,12 +1,12 @@
-"""A page of memory that a supervisor, its worker and the horse share: the horse, its deadline, and the open run.
+"""Keeps the horse, its deadline and the open run in a page of memory that supervisor, worker and horse share.
 
 The worker resets the page before each fork. The horse writes its pid and the instant of its hard limit, which stay.
 Before the horse requests the start, it writes its run's token; it adds the run's id when the answer has come. It clears
 both when the end is written, or left to the worker (see `handoff`).
 
-So a run on the page of a dead horse (killed, `os._exit`, a crash) has no end. If the instant has passed, some process
-of the run may still live. Under a stock worker there is no page and nothing is written; the ticker's sweep ends such
-runs.
+So if a dead horse (killed, `os._exit`, a crash) left a run on the page, that run has no end. If the instant has passed,
+a process of the run may still be alive. Under a stock worker, there is no page and nothing is written; the ticker's
+sweep ends such runs.
 """
 
 import math
@@ -51,7 +51,7 @@ def deadline() -> float:
 
 
 def horse() -> int:
-    """Returns the pid of the horse that works, or that worked when its worker died; 0 if there is none."""
+    """Returns the pid of the current horse, or of the one that was running when its worker died; 0 if there is none."""
     return _head()[1]
 
 
@@ -61,7 +61,7 @@ def hard_limit() -> float:
 
 
 def write(task_id: int, token: str, run_id: int = 0) -> None:
-    """Writes the open run. `run_id` is given once the start was answered, when the function may have begun."""
+    """Writes the open run. `run_id` is given after the start was answered, when the function may have begun."""
     _put_run(f"{task_id} {token} {run_id}")
 
 

@@ -1,4 +1,4 @@
-"""Checks PostgreSQL before a process works: version, encoding, role, clock, tables, revision and installation."""
+"""Checks PostgreSQL before a process starts work: version, encoding, role, clock, tables, revision and installation."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
@@ -57,7 +57,7 @@ def check_database(settings: Settings) -> tuple[str, str]:
 
 
 def check_server(facts: Facts) -> None:
-    """Checks the server's version, its encoding, and that it takes writes."""
+    """Checks the server's version, its encoding, and that it accepts writes."""
     if facts.version < connections.OLDEST_POSTGRESQL:
         raise ConfigurationError(
             f"DATABASE_URL: PostgreSQL {facts.version} is too old; {connections.OLDEST_POSTGRESQL} or newer is needed"
@@ -75,7 +75,7 @@ def check_server(facts: Facts) -> None:
 
 
 def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> str:
-    """Returns a warning if the clocks differ. `ahead` is the database's minus this host's, read at most `took` before it.
+    """Returns a warning if the clocks differ. `ahead` is the database's minus this host's, which was read up to `took` earlier.
 
     Every decision uses the database's clock, so a difference harms no task. But RQ dates its own registries by the
     host's clock, and a clock that is hours off is broken.

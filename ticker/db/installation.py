@@ -10,7 +10,7 @@ from ticker import clock
 from ticker.db import sql
 from ticker.errors import ConfigurationError
 
-ROWS_AT_A_TIME = 2_000  # pausing that many tasks takes 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
+ROWS_AT_A_TIME = 2_000  # pausing so many tasks takes 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
 
 
 class Installation(NamedTuple):

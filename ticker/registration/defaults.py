@@ -1,6 +1,7 @@
-"""Default tasks of a type of owner. A trigger from `owners.triggers` creates them in the transaction that inserts an owner.
+"""Sets the default tasks of a type of owner.
 
-This holds however the row is inserted: by an ORM, a bulk statement or psql.
+A trigger from `owners.triggers` creates them in the transaction that inserts an owner. This holds however the row is
+inserted: by an ORM, a bulk statement or psql.
 """
 
 from collections.abc import Sequence
@@ -31,9 +32,11 @@ def defaults(
     next tick computes. They are ordinary tasks, which can be registered again, changed and deleted.
 
     With `existing=True`, each owner that already exists gets the default tasks whose names it lacks; `key` and `table_schema`
-    are then as in `owners.triggers`. No task is changed or deleted. The function of a task finds its owner in `run.owner_id`.
+    then mean the same as in `owners.triggers`. No task is changed or deleted. The function of a task finds its owner in
+    `run.owner_id`.
 
-    Idempotent, in the caller's transaction. Raises BadInput, which names the task and the problem; nothing is written then.
+    Idempotent. Runs in the caller's transaction. Raises BadInput, which names the task and the problem. In that
+    case nothing is written.
     """
     owner_type, schema, rows = owner_triggers.type_of(table), settings.current().schema, dict[str, str]()
     for item in _checked(wanted):

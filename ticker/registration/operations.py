@@ -1,4 +1,4 @@
-"""The functions that applications call to create, change and delete tasks. They join the caller's transaction.
+"""Defines the functions with which applications create, change and delete tasks. They join the caller's transaction.
 
 The first argument of each, `db`, is a connection of SQLAlchemy (or a Session), Django, psycopg or psycopg2. `task` is a `Task`,
 an id, or a name together with `owner`. `owner` alone stands for all of its tasks.
@@ -82,8 +82,8 @@ def register(
     While a task keeps failing, its interval doubles up to `stretch`. After `pause_after` failures in a row it is paused for
     `probe` (one hour), and one run then decides. `dead_man` intervals without a success send a notification. `keep` selects
     the records that are kept: "all", "problems" or "none". `submitter`, `group`, `subject`, `description` and `metadata` are
-    stored and displayed. In a queue that is short of room, the owner's tasks with the highest `priority` (-1000 to 1000)
-    go first.
+    stored and displayed. In a queue with little room left, the owner's tasks with the highest `priority` (-1000 to
+    1000) go first.
 
     A repeated registration writes only the arguments that differ from the last *registration*, so a deploy does not undo
     what an operator has changed, paused or disabled since. An event records the change and its author: `by`, or the
@@ -97,7 +97,7 @@ def register(
 
 @writes
 def unregister(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Steps[list[Task]]:
-    """Deletes the task, or all tasks of the owner, and returns what it deleted. A task that does not exist is no error.
+    """Deletes the task, or all tasks of the owner, and returns what it deleted. A missing task is not an error.
 
     In the same transaction, waiting and planned runs end as `gone`, and an event records the author (`by`, as in `register`).
     """
@@ -181,7 +181,7 @@ def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Ste
 
 @writes
 def run_now(task: Ref = None, *, owner: Any = None) -> Steps[list[int]]:
-    """Plans one manual run of each task, also of a paused one, and returns the ids of the runs. The next tick pushes them.
+    """Plans one manual run of each task, including paused ones, and returns the ids of the runs. The next tick pushes them.
 
     The schedule does not change. A task that is disabled, or whose owner is inactive, is skipped. Raises BadInput if none of
     the tasks can run, and UnknownTask.

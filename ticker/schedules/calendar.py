@@ -1,7 +1,7 @@
 """Reads systemd's calendar events: `Mon..Fri *-*-* 09:00`, `daily`, `*:0/15`, `*-*~01`. A zone may follow the text.
 
-The times are systemd's, also on days when clocks change. A time that the clocks skip never comes. A time that they show twice
-comes once, the first time. Fractions of seconds and `@epoch` are refused.
+The times are systemd's, also on days when clocks change. A time that the clocks skip never fires. A time that they show twice
+fires only once, the first time. Fractions of seconds and `@epoch` are refused.
 """
 
 import re
@@ -31,7 +31,7 @@ _ATOM = re.compile(r"([0-9]{1,4})(?:\.\.([0-9]{1,4}))?(?:/([0-9]{1,4}))?")
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """A calendar event. `text` is normalized as systemd does it, without a zone. Made by `parse`."""
+    """A calendar event. `text` is normalized as in systemd, without a zone. Made by `parse`."""
 
     text: str
     zone: ZoneInfo
@@ -79,7 +79,7 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
 
 
 def may_begin(word: str) -> bool:
-    """Returns whether an event can begin with that word, which begins with a letter."""
+    """Returns whether an event can begin with this word. The word must begin with a letter."""
     return word.lower() in SPECIALS or word[:3].title() in DAYS
 
 

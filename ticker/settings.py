@@ -320,7 +320,7 @@ def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> 
 def _without_secret(url: str) -> str:
     """Returns the part of a URL that may be shown: its scheme, but never the user's name or password."""
     scheme = re.match(r"[a-z0-9+]{1,30}(?=://)", url)
-    return quoted(f"{scheme.group()}://…") if scheme else "that text"
+    return quoted(f"{scheme.group()}://…") if scheme else "the value"
 
 
 def _unreadable(name: str) -> ConfigurationError:

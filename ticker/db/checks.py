@@ -64,10 +64,10 @@ def check_server(facts: Facts) -> None:
         )
     if facts.encoding != "UTF8":
         raise ConfigurationError(
-            f"DATABASE_URL: the database's encoding is {facts.encoding}; create one with ENCODING 'UTF8'"
+            f"DATABASE_URL: the database's encoding is {facts.encoding}; create a database with ENCODING 'UTF8'"
         )
     if facts.is_standby:
-        raise ConfigurationError("DATABASE_URL: this server is a standby and takes no writes; name the primary")
+        raise ConfigurationError("DATABASE_URL: this server is a standby and accepts no writes; name the primary")
     if facts.is_read_only:
         raise ConfigurationError(
             "DATABASE_URL: transactions of this user are read-only here; set default_transaction_read_only to off"
@@ -89,9 +89,9 @@ def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> str:
     )
     if difference > timedelta(milliseconds=limit_ms):
         raise ConfigurationError(
-            f"{sentence}, over the limit of {words(limit_ms)} (TICKER_CLOCK_DIFFERENCE); synchronize it by NTP"
+            f"{sentence}, over the limit of {words(limit_ms)} (TICKER_CLOCK_DIFFERENCE); synchronize it with NTP"
         )
-    return f"{sentence}; synchronize it by NTP"
+    return f"{sentence}; synchronize it with NTP"
 
 
 def check_tables(connection: psycopg.Connection[Any], facts: Facts, schema: str) -> None:

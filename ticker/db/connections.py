@@ -255,15 +255,17 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
     try:
         yield
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName) as error:
-        raise ConfigurationError(f"the tables do not fit: {first_line(error)}; run: ticker db upgrade") from error
+        raise ConfigurationError(
+            f"the tables do not match this release: {first_line(error)}; run: ticker db upgrade"
+        ) from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigurationError(f"the user of DATABASE_URL lacks a right: {first_line(error)}") from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise DatabaseUnavailable(
-            "PostgreSQL (DATABASE_URL) takes no writes: a standby, or default_transaction_read_only"
+            "PostgreSQL (DATABASE_URL) accepts no writes: it is a standby, or default_transaction_read_only is on"
         ) from error
     except psycopg.errors.LockNotAvailable as error:
-        raise RowLocked("a row is locked by another transaction for longer than 2 s") from error
+        raise RowLocked("a row has been locked by another transaction for longer than 2 s") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise DatabaseUnavailable(f"PostgreSQL ({variable}) does not answer: {first_line(error)}") from error
 

@@ -13,7 +13,7 @@ from ticker.settings import current
 
 
 class Tables(RunPython):
-    """Upgrades our tables to the newest revision, as `ticker db upgrade` does. Backwards, restores an older one or none."""
+    """Upgrades our tables to the newest revision, as `ticker db upgrade` does. Backwards, returns to an older one, or to none."""
 
     def __init__(self, back_to: str = "") -> None:
         super().__init__(

@@ -171,7 +171,7 @@ class Server:
         if self.running:
             self._ask("send", number)
             if not _wait(lambda: not self.running):
-                raise self._failure(f"does not end by {number.name}")
+                raise self._failure(f"did not end after {number.name}")
 
     def _ask(self, *request: str | int) -> Any:
         assert self._guard.stdin and self._guard.stdout
@@ -179,7 +179,7 @@ class Server:
             self._guard.stdin.write(json.dumps(request).encode() + b"\n")
             answer = json.loads(self._guard.stdout.readline())
         except (OSError, ValueError) as error:
-            problem = "is out of reach, because its block has ended, or because this is a fork"
+            problem = "cannot be reached, because its block has ended, or because this process is a fork"
             raise ConfigurationError(f"{self.label} {problem}") from error
         if "error" in answer:
             raise self._failure(f"cannot be started ({answer['error']})")

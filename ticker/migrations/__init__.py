@@ -180,7 +180,7 @@ def _in_words(difference: Any) -> str:
     """Returns one of Alembic's differences in words, or an empty text for additional objects, which do no harm."""
     match difference:
         case [(_, _, table, column, *_), *_]:
-            return f"column {table}.{column} has another type or default, or may be null"
+            return f"column {table}.{column} has a different type or default, or may be null"
         case ("add_column", _, table, column):
             return f"column {table}.{column.name} is missing"
         case (("add_table" | "add_index" | "add_constraint") as kind, missing):

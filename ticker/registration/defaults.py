@@ -46,8 +46,8 @@ def defaults(
     trigger = owner_triggers.adding_trigger(table, schema)
     if not (yield query("trigger_source", name=trigger))[0]["source"]:
         raise BadInput(
-            "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or what "
-            "owners.triggers gives, once (again, if an older release made its triggers)",
+            "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or the "
+            "statements of owners.triggers, once (again, if an older release made its triggers)",
         )  # fmt: skip
     yield query("write_templates", owner_type=owner_type, names=list(rows), tasks=list(rows.values()))
     if not existing:
@@ -60,11 +60,11 @@ def _checked(wanted: Sequence[Wanted]) -> Sequence[Wanted]:
     """Raises BadInput for fields that make no sense for owners that do not exist yet."""
     for item in wanted:
         if not isinstance(item, Wanted):
-            raise BadInput("wanted", item, "is no task; write Wanted(...)")
+            raise BadInput("wanted", item, "is not a task; write Wanted(...)")
         for field in ("at", "ends", "remove"):
             if getattr(item, field) is not None:
                 raise BadInput(
-                    field, getattr(item, field), "cannot be said of a default task: its owners are yet to come"
+                    field, getattr(item, field), "does not apply to a default task: its owners do not exist yet"
                 )
     return wanted
 

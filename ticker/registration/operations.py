@@ -114,7 +114,9 @@ def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: s
     """
     who = identity.identify(owner)
     if not who.type:
-        raise BadInput("owner", owner, "is no owner; reconcile needs one, as it deletes what is not in the list")
+        raise BadInput(
+            "owner", owner, "is not an owner; reconcile needs one, because it deletes the tasks that are not listed"
+        )
     items = [item if isinstance(item, Wanted) else _wanted(item) for item in wanted]
     by_name = {item.task_name(): item for item in items}
     if len(by_name) < len(items):
@@ -215,7 +217,7 @@ def _select(task: Ref, owner: Any) -> Steps[list[Row]]:
     """Returns the rows of the named tasks, locked."""
     ref = id_or_name(task)
     if ref is None and owner is None:
-        raise BadInput("task", None, "names no task: give a task, its id, its name, or an owner")
+        raise BadInput("task", None, "is missing; pass a task, its id, its name, or an owner")
     who = Owner("", "") if isinstance(ref, int) else identity.identify(owner)
     return (yield query(
         "select_tasks", id=ref if isinstance(ref, int) else None, owner_type=who.type, owner_id=who.id,
@@ -256,13 +258,13 @@ def _switched_on(rows: list[Row]) -> list[Row]:
 
 def _one(rows: list[Row]) -> Row:
     if len(rows) > 1:
-        raise BadInput("task", None, f"is {len(rows)} tasks of that owner; name one")
+        raise BadInput("task", None, f"matches {len(rows)} tasks of that owner; name one of them")
     return rows[0]
 
 
 def _wanted(item: Mapping[str, Any]) -> Wanted:
     if not isinstance(item, Mapping):
-        raise BadInput("wanted", item, "is no task; write Wanted(...) or a mapping of its fields")
+        raise BadInput("wanted", item, "is not a task; write Wanted(...) or a mapping of its fields")
     fields.check_names("wanted", item, ("function", "name", *fields.SETTINGS))
     if "function" not in item:
         raise BadInput("wanted", dict(item), "has no function")
@@ -272,7 +274,9 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
 def _ahead(field: str, value: datetime | None) -> Steps[datetime | None]:
     """Raises BadInput unless the time is in the future, by the clock of the database."""
     if (end := _aware(field, value)) is not None and end <= (now := (yield from task_rows.instant())):
-        raise BadInput(field, end.isoformat(), f"is over already: it is {now.isoformat()}; name a later time, or none")
+        raise BadInput(
+            field, end.isoformat(), f"has already passed: it is {now.isoformat()}; pass a later time, or none"
+        )
     return end
 
 

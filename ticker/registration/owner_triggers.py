@@ -211,7 +211,7 @@ def _placed(
         if BODY in text:
             raise BadInput(field, text, f"has {BODY!r}, which would end the body of the trigger functions; rename it")
     if not keys:
-        raise BadInput("table", type_, "has no primary key; say which columns are its key: key=(...)")
+        raise BadInput("table", type_, "has no primary key; pass the columns of its key: key=(...)")
     return type_, f"{_quoted(where)}.{_quoted(name)}", keys, columns
 
 
@@ -234,7 +234,7 @@ def _described(
 def _mapper(target: object) -> Mapper[Any]:
     mapper = inspect(target, raiseerr=False)
     if not isinstance(mapper, Mapper):
-        raise BadInput("table", target, "is neither a mapped class, a Table, a Django model nor the name of a table")
+        raise BadInput("table", target, "is not a mapped class, a Table, a Django model or the name of a table")
     return mapper
 
 
@@ -285,9 +285,9 @@ def _is_column(name: str, columns: frozenset[str] | None) -> bool:
 
 def _check_condition(condition: object) -> None:
     if not isinstance(condition, str) or not condition.strip():
-        raise BadInput("active_when", condition, "is no SQL condition; None stands for always active")
+        raise BadInput("active_when", condition, "is not an SQL condition; pass None if owners are always active")
     for refused in (";", "--", "/*", "$$", BODY, "\0"):
         if refused in condition:
-            raise BadInput("active_when", condition, f"has {refused!r}, which a condition cannot have")
+            raise BadInput("active_when", condition, f"has {refused!r}, which is not allowed in a condition")
     if any(token[0] in ("'", '"') for token in TOKEN.finditer(condition)):
-        raise BadInput("active_when", condition, "has a quote without its end")
+        raise BadInput("active_when", condition, "has a quote that is not closed")

@@ -69,7 +69,7 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
     _refuse_foreign(field, text)
     parts, named = _without_zone(field, text.split())
     if zone is not None and named is not None and zone.key != named.key:
-        raise BadInput(field, text, f"names a zone, and {zone.key} is given, too; leave one of them out")
+        raise BadInput(field, text, f"names a zone, but {zone.key} is given, too; leave out one of them")
     normal = _normal(field, text, parts)
     try:
         BaseIterator(normal, dst.ANY)

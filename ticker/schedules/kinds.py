@@ -131,8 +131,8 @@ def never_fires(schedule: Schedule, now: datetime, field: str, value: object) ->
 
 
 def no_time(kind: Kind, field: str, value: object) -> BadInput:
-    why = "lies in the past" if kind is Kind.ONCE else "never fires again"
-    return BadInput(field, value, f"{why}, and would wait for ever")
+    why = "is in the past" if kind is Kind.ONCE else "never fires again"
+    return BadInput(field, value, f"{why}, so the task would never run")
 
 
 def times(schedule: Schedule, after: datetime, count: int) -> list[datetime]:

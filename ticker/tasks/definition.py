@@ -214,7 +214,7 @@ def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
     if task.box_ms > LONG_BOX:
         warnings.append(
             f"a box of {task.box_ms / 60_000:g} min can keep the other tasks of queue {quoted(task.queue)} waiting; "
-            "give it its own queue"
+            "give this task its own queue"
         )
     return tuple(warnings)
 
@@ -234,7 +234,7 @@ def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
 
 def slowed(task: Task) -> str:
     """Returns a sentence about a task that failures have slowed."""
-    return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, else {figure(task.every_ms)}"
+    return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, otherwise {figure(task.every_ms)}"
 
 
 def tick_in_words(tick: int) -> str:

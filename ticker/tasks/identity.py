@@ -49,7 +49,7 @@ def identify(owner: object) -> Owner:
 
     if (names := mapped.named(owner)) is not None:
         return Owner(*names)
-    raise BadInput("owner", owner, "is not an owner: not a mapped or Django object, a pair of texts or a text type:id")
+    raise BadInput("owner", owner, "is not an owner; pass a mapped or Django object, a pair of texts or a text type:id")
 
 
 def key_text(key: Sequence[tuple[str, object]]) -> str:

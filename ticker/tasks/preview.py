@@ -85,8 +85,8 @@ def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:
         return
     if gap is not None and gap < tick:
         yield (
-            f"two of its times are {words(gap)} apart, finer than {definition.tick_in_words(tick)}: "
-            "times between two ticks make one run"
+            f"two of its times are {words(gap)} apart, less than {definition.tick_in_words(tick)}: "
+            "all times between two ticks lead to one run"
         )
     box = timing.box_between(gap)
     if box < timing.LONGEST_BOX_BY_DEFAULT:

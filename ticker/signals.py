@@ -1,7 +1,7 @@
 """Records, without a lock, the signals that ask a process to end.
 
 A handler interrupts whatever the main thread is doing. The main thread may hold an Event's lock, because it waits for the
-Event or runs another handler that sets it. A handler that sets the Event would then wait for that lock for ever.
+Event or runs another handler that sets it. A handler that sets the Event would then wait for that lock forever.
 """
 
 import os

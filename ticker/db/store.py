@@ -170,7 +170,7 @@ class PostgresStore:
     def heartbeat(
         self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any], beat: int = 0
     ) -> None:
-        """Writes the ticker's row: a sign of life, the result of its last tick, and since when ticks have come without a gap."""
+        """Writes the ticker's row: a sign of life, the result of its last tick, and since when ticks have had no gap."""
         if beat:
             self._watched_for(now, beat)
             report = {**report, "watching_since": self._watching_since}

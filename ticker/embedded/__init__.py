@@ -86,7 +86,7 @@ def servers_or_given(environ: Mapping[str, str] = os.environ) -> Iterator[Server
 def postgres(environ: Mapping[str, str] = os.environ, *options: str) -> Iterator["Postgres"]:
     """Starts a new PostgreSQL: C.UTF-8, UTC, 200 connections; superuser and database are `postgres`.
 
-    `options` (such as `--shared_buffers=2GB`) come after ours.
+    `options` (such as `--shared_buffers=2GB`) follow ours.
     """
     programs, account = postgres_programs(environ), account_of_server()
     with closing(Postgres(new_folder(account), account, programs, options)) as server:

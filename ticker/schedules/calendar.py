@@ -98,7 +98,7 @@ def _refuse_foreign(field: str, text: str) -> None:
 
 
 def _without_zone(field: str, parts: list[str]) -> tuple[list[str], ZoneInfo | None]:
-    """Splits off the zone, which comes last.
+    """Splits off the zone, which is the last part.
 
     Only a zone begins with a letter and is neither a weekday nor a word like `daily`.
     """

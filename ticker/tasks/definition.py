@@ -220,7 +220,7 @@ def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
 
 
 def keeps_place(task: Task, tick: int) -> bool:
-    """Returns whether the task can keep its phase with this tick and still run as often as its interval says."""
+    """Returns whether the task can keep its phase with this tick and still run as often as its interval requires."""
     return task.spread and phase.keeps(task.every_ms, task.tolerance_ms, tick)
 
 

@@ -167,7 +167,7 @@ WITH instant AS MATERIALIZED (
 SELECT id FROM ended
 
 -- name: watched
--- Returns the time since which ticks have come without a gap, in seconds since 1970, according to the tickers that
+-- Returns the time since which ticks have had no gap, in seconds since 1970, according to the tickers that
 -- ticked within the last `gap` milliseconds. Also returns the current time.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now

@@ -86,7 +86,7 @@ def asynchronous(operation: Operation[P, T]) -> AsyncOperation[P, T]:
 
 
 def run(db: Any, steps: Steps[T], *, writes: bool = False) -> T:
-    asked = _next(steps)  # bad input is refused before the connection is used
+    asked = _next(steps)  # bad input is refused before the connection is looked at
     driver = drivers.of(db)
     with driver.transaction() if writes else nullcontext():
         while isinstance(asked, Query):

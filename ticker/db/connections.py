@@ -265,7 +265,7 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
             "PostgreSQL (DATABASE_URL) accepts no writes: it is a standby, or default_transaction_read_only is on"
         ) from error
     except psycopg.errors.LockNotAvailable as error:
-        raise RowLocked("a row is locked by another transaction, which did not release it within 2 s") from error
+        raise RowLocked("a row is locked by another transaction, and has been for longer than 2 s") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise DatabaseUnavailable(f"PostgreSQL ({variable}) does not answer: {first_line(error)}") from error
 

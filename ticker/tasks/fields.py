@@ -147,7 +147,7 @@ FIELDS = {"function": _declared(Changes)["function"], **SETTINGS, **_declared(Ch
 """All fields that can be changed, by name."""
 
 SCHEDULES = tuple(field for field in SETTINGS.values() if field.is_schedule)
-"""The fields that make a schedule. A task has one of the first four."""
+"""The fields of a schedule. A task has one of the first four."""
 
 DEFAULTS: Mapping[str, Any] = {"kind": Kind.INTERVAL, **{field.column: field.default for field in FIELDS.values()}}
 """The values of a new task's columns for which no field was passed."""

@@ -134,7 +134,9 @@ def load(modules: Iterable[str]) -> None:
 def import_named(option: str, module: str) -> None:
     """Imports the module that an option names. Raises ConfigurationError if the name is invalid or the import fails."""
     if "" in module.split("."):
-        raise ConfigurationError(f"{option}: {quoted(module)} is not a module's full name; write it as in myapp.polls")
+        raise ConfigurationError(
+            f"{option}: {quoted(module)} is not the full name of a module; write a name such as myapp.polls"
+        )
     if sys.modules.get(module) is not None:
         return  # called before every run: a signal that stops the worker here is not an error of the module
     try:
@@ -146,7 +148,7 @@ def import_named(option: str, module: str) -> None:
         if missing is not None and f"{module}.".startswith(f"{missing}."):
             raise ConfigurationError(f"{option}: there is no module {quoted(module)} on the import path") from None
         raise ConfigurationError(
-            f"{option}: the import of {quoted(module)} fails: {_summary(error)}; TICKER_DEBUG=1 shows the traceback"
+            f"{option}: cannot import {quoted(module)}: {_summary(error)}; TICKER_DEBUG=1 shows the traceback"
         ) from error
 
 

@@ -1,10 +1,10 @@
 --
--- Threads next to the ticks run these (ticker/notify). No lock outlives its statement: a claim of a notice moves its
--- time by a lease before it is sent.
+-- Threads next to the ticks run these statements (ticker/notify). No lock outlives its statement: a claim moves the time
+-- of a notice by a lease before the notice is sent.
 
 -- name: make_notices
--- Makes a notice for each channel from new events, if their kind is sent and they are younger than `after`. The other
--- events are done.
+-- Makes a notice for each channel from each new event whose kind is sent and that is younger than `after`. Marks all
+-- new events as done.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), untold AS MATERIALIZED (
@@ -21,8 +21,8 @@ UPDATE {schema}.events e SET told = true FROM untold u WHERE e.id = u.id
 RETURNING e.id
 
 -- name: claim_notice
--- Claims the next due notice of a channel for the time of the lease, and returns its content. Returns no row while an
--- older notice of its task waits for the same channel. No wait is longer than an hour: a notice that is due later was
+-- Claims the next due notice of a channel for the time of the lease, and returns its content. Skips a notice while an
+-- older one of its task waits for the same channel. No wait is longer than an hour: a notice that is due later was
 -- dated before the clock was set back.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
@@ -61,7 +61,7 @@ WHERE event_id = %(event_id)s AND channel = %(channel)s
 
 -- name: remove_old_notices
 -- Removes notices of events older than `after`, and those without an event that were due as long ago, whatever their
--- state. Only the first ones are checked, because ids rise with the time.
+-- state. Only the first ones are checked, because ids increase over time.
 WITH first AS MATERIALIZED (
     SELECT ctid AS place, event_id, due_at FROM {schema}.notices ORDER BY event_id, channel LIMIT %(limit)s
 ), old AS MATERIALIZED (

@@ -2,14 +2,14 @@
 -- Decides whether a scheduled job may run, under the task's row lock and by the clock read after it, and records the
 -- decision. A `last_run` ahead of the clock means that the clock was set back. That one job is dropped as `clock`, and
 -- the drop moves the row's times to the new clock.
--- `record_of` (a volatile function) sees what was committed while this waited for the lock; the statement itself does
--- not.
--- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a
--- job is delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the
--- occurrence nor has it as its next run (`stale`), as after the restore of an older dump, the installation gets an
--- event: the job may have been meant for another task. If a later occurrence has started, `stale` is only a line in the
--- worker's log. The record was then pruned, or the tick was killed before it could commit. (A tick that is killed in
--- this way leaves a job for the next run, which is expected.)
+-- `record_of` (a volatile function) sees what was committed while this statement waited for the lock; the statement
+-- itself does not.
+-- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded its waiting
+-- occurrences. If a job is delivered again (`redelivered`), the record of its occurrence gets an event. If the row
+-- neither waits for the occurrence nor has it as its next run (`stale`), as after the restore of an older dump, the
+-- installation gets an event: the job may have been meant for another task. If a later occurrence has started, `stale`
+-- is only a line in the worker's log. The record was then pruned, or the tick was killed before it could commit. (A
+-- tick that is killed in this way leaves a job for the next run, which is expected.)
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), instant AS MATERIALIZED (
@@ -105,9 +105,10 @@ FROM ruled j LEFT JOIN recorded ON true
 -- Decides the same for a planned run. It obeys enabled and the hold (a manual run also starts while the task is paused;
 -- a piece runs next to the others). It skips the too-early and duplicate checks, and never changes last_run or
 -- last_occurrence. A run that does not exist, or belongs to another task, is `stale`.
--- A retry or a piece must be dead before the next start may come, so its box shrinks to the time left until then. There
--- is no time for it if less than a second is left, or if a newer occurrence waits (for a task by times: it may start at
--- any moment). A retry or a piece of a manual run is bounded by the next occurrence, because its next start is unknown.
+-- A retry or a piece must have ended before the next start is possible, so its box shrinks to the time left until then.
+-- It is dropped as `no_time` if less than a second is left, or if a newer occurrence has started. For a task that is not
+-- an interval task, a newer occurrence that waits is enough, because it may start at any moment. A retry or a piece of a
+-- manual run is bounded by the next occurrence, because its next start is unknown.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), plan AS MATERIALIZED (

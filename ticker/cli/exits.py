@@ -1,8 +1,8 @@
-"""Exit codes and error messages. An error is one sentence on standard error.
+"""Turns errors into exit codes and messages. An error is one sentence on standard error.
 
 0     done
 1     refused or failed: no such task, unhealthy, the tables do not fit, a server went away
-2     bad input: the command line, or an invalid value; nothing was written
+2     bad input: an invalid command line or value; nothing was written
 78    an invalid setting, or a server that did not answer at the start
 130   interrupted
 """
@@ -33,7 +33,9 @@ class Commands(LazyGroup):
             code = super().main(*args, **{**kwargs, "standalone_mode": False})
             sys.stdout.flush()
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports it again at exit
+            os.dup2(
+                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+            )  # otherwise, Python reports the error again at exit
             code = NOT_SO
         except click.Abort:
             code = INTERRUPTED

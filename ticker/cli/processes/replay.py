@@ -129,7 +129,7 @@ def write(path: str, played: "list[Played]") -> None:
 
 
 def judge(played: "list[Played]") -> None:
-    """Prints that all lines agree. Raises ClickException with the first difference otherwise."""
+    """Prints that all lines agree, or else raises ClickException with the first difference."""
     lines, differing = (sum(map(len, each)) for each in ([p.lines for p in played], [p.differing for p in played]))
     if not differing:
         render.say(f"{count(len(played), 'table')}, {count(lines, 'line')}: all agree")

@@ -33,9 +33,7 @@ class Commands(LazyGroup):
             code = super().main(*args, **{**kwargs, "standalone_mode": False})
             sys.stdout.flush()
         except BrokenPipeError:
-            os.dup2(
-                os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-            )  # otherwise, Python reports the error again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python reports it again at exit
             code = NOT_SO
         except click.Abort:
             code = INTERRUPTED

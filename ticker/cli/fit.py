@@ -7,9 +7,7 @@ from unicodedata import category, east_asian_width
 
 GAP = 2  # cells between two columns
 LAST_AT_LEAST = 20  # cells for the last column, which gives the reason
-NARROW = (
-    19  # cells, the width of a time; on a narrow screen, a column gets at most this or, if larger, a fifth of the width
-)
+NARROW = 19  # cells, the width of a time; on a narrow screen, a column's limit, unless a fifth of the width is more
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ def replay(file: str | None, svg: str | None, only_list: bool) -> None:
     """Play the timing tables of FILE.md and report the lines that differ.
 
     Without FILE, or with seed-003 as FILE, plays the tables that come with the package. Starts its own PostgreSQL, or
-    uses a schema of its own in DATABASE_URL, which is removed at the end. Exits with 0 if all lines agree, otherwise
-    with 1. docs/guides/replay.md has the details.
+    uses a separate schema in DATABASE_URL, which is removed at the end. Exits with 0 if all lines agree, otherwise with
+    1. docs/guides/replay.md has the details.
     """
     if svg is not None and only_list:
         raise click.UsageError("--list plays nothing, so there is no chart; leave out --svg")

@@ -55,9 +55,9 @@ def web(host: str, port: int, no_token: bool, read_only: bool) -> None:
 
 
 def prepared(settings: "Settings", host: str) -> tuple[str, "Server"]:
-    """Returns the generated token, or "" without one, and the server.
+    """Returns the generated token, or "" if none was generated, and the server.
 
-    Raises ConfigurationError if the extra is missing, or if `--no-token` is combined with an address other than a loopback one.
+    Raises ConfigurationError if the extra is missing, or if `--no-token` is combined with a non-loopback address.
     """
     try:
         import uvicorn

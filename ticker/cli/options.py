@@ -25,8 +25,8 @@ def printable(_context: click.Context, option: click.Parameter, text: str | None
 
 
 owner = click.option("--owner", metavar="TYPE:ID", callback=_owner, help="The owner, such as mail_channels:5.")
-owner_type = click.option("--owner-type", metavar="TYPE", callback=printable, help="Limit to owners of this type.")
-function = click.option("--function", metavar="NAME", callback=printable, help="Limit to tasks that run this function.")
+owner_type = click.option("--owner-type", metavar="TYPE", callback=printable, help="Only owners of this type.")
+function = click.option("--function", metavar="NAME", callback=printable, help="Only tasks that run this function.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 

@@ -73,7 +73,7 @@ def event_from(row: Row) -> Event:
 
 @reads
 def instant() -> Steps[datetime]:
-    """Returns the current time, by the database's clock."""
+    """Returns the present instant, by the database's clock."""
     return (yield from rows.instant())
 
 

@@ -92,7 +92,7 @@ CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
 def doctor(as_json: bool) -> None:
     """Check whether all is well, and if not, say what to do.
 
-    Makes the checks of `health` and `db check`, and more. Run it with the environment of `ticker run`. It writes nothing.
+    Runs the checks of `health` and `db check`, and more. Call it with the environment of `ticker run`. It writes nothing.
     Exits with 0 if all is well, otherwise with 1.
     """
     packages = {name: metadata.version(name) for name in ("rq", "sqlalchemy", "psycopg")}

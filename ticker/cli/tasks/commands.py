@@ -73,8 +73,8 @@ def edit(task: str, owner: str | None, as_json: bool, **fields: Any) -> None:
 @options.owner
 @options.owner_type
 @options.function
-@click.option("--group", metavar="NAME", callback=options.printable, help="Limit to tasks of this group.")
-@click.option("--submitter", metavar="NAME", callback=options.printable, help="Limit to tasks with this submitter.")
+@click.option("--group", metavar="NAME", callback=options.printable, help="Only tasks of this group.")
+@click.option("--submitter", metavar="NAME", callback=options.printable, help="Only tasks with this submitter.")
 @options.limit(100)
 @click.option("--watch", is_flag=True, help="Redraw the list until q or Ctrl-C.")
 @watching.interval
@@ -185,7 +185,7 @@ def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
 def remove(task: str | None, owner: str | None, as_json: bool) -> None:
     """Delete TASK, or all tasks of --owner.
 
-    The records of their runs are kept.
+    The records of past runs are kept.
     """
     from ticker.registration import operations
 

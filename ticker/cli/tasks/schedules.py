@@ -38,7 +38,7 @@ def validate(expression: str, zone: str | None, as_json: bool) -> None:
     type=options.Integer(1, MOST_TIMES),
     default=10,
     show_default=True,
-    help="How many times to show.",
+    help="The number of times to show.",
 )
 @click.option("--zone", metavar="ZONE", help="Time zone of EXPRESSION. Defaults to UTC.")
 @options.owner

@@ -179,7 +179,7 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.EXPIRED:
             return expired(run)
         case Reason.MISSED:
-            return f"{passed(run)}, and a later time had also passed; the task skips late runs (catch_up none)"
+            return f"{passed(run)}, when a later occurrence was already due; the task skips late runs (catch_up none)"
         case Reason.NO_TIME:
             return no_time(run)
         case Reason.STILL_RUNNING:
@@ -228,10 +228,8 @@ def expired(run: "RunRecord") -> str:
     age = (run.checked_at or run.ended_at or due(run)) - due(run)
     limit = timing.expiry(run.every_ms or 0)
     if age > timing.span(limit):
-        return (
-            f"it had waited {span(age)} since it was due, over the limit of {span(limit)}, and a newer one was waiting"
-        )
-    return f"Redis no longer had its job, {span(age)} after it was due, and a newer one was waiting"
+        return f"it had waited {span(age)} since it was due, over the limit of {span(limit)}, and a newer occurrence was waiting"
+    return f"Redis no longer had its job, {span(age)} after it was due, and a newer occurrence was waiting"
 
 
 def passed(run: "RunRecord") -> str:

@@ -195,7 +195,7 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
     if task.push_errors:
         when = f"at {time_of_day(task.push_after, now)}" if task.push_after else "at the next tick"
         times = "once" if task.push_errors == 1 else f"{task.push_errors} times in a row"
-        yield f"pushing it failed {times}; it is tried again {when}: {task.push_error}"
+        yield f"pushing it failed {times}; the next try is {when}: {task.push_error}"
     if off := off_phase(task):
         yield off
     if task.next_run > now:

@@ -1,4 +1,4 @@
-"""`ticker doctor`: whether all is well, and if not, what to do. It writes nothing."""
+"""`ticker doctor`: checks whether all is well, and if not, says what to do. Writes nothing."""
 
 import platform
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +26,7 @@ WELL, FINDING, UNCHECKED = "well", "finding", "not checked"
 
 @dataclass(slots=True)
 class Diagnosis:
-    """What the checks found: the status, the check and a sentence each. A server that hangs is waited for once."""
+    """The notes of the checks: a status, a check and a sentence each. A hanging server is waited for only once."""
 
     settings: Settings
     versions: dict[str, str | None]
@@ -76,7 +76,7 @@ def redis(found: Diagnosis, here: Settings) -> Iterator[str]:
 def untried(found: Diagnosis, _: Settings) -> Iterator[str]:
     if compatibility.is_untried():
         rq, tried = found.versions["rq"], compatibility.TRIED
-        yield f"RQ {rq} is newer than {tried}, the newest that was tried; if it fails: pip install 'rq<={tried}'"
+        yield f"RQ {rq} is newer than {tried}, the newest version that was tried; if it fails: pip install 'rq<={tried}'"
 
 
 CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
@@ -90,9 +90,10 @@ CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
 @click.command()
 @as_json
 def doctor(as_json: bool) -> None:
-    """Say whether all is well, and if not, what to do.
+    """Check whether all is well, and if not, say what to do.
 
-    It asks what `health` and `db check` ask, and more, with the environment of `ticker run`. It writes nothing. Exit 0 or 1.
+    Runs the checks of `health` and `db check`, and more. Call it with the environment of `ticker run`. It writes nothing.
+    Exits with 0 if all is well, otherwise with 1.
     """
     packages = {name: metadata.version(name) for name in ("rq", "sqlalchemy", "psycopg")}
     versions = {"python": platform.python_version(), **packages, "postgresql": None, "redis": None}

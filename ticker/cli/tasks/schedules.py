@@ -1,4 +1,4 @@
-"""`ticker next | validate`: what a schedule means, before it is used."""
+"""`ticker next | validate`: explains a schedule before it is used."""
 
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from ticker.errors import BadInput, UnknownTask
 from ticker.read import formatting
 from ticker.tasks.preview import MOST_TIMES, Preview
 
-ID_AT_MOST = 8  # digits; longer ones are seconds since 1970
+ID_AT_MOST = 8  # digits; longer numbers are seconds since 1970
 
 
 @click.command()
@@ -38,7 +38,7 @@ def validate(expression: str, zone: str | None, as_json: bool) -> None:
     type=options.Integer(1, MOST_TIMES),
     default=10,
     show_default=True,
-    help="How many times to show.",
+    help="The number of times to show.",
 )
 @click.option("--zone", metavar="ZONE", help="Time zone of EXPRESSION. Defaults to UTC.")
 @options.owner
@@ -69,7 +69,7 @@ def read(expression: str, count: int, zone: str | None, owner: str | None) -> Pr
 
 
 def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Preview:
-    """Returns the next times of a task, from the one at which it is due."""
+    """Returns the next times of a task, beginning with the one at which it is due."""
     from ticker.read import tasks
     from ticker.tasks import preview
 

@@ -1,4 +1,4 @@
-"""One task: its next times, why it ran or did not, its chart, and its last runs."""
+"""Shows one task: its next times, why it ran or did not, its chart, and its last runs."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -56,7 +56,7 @@ def stretch(task: Task) -> timedelta:
 
 
 def details(here: Site, task: Task) -> dict[str, Any]:
-    """Returns the details of the task, without values that are hidden."""
+    """Returns the details of the task, with hidden values replaced."""
     values = formatting.details(task)
     if here.settings.hide_args:
         values |= {name: HIDDEN for name in ("arguments", "cursor", "metadata") if values.get(name)}

@@ -1,4 +1,4 @@
-"""The list of tasks: filters in the address, pages by cursor, and the recent outcomes of each task."""
+"""Shows the list of tasks, filtered and divided into pages by its address, with the recent outcomes of each task."""
 
 from datetime import datetime
 

@@ -42,7 +42,8 @@ def test_the_quickstart_registers_once_and_runs(environ, db, application):
     [task] = ticker.list_tasks(db)
     assert (task.every_ms, task.last_outcome) == (60_000, "succeeded")
     [record] = ticker.list_runs(db)
-    assert "polling mail.example.org for up to 30 s" in ticker.get_run(db, record.id).output
+    assert record.id == 1
+    assert "polling mail.example.org for up to 30 s" in run(application, "-m", "ticker", "runs", "--id", "1")
 
 
 @pytest.mark.promise("S6")

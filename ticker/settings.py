@@ -23,6 +23,11 @@ KEPT_AT_LEAST = 2 * HOUR
 CHANNELS = ("log", "webhook", "mail")
 """The channels that TICKER_NOTIFY may name besides entry points; `ticker.notify` makes one of each."""
 
+CHANNEL_GROUP = "ticker.notices"
+"""The group of entry points that are channels."""
+
+ANY_CHANNEL = f"{', '.join(CHANNELS)}, or the name of an entry point of the group {CHANNEL_GROUP}"
+
 LEAST_KEY = 16  # characters of a key that signs jobs: anyone who guesses a key can sign any job
 
 _PREFIXES = ("TICKER_", "DATABASE_URL", "REDIS_URL")
@@ -210,9 +215,7 @@ def channels(name: str, text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(modules(text)))
     for channel in names:
         if not _CHANNEL.fullmatch(channel):
-            raise BadInput(
-                name, channel, f"is not a channel; write {', '.join(CHANNELS)}, or the name of an entry point"
-            )
+            raise BadInput(name, channel, f"is not a channel; write {ANY_CHANNEL}")
     return names
 
 

@@ -5,7 +5,7 @@ two events, the earlier one applies. Before the first event, its opposite applie
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,9 @@ from ticker.model import EventKind, Kind, RunKind
 from ticker.read.explain import span, time_of_day
 from ticker.schedules import phase
 from ticker.schedules.duration import SECOND
-from ticker.tasks import definition
+from ticker.tasks import definition, preview
 from ticker.tasks.fields import Task
+from ticker.tasks.preview import Preview
 
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
@@ -203,6 +204,12 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
     else:
         since = due_since(task.next_run, task)
         yield f"due since {time_of_day(since, now)}, for {span(now - since)}: the next tick pushes it"
+
+
+def next_times(task: Task, now: datetime, count: int) -> Preview:
+    """Explains the schedule of a task, with its next times, or with warnings that say why it has none."""
+    shown, stops = preview.of_task(task, now, count), tuple(stops_now(task, now))
+    return replace(shown, times=(), warnings=(*stops, *shown.warnings)) if stops else shown
 
 
 def due_since(next_run: datetime, task: Task) -> datetime:

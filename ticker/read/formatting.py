@@ -181,7 +181,7 @@ def details(task: Task) -> dict[str, Any]:
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
         "removed after success": "yes" if task.remove else "",
         "phase": phase(task),
-        "queue": task.queue, "state": state_in_words(task), "next run": at(task.next_run),
+        "queue": task.queue, "state": state_in_words(task), "next run": at(task.runs_next) or f"none: {state_in_words(task)}",
         "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
         "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
         "last work": at(task.last_worked_at),

@@ -13,7 +13,7 @@ from ticker.db.steps import Steps, reads
 from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.model import GOOD, Outcome, Reason, RunKind
-from ticker.read import explain, forecast, formatting, journal, tasks
+from ticker.read import explain, formatting, journal, tasks
 from ticker.read import why as read_why
 from ticker.read.entries import JournalEntry
 from ticker.read.explain import time_of_day
@@ -106,12 +106,12 @@ def _lines(task: Task | None, runs: Sequence[RunRecord], now: datetime) -> Steps
 
 def _ahead(task: Task | None, now: datetime, end: datetime) -> list[datetime]:
     """Returns the task's next times, or none if something keeps it from being pushed."""
-    if task is None or task.next_run is None or any(forecast.stops_now(task, now)):
+    if task is None or task.runs_next is None:
         return []
     try:
         times = preview.of_task(task, now, NEXT_AT_MOST).times
     except BadInput:  # a row edited by hand: the push reports the error
-        times = (task.next_run,)
+        times = (task.runs_next,)
     return [at for at in times if at <= end]
 
 

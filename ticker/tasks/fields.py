@@ -238,6 +238,11 @@ class Task:
         """`type:id`, or an empty text for a task without an owner."""
         return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
 
+    @property
+    def runs_next(self) -> datetime | None:
+        """`next_run`, or None if the task is not pushed then: it is disabled or paused, or its owner is inactive."""
+        return self.next_run if self.enabled and self.owner_active and self.paused_by is None else None
+
 
 # -------------------------------------------------------------------------------------- checks and schemas
 

@@ -131,7 +131,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
 
 def give_up(call: Call, token: str, waited: float, limit: float) -> str:
     """Ends a run before it begins, because a late answer leaves it too little of its box or its hold."""
-    reason = f"the start statement took {waited:.1f} s, over the limit of {limit:g} s"
+    reason = f"the start statement took {waited:.1f} s, over the limit of {limit:g} s: its function was not called"
     call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
     shared_state.clear()
     log.warning("lost task=%s: %s", call.task_id, reason)

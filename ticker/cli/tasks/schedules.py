@@ -69,9 +69,8 @@ def read(expression: str, count: int, zone: str | None, owner: str | None) -> Pr
 
 
 def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Preview:
-    """Returns the next times of a task, beginning with the one at which it is due."""
-    from ticker.read import tasks
-    from ticker.tasks import preview
+    """Returns the next times of a task, beginning with the one at which it is due, or why it has none."""
+    from ticker.read import forecast, tasks
 
     if zone is not None:
         raise BadInput("zone", zone, "cannot be combined with a task, which has its own zone")
@@ -81,7 +80,7 @@ def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Previ
         one, instant = tasks.get(db, named, owner=owner), now(db)
     if one.next_run is None:
         raise BadInput("task", task, "has ended: it has no next time")
-    return preview.of_task(one, instant, count)
+    return forecast.next_times(one, instant, count)
 
 
 def show(preview: Preview, as_json: bool) -> None:
@@ -97,11 +96,12 @@ def show(preview: Preview, as_json: bool) -> None:
     ):
         render.add(table, name, value)
     render.print_table(table)
-    head = ["UTC"] if preview.zone == "UTC" else [preview.zone, "UTC"]
-    table = render.columns("next", *head)
-    for number, instant in enumerate(preview.times, 1):
-        render.add(table, number, *moments(instant, preview.zone))
-    render.print_table(table)
+    if preview.times:
+        head = ["UTC"] if preview.zone == "UTC" else [preview.zone, "UTC"]
+        table = render.columns("next", *head)
+        for number, instant in enumerate(preview.times, 1):
+            render.add(table, number, *moments(instant, preview.zone))
+        render.print_table(table)
     render.warn(preview.warnings)
 
 

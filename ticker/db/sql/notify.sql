@@ -41,7 +41,8 @@ WITH instant AS MATERIALIZED (
     RETURNING n.event_id, n.tries
 )
 SELECT c.tries, e.id, e.what, e.at, e.task_id, e.task_name, e.function, e.owner_type, e.owner_id,
-    coalesce(t.subject, '') AS subject, e.words, t.failures, t.next_run, e.run_id,
+    coalesce(t.subject, '') AS subject, e.words, t.failures,
+    CASE WHEN {runnable t} THEN t.next_run END AS next_run, e.run_id,
     coalesce(concat_ws(': ', nullif(r.outcome, 'failed'), nullif(r.reason, '')), '') AS error,
     CASE WHEN e.what = 'dead_man' THEN CASE WHEN t.last_success_at <= e.at THEN t.last_success_at END
          ELSE (SELECT o.at FROM {schema}.events o

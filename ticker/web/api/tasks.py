@@ -5,7 +5,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from ticker.errors import BadInput, UnknownTask
-from ticker.read import entries, formatting, overview, tasks, why
+from ticker.read import entries, forecast, formatting, overview, tasks, why
 from ticker.registration import operations
 from ticker.tasks import checks, fields, identity, preview, sorts
 from ticker.tasks.fields import Task
@@ -93,8 +93,11 @@ def why_task(site: Site, db: Any, task: int, **wanted: Any) -> dict[str, Any]:
 
 
 def next_times(_: Site, db: Any, task: int, *, count: int) -> Any:
-    """Explains the schedule of a task and returns its next times, beginning with the one at which it is due."""
-    return formatting.plain_data(preview.of_task(tasks.get(db, task), entries.instant(db), count))
+    """Explains the schedule of a task and returns its next times, beginning with the one at which it is due.
+
+    A task that is disabled or paused, or whose owner is inactive, has no next times; the warnings name the cause.
+    """
+    return formatting.plain_data(forecast.next_times(tasks.get(db, task), entries.instant(db), count))
 
 
 TASK = {"id": doc("The task's id.", WHOLE, minimum=1)}

@@ -1,6 +1,6 @@
-"""Rows in your PostgreSQL say what must run and how often; a ticker puts the due ones on the RQ queue you already have.
+"""Rows in your PostgreSQL define what runs and how often; a ticker puts the due ones on the RQ queue you already have.
 
-The public door. What is behind it is imported when it is first used, so that a worker does not pay for it.
+This module is the public door. It imports each name on first use, so a worker does not pay for names that it never uses.
 """
 
 from importlib import import_module

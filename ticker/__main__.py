@@ -1,4 +1,4 @@
-"""`python -m ticker` is the command `ticker`."""
+"""Runs the command `ticker` as `python -m ticker`."""
 
 from ticker.cli import main
 

@@ -1,4 +1,4 @@
-"""The functions of `ticker` for asynchronous connections: SQLAlchemy's (or an AsyncSession), asyncpg's and psycopg's.
+"""Provides the functions of `ticker` for asynchronous connections of SQLAlchemy (or an AsyncSession), asyncpg and psycopg.
 
 await ticker.aio.register(session, "mail.fetch", owner=channel, every="1m")
 """

@@ -1,7 +1,7 @@
 """Reads the clocks. No other module does.
 
 Decisions use one clock, the database's. `now()` is None in production, and a statement that gets None reads
-`clock_timestamp()`. A test or a replay substitutes a source of its own. `uptime()` only measures how long ago something
+`clock_timestamp()`. Tests and replays substitute their own source. `uptime()` only measures how long ago something
 was, because the database's clock may have been set since.
 """
 
@@ -31,9 +31,9 @@ def monotonic() -> float:
 
 
 def uptime() -> tuple[str | None, int | None]:
-    """Returns an id of this host's boot, and the microseconds since then on a clock that is never set.
+    """Returns the id of this host's boot, and the microseconds since that boot on a clock that is never set.
 
-    Both are None on systems other than Linux. They are also None while `use` substitutes a clock, which they would not fit.
+    Both are None on systems other than Linux, and while `use` substitutes a clock, because they would not match it.
     """
     boot = _boot()
     return (None, None) if boot is None or now() is not None else (boot, time.clock_gettime_ns(_CLOCK) // 1000)

@@ -5,7 +5,7 @@ TickerError
 ├── UnknownTask          no such task (also a LookupError)
 ├── UnknownRun           no such run (also a LookupError)
 ├── UnknownOwner         the owner's row is not in its table (also a LookupError)
-├── ConfigurationError   a setting or a server that does not fit; exit code 78
+├── ConfigurationError   a wrong setting or an unsuitable server; exit code 78
 └── Unavailable          a server does not answer now; the next pass tries again
     ├── DatabaseUnavailable
     │   └── RowLocked    another transaction has locked the row; nothing was written
@@ -21,7 +21,7 @@ EXIT_CONFIGURATION = 78
 
 
 def quoted(value: object) -> str:
-    """Returns `value` as a sentence may show it: escaped, and cut to 60 characters."""
+    """Returns `value` in the form for an error message: escaped, and cut to 60 characters."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"a number of {value.bit_length()} bits"
     try:
@@ -46,7 +46,7 @@ class TickerError(Exception):
 
 
 class BadInput(TickerError, ValueError):
-    """A value that is not accepted, or (None) is missing. Has `field`, `value` and `problem`. The text is one sentence."""
+    """A value that is not accepted, or is missing (None). Has `field`, `value` and `problem`. The message is one sentence."""
 
     def __init__(self, field: str, value: object, problem: str) -> None:
         super().__init__(f"{field}: {problem}" if value is None else f"{field}: {quoted(value)} {problem}")
@@ -60,7 +60,7 @@ class UnknownTask(TickerError, LookupError):
 
 
 class UnknownRun(TickerError, LookupError):
-    """There is no such run, or it is not kept any more."""
+    """There is no such run, or it is no longer kept."""
 
 
 class UnknownOwner(TickerError, LookupError):
@@ -68,7 +68,7 @@ class UnknownOwner(TickerError, LookupError):
 
 
 class ConfigurationError(TickerError):
-    """A setting, or a server that it names, does not fit. The text says which, and what to do. Exit code 78."""
+    """A setting is wrong, or a server that it names is unsuitable. The message names it and the remedy. Exit code 78."""
 
 
 class Unavailable(TickerError):

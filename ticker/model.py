@@ -11,7 +11,7 @@ NAME_AT_MOST = 200  # characters of a name, a queue, an owner; the tables enforc
 TEXT_AT_MOST = 2000  # characters of a text for people
 JSON_AT_MOST = 64 * 1024  # bytes of JSON text of kwargs, metadata or a cursor
 COUNT_AT_MOST = 1_000_000  # errors in a row: the statements stop counting there
-OUTPUT_AT_MOST = 100_000  # characters of what a run printed: 64 kB, some of it shown in longer forms
+OUTPUT_AT_MOST = 100_000  # characters of a run's output: 64 kB, some of it shown in longer forms
 RETRIES_AT_MOST = 100
 BATCH_AT_MOST = 100  # due tasks of one function that one job carries
 INTERVALS_AT_MOST = 1_000_000  # without a success, before a notice is sent
@@ -37,7 +37,7 @@ class RunKind(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a run ended. Every ended run has exactly one."""
+    """How a run ended. Every ended run has exactly one outcome."""
 
     SUCCEEDED = "succeeded"
     PARTIAL = "partial"
@@ -76,7 +76,7 @@ class Reason(StrEnum):
 
 
 class EventKind(StrEnum):
-    """What happens to a task, apart from its runs. Triggers of the tables write the first nine.
+    """The kind of an event in the life of a task, apart from its runs. Triggers of the tables write the first nine.
 
     `stale` and `adopted` concern the installation: their `task_id` is 0.
     """
@@ -102,7 +102,7 @@ class EventKind(StrEnum):
 
 
 class DueTask(NamedTuple):
-    """A row that a tick has locked, with only what the push and the advance need.
+    """A row that a tick has locked, with only the fields that the push and the advance need.
 
     Durations are whole milliseconds; `occurrence` is the `next_run` that made the task due.
     """
@@ -130,12 +130,12 @@ class DueTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A locked run that ended and leads to something more, with the fields of its locked task that decide on that.
+    """A locked run that ended and needs a follow-up, with the fields of its locked task that decide on it.
 
     `schedule` is the kind of the task's schedule. `started` is False for a run that was given up or dropped before its start.
-    `is_past`: it is too late for a further attempt, because a newer occurrence has started, or (for tasks by times) waits in
-    the queue. `made_good`: a later run of the task has succeeded. `pauses`: how often the task has paused itself since its
-    last success.
+    `is_past`: it is too late for a further attempt, because a newer occurrence has started. For a task that is not an interval
+    task, a newer occurrence in the queue is enough. `made_good`: a later run of the task has succeeded. `pauses`: how often the
+    task has paused itself since its last success.
     """
 
     run_id: int
@@ -196,9 +196,9 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A locked task whose success `since` then is checked. `longest_run` is B + g, in milliseconds.
+    """A locked task that is checked for a success after `since`. `longest_run` is B + g, in milliseconds.
 
-    `is_done`: it will not run any more, and its last run was a success.
+    `is_done`: it will not run again, and its last run was a success.
     """
 
     id: int
@@ -218,7 +218,7 @@ class Alarm:
 class WaitingTask:
     """A locked row with occurrences that were pushed and have neither started nor been dropped, oldest first.
 
-    `batch_jobs` has the ids of jobs that carry such an occurrence together with other tasks, by occurrence in microseconds.
+    `batch_jobs` maps an occurrence, in microseconds, to the id of its job, if that job also carries other tasks.
     """
 
     id: int

@@ -23,6 +23,11 @@ KEPT_AT_LEAST = 2 * HOUR
 CHANNELS = ("log", "webhook", "mail")
 """The channels that TICKER_NOTIFY may name besides entry points; `ticker.notify` makes one of each."""
 
+CHANNEL_GROUP = "ticker.notices"
+"""The group of entry points that are channels."""
+
+ANY_CHANNEL = f"{', '.join(CHANNELS)}, or the name of an entry point of the group {CHANNEL_GROUP}"
+
 LEAST_KEY = 16  # characters of a key that signs jobs: anyone who guesses a key can sign any job
 
 _PREFIXES = ("TICKER_", "DATABASE_URL", "REDIS_URL")
@@ -40,12 +45,12 @@ _MAIL_SERVER = re.compile(
 _MAILBOX = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*")
 _ENVIRONMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHANNEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")  # libpq's error for one quotes the whole password
+_BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")  # libpq's error for such a URL quotes the whole password
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings in the environment. Durations are milliseconds if the name says so, else whole seconds."""
+    """The settings in the environment. Durations are milliseconds if the name ends in `_ms`, otherwise whole seconds."""
 
     database_url: str = field(default="", repr=False)
     redis_url: str = field(default="", repr=False)
@@ -206,13 +211,11 @@ def keys(name: str, text: str) -> tuple[str, ...]:
 
 
 def channels(name: str, text: str) -> tuple[str, ...]:
-    """Returns the names of the channels in a comma-separated text, each once. Without one, no notices are sent."""
+    """Returns the names of the channels in a comma-separated text, each once. If there are none, no notices are sent."""
     names = tuple(dict.fromkeys(modules(text)))
     for channel in names:
         if not _CHANNEL.fullmatch(channel):
-            raise BadInput(
-                name, channel, f"is not a channel; write {', '.join(CHANNELS)}, or the name of an entry point"
-            )
+            raise BadInput(name, channel, f"is not a channel; write {ANY_CHANNEL}")
     return names
 
 
@@ -245,7 +248,7 @@ def mailboxes(name: str, text: str, *, most: int) -> tuple[str, ...]:
 
 
 def schema_name(field: str, text: str) -> str:
-    """Checks the name of a schema. A valid one may stand in a statement between double quotes."""
+    """Checks the name of a schema. A valid name is safe between double quotes in a statement."""
     if not _SCHEMA.fullmatch(text):
         raise BadInput(
             field,
@@ -320,7 +323,7 @@ def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> 
 def _without_secret(url: str) -> str:
     """Returns the part of a URL that may be shown: its scheme, but never the user's name or password."""
     scheme = re.match(r"[a-z0-9+]{1,30}(?=://)", url)
-    return quoted(f"{scheme.group()}://…") if scheme else "that text"
+    return quoted(f"{scheme.group()}://…") if scheme else "the value"
 
 
 def _unreadable(name: str) -> ConfigurationError:

@@ -1,7 +1,7 @@
-"""Notes signals that ask a process to end, without a lock.
+"""Records, without a lock, the signals that ask a process to end.
 
-A handler interrupts whatever the main thread does. The main thread may hold an Event's lock, because it waits for the Event or
-runs another handler that sets it. A handler that sets the Event would then wait for that lock for ever.
+A handler interrupts whatever the main thread is doing. The main thread may hold an Event's lock, because it waits for the
+Event or runs another handler that sets it. A handler that sets the Event would then wait for that lock forever.
 """
 
 import os
@@ -23,7 +23,7 @@ class Noted:
         self.came = True
 
     def wait(self, seconds: float) -> bool:
-        """Sleeps until a signal has come or the time is over. Returns whether one has come."""
+        """Sleeps until a signal arrives or the time is up. Returns whether a signal has arrived."""
         if not self.came:
             select.select([self._pipe], [], [], seconds)
             with suppress(BlockingIOError):
@@ -33,7 +33,7 @@ class Noted:
 
 @contextmanager
 def noted(numbers: Sequence[signal.Signals]) -> Iterator[Noted]:
-    """Notes the signals within the block, however often they come."""
+    """Records the signals that arrive within the block, however many."""
     read, write = os.pipe()
     os.set_blocking(read, False)
     os.set_blocking(write, False)

@@ -1,4 +1,4 @@
-"""`ticker worker --tasks myapp.polls QUEUE...`: RQ's own worker command, with our Worker class, under a supervisor.
+"""Runs `ticker worker --tasks myapp.polls QUEUE...`: RQ's worker command, with our Worker class, under a supervisor.
 
 `ticker worker` starts `python -P -m wrappers`. `python -m wrappers` does the same, but searches the current folder
 first.
@@ -119,7 +119,7 @@ def announce() -> None:
 
 
 def with_connect_timeout(url: str) -> str:
-    """Adds a time-out for connecting. RQ only limits its waits for answers (10 s after its longest wait for a job)."""
+    """Adds a time-out for connecting. RQ limits only its waits for answers (10 s after its longest wait for a job)."""
     if "socket_connect_timeout=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}socket_connect_timeout={CONNECT_TIMEOUT}"

@@ -58,7 +58,7 @@ def run_batch(*numbers: int) -> str:
     """Runs several tasks one after another, each as `run` would. `numbers` are the id and the occurrence of each.
 
     The tasks are independent: each one fails, is dropped or is interrupted by itself. A task that is killed takes this
-    process with it. The ticker then pushes the tasks after it again, each with its own job.
+    process with it. The ticker then pushes the tasks after it again, each in its own job.
     """
     config = settings.from_environment()
     refuse_without_a_horse(config)
@@ -175,7 +175,7 @@ def note(call: Call, returned: Any) -> None:
 
 
 def generate(call: Call, step: Step) -> None:
-    """Stores the pieces of work in the call's answer. A generator runs while they are collected, in the run's limits."""
+    """Stores the pieces of work in the call's answer. A generator runs while they are collected, within the run's limits."""
     pieces = fan_out.Pieces(lambda texts: keep(call, texts))
     if step.is_async and step.yields:
         asyncio.run(within(call, pieces.collect_async(called(call, step))))
@@ -185,7 +185,7 @@ def generate(call: Call, step: Step) -> None:
 
 
 def keep(call: Call, texts: str) -> None:
-    """Records some of very many pieces. Ticks do not see them until the run has made them all."""
+    """Records some of a large number of pieces. Ticks do not see them until the run has made all of its pieces."""
     assert call.start is not None
     if not call.database.execute("add_pieces", token=call.start.token, items=texts, now=clock.now()):
         raise HoldLost(f"the run no longer holds task {call.task_id}: its pieces were not written")

@@ -1,4 +1,4 @@
-"""Finds modules of an application with the names of our packages. Imports nothing of ours, which they may hide."""
+"""Finds modules of an application that have the names of our packages. Imports none of ours, which they may hide."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ def shadowing(folder: Path) -> str:
 
 
 def refuse(folder: Path) -> None:
-    """Ends the process with that warning if there is such a module."""
+    """Ends the process with the warning of `shadowing`, if there is one."""
     if sentence := shadowing(folder):
         print(f"error: {ascii(sentence)[1:-1]}", file=sys.stderr)  # noqa: T201 - click may not be imported yet
         sys.exit(os.EX_CONFIG)

@@ -229,7 +229,7 @@ def test_an_unknown_task_is_an_exit_of_1_that_hints_at_owners():
 
 def test_what_names_no_task_is_bad_input():
     for command in ("pause", "resume", "run-now", "remove"):
-        assert "names no task" in refused(command)
+        assert "is missing; pass a task" in refused(command)
     assert "not an id" in refused("show", "99999999999999999999")
     assert "not an id" in refused("show", "0")
     assert "missing argument 'TASK'" in refused("show")
@@ -259,7 +259,7 @@ def test_pause_says_who_it_was_and_takes_a_time(monkeypatch):
     assert sentence("errors.or_write_a_time", example="2026-07-01T12:00:00Z").ends(
         refused("pause", "f", "--until", "yesterday")
     )
-    assert "is over already" in refused("pause", "f", "--until", "0")
+    assert "has already passed" in refused("pause", "f", "--until", "0")
     assert "by: '' has 0 characters" in refused("pause", "f", "--by", "")
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.cli.answers import answer, refused
 from tests.harness import command as ticker
 from tests.sentences import sentence
+from ticker.read import formatting
 
 pytestmark = pytest.mark.usefixtures("environ")
 
@@ -61,6 +62,27 @@ def test_next_of_a_task_that_failures_have_slowed_is_as_far_apart_as_it_runs(db)
         "Every 1m",
         [sentence("schedules.interval_while_it_fails", longer="4m", every="60 s")],
     )
+
+
+STOPS = [
+    ("enabled = false", "disabled", sentence("why.disabled", remedy="ticker edit TASK --enable")),
+    ("owner_active = false", "owner inactive", sentence("why.owner_is_inactive")),
+    ("paused_by = 'anna'", "paused by anna", sentence("why.paused", by="anna", remedy="ticker resume TASK")),
+]
+
+
+@pytest.mark.parametrize(("change", "state", "said"), STOPS)
+def test_a_task_that_will_not_run_has_a_reason_and_no_next_time(change, state, said, db):
+    due = formatting.moment(datetime.fromisoformat(answer("add", "poll", "--every", "1h", "--first", "1h")["next_run"]))
+    assert due in ticker("list")[0]
+    db.execute(f"UPDATE ticker.tasks SET {change}")
+    found = answer("next", "1")
+    assert (found["times"], found["words"], found["warnings"]) == ([], "Every 1h", [said])
+    assert not re.search("^next", ticker("next", "1")[0], re.MULTILINE)
+    assert said.within(ticker("why", "1")[0])
+    shown = ticker("show", "1")[0]
+    assert re.search(rf"^next run +none: {state}$", shown, re.MULTILINE)
+    assert due not in shown + ticker("list")[0] + ticker("why", "1")[0]
 
 
 def test_what_falls_on_a_change_of_clocks_is_warned_of():

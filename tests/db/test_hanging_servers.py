@@ -90,7 +90,7 @@ def test_a_server_that_takes_no_writes_counts_as_away(database_url: str) -> None
     with connect(database_url) as db:
         name = db.execute("SELECT current_database()").fetchone()[0]  # type: ignore[index]
         db.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-    with closing(PostgresStore(database_url)) as standby, pytest.raises(DatabaseUnavailable, match="takes no writes"):
+    with closing(PostgresStore(database_url)) as standby, pytest.raises(DatabaseUnavailable, match="accepts no writes"):
         standby.heartbeat(str(uuid4()), "h", 1, standby.now(), {})
 
 

@@ -49,7 +49,7 @@ GROUPS = {
         "TICKER_SIGNING_KEY": ("list of keys", "The ticker signs jobs with the first key, and `ticker worker --hardened` runs [only signed jobs](../operations/security.md#the-hardened-worker)."),
     },
     "Notifications": {
-        "TICKER_NOTIFY": ("list of channels", "The channels of [notifications](../guides/notifications.md): `log`, `webhook`, `mail`, or names of entry points. If empty, no notices are sent."),
+        "TICKER_NOTIFY": ("list of channels", f"The channels of [notifications](../guides/notifications.md): {', '.join(map(code, settings.CHANNELS))}, or names of entry points of the group `{settings.CHANNEL_GROUP}`. If empty, no notices are sent."),
         "TICKER_WEBHOOK_URL": ("URL", "The address for `webhook`: `https://` or `http://`."),
         "TICKER_WEBHOOK_KEY": ("list of keys", "Signs each request to the webhook, with one signature for each key."),
         "TICKER_SMTP_URL": ("URL", "The server for `mail`: `smtp://user:password@host:587` or `smtps://`."),

@@ -16,17 +16,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROCFILE = dict(re.findall(r"^(ticker|worker): (.+)$", README, flags=re.MULTILINE))
 COMPARISON = ROOT / "docs" / "concepts" / "comparison.md"
 
-ADD = """
-import os
-from sqlalchemy.orm import Session
-from channels import Base, add_channel
-from tests.factories import engine_on
-engine = engine_on(os.environ["DATABASE_URL"])
-Base.metadata.create_all(engine)
-with Session(engine) as session, session.begin():
-    add_channel(session, "mail.example.org")
-"""
-
 
 @pytest.fixture
 def application(tmp_path: Path) -> Path:
@@ -53,12 +42,13 @@ def test_the_quickstart_registers_once_and_runs(environ, db, application):
     [task] = ticker.list_tasks(db)
     assert (task.every_ms, task.last_outcome) == (60_000, "succeeded")
     [record] = ticker.list_runs(db)
-    assert "polling mail.example.org for up to 30 s" in ticker.get_run(db, record.id).output
+    assert record.id == 1
+    assert "polling mail.example.org for up to 30 s" in run(application, "-m", "ticker", "runs", "--id", "1")
 
 
 @pytest.mark.promise("S6")
 def test_the_task_of_a_channel_runs_and_goes_with_the_channel(environ, db, application):
-    run(application, "-c", ADD)
+    run(application, "channels.py")
     run(application, "-m", "ticker", "tick")
     run(application, "-m", *PROCFILE["worker"].split(), "--burst")
     [task] = ticker.list_tasks(db)

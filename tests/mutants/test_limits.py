@@ -76,7 +76,10 @@ def test_a_start_whose_answer_took_over_two_seconds_is_given_up_and_says_so(task
     with closing(SlowDatabase(environ["DATABASE_URL"], frozen, 2.1)) as database:
         assert started(task, database) is None
     [run] = ticker.list_runs(db)
-    assert (run.outcome, run.reason) == ("lost", "the start statement took 2.1 s, over the limit of 2 s")
+    assert (run.outcome, run.reason) == (
+        "lost",
+        "the start statement took 2.1 s, over the limit of 2 s: its function was not called",
+    )
     assert ticker.get(db, task).running_until is None
 
 
@@ -86,7 +89,10 @@ def test_a_start_whose_answer_took_longer_than_the_box_is_given_up(task, environ
     with closing(SlowDatabase(environ["DATABASE_URL"], frozen, 0.6)) as database:
         assert started(task, database) is None
     [run] = ticker.list_runs(db)
-    assert (run.outcome, run.reason) == ("lost", "the start statement took 0.6 s, over the limit of 0.5 s")
+    assert (run.outcome, run.reason) == (
+        "lost",
+        "the start statement took 0.6 s, over the limit of 0.5 s: its function was not called",
+    )
 
 
 def test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits(task, environ, frozen, monkeypatch):

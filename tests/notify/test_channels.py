@@ -31,7 +31,7 @@ def test_an_entry_point_gets_the_notice_as_a_dict(db, notifier, pager):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nobody", sentence("errors.channel_unknown", setting="TICKER_NOTIFY", value="'nobody'", channels=", ".join(CHANNELS))),
+        ("nobody", sentence("errors.channel_unknown", setting="TICKER_NOTIFY", value="'nobody'", channels=", ".join(CHANNELS), group="ticker.notices", installed="broken, later, pager, thing")),
         ("broken", sentence("errors.channel_cannot_be_loaded", setting="TICKER_NOTIFY", name="broken", value="'pager_of_test:nothing'", error="AttributeError")),
         ("later", sentence("errors.channel_is_no_function", setting="TICKER_NOTIFY", name="later", value="'pager_of_test:later'")),
         ("thing", sentence("errors.channel_is_no_function", setting="TICKER_NOTIFY", name="thing", value="'pager_of_test:GOT'")),
@@ -58,7 +58,7 @@ def test_an_entry_point_that_raises_is_tried_again(db, notifier, caplog):
 @pytest.mark.parametrize(
     ("environ", "said"),
     [
-        ({"TICKER_NOTIFY": "log, a b"}, sentence("errors.channel_misnamed", setting="TICKER_NOTIFY", value="'a b'", channels=", ".join(CHANNELS))),
+        ({"TICKER_NOTIFY": "log, a b"}, sentence("errors.channel_misnamed", setting="TICKER_NOTIFY", value="'a b'", channels=", ".join(CHANNELS), group="ticker.notices")),
         *(({"TICKER_WEBHOOK_URL": url}, sentence("errors.no_webhook_url", setting="TICKER_WEBHOOK_URL"))
           for url in (f"ftp://h/{SECRET}", f"https://u:{SECRET}@h/", f"https:///{SECRET}", f"https://h/a {SECRET}", "https://h:0/",
                       "https://h:99999/", "https://h/\r\nX: y", SECRET)),
@@ -111,6 +111,15 @@ def test_each_channel_of_ours_is_made_under_its_name_and_documented(name):
     assert channel.name == name
     [page] = (ROOT / "docs").rglob("notifications.md")
     assert f"\n| `{name}` |" in page.read_text(encoding="utf-8")
+
+
+def test_a_name_among_ours_that_nothing_makes_is_not_called_unknown(monkeypatch):
+    monkeypatch.setattr(notify, "CHANNELS", (*CHANNELS, "chat"))
+    with pytest.raises(ConfigurationError) as error:
+        notify.channels(Settings(notify=("chat",)))
+    assert str(error.value) == sentence(
+        "errors.channel_without_case", setting="TICKER_NOTIFY", value="'chat'", file="ticker/notify/__init__.py"
+    )
 
 
 @pytest.mark.slow

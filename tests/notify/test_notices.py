@@ -85,6 +85,15 @@ def test_a_notice_says_what_the_task_and_its_run_say(db, notifier):
     }  # fmt: skip
 
 
+def test_the_notice_of_a_task_that_was_paused_names_no_next_run(db, notifier):
+    task = ticker.register(db, "mail.fetch", every="1m")
+    ticker.pause(db, task, reason="too many failures")
+    happens(db, "auto_paused", task_id=task.id)
+    kept = Kept()
+    notifier(kept).round(NOW)
+    assert [notice.next_run for notice in kept.got] == [None]
+
+
 def test_the_notices_of_a_task_that_is_gone_are_told_all_the_same(db, notifier):
     happens(db, "failed", words="failed: ValueError: x", task_id=99)
     kept = Kept()

@@ -369,7 +369,8 @@ def test_before_it_was_made_the_task_did_not_exist(db, task):
 
 
 def test_a_time_ahead_or_without_a_zone_is_refused(db, task):
-    with pytest.raises(BadInput, match="at: '2026-03-01T09:00:01\\+00:00' lies in"):
+    ahead = sentence("errors.in_the_future", field="at", value="'2026-03-01T09:00:01+00:00'")
+    with pytest.raises(BadInput, check=ahead.within):
         ticker.why(db, task, at=NINE + SECOND)
     with pytest.raises(BadInput, check=sentence("errors.no_time_with_a_zone").within):
         ticker.why(db, task, at=datetime(2026, 1, 1))  # noqa: DTZ001
@@ -709,6 +710,7 @@ OUTCOMES = {
 )  # fmt: skip
 def test_what_people_ask_can_be_found_by_an_index(statement, parameters, wanted, db):
     """Of small tables a plan reads all; tests/bench/ledger.py shows what is done with a million rows."""
+    db.execute("TRUNCATE ticker.runs, ticker.events")  # the pages that earlier tests left would change the plan
     db.execute("SET enable_seqscan = off")
     db.execute("SET enable_sort = off")
     assert wanted <= indexes(plan(db, statement, **parameters))

@@ -123,6 +123,18 @@ def test_what_stands_in_an_address_is_a_filter_and_no_more(payload, client, task
 # ---------------------------------------------------------------------------------------------------------- screens
 
 
+@pytest.mark.parametrize("change", ["enabled = false", "owner_active = false", "paused_by = 'anna'"])
+def test_no_screen_promises_a_next_run_of_a_task_that_will_not_run(change, client, db, task):
+    db.execute("UPDATE ticker.tasks SET failures = 1, next_run = next_run + interval '9 minutes'")
+    screens = ("/", "/tasks", f"/tasks/{task.id}")
+    due = ticker.get(db, task).next_run
+    assert all(f'datetime="{formatting.plain_data(due)[:19]}' in client.get(screen).text for screen in screens)
+    db.execute(f"UPDATE ticker.tasks SET {change}")
+    pages = [client.get(screen).text for screen in screens]
+    assert not any(f'datetime="{formatting.plain_data(due)[:19]}' in page for page in pages)
+    assert "No upcoming times." in text_of(client.get(screens[-1]))
+
+
 def test_now_says_what_is_late_and_why(client, db, task):
     db.execute("UPDATE ticker.tasks SET next_run = next_run - interval '10 minutes'")
     said = text_of(client.get("/"))

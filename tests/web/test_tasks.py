@@ -290,6 +290,12 @@ def test_the_next_times_begin_where_the_task_is_due(client: TestClient, db: Db) 
     assert len(client.get(f"{API}/tasks/1/next", params={"count": 2}).json()["times"]) == 2
 
 
+def test_a_task_that_will_not_run_has_a_reason_and_no_next_time(client: TestClient, task: Task, db: Db) -> None:
+    db.execute("UPDATE ticker.tasks SET owner_active = false")
+    found = client.get(f"{API}/tasks/1/next").json()
+    assert (found["times"], found["warnings"]) == ([], [sentence("why.owner_is_inactive")])
+
+
 def test_a_task_that_is_done_has_no_next_time(client: TestClient, db: Db) -> None:
     ticker.register(db, "poll", at="2100-01-01T00:00:00Z")
     db.execute("UPDATE ticker.tasks SET next_run = NULL")

@@ -1,6 +1,6 @@
-"""The command `ticker`. Its exit codes are listed in `exits`.
+"""Defines the command `ticker`. `exits` lists its exit codes.
 
-The module of a command is imported when the command is called; large dependencies are imported in function bodies.
+A command's module is imported when the command is called. Large dependencies are imported in function bodies.
 """
 
 import click
@@ -10,13 +10,13 @@ from ticker.cli.lazy import LazyCommand
 
 COMMANDS = {
     "run": ("processes.run:run", "Run the ticker until SIGTERM or SIGINT."),
-    "tick": ("processes.run:tick", "Make one pass and report it."),
+    "tick": ("processes.run:tick", "Run one tick and report it."),
     "worker": (
         "processes.worker:worker",
         "Run a worker; accepts every option of rq worker.",
     ),
     "health": ("processes.run:health", "Exit with 0 if all is well, otherwise with 1."),
-    "doctor": ("processes.doctor:doctor", "Say whether all is well, and if not, what to do."),
+    "doctor": ("processes.doctor:doctor", "Check whether all is well, and if not, say what to do."),
     "db": ("database.db:db", "Create, print or check the tables, or take over those of another installation."),
     "add": ("tasks.commands:add", "Register a task that runs FUNCTION."),
     "edit": ("tasks.commands:edit", "Change TASK as an operator."),
@@ -62,10 +62,10 @@ COMMANDS = {
 )  # fmt: skip
 @click.version_option(package_name="rq-ticker", prog_name="ticker")
 def main() -> None:
-    """Rows in your PostgreSQL say what must run; the ticker puts the due ones on your RQ queues.
+    """Rows in your PostgreSQL define what must run; the ticker puts due tasks on your RQ queues.
 
-    DATABASE_URL and REDIS_URL name the servers. TASK is an id or a name; add --owner for the name of an owner's task.
-    Durations are written as 90, 90s, 5m, 1h30m, 1d or PT5M; times as 2026-07-01T12:00:00Z.
+    DATABASE_URL and REDIS_URL name the servers. TASK is a task's id or name; if the task has an owner, its name needs
+    --owner. Durations are written as 90, 90s, 5m, 1h30m, 1d or PT5M, and times as 2026-07-01T12:00:00Z.
     """
 
 

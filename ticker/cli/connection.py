@@ -1,4 +1,4 @@
-"""The settings of a command, and its transaction in the database."""
+"""Reads the settings of a command and opens its database transaction."""
 
 import os
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def configured(**options: str | None) -> Settings:
-    """Returns the settings of the environment. Options override them: `tick="10s"` is --tick, or TICKER_TICK."""
+    """Returns the settings from the environment. Options override them: `tick="10s"` is --tick, and replaces TICKER_TICK."""
     given = {f"TICKER_{name.upper()}": text for name, text in options.items() if text is not None}
     try:
         return settings.from_environment({**os.environ, **given})
@@ -31,9 +31,9 @@ def configured(**options: str | None) -> Settings:
 
 @contextmanager
 def database(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connection]":
-    """Opens a connection with one transaction, to DATABASE_URL unless `url` is given.
+    """Opens a connection to `url`, or else to DATABASE_URL, with one transaction.
 
-    Raises ConfigurationError if the server does not answer, DatabaseUnavailable if it goes away.
+    Raises ConfigurationError if the server does not answer, and DatabaseUnavailable if it goes away.
     """
     from ticker.db import connections
 
@@ -48,7 +48,7 @@ def database(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connect
 
 
 def now(db: Any) -> datetime:
-    """Returns the current time by the clock that decides: the database's."""
+    """Returns the current time, by the database's clock."""
     from ticker.read import entries
 
     return entries.instant(db)

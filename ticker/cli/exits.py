@@ -1,8 +1,8 @@
-"""Exit codes and error messages. An error is one sentence on standard error.
+"""Turns errors into exit codes and messages. An error is one sentence on standard error.
 
 0     done
 1     refused or failed: no such task, unhealthy, the tables do not fit, a server went away
-2     bad input: the command line, or an invalid value; nothing was written
+2     bad input: an invalid command line or value; nothing was written
 78    an invalid setting, or a server that did not answer at the start
 130   interrupted
 """

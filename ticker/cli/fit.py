@@ -1,4 +1,4 @@
-"""Rows that fit a screen: each takes one line, columns are aligned, and what does not fit is cut."""
+"""Fits rows to a screen: each row takes one line, columns are aligned, and text that does not fit is cut."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from unicodedata import category, east_asian_width
 
 GAP = 2  # cells between two columns
 LAST_AT_LEAST = 20  # cells for the last column, which gives the reason
-NARROW = 19  # cells, the width of a time; on a narrow screen a column gets at most this, or a fifth of the width
+NARROW = 19  # cells, the width of a time; on a narrow screen, a column's limit, unless a fifth of the width is more
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ def row(*cells: object, style: str = "") -> Row:
 
 
 def line(text: str, width: int, style: str = "") -> Line:
-    """Returns a sentence as one line."""
+    """Returns a sentence as one line, cut to the width."""
     return Line(cropped(shown(text), width), style)
 
 
 def lines(rows: Sequence[Row], width: int, spare: Sequence[int] = ()) -> list[Line]:
-    """Returns one line for each row. Leaves out the `spare` columns, by number and in this order, until the rest fits."""
+    """Returns one line for each row. Omits `spare` columns (given by number, in this order) until the others fit."""
     if not rows:
         return []
     widths = [max(map(size, column)) for column in zip(*(row.cells for row in rows), strict=True)]

@@ -1,4 +1,4 @@
-"""Commands whose modules are imported when they are called, so that `ticker --help` imports none of them."""
+"""Imports the module of a command only when the command is called. `ticker --help` imports none of them."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -8,7 +8,7 @@ import click
 
 
 class LazyCommand(click.Command):
-    """A placeholder for a command until it is called, with its name and the first paragraph of its help."""
+    """A placeholder for a command that has not been called yet, with its name and the first paragraph of its help."""
 
     def __init__(self, name: str, home: str, summary: str) -> None:
         super().__init__(name, help=summary)
@@ -21,7 +21,7 @@ class LazyCommand(click.Command):
 
 
 class LazyGroup(click.Group):
-    """Lists its commands in the order in which they were added, and imports the one that is called."""
+    """Lists its commands in the order in which they were added, and imports only the command that is called."""
 
     def __init__(self, *args: Any, former_names: Mapping[str, str] | None = None, **kwargs: Any) -> None:
         """`former_names` maps old names to commands. Old names work until 1.0 and are not shown in the help."""

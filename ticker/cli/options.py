@@ -1,4 +1,4 @@
-"""Options shared by several commands, and how their texts become values."""
+"""Defines the options that several commands share, and parses their values."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,9 +25,9 @@ def printable(_context: click.Context, option: click.Parameter, text: str | None
 
 
 owner = click.option("--owner", metavar="TYPE:ID", callback=_owner, help="The owner, such as mail_channels:5.")
-owner_type = click.option("--owner-type", metavar="TYPE", callback=printable, help="All owners of this type.")
-function = click.option("--function", metavar="NAME", callback=printable, help="Tasks that run this function.")
-as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+owner_type = click.option("--owner-type", metavar="TYPE", callback=printable, help="Only owners of this type.")
+function = click.option("--function", metavar="NAME", callback=printable, help="Only tasks that run this function.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 class Integer(click.IntRange):
@@ -50,7 +50,7 @@ def limit(default: int) -> Callable[[Any], Any]:
 
 
 def ref(task: str | None, owner: str | None) -> int | str | None:
-    """Returns the id or the name of the task. Digits are an id, which needs no owner."""
+    """Returns the id or the name of the task. A text of digits is an id, which needs no owner."""
     if task is None:
         return None
     if not (task.isascii() and task.isdigit()):
@@ -66,10 +66,10 @@ def ref(task: str | None, owner: str | None) -> int | str | None:
 
 @contextmanager
 def owner_hint(task: int | str | None, owner: str | None) -> Iterator[None]:
-    """Suggests --owner if a name is unknown without it."""
+    """Suggests --owner if no task without an owner has the name."""
     try:
         yield
     except UnknownTask as error:
         if isinstance(task, str) and owner is None:
-            raise UnknownTask(f"{error} without an owner; for an owner's task add --owner type:id") from None
+            raise UnknownTask(f"{error} without an owner; for an owner's task, add --owner type:id") from None
         raise

@@ -13,7 +13,7 @@ _DATE = re.compile(r"\d{4}-", re.ASCII)
 
 
 def past(field: str, text: str, now: Callable[[], datetime]) -> datetime:
-    """Parses a time of day (today's or yesterday's), a duration before now, or ISO 8601 with a zone."""
+    """Parses a time of day (today or yesterday), a duration before now, or an ISO 8601 time with a zone."""
     if match := _TIME_OF_DAY.fullmatch(text.strip()):
         hour, minute, second = (int(part or 0) for part in match.groups())
         today = now().replace(hour=hour, minute=minute, second=second, microsecond=0)

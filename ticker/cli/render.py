@@ -1,4 +1,4 @@
-"""Prints tables for people and JSON for programs. `ticker.read.formatting` provides their words."""
+"""Prints tables for people and JSON for programs. `ticker.read.formatting` provides the words."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def print_tasks(tasks: Iterable[Task]) -> None:
     table = columns("id", "name", "owner", "function", "schedule", "queue", "next run (UTC)", "last run (UTC)",
                     "last outcome", "state")  # fmt: skip
     for task in tasks:
-        add(table, task.id, task.name, task.owner, task.function, schedule(task), task.queue, moment(task.next_run),
+        add(table, task.id, task.name, task.owner, task.function, schedule(task), task.queue, moment(task.runs_next),
             moment(task.last_run), outcome(task), state_in_words(task), style=colour(state(task)))  # fmt: skip
     print_table(table)
 
@@ -50,7 +50,7 @@ def print_task(task: Task) -> None:
 
 
 def print_lines(lines: "Iterable[JournalEntry]", *, whose: bool, head: bool = True) -> None:
-    """Prints one line for each entry; `whose` adds its task."""
+    """Prints one line for each entry. `whose` adds the entry's task."""
     names = ("when (UTC)", "what", *["task", "name", "owner"] * whose, "why", "run")
     table = columns(*(name if head else "" for name in names))
     longest = max(map(len, Outcome))  # so that columns stay aligned while --follow prints a few lines at a time
@@ -61,7 +61,7 @@ def print_lines(lines: "Iterable[JournalEntry]", *, whose: bool, head: bool = Tr
 
 
 def print_runs(runs: "Iterable[RunRecord]", *, items: bool = False) -> None:
-    """Prints one line for each run. `items`: the runs are pieces of one run, shown with their item, not their task."""
+    """Prints one line for each run. With `items`, the runs are pieces of one run, shown with their item instead of their task."""
     whose = ("piece", "attempt") if items else ("task", "name", "owner", "kind")
     table = columns("id", *whose, "when (UTC)", "took", "outcome", "why")
     for run in runs:
@@ -104,7 +104,7 @@ def add(table: Table, *cells: object, style: str = "") -> None:
 
 
 def print_table(table: Table) -> None:
-    """Prints each row as one uncut line. Rich draws it on a terminal; a pipe gets the same text without importing rich."""
+    """Prints each row as one uncut line. On a terminal, Rich draws it. A pipe gets the same text, and Rich is not imported."""
     lines = in_colour(table) if sys.stdout.isatty() else [line.plain for line in aligned(table)]
     click.echo("\n".join(line.rstrip() for line in lines))
 

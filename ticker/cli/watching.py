@@ -1,4 +1,4 @@
-"""A screen that is redrawn until `q` or Ctrl-C: the queries, the lines, and the keyboard."""
+"""Redraws a screen until `q` or Ctrl-C: runs the queries, draws the lines, and reads the keyboard."""
 
 import os
 import select
@@ -41,14 +41,14 @@ def interval_ms(text: str) -> int:
 
 
 def is_screen() -> bool:
-    """Returns whether standard output is a terminal that can be drawn on."""
+    """Returns whether standard output is a terminal on which a screen can be redrawn."""
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in DUMB
 
 
 def watch(first: T, look: Callable[[Any], T], draw: Callable[[T, int, int], list[Line]], every_ms: int) -> None:
-    """Shows `first`, then what `look(db)` returns every `every_ms`. `draw(answer, width, height)` turns it into lines.
+    """Shows `first`, then the result of `look(db)` every `every_ms`. `draw(answer, width, height)` returns the lines.
 
-    Returns at `q` and at Ctrl-C. If a server goes away, the screen says so, and the query is retried.
+    Returns after `q` or Ctrl-C. If a server goes away, the screen says so, and the query is retried.
     """
     from rich.live import Live
 
@@ -90,7 +90,7 @@ class State(Generic[T]):
 
 
 class Looker(Generic[T]):
-    """Queries in a thread of its own, so that the keyboard responds even if a server hangs."""
+    """Runs the queries in a separate thread, so that the keyboard responds even if a server hangs."""
 
     def __init__(self, first: T, look: Callable[[Any], T], every_ms: int) -> None:
         self._answer, self._look, self._every_ms = first, look, every_ms
@@ -109,7 +109,7 @@ class Looker(Generic[T]):
         self._thread.join(1)  # a thread that waits for a server ends with the process
 
     def state(self) -> State[T]:
-        """Returns the last answer. Raises what a query raised, unless it is a TickerError, which may be temporary."""
+        """Returns the last answer. Raises the error of a query, except a TickerError, which may be temporary."""
         if self._bug is not None:
             raise self._bug
         silent = clock.monotonic() - self._answered - self._every_ms / SECOND
@@ -157,7 +157,7 @@ def screen(state: State[T], draw: Callable[[T, int, int], list[Line]], width: in
 
 @contextmanager
 def keys() -> Iterator[Callable[[float], str]]:
-    """Yields a function that waits the given seconds for keys and returns them, without showing them.
+    """Yields a function that waits for keys, up to the given seconds, and returns them without echoing them.
 
     If standard input is not a terminal, the function returns no keys. Restores the terminal at the end.
     """

@@ -1,7 +1,7 @@
 """Calls the pass every tick, survives whatever it raises, and stops fast on a signal.
 
-APScheduler calls it in a thread of its own. The main thread takes the signals, and checks by the monotonic clock that ticks
-go on. APScheduler alone would pause for as long as the wall clock was set back.
+APScheduler calls it in its own thread. The main thread handles the signals, and checks by the monotonic clock that ticks
+continue. If the wall clock was set back, APScheduler alone would pause for just as long.
 """
 
 import logging
@@ -37,12 +37,12 @@ log = logging.getLogger("ticker")
 
 FIRST_PAUSE = 1.0  # seconds after a failed tick; doubled each time, up to the period of the ticks
 LAST_WORD = 4.0  # seconds that a tick in progress gets when the ticker is stopped
-DEREGISTERED_WITHIN = 0.5  # seconds of these, at most, for PostgreSQL to record that the ticker has ended
+DEREGISTERED_WITHIN = 0.5  # seconds of LAST_WORD, at most, for PostgreSQL to record that the ticker has ended
 HANGS = 20.0  # seconds of one batch; the server's own timeouts end a statement after 5
-LAST_NOTICE = 0.8  # seconds that notices being sent get then
+LAST_NOTICE = 0.8  # seconds that deliveries in progress get when the ticker is stopped
 QUEUES_EVERY = 120  # ticks between two reads of the queues of all tasks: an hour
 CHECK_EVERY = 0.5  # seconds between two checks by the main thread
-STUCK = 120.0  # seconds without progress of a tick: six times what a batch gets, so that no server is the cause
+STUCK = 120.0  # seconds without progress of a tick: six times the limit of a batch, so a slow server is not the cause
 HANGING = f"a tick hangs: it has made no progress for {STUCK:g} s, and the watchdog gets no more pings"
 
 
@@ -62,7 +62,7 @@ class EveryTick(BaseTrigger):  # type: ignore[misc]
 
 
 class Observer(Protocol):
-    """Observes ticks. Whatever it raises is logged, and affects no tick."""
+    """Observes ticks. Any error that it raises is logged and affects no tick."""
 
     queue: RedisQueue
     """The queue that the ticks push to."""
@@ -137,7 +137,7 @@ class TickJob:
     def moves(self) -> bool:
         """Returns whether a pass makes progress, or the next one is not long overdue. An unavailable server only ends a pass.
 
-        A pass may take minutes, and uses connections all that time. The longest use of one shows for how long it is stuck.
+        A pass may take minutes, and uses connections all that time. The longest current use of one shows how long it is stuck.
         """
         waited = self._store.pool.waited()
         if self.busy and waited:
@@ -274,9 +274,9 @@ def report(systemd: Systemd, tick_job: TickJob) -> float:
 
 
 def watch(tick_job: TickJob, period: float, job: Any) -> None:
-    """Triggers a tick early after a failure, when the alarm rings, and when no tick began for two periods.
+    """Triggers a tick early after a failure, when the alarm rings, and when no tick has begun for two periods.
 
-    It measures by the monotonic clock.
+    Measures by the monotonic clock.
     """
     if tick_job.busy:
         tick_job.unstick()

@@ -49,8 +49,8 @@ class Pruned:
 def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Iterator[Pruned]:
     """Goes through all records once. Yields what each batch did, after its commit; with `dry`, what it would do.
 
-    It uses the settings `keep_successes_ms` and `keep_failures_ms`. An error in the runs is raised after the events were
-    pruned, too.
+    Uses the settings `keep_successes_ms` and `keep_failures_ms`. An error in pruning the runs is raised only after the
+    events were pruned.
 
     No batch holds a lock for longer than a second. One that would is undone, and tried again with fewer rows. A single row that
     takes longer stays, and the walk continues after it.
@@ -84,7 +84,7 @@ def _walk(store: PostgresStore, statement: str, first: str, settings: Settings, 
 
 
 def _past(store: PostgresStore, first: str, after: int) -> int:
-    """Skips the first row in this lap, because even a batch of that row alone takes too long. Returns where it continues."""
+    """Skips the first row in this lap, because even a batch of that row alone takes too long. Returns where the lap continues."""
     with store.transaction() as execute:
         id_ = execute(first, after=after)[0]["id"]
     log.warning("old records stay for now: one row took too long, %s %s", first.removeprefix("next_"), id_)

@@ -1,7 +1,7 @@
-"""Reports the ticker's state to systemd: it has started, is alive, stops, and what its last tick did. Needs no library.
+"""Reports the ticker's state to systemd: started, alive or stopping, and what the last tick did. Needs no library.
 
-systemd sets two variables of its own: where it listens (NOTIFY_SOCKET), and after how long it considers a silent service dead
-(WATCHDOG_USEC). If they are not set, nothing is sent.
+systemd sets two environment variables: where it listens (NOTIFY_SOCKET), and after how long it considers a silent service
+dead (WATCHDOG_USEC). If they are not set, nothing is sent.
 """
 
 import logging

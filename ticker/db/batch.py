@@ -1,4 +1,4 @@
-"""The statements of one batch of a tick, in one transaction."""
+"""Runs the statements of one batch of a tick, in one transaction."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import astuple

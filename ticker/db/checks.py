@@ -1,4 +1,4 @@
-"""Checks PostgreSQL before a process works: version, encoding, role, clock, tables, revision and installation."""
+"""Checks PostgreSQL before a process starts work: version, encoding, role, clock, tables, revision and installation."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
@@ -57,17 +57,17 @@ def check_database(settings: Settings) -> tuple[str, str]:
 
 
 def check_server(facts: Facts) -> None:
-    """Checks the server's version, its encoding, and that it takes writes."""
+    """Checks the server's version, its encoding, and that it accepts writes."""
     if facts.version < connections.OLDEST_POSTGRESQL:
         raise ConfigurationError(
             f"DATABASE_URL: PostgreSQL {facts.version} is too old; {connections.OLDEST_POSTGRESQL} or newer is needed"
         )
     if facts.encoding != "UTF8":
         raise ConfigurationError(
-            f"DATABASE_URL: the database's encoding is {facts.encoding}; create one with ENCODING 'UTF8'"
+            f"DATABASE_URL: the database's encoding is {facts.encoding}; create a database with ENCODING 'UTF8'"
         )
     if facts.is_standby:
-        raise ConfigurationError("DATABASE_URL: this server is a standby and takes no writes; name the primary")
+        raise ConfigurationError("DATABASE_URL: this server is a standby and accepts no writes; name the primary")
     if facts.is_read_only:
         raise ConfigurationError(
             "DATABASE_URL: transactions of this user are read-only here; set default_transaction_read_only to off"
@@ -75,7 +75,7 @@ def check_server(facts: Facts) -> None:
 
 
 def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> str:
-    """Returns a warning if the clocks differ. `ahead` is the database's minus this host's, read at most `took` before it.
+    """Returns a warning if the clocks differ. `ahead` is the database's minus this host's, which was read up to `took` earlier.
 
     Every decision uses the database's clock, so a difference harms no task. But RQ dates its own registries by the
     host's clock, and a clock that is hours off is broken.
@@ -89,9 +89,9 @@ def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> str:
     )
     if difference > timedelta(milliseconds=limit_ms):
         raise ConfigurationError(
-            f"{sentence}, over the limit of {words(limit_ms)} (TICKER_CLOCK_DIFFERENCE); synchronize it by NTP"
+            f"{sentence}, over the limit of {words(limit_ms)} (TICKER_CLOCK_DIFFERENCE); synchronize it with NTP"
         )
-    return f"{sentence}; synchronize it by NTP"
+    return f"{sentence}; synchronize it with NTP"
 
 
 def check_tables(connection: psycopg.Connection[Any], facts: Facts, schema: str) -> None:

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL with a limit on every wait, and a translation of its errors to ours."""
+"""Opens connections to PostgreSQL with a limit on every wait, and translates its errors to ours."""
 
 import select
 from collections import Counter
@@ -48,13 +48,13 @@ def _set_up(settings: Mapping[str, str]) -> bytes:
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection that keeps no state in its session, so that a pooler may give every transaction another session.
+    """A connection that keeps no state in its session, so a pooler may give every transaction a different session.
 
     It gives up on a server that accepts a statement but never answers, such as a stopped process on a running host.
     """
 
     has_pooler: bool | None = None
-    """Whether the session belongs to a pooler before PostgreSQL; None until a first statement is answered."""
+    """Whether the session belongs to a pooler in front of PostgreSQL; None until a first statement is answered."""
     set_up = b""
     """The statement that applies our settings to a transaction."""
     prepares_after: int | None = None
@@ -210,7 +210,7 @@ def connect(
 
     Outside `transaction()`, each statement is one transaction.
 
-    With `planned_once`, PostgreSQL plans each statement on first use, and not five more times. That suits connections
+    With `planned_once`, PostgreSQL plans each statement only on first use, not five more times. That suits connections
     that repeat few statements and gain nothing from plans for particular parameters. `variable` names the URL in a
     ConfigurationError.
     """
@@ -255,15 +255,17 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
     try:
         yield
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName) as error:
-        raise ConfigurationError(f"the tables do not fit: {first_line(error)}; run: ticker db upgrade") from error
+        raise ConfigurationError(
+            f"the tables do not match this release: {first_line(error)}; run: ticker db upgrade"
+        ) from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise ConfigurationError(f"the user of DATABASE_URL lacks a right: {first_line(error)}") from error
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise DatabaseUnavailable(
-            "PostgreSQL (DATABASE_URL) takes no writes: a standby, or default_transaction_read_only"
+            "PostgreSQL (DATABASE_URL) accepts no writes: it is a standby, or default_transaction_read_only is on"
         ) from error
     except psycopg.errors.LockNotAvailable as error:
-        raise RowLocked("a row is locked by another transaction for longer than 2 s") from error
+        raise RowLocked("a row is locked by another transaction, and has been for longer than 2 s") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise DatabaseUnavailable(f"PostgreSQL ({variable}) does not answer: {first_line(error)}") from error
 

@@ -10,7 +10,7 @@ from ticker import clock
 from ticker.db import sql
 from ticker.errors import ConfigurationError
 
-ROWS_AT_A_TIME = 2_000  # pausing that many tasks takes 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
+ROWS_AT_A_TIME = 2_000  # pausing so many tasks takes 0.5 s on a busy machine; PostgreSQL ends a statement after 5 s
 
 
 class Installation(NamedTuple):
@@ -42,13 +42,13 @@ def foreign(row: Installation, environment: str = "") -> str:
     if not row.is_here:
         why = "DATABASE_URL: these tables belong to another installation (restored, copied or moved by pg_upgrade)"
     elif environment and environment != row.environment:
-        known = f"the environment {row.environment!r}" if row.environment else "an installation without environment"
+        known = f"the environment {row.environment!r}" if row.environment else "an installation without an environment"
         why = f"DATABASE_URL: these tables belong to {known}, and TICKER_ENVIRONMENT is {environment!r}"
     else:
         return ""
     return (
         f'{why}: run "ticker db adopt" to take them over with all tasks paused, or "ticker db adopt --resume" after a '
-        "restore of the same production"
+        "restore of the same production system"
     )
 
 

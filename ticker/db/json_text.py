@@ -1,4 +1,4 @@
-"""JSON texts that PostgreSQL can store and Python can read back: no NUL, no NaN, no half of a surrogate pair."""
+"""Writes JSON texts that PostgreSQL can store and Python can read back: no NUL, no NaN, no half of a surrogate pair."""
 
 import json
 import re
@@ -32,12 +32,12 @@ def dumps(value: Any, most: int | None = None) -> str:
 
 
 def stored(text: str) -> Any:
-    """Returns the value of a JSON text as jsonb returns it, which writes Python's 1.5e+22 as a whole number."""
+    """Returns the value of a JSON text as jsonb returns it. jsonb writes Python's 1.5e+22 as a whole number."""
     return json.loads(text, parse_float=lambda number: int(Decimal(number)) if "e+" in number else float(number))
 
 
 def size(text: str) -> int:
-    """Returns the bytes of a JSON text as PostgreSQL will return it: its jsonb keeps 1e300 with all zeros."""
+    """Returns the size in bytes of a JSON text as PostgreSQL will return it. Its jsonb keeps 1e300 with all zeros."""
     exponents = (int(digits) for digits in _EXPONENT.findall(_STRING.sub("", text)))
     return len(text.encode()) + sum(exponents)
 

@@ -15,7 +15,7 @@ from ticker.errors import ConfigurationError
 log = logging.getLogger("ticker")
 
 CHANNEL = "ticker_wake"
-GLANCE = 0.5  # seconds between two checks whether it should stop
+GLANCE = 0.5  # seconds between two checks of whether to stop
 PAUSE = 5.0  # seconds before it connects again
 POOLER = (
     "TICKER_WAKE: changes wait for the next tick, because the connection goes through a pooler, which does not forward NOTIFY; "
@@ -24,7 +24,7 @@ POOLER = (
 
 
 class Listener(threading.Thread):
-    """Sets `heard` when a task of the schema was changed, and after each new connection, in case it missed a change."""
+    """Sets `heard` when a task of the schema has changed, and after each new connection, in case it missed a change."""
 
     def __init__(self, url: str, schema: str, stopping: threading.Event) -> None:
         super().__init__(name="ticker-listener", daemon=True)
@@ -53,7 +53,7 @@ class Listener(threading.Thread):
 
 
 class WakeUp:
-    """Decides when a pass should come early: after a notification, or because the next task is due."""
+    """Decides when to start a pass early: after a notification, or because the next task is due."""
 
     SHORTEST = 0.2  # seconds between two passes, however much happens
 
@@ -68,7 +68,7 @@ class WakeUp:
         self._due = None if seconds is None else self._last + seconds
 
     def rings(self) -> bool:
-        """Returns whether a pass should come now. Called repeatedly; each ring is returned once."""
+        """Returns whether a pass should start now. It is called repeatedly, and returns True once for each ring."""
         now = clock.monotonic()
         if now < self._last + self.SHORTEST:
             return False

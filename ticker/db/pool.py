@@ -1,4 +1,4 @@
-"""A pool of connections, each used by one thread at a time."""
+"""Keeps a pool of connections, each used by one thread at a time."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ from ticker.db.connections import Connection, connect, translated
 
 
 class Pool:
-    """Opens the first connection on first use."""
+    """A pool of connections, which opens the first one on first use."""
 
     def __init__(self, url: str, *, name: str = "ticker") -> None:
         self._url = url
@@ -41,7 +41,7 @@ class Pool:
         return max((clock.monotonic() - since for since in [*self._since.values()]), default=0.0)
 
     def interrupt(self) -> None:
-        """Ends all waits for a server that hangs, from another thread, as if the network had failed."""
+        """Ends all waits for a hanging server, as if the network had failed. Called from another thread."""
         for connection in [*self._since]:
             with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as wire:
                 wire.shutdown(socket.SHUT_RDWR)

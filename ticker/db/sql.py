@@ -1,4 +1,4 @@
-"""Reads the statements in the folder `sql`, once, and fills in the schema and the rules."""
+"""Reads the statements in the folder `sql` once, and fills in the schema and the rules."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +11,7 @@ from ticker.db.drivers import Row as Row
 from ticker.settings import schema_name
 
 Execute = Callable[..., list[Row]]
-"""`execute(name, **parameters) -> rows`: one named statement on one connection."""
+"""`execute(name, **parameters) -> rows` runs one named statement on one connection."""
 
 _PART = re.compile(r"^-- (name|rule): (\w+)\n", re.MULTILINE)
 _RULE = re.compile(r"\{(\w+)(?: (\w+))?\}")
@@ -21,7 +21,7 @@ _RULE = re.compile(r"\{(\w+)(?: (\w+))?\}")
 def statements(schema: str, lists: tuple[tuple[str, str], ...] = ()) -> Mapping[str, str]:
     """Returns all statements by name, without comments, with the schema's quoted name and the rules filled in.
 
-    `lists` are further rules, which list columns, by name. Statements that use other lists are left out.
+    `lists` are further rules by name, each a list of columns. Statements that use other lists are left out.
     """
     named, rules = _document(schema)
     rules = {**rules, **dict(lists)}

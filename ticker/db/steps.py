@@ -1,4 +1,4 @@
-"""What an application asks of the database, written once for every driver, synchronous and asynchronous.
+"""Runs operations, which are written once for every driver, synchronous and asynchronous.
 
 An operation is a generator: it yields statements, receives their rows, and returns its answer. It knows no connection.
 """
@@ -20,7 +20,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 JSON_COLUMNS = frozenset({"kwargs", "metadata", "registered", "cursor", "item", "result", "last_report"})
-"""Statements of operations return these as text: what a driver makes of jsonb is for the application to set."""
+"""Statements of operations return these as text, because an application can set how its driver reads jsonb."""
 
 
 class Query(NamedTuple):
@@ -37,19 +37,19 @@ class _Answer(Generic[T]):
 
 
 class Database(Protocol):
-    """A connection of SQLAlchemy, Django, psycopg or psycopg2, or a Session. An asynchronous one has another `commit`."""
+    """A connection of SQLAlchemy, Django, psycopg or psycopg2, or a Session. An asynchronous connection has another `commit`."""
 
     def commit(self) -> None: ...
 
 
 class AsyncDatabase(Protocol):
-    """A connection of SQLAlchemy, asyncpg or psycopg that is asynchronous, or an AsyncSession."""
+    """An asynchronous connection of SQLAlchemy, asyncpg or psycopg, or an AsyncSession."""
 
     def close(self) -> Coroutine[Any, Any, None]: ...
 
 
 class Operation(Protocol[P, T_co]):
-    """A function of the public door. Other operations are made of its `steps`."""
+    """A function of the public door. Other operations can use its `steps`."""
 
     steps: Callable[P, Steps[Any]]
     writes: bool
@@ -64,17 +64,17 @@ class AsyncOperation(Protocol[P, T_co]):
 
 
 def reads(steps: Callable[P, Steps[T]]) -> Operation[P, T]:
-    """Makes a function that takes a connection first: each statement may be a transaction of its own."""
+    """Returns a function that takes a connection first. Each statement may be its own transaction."""
     return _operation(steps, writes=False)
 
 
 def writes(steps: Callable[P, Steps[T]]) -> Operation[P, T]:
-    """Makes a function that takes a connection first: outside a transaction, it has one for the call."""
+    """Returns a function that takes a connection first. Outside a transaction, it opens one for the call."""
     return _operation(steps, writes=True)
 
 
 def asynchronous(operation: Operation[P, T]) -> AsyncOperation[P, T]:
-    """Makes the same function for asynchronous connections."""
+    """Returns the same function for asynchronous connections."""
 
     async def call(db: AsyncDatabase, *args: P.args, **kwargs: P.kwargs) -> T:
         own: Any = db() if hasattr(db, "registry") else db  # type: ignore[operator] # an async_scoped_session
@@ -123,7 +123,7 @@ def _operation(steps: Callable[P, Steps[T]], *, writes: bool) -> Operation[P, T]
 
 
 def _present(call: Callable[..., Any], steps: Callable[..., Any], database: type) -> None:
-    """Gives a function the name and the text of its steps, and their signature with a connection as its first parameter."""
+    """Gives a function the name and docstring of its steps, and their signature with a connection as its first parameter."""
     update_wrapper(call, steps)
     signature = inspect.signature(steps)
     db = inspect.Parameter("db", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=database)

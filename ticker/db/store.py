@@ -21,11 +21,11 @@ THOROUGH_EVERY = 120  # ticks, an hour: how often each row is checked for times 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ONE_SECOND = timedelta(seconds=1)
 LEAST_PATIENCE = 10.0  # seconds
-SLOW_LOOK = 400_000  # microseconds: two readings that differ by twice that are not a step yet
+SLOW_LOOK = 400_000  # microseconds: two readings that differ by twice as much are not yet a step
 
 
 class PostgresStore:
-    """The ticker's store. It connects on first use, and again after a connection broke.
+    """The ticker's store. It connects on first use, and again after a connection breaks.
 
     Threads may work on batches in parallel, because `pool` gives each of them a connection.
     """
@@ -77,7 +77,7 @@ class PostgresStore:
             yield PostgresBatch(execute, self._swept)
 
     def wake(self, now: datetime, limit: int) -> None:
-        from ticker.schedules import kinds  # a horse uses this module, too, and does not need its libraries
+        from ticker.schedules import kinds  # a work-horse uses this module, too, and does not need its libraries
 
         with self.transaction() as execute:
             again = [
@@ -109,7 +109,7 @@ class PostgresStore:
         return bool(self.execute("clock_signs", now=now)[0]["set_back"])
 
     def _clamp_tasks(self, now: datetime | None, stepped: bool) -> None:
-        """Checks every row in the order of the ids, so that each comes once whatever a rule changes."""
+        """Checks every row in the order of the ids, so that each is checked once, whatever a rule changes."""
         after: int | None = 0
         while after is not None:
             boot, uptime = self.uptime(now)
@@ -119,7 +119,7 @@ class PostgresStore:
             after = rows[0]["id"] if rows else None
 
     def _clock_was_set(self, now: datetime | None) -> bool:
-        """Returns whether the database's clock and this host's uptime moved apart by over a second since last time."""
+        """Returns whether the database's clock and this host's uptime moved apart by over a second since the last call."""
         boot, uptime = self.uptime(now)
         return self._is_step(boot, uptime, now or self.now(), self.uptime(now)[1])
 
@@ -162,7 +162,7 @@ class PostgresStore:
         return cast(float | None, self.execute("next_due", now=now)[0]["seconds"])
 
     def queues(self) -> list[str]:
-        """Returns the queues of all tasks, a million in 0.7 s. Returns an empty list after PostgreSQL's time-out."""
+        """Returns the queues of all tasks, which takes 0.7 s for a million. Returns an empty list after PostgreSQL's time-out."""
         with suppress(DatabaseUnavailable):
             return [row["queue"] for row in self.execute("queues")]
         return []
@@ -170,7 +170,7 @@ class PostgresStore:
     def heartbeat(
         self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any], beat: int = 0
     ) -> None:
-        """Writes the ticker's row: that it lives, its last tick's result, and since when ticks came without a gap."""
+        """Writes the ticker's row: a sign of life, the result of its last tick, and since when ticks have had no gap."""
         if beat:
             self._watched_for(now, beat)
             report = {**report, "watching_since": self._watching_since}
@@ -205,5 +205,5 @@ class PostgresStore:
 
 
 def patience(beat: int) -> float:
-    """Returns the seconds for workers to write ends after an outage of tickers or tables: two ticks, at least 10 s."""
+    """Returns how many seconds workers get to write ends after an outage of tickers or tables: two ticks, at least 10 s."""
     return max(2 * beat / 1000, LEAST_PATIENCE)

@@ -1,8 +1,8 @@
-"""The tables, for applications that join their own with `tasks` and `runs` (docs/concepts/owners.md).
+"""Describes the tables, for applications that join their own with `tasks` and `runs` (docs/concepts/owners.md).
 
-They name columns, types and indexes. Only `ticker/migrations/versions/*.sql`, which creates the tables, has the rules: the
-domain that `info` names, CHECKs, triggers, the conditions of indexes and the purpose of each. A test has Alembic compare
-the two.
+This module has the columns, types and indexes. Only `ticker/migrations/versions/*.sql`, which creates the tables, has the
+rules: the domain that `info` names, CHECKs, triggers, the conditions of indexes and the purpose of each. A test compares
+the two with Alembic.
 """
 
 from sqlalchemy import (

@@ -1,6 +1,6 @@
-"""The demo's application: mail channels to poll, and the messages fetched from them.
+"""Defines the demo's application: mail channels to poll, and the messages fetched from them.
 
-The processes of the Procfile can run it on any database, including yours. Its tables are in a schema of their own:
+The processes of the Procfile can run it on any database, including yours. Its tables have their own schema:
 
     ticker db upgrade
     python -m ticker.demo.application create

@@ -1,4 +1,4 @@
-"""The chart of the demo: one track per task, in colour on a terminal."""
+"""Draws the chart of the demo: one track per task, in colour on a terminal."""
 
 import math
 from collections.abc import Collection, Sequence

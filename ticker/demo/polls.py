@@ -78,7 +78,7 @@ def fetch(run: Run, channel_id: int, heed_the_quota: bool = True) -> dict[str, i
 
 
 def new_messages(channel: MailChannel, after: int) -> Generator[tuple[int, str], None, None]:
-    """Polls a POP3 mailbox. Yields UID and subject of each message above `after`, oldest first."""
+    """Polls a POP3 mailbox. Yields the UID and subject of each message above `after`, oldest first."""
     with closing(poplib.POP3(channel.host, channel.port, timeout=TIMEOUT)) as pop:
         pop.user(channel.user)
         pop.pass_("secret")

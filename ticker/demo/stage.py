@@ -1,6 +1,6 @@
-"""What the demo sets up and removes again: servers, tables, processes, mailboxes and their mail.
+"""Sets up and removes the demo's servers, tables, processes, mailboxes and their mail.
 
-Servers that you name are left unchanged. The tables are in schemas of their own. A Redis database that RQ already uses is
+Servers that you name are left unchanged. The tables have their own schemas. A Redis database that RQ already uses is
 refused, because your workers would take the demo's jobs, and its workers yours.
 """
 

@@ -41,7 +41,7 @@ class Evidence:
     retrieved: Sequence[Key] = ()  # in full
     stored: Sequence[Key] = ()
     failed: Sequence[FullRun] = ()
-    whys: Sequence[Why] = ()  # what `ticker why` says
+    whys: Sequence[Why] = ()  # the answers of `ticker why`
 
     def next_run(self, run: RunRecord) -> RunRecord | None:
         """Returns the task's next run if it has ended, else None."""
@@ -143,7 +143,7 @@ def explained(evidence: Evidence) -> Finding:
 
 
 def adds_up(line: JournalEntry) -> bool:
-    """Returns whether after + early = interval - tolerance, and `after` is what the drop's record says."""
+    """Returns whether after + early = interval - tolerance, and `after` agrees with the drop's record."""
     figures = [float(figure) for figure in re.findall(r"([\d.]+) s ", line.words)]
     if line.run is None or len(figures) != 4:
         return False

@@ -1,1 +1,1 @@
-"""A Django application: INSTALLED_APPS = [..., "ticker.django"]. How to use it stands in docs/guides/recipes/django.md."""
+"""A Django application: INSTALLED_APPS = [..., "ticker.django"]. See docs/guides/recipes/django.md."""

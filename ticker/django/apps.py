@@ -1,4 +1,4 @@
-"""The application: settings that come from Django's, and empty tables after each TransactionTestCase."""
+"""Configures the application: takes its settings from Django's, and empties its tables after each TransactionTestCase."""
 
 import os
 from typing import Any
@@ -14,7 +14,7 @@ from psycopg.pq import Conninfo
 from ticker.db import tables
 from ticker.settings import current
 
-OF_MIGRATIONS = ("installation", "templates")  # what migrations write there stays, as triggers do
+OF_MIGRATIONS = ("installation", "templates")  # migrations write their rows, which stay, as triggers do
 
 
 class TickerConfig(AppConfig):
@@ -22,7 +22,7 @@ class TickerConfig(AppConfig):
     label = "ticker"
 
     def ready(self) -> None:
-        """Copies TICKER_... of Django's settings into the environment, which wins. TICKER_REDIS_URL is its REDIS_URL."""
+        """Copies Django's TICKER_... settings into the environment, which wins. TICKER_REDIS_URL becomes REDIS_URL."""
         for name in filter(lambda name: name.startswith("TICKER_"), dir(settings)):
             variable = "REDIS_URL" if name == "TICKER_REDIS_URL" else name
             if (value := getattr(settings, name)) is not None:
@@ -31,7 +31,7 @@ class TickerConfig(AppConfig):
 
 
 def database_url() -> str:
-    """Returns the URL of the database `default`, or of TICKER_DATABASE; while Django's tests run, of their database."""
+    """Returns the URL of the database `default`, or of TICKER_DATABASE. While Django's tests run, it is their database."""
     connection = connections[getattr(settings, "TICKER_DATABASE", "default")]
     if connection.vendor != "postgresql":
         return os.environ.get("DATABASE_URL", "")
@@ -47,7 +47,7 @@ def in_environment(value: object) -> str:
 
 
 def empty(using: str, **more: Any) -> None:
-    """Empties the tables after a flush in Django's tests, with which a TransactionTestCase ends. `migrate` passes a plan."""
+    """Empties the tables after the flush that ends a TransactionTestCase. Ignores `migrate`, which passes a plan."""
     is_flush_of_tests = "plan" not in more and hasattr(utils._TestState, "saved_data")
     if is_flush_of_tests and connections[using].vendor == "postgresql":
         names = [table.name for table in tables.metadata.sorted_tables if table.name not in OF_MIGRATIONS]

@@ -1,4 +1,4 @@
-"""Operations for migrations: our tables, and the triggers by which tasks follow the rows of a model."""
+"""Defines operations for migrations: our tables, and the triggers by which tasks follow the rows of a model."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Unpack
@@ -13,7 +13,7 @@ from ticker.settings import current
 
 
 class Tables(RunPython):
-    """Brings our tables to the newest revision, as `ticker db upgrade` does; backwards to an older one, or to none."""
+    """Upgrades our tables to the newest revision, as `ticker db upgrade` does. Backwards, returns to an older one, or to none."""
 
     def __init__(self, back_to: str = "") -> None:
         super().__init__(
@@ -23,9 +23,9 @@ class Tables(RunPython):
 
 
 class FollowOwner(RunPython):
-    """Lets tasks follow the rows of a model: `FollowOwner("myapp.MailChannel", active_when="enabled")`.
+    """Makes tasks follow the rows of a model: `FollowOwner("myapp.MailChannel", active_when="enabled")`.
 
-    `options` are those of `owners.triggers`. `instead_of`: the operation that this one replaces, and that backwards restores.
+    `options` are those of `owners.triggers`. `instead_of` is the operation that this one replaces. Backwards restores it.
     """
 
     reduces_to_sql = True
@@ -44,7 +44,7 @@ class FollowOwner(RunPython):
 
 
 def _steps(connection: Any, target: str) -> Iterator[str]:
-    """Yields what moves the tables to a revision, unless they are there. Other upgrades wait for the transaction's end."""
+    """Yields the SQL that moves the tables to a revision, unless they have it. Other upgrades wait for the transaction's end."""
     schema, fetch = current().schema, drivers.of(connection).fetch
     fetch("SELECT pg_advisory_xact_lock(%(key)s)", {"key": migrations.UPGRADE_LOCK})
     table = f'"{schema}".ticker_version'

@@ -1,4 +1,4 @@
-"""Sets Django up. `manage.py ticker worker` has a worker import this before the modules of its tasks."""
+"""Sets Django up. A worker of `manage.py ticker worker` imports this module before the modules of its tasks."""
 
 import django
 

@@ -86,7 +86,7 @@ def servers_or_given(environ: Mapping[str, str] = os.environ) -> Iterator[Server
 def postgres(environ: Mapping[str, str] = os.environ, *options: str) -> Iterator["Postgres"]:
     """Starts a new PostgreSQL: C.UTF-8, UTC, 200 connections; superuser and database are `postgres`.
 
-    `options` (such as `--shared_buffers=2GB`) come after ours.
+    `options` (such as `--shared_buffers=2GB`) follow ours.
     """
     programs, account = postgres_programs(environ), account_of_server()
     with closing(Postgres(new_folder(account), account, programs, options)) as server:
@@ -120,7 +120,7 @@ class Server:
         self.folder = folder
         self.log = folder / "log"
         self._pid = 0
-        # Opened once, while the folder is ours. Later, the server's account could replace it with a link to a file of root.
+        # Opened once, while the folder is ours. Later, the server's account could replace it with a link to one of root's files.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         self._log = os.fdopen(os.open(self.log, flags, 0o600), "rb", buffering=0)
         self._guard = start_guard(folder, self._log.fileno(), self.last_signal, account)
@@ -148,7 +148,7 @@ class Server:
             raise self._failure("does not answer")
 
     def kill(self) -> None:
-        """Ends the server at once, by SIGKILL, and returns when the last of its processes is gone."""
+        """Ends the server at once, with SIGKILL, and returns when the last of its processes is gone."""
         self._halt(signal.SIGKILL)
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class Server:
         if self.running:
             self._ask("send", number)
             if not _wait(lambda: not self.running):
-                raise self._failure(f"does not end by {number.name}")
+                raise self._failure(f"did not end after {number.name}")
 
     def _ask(self, *request: str | int) -> Any:
         assert self._guard.stdin and self._guard.stdout
@@ -179,7 +179,7 @@ class Server:
             self._guard.stdin.write(json.dumps(request).encode() + b"\n")
             answer = json.loads(self._guard.stdout.readline())
         except (OSError, ValueError) as error:
-            problem = "is out of reach, because its block has ended, or because this is a fork"
+            problem = "cannot be reached, because its block has ended, or because this process is a fork"
             raise ConfigurationError(f"{self.label} {problem}") from error
         if "error" in answer:
             raise self._failure(f"cannot be started ({answer['error']})")
@@ -218,7 +218,7 @@ class Postgres(Server):
         self._halt({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
 
     def kill(self) -> None:
-        """Ends the server at once, by SIGKILL, and returns when its last process is gone, which a query may delay."""
+        """Ends the server at once, with SIGKILL, and returns when its last process is gone, which a query may delay."""
         super().kill()
         *_, segment, _ = self._state() or ["-1", ""]
         self._ask("remove_segment", int(segment))  # 56 bytes that would stay otherwise
@@ -249,7 +249,7 @@ class Valkey(Server):
         self._command = [program, *place, *VALKEY_OPTIONS.split(), "--save", ""]
 
     def stop(self) -> None:
-        """Ends the server by SIGTERM, as a service manager does."""
+        """Ends the server with SIGTERM, as a service manager does."""
         self._halt(signal.SIGTERM)
 
     def _is_ready(self) -> bool:

@@ -18,15 +18,15 @@ IPC_RMID = 0
 
 
 class Guard:
-    """A server's parent, in its own process. It obeys a pipe. When the pipe ends, it stops the server and removes everything.
+    """A server's parent, in its own process. It obeys a pipe. When the pipe closes, it stops the server and removes everything.
 
-    That process runs the source of this class. So the class uses only what GUARD_PROGRAM imports.
+    That process runs the source of this class, so the class uses only the imports of GUARD_PROGRAM.
     """
 
     def __init__(self, folder: str, last_signal: int, user: dict[str, Any]) -> None:
         self.folder, self.last_signal, self.user = folder, last_signal, user
         self.server: Any = None
-        self.life: Any = None  # a pipe that all processes of the server hold open; it ends with the last one
+        self.life: Any = None  # a pipe that all processes of the server hold open; it closes with the last one
 
     def obey(self) -> None:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):  # the pipe alone decides
@@ -55,7 +55,7 @@ class Guard:
 
     def send(self, number: int) -> None:
         self.server.send_signal(number)
-        self.server.send_signal(signal.SIGCONT)  # a process that was stopped (SIGSTOP) would not take it
+        self.server.send_signal(signal.SIGCONT)  # a process that was stopped (SIGSTOP) would not receive it
 
     def code(self, patience: float = 0) -> int | None:
         """Returns the exit code once no process of the server is left. Only then may another server use its folder."""
@@ -88,7 +88,7 @@ Guard(*json.loads(sys.argv[1])).obey()
 
 
 def start_guard(folder: Path, log: int, last_signal: int, account: Account) -> subprocess.Popen[bytes]:
-    """Starts the guard in its own session, where it receives no Ctrl-C. PR_SET_PDEATHSIG would follow the thread instead."""
+    """Starts the guard in its own session, where it receives no Ctrl-C. PR_SET_PDEATHSIG would depend on a thread instead."""
     program = GUARD_PROGRAM.format(guard=inspect.getsource(Guard))
     user = {"user": account[0], "group": account[1], "extra_groups": []} if account else {}
     command = [sys.executable, "-I", "-S", "-c", program, json.dumps([str(folder), last_signal, user])]

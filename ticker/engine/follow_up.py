@@ -1,6 +1,6 @@
 """Decides what the end of a run leads to: a retry, a longer interval, a pause, or a notice. Each pass does this.
 
-An end that leads to nothing, such as a success of a healthy task, never comes here. A pass judges the present state of a
+An end that leads to nothing, such as a success of a healthy task, is not handled here. A pass judges the present state of a
 task, not each change. A task that failed and succeeded between two passes is healthy, and no notice is sent.
 """
 
@@ -19,9 +19,9 @@ from ticker.schedules import kinds
 from ticker.schedules.duration import DAY, HOUR, words
 
 LEAST_BOX = timing.span(retries.LEAST_BOX)
-PROBE = HOUR  # how long a task that paused itself waits by default
+PROBE = HOUR  # how long an automatic pause lasts by default
 LONGEST_PROBE = DAY
-DOUBLED_AT_MOST = 40  # after so many doublings, every limit is reached
+DOUBLED_AT_MOST = 40  # after this many doublings, every limit is reached
 TIMES_AT_MOST = 5  # of a schedule, computed for one alarm: for 29 February, each takes half a millisecond
 ALARMS_AT_MOST = 100  # checked in one transaction, with their rows locked
 ALARM_BATCHES = 50  # in one pass: all due tasks wait until it has checked the alarms
@@ -39,7 +39,7 @@ class Followed(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What follows from one end: a retry at `due`, or a note that says why there is no retry."""
+    """The decision about one end: a retry at `due`, or a note that explains why there is no retry."""
 
     run: Ended
     due: datetime | None = None
@@ -47,7 +47,7 @@ class Verdict:
 
 
 def follow_up(store: Store, now: datetime, limit: int) -> Followed:
-    """Handles all open ends, then runs whose pieces are done. Then it checks for missing successes."""
+    """Handles all open ends, then runs whose pieces are done, and then checks for missing successes."""
     total = follow_ends(store, now, limit)
     while sum_up(store, now, limit):  # these are ends, too
         total += follow_ends(store, now, limit)
@@ -105,7 +105,7 @@ def judge(run: Ended, now: datetime) -> Verdict:
 def may_be_retried(run: Ended) -> bool:
     """Returns whether a run may be attempted again: a started run of an occurrence or a piece.
 
-    A run that made pieces is done itself. The pieces have their own attempts.
+    A run that made pieces is done. The pieces have their own attempts.
     """
     return run.started and run.outcome is not Outcome.DROPPED and run.kind is not RunKind.MANUAL and not run.has_pieces
 
@@ -128,7 +128,7 @@ def last_end(run: Ended) -> datetime | None:
 
 
 def judge_tasks(verdicts: Sequence[Verdict], now: datetime) -> tuple[list[Health], list[Note]]:
-    """Returns the new states of the tasks, and notes. Pieces do not count: their run does, once all of them are done."""
+    """Returns the new states of the tasks, and notes. Pieces do not count, but their run does, once all of them are done."""
     states, notes = [], []
     counting = sorted(
         (v for v in verdicts if v.run.kind is not RunKind.PIECE), key=lambda v: (v.run.task_id, v.run.run_id)
@@ -153,7 +153,7 @@ def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list
 
 
 def counts_here(verdict: Verdict) -> bool:
-    """Returns whether this is a failed occurrence of a task with retries: the run's end cannot know the last attempt."""
+    """Returns whether this is a final failure of a task with retries. At the run's end, that was unknown, so it counts here."""
     run = verdict.run
     unstarted = not run.started and run.kind is RunKind.SCHEDULED  # counted when it was given up
     counted = run.kind is RunKind.MANUAL or not run.retries or unstarted
@@ -193,7 +193,7 @@ def why_failed(run: Ended) -> str:
 
 
 def stretched(run: Ended, state: Health) -> tuple[Health, list[Note]]:
-    """Returns the task with its interval doubled for each failure, up to the limit. It counts from the last start."""
+    """Returns the task with its interval doubled for each failure, up to the limit. The interval counts from the last start."""
     assert run.stretch_ms is not None
     every = min(run.every_ms << min(state.failures, DOUBLED_AT_MOST), run.stretch_ms)
     due = run.last_run and run.next_run and max(run.next_run, timing.later(run.last_run, every))
@@ -226,7 +226,10 @@ def in_a_row(failures: int) -> str:
 
 
 def ask_for_successes(store: Store, now: datetime, limit: int) -> Followed:
-    """Checks tasks whose alarm is due. Records each missing success, or sets the next check. The rest waits for the next pass."""
+    """Checks tasks whose alarm is due. Records each missing success, or sets the next check.
+
+    Tasks beyond the limit of a pass wait for the next one.
+    """
     total, batch = Followed(), min(limit, ALARMS_AT_MOST)
     for _ in range(ALARM_BATCHES):
         with store.batch() as rows:
@@ -244,7 +247,7 @@ def ask_for_successes(store: Store, now: datetime, limit: int) -> Followed:
 def next_check(task: Alarm, now: datetime) -> datetime | None:
     """Returns when to check again, or None if the success is overdue.
 
-    The time is always after `now`, so that a pass checks each task once.
+    The time is always after `now`, so that a pass checks each task only once.
     """
     if task.is_done:
         return now + ASK_AGAIN
@@ -253,14 +256,14 @@ def next_check(task: Alarm, now: datetime) -> datetime | None:
 
 
 def too_late_at(task: Alarm) -> datetime:
-    """Returns when the success is overdue: `dead_man` intervals or times after the last one, plus the longest run."""
+    """Returns when the success is overdue: `dead_man` intervals or times after the last one, plus the longest run time."""
     if task.kind is Kind.INTERVAL:
         return timing.later(task.since, task.dead_man * task.every_ms + task.longest_run)
     return timing.later(nth_time(task), task.longest_run)
 
 
 def nth_time(task: Alarm) -> datetime:
-    """Returns the time number `dead_man` after `since`, or the last one. Beyond five, it is estimated from the first five."""
+    """Returns the `dead_man`-th time after `since`, or the last one. Beyond five, it is estimated from the first five."""
     computed = min(task.dead_man, TIMES_AT_MOST)
     try:
         times = kinds.times(kinds.of(task), task.since, computed)

@@ -1,4 +1,4 @@
-"""Makes the jobs that travel to the worker: ids, and nothing that could be stale by the time the job runs."""
+"""Makes the jobs for the workers. A job carries ids and times, but nothing that could be stale by the time it runs."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ class JobSpec(NamedTuple):
 
 
 def micros(instant: datetime) -> int:
-    """Returns exact microseconds since 1970, the form in which an occurrence travels."""
+    """Returns exact microseconds since 1970, the form in which a job carries an occurrence."""
     return (instant - EPOCH) // _MICROSECOND
 
 

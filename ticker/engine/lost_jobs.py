@@ -1,4 +1,4 @@
-"""Decides for the sweep what becomes of a waiting occurrence, by what the queue knows of its job."""
+"""Decides what the sweep does with a waiting occurrence, by the state of its job in the queue."""
 
 from datetime import datetime
 from enum import Enum
@@ -9,7 +9,7 @@ from ticker.model import DueTask, WaitingTask
 
 
 class JobVerdict(Enum):
-    """What becomes of a waiting occurrence."""
+    """A decision about a waiting occurrence."""
 
     WAITS = "waits"
     EXPIRED = "expired"
@@ -18,10 +18,10 @@ class JobVerdict(Enum):
 
 
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
-    """Leaves a job alone that a worker has, and has a missing job pushed again. A job that died is, too, for ten minutes.
+    """Returns what to do: leave alone any job that a worker has, push a missing one again, and a dead one for ten minutes.
 
-    Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older ones would come back before what
-    is due now, only to be dropped.
+    Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would be queued
+    before the tasks that are due now, only to be dropped.
     """
     newest = task.waiting[-1]
     if state is JobState.TAKEN:

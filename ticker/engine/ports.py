@@ -24,9 +24,9 @@ class Receipt:
 
 
 class JobState(StrEnum):
-    """What the queue knows of a job: it waits, a worker has it, it ended without a recorded start, or it is not there.
+    """The state of a job in the queue: it waits, a worker has it, it ended without a recorded start, or it is missing.
 
-    A job is also missing if its worker died before it could report that it had taken it.
+    A job also counts as missing if its worker died before it could report that it had taken the job.
     """
 
     WAITING = "waiting"
@@ -102,10 +102,10 @@ class Batch(Protocol):
         """Ends runs whose pieces have all ended, and notes that with their tasks. Returns how many."""
 
     def claim_alarms(self, now: datetime, limit: int) -> Sequence[Alarm]:
-        """Returns tasks that run and whose success is to be checked by now, locked."""
+        """Returns active tasks whose success is due to be checked, locked."""
 
     def set_alarms(self, tasks: Sequence[tuple[int, datetime | None]]) -> None:
-        """Takes (task id, when to check again). None means that the missing success is notified now."""
+        """Takes (task id, when to check again). None means that the missing success is reported now."""
 
     def set_back(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         """Takes (task id, error, not before). The task stays due; the error is counted and shown."""
@@ -150,14 +150,15 @@ class Store(Protocol):
         """Returns the time of the database's clock, the only one by which decisions are made."""
 
     def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
-        """Returns the present instant if a pass would find nothing to do, else None. `now` None: by the store's clock."""
+        """Returns the time of a pass that would find nothing to do, else None. If `now` is None, the store's clock counts."""
 
     def batch(self) -> AbstractContextManager[Batch]: ...
 
     def clamp(self, now: datetime | None, limit: int) -> bool:
-        """Corrects times that lie in the future because the clock was set back. `now` None: by the store's clock, under locks.
+        """Corrects times that lie in the future because the clock was set back.
 
-        Returns whether the clock seems to have been set back. Then cron and calendar tasks have to be checked, too.
+        If `now` is None, it is read from the store's clock, under locks. Returns whether the clock seems to have
+        been set back. Then cron and calendar tasks have to be checked, too.
         """
 
     def wake(self, now: datetime, limit: int) -> None:
@@ -172,7 +173,7 @@ class Store(Protocol):
     def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
         """Records runs past B + g without an end as lost, and frees their tasks. Returns how many.
 
-        `now` None: by the store's clock. `period` is the milliseconds between two ticks. If it is given, nothing is done until
-        ticks have come without a gap for two periods, and for at least 10 s. So after an outage, workers first get time to
-        write the ends that they kept.
+        If `now` is None, the store's clock counts. `period` is the milliseconds between two ticks. If it is given, nothing is
+        done until ticks have run without a gap for two periods, and for at least 10 s. So after an outage, workers first get
+        time to write the ends that they kept.
         """

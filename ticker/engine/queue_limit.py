@@ -1,4 +1,4 @@
-"""Tracks how much room the queues have. Every push counts it down."""
+"""Tracks how much room is left in the queues. Every push reduces it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -18,7 +18,7 @@ T = TypeVar("T", bound=Queued)
 
 
 class Room:
-    """The queue for one pass, with how many more jobs each limited queue takes. The others take any number.
+    """The queue for one pass, with the room that is left in each limited queue. Other queues take any number of jobs.
 
     Raises QueueUnavailable, as the queue does. Several threads may push to queues without a limit.
     """

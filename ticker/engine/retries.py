@@ -1,6 +1,6 @@
 """Decides how long to wait before a failed occurrence is attempted again, and whether there is time. Durations in ms.
 
-All of it is pure. Like any attempt, a retry must be dead before the next start may come. So its box shrinks to what is left,
+All functions are pure. Like any attempt, a retry must end before the next start is possible. So its box shrinks to the time left,
 `last_run + I - T - g - now`. If less than a second is left, there is no retry.
 """
 
@@ -13,7 +13,7 @@ from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.schedules.duration import MINUTE, SECOND, milliseconds, words
 
-LEAST_BOX = 1 * SECOND  # with less, there is no attempt
+LEAST_BOX = 1 * SECOND  # with less time, there is no attempt
 DOTS = ".."
 
 
@@ -50,5 +50,5 @@ class Backoff:
 
 
 def last_end(last_run: datetime, every: int, tolerance: int, grace: int) -> datetime:
-    """Returns when the box of an interval task's attempt must be over: g before the next start may come."""
+    """Returns when the box of an interval task's attempt must be over: g before the next start is possible."""
     return timing.later(last_run, every - tolerance - grace)

@@ -1,6 +1,6 @@
-"""Repairs waiting occurrences after the push: it expires old ones, and pushes jobs again that the queue lost.
+"""Repairs waiting occurrences after the push: expires old ones, and pushes lost jobs again.
 
-A sweep is bounded. While jobs are missing, it takes all batches to the last one. Otherwise it takes a few per pass. The rows
+A sweep is bounded. While jobs are missing, it goes through all batches. Otherwise, it goes through a few per pass. The rows
 stay locked while the queue is asked about their jobs, so that no job can start in between.
 """
 
@@ -20,7 +20,7 @@ DIED_BEFORE_ITS_START = "its job ended before its start; RQ's failed registry ma
 
 
 class Counts:
-    """A frozen dataclass of counts; two of them add up field by field."""
+    """The base of frozen dataclasses of counts, which add up field by field."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))  # type: ignore[call-overload]
@@ -38,7 +38,7 @@ class Swept(Counts):
 
 
 def sweep(store: Store, room: Room, now: datetime, limit: int, stop: Callable[[], bool]) -> Swept:
-    """Looks for jobs that the queue lost: in all batches while there are any, else in a few."""
+    """Looks for jobs that the queue lost: in all batches while some are missing, else in a few."""
     steps = (
         lambda: sweep_waiting(store, room, now, limit),
         lambda: sweep_planned(store, room, now, limit),
@@ -58,7 +58,7 @@ def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) 
 
 
 def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
-    """Expires old occurrences of one batch of tasks, and pushes jobs again that the queue does not hold any more."""
+    """Expires old occurrences of one batch of tasks, and pushes again the jobs that the queue no longer holds."""
     with store.batch() as rows:
         waiting = [(task, due) for task in rows.claim_waiting(limit) for due in task.occurrences()]
         states = queue.states([job_of(store.installation, task, due) for task, due in waiting])
@@ -82,7 +82,7 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
 
 
 def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
-    """Does the same for planned runs that were pushed and have not started."""
+    """Pushes lost jobs of planned runs again, and records runs as lost if their jobs died before the start."""
     with store.batch() as rows:
         runs = rows.claim_pushed(limit)
         specs = [jobs.for_planned(store.installation, run) for run in runs]

@@ -1,14 +1,14 @@
 """Makes one pass of the ticker over what is due. Read this first: everything else serves it.
 
-A pass knows neither SQL nor Redis. It gets a store and a queue, works once, and returns what it did. For each batch of due
+A pass knows neither SQL nor Redis. It gets a store and a queue, works once, and returns a report. For each batch of due
 rows, it does this, in order:
 
 1. Lock the rows, so that no other ticker works on them.
 2. Push one job for each, in one call. The job's id is a function of (task, occurrence). So a push repeated after a crash
    names a job that the queue still holds, and is refused.
 3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Some occurrences
-   are recorded as dropped instead: missed ones, if the task wants no late run, and those that meet another job of the task,
-   if it wants only one at a time.
+   are recorded as dropped instead: missed ones, if the task wants no late run, and those that would overlap another job of
+   the task, if it wants only one at a time.
 4. Commit.
 
 Push comes before commit. If the ticker is killed in between, the next pass pushes again. The other order would lose the job.
@@ -45,7 +45,7 @@ class Pushed(Counts):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one pass did, and when, by the database's clock. `left` counts the due tasks of queues that are full."""
+    """The result of one pass, and its time by the database's clock. `left` counts the due tasks of queues that are full."""
 
     now: datetime
     due: Pushed = field(default_factory=Pushed)
@@ -77,12 +77,12 @@ def alone(push: Push) -> list[list[Pushed]]:
 
 @dataclass(frozen=True, slots=True)
 class TickOptions:
-    """How a pass works. The defaults are those of a single pass; the loop sets all of them."""
+    """The options of a pass. The defaults are those of a single pass; the loop sets all of them."""
 
     look_ahead: int = 0
     """Milliseconds by which an interval task may be due early; see `timing.horizon`."""
     batch: int = 1000
-    """How many rows are locked, pushed and committed at a time."""
+    """The number of rows that are locked, pushed and committed at a time."""
     stop: Callable[[], bool] = never
     """Called between batches. Returns whether to leave the rest to the next pass."""
     late: timedelta = kinds.LATE
@@ -92,7 +92,7 @@ class TickOptions:
     beat: int = 0
     """`period` if the last tick came that long ago, or 0 after a start or a gap."""
     depths: Mapping[str, int] = field(default_factory=dict)
-    """How many jobs may wait in a queue at most."""
+    """The maximum number of waiting jobs, by queue."""
     push_threads: Callable[[Push], list[list[Pushed]]] = alone
     """Calls a `Push` in one or several threads. Returns what each of them pushed."""
 
@@ -102,7 +102,7 @@ SINGLE_PASS = TickOptions()
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What the steps of one pass work with."""
+    """The store, queue, time and options that the steps of one pass share."""
 
     store: Store
     queue: Room
@@ -111,7 +111,7 @@ class Pass:
 
 
 def tick(store: Store, queue: Queue, now: datetime | None = None, options: TickOptions = SINGLE_PASS) -> Report:
-    """Pushes what is due at `now` (None: the database's clock, read once), sweeps, and fills the queues with a limit.
+    """Pushes what is due at `now` (None: the database's clock, read once), sweeps, and fills the queues that have a limit.
 
     Raises DatabaseUnavailable or QueueUnavailable. Whatever was not committed is due again in the next pass.
     """
@@ -171,7 +171,7 @@ def push_unlimited(work: Pass) -> tuple[Pushed, Pushed]:
 def push_limited(work: Pass) -> tuple[Pushed, Pushed, dict[str, int]]:
     """Fills queues with a limit. Planned runs and due tasks share their room, and the owners of due tasks take turns.
 
-    The rest stays planned or due. Returns also how many tasks stay due, by queue.
+    The rest stays planned or due. Also returns how many tasks stay due, by queue.
     """
     due, planned, left = Pushed(), Pushed(), {}
     for name in work.queue.left:
@@ -226,9 +226,9 @@ def passes_over(task: DueTask, now: datetime, late: timedelta) -> Reason | None:
 def with_next_times(
     tasks: Sequence[DueTask], now: datetime, beat: int = 0
 ) -> tuple[list[tuple[DueTask, datetime | None]], list[tuple[DueTask, str]]]:
-    """Returns the tasks with their next times, and separately, with an error, those that have none.
+    """Returns the tasks with their next times, and separately those without one, each with its error.
 
-    So a bad row costs only itself.
+    So a bad row affects only itself.
     """
     plans, failed = [], []
     for task in tasks:
@@ -258,9 +258,9 @@ def after_error(task: DueTask, now: datetime) -> datetime:
 def in_turns(
     *steps: Callable[[int], Pushed], options: TickOptions, left: Callable[[], float] = lambda: math.inf
 ) -> list[Pushed]:
-    """Runs a batch of each step in turn, until all returned less than a full batch, no room is `left`, or the options say stop.
+    """Runs a batch of each step in turn, until each returned less than a full batch, no room is `left`, or a stop is requested.
 
-    So a run in many pieces and due tasks do not keep each other waiting. If room is short, the unfinished steps share it.
+    So a run with many pieces does not delay due tasks, or vice versa. If room is short, the unfinished steps share it.
     """
     totals = [Pushed() for _ in steps]
     unfinished = list(range(len(steps)))

@@ -45,9 +45,9 @@ def box_by_default(every: int, retries: int = 0) -> int:
 
 
 def box_between(gap: int | None, retries: int = 0) -> int:
-    """Returns B of a task by times: five minutes, or the same part of the shortest gap between two times, if that is less.
+    """Returns B of a task without an interval: five minutes, or the usual share of the shortest gap, if that is less.
 
-    `gap` is None if there is only one time.
+    `gap` is the shortest time between two occurrences, or None if there is only one.
     """
     if gap is None:
         return LONGEST_BOX_BY_DEFAULT
@@ -60,9 +60,9 @@ def grace(every: int) -> int:
 
 
 def check_fit(every: int, tolerance: int, box: int, *, blame: str | None = None) -> None:
-    """Checks T + B + g <= I, so that a run is dead before the next may start.
+    """Checks T + B + g <= I, so that a run has ended before the next one may start.
 
-    Raises BadInput, which names the field `blame`, or else the larger one.
+    The BadInput names the field `blame`, or by default the larger of the two.
     """
     room = every - grace(every)
     if tolerance + box <= room:
@@ -98,9 +98,9 @@ LONGEST_LOOK_AHEAD = 10 * SECOND
 
 
 def horizon(look_ahead: int, tolerance: int) -> int:
-    """Returns how far past `now` an interval task is already due: the setting, but at most a fifth of its tolerance.
+    """Returns how early an interval task may be due: the setting, but at most a fifth of its tolerance.
 
-    Without it, milliseconds of jitter would make a 60 s task wait for the tick after (77 s on average).
+    Without it, milliseconds of jitter would make a 60 s task wait for the following tick (77 s on average).
     """
     return min(look_ahead, tolerance // 5)
 
@@ -117,7 +117,7 @@ def batch_timeout(boxes: Iterable[tuple[int, int]]) -> int:
 
 
 def granted_box(box: int, grace_ms: int, rq_timeout: int | None) -> int:
-    """Returns the box, shortened if RQ's timeout of this job leaves less. That was set at the push; the row may be newer."""
+    """Returns the box, shortened if RQ's timeout of this job leaves less. It was set at the push; the row may be newer."""
     if rq_timeout is None or rq_timeout < 0:
         return box
     return max(min(box, (rq_timeout - RQ_MARGIN) * SECOND - grace_ms), 0)
@@ -125,10 +125,10 @@ def granted_box(box: int, grace_ms: int, rq_timeout: int | None) -> int:
 
 @lru_cache(maxsize=10_000)
 def job_ttl(every: int) -> int:
-    """Returns the seconds after which Redis may forget a waiting job. They only bound memory, and are far beyond the expiry."""
+    """Returns the seconds after which Redis may forget a waiting job. This only bounds memory; the expiry is much shorter."""
     return math.ceil(2 * expiry(every) / SECOND) + 3600
 
 
 def back_off(errors: int) -> timedelta:
-    """Returns how long a row waits that could not be pushed `errors` times in a row: 30 s, 1 min, 2 min ... 1 h."""
+    """Returns how long a row waits after `errors` failed pushes in a row: 30 s, 1 min, 2 min ... 1 h."""
     return span(min(SHORTEST_BACK_OFF * 2 ** min(errors - 1, 20), LONGEST_BACK_OFF))

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: the ticks of a process, the state of the database and Redis, and ended runs.
+"""Provides metrics for Prometheus: the ticks of a process, the state of the database and Redis, and ended runs.
 
 Read `families` first, which lists every metric. `ticker run --metrics-port` serves all of them (`server`); `/metrics` of
 the page serves those read from the database and Redis (`Page`).

@@ -23,8 +23,8 @@ OTHER = "(other)"
 class Ended:
     """Counts that begin at 0 at the first look.
 
-    A row becomes visible at its commit, a little after the time that it contains (`journal.Tail`). So a look leaves what
-    ended within the last half minute to the next one. Nothing is counted twice, and no ids are remembered.
+    A row becomes visible at its commit, a little after the time that it contains (`journal.Tail`). So a look leaves runs
+    that ended within the last half minute to the next one. No run is counted twice, and no ids are stored.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Ended:
             self._since, self._step = upto, min(2 * step, STEP)
 
     def know(self, functions: Iterable[str]) -> None:
-        """Starts the counts of these functions at 0, as Prometheus sees no increase in a series that begins at 1."""
+        """Starts the counts of these functions at 0, because Prometheus sees no increase in a series that begins at 1."""
         for function in functions:
             self._known(function)
 

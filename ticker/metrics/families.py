@@ -1,4 +1,4 @@
-"""Every metric, with its name, its labels and its help text. Times are in seconds.
+"""Lists every metric, with its name, its labels and its help text. Times are in seconds.
 
 Labels are functions, queues, outcomes and reasons, which are few. Owners, tasks and hosts are never labels.
 """
@@ -51,7 +51,7 @@ Values = Mapping[tuple[str, ...], float | Histogram]
 """The values of one metric, by the values of its labels."""
 
 Figures = Mapping[str, Values]
-"""The values of metrics by name. Values that are not known now are left out."""
+"""The values of metrics by name. Values that are unknown at the moment are left out."""
 
 OF_A_PROCESS = (
     Family("ticker_tick_last_timestamp_seconds", "Start of the last tick of this process, by the database's clock."),

@@ -1,6 +1,6 @@
 """Reads figures from PostgreSQL and Redis when they are scraped.
 
-The queries run in a thread next to the ticks, on a connection of its own, at most every five seconds. A tick never waits
+The queries run in a thread next to the ticks, on their own connection, at most every five seconds. A tick never waits
 for a scrape, a ticker that is not scraped reads nothing, and several scrapers cost no more than one.
 """
 
@@ -53,7 +53,7 @@ class Round(threading.Thread):
 
 
 class Servers:
-    """Both servers. Raises nothing: a server that is away has an `..._up` of 0, and no other figures."""
+    """Both servers. Raises nothing: an unavailable server has an `..._up` of 0, and no other figures."""
 
     def __init__(self, settings: Settings, *, fresh: float = FRESH) -> None:
         self._settings, self._fresh = settings, fresh

@@ -1,4 +1,4 @@
-"""The current state: tasks and tickers in the database, queues in Redis. Writes and locks nothing."""
+"""Reads the current state: tasks and tickers in the database, queues in Redis. Writes and locks nothing."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
@@ -32,7 +32,7 @@ def tasks() -> Steps[Figures]:
 
 
 def tickers(tick_ms: int) -> Steps[Figures]:
-    """Returns the figures of tickers. A heartbeat that lies ahead, as the clock was set back, is as old as it is ahead."""
+    """Returns the figures of tickers. After the clock was set back, a heartbeat 5 s ahead counts as 5 s old."""
     beats = yield from read_tasks.tickers.steps(ended=True)
     most = longest_silence(tick_ms) / SECOND
     ages = [abs(beat.age) for beat in beats if beat.age is not None and "ended" not in beat.last_report]

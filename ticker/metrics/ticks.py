@@ -1,4 +1,4 @@
-"""The figures of this process's own ticks. The loop reports them, so nothing is queried."""
+"""Collects the figures of this process's own ticks. The loop reports them, so nothing is queried."""
 
 import threading
 from collections import deque
@@ -17,7 +17,7 @@ from ticker.settings import Settings
 
 
 class Ticks:
-    """An observer of `loop.run`."""
+    """Observes the ticks of `loop.run`."""
 
     def __init__(self, settings: Settings) -> None:
         self._delays = Delays()
@@ -77,9 +77,9 @@ class Delays:
         self._ahead: deque[timedelta] = deque(maxlen=10)
 
     def set_clock(self, began: datetime, seconds: float) -> None:
-        """Notes how far the database's clock is ahead of this host's, from a tick that has just ended.
+        """Notes how far the database's clock is ahead of this host's, as seen by a tick that has just ended.
 
-        A tick reads the clock a little after it begins, and some ticks much later, so the least of the last ten counts.
+        A tick reads the clock a little after it begins, and some ticks much later. So the least of the last ten values counts.
         """
         self._ahead.append(began - clock.python_utc() + timedelta(seconds=seconds))
 

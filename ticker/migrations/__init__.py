@@ -52,7 +52,7 @@ def engine(url: str) -> sa.Engine:
 
 
 def upgrade(url: str, schema: str = "ticker") -> None:
-    """Upgrades the schema to the newest revision. Any number of processes may do it at once, any number of times."""
+    """Upgrades the schema to the newest revision. Any number of processes may call it at once, any number of times."""
     schema_name("schema", schema)
     with _connected(url) as connection:
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": UPGRADE_LOCK})
@@ -72,7 +72,7 @@ def ddl(schema: str = "ticker") -> str:
 
 
 def script(schema: str, start: str, end: str) -> str:
-    """Returns the SQL from one revision to another, up or down, for a transaction of the caller's. Empty: no tables."""
+    """Returns the SQL from one revision to another, up or down, for the caller's transaction. Empty means no tables."""
     keep = "SELECT set_config('ticker.search_path', current_setting('search_path'), true);\n"
     restore = "SELECT set_config('search_path', current_setting('ticker.search_path'), true);\n"
     out = io.StringIO()
@@ -99,11 +99,11 @@ def run(file: str) -> None:
     if environment.is_offline_mode():
         op.get_context().impl.static_output(text)
     else:
-        op.get_bind().exec_driver_sql(text, execution_options={"no_parameters": True})  # % marks no parameter
+        op.get_bind().exec_driver_sql(text, execution_options={"no_parameters": True})  # % does not mark a parameter
 
 
 def problems(url: str, schema: str = "ticker") -> list[str]:
-    """Returns one sentence for each difference between the database and what this release needs. Empty if it fits."""
+    """Returns one sentence for each difference between the database and the requirements of this release."""
     with _connected(url) as connection:
         version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one()) // 10_000
         if version < OLDEST_POSTGRESQL:
@@ -177,10 +177,10 @@ def _has_another_type(
 
 
 def _in_words(difference: Any) -> str:
-    """Returns one of Alembic's differences in words. Empty for additional objects, which do no harm."""
+    """Returns one of Alembic's differences in words, or an empty text for additional objects, which do no harm."""
     match difference:
         case [(_, _, table, column, *_), *_]:
-            return f"column {table}.{column} has another type or default, or may be null"
+            return f"column {table}.{column} has a different type or default, or may be null"
         case ("add_column", _, table, column):
             return f"column {table}.{column.name} is missing"
         case (("add_table" | "add_index" | "add_constraint") as kind, missing):

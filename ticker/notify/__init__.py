@@ -1,4 +1,4 @@
-"""Notifications: a task fails, recovers, is paused by the ticker, or has had no success for too long.
+"""Sends a notification when a task fails, recovers, is paused by the ticker, or has had no success for too long.
 
 Read `deliver.Notifier.round` first. The setting TICKER_NOTIFY names the channels.
 """
@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable
 
 from ticker import clock
-from ticker.errors import ConfigurationError
+from ticker.errors import ConfigurationError, quoted
 from ticker.notify import plugin
 from ticker.notify.channel import Channel, NotDelivered
 from ticker.notify.deliver import Notifier, in_words
@@ -17,7 +17,7 @@ from ticker.notify.mail import Mail
 from ticker.notify.message import NOTIFIED, Notice, trial
 from ticker.notify.outbox import Outbox, waiting
 from ticker.notify.webhook import Webhook
-from ticker.settings import Settings
+from ticker.settings import CHANNELS, Settings
 
 __all__ = ["channels", "start", "stop", "try_out", "waiting", "Channel", "Notice", "NotDelivered", "NOTIFIED"]
 
@@ -28,7 +28,7 @@ def channels(settings: Settings) -> list[Channel]:
 
 
 def start(settings: Settings, stopping: threading.Event) -> list[Notifier]:
-    """Starts a thread for each channel, or one that only clears events. Threads end soon after `stopping` is set."""
+    """Starts a thread for each channel, or one that only clears events. The threads end soon after `stopping` is set."""
     chosen: list[Channel | None] = [*channels(settings)]
     notifiers = [
         Notifier(channel, settings.notify, Outbox(settings.require_database(), settings.schema), stopping)
@@ -69,6 +69,11 @@ def _channel(name: str, settings: Settings) -> Channel:
                 TICKER_MAIL_TO=settings.mail_to,
             )  # fmt: skip
             return Mail(settings.smtp_url, settings.mail_from, settings.mail_to)
+    if name in CHANNELS:
+        raise ConfigurationError(
+            f"TICKER_NOTIFY: {quoted(name)} is in CHANNELS of ticker.settings, but _channel in ticker/notify/__init__.py"
+            " has no case for it"
+        )
     return plugin.load(name)
 
 

@@ -1,4 +1,4 @@
-"""The interface of channels, which deliver a notice or say why they could not.
+"""Defines the interface of channels, which deliver a notice or report why they could not.
 
 A channel of your own is an entry point of a package: see `plugin`. A built-in channel is a class in this package, listed
 in its `__init__`.
@@ -15,7 +15,7 @@ class Channel(Protocol):
     name: str
 
     def deliver(self, notice: Notice) -> str:
-        """Returns the answer. Any exception means: not delivered. Its text is shown, so it must contain no secret."""
+        """Delivers a notice and returns the answer. Any exception means that delivery failed. Its text must contain no secret."""
 
 
 class NotDelivered(Exception):

@@ -1,7 +1,7 @@
-"""Delivers notices: one thread for each channel, with its own connection, next to the ticks and never in one.
+"""Delivers notices outside of the ticks, in one thread for each channel, with its own connection.
 
 A channel that hangs or fails delays neither the ticks nor other channels. After a failure it pauses, so that a dead
-endpoint costs one try in 30 s, however many notices are waiting.
+endpoint costs one try every 30 s, however many notices are waiting.
 """
 
 import logging
@@ -23,7 +23,7 @@ WITHOUT_DATABASE = 5.0  # seconds
 
 
 class Notifier(threading.Thread):
-    """The thread of a channel, until `stopping`. Without a channel it only clears events."""
+    """The thread of a channel, which ends when `stopping` is set. Without a channel, it only clears events."""
 
     def __init__(
         self, channel: Channel | None, channels: Sequence[str], outbox: Outbox, stopping: threading.Event
@@ -53,7 +53,7 @@ class Notifier(threading.Thread):
         return WITHOUT_DATABASE
 
     def round(self, now: datetime | None = None) -> float:
-        """Makes notices of new events, gives up old ones, and delivers what is due. Returns seconds until the next round."""
+        """Makes notices of new events, gives up old ones, and delivers those due. Returns the seconds until the next round."""
         self._remove_delivered()
         while self._outbox.fill(self._channels, now) and not self._stopping.is_set():
             pass
@@ -79,7 +79,7 @@ class Notifier(threading.Thread):
         return True
 
     def _remove_delivered(self) -> None:
-        """Removes the delivered notice. If the database is away, the next round tries again."""
+        """Removes the delivered notice. If the database is unavailable, the next round tries again."""
         if self._delivered is not None:
             self._outbox.remove(self._delivered)
             self._delivered = None
@@ -95,7 +95,7 @@ class Notifier(threading.Thread):
                 _warn_of(channel, [row for row in old if row["channel"] == channel])
 
     def _log_change(self, trouble: str, words: str = "", error: Exception | None = None) -> None:
-        """Logs when trouble begins, changes its kind, or ends, but not each time."""
+        """Logs when trouble begins, changes or ends, but does not repeat itself."""
         if trouble and trouble != self._trouble:
             log.warning(trouble, self.channel_name, words, exc_info=error)
         elif not trouble and self._trouble:

@@ -1,4 +1,4 @@
-"""The content of a notice: one state change of one task, as a line for people and as JSON. Does no I/O."""
+"""Composes the content of a notice: one state change of one task, as a line for people and as JSON. Does no I/O."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ PART_AT_MOST = 300  # characters of an error, a subject or a reason in a line fo
 class Notice:
     """One event, with what is known about its task when the notice is sent. Times are in UTC.
 
-    `failures` is None if the task was deleted. `since` is when it began to fail, or its last success for `dead_man`.
+    `failures` is None if the task was deleted. `since` is when the task began to fail, or, for `dead_man`, its last success.
     `words` is the text of the event in the journal.
     """
 
@@ -41,7 +41,7 @@ class Notice:
 
     @property
     def key(self) -> str:
-        """The same each time this notice is sent, so that an endpoint can detect duplicates."""
+        """A key that is the same each time this notice is sent, so that an endpoint can detect duplicates."""
         return str(self.id)
 
 

@@ -1,4 +1,4 @@
-"""The outbox is in the database: events become notices, and a notice waits in its row until it is delivered.
+"""Keeps the outbox in the database: events become notices, and a notice waits in its row until it is delivered.
 
 No lock or transaction is held during a delivery. Instead, claiming a notice postpones it by `LEASE`; if the ticker dies,
 the notice is claimed again after that.
@@ -45,7 +45,7 @@ class Outbox:
         self._connection: psycopg.Connection[Any] | None = None
 
     def fill(self, channels: Sequence[str], now: datetime | None = None) -> bool:
-        """Turns new events younger than `GIVEN_UP` into a notice per channel. Returns whether there may be more."""
+        """Turns new events younger than `GIVEN_UP` into one notice per channel. Returns whether there may be more."""
         kinds = [*map(str, NOTIFIED)]
         rows = self._execute("make_notices", channels=list(channels), kinds=kinds, after=GIVEN_UP, limit=BATCH, now=now)
         return len(rows) == BATCH

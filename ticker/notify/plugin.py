@@ -1,6 +1,6 @@
-"""User-defined channels: an entry point of the group `ticker.notices`, a callable that takes the notice as a dict.
+"""Loads user-defined channels: entry points of the group `ticker.notices`, each a callable that takes a dict.
 
-The ticker loads it at its start and calls it in the channel's own thread, so that one that hangs delays only itself.
+The ticker loads a channel at its start and calls it in its own thread, so that a channel that hangs delays only itself.
 """
 
 import inspect
@@ -11,9 +11,7 @@ from typing import Any
 from ticker.errors import ConfigurationError, quoted
 from ticker.notify import message
 from ticker.notify.message import Notice
-from ticker.settings import CHANNELS
-
-GROUP = "ticker.notices"
+from ticker.settings import ANY_CHANNEL, CHANNEL_GROUP
 
 
 class EntryPoint:
@@ -30,11 +28,12 @@ class EntryPoint:
 
 def load(name: str) -> EntryPoint:
     """Loads a channel. Raises ConfigurationError if none has that name, or if it cannot be loaded or called."""
-    entry_point = next(iter(entry_points(group=GROUP, name=name)), None)
+    entry_point = next(iter(entry_points(group=CHANNEL_GROUP, name=name)), None)
     if entry_point is None:
+        installed = ", ".join(sorted(entry_points(group=CHANNEL_GROUP).names)) or "none"
         raise ConfigurationError(
-            f"TICKER_NOTIFY: {quoted(name)} is not a channel; write {', '.join(CHANNELS)}, or the name of an"
-            f" installed entry point of the group {GROUP}"
+            f"TICKER_NOTIFY: {quoted(name)} is not a channel; write {ANY_CHANNEL}"
+            f" (installed: {message.printable(installed, 200)})"
         )
     try:
         function = entry_point.load()

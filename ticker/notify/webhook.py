@@ -60,7 +60,7 @@ class Webhook:
                 connection.sock = line
                 connection.request("POST", self._target, body, headers)
                 status = connection.getresponse().status
-                if late.is_set():  # http.client takes headers that break off for complete ones
+                if late.is_set():  # http.client treats truncated headers as complete ones
                     raise TimeoutError
                 return status
 

@@ -1,4 +1,4 @@
-"""A connection with a deadline, even if the other side never answers or sends one byte a second."""
+"""Opens a connection whose deadline holds even if the other side never answers, or sends one byte a second."""
 
 import os
 import socket
@@ -43,7 +43,7 @@ def _cut(handle: socket.socket, late: threading.Event) -> None:
 
 
 def _connect(host: str, port: int, ends: float) -> socket.socket:
-    """Connects to the first address that answers. Each gets a share of the time, or a dead IPv6 route would use it all."""
+    """Connects to the first address that answers. Each gets a share of the time, or a dead IPv6 route would use all of it."""
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     problem: OSError = OSError("the host name has no address")
     for left, (family, kind, protocol, _, address) in zip(range(len(addresses), 0, -1), addresses, strict=True):

@@ -1,7 +1,7 @@
 """Writes the keys and fields that RQ writes when it enqueues a job, for a whole batch in one call. Also forgets jobs.
 
-Only this module knows them. The fields come from RQ's own `Job.to_dict()`. `tests/queue/test_bulk.py` compares every
-key, field and byte with `Queue.enqueue_call`, and lets a stock worker run the job.
+Only this module knows these keys and fields. The fields come from RQ's own `Job.to_dict()`. `tests/queue/test_bulk.py`
+compares every key, field and byte with `Queue.enqueue_call`, and lets a stock worker run the job.
 """
 
 import struct
@@ -115,8 +115,8 @@ def payload(spec: JobSpec) -> bytes:
 def packed(payload: bytes) -> bytes:
     """Returns a zlib stream of one stored block, which RQ can read.
 
-    To deflate it takes 20 to 200 times as long, and saves 7 bytes. Up to 64 bytes, Redis needs less than half of the
-    memory for such a job.
+    Deflating takes 20 to 200 times as long, and saves 7 bytes. For a stream of up to 64 bytes, Redis needs less than half
+    of the memory.
     """
     size = len(payload)
     return b"".join((_STORED.pack(_HEAD, size, size ^ 0xFFFF), payload, _CHECKSUM.pack(zlib.adler32(payload))))

@@ -16,7 +16,7 @@ from ticker.queue import rq
 
 AT_MOST = 500
 OVERDUE_MS = 45_000
-"""RQ keeps a worker's key for a minute after its next heartbeat is due. Less than this is left of a silent worker's."""
+"""RQ keeps a worker's key for a minute after its next heartbeat is due. A silent worker's key has less time left than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Attendance:
 
 
 def look(url: str) -> Attendance:
-    """Returns the queues and workers. Skips other keys than RQ's. Raises QueueUnavailable if Redis does not answer."""
+    """Returns the queues and workers. Skips keys that are not RQ's. Raises QueueUnavailable if Redis does not answer."""
     with rq.translated(), closing(rq.connect(url, retries=0)) as connection:
         living = _living(connection)
         workers = _workers(connection, living[:AT_MOST])

@@ -40,7 +40,7 @@ TAKE_LEASES = script("take_leases")
 def connect(url: str, *, retries: int = 1) -> Redis:
     """Returns a client with a limit on every wait. It retries once by default, since a repeated push changes nothing.
 
-    Callers that only read pass no `retries`: each one costs another two seconds if Redis hangs.
+    Callers that only read pass `retries=0`, because each retry costs another two seconds if Redis hangs.
     """
     try:
         client = Redis.from_url(
@@ -58,7 +58,7 @@ def connect(url: str, *, retries: int = 1) -> Redis:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Translates Redis' errors to ours, each in one sentence."""
+    """Translates Redis' errors into ours, each with one sentence."""
     try:
         yield
     except RedisError as error:
@@ -118,7 +118,7 @@ class RedisQueue:
         return [_receipt(answer) for answer in answers]
 
     def _enqueue(self, spec: JobSpec) -> Receipt:
-        """Pushes one job by RQ's public interface."""
+        """Pushes one job through RQ's public interface."""
         with translated():
             if Job.exists(spec.job_id, connection=self._connection):
                 return HELD
@@ -207,7 +207,7 @@ class RedisQueue:
             return check_server(self._connection.info())
 
     def refused(self, queues: Collection[str]) -> list[str]:
-        """Returns the calls of a ticker that its user may not make; none before Redis 7.0, which does not say."""
+        """Returns the calls of a ticker that its user may not make; none before Redis 7.0, which cannot tell."""
         with translated():
             return [call.decode() for call in self._connection.register_script(script("refused"))(args=queues)]
 

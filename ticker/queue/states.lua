@@ -1,7 +1,7 @@
 -- ARGV: job ids. Returns the status of each job. It is '' if the job is missing, or if its status is queued but it has
 -- been in no queue for ten seconds: a worker took it, and died before it could report that. A living worker reports
 -- within moments.
--- A queue is taken from its front, so only a job whose queue begins with a later job can be astray. Only 20 of those
+-- Workers take jobs from the front, so only a job whose queue begins with a later job can be astray. At most 20 of those
 -- are searched for in a call: each costs a pass over the list, 1 ms for 100,000 jobs.
 local heads, looks, now = {}, 20, tonumber(redis.call('TIME')[1])
 local function head_of(queue)

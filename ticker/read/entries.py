@@ -1,4 +1,4 @@
-"""Turns a run, a drop or an event into a line: when, what became of it, and its numbers in words."""
+"""Turns a run, a drop or an event into a line: its time, its outcome, and its numbers in words."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -23,8 +23,8 @@ from ticker.tasks.reference import Ref, id_or_name
 class JournalEntry:
     """One entry of the journal, at an instant: a run, a drop, a waiting occurrence, or an event.
 
-    `what` is the outcome, the state, or the event's name. `words` has its numbers. `due` is the instant for which a run was
-    meant. `run` or `event` is the entry's row. A waiting occurrence has none yet.
+    `what` is the outcome, the state, or the event's name. `words` explains it with its numbers. `due` is the instant for
+    which a run was meant. `run` or `event` is the entry's row. A waiting occurrence has no row yet.
     """
 
     at: datetime
@@ -80,7 +80,7 @@ def check_past(field: str, value: datetime | None, now: datetime) -> None:
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise BadInput(field, value, "is not a time with a zone; write datetime(..., tzinfo=UTC)")
     if value > now:
-        raise BadInput(field, value.isoformat(), "lies in the future; for times to come, use: ticker next")
+        raise BadInput(field, value.isoformat(), "is in the future; for upcoming times, use: ticker next")
 
 
 def pieces_of(runs: Iterable[RunRecord]) -> Steps[dict[int, Pieces]]:
@@ -90,7 +90,7 @@ def pieces_of(runs: Iterable[RunRecord]) -> Steps[dict[int, Pieces]]:
 
 
 def look_up(task: Ref, owner: Any) -> Steps[tuple[int, Task | None]]:
-    """Returns the task's id, and the task, or None if it is gone."""
+    """Returns the task's id, and the task, or None if it was deleted."""
     ref = id_or_name(task)
     if not isinstance(ref, int):
         named = yield from tasks.get.steps(task, owner=owner)

@@ -1,7 +1,7 @@
-"""Explains in one line what became of an occurrence, with the numbers that decided. Pure: reads no clock.
+"""Explains in one line what became of an occurrence, with the numbers that decided it. Pure: reads no clock.
 
-Spans under two minutes are in seconds (`28 s`). Longer ones are durations (`1h30m`). Times of day are in UTC, to the
-millisecond, with their date if it differs from that of the line.
+Spans under two minutes are in seconds (`28 s`). Longer spans are durations (`1h30m`). Times of day are in UTC, with
+milliseconds, and with their date if it differs from the date of the line.
 """
 
 import json
@@ -30,7 +30,7 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class ExplainContext:
-    """What a line needs in addition to its row: the instant, the task's numbers, and why the job was not run."""
+    """The values that a line needs besides its row: the time, the task's numbers, and why the job was not run."""
 
     now: datetime
     attempts: int = 1
@@ -43,7 +43,7 @@ class ExplainContext:
 
 
 def span(duration: timedelta | int) -> str:
-    """Returns a duration, given in milliseconds or as a difference, as a person would write it."""
+    """Formats a duration, given in milliseconds or as a timedelta, for people."""
     ms = duration if isinstance(duration, int) else round(duration / timedelta(milliseconds=1))
     if abs(ms) < 2 * MINUTE:
         return figure(ms)
@@ -51,7 +51,7 @@ def span(duration: timedelta | int) -> str:
 
 
 def time_of_day(instant: datetime, other: datetime) -> str:
-    """Returns the time of day, to the millisecond, with its date if that differs from the other's."""
+    """Formats the time of day with milliseconds, and with its date if the other instant has another date."""
     utc = instant.astimezone(UTC)
     text = utc.time().isoformat(timespec="milliseconds").removesuffix(".000")
     return text if utc.date() == other.astimezone(UTC).date() else f"{utc:%Y-%m-%d} {text}"
@@ -71,7 +71,7 @@ def planned_for(run: "RunRecord") -> datetime:
 
 
 def at(run: "RunRecord") -> datetime:
-    """Returns when its outcome was decided: its start or its drop, or else its last known step."""
+    """Returns when the run's outcome was decided: its start or its drop, or else its last known step."""
     return run.started_at or run.checked_at or run.ended_at or run.pushed_at or run.due_at or run.created_at
 
 
@@ -89,14 +89,14 @@ def line(run: "RunRecord", context: ExplainContext) -> str:
 
 
 def identity(run: "RunRecord", attempts: int) -> str:
-    """Returns which piece or attempt it is, or that it was asked for by hand. Empty for an ordinary run."""
+    """Says which piece or attempt the run is, or that it was asked for by hand. Empty for an ordinary run."""
     of_kind = {RunKind.MANUAL: "asked for by hand", RunKind.PIECE: f"piece {item(run)} of run {run.parent_id}"}
     parts = [of_kind.get(run.kind, ""), attempt(run, attempts), "attempted again" if run.retried else ""]
     return ", ".join(part for part in parts if part)
 
 
 def attempt(run: "RunRecord", attempts: int) -> str:
-    """Returns the number of the attempt, out of as many as the task now allows. Empty if it was the only one and has ended."""
+    """Says which attempt the run is, and how many the task now allows. Empty if it was the only one and has ended."""
     if run.attempt == 1 and not run.retried and run.state == "ended":
         return ""
     most = max(attempts, run.attempt)
@@ -109,7 +109,7 @@ def item(run: "RunRecord") -> str:
 
 
 def progress(run: "RunRecord", context: ExplainContext) -> str:
-    """Returns when it started, compared with when it was due, and how long it took."""
+    """Says when the run started, compared with when it was due, and how long it took."""
     if run.started_at is None:
         return unstarted(run, context.now)
     began = f"started {lateness(run.started_at, planned_for(run))}"
@@ -131,7 +131,7 @@ def lateness(instant: datetime, due: datetime) -> str:
 
 
 def of_its_box(run: "RunRecord", grace_ms: int | None) -> str:
-    """Returns the length of its box. `until` is the end of box and grace: that of its interval, or else that of the task."""
+    """Says how long the run's box is. `until` includes the grace, which its interval or else its task sets."""
     if run.until is None or run.started_at is None:
         return ""
     grace = timing.grace(run.every_ms) if run.every_ms else SECOND if grace_ms is None else grace_ms
@@ -150,7 +150,7 @@ def unstarted(run: "RunRecord", now: datetime) -> str:
 
 
 def pieces(count: Pieces | None, made: int | None = None) -> str:
-    """Returns how many pieces are done, out of `made`, so that it also counts those whose records were pruned."""
+    """Says how many pieces are done. The total is `made` if that is more, as records of pieces may have been pruned."""
     if count is None and not made:
         return ""
     count = count or Pieces()
@@ -162,7 +162,7 @@ def pieces(count: Pieces | None, made: int | None = None) -> str:
 
 
 def waiting(occurrence: datetime, now: datetime) -> str:
-    """Returns the text for an occurrence that was pushed, and that no worker has taken."""
+    """Describes an occurrence that was pushed, but that no worker has taken yet."""
     return f"its job was pushed and has not started, {span(now - occurrence)} after it was due"
 
 
@@ -170,7 +170,7 @@ def waiting(occurrence: datetime, now: datetime) -> str:
 
 
 def dropped(run: "RunRecord", because: str = "") -> str:
-    """Returns the reason, with the numbers that decided. `because` is what other rows say about it."""
+    """Explains the drop, with the numbers that decided it. `because` is the cause, if other rows tell it."""
     match run.reason:
         case Reason.TOO_EARLY:
             return too_early(run)
@@ -179,7 +179,7 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.EXPIRED:
             return expired(run)
         case Reason.MISSED:
-            return f"{passed(run)}, when a later one had passed, too; the task wants no late runs (catch_up none)"
+            return f"{passed(run)}, when a later occurrence was already due; the task skips late runs (catch_up none)"
         case Reason.NO_TIME:
             return no_time(run)
         case Reason.STILL_RUNNING:
@@ -189,7 +189,7 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.DUPLICATE:
             return duplicate(run)
         case Reason.OVERLAP:
-            return "a job of the task waited or ran (overlap skip)" + last_start(run)
+            return "a job of the task was waiting or running (overlap skip)" + last_start(run)
         case Reason.ADOPTED:
             return "its job belonged to another installation when these tables were adopted"
         case Reason.GONE:
@@ -197,7 +197,7 @@ def dropped(run: "RunRecord", because: str = "") -> str:
         case Reason.DONE:
             return "the task has had all its runs"
         case Reason.UNKNOWN_FUNCTION:
-            return f"worker {run.worker or '?'} on {run.host or '?'} knows no function {run.function!r}; see --tasks"
+            return f"worker {run.worker or '?'} on {run.host or '?'} does not know the function {run.function!r}; see --tasks"
     return "the job was taken, but not run"
 
 
@@ -228,8 +228,8 @@ def expired(run: "RunRecord") -> str:
     age = (run.checked_at or run.ended_at or due(run)) - due(run)
     limit = timing.expiry(run.every_ms or 0)
     if age > timing.span(limit):
-        return f"it had waited {span(age)} since it was due, over the limit of {span(limit)}, and a newer one waited"
-    return f"Redis did not hold its job any more, {span(age)} after it was due, and a newer one waited"
+        return f"it had waited {span(age)} since it was due, over the limit of {span(limit)}, and a newer occurrence was waiting"
+    return f"Redis no longer had its job, {span(age)} after it was due, and a newer occurrence was waiting"
 
 
 def passed(run: "RunRecord") -> str:
@@ -237,7 +237,7 @@ def passed(run: "RunRecord") -> str:
 
 
 def no_time(run: "RunRecord") -> str:
-    """Explains that a retry or a piece of an interval task must end, with its grace, before the next start may come."""
+    """Explains that a retry or a piece of an interval task must end, with its grace, before the earliest next start."""
     sentence = "it could not have ended before the next start"
     if run.checked_last_run is None or run.checked_at is None or not run.every_ms or run.tolerance_ms is None:
         return sentence

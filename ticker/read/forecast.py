@@ -1,11 +1,11 @@
-"""Says in sentences what happens to a task next, and what kept it from running at another time. Pure: reads no clock.
+"""Describes what happens to a task next, and what kept it from running at another time. Pure: reads no clock.
 
-Three families of events decide whether a task is pushed at all: pauses, its switch, and its owner. Between two events, the
-earlier one decides. Before the first one, its opposite holds.
+Three families of events decide whether a task is pushed at all: those of pauses, of `enabled`, and of its owner. Between
+two events, the earlier one applies. Before the first event, its opposite applies.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,9 @@ from ticker.model import EventKind, Kind, RunKind
 from ticker.read.explain import span, time_of_day
 from ticker.schedules import phase
 from ticker.schedules.duration import SECOND
-from ticker.tasks import definition
+from ticker.tasks import definition, preview
 from ticker.tasks.fields import Task
+from ticker.tasks.preview import Preview
 
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
@@ -25,7 +26,7 @@ SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for l
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of a task apart from its runs, such as a pause with its author, or a first failure."""
+    """An event of a task that is not a run, such as a pause with its author, or a first failure."""
 
     id: int
     at: datetime
@@ -66,7 +67,7 @@ def event_words(event: Event) -> str:
 
 
 def stopped(task: Task | None, events: Sequence[Event], at: datetime) -> list[str]:
-    """Returns what kept the task from being pushed then, a sentence each. `events` are the task's, oldest first."""
+    """Returns one sentence for each cause that kept the task from being pushed. `events` are the task's, oldest first."""
     sentences = (stopped_by(family, is_stopped_now(family, task), events, at) for family in FAMILIES)
     return [sentence for sentence in sentences if sentence]
 
@@ -113,27 +114,27 @@ def held(runs: Sequence["RunRecord"], at: datetime) -> Iterator[str]:
 
 
 def silent(tickers: Sequence["TickerStatus"], at: datetime) -> str:
-    """Returns a sentence if no ticker ticked then, by the heartbeats that are kept. Empty if one may have ticked."""
+    """Returns a sentence if no ticker ticked then, according to the kept heartbeats. Empty if a ticker may have ticked."""
     if not tickers:
         return "no ticker has ticked here for a day, if ever"
     last = max((ticker.last_tick_at for ticker in tickers if ticker.last_tick_at), default=None)
     if last is not None and last < at:
         return f"no ticker has ticked since {time_of_day(last, at)}"
     first = min(ticker.started_at for ticker in tickers)
-    return f"the present tickers started later, the first at {time_of_day(first, at)}" if first > at else ""
+    return f"the current tickers started later, the first at {time_of_day(first, at)}" if first > at else ""
 
 
 # ------------------------------------------------------------------------------------------------------------ next
 
 
 def following(task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime) -> list[str]:
-    """Returns what happens next, and when. What keeps the task from running comes first."""
+    """Returns sentences about what happens next, and when. Whatever keeps the task from running comes first."""
     parts = (ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), schedule(task, now))
     return [sentence for part in parts for sentence in part]
 
 
 def ticking(tickers: Sequence["TickerStatus"]) -> Iterator[str]:
-    """Says when a ticker last ticked. Without one, that is the most common reason why a due task does not run."""
+    """Says when a ticker last ticked. A missing ticker is the most common reason why a due task does not run."""
     ages = [timedelta(seconds=ticker.age) for ticker in tickers if ticker.age is not None]
     if not ages:
         yield "no ticker is running here: nothing is pushed; start one: ticker run"
@@ -194,7 +195,8 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
         yield definition.slowed(task)
     if task.push_errors:
         when = f"at {time_of_day(task.push_after, now)}" if task.push_after else "at the next tick"
-        yield f"it could not be pushed {task.push_errors} times in a row, and is tried again {when}: {task.push_error}"
+        times = "once" if task.push_errors == 1 else f"{task.push_errors} times in a row"
+        yield f"pushing it failed {times}; the next try is {when}: {task.push_error}"
     if off := off_phase(task):
         yield off
     if task.next_run > now:
@@ -204,22 +206,26 @@ def schedule(task: Task, now: datetime) -> Iterator[str]:
         yield f"due since {time_of_day(since, now)}, for {span(now - since)}: the next tick pushes it"
 
 
+def next_times(task: Task, now: datetime, count: int) -> Preview:
+    """Explains the schedule of a task, with its next times, or with warnings that say why it has none."""
+    shown, stops = preview.of_task(task, now, count), tuple(stops_now(task, now))
+    return replace(shown, times=(), warnings=(*stops, *shown.warnings)) if stops else shown
+
+
 def due_since(next_run: datetime, task: Task) -> datetime:
     """Returns since when the task has been due. Time in which it was paused or disabled does not count."""
     return max(next_run, task.resumed_at or next_run)
 
 
 def off_phase(task: Task) -> str:
-    """Returns a sentence about a task that is not due at its phase in the interval, else an empty text."""
+    """Explains why a task is not due at its phase in the interval. Empty if it is."""
     if task.kind is not Kind.INTERVAL or task.phase_ms is None or task.next_run is None or task.stretched_ms:
         return ""
     every, away = task.every_ms, phase.after(task.next_run, task.every_ms, task.phase_ms)
     if SECOND <= away <= every - SECOND:
         return f"its phase in the interval was {span(away)} earlier: it does not wait for the next one, which would cost a run"
     if task.last_run and task.next_run - task.last_run > timing.span(every + task.tolerance_ms):
-        return (
-            f"it waits for its phase in the interval of {span(every)}, once: something had moved it, such as an outage"
-        )
+        return f"it waits for its phase in the interval of {span(every)}, this once: something, such as an outage, had moved it"
     return ""
 
 

@@ -33,7 +33,7 @@ IN_WORDS = {
 
 
 def plain_data(value: Any) -> Any:
-    """Returns any value as JSON data. A dataclass becomes an object of its fields."""
+    """Converts any value to JSON data. A dataclass becomes an object with its fields."""
     match value:
         case datetime():
             return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
@@ -73,7 +73,7 @@ def line_data(line: "JournalEntry") -> dict[str, Any]:
 
 
 def state(task: Task) -> str:
-    """Returns the task's state in one word, the first that is true: why nothing will run, else what it does now."""
+    """Returns the first word that applies to the task: why nothing will run, or else what the task is doing."""
     facts = {
         "done": task.next_run is None,
         "disabled": not task.enabled,
@@ -135,7 +135,7 @@ def took(run: "RunRecord") -> int | None:
 
 
 def early(run: "RunRecord") -> int | None:
-    """Returns how much too early a job came, in milliseconds: last_run + interval - tolerance - checked_at."""
+    """Returns by how many milliseconds a job was too early: last_run + interval - tolerance - checked_at."""
     if run.reason != Reason.TOO_EARLY or None in (run.checked_last_run, run.checked_at, run.every_ms, run.tolerance_ms):
         return None
     assert run.checked_last_run and run.checked_at and run.every_ms is not None and run.tolerance_ms is not None
@@ -164,7 +164,7 @@ def at(instant: datetime | None) -> str:
 
 
 def moment(instant: datetime | None) -> str:
-    """Returns a time to the second. The column's heading says that it is UTC."""
+    """Formats a time in whole seconds. The column's heading says that it is UTC."""
     return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S}" if instant else ""
 
 
@@ -181,7 +181,7 @@ def details(task: Task) -> dict[str, Any]:
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
         "removed after success": "yes" if task.remove else "",
         "phase": phase(task),
-        "queue": task.queue, "state": state_in_words(task), "next run": at(task.next_run),
+        "queue": task.queue, "state": state_in_words(task), "next run": at(task.runs_next) or f"none: {state_in_words(task)}",
         "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
         "last end": at(task.last_ended_at), "last success": at(task.last_success_at),
         "last work": at(task.last_worked_at),
@@ -205,7 +205,7 @@ def setting(field: Field, task: Task) -> str:
 def phase(task: Task) -> str:
     if task.phase_ms is None:
         return "spread" if task.spread else ""
-    where = "into the interval" if task.within_ms is None else f"after each time, of {words(task.within_ms)}"
+    where = "into the interval" if task.within_ms is None else f"after each time, within {words(task.within_ms)}"
     return f"{words(task.phase_ms)} {where}"
 
 

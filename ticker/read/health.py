@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 MAX_AGE = 90 * SECOND
 """Milliseconds: three default ticks."""
-LONG = 1.0  # seconds: a server that took longer to fail is not asked again for a while
-KEPT = 10.0  # seconds for which the error is kept: two refreshes of a page
+LONG = 1.0  # seconds; a server that took longer to fail is not asked again for a while
+KEPT = 10.0  # seconds for which the error is kept; two refreshes of a page
 REDIS, POSTGRESQL = "Redis", "PostgreSQL"
 
 
@@ -62,7 +62,7 @@ class Health:
     """The result of a check. `problems` are sentences; without any, all is well. The error of a server that answers is "".
 
     `unattended`: how many jobs wait in each of our queues without a worker. `ahead`: the database's clock minus this host's.
-    `foreign`: why the tables belong to another installation. `leased`: which installation holds one of our queues.
+    `foreign`: why the tables belong to another installation. `leased`: our queues that another installation has leased.
     """
 
     database_error: str
@@ -126,7 +126,7 @@ def data(health: Health) -> dict[str, Any]:
 def ticks(tickers: Sequence[TickerStatus], most: int) -> bool:
     """Returns whether one of the tickers has ticked within `most` milliseconds.
 
-    A negative age is that of a heartbeat from before the clock was set back. Only its size counts.
+    An age is negative if the clock was set back after the heartbeat. Only its absolute value counts.
     """
     ages = [age for age in map(formatting.age, tickers) if age is not None]
     return any(abs(age) <= most for age in ages)
@@ -140,7 +140,7 @@ def silence(tickers: Sequence[TickerStatus], most: int) -> str:
 
 
 def silent_ms(ticker: TickerStatus, most: int) -> int:
-    """Returns for how many milliseconds the ticker has not ticked, or 0 if that is not longer than `most`."""
+    """Returns how many milliseconds ago the ticker last ticked, or 0 if that is at most `most`."""
     age = abs(formatting.age(ticker) or 0)
     return age if age > most else 0
 
@@ -171,7 +171,7 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
 
 
 def _redis(settings: Settings, breaker: CircuitBreaker) -> tuple[str, dict[str, int], dict[str, str]]:
-    """Returns the error of Redis, if any; the queues with jobs and no worker; and the leased queues with their holders."""
+    """Returns the error of Redis, if any, the queues with jobs and no worker, and the leased queues with their holders."""
     try:
         return "", *breaker.ask(REDIS, lambda: _queues(settings.require_redis()))
     except (Unavailable, ConfigurationError) as error:

@@ -32,7 +32,7 @@ ENDED = [str(outcome) for outcome in Outcome if outcome is not Outcome.DROPPED]
 REASONS = [str(reason) for reason in Reason]
 LATE = timedelta(seconds=30)  # how long after its instant a row may become visible
 GROUPS = ("reason", "owner", "task", "function")
-AFTER_AT_MOST = 1_000_000  # groups of drops before a page of them
+AFTER_AT_MOST = 1_000_000  # groups of drops that may be skipped before a page
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Drops:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Selects the runs, drops and events of a journal; None: any. An outcome or a reason excludes events."""
+    """Selects the runs, drops and events of a journal. None means any. An outcome or a reason excludes events."""
 
     task_id: int | None = None
     owner_type: str | None = None
@@ -68,8 +68,8 @@ def journal(
 ) -> Steps[list[JournalEntry]]:  # fmt: skip
     """Returns the last `limit` ended runs, drops and events that match, oldest first.
 
-    With only `owner`, they are those of all tasks that the owner has or had. `reason` applies to drops. Runs that have not
-    ended are left out.
+    Without `task`, `owner` selects all tasks that the owner has or had. `reason` applies to drops. Runs that have not ended
+    are left out.
     """
     wanted = yield from select.steps(task=task, owner=owner, owner_type=owner_type, outcome=outcome, reason=reason)
     check_past("since", since, (yield from instant.steps()))
@@ -78,7 +78,7 @@ def journal(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Lines, the newest first, and the key before which the next page begins, or None after the last page."""
+    """Lines, newest first, and the key before which the next page begins, or None after the last page."""
 
     lines: tuple[JournalEntry, ...]
     next: Key | None
@@ -88,7 +88,7 @@ class Page:
 def page(
     wanted: Wanted, *, since: datetime | None = None, before: Key | None = None, limit: int = 50
 ) -> Steps[Page]:  # fmt: skip
-    """Returns one page of the journal, the newest first."""
+    """Returns one page of the journal, newest first."""
     newest = (yield from keys(wanted, since, tasks.limited(limit) + 1, before))[::-1]
     shown = newest[:limit]
     return Page(tuple((yield from lines(shown))), shown[-1] if len(newest) > limit else None)
@@ -99,12 +99,14 @@ def select(
     *, task: Ref = None, owner: Any = None, owner_type: str | None = None, outcome: Outcome | None = None,
     reason: Reason | None = None,
 ) -> Steps[Wanted]:  # fmt: skip
-    """Checks and returns the filter of a journal. A name stands for the task that the owner has now.
+    """Checks and returns the filter of a journal. A name stands for the owner's current task of that name.
 
     Raises BadInput if the task belongs to another owner, because nothing could match both.
     """
     if owner_type is not None and owner is not None:
-        raise BadInput("owner_type", owner_type, "cannot be combined with an owner, which has a type; leave one out")
+        raise BadInput(
+            "owner_type", owner_type, "cannot be combined with an owner, which has a type; leave out one of them"
+        )
     named = None if owner is None else identity.identify(owner)
     outcomes, reasons = chosen(outcome, reason)
     task_id, row = (None, None) if task is None else (yield from look_up(task, owner))
@@ -126,14 +128,18 @@ def check_owner(wanted: Wanted, task: "Task | Deleted | None") -> None:
     has_id = wanted.owner_id is not None
     field, value = ("owner", f"{wanted.owner_type}:{wanted.owner_id}") if has_id else ("owner_type", wanted.owner_type)
     relation = f"belongs to {task.owner_type}:{task.owner_id}" if task.owner_type else "has no owner"
-    raise BadInput(field, value, f"does not go with task {wanted.task_id}, which {relation}; leave one of them out")
+    raise BadInput(
+        field, value, f"cannot be combined with task {wanted.task_id}, which {relation}; leave out one of them"
+    )
 
 
 def chosen(outcome: Outcome | None, reason: Reason | None) -> tuple[list[str], list[str]]:
     """Returns the outcomes other than `dropped`, and the reasons of drops."""
     if reason is not None:
         if outcome not in (None, Outcome.DROPPED):
-            raise BadInput("reason", str(reason), f"applies to drops, but the outcome is {outcome}; leave one out")
+            raise BadInput(
+                "reason", str(reason), f"applies to drops, but the outcome is {outcome}; leave out one of them"
+            )
         return [], [str(member("reason", Reason, reason))]
     if outcome is None:
         return ENDED, REASONS
@@ -164,7 +170,7 @@ def keys(
 
 
 def all_keys(wanted: Wanted, since: datetime | None) -> Steps[list[Key]]:
-    """Returns all keys since then that match, oldest first. It raises the limit until there are fewer."""
+    """Returns all keys since then that match, oldest first. Raises the limit until it exceeds their number."""
     limit = AT_MOST
     while len(result := (yield from keys(wanted, since, limit))) == limit:
         limit *= 4
@@ -206,7 +212,7 @@ def lines(ordered: Sequence[Key]) -> Steps[list[JournalEntry]]:
 
 @reads
 def drops(*, by: str = "reason", since: datetime | None = None, limit: int = 100, after: int = 0) -> Steps[list[Drops]]:
-    """Counts the jobs dropped since then, by `reason`, `owner`, `task` (its id) or `function`, the largest count first.
+    """Counts the jobs dropped since then, by `reason`, `owner`, `task` (its id) or `function`, largest groups first.
 
     `after` skips the first groups, up to 1,000,000.
     """
@@ -225,7 +231,7 @@ def drops(*, by: str = "reason", since: datetime | None = None, limit: int = 100
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A deleted task, as its newest record names it. All texts are empty if there is no record."""
+    """A deleted task, as its newest record names it. All texts are empty if no record is left."""
 
     id: int
     task_name: str
@@ -235,7 +241,7 @@ class Deleted:
 
 @reads
 def deleted(task_ids: Iterable[int]) -> Steps[dict[int, Deleted]]:
-    """Returns which of the tasks were deleted, by their ids."""
+    """Returns those of the tasks that were deleted, by their ids."""
     rows = yield query("deleted_tasks", ids=list(set(task_ids)))
     return {row["id"]: Deleted(**row) for row in rows}
 
@@ -244,10 +250,10 @@ def deleted(task_ids: Iterable[int]) -> Steps[dict[int, Deleted]]:
 
 
 class Tail:
-    """A journal to follow: after `begin`, each call of `more` returns the new lines, oldest first.
+    """A journal that is followed: after `begin`, each call of `more` returns the new lines, oldest first.
 
     A row becomes visible at its commit, a little after its own instant. A row that a tick writes has the instant at which that
-    tick began. So each read goes back to half a minute before the previous one, and leaves out lines already returned.
+    tick began. Each read therefore goes back to half a minute before the previous one, and omits lines already returned.
     """
 
     def __init__(self, wanted: Wanted) -> None:

@@ -1,6 +1,6 @@
-"""Reads the present state: which tasks run next, are late or fail, and what was dropped and why.
+"""Reads the current state: which tasks run next, are late or are failing, and what was dropped and why.
 
-The page's first screen, `ticker top` and the statistics of the HTTP API show it.
+The page's first screen, `ticker top` and the statistics of the HTTP API show this state.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ NAMED = 10  # functions named in a warning, the most similar first
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of tasks, in all and in each state, and of running and planned runs. A task may be in several states.
+    """Counts of all tasks, of tasks in each state, and of running and planned runs. A task may be in several states.
 
     Counting stops at 100,000. Beyond that, `tasks` is PostgreSQL's estimate. `late`: due for longer than two ticks.
     """
@@ -89,7 +89,7 @@ class Function:
 
 @reads
 def overview(*, limit: int = 10) -> Steps[Overview]:
-    """Reads the present state, with up to `limit` entries in each list. Nothing is written or locked."""
+    """Reads the current state, with up to `limit` entries in each list. Nothing is written or locked."""
     now, most = (yield from instant.steps()), read_tasks.limited(limit)
     late = {"now": clock.now(), "late_ms": late_ms()}
     return Overview(
@@ -111,7 +111,7 @@ def counts() -> Steps[Counts]:
 
 @reads
 def recent_outcomes(tasks: Iterable[Task], *, limit: int = 20) -> Steps[dict[int, list[OccurrenceStatus]]]:
-    """Returns what became of each task's last occurrences, by task id, oldest first, if a record of them is kept."""
+    """Returns what became of each task's last recorded occurrences, oldest first, by task id."""
     by_task: dict[int, list[OccurrenceStatus]] = {task.id: [] for task in tasks}
     for row in (yield query("last_occurrences_of", ids=list(by_task), limit=limit)):
         outcome = Outcome(row["outcome"]) if row["outcome"] else None
@@ -123,7 +123,7 @@ def recent_outcomes(tasks: Iterable[Task], *, limit: int = 20) -> Steps[dict[int
 def last_failures(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
     """Returns the last failed run of each task, or the occurrence lost before its start, by task id.
 
-    It covers only tasks whose last end was a failure, and whose record is kept.
+    Omits tasks whose last end was not a failure, or whose record was pruned.
     """
     ids = [task.id for task in tasks if task.last_outcome not in GOOD]
     task_ids = {row["run_id"]: row["task_id"] for row in (yield query("last_ends", ids=ids)) if row["run_id"]}
@@ -138,19 +138,19 @@ def functions() -> Steps[list[Function]]:
 
 @reads
 def warned(task: Task) -> Steps[Task]:
-    """Returns the task, with a warning if workers have announced functions, but not the one that it runs."""
+    """Returns the task, with a warning if workers have announced functions, but not the task's."""
     sentence = unknown(task.function, (yield from functions.steps()))
     return replace(task, warnings=(*task.warnings, sentence)) if sentence else task
 
 
 def unknown(function: str, announced: Iterable[Function]) -> str:
-    """Returns a sentence if workers have announced functions, but not this one. Otherwise, the text is empty."""
+    """Returns a warning if workers have announced functions, but not this one. Otherwise, the text is empty."""
     known = [one.name for one in announced]
     if not known or function in known:
         return ""
     nearest = get_close_matches(function, known, NAMED, cutoff=0.0)
     more = f" and {len(known) - NAMED} more" if len(known) > NAMED else ""
-    return f"no worker has announced a function {quoted(function)}; they know {', '.join(nearest)}{more}"
+    return f"no worker has announced the function {quoted(function)}; announced functions: {', '.join(nearest)}{more}"
 
 
 @reads

@@ -1,4 +1,4 @@
-"""Reads the owners: how many tasks each has, and their states. Owners in trouble come first."""
+"""Lists owners, and counts their tasks by state. Owners in trouble come first."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ from ticker.tasks import checks
 from ticker.tasks.queries import query
 
 AT_MOST = 10_000  # rows of one answer
-CROWD = 50_000  # tasks in trouble: if there are more, their owners are found by a walk through all, in order
+CROWD = 50_000  # tasks in trouble; if there are more, their owners are found by a walk through all tasks, by owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class OwnerStatus:
 
     @property
     def in_trouble(self) -> bool:
-        """Whether any of its tasks fails or is late. Such owners come first."""
+        """Whether any of the owner's tasks is failing or late. Such owners come first."""
         return bool(self.failing or self.late)
 
 
@@ -51,8 +51,8 @@ def list_owners(
     """Returns up to `limit` owners that have tasks: those in trouble first, otherwise by type and id.
 
     With `failing`, `late` or `paused` (which includes inactive tasks), returns only owners with such a task, by type and id.
-    `after` is the last owner of the previous page. An owner that got into trouble or out of it since then may come twice or not
-    at all.
+    `after` is the last owner of the previous page. An owner whose trouble began or ended since then may appear twice or not at
+    all.
     """
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= AT_MOST:
         raise BadInput("limit", limit, f"is not a whole number from 1 to {AT_MOST}")
@@ -65,7 +65,7 @@ def list_owners(
 
 
 def _after(after: OwnerStatus | None, filtered: bool) -> dict[str, Any]:
-    """Returns in which half of the list, and after which owner, the page begins. A filtered list is not split."""
+    """Returns where the page begins: in which half of the list, and after which owner. A filtered list is not split."""
     if after is None:
         return {"after_rank": 0, "after_type": "", "after_id": ""}
     rank = 0 if filtered or after.in_trouble else 1

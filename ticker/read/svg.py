@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 STEPS = (0.1, 0.2, 0.5, 1, 2, 3, 5, 6, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600,
          43_200, 86_400)  # seconds  # fmt: skip
-LONGER = 2  # above them, each step is twice the one before
+LONGER = 2  # above them, each step is twice the previous one
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
@@ -121,7 +121,7 @@ class Chart(Generic[At]):
 def picture(charts: Sequence[Chart[At]], paints: Mapping[str, Paint], *, title: str = "", paper: str = "") -> str:
     """Returns all charts, one below the other, and the legend.
 
-    With `paper`, a colour, the picture is dark on that background. Without it, it has the colours of the page around it.
+    `paper` is the colour of the background, on which the picture is dark. Without it, the picture has the page's colours.
     """
     body: list[str] = []
     height = 0
@@ -159,7 +159,7 @@ def _legend(paints: Sequence[Paint], y: int) -> Iterator[str]:
 
 
 def packed(pieces: Iterable[tuple[float, float, P]]) -> list[tuple[int, P]]:
-    """Returns each piece with the first row that is free from its begin to its end, in the order of their begins."""
+    """Returns the pieces in the order in which they begin, each with the first row that is free for its whole span."""
     free: list[float] = []
     placed = []
     for begin, end, piece in sorted(pieces, key=lambda piece: piece[0]):
@@ -170,7 +170,7 @@ def packed(pieces: Iterable[tuple[float, float, P]]) -> list[tuple[int, P]]:
 
 
 def step(total: timedelta, most: int) -> timedelta:
-    """Returns a round span, of which at most `most` make up the total."""
+    """Returns a round span that fits into the total at most `most` times."""
     seconds = next((seconds for seconds in STEPS if total <= most * seconds * SECOND), float(STEPS[-1]))
     while total > most * seconds * SECOND:
         seconds *= LONGER
@@ -178,13 +178,13 @@ def step(total: timedelta, most: int) -> timedelta:
 
 
 def marked(begin: datetime, end: datetime, every: timedelta) -> list[datetime]:
-    """Returns the instants of a time axis that have a label: those from begin to end that are round in UTC."""
+    """Returns the instants at which a time axis has labels: those from begin to end that are round in UTC."""
     first = EPOCH + -(-(begin - EPOCH) // every) * every
     return [first + number * every for number in range((end - first) // every + 1)]
 
 
 def label(instant: datetime, every: timedelta) -> str:
-    """Returns the label of an instant on an axis with a label at each `every`: just enough to tell two labels apart."""
+    """Returns the label of an instant. It is just long enough to distinguish the labels of an axis, `every` apart."""
     utc = instant.astimezone(UTC)
     if every >= DAY or (every >= MINUTE and utc.time() == EPOCH.time()):
         return f"{utc:%d %b}"
@@ -193,5 +193,5 @@ def label(instant: datetime, every: timedelta) -> str:
 
 
 def safe(text: str) -> str:
-    """Returns the text as XML may hold it: escaped, and without control characters."""
+    """Returns the text as XML allows it: escaped, and without control characters."""
     return escape("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))

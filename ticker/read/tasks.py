@@ -22,7 +22,7 @@ STATES = ("failing", "late", "paused", "inactive", "running", "waiting")
 """The states by which `list_tasks` filters. A task may be in several."""
 READ_THROUGH = ("name", "function", "queue", "group", "submitter", "search")
 """The filters of `list_tasks` that no index serves without an owner."""
-CROWD = 50_000  # tasks in a state: if there are more, they are found by a walk through all, not by their ids
+CROWD = 50_000  # tasks in a state; if there are more, they are found by a walk through all tasks, not by their ids
 SEARCHED = 100_000  # tasks through which one page of a list searches
 
 
@@ -72,7 +72,7 @@ class RunRecord:
 class TaskPage:
     """Tasks by id, and the id after which the next page begins, or None after the last page.
 
-    `looked_through`: this page ended after searching so many tasks, before it was full. More tasks after them may match.
+    `looked_through`: this page ended after a search of this many tasks, before it was full. Later tasks may match, too.
     """
 
     tasks: tuple[Task, ...]
@@ -82,7 +82,7 @@ class TaskPage:
 
 @dataclass(frozen=True, slots=True)
 class FullRun:
-    """One run with everything that is kept of it: its output, its attempts, and the pieces that it made.
+    """One run with all of its records: its output, its attempts, and the pieces that it made.
 
     `attempts` has all attempts of its occurrence or piece, including itself. `pieces` has all attempts of its pieces, up to the
     number asked for. `next` is the id after which further pieces follow, or None.
@@ -133,7 +133,7 @@ def list_tasks(
     """Returns up to `limit` tasks with ids over `after`, by id.
 
     `state` is one of `STATES`; `late` means due for longer than two ticks. `search` is a part of the name, the function, the
-    owner (`type:id`) or the subject, in any case. For a large table, `page_of_tasks` is faster.
+    owner (`type:id`) or the subject; case is ignored. For a large table, `page_of_tasks` is faster.
     """
     wanted = yield from _wanted(
         owner=owner, owner_type=owner_type, name=name, function=function, queue=queue, group=group, submitter=submitter,
@@ -144,10 +144,10 @@ def list_tasks(
 
 @reads
 def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[TaskPage]:
-    """Returns the same tasks page by page, each in a bounded time.
+    """Returns the tasks of `list_tasks` page by page, each page in a bounded time.
 
     Some filters have no index: `name`, `function`, `queue`, `group`, `submitter` and `search` without an owner, and states of
-    over 50,000 tasks. A page then searches the next 100,000 tasks, and ends there.
+    over 50,000 tasks. With these, a page searches the next 100,000 tasks, and ends there.
     """
     wanted = yield from _wanted(**filters)
     beyond = (yield query("task_behind", after=after, count=SEARCHED)) if _is_search(wanted) else []
@@ -205,7 +205,7 @@ def list_runs(
     before: int | None = None,
     limit: int = 100,
 ) -> Steps[list[RunRecord]]:
-    """Returns runs and drops, the newest first: of one task, with one outcome, with ids under `before`."""
+    """Returns runs and drops, newest first: of one task, with one outcome, with ids under `before`."""
     ref = id_or_name(task)
     if isinstance(ref, str):
         raise BadInput("task", ref, "is a name; pass the task or its id")
@@ -217,9 +217,9 @@ def list_runs(
 
 @reads
 def get_run(run_id: int, *, pieces: int = AT_MOST, after: int = 0) -> Steps[FullRun]:
-    """Returns one run or drop with everything that is kept of it, and up to `pieces` pieces with ids over `after`.
+    """Returns one run or drop with all of its records, and up to `pieces` pieces with ids over `after`.
 
-    Raises UnknownRun if there is none; it may have been pruned.
+    Raises UnknownRun if there is no such run; it may have been pruned.
     """
     ref = id_or_name(run_id)
     if not isinstance(ref, int):
@@ -236,7 +236,7 @@ def get_run(run_id: int, *, pieces: int = AT_MOST, after: int = 0) -> Steps[Full
 
 
 def runs_by_id(rows: Iterable[Row]) -> Steps[list[RunRecord]]:
-    """Returns the runs whose ids are in the rows, by id. Runs that are gone are left out."""
+    """Returns the runs whose ids are in the rows, by id. Deleted runs are left out."""
     return [_run(row) for row in (yield query("runs_by_id", ids=[row["id"] for row in rows]))]
 
 
@@ -250,9 +250,9 @@ def _attempts(run: RunRecord) -> Steps[list[RunRecord]]:
 
 @reads
 def tickers(*, ended: bool = False) -> Steps[list[TickerStatus]]:
-    """Returns the tickers, the latest heartbeat first. A live ticker removes those that were silent for a day.
+    """Returns the tickers, latest heartbeat first. A live ticker removes tickers that were silent for a day.
 
-    `ended` includes those that ended cleanly.
+    `ended` includes tickers that ended cleanly.
     """
     known = [TickerStatus(**row) for row in (yield query("tickers"))]
     return [one for one in known if ended or "ended" not in one.last_report]

@@ -2,7 +2,7 @@
 
     timeline.svg(timeline.of(db, task.id, since=timedelta(hours=1)))
 
-`db` is a connection as `register` takes it. Nothing is written or locked.
+`db` is any connection that `register` accepts. Nothing is written or locked.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from ticker.db.steps import Steps, reads
 from ticker.engine import timing
 from ticker.errors import BadInput
 from ticker.model import GOOD, Outcome, Reason, RunKind
-from ticker.read import explain, forecast, formatting, journal, tasks
+from ticker.read import explain, formatting, journal, tasks
 from ticker.read import why as read_why
 from ticker.read.entries import JournalEntry
 from ticker.read.explain import time_of_day
@@ -33,10 +33,10 @@ NEVER_QUEUED = (Reason.MISSED, Reason.OVERLAP)  # dropped by the ticker, before 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """A task from `begin` to `end`, with `now` in between. `task` is None if it is gone; `name` and `owner` are kept.
+    """A task from `begin` to `end`, with `now` in between. `task` is None if it was deleted; `name` and `owner` are kept.
 
     `lines` are its runs, drops and waiting occurrences, oldest first. `next` has its next times before `end`, and `sentences`
-    says what happens next. `is_cut`: there were more runs than are drawn, and `begin` is where the drawn ones begin.
+    describe what happens next. `is_cut`: there were more runs than are drawn, and `begin` is where the drawn runs begin.
     """
 
     task_id: int
@@ -59,8 +59,8 @@ class Timeline:
 def of(task_id: int, *, since: timedelta, now: datetime | None = None, why: Why | None = None) -> Steps[Timeline]:
     """Returns what became of the task's occurrences in the last `since`, and when it is due next.
 
-    `now` defaults to the database's time. `why` is the present result of `ticker.why`, if the caller has it already. A task
-    that is gone is found as long as any record of it is kept. Otherwise, raises UnknownTask.
+    `now` defaults to the database's time. `why` is the current result of `ticker.why`, if the caller has it already. A deleted
+    task is found as long as any record of it is kept. Otherwise, raises UnknownTask.
     """
     if not SECOND <= since <= timing.span(LONGEST):
         raise BadInput("since", str(since), "is not a span from 1 s to 366 days")
@@ -77,7 +77,7 @@ def of(task_id: int, *, since: timedelta, now: datetime | None = None, why: Why 
 
 
 def tracks(shown: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
-    """Returns the marks of each track, by its name, each mark with its row in the track. `words` are a mark's whole line.
+    """Returns the marks of each track, by its name, each with its row in the track. A mark's `words` are its whole line.
 
     Kinds: due, next, wait, run, bad, drop. `bad` is a run that failed or was killed.
     """
@@ -106,12 +106,12 @@ def _lines(task: Task | None, runs: Sequence[RunRecord], now: datetime) -> Steps
 
 def _ahead(task: Task | None, now: datetime, end: datetime) -> list[datetime]:
     """Returns the task's next times, or none if something keeps it from being pushed."""
-    if task is None or task.next_run is None or any(forecast.stops_now(task, now)):
+    if task is None or task.runs_next is None:
         return []
     try:
         times = preview.of_task(task, now, NEXT_AT_MOST).times
     except BadInput:  # a row edited by hand: the push reports the error
-        times = (task.next_run,)
+        times = (task.runs_next,)
     return [at for at in times if at <= end]
 
 
@@ -210,7 +210,7 @@ def svg(shown: Timeline) -> str:
     every = step(shown.end - shown.begin, LABELS_AT_MOST)
     labels = [(at, label(at, every)) for at in marked(shown.begin, shown.end, every)]
     drawn = {
-        track: sorted(placed, key=lambda each: each[1].kind in ("bad", "drop"))  # nothing covers these
+        track: sorted(placed, key=lambda each: each[1].kind in ("bad", "drop"))  # drawn last, on top
         for track, placed in tracks(shown).items()
     }
     now = (shown.now, f"now: {time_of_day(shown.now, shown.now)} UTC")

@@ -1,9 +1,9 @@
-"""Explains why a task ran, or did not: each of its occurrences with the numbers that decided, and what happens next.
+"""Explains why a task ran, or did not: each of its occurrences with the numbers that decided it, and what happens next.
 
     print(*ticker.why(db, "mail.fetch", owner="mail_channels:5").lines, sep="\\n")
 
-`db` is a connection as `register` takes it. Nothing is written or locked. `explain` words what has happened, and `forecast`
-words what happens next.
+`db` is any connection that `register` accepts. Nothing is written or locked. `explain` describes what has happened, and
+`forecast` describes what happens next.
 """
 
 from collections.abc import Sequence
@@ -35,15 +35,15 @@ from ticker.tasks.queries import query
 from ticker.tasks.reference import Ref
 
 EVENTS_AT_MOST = 1000  # the newest events of one task; earlier ones are left out
-LOOKED_AT = 100  # a task's newest occurrences, among which open runs are looked for
+LOOKED_AT = 100  # a task's newest occurrences, which are searched for open runs
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The last occurrences of a task (with `at`: those around that time), oldest first, and what follows.
+    """The last occurrences of a task (with `at`: those around that time), oldest first, and what happens next.
 
     `then` describes the task at the time `at`. `next` says what happens next, and whether a ticker is alive. `task` is None if
-    the task is gone.
+    the task was deleted.
     """
 
     task_id: int
@@ -59,7 +59,7 @@ class Why:
 def why(task: Ref, *, owner: Any = None, at: datetime | None = None, limit: int = 20) -> Steps[Why]:
     """Explains why a task ran, or did not: its last `limit` occurrences, or those around `at`, and what happens next.
 
-    A task that is gone is found by its id, as long as any record of it is kept. Otherwise, raises UnknownTask.
+    A deleted task is found by its id, as long as any record of it is kept. Otherwise, raises UnknownTask.
     """
     now = yield from instant.steps()
     check_past("at", at, now)
@@ -149,7 +149,7 @@ def due_of(line: JournalEntry) -> datetime:
 
 
 def around(lines: Sequence[JournalEntry], at: datetime | None, limit: int) -> list[JournalEntry]:
-    """Returns the last lines, or those up to `at` and the next one after it. Retries come with their occurrence."""
+    """Returns the last lines, or those up to `at` and the next one after it. Includes the retries of each occurrence."""
     first = [line for line in lines if line.run is None or line.run.kind != RunKind.RETRY]
     before = [line for line in first if at is None or due_of(line) <= at][-limit:]
     after = [line for line in first if at is not None and due_of(line) > at][:1]
@@ -160,7 +160,7 @@ def around(lines: Sequence[JournalEntry], at: datetime | None, limit: int) -> li
 
 
 def is_between(event: Event, shown: Sequence[JournalEntry], limit: int, at: datetime | None) -> bool:
-    """Returns whether an event belongs among these lines: not before the first of many, nor after the last around a time."""
+    """Returns whether an event belongs among these lines: not before the first of `limit` lines, and not after the last or `at`."""
     after_first = len(shown) < limit or event.at >= min(line.at for line in shown)
     return after_first and (at is None or event.at <= max([line.at for line in shown] + [at]))
 

@@ -1,6 +1,7 @@
-"""Default tasks of a type of owner. A trigger from `owners.triggers` creates them in the transaction that inserts an owner.
+"""Sets the default tasks of a type of owner.
 
-This holds however the row is inserted: by an ORM, a bulk statement or psql.
+A trigger from `owners.triggers` creates them in the transaction that inserts an owner. This holds however the row is
+inserted: by an ORM, a bulk statement or psql.
 """
 
 from collections.abc import Sequence
@@ -31,9 +32,11 @@ def defaults(
     next tick computes. They are ordinary tasks, which can be registered again, changed and deleted.
 
     With `existing=True`, each owner that already exists gets the default tasks whose names it lacks; `key` and `table_schema`
-    are then as in `owners.triggers`. No task is changed or deleted. The function of a task finds its owner in `run.owner_id`.
+    then mean the same as in `owners.triggers`. No task is changed or deleted. The function of a task finds its owner in
+    `run.owner_id`.
 
-    Idempotent, in the caller's transaction. Raises BadInput, which names the task and the problem; nothing is written then.
+    Idempotent. Runs in the caller's transaction. Raises BadInput, which names the task and the problem. In that
+    case nothing is written.
     """
     owner_type, schema, rows = owner_triggers.type_of(table), settings.current().schema, dict[str, str]()
     for item in _checked(wanted):
@@ -43,8 +46,8 @@ def defaults(
     trigger = owner_triggers.adding_trigger(table, schema)
     if not (yield query("trigger_source", name=trigger))[0]["source"]:
         raise BadInput(
-            "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or what "
-            "owners.triggers gives, once (again, if an older release made its triggers)",
+            "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or the "
+            "statements of owners.triggers, once (again, if an older release made its triggers)",
         )  # fmt: skip
     yield query("write_templates", owner_type=owner_type, names=list(rows), tasks=list(rows.values()))
     if not existing:
@@ -57,11 +60,11 @@ def _checked(wanted: Sequence[Wanted]) -> Sequence[Wanted]:
     """Raises BadInput for fields that make no sense for owners that do not exist yet."""
     for item in wanted:
         if not isinstance(item, Wanted):
-            raise BadInput("wanted", item, "is no task; write Wanted(...)")
+            raise BadInput("wanted", item, "is not a task; write Wanted(...)")
         for field in ("at", "ends", "remove"):
             if getattr(item, field) is not None:
                 raise BadInput(
-                    field, getattr(item, field), "cannot be said of a default task: its owners are yet to come"
+                    field, getattr(item, field), "does not apply to a default task: its owners do not exist yet"
                 )
     return wanted
 

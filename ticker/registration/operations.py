@@ -1,4 +1,4 @@
-"""The functions that applications call to create, change and delete tasks. They join the caller's transaction.
+"""Defines the functions with which applications create, change and delete tasks. They join the caller's transaction.
 
 The first argument of each, `db`, is a connection of SQLAlchemy (or a Session), Django, psycopg or psycopg2. `task` is a `Task`,
 an id, or a name together with `owner`. `owner` alone stands for all of its tasks.
@@ -82,8 +82,8 @@ def register(
     While a task keeps failing, its interval doubles up to `stretch`. After `pause_after` failures in a row it is paused for
     `probe` (one hour), and one run then decides. `dead_man` intervals without a success send a notification. `keep` selects
     the records that are kept: "all", "problems" or "none". `submitter`, `group`, `subject`, `description` and `metadata` are
-    stored and displayed. In a queue that is short of room, the owner's tasks with the highest `priority` (-1000 to 1000)
-    go first.
+    stored and displayed. In a queue with little room left, the owner's tasks with the highest `priority` (-1000 to
+    1000) go first.
 
     A repeated registration writes only the arguments that differ from the last *registration*, so a deploy does not undo
     what an operator has changed, paused or disabled since. An event records the change and its author: `by`, or the
@@ -97,7 +97,7 @@ def register(
 
 @writes
 def unregister(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Steps[list[Task]]:
-    """Deletes the task, or all tasks of the owner, and returns what it deleted. A task that does not exist is no error.
+    """Deletes the task, or all tasks of the owner, and returns what it deleted. A missing task is not an error.
 
     In the same transaction, waiting and planned runs end as `gone`, and an event records the author (`by`, as in `register`).
     """
@@ -114,7 +114,9 @@ def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: s
     """
     who = identity.identify(owner)
     if not who.type:
-        raise BadInput("owner", owner, "is no owner; reconcile needs one, as it deletes what is not in the list")
+        raise BadInput(
+            "owner", owner, "is not an owner; reconcile needs one, because it deletes the tasks that are not listed"
+        )
     items = [item if isinstance(item, Wanted) else _wanted(item) for item in wanted]
     by_name = {item.task_name(): item for item in items}
     if len(by_name) < len(items):
@@ -181,7 +183,7 @@ def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Ste
 
 @writes
 def run_now(task: Ref = None, *, owner: Any = None) -> Steps[list[int]]:
-    """Plans one manual run of each task, also of a paused one, and returns the ids of the runs. The next tick pushes them.
+    """Plans one manual run of each task, including paused ones, and returns the ids of the runs. The next tick pushes them.
 
     The schedule does not change. A task that is disabled, or whose owner is inactive, is skipped. Raises BadInput if none of
     the tasks can run, and UnknownTask.
@@ -215,7 +217,7 @@ def _select(task: Ref, owner: Any) -> Steps[list[Row]]:
     """Returns the rows of the named tasks, locked."""
     ref = id_or_name(task)
     if ref is None and owner is None:
-        raise BadInput("task", None, "names no task: give a task, its id, its name, or an owner")
+        raise BadInput("task", None, "is missing; pass a task, its id, its name, or an owner")
     who = Owner("", "") if isinstance(ref, int) else identity.identify(owner)
     return (yield query(
         "select_tasks", id=ref if isinstance(ref, int) else None, owner_type=who.type, owner_id=who.id,
@@ -256,13 +258,13 @@ def _switched_on(rows: list[Row]) -> list[Row]:
 
 def _one(rows: list[Row]) -> Row:
     if len(rows) > 1:
-        raise BadInput("task", None, f"is {len(rows)} tasks of that owner; name one")
+        raise BadInput("task", None, f"matches {len(rows)} tasks of that owner; name one of them")
     return rows[0]
 
 
 def _wanted(item: Mapping[str, Any]) -> Wanted:
     if not isinstance(item, Mapping):
-        raise BadInput("wanted", item, "is no task; write Wanted(...) or a mapping of its fields")
+        raise BadInput("wanted", item, "is not a task; write Wanted(...) or a mapping of its fields")
     fields.check_names("wanted", item, ("function", "name", *fields.SETTINGS))
     if "function" not in item:
         raise BadInput("wanted", dict(item), "has no function")
@@ -272,7 +274,9 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
 def _ahead(field: str, value: datetime | None) -> Steps[datetime | None]:
     """Raises BadInput unless the time is in the future, by the clock of the database."""
     if (end := _aware(field, value)) is not None and end <= (now := (yield from task_rows.instant())):
-        raise BadInput(field, end.isoformat(), f"is over already: it is {now.isoformat()}; name a later time, or none")
+        raise BadInput(
+            field, end.isoformat(), f"has already passed: it is {now.isoformat()}; pass a later time, or none"
+        )
     return end
 
 

@@ -25,7 +25,7 @@ from ticker.tasks.fields import DEFAULTS
 from ticker.tasks.identity import check_text
 from ticker.tasks.mapped import base_table
 
-NAME_BYTES = 63  # where PostgreSQL cuts a name
+NAME_BYTES = 63  # PostgreSQL truncates longer names
 
 # ------------------------------------------------------------------------------------------------ ways to install
 
@@ -49,11 +49,11 @@ def triggers(
 ) -> list[str]:
     """Returns the SQL statements that make tasks follow the rows of a table: a mapped class, a Table or a name.
 
-    The statements can run again at any time, also with another condition. The role that runs them owns the functions, which
-    use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is passed. `table_schema` is
-    the schema of the table ("public") unless its name includes one; with `table_schema`, a name is not split at its dot.
-    `active_when` is a condition over the owner's columns; NULL counts as false. Functions and types of an extension
-    need their schema in it.
+    The statements can run again at any time, even with another condition. The role that runs them owns the functions, which
+    use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is passed. `table_schema`
+    defaults to the schema in the name, or else to "public"; if it is passed, the name is not split at its dot.
+    `active_when` is a condition over the owner's columns; NULL counts as false. In the condition, write functions and
+    types of extensions with their schema.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
     parts = {
@@ -106,12 +106,12 @@ def adding_trigger(table: object, schema: str) -> str:
 
 
 def unfollowed(execute: Execute, schema: str) -> list[str]:
-    """Returns the types of owners that are tables of this database and have tasks, but no trigger that deletes them."""
+    """Returns the types of owners that name a table here and have tasks, but no trigger that deletes those tasks."""
     return [type_ for type_, source in _sources(execute, schema, "deleted").items() if not source]
 
 
 def orphans(execute: Execute, schema: str) -> Iterator[tuple[str, str]]:
-    """Yields types of owners, each with the statement that counts the tasks whose owner has no row and names one such owner."""
+    """Yields each type of owner with a statement. It counts the tasks whose owner has no row, and returns one such owner."""
     for type_, source in _sources(execute, schema, "guarded").items():
         if owner := ROW_OF_OWNER.search(source):
             tasks = f"{_quoted(schema)}.tasks t WHERE owner_type = " + _quoted(type_, "'")
@@ -120,7 +120,7 @@ def orphans(execute: Execute, schema: str) -> Iterator[tuple[str, str]]:
 
 
 def _sources(execute: Execute, schema: str, event: str) -> dict[str, str]:
-    """Returns the types of owners that are tables here, each with what its trigger runs; "" if there is no trigger of ours."""
+    """Returns the source of our trigger for each type of owner that names a table here; "" if there is no such trigger."""
     names = {row["type"]: _short(f"{schema}_{event}_{row['type']}") for row in execute("owner_tables")}
     return {type_: execute("trigger_source", name=name)[0]["source"] for type_, name in names.items()}
 
@@ -161,7 +161,7 @@ def _run(connection: Any, texts: Iterable[str]) -> None:
     if connection.dialect.name != "postgresql":  # for example, an application's tests on SQLite
         return
     for text in texts:
-        connection.exec_driver_sql(text, execution_options={"no_parameters": True})  # % is no parameter
+        connection.exec_driver_sql(text, execution_options={"no_parameters": True})  # % does not mark a parameter
 
 
 # --------------------------------------------------------------------------------------------------- the statements
@@ -175,7 +175,7 @@ def _functions(type_: str, schema: str) -> dict[str, str]:
 
 
 def _keys(columns: tuple[str, ...], relation: str) -> dict[str, str]:
-    """Returns the owner's id as a text, in the collation of tasks.owner_id, whose index needs it, and the reverse."""
+    """Returns the SQL from a key to the owner's id and back. The id has the collation that the index on owner_id needs."""
     values = ["NEW.owner_id"] if len(columns) == 1 else [f"NEW.owner_id::json ->> {n}" for n in range(len(columns))]
     names = [(f"ticker_key_{n}", column) for n, column in enumerate(columns)]
     ids = {}
@@ -211,7 +211,7 @@ def _placed(
         if BODY in text:
             raise BadInput(field, text, f"has {BODY!r}, which would end the body of the trigger functions; rename it")
     if not keys:
-        raise BadInput("table", type_, "has no primary key; say which columns are its key: key=(...)")
+        raise BadInput("table", type_, "has no primary key; pass the columns of its key: key=(...)")
     return type_, f"{_quoted(where)}.{_quoted(name)}", keys, columns
 
 
@@ -234,7 +234,7 @@ def _described(
 def _mapper(target: object) -> Mapper[Any]:
     mapper = inspect(target, raiseerr=False)
     if not isinstance(mapper, Mapper):
-        raise BadInput("table", target, "is neither a mapped class, a Table, a Django model nor the name of a table")
+        raise BadInput("table", target, "is not a mapped class, a Table, a Django model or the name of a table")
     return mapper
 
 
@@ -285,9 +285,9 @@ def _is_column(name: str, columns: frozenset[str] | None) -> bool:
 
 def _check_condition(condition: object) -> None:
     if not isinstance(condition, str) or not condition.strip():
-        raise BadInput("active_when", condition, "is no SQL condition; None stands for always active")
+        raise BadInput("active_when", condition, "is not an SQL condition; pass None if owners are always active")
     for refused in (";", "--", "/*", "$$", BODY, "\0"):
         if refused in condition:
-            raise BadInput("active_when", condition, f"has {refused!r}, which a condition cannot have")
+            raise BadInput("active_when", condition, f"has {refused!r}, which is not allowed in a condition")
     if any(token[0] in ("'", '"') for token in TOKEN.finditer(condition)):
-        raise BadInput("active_when", condition, "has a quote without its end")
+        raise BadInput("active_when", condition, "has a quote that is not closed")

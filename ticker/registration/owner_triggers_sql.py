@@ -1,4 +1,4 @@
-"""The SQL of the functions and triggers that `owners` installs on an owner's table, with names to be filled in."""
+"""Contains the SQL of the functions and triggers that `owners` installs on an owner's table, with placeholders for names."""
 
 BODY = "$ticker$"
 """The delimiter around the body of each function. No name or condition inside may contain it."""
@@ -17,8 +17,9 @@ SETTINGS = "LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_t
 # at the same time: the trigger would not see the task, and the task would not see the change.
 # added: creates the default tasks of new owners in the statement that inserts them (`templates`). The next tick computes the
 # first time of a cron or calendar task: the task is created paused until now, and a task whose pause ends waits for its time.
-# The first statement makes PostgreSQL refuse tables of the ticker that are too old here, and not at the first new owner.
-# The last one updates tasks that were registered earlier or under another condition. There PostgreSQL refuses invalid conditions.
+# The first statement makes PostgreSQL refuse outdated tables of the ticker here, rather than at the first new owner.
+# The last one updates tasks that were registered earlier or under another condition. It also makes PostgreSQL refuse an
+# invalid condition.
 # A task that becomes active again is due like a task whose pause ends: the rule `resumed`.
 
 # Creates the default tasks of the owners `o`. An owner that already has a task of that name keeps it. A field that was added

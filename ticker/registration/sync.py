@@ -37,7 +37,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What `sync` does to one task: add, change, remove or keep."""
+    """One step of `sync`, which adds, changes, removes or keeps one task."""
 
     what: str
     name: str
@@ -56,9 +56,9 @@ def in_words(values: Mapping[str, Any]) -> str:
 def sync(declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> Steps[list[Step]]:
     """Adds, changes and deletes tasks until they match the declarations, and returns the steps.
 
-    `scope` names the modules that were searched for declarations. A task that one of them, or a module inside it, used to
-    declare and no longer declares is deleted. Tasks with owners and tasks that were registered at run time do not
-    change; if one has the name of a declared task, BadInput is raised. As with `register`, an operator's change stays until
+    `scope` names the modules that were searched for declarations. A task that one of them, or a module inside it, no
+    longer declares is deleted. Tasks with owners and tasks that were registered at run time do not change; if one has
+    the name of a declared task, BadInput is raised. As with `register`, an operator's change stays until
     the declaration itself changes. `dry` writes nothing.
     """
     wanted = {item.name: item for item in declared}
@@ -109,7 +109,7 @@ def _step(item: Declared, given: definition.Given, row: Row | None) -> Steps[Ste
 
 
 def _redeclared(given: definition.Given, row: Row) -> Steps[dict[str, Any]]:
-    """Returns the columns in which two declarations differ, defaults included. An operator's changes are left out."""
+    """Returns the columns in which the old and the new declaration differ, defaults included. Ignores an operator's changes."""
     if row["registered"] == given:
         return {}
     old, new = (yield from rows.applied(row["registered"], None)), (yield from rows.applied(given, None))

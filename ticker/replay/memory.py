@@ -1,4 +1,4 @@
-"""A job queue in memory, in the order in which workers take jobs. It needs no Redis."""
+"""Implements a job queue in memory, in the order in which workers take jobs. Needs no Redis."""
 
 from collections.abc import Collection, Mapping, Sequence
 

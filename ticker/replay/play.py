@@ -1,7 +1,7 @@
 """Plays a timing table row by row, and reports what happened at each row and which columns differ.
 
 As in production, two things happen by themselves: the ticker ticks regularly, and a run is forced to end when its box is
-used up. If no row mentions such an event, and it would change what follows, it becomes a line of its own.
+used up. If no row mentions such an event, and it affects later rows, it gets its own line.
 """
 
 from collections import deque
@@ -107,7 +107,7 @@ class _Player:
         running = self._world.running
         assert running is not None
         self._world.end(at, forced=True)
-        if not any(name == running.name for name, _ in self._ends):  # else a row will say when it ended
+        if not any(name == running.name for name, _ in self._ends):  # otherwise, a later row names its end
             self._add_without_row(at, Event(Step.FORCED, (running.name,)))
 
     def _tick_silently(self, at: timedelta) -> None:
@@ -127,7 +127,7 @@ class _Player:
         self.lines.append(Line(None, at, event, str(event), (Difference("event", NO_ROW, str(event)),)))
 
     def play(self, row: Row) -> None:
-        """Makes the row's event happen, as far as possible, and compares."""
+        """Makes the row's event happen, as far as possible, and compares the result."""
         before = self._world.state().last_run
         match row.event.what:
             case Step.TICK:
@@ -171,7 +171,7 @@ class _Player:
         return row.event
 
     def _where(self, name: str) -> str:
-        """Says what became of a job that is not running."""
+        """Describes what became of a job that is not running."""
         job = self._world.jobs.get(name)
         if job is None:
             return f"there is no {name} yet"

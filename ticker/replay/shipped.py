@@ -1,4 +1,4 @@
-"""The tables that come with the package, by which the rules were specified."""
+"""Reads the tables that come with the package. The rules were specified with them."""
 
 from importlib.resources import files
 
@@ -11,5 +11,5 @@ def names() -> list[str]:
 
 
 def text(name: str) -> str:
-    """Returns the text of a file, by one of `names`."""
+    """Returns the text of the table file with this name, which is one of `names`."""
     return _TABLES.joinpath(name + _ENDING).read_text(encoding="utf-8")

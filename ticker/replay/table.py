@@ -29,7 +29,7 @@ Numbered = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The settings of a table, in milliseconds. `tick` is None if only the ticks in the table happen."""
+    """The settings of a table, in milliseconds. `tick` is None if only the ticks in the table are played."""
 
     every: int
     tolerance: int
@@ -43,7 +43,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row, with the number of its line. `expected` has the columns that are filled in; None is `-`."""
+    """One row, with the number of its line. `expected` has the columns that are filled in; None stands for `-`."""
 
     line: int
     at: timedelta
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One timing table. Times count from its 00:00. `hours`: they are written HH:MM:SS."""
+    """One timing table. Times count from its 00:00. `hours` means that they are written HH:MM:SS."""
 
     name: str
     timing: Timing
@@ -146,7 +146,9 @@ def _timing_blocks(section: _Section) -> list[list[Numbered]]:
             before = number
     ours = [block for block in blocks if {"at", "event"} & set(_head(block))]
     if len(ours) > 1:
-        raise BadInput(_line(ours[1][0][0]), None, "a second table under one heading; write ## and a name above it")
+        raise BadInput(
+            _line(ours[1][0][0]), None, "this heading has a table already; write ## and a name above this one"
+        )
     return ours
 
 

@@ -31,12 +31,12 @@ from ticker.tasks.fields import Task
 ZERO = datetime(2100, 1, 1, tzinfo=UTC)
 FUNCTION = "replayed"
 MICROSECOND = timedelta(microseconds=1)
-AT_MOST = 10_000  # records per read; a table is far too short for so many
+AT_MOST = 10_000  # records per read; a table is far too short for that many
 
 
 @dataclass(slots=True)
 class Job:
-    """When a job was pushed, taken by a worker (or given up by a tick), and ended. None: it has not happened."""
+    """The times at which a job was pushed, taken by a worker (or given up by a tick), and ended. None means not yet."""
 
     name: str
     pushed: timedelta
@@ -57,7 +57,7 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of the job that a worker took, the last_run that decided it, and the numbers of a refusal."""
+    """The event of a job that a worker took, the last_run by which it was decided, and the numbers of a refusal."""
 
     event: Event
     checked: timedelta | None
@@ -118,7 +118,7 @@ class World:
                 self._names[engine_jobs.planned_id(self.store.installation, run_id)] = f"M{count + 1}"
 
     def take(self, at: timedelta) -> Taken | None:
-        """Lets a worker take the next job; the start statement decides whether it runs. None: no job is waiting."""
+        """Lets a worker take the next job; the start statement decides whether it runs. Returns None if no job waits."""
         job = self.queue.take()
         if job is None:
             return None

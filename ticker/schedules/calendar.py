@@ -1,7 +1,7 @@
 """Reads systemd's calendar events: `Mon..Fri *-*-* 09:00`, `daily`, `*:0/15`, `*-*~01`. A zone may follow the text.
 
-The times are systemd's, also on days when clocks change. A time that the clocks skip never comes. A time that they show twice
-comes once, the first time. Fractions of seconds and `@epoch` are refused.
+The times are systemd's, also on days when clocks change. A time that the clocks skip never fires. A time that they show twice
+fires only once, the first time. Fractions of seconds and `@epoch` are refused.
 """
 
 import re
@@ -31,7 +31,7 @@ _ATOM = re.compile(r"([0-9]{1,4})(?:\.\.([0-9]{1,4}))?(?:/([0-9]{1,4}))?")
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """A calendar event. `text` is normalized as systemd does it, without a zone. Made by `parse`."""
+    """A calendar event. `text` is normalized as in systemd, without a zone. Made by `parse`."""
 
     text: str
     zone: ZoneInfo
@@ -69,7 +69,7 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
     _refuse_foreign(field, text)
     parts, named = _without_zone(field, text.split())
     if zone is not None and named is not None and zone.key != named.key:
-        raise BadInput(field, text, f"names a zone, and {zone.key} is given, too; leave one of them out")
+        raise BadInput(field, text, f"names a zone, but {zone.key} is given, too; leave out one of them")
     normal = _normal(field, text, parts)
     try:
         BaseIterator(normal, dst.ANY)
@@ -79,7 +79,7 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
 
 
 def may_begin(word: str) -> bool:
-    """Returns whether an event can begin with that word, which begins with a letter."""
+    """Returns whether an event can begin with this word. The word must begin with a letter."""
     return word.lower() in SPECIALS or word[:3].title() in DAYS
 
 
@@ -98,7 +98,7 @@ def _refuse_foreign(field: str, text: str) -> None:
 
 
 def _without_zone(field: str, parts: list[str]) -> tuple[list[str], ZoneInfo | None]:
-    """Splits off the zone, which comes last.
+    """Splits off the zone, which is the last part.
 
     Only a zone begins with a letter and is neither a weekday nor a word like `daily`.
     """

@@ -2,8 +2,8 @@
 
 Six fields begin with the second, and a year needs all seven. That is the order of FTL (seed 001), whose dialect has only
 numbers, `*`, lists, ranges and steps. With five fields, names (`MON`, `JAN`) and `@daily` are accepted, too, and written as
-numbers. If day of month and day of week are both given, a day that fits either counts. If one of them begins with `*`, a day
-must fit both. Weekdays are 0 to 7; Sunday is 0 and 7. `x/y` is every y-th value, starting at x.
+numbers. If day of month and day of week are both given, a day that matches either counts. If one of them begins with `*`, a
+day must match both. Weekdays are 0 to 7; Sunday is 0 and 7. `x/y` is every y-th value, starting at x.
 """
 
 import re
@@ -68,7 +68,7 @@ class Cron:
         return ["0", *parts] if len(parts) == 5 else parts
 
     def words(self) -> str:
-        """Returns the schedule in English, without its zone, or its text if it has no such form (`*/2,3`)."""
+        """Returns the schedule in English, without its zone. Falls back to its text if the library fails (`*/2,3`)."""
         from cron_descriptor import Options, get_description
 
         options = Options()
@@ -107,7 +107,7 @@ def _in_years(text: str, years: list[int], after: datetime) -> Iterator[datetime
 
 
 def parse(text: str, zone: ZoneInfo, field: str = "cron") -> Cron:
-    """Reads a cron expression, without checking that it ever fires. Raises BadInput, which says what to write instead."""
+    """Reads a cron expression, without checking that it ever fires. Raises BadInput with a remedy."""
     if len(text) > LONGEST:
         raise BadInput(field, text, f"has {len(text)} characters; up to {LONGEST} are allowed")
     if text.strip().startswith("@"):
@@ -125,7 +125,7 @@ def parse(text: str, zone: ZoneInfo, field: str = "cron") -> Cron:
 
 
 def _is_late(days: str) -> bool:
-    """Returns whether it names only days after the 28th, which not every month has."""
+    """Returns whether the field names only days after the 28th, which not every month has."""
     return "*" not in days and all(
         int(day) > 28 for term in days.split(",") for day in term.partition("/")[0].split("-")
     )

@@ -17,7 +17,7 @@ ANY = datetime(2000, 1, 1)  # noqa: DTZ001 a clock time has no zone
 
 
 def gap_at_the_change(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
-    """Returns the next instant. A skipped time comes at the change, and a time shown twice comes the first time."""
+    """Returns the next instant. A skipped time fires at the change, and a time shown twice fires the first time."""
     for shown in times(wall(instant, zone)):
         shown_at = instants(shown, zone)
         if not shown_at and was_no_day(shown, zone):
@@ -29,7 +29,7 @@ def gap_at_the_change(times: Times, instant: datetime, zone: ZoneInfo) -> dateti
 
 
 def gap_skipped_overlap_twice(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
-    """Returns the next instant at which the clocks show a time. A skipped time never comes, one shown twice comes twice."""
+    """Returns the next instant at which the clocks show a time. A skipped time never fires; a time shown twice fires twice."""
     after = wall(instant, zone)
     change = next_change(instant, zone)
     if change is not None:
@@ -46,7 +46,7 @@ def gap_skipped_overlap_twice(times: Times, instant: datetime, zone: ZoneInfo) -
 
 
 def gap_skipped_overlap_once(times: Times, instant: datetime, zone: ZoneInfo) -> datetime | None:
-    """Returns the next instant. A skipped time never comes, and a time shown twice comes the first time."""
+    """Returns the next instant. A skipped time never fires, and a time shown twice fires the first time."""
     for shown in times(wall(instant, zone)):
         shown_at = instants(shown, zone)
         if shown_at and shown_at[0] > instant:

@@ -50,7 +50,7 @@ def words(duration: int) -> str:
 
 
 def figure(duration: int) -> str:
-    """Returns the duration as a person would write it, to the millisecond: `45 s`, and from two minutes on as `words`."""
+    """Returns the exact duration as a person would write it: `45 s`, and from two minutes on as `words`."""
     return f"{duration / SECOND:.3f}".rstrip("0").rstrip(".") + " s" if abs(duration) < 2 * MINUTE else words(duration)
 
 

@@ -12,7 +12,7 @@ UTC = ZoneInfo("UTC")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An interval of `every_ms` milliseconds of real time, so that no zone matters."""
+    """An interval of `every_ms` milliseconds of real time, which no zone affects."""
 
     every_ms: int
     zone: ZoneInfo = UTC

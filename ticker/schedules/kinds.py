@@ -1,4 +1,4 @@
-"""Gives schedules of every kind one interface. Start with `Schedule`; `parse` and `detect` are the ways in.
+"""Gives schedules of every kind one interface. Start with `Schedule`; `parse` and `detect` return one.
 
 interval   1m                            a fixed interval, counted from the tick that found the task due
 cron       0 9 * * 1-5                   5, 6 (seconds first) or 7 fields (year last)
@@ -84,7 +84,7 @@ def shifted(schedule: Schedule, ms: int | None) -> Schedule:
 
 
 def parse(kind: Kind, text: str, zone: str = UTC) -> Schedule:
-    """Returns a stored schedule other than an interval. Raises BadInput, also for a row edited by hand."""
+    """Returns a stored schedule other than an interval. Raises BadInput, for example for a row edited by hand."""
     if kind is Kind.CRON:
         return _cron(text, zone)
     if kind is Kind.CALENDAR:
@@ -105,7 +105,7 @@ def _calendar(text: str, zone: str) -> calendar.Calendar:
 
 
 def detect(text: str, zone: str | None = None) -> Schedule:
-    """Returns the schedule, of whatever kind the text is. Raises BadInput, in the words of the kind that it resembles."""
+    """Returns the schedule in a text of any kind. Raises the BadInput of the kind that the text resembles."""
     field, parts = "expression", text.split()
     given = None if zone is None else zones.zone("zone", zone)
     utc = given or ZoneInfo(UTC)
@@ -131,8 +131,8 @@ def never_fires(schedule: Schedule, now: datetime, field: str, value: object) ->
 
 
 def no_time(kind: Kind, field: str, value: object) -> BadInput:
-    why = "lies in the past" if kind is Kind.ONCE else "never fires again"
-    return BadInput(field, value, f"{why}, and would wait for ever")
+    why = "is in the past" if kind is Kind.ONCE else "never fires again"
+    return BadInput(field, value, f"{why}, so the task would never run")
 
 
 def times(schedule: Schedule, after: datetime, count: int) -> list[datetime]:
@@ -164,12 +164,12 @@ def after_pause(row: Mapping[str, Any], now: datetime) -> datetime | None:
 
 
 def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | None:
-    """Returns the milliseconds between the two closest of the next `look` times, or None if there are not two."""
+    """Returns the milliseconds between the two closest of the next `look` times, or None if there are fewer than two."""
     return min(((b - a) // MILLISECOND for a, b in pairwise(times(schedule, now, look))), default=None)
 
 
 def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
-    """Returns whether a later occurrence has passed, too, and this one is later than ticks alone can make it (`late`)."""
+    """Returns whether a later occurrence has passed, too, and this one is overdue by more than ticks can cause (`late`)."""
     if now - task.occurrence <= late:
         return False
     later = of(task).next_after(task.occurrence)
@@ -182,7 +182,7 @@ def of(task: "DueTask | Task | Alarm") -> Schedule:
 
 
 def plain(task: "DueTask | Task | Alarm") -> Schedule:
-    """Returns the same without the phase."""
+    """Returns the schedule in a task's row, without its phase."""
     if task.kind is not Kind.INTERVAL:
         return parse(task.kind, task.expression, task.zone)
     if task.every_ms <= 0:
@@ -191,7 +191,7 @@ def plain(task: "DueTask | Task | Alarm") -> Schedule:
 
 
 def upcoming(task: "Task", after: datetime, count: int, tick: int) -> list[datetime]:
-    """Returns the next `count` times of a task that is pushed at `after`. `tick` is the milliseconds between two ticks."""
+    """Returns the next `count` times of a task that is pushed at `after`. `tick` is the time between two ticks, in ms."""
     if task.kind is not Kind.INTERVAL or task.phase_ms is None:
         return times(of(task), after, count)
     result = [after]
@@ -202,7 +202,7 @@ def upcoming(task: "Task", after: datetime, count: int, tick: int) -> list[datet
 
 
 def next_run(task: DueTask, now: datetime, tick: int = 0) -> datetime | None:
-    """Returns when a task that is pushed at `now` is due again, or None for never. `tick`: milliseconds between two ticks.
+    """Returns when a task that is pushed at `now` is due again, or None for never. `tick` is in milliseconds.
 
     An interval counts from the tick, or keeps its phase if it has one. The other kinds continue after `now`, and never return
     the same occurrence twice. Raises BadInput for a row that cannot be scheduled.

@@ -1,17 +1,17 @@
-"""Gives each of many tasks its own phase in the interval, so that they are not all due at once. Durations in ms.
+"""Gives each of many tasks its own phase in the interval, so that they are not all due at once. Durations are in ms.
 
-A phase is a preference. A task leaves it if it could keep it only by running less often than its interval says.
+A phase is a preference. A task leaves its phase if keeping it would make the task run less often than its interval requires.
 """
 
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)
-JITTER = 1.1  # ticks: the next tick comes at most this long after the last one, if the rhythm holds
+JITTER = 1.1  # in ticks: the longest time from one tick to the next, if the rhythm holds
 
 
 def keeps(every: int, tolerance: int, tick: int) -> bool:
-    """Returns whether a task can keep its phase: ticks come at the same point of each interval, or close enough to it."""
+    """Returns whether a task can keep its phase: ticks fall on the same point of each interval, or close enough to it."""
     return every % tick == 0 or window(tolerance) >= tick
 
 
@@ -21,11 +21,11 @@ def window(tolerance: int) -> int:
 
 
 def next_after(occurrence: datetime, now: datetime, every: int, tolerance: int, phase: int, tick: int) -> datetime:
-    """Returns when a task pushed at `now` is due again; `tick` is the milliseconds between two ticks, 0 if unknown.
+    """Returns when a task pushed at `now` is due again; `tick` is the time between two ticks, 0 if unknown.
 
     The task is due at its phase, counted from a multiple of the interval since 1970, if that is within reach. Otherwise it is
     due an interval after `now`, as without a phase. So it never waits longer, and never runs too early. The exception is a
-    task that an outage or a resumption has moved: it waits for its phase once, less than an interval longer.
+    task that an outage or a resumption has moved: once, it waits for its phase, less than an interval longer.
     """
     in_an_interval = now + every * MILLISECOND
     in_phase = first_from(in_an_interval - window(tolerance) * MILLISECOND, every, phase)

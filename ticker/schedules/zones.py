@@ -16,7 +16,7 @@ _NOT_ZONES = ("posix", "right", "localtime", "posixrules", "Factory")  # files i
 
 
 def zone(field: str, name: object) -> ZoneInfo:
-    """Returns the zone of that name, spelled exactly as in the IANA database. Raises BadInput."""
+    """Returns the zone with that name, spelled exactly as in the IANA database. Raises BadInput."""
     if not isinstance(name, str):
         raise BadInput(field, name, "is not a zone; write a name from the IANA database, such as Europe/Berlin")
     if (listed := _listed(name)) is None:
@@ -27,7 +27,7 @@ def zone(field: str, name: object) -> ZoneInfo:
 
 
 def _listed(name: str) -> ZoneInfo | None:
-    """Returns the zone, or None. It does not list the database, which would open each file and take a tenth of a second."""
+    """Returns the zone, or None. Listing the whole database instead would open each file and take a tenth of a second."""
     if len(name) > 60 or not _NAME.fullmatch(name) or name.split("/")[0] in _NOT_ZONES:
         return None
     try:
@@ -48,7 +48,7 @@ def instants(shown: datetime, zone: ZoneInfo) -> list[datetime]:
 
 
 def next_change(instant: datetime, zone: ZoneInfo, within: timedelta = FAR) -> datetime | None:
-    """Returns the first instant with another offset, to the second, or None if there is none `within` that time."""
+    """Returns the first instant with another offset, exact to one second, or None if there is none `within` that time."""
     low = instant.astimezone(UTC).replace(microsecond=0)
     high, offset = low + within, _offset(low, zone)
     if _offset(high, zone) == offset:

@@ -40,7 +40,7 @@ def prose(field: str, value: object) -> str:
 
 
 def json_object(field: str, value: object) -> dict[str, Any]:
-    """Checks a JSON object of up to 64 kB. Returns it as PostgreSQL will. Errors show no value: it may be a secret."""
+    """Checks a JSON object of up to 64 kB. Returns it as PostgreSQL will. Errors do not show the value, which may be a secret."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise BadInput(field, type(value).__name__, 'is not a JSON object; write {"name": value}')
     try:
@@ -71,7 +71,7 @@ def box(field: str, value: object) -> int:
 
 
 def schedule(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks the fields of a schedule: one of `every`, `cron`, `calendar` and `at`, and perhaps a zone."""
+    """Checks the fields of a schedule: one of `every`, `cron`, `calendar` and `at`, and an optional zone."""
     names = [field for field in NAMES.values() if field in given]
     if len(names) > 1:
         raise BadInput(names[-1], given[names[-1]], f"cannot be combined with {names[0]}; a task has one schedule")
@@ -89,7 +89,7 @@ def _interval(given: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]
 
 
 def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
-    """Checks a schedule by times. Without a zone, as an argument or in the text, the task keeps its zone."""
+    """Checks a schedule other than an interval. If neither the arguments nor the text name a zone, the task keeps its zone."""
     if field != "at" and not isinstance(value, str):
         raise BadInput(field, value, "is not a text")
     read = READ[field](value, zone)
@@ -115,7 +115,7 @@ def integer(least: int, most: int, more: str = "") -> Check:
 
 
 def limit(most: int) -> Check:
-    """Accepts a count from 1. 0 removes the limit."""
+    """Accepts a count of at least 1, or 0 to remove the limit."""
     number = integer(0, most, " (0: no limit)")
     return lambda field, value: number(field, value) or None
 
@@ -125,7 +125,7 @@ def words(choices: Sequence[str]) -> list[str]:
 
 
 def one_of(*choices: str) -> Check:
-    """Accepts one of these words. Each choice gives the word's meaning in brackets."""
+    """Accepts one of these words. Each choice is a word, with its meaning in brackets."""
     known = words(choices)
 
     def check(field: str, value: object) -> str:
@@ -137,7 +137,7 @@ def one_of(*choices: str) -> Check:
 
 
 def span_or_none(least: int) -> Check:
-    """Accepts a duration. 0 removes it."""
+    """Accepts a duration, or 0 to remove it."""
     return lambda field, value: milliseconds(field, value, least=least if value not in (0, "0") else 0) or None
 
 
@@ -160,7 +160,7 @@ READ: Mapping[str, Callable[[Any, ZoneInfo | None], Schedule]] = {
 
 
 def json_value(field: str, text: str) -> Any:
-    """Returns the JSON value of a text. Errors never show it: it may be a secret. The type is checked later."""
+    """Returns the JSON value of a text. Errors never show it, because it may be a secret. The type is checked later."""
     try:
         value = json.loads(text)
     except RecursionError:

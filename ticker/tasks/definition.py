@@ -1,4 +1,4 @@
-"""Definitions of tasks, from a user's fields. A definition that breaks a rule is refused with one sentence."""
+"""Builds definitions of tasks from a user's fields. A definition that breaks a rule raises BadInput with one sentence."""
 
 import inspect
 from collections.abc import Collection, Mapping
@@ -17,7 +17,7 @@ from ticker.tasks import checks, fields
 from ticker.tasks.fields import DEFAULTS, Task
 
 USUAL_TICK = 30_000  # ms
-LONG_BOX = 600_000  # ms: above it, other tasks of the queue wait for long
+LONG_BOX = 600_000  # ms; above it, other tasks of the queue wait for a long time
 
 Given = Mapping[str, Any]
 """Checked fields under the names of the table's columns, only those that were passed."""
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         def __getattr__(self, field: str) -> Any: ...
 
 else:
-    _text = "A task as `register` takes it, for `reconcile`. A field that is None was not passed and stays unchanged."
+    _text = "A task for `reconcile`, with the fields of `register`. A field that is None was not passed and stays unchanged."
     Wanted = make_dataclass(
         "Wanted",
         [("function", str), ("name", str | None, None), *((field, kind, None) for field, kind in get_type_hints(fields.TaskFields).items())],
@@ -94,7 +94,7 @@ def applied(
 
 
 def needs_now(given: Given, before: Task | None) -> bool:
-    """Returns whether a definition depends on the time. That of an interval does not."""
+    """Returns whether a definition depends on the time. The definition of an interval task does not."""
     return bool(given.get("kind", Kind.INTERVAL if before is None else before.kind) != Kind.INTERVAL)
 
 
@@ -128,7 +128,7 @@ def check_first(first: datetime, values: Mapping[str, Any]) -> None:
 
 
 def moment(value: str | datetime | None) -> datetime | None:
-    """Returns a bound of a column or a registration as a datetime, if there is one."""
+    """Returns a bound from a column or a registration as a datetime, or None."""
     return datetime.fromisoformat(value) if isinstance(value, str) and value else value or None
 
 
@@ -191,7 +191,7 @@ def _fit_window(values: Mapping[str, Any], now: datetime) -> None:
 
 
 def _are_new(retries: int, before: Task | None) -> bool:
-    """Returns whether the task had no retries and now has some, or the reverse. Then its box follows."""
+    """Returns whether the task had no retries and now has some, or the reverse. Its default box then changes, too."""
     return before is None or bool(retries) != bool(before.retries)
 
 
@@ -207,20 +207,20 @@ def has_usual_box(before: Task, now: datetime) -> bool:
 
 
 def warnings(task: Task, tick: int = USUAL_TICK) -> tuple[str, ...]:
-    """Returns warnings about allowed but unusual values, with a tick of so many milliseconds."""
+    """Returns warnings about allowed but unusual values. `tick` is in milliseconds."""
     warnings = []
     if task.kind is Kind.INTERVAL and not keeps_place(task, tick) and (rounded := rounded_up(task.every_ms, tick)):
         warnings.append(rounded)
     if task.box_ms > LONG_BOX:
         warnings.append(
             f"a box of {task.box_ms / 60_000:g} min can keep the other tasks of queue {quoted(task.queue)} waiting; "
-            "give it its own queue"
+            "give this task its own queue"
         )
     return tuple(warnings)
 
 
 def keeps_place(task: Task, tick: int) -> bool:
-    """Returns whether the task can keep its phase with this tick and still run as often as its interval says."""
+    """Returns whether the task can keep its phase with this tick and still run as often as its interval requires."""
     return task.spread and phase.keeps(task.every_ms, task.tolerance_ms, tick)
 
 
@@ -234,7 +234,7 @@ def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
 
 def slowed(task: Task) -> str:
     """Returns a sentence about a task that failures have slowed."""
-    return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, else {figure(task.every_ms)}"
+    return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, otherwise {figure(task.every_ms)}"
 
 
 def tick_in_words(tick: int) -> str:

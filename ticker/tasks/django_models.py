@@ -1,4 +1,4 @@
-"""Owners that are rows of Django models. Never imports Django, which an application with a model has loaded."""
+"""Reads owners that are rows of Django models. Never imports Django, because an application with models has loaded it."""
 
 import sys
 from typing import Any

@@ -147,7 +147,7 @@ FIELDS = {"function": _declared(Changes)["function"], **SETTINGS, **_declared(Ch
 """All fields that can be changed, by name."""
 
 SCHEDULES = tuple(field for field in SETTINGS.values() if field.is_schedule)
-"""The fields that make a schedule. A task has one of the first four."""
+"""The fields of a schedule. A task has one of the first four."""
 
 DEFAULTS: Mapping[str, Any] = {"kind": Kind.INTERVAL, **{field.column: field.default for field in FIELDS.values()}}
 """The values of a new task's columns for which no field was passed."""
@@ -237,6 +237,11 @@ class Task:
     def owner(self) -> str:
         """`type:id`, or an empty text for a task without an owner."""
         return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
+
+    @property
+    def runs_next(self) -> datetime | None:
+        """`next_run`, or None if the task is not pushed then: it is disabled or paused, or its owner is inactive."""
+        return self.next_run if self.enabled and self.owner_active and self.paused_by is None else None
 
 
 # -------------------------------------------------------------------------------------- checks and schemas

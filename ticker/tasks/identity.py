@@ -1,4 +1,4 @@
-"""Identifies the owner of a task. Imports SQLAlchemy only for a mapped object, and Django never."""
+"""Identifies the owner of a task. Imports SQLAlchemy only for a mapped object, and never imports Django."""
 
 import json
 import unicodedata
@@ -10,12 +10,14 @@ from uuid import UUID
 from ticker.errors import BadInput
 from ticker.model import NAME_AT_MOST
 
-CONTROL = frozenset({"Cc", "Cs", "Zl", "Zp"})  # PostgreSQL's [[:cntrl:]] in any locale, and what is not UTF-8
+CONTROL = frozenset(
+    {"Cc", "Cs", "Zl", "Zp"}
+)  # PostgreSQL's [[:cntrl:]] in any locale, and characters that UTF-8 cannot encode
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The full name of the owner's table and the text of its key. Both are empty if there is no owner."""
+    """An owner: the full name of its table, and its key as a text. Both are empty for a task without an owner."""
 
     type: str
     id: str
@@ -30,7 +32,7 @@ NOBODY = Owner("", "")
 
 
 def identify(owner: object) -> Owner:
-    """Returns the Owner for None, an Owner, a pair of texts, a text type:id, or a mapped object, flushed if pending."""
+    """Returns the Owner for None, an Owner, a pair of texts, a text type:id, or a mapped object (flushed if pending)."""
     if owner is None:
         return NOBODY
     if isinstance(owner, Owner):
@@ -47,7 +49,7 @@ def identify(owner: object) -> Owner:
 
     if (names := mapped.named(owner)) is not None:
         return Owner(*names)
-    raise BadInput("owner", owner, "is not an owner: not a mapped or Django object, a pair of texts or a text type:id")
+    raise BadInput("owner", owner, "is not an owner; pass a mapped or Django object, a pair of texts or a text type:id")
 
 
 def key_text(key: Sequence[tuple[str, object]]) -> str:

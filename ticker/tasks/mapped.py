@@ -1,4 +1,4 @@
-"""Owners that are objects mapped by SQLAlchemy: their table's name and the text of their key."""
+"""Reads owners that are mapped by SQLAlchemy: the names of their tables, and their keys as texts."""
 
 from typing import Any
 from uuid import UUID

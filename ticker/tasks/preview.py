@@ -1,4 +1,4 @@
-"""Previews a schedule before it is used: its kind, its text, words, its next times, and warnings."""
+"""Previews a schedule before it is used: its kind, text, words, next times and warnings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -60,7 +60,7 @@ def of(schedule: Schedule, start: datetime, count: int) -> Preview:
 
 
 def of_task(task: Task, now: datetime, count: int) -> Preview:
-    """Returns the preview of a task: its times from its next run, at its current interval. A finished task has none."""
+    """Returns the preview of a task: its times from its next run on, at its current interval. A finished task has none."""
     if task.next_run is None:
         return replace(of(kinds.of(task), now, 1), times=())
     start = max(task.next_run, now)
@@ -85,8 +85,8 @@ def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:
         return
     if gap is not None and gap < tick:
         yield (
-            f"two of its times are {words(gap)} apart, finer than {definition.tick_in_words(tick)}: "
-            "times between two ticks make one run"
+            f"two of its times are {words(gap)} apart, less than {definition.tick_in_words(tick)}: "
+            "all times between two ticks lead to one run"
         )
     box = timing.box_between(gap)
     if box < timing.LONGEST_BOX_BY_DEFAULT:

@@ -1,4 +1,4 @@
-"""References to a task: its `Task`, its id, or its name together with its owner."""
+"""Resolves references to a task: its `Task`, its id, or its name together with its owner."""
 
 from typing import Any
 

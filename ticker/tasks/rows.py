@@ -1,4 +1,4 @@
-"""Writes a definition into its row: the statements of registration, and what they need to know first.
+"""Writes a definition into its row, with the statements of registration and the reads that they need.
 
 The functions yield statements, which run in the caller's transaction.
 """
@@ -23,7 +23,7 @@ _COLUMNS = {field.name for field in fields(Task)} - {"warnings"}
 
 
 def wake_up() -> Steps[None]:
-    """Wakes the tickers at the commit, if TICKER_WAKE is on."""
+    """Wakes the tickers when the transaction commits, if TICKER_WAKE is on."""
     if (config := settings.current()).wake:
         yield query("wake_up", schema=config.schema)
 
@@ -97,7 +97,7 @@ def applied(given: definition.Given, row: Row | None) -> Steps[dict[str, Any]]:
 def fitted(
     given: definition.Given, before: Task | None, registered: Mapping[str, Any] = definition.NOTHING
 ) -> Steps[dict[str, Any]]:
-    """Returns `definition.applied`, with the time if it needs one."""
+    """Returns the result of `definition.applied`, to which it passes the time if needed."""
     now = (yield from instant()) if definition.needs_now(given, before) else None
     return definition.applied(given, before, registered, now)
 
@@ -116,7 +116,7 @@ def first_time(values: Mapping[str, Any]) -> Steps[datetime | None]:
 
 
 def is_due_anew(before: Task, values: Mapping[str, Any]) -> bool:
-    """Returns whether more of the schedule has changed than an interval, which the statement handles."""
+    """Returns whether more than the interval of a schedule has changed. The statement itself handles a new interval."""
     bounds = any(definition.moment(values[bound]) != getattr(before, bound) for bound in ("starts_at", "ends_at"))
     woken = values["enabled"] and not before.enabled and before.kind in (Kind.CRON, Kind.CALENDAR)
     return (
@@ -157,7 +157,7 @@ def settings_of(values: Mapping[str, Any], **more: Any) -> str:
 
 
 def wait_for_their_times(resumed: Sequence[Row]) -> Steps[list[Row]]:
-    """Moves tasks by cron and calendar that a pause delayed to their next time. Returns the rows after that."""
+    """Moves cron and calendar tasks that became due during a pause to their next time. Returns the new rows."""
     now = yield from instant()
     again = {row["id"]: next_run for row in resumed if (next_run := kinds.after_pause(row, now)) is not None}
     if again:
@@ -166,7 +166,7 @@ def wait_for_their_times(resumed: Sequence[Row]) -> Steps[list[Row]]:
 
 
 def registered(row: Row) -> dict[str, Any]:
-    """Returns the last registration without other columns, which may have been added by hand."""
+    """Returns the last registration without unknown columns, which may have been added by hand."""
     return {column: value for column, value in row["registered"].items() if column in DEFAULTS}
 
 
@@ -185,12 +185,12 @@ def news(given: definition.Given, row: Row) -> dict[str, Any]:
 
 
 def task_from(row: Row) -> Task:
-    """Returns a row of `tasks` as a value, with its warnings."""
+    """Returns a row of `tasks` as a `Task`, with its warnings."""
     return tasks_from([row])[0]
 
 
 def tasks_from(rows: Iterable[Row]) -> list[Task]:
-    """Returns rows of `tasks` as values, each with its warnings."""
+    """Returns rows of `tasks` as `Task` objects, each with its warnings."""
     tick = settings.current().tick_ms
     return [replace(task, warnings=definition.warnings(task, tick)) for task in map(_value, rows)]
 

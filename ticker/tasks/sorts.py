@@ -17,7 +17,7 @@ Schema = Mapping[str, Any]
 class Sort:
     """A sort of values: their JSON Schema, their name in the CLI, and the check that returns the value for the column.
 
-    Fields without a check make the schedule. They are checked together.
+    Fields without a check form the schedule. They are checked together.
     """
 
     schema: Schema

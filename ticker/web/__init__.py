@@ -1,4 +1,4 @@
-"""The page and the HTTP API: `ticker web`, or mounted in an application of yours.
+"""Serves the page and the HTTP API, as `ticker web` or mounted in an application of yours.
 
     from starlette.applications import Starlette
     from starlette.routing import Mount

@@ -3,14 +3,14 @@
 Each request sends a token: as `Authorization: Bearer`, or as the password of HTTP Basic, which browsers ask for. User names
 are ignored. If the settings contain no token, one is generated.
 
-Open access without a token has to be requested, and then only this host is served. The client must be on it, no proxy may
-have forwarded the request, and the name in Host must be one of the loopback's. This keeps pages of other sites from reaching
+Open access without a token has to be requested, and then only this host is served. The client must be on this host, no proxy
+may have forwarded the request, and the name in Host must be a loopback name. This keeps pages of other sites from reaching
 us through a name of their own (DNS rebinding).
 
-A change needs more if a page of another site may have sent the browser, that is, if the request has no bearer token. The
-browser must not say that another site sent the request. A POST must contain JSON, or the header that our page's script
-sends. Another site's page can send neither unless the server allows it (CORS), which we never do. The page therefore needs
-no cookie, and no key that its processes would have to share.
+A change needs more if a page of another site may have made the browser send it, that is, if the request has no bearer token.
+The browser must not declare that another site sent the request. A POST must contain JSON, or the header that our page's
+script sends. Another site's page can send neither unless the server allows it (CORS), which we never do. The page therefore
+needs no cookie, and no key that its processes would have to share.
 """
 
 import base64
@@ -30,14 +30,14 @@ from ticker.errors import ConfigurationError, quoted
 from ticker.settings import LEAST_KEY
 from ticker.web.problems import API, Refused, answer, below
 
-# Bytes: kwargs and metadata of 64 kB each, three times as long in a form, plus the other fields.
+# Bytes: kwargs and metadata of 64 kB each, which a form makes three times as long, plus the other fields.
 BODY_AT_MOST = 512 * 1024
 PROXIED = frozenset({"forwarded", "via", "x-real-ip", "true-client-ip", "cf-connecting-ip"})
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN = frozenset({"/healthz", "/readyz"})
-"""What a load balancer asks for. Without authentication, the answer is only yes or no."""
+"""The paths that load balancers request. Without authentication, the answer is only yes or no."""
 HARMLESS = frozenset({f"{API}v1/schedules/validate"})
-"""Changes nothing, though it is a POST."""
+"""The paths at which a POST changes nothing."""
 SCRIPT: Final = "hx-request"
 """The header that htmx adds to its requests."""
 NO_TOKEN_SHOWN = (
@@ -59,7 +59,7 @@ ASSETS, OF_ASSETS = "/static/", HEADERS | {"Cache-Control": "no-cache"}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rules of access. `tokens`: any of them is accepted. `no_token`: clients on this host need none, and all others are
+    """The access rules. `tokens`: any of them is accepted. `no_token`: clients on this host need none, and all others are
     refused. `trusted`: the application around us has checked access already. `read_only`: nothing can be changed."""
 
     tokens: Sequence[str] = field(default=(), repr=False)
@@ -84,7 +84,7 @@ class Access:
 class Guard:
     """Checks a request before the application gets it, and adds the headers that restrict browsers.
 
-    Also answers all errors of the application, with `page` for people.
+    Also answers all errors of the application. `page` renders them for people.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Guard:
         if not _is_same_origin(headers):
             raise Refused(403, "the request comes from a page of another site (Origin)")
         if scope["method"] != "POST" or is_json(headers) or headers.get(SCRIPT) == "true":
-            return  # for other methods, a browser first asks whether another site's page may send them; we never allow it
+            return  # before a browser sends another method for another site's page, it asks us, and we never allow it
         if below(scope).startswith(API):
             raise Refused(
                 415, "the request is not declared as JSON; send Content-Type: application/json, even without a body"
@@ -158,7 +158,7 @@ def is_json(headers: Headers) -> bool:
 
 
 def not_local(scope: Scope, headers: Headers) -> str:
-    """Returns why the request did not come directly from this host, or "" if it did as far as the request shows."""
+    """Returns why the request did not come directly from this host, or "" if nothing shows that."""
     client = scope.get("client")
     if not (loopback(client[0]) if client else _on_unix_socket(scope)):
         peer = quoted(client[0]) if client else "a peer without an address"
@@ -209,7 +209,7 @@ def _too_long() -> Refused:
 
 
 def _shown(authorization: str) -> bytes:
-    """Returns the token in the header, of either scheme. Headers are decoded as latin-1, whatever was sent."""
+    """Returns the token in the header, for either scheme. Headers are decoded as latin-1, whatever was sent."""
     scheme, _, rest = authorization.partition(" ")
     sent = rest.strip().encode("latin-1")
     if scheme.lower() == "bearer":

@@ -1,4 +1,4 @@
-"""The ASGI application and its routes."""
+"""Builds the ASGI application from its routes."""
 
 import logging
 import secrets
@@ -44,7 +44,8 @@ def application(
 
     `settings` defaults to those of the environment, as they are now. `tokens`: any of them is accepted. They default to
     TICKER_WEB_TOKEN; if it is not set, a token is generated and logged as a warning. `no_token`: requests that come
-    directly from this host need no token. `trusted`: your application around it decides who has access.
+    directly from this host need no token. `trusted`: the application that mounts it decides who has access. `read_only`:
+    nothing can be changed.
 
     Raises ConfigurationError if DATABASE_URL is not set.
     """
@@ -63,7 +64,7 @@ def application(
     app = Starlette(
         routes=ROUTES,
         middleware=[Middleware(Under, settings=settings), Middleware(Guard, access=access, page=pages.error_page)],
-        exception_handlers={HTTPException: failed, TickerError: failed},  # the guard answers all others
+        exception_handlers={HTTPException: failed, TickerError: failed},  # the guard answers all other errors
         lifespan=lifespan,
     )  # fmt: skip
     app.state.site = Site(settings, database, access, breaker)
@@ -119,7 +120,7 @@ def alive(_: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """Answers 200 if all is well, else 503; authenticated clients get the details."""
+    """Answers 200 if all is well, otherwise 503. Authenticated clients get the details."""
     status = await request.app.state.readiness()
     content = health.data(status) if request.scope["ticker.known"] else {"healthy": status.ok}
     return JSONResponse(content, 200 if status.ok else 503)

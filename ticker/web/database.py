@@ -1,4 +1,4 @@
-"""The database connections of requests: one from a pool for each, with bounded waits."""
+"""Gives each request a database connection from a pool, with bounded waits."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,8 +10,8 @@ from ticker.settings import Settings
 
 
 class Database:
-    """The database that DATABASE_URL names. Connects only at the first request, and not while `breaker` knows that the
-    database hangs."""
+    """The database that DATABASE_URL names. Connects at the first request, but not while `breaker` knows that the database
+    hangs."""
 
     def __init__(self, settings: Settings, breaker: CircuitBreaker) -> None:
         self._pool = Pool(settings.require_database(), name="ticker-web")
@@ -19,7 +19,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Yields a connection that plans each statement for its own parameters, as most filters of a list are not given."""
+        """Yields a connection that plans each statement for its own parameters, as most filters of a list are unset."""
         with self._alive() as connection:
             connection.prepares_after = None
             yield connection
@@ -35,7 +35,7 @@ class Database:
 
     @contextmanager
     def _alive(self) -> Iterator[Connection]:
-        """Yields a connection that the server has not closed: after its restart, each idle one would fail a request."""
+        """Yields a connection that the server has not closed. After its restart, each idle connection would fail a request."""
         with self._breaker.asking(POSTGRESQL), ExitStack() as stack:
             while not (connection := stack.enter_context(self._pool.connection())).is_alive:
                 connection.close()

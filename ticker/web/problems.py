@@ -1,4 +1,4 @@
-"""Errors as answers: RFC 9457 problem details for programs, a page for people. Each shows only its one sentence."""
+"""Turns errors into answers: RFC 9457 problem details for programs, a page for people. Each shows only one sentence."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -60,7 +60,7 @@ def sentence_of(error: Exception) -> str:
 
 
 def details(error: Exception) -> dict[str, Any]:
-    """Returns the problem as an object. `field` names the part of the input that it is about."""
+    """Returns the problem as an object. `field` names the part of the input that caused it."""
     status = status_of(error)
     problem = {
         "type": "about:blank",

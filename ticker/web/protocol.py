@@ -1,4 +1,4 @@
-"""The HTTP protocol of `ticker web`: uvicorn's, plus a time limit for a request's headers, since uvicorn has none."""
+"""Adds a time limit for the headers of a request to uvicorn's HTTP protocol, which has no such limit."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What every handler works with: the settings, the database, and what may be shown."""
+"""Gives handlers the settings and the database, and hides the values that must not be shown."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from ticker.web.database import Database
 HIDDEN = "hidden by TICKER_HIDE_ARGS"
 OF_TASKS = ("kwargs", "cursor", "metadata")
 OF_RUNS = ("item", "result", "output", "error_output", "traceback")
-"""What TICKER_HIDE_ARGS hides: the arguments of functions, and what they return, print and raise."""
+"""The fields that TICKER_HIDE_ARGS hides: the arguments of functions, and what they return, print and raise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Site:
     access: Access
     breaker: health.CircuitBreaker
     root: str = ""
-    """The address at which the paths of a request begin."""
+    """The address under which the paths of a request begin."""
 
     def look(self) -> health.Health:
         """Returns the health. Does not wait for a server that has just kept another request waiting."""
@@ -87,7 +87,7 @@ class Site:
 
 
 def without_piece(words: str, run: RunRecord) -> str:
-    """Returns the words of a line without the piece of work that they name."""
+    """Returns the words of a line, without the item of the piece that they name."""
     return words.replace(f"piece {explain.item(run)} of run", "a piece of run", 1)
 
 

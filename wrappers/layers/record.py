@@ -18,7 +18,7 @@ from wrappers.sandbox.limits import SoftLimit
 
 
 def record(call: Call, proceed: Proceed) -> str:
-    """The innermost layer. Calls the function, which ends in exactly one outcome unless the hard limit kills it."""
+    """Calls the function, as the innermost layer. The run ends in exactly one outcome, unless the hard limit kills it."""
     assert call.run is not None
     capture = Capture(call.settings.output == "keep")
     child_processes.adopt()
@@ -53,7 +53,7 @@ def outcome_of(error: BaseException) -> Outcome:
 def finish(call: Call, end: End, capture: Capture) -> str:
     """Leaves the end to the worker, or writes it."""
     assert call.start is not None
-    child_processes.kill()  # the end frees the hold, and another run may begin next to leftover processes
+    child_processes.kill()  # the end frees the hold, so another run could begin next to leftover processes
     printed, complained = capture.texts()
     end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
     left = PendingEnd(call.task_id, call.start.run_id, call.start.token, end)

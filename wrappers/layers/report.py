@@ -1,4 +1,4 @@
-"""The outermost layer: reports the outcome to RQ and the log."""
+"""Reports the outcome to RQ and the log, as the outermost layer."""
 
 import logging
 
@@ -28,6 +28,6 @@ def report(call: Call, proceed: Proceed) -> str:
     except Exception as error:
         serialize.shorten(error)
         raise
-    if ":" not in answer:  # a drop has its own line
+    if ":" not in answer:  # a drop has its own log line
         log.info("run %s task=%s job=%s", answer, call.task_id, call.job_id)
     return answer

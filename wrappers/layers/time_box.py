@@ -1,7 +1,6 @@
-"""The time box: a quota that the function may check, an interruption that it cannot miss, and the kill.
+"""Sets the limits of a run: a quota that the function may check, an interruption that it cannot miss, and the kill.
 
-This layer sets the limits of a run. `wrappers.sandbox.limits` enforces them by timers, `wrappers.sandbox.supervisor` if
-the worker cannot.
+`wrappers.sandbox.limits` enforces them by timers. `wrappers.sandbox.supervisor` does so if the worker cannot.
 """
 
 import logging
@@ -20,7 +19,7 @@ log = logging.getLogger("ticker.run")
 
 
 def time_box(call: Call, proceed: Proceed) -> str:
-    """Ends the quota after the box B, interrupts at B + g/2, and kills at B + g, from before the start request."""
+    """Ends the quota after the box B, interrupts at B + g/2, and kills at B + g, counted from before the start request."""
     start = call.start
     assert start is not None  # the guard let it through
     granted = timing.granted_box(start.box_ms, start.grace_ms, call.rq_timeout)

@@ -1,4 +1,4 @@
-"""The call that the layers pass on (`Call`), and the run that a function receives (`Run`)."""
+"""Defines the call that the layers pass on (`Call`), and the run that a function receives (`Run`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class Answer:
 
 
 class Quota:
-    """The rest of a run's time box. It counts from before the start statement was sent, by time.monotonic."""
+    """The time that is left of a run's box, by time.monotonic. The box begins just before the start statement is sent."""
 
     def __init__(self, box: float, began: float) -> None:
         self._box = box
@@ -59,7 +59,7 @@ class Quota:
 
     @property
     def remaining(self) -> float:
-        """Seconds; 0.0 if nothing is left."""
+        """The seconds that are left; 0.0 if the quota is used up."""
         left = max(self._began + self._box - clock.monotonic(), 0.0)
         self.answered_exhausted |= left == 0.0
         return left

@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that opens on first use. It belongs to the worker or to a horse, never to both at once."""
+"""Provides a connection to PostgreSQL that opens on first use. It belongs to the worker or a horse, never to both."""
 
 import logging
 import os
@@ -54,7 +54,7 @@ class Database:
         return cls(config.require_database(), config.schema)
 
     def open(self) -> None:
-        """Connects, so that a deadline that starts next does not include it. Raises DatabaseUnavailable."""
+        """Connects now, so that a deadline that starts next does not include the time to connect. Raises DatabaseUnavailable."""
         if self._connection is not None and not self._connection.is_alive:
             self.close()
         if self._connection is None:
@@ -133,7 +133,7 @@ class Database:
         self, task_id: int, token: str, pieces: str, made: int = 0, *, output: str = "", error_output: str = "",
         pid: int | None = None,
     ) -> bool:  # fmt: skip
-        """Records the last pieces of work after `made` others. Returns as `finish`.
+        """Records the last pieces of work, after `made` others. Returns the same as `finish`.
 
         `pieces` is a JSON array. The run with this token waits for all of its pieces.
         """
@@ -145,10 +145,10 @@ class Database:
 
     @contextmanager
     def lent(self) -> Iterator["Database"]:
-        """Moves the connection to a Database for a child that is forked in the block. This one connects again.
+        """Moves the connection to a new Database, for a child that is forked in the block. This Database connects again.
 
-        After the block, the connection belongs to the child alone; the server does not notice that this process lets
-        go. Without a child, the connection is lost.
+        After the block, the connection belongs to the child alone. The server does not notice that this process has
+        closed its copy. If no child was forked, the connection is lost.
         """
         lent, nothing = Database(self._url, self.schema), os.open(os.devnull, os.O_RDWR)
         lent._connection, self._connection = self._connection, None

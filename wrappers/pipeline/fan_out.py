@@ -1,4 +1,4 @@
-"""Work in pieces: the pieces that a `generate` may yield, and the answer when there is no work."""
+"""Collects the pieces of work that a `generate` yields, and defines the answer when there is no work."""
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from enum import Enum
@@ -11,7 +11,7 @@ PIECE_AT_MOST = 16 * 1024  # bytes of JSON text
 PIECES_AT_MOST = 1_000_000
 ALL_AT_MOST = 128 * 1024 * 1024  # bytes of JSON text of all pieces of a run
 KEPT_AT_MOST = 2_000  # pieces in memory, before a statement records them
-BYTES_AT_MOST = 1024 * 1024  # bytes of their JSON text in memory, likewise
+BYTES_AT_MOST = 1024 * 1024  # bytes of JSON text in memory, before a statement records it
 
 
 class NothingToDo(Enum):
@@ -30,7 +30,7 @@ NOTHING_TO_DO: Final = NothingToDo.NOTHING_TO_DO
 class Pieces:
     """Collects pieces of work, and checks each before it requests the next one.
 
-    `keep` records a JSON array of pieces whenever enough have come. `last` returns the array of the others.
+    `keep` records a JSON array of pieces whenever enough are collected. `last` returns the array of the remaining ones.
     """
 
     def __init__(self, keep: Callable[[str], None]) -> None:
@@ -40,7 +40,7 @@ class Pieces:
         self.made = 0
 
     def collect(self, generated: Any) -> None:
-        """Takes what a `generate` returned or yields. Raises BadInput."""
+        """Collects the pieces that a `generate` returned or yields. Raises BadInput."""
         if generated is NOTHING_TO_DO or generated is None:
             return
         if isinstance(generated, str | bytes | Mapping) or not isinstance(generated, Iterable):
@@ -50,7 +50,7 @@ class Pieces:
             self.add(piece)
 
     async def collect_async(self, generated: AsyncIterable[Any]) -> None:
-        """Does the same for an `async def generate` that yields."""
+        """Collects the pieces that an `async def generate` yields. Raises BadInput."""
         async for piece in generated:
             self.add(piece)
 

@@ -27,7 +27,7 @@ _others: set[str] = set()
 
 
 def is_foreign(job_id: str) -> bool:
-    """Returns whether the job's id names another installation than our tables.
+    """Returns whether the job's id names an installation other than that of our tables.
 
     The tables are read once for each new installation. While they cannot be read, a job counts as foreign and is put
     back.
@@ -66,7 +66,7 @@ def put_back(connection: Redis, queue: Queue, job: Job) -> None:
 
 
 def rest(timeout: int | None) -> None:
-    """Pauses after a round of foreign jobs only, so that a waiting worker can handle signals and its heartbeat."""
+    """Pauses after a round of nothing but foreign jobs, so that a waiting worker can handle signals and its heartbeat."""
     if timeout is not None:
         time.sleep(PAUSE)
         raise DequeueTimeout(timeout)

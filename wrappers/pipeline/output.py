@@ -5,8 +5,8 @@
     output, error_output = kept.texts()
 
 Replaces Python's own streams, not the files underneath. A child process or a C library writes where the worker's own
-output goes. A write never waits, and uses no more memory than the 64 kB that are kept of each stream. It is not passed
-on.
+output goes. A write never waits, is not passed on, and uses no more memory than the 64 kB that are kept of each
+stream.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Capture", "texts"]
 
 PIECE = 64 * 1024  # characters that are encoded at a time, so that a text of 1 GB is not copied at once
 
-_CONTINUES = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
+_CONTINUES = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that do not begin a character
 
 
 class Capture:
@@ -130,7 +130,7 @@ class _Bytes(io.RawIOBase):
 
 
 class Stream(io.TextIOWrapper):
-    """Text of any content, always in UTF-8. Each write is kept at once, flushed or not."""
+    """A text stream in UTF-8 that accepts any text. Each write is kept at once, flushed or not."""
 
     def __init__(self, kept: Kept, original: TextIO | None, name: str) -> None:
         super().__init__(_Bytes(kept, original, name), encoding="utf-8", errors="backslashreplace", newline="\n")
@@ -186,12 +186,12 @@ def text_of(kept: Ring) -> str:
 
 
 def _without_cut_end(data: bytes) -> tuple[str, int]:
-    """Returns the text without a character that is cut at its end, and the number of bytes cut off."""
+    """Returns the text without a character that is cut off at its end, and the number of bytes cut off."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data)
     return text, len(decoder.getstate()[0])
 
 
 def _without_cut_begin(data: bytes) -> bytes:
-    """Returns the bytes without the rest of a character that is cut at their beginning (at most three bytes)."""
+    """Returns the bytes without the rest of a character that is cut off at their beginning (at most three bytes)."""
     return data[:3].lstrip(_CONTINUES) + data[3:]

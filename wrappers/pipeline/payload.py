@@ -13,7 +13,7 @@ _INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1"}
 
 
 def unpacked(data: bytes, at_most: int) -> bytes:
-    """Returns a job's data unpacked, of at most `at_most` bytes. Raises ValueError if that is not possible."""
+    """Unpacks a job's data to at most `at_most` bytes. Raises ValueError if that is not possible."""
     inflater = zlib.decompressobj()
     try:
         payload = inflater.decompress(data, at_most)

@@ -1,4 +1,4 @@
-"""The functions that a worker may run: those registered with `@task`, looked up only by their registered names."""
+"""Registers the functions that a worker may run, with `@task`. They are looked up only by their registered names."""
 
 import importlib
 import inspect
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A registered function. With `process`, it generates pieces of work, and a run of its own processes each."""
+    """A registered function. With `process`, it generates pieces of work, and each piece is processed in its own run."""
 
     name: str
     step: Step
@@ -58,18 +58,18 @@ def task(name: str, *, batch: int = 1, **declared: "Unpack[Changes]") -> Callabl
     """Registers a function under the name that tasks use for it: `@task("mail.fetch")`.
 
     The function is called with the task's kwargs. If its first parameter is named `run`, it also gets the `Run`. It may
-    be `async def`. A class is for work in pieces: its `generate` yields them (JSON), and its `process` is called with
-    each, in a run of its own.
+    be `async def`. A class does work in pieces: its `generate` yields them (JSON), and its `process` is called with
+    each piece, in its own run.
 
     A schedule after the name, `@task("reports.daily", cron="0 6 * * 1-5")`, declares a task without an owner. `ticker
-    sync` keeps that task up to date. It takes the fields of `ticker.register`.
+    sync` keeps that task up to date. `@task` takes the fields of `ticker.register`.
 
     With `batch`, one RQ job carries up to that many due tasks (at most 100). They run one after another in one process,
     and each has its own start, box and record. This suits many short runs of a function that leaves its process
     unchanged.
 
     Raises BadInput if the name is not a text or belongs to another function, or if a class lacks one of the two methods.
-    Also raises it if anything but `generate` yields, because nothing would iterate over it.
+    Also raises it if a function other than `generate` yields, because nothing would iterate over it.
     """
     if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
         raise BadInput(
@@ -90,7 +90,7 @@ def task(name: str, *, batch: int = 1, **declared: "Unpack[Changes]") -> Callabl
 
 
 def _steps_of_class(name: str, of: type) -> tuple[Step, Step]:
-    """Returns the steps that generate and that process."""
+    """Returns the step that generates pieces and the step that processes them."""
     for method in ("generate", "process"):
         if not callable(getattr(of, method, None)):
             raise BadInput("task", name, f"is the name of the class {of.__name__}, which has no method {method}")
@@ -99,12 +99,12 @@ def _steps_of_class(name: str, of: type) -> tuple[Step, Step]:
 
 
 def _made(name: str, of: type) -> Any:
-    """Returns the one object of a class. Its methods run in forks of the worker, so nothing in it is shared."""
+    """Creates the only object of a class. Its methods run in forks of the worker, so they share nothing through it."""
     try:
         inspect.signature(of).bind()
     except TypeError as error:
         raise BadInput(
-            "task", name, f"is the name of the class {of.__name__}, which is called without arguments: {error}"
+            "task", name, f"is the name of the class {of.__name__}, which cannot be called without arguments: {error}"
         ) from None
     return of()
 
@@ -134,7 +134,9 @@ def load(modules: Iterable[str]) -> None:
 def import_named(option: str, module: str) -> None:
     """Imports the module that an option names. Raises ConfigurationError if the name is invalid or the import fails."""
     if "" in module.split("."):
-        raise ConfigurationError(f"{option}: {quoted(module)} is not a module's full name; write it as in myapp.polls")
+        raise ConfigurationError(
+            f"{option}: {quoted(module)} is not the full name of a module; write a name such as myapp.polls"
+        )
     if sys.modules.get(module) is not None:
         return  # called before every run: a signal that stops the worker here is not an error of the module
     try:
@@ -146,7 +148,7 @@ def import_named(option: str, module: str) -> None:
         if missing is not None and f"{module}.".startswith(f"{missing}."):
             raise ConfigurationError(f"{option}: there is no module {quoted(module)} on the import path") from None
         raise ConfigurationError(
-            f"{option}: the import of {quoted(module)} fails: {_summary(error)}; TICKER_DEBUG=1 shows the traceback"
+            f"{option}: cannot import {quoted(module)}: {_summary(error)}; TICKER_DEBUG=1 shows the traceback"
         ) from error
 
 

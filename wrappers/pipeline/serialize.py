@@ -11,7 +11,7 @@ from ticker.db import json_text
 RESULT_AT_MOST = 4096  # bytes of JSON text
 SENTENCE_AT_MOST = 500  # characters
 OURS = Path(__file__).parents[1]  # frames of the layers do not help the function's author
-TRACEBACK_AT_MOST = 64 * 1024  # characters, from the end, which says most
+TRACEBACK_AT_MOST = 64 * 1024  # characters, from the end, which tells the most
 
 _RETURN = re.compile(r"\r+\n?")
 _HIDDEN = {  # control characters of terminals, and those that change a text's direction
@@ -54,7 +54,7 @@ def _text(error: BaseException) -> str:
 
 
 def shorten(error: BaseException) -> None:
-    """Removes the layers' frames before the function's from an error's traceback, unless there are only ours."""
+    """Removes our frames from the beginning of an error's traceback, unless it has no others."""
     frames = error.__traceback__
     while frames is not None and Path(frames.tb_frame.f_code.co_filename).is_relative_to(OURS):
         frames = frames.tb_next
@@ -71,12 +71,12 @@ def trace(error: BaseException) -> str:
 
 
 def clean(text: str) -> str:
-    """Returns the text as PostgreSQL can store it, without NUL and halves of surrogate pairs."""
+    """Returns the text as PostgreSQL can store it, without NUL and unpaired surrogates."""
     return text.replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")
 
 
 def visible(text: str) -> str:
-    """Returns the text as a terminal can show it, without escape sequences and control characters but tab and newline.
+    """Returns the text as a terminal can show it, without escape sequences and control characters except tab and newline.
 
     Control characters of ASCII become their pictures (␀, ␛), others the replacement character. No text becomes longer.
     A carriage return begins a new line.

@@ -1,4 +1,4 @@
-"""Asks the database whether a job may run. It decides, records, and sets `last_run` in one atomic statement."""
+"""Asks the database whether a job may run. The database decides, records, and sets `last_run` in one atomic statement."""
 
 import logging
 import socket
@@ -88,7 +88,7 @@ def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:
-    """Logs a refused job, which is an ordinary end to RQ. A drop has a record; `redelivered` and `stale` have none."""
+    """Logs a refused job, which RQ sees as a success. A drop has a record; `redelivered` and `stale` have none."""
     reason = Reason(verdict["refusal"])
     detail = explain(reason, verdict)
     if reason in (Reason.REDELIVERED, Reason.STALE):
@@ -126,7 +126,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.DONE:
             return "the task has had all its runs"
         case Reason.MISSED:
-            return "a later one had passed, too"
+            return "a later occurrence was already due"
         case Reason.OVERLAP:
             return "a job of the task waits or runs"
         case Reason.ADOPTED:
@@ -134,14 +134,14 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
         case Reason.NO_TIME:
             return "it could not end before the next start"
         case Reason.EXPIRED:
-            return "it waited too long, and a newer one waits"
+            return "it waited too long, and a newer occurrence waits"
         case Reason.DUPLICATE:
             return "a newer occurrence of the task has started"
 
 
 def give_up(call: Call, token: str, waited: float, limit: float) -> str:
     """Ends a run before it begins, because a late answer leaves it too little of its box or its hold."""
-    reason = f"the start statement took {waited:.1f} s, over the limit of {limit:g} s"
+    reason = f"the start statement took {waited:.1f} s, over the limit of {limit:g} s: its function was not called"
     call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
     shared_state.clear()
     log.warning("lost task=%s: %s", call.task_id, reason)
@@ -158,5 +158,5 @@ def _start(verdict: Mapping[str, Any], token: str) -> Start:
 
 
 def _span(delta: timedelta) -> str:
-    """Returns a duration for people: `27 s`."""
+    """Formats a duration for people: `27 s`."""
     return f"{delta.total_seconds():.3f}".rstrip("0").rstrip(".") + " s"

@@ -35,7 +35,7 @@ class WaitingEnds:
         ] = {}  # by task and token: time of the end, packed `PendingEnd`
         self._size = 0
         self._pause = self._again_at = 0.0
-        self._is_away = False  # the server; if so, new ends are not tried at once
+        self._is_away = False  # whether the server is unavailable; if so, new ends are not tried at once
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -91,7 +91,7 @@ class WaitingEnds:
                 return
 
     def write(self, database: Database, *, at_once: bool = False) -> None:
-        """Tries all waiting ends until one fails. That one is then tried last, after a pause.
+        """Tries all waiting ends until one fails. The next call, after a pause, tries that one last.
 
         With `at_once`, there is no pause, and a locked row does not keep other ends from being tried.
         """

@@ -29,7 +29,7 @@ TRIED = "3.0.0"
 class Use:
     """One name of RQ. `parameters` are those of a method that we override, without `self` or `cls`, else None.
 
-    Only some versions have a parameter in brackets. RQ has the name from the major version `since`, and until `before`.
+    A parameter in brackets exists only in some versions. RQ has the name from major version `since` until before `before`.
     """
 
     name: str
@@ -70,7 +70,7 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         used("executions", "without an execution, RQ 3's `execution` would query Redis", since=3),
         used("default_result_ttl", "a job is forgotten only if its result would be"),
         used("is_horse", "the process of a job leaves the ends of others to its worker"),
-        used("_horse_pid", "0 says that no process is left; RQ's handler of a second SIGTERM reads it"),
+        used("_horse_pid", "0 means that no process is left; RQ's handler of a second SIGTERM reads it"),
         used("_stopped_job_id", "a job may be stopped before it has a process"),
         # between jobs
         overridden(
@@ -81,9 +81,9 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         overridden("run_maintenance_tasks", "", "a corrupt job in a registry ends one pass, not the worker"),
         overridden("teardown", "", "waiting ends are tried before the worker ends"),
         overridden("_start_scheduler", "burst logging_level date_format log_format", "RQ's scheduler takes unsigned jobs"),
-        used("max_connection_wait_time", "with RQ's minute, a worker sleeps on long after Redis is back"),
+        used("max_connection_wait_time", "with RQ's pauses of up to a minute, a worker sleeps long after Redis is back"),
         used("_state", "a signal during the start request waits for the job, though Redis does not know of it yet"),
-        used("_shutdown_requested_date", "a worker that was told to stop gives waiting ends less time"),
+        used("_shutdown_requested_date", "a worker that is asked to stop gives waiting ends less time"),
         used("_ordered_queues", "RQ's command line has filled it with queues of RQ's own class"),
         used("last_cleaned_at", "an interrupted maintenance pass is not repeated at once"),
         used("death_penalty_class", "the queues that replace RQ's need it"),
@@ -155,7 +155,7 @@ def incompatibilities() -> Iterator[str]:
 
 
 def incompatibility(owner: str, use: Use) -> str:
-    """Returns a sentence with the name, RQ's version and why we need it; an empty text if it fits."""
+    """Returns a sentence with the name, RQ's version and why we need it; an empty text if the entry fits."""
     name, version = f"{owner}.{use.name}", f"RQ {VERSION}"
     try:
         place = resolve_name(owner)
@@ -202,7 +202,11 @@ def incompatibilities_of_newer() -> tuple[str, ...]:
     if not is_untried():
         return ()
     problems = tuple(incompatibilities())
-    does = f"starts are requested after the fork, as {problems[0]}" if problems else "all that we rely on is there"
+    does = (
+        f"starts are requested after the fork, because {problems[0]}"
+        if problems
+        else "everything that we rely on is there"
+    )
     log.warning("rq_untried version=%s tried=%s: %s", VERSION, TRIED, does)
     return problems
 

@@ -1,7 +1,7 @@
-"""RQ's job, queue and worker, made safe against corrupt jobs.
+"""Makes RQ's job, queue and worker safe against corrupt jobs.
 
 A stock worker reads a job's hash without checks. An invalid date, a status that is not UTF-8 or a key of another type
-ends it. The job's id stays in a list that the next worker reads at its start, which then ends as well.
+ends the worker. The job's id stays in a list that the next worker reads at its start, which then ends as well.
 
 Here, such a job is a `Poison`: it is logged, counted and put aside, and the next job runs. If it was one of ours, the
 ticker misses it in the next tick and pushes it again.
@@ -135,7 +135,7 @@ _taken: list[bytes] = []
 
 
 class SurvivingWorker(RQWorker):
-    """RQ's forking worker. It puts a job aside that breaks RQ's own code, in the worker or in its maintenance."""
+    """RQ's forking worker. It puts aside any job that breaks RQ's own code, in the worker or in its maintenance."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -205,7 +205,7 @@ def mixed(careful: type[T], given: type[T]) -> type[T]:
 
 
 def read_hash(connection: Redis, key: str, at_most: int) -> Mapping[bytes, bytes]:
-    """Returns all fields of a hash, if any. Raises Poison, without reading them, if they are over the limits."""
+    """Returns all fields of a hash. Raises Poison, without reading them, if the hash is over the limits."""
     fields, size, *pairs = connection.eval(READ_HASH, 1, key, FIELDS_AT_MOST, at_most)
     if fields > FIELDS_AT_MOST or size > at_most:
         raise Poison(f"its hash has {fields} fields and {size} bytes, over the limit of {FIELDS_AT_MOST} and {at_most}")

@@ -19,7 +19,7 @@ CLASSES = {"worker_class": BaseWorker, "job_class": Job, "queue_class": Queue, "
 
 
 def check(options: Mapping[str, Any]) -> None:
-    """Checks the options that click read, by their names in RQ's command. Raises ConfigurationError in one sentence."""
+    """Checks the options that click read, by their names in RQ's command. Raises ConfigurationError with one sentence."""
     sys.path.extend(folder for folder in options["path"] if folder not in sys.path)  # as RQ will do
     if options["url"]:
         check_url(options["url"])
@@ -42,7 +42,7 @@ def check_url(url: str) -> None:
         Redis.from_url(url).close()
     except ValueError:
         raise ConfigurationError(
-            "--url: that text cannot be read; write redis://, rediss:// or unix://, followed by user:password@host:port/0"
+            "--url: the value is not a valid URL; write redis://, rediss:// or unix://, followed by user:password@host:port/0"
         ) from None
 
 

@@ -82,7 +82,7 @@ def put_aside(
 
 
 def companions(job_id: str) -> tuple[str, ...]:
-    """Returns RQ's keys of a job, without its hash. RQ's own properties refuse some ids of corrupt jobs."""
+    """Returns the keys that RQ keeps for a job, except its hash. RQ's own properties refuse some ids of corrupt jobs."""
     return (
         RQJob.dependents_key_for(job_id),
         f"{RQJob.redis_job_namespace_prefix}:{job_id}:dependencies",

@@ -1,6 +1,6 @@
 """Requests the start of one of our jobs before the worker forks.
 
-So a dropped job costs no fork, and a run needs no connection to PostgreSQL of its own.
+So a dropped job costs no fork, and a run needs no PostgreSQL connection of its own.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ class PreparedStart:
         self._is_batch = function != jobs.ENTRY
 
     def may_run(self, worker: str, when_it_waits: Callable[[], object]) -> bool:
-        """Asks the database. A batch always may: its process requests the start of each task right before the task."""
+        """Asks the database. A batch always may run: its process requests the start of each task right before that task."""
         self._ends.write_of(self._database, self._args[::2] if self._is_batch else self._args[:1])
         if self._is_batch:
             return True
@@ -62,7 +62,7 @@ class PreparedStart:
 
 
 def call_of(job: Job) -> tuple[str, tuple[int, ...]] | None:
-    """Returns our function that a job calls, and its arguments.
+    """Returns which of our functions a job calls, and the arguments.
 
     Returns None for another application's job, and for one with callbacks, which RQ runs in the job's process.
     """

@@ -1,10 +1,10 @@
-"""A worker that runs only what a ticker signed: `ticker worker --hardened`.
+"""Runs only jobs that a ticker signed: `ticker worker --hardened`.
 
-Without it, anyone who can write to Redis can run code in every RQ worker. A job's `data`, `meta` and `result` are
+Anyone who can write to Redis can run code in every other RQ worker. A job's `data`, `meta` and `result` are
 pickles, and its callbacks are functions named in the hash.
 
 This worker reads only the few fields that it needs. It checks the signature over the call, unpacked to at most 4 kB,
-and only then takes integers out of it. It unpickles nothing, imports nothing that a job names, and calls only
+and only then reads integers from it. It unpickles nothing, imports nothing that a job names, and calls only
 `wrappers.run`. Everything else is logged as `forged`, counted and put aside.
 """
 
@@ -29,7 +29,7 @@ READ = (
     b"data", b"origin", b"timeout", b"created_at", b"enqueued_at", b"started_at", b"ended_at", b"last_heartbeat",
     b"status", b"description", b"worker_name", b"ttl", b"result_ttl", b"failure_ttl",
 )  # fmt: skip
-"""The fields that are read. Not read: meta, result (pickles), callbacks (function names), webhooks, retries, groups."""
+"""The fields that are read. Ignored: meta and result (pickles), callbacks (function names), webhooks, retries, groups."""
 
 DESCRIPTION_AT_MOST = 200  # characters
 
@@ -43,7 +43,7 @@ class Forged(poison.Poison):
 
 
 class NeverUnpickles:
-    """RQ's serializer for writing only: results are written as stock tools read them, and nothing is read."""
+    """RQ's serializer, for writing only. Results are written in the form that stock tools read. Nothing is read."""
 
     dumps = DefaultSerializer.dumps
 
@@ -94,7 +94,7 @@ class HardenedWorker(Worker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         signing_keys()
         if problems := incompatibilities_of_newer():
-            raise ConfigurationError(f"--hardened: it is not safe with this RQ, install an older one: {problems[0]}")
+            raise ConfigurationError(f"--hardened is not safe with this RQ; install an older release: {problems[0]}")
         super().__init__(*args, **kwargs)
         self.read_with(Job, Queue, NeverUnpickles)
 
@@ -124,7 +124,7 @@ def signed_call(job_id: str, raw: Payload, keys: Sequence[str]) -> tuple[str, tu
     try:
         call = payload.unpacked(data, payload.AT_MOST)
         if not signing.fits(keys, signature, job_id.encode(), origin, timeout, call):
-            raise Forged("its signature does not match: it has another key, or the job was changed")
+            raise Forged("its signature does not match: it was made with another key, or the job was changed")
         return payload.call(job_id, call)
     except ValueError as error:
         raise Forged(str(error)) from None

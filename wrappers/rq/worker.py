@@ -1,4 +1,4 @@
-"""RQ's Worker with preloaded functions and one database connection. Leaves no process and no open record after a job."""
+"""Extends RQ's Worker: preloads functions, shares one database connection, and leaves no process or open record."""
 
 import logging
 import math
@@ -30,7 +30,7 @@ log = logging.getLogger("ticker.run")
 
 LOOK = 1  # seconds between two attempts to write waiting ends, at most
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
-RQ_MARGIN = 60  # seconds after a job's time-out, when RQ's own worker kills a horse
+RQ_MARGIN = 60  # seconds after a job's time-out, after which RQ's own worker kills a horse
 
 
 class Worker(SurvivingWorker):
@@ -40,7 +40,7 @@ class Worker(SurvivingWorker):
     succeeds. When a horse is dead, its leftover processes are killed, and its run has an end.
     """
 
-    max_connection_wait_time = 5.0  # seconds; with RQ's minute, a worker sleeps on long after Redis is back
+    max_connection_wait_time = 5.0  # seconds; with RQ's minute, a worker sleeps long after Redis is back
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         subreaper.become_subreaper()
@@ -69,7 +69,7 @@ class Worker(SurvivingWorker):
         self._phase = Phase.IDLE
 
     def prepare_execution(self, job: Job) -> Any:
-        """Overrides RQ's method to ask first whether our job may run. A job that may not is only forgotten."""
+        """Overrides RQ's method to ask first whether our job may run. A job that may not run is only forgotten."""
         call = call_of(job) if self._prepares_starts else None
         if call is None:
             return super().prepare_execution(job)
@@ -102,7 +102,7 @@ class Worker(SurvivingWorker):
             super().prepare_job_execution(job, remove_from_intermediate_queue)
 
     def fork_work_horse(self, job: Job, queue: Queue) -> None:
-        """Overrides RQ's method to fork no process for a job that is forgotten, or that was stopped before."""
+        """Overrides RQ's method to fork no process for a job that was forgotten, or stopped before it began."""
         self._horse_pid = 0
         if self._phase is Phase.FORGOTTEN:
             return
@@ -118,7 +118,7 @@ class Worker(SurvivingWorker):
             self.kill_horse()
 
     def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Overrides RQ's method, which kills this worker's own group if there is no horse or it leads no group yet."""
+        """Overrides RQ's method, which kills this worker's own group if there is no horse, or if it does not lead a group yet."""
         if self._horse_pid:
             with suppress(PermissionError, ProcessLookupError):  # the horse leads its own session, or is dead
                 os.setpgid(self._horse_pid, self._horse_pid)
@@ -214,11 +214,11 @@ class Worker(SurvivingWorker):
             worker_registration.register(self)
 
     def _mind_database(self) -> None:
-        """Tries to write the waiting ends, or closes a connection that has been idle for long."""
+        """Tries to write the waiting ends, or closes a connection that has been idle for a long time."""
         is_between_runs = self._phase is not Phase.WAITED and not shared_state.open_runs()
         if self._unwritten and not self.is_horse and is_between_runs:
             self._unwritten.write(self._connected())
-        elif self._database is not None and clock.monotonic() - self._idle_since >= IDLE:  # also while Redis is away
+        elif self._database is not None and clock.monotonic() - self._idle_since >= IDLE:  # even while Redis is down
             self._database.close()
 
     def wait_for_horse(self) -> Any:
@@ -249,7 +249,7 @@ class Worker(SurvivingWorker):
             self._phase = before
 
     def _end_at_once(self) -> Any:
-        """Handles RQ's cold shutdown: a signal handler waits again, whatever the worker was doing."""
+        """Handles RQ's cold shutdown, in which a signal handler waits for the horse again, whatever the worker was doing."""
         signal.alarm(0)
         ended = super().wait_for_horse()
         with closing(Database.from_environment()) as database:
@@ -263,15 +263,15 @@ class Worker(SurvivingWorker):
             self._unwritten.write(self._connected())
 
     def _clean_up(self, database: Database, ended: Any) -> None:
-        """Kills all processes of a dead horse's run, and writes the run's end, or keeps it waiting."""
+        """Kills all processes of a dead horse's run, and writes the run's end, or keeps it until it can be written."""
         _, status, _ = ended
         code = None if status is None else os.waitstatus_to_exitcode(status)
         cause = deaths.cause(code, self._oom_kills, just_now=handoff.saw_death())
         left = subreaper.kill_new_children(self._before)
         if left:
-            log.warning("a job left %s processes behind: killed", left)
+            log.warning("killed %s process(es) that a job left behind", left)
         finish.close_record(database, self._unwritten, cause)
-        shared_state.forget_horse()  # last: if this worker is stopped before, the supervisor kills what the horse left
+        shared_state.forget_horse()  # last: if this worker is stopped before, the supervisor kills the horse's children
 
     def _connected(self) -> Database:
         """Returns the worker's own connection, which opens on first use, and again after an error."""

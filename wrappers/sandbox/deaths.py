@@ -15,8 +15,9 @@ def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bo
     """Returns how the horse ended, in a few words, as far as it was observed.
 
     `code` is as in `os.waitstatus_to_exitcode`; None if it was not observed. A SIGKILL is attributed to the hard limit if
-    its instant has passed and the horse died `just_now`. If it may have died earlier, the text says only that the worker saw
-    it after that limit. It is attributed to memory if this cgroup has counted such a kill since `oom_kills_before`.
+    its instant has passed and the horse died `just_now`. If it may have died earlier, the text states only that the worker
+    saw the death after that limit. A SIGKILL is attributed to memory if this cgroup has counted such a
+    kill since `oom_kills_before`.
     """
     if code is None:
         return "its process died, and the cause was not observed"
@@ -46,7 +47,7 @@ def oom_kills() -> int | None:
 
 @cache
 def _events_file() -> Path:
-    """Returns the `memory.events` of this process (cgroup version 2); the path does not exist if there is none."""
+    """Returns the path of this process's `memory.events` (cgroup version 2). The path may not exist."""
     for line in OWN_CGROUP.read_text(encoding="utf-8").splitlines():
         if line.startswith("0::/"):
             return CGROUPS / line.removeprefix("0::/") / "memory.events"

@@ -1,10 +1,10 @@
-"""How a run's end gets from the horse to the worker, which writes it.
+"""Passes a run's end from the horse to the worker, which writes it.
 
-Under our Worker, a horse leaves its end in memory that both share. The worker writes it at once, on a connection that
-is already open. So the end survives if the horse is killed right after it, and in a batch the next task starts
-meanwhile. After a success, the horse leaves the report to RQ to the worker as well, and does not contact Redis.
+Under our Worker, a horse leaves the end in memory that both share. The worker writes it at once, on a connection that
+is already open. So the end survives if the horse is killed right afterwards. In a batch, the next task can start
+meanwhile. After a success, the worker also reports to RQ, so the horse does not contact Redis.
 
-A stock worker has no such memory, so the horse does both itself.
+A stock worker has no such memory, so its horse writes and reports itself.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from ticker.model import Outcome
 from wrappers.sandbox import limits, shared_state
 
-# Bytes. Fits nearly any result, reason, traceback and output together. The horse writes a longer end itself.
+# Bytes: enough for nearly any result, reason, traceback and output together. The horse writes a longer end itself.
 _LONGEST = 512 * 1024
 _SIZE = 8 * _LONGEST  # of the ends that may wait for a busy worker; unused pages take no memory
 _LENGTH = 8
@@ -92,7 +92,7 @@ def begin() -> None:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """While this block is open, the worker reads what its horse leaves. Otherwise the horse does everything itself."""
+    """Makes the worker read the ends that its horse leaves, within the block. Otherwise the horse does everything itself."""
     if _memory is None:
         yield
         return
@@ -120,7 +120,7 @@ def leave(left: PendingEnd) -> bool:
 
 
 def leave_success() -> bool:
-    """Leaves it to the worker to report the job's success to RQ. Returns False if no worker would read that."""
+    """Lets the worker report the job's success to RQ. Returns False if no worker would read that."""
     if not _is_heard() or _memory is None:
         return False
     _memory[_SUCCEEDED] = 1
@@ -128,7 +128,7 @@ def leave_success() -> bool:
 
 
 def _is_heard() -> bool:
-    """Returns False in a process that the function forked, and unless our worker is alive and listening."""
+    """Returns whether our worker is alive and listening. Returns False in a process that the function forked."""
     return (
         _memory is not None
         and shared_state.horse() == os.getpid()

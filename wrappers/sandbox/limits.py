@@ -1,4 +1,4 @@
-"""The soft and the hard limit of one run, in the process that runs it (RQ's forked work-horse).
+"""Enforces the soft and the hard limit of one run, in the process that runs it (RQ's forked work-horse).
 
     limits = Limits(soft=30.5, hard=31, since=now())
     limits.arm()
@@ -8,7 +8,7 @@
     finally:
         limits.cancel()         # last of all: until then the hard limit guards our own code, too
 
-Where `timer_create` exists (Linux), the limits are two kernel timers. Elsewhere they are a watchdog process. Both use
+Where `timer_create` exists (Linux), two kernel timers enforce the limits. Elsewhere, a watchdog process does. Both use
 instants, not durations: a process that was stopped for a while still reaches its limits on time.
 
 Neither limits a child that the function forks, because timers are not inherited (see `subreaper`). An exec deletes the
@@ -48,7 +48,7 @@ class Limits:
     """Interrupts the function `soft` seconds after `since`, and kills the process `hard` seconds after it.
 
     `since` is an instant of `now` and defaults to the moment when the limits are armed. A limit whose instant has
-    passed is due at once. `how="auto"` uses the timers where they exist.
+    already passed takes effect at once. `how="auto"` uses the timers where they exist.
     """
 
     def __init__(self, soft: float, hard: float, *, since: float | None = None, how: How = "auto") -> None:
@@ -67,7 +67,7 @@ class Limits:
     def arm(self) -> None:
         """Starts both limits. Raises RuntimeError outside the main thread, OSError if the system lacks resources."""
         if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("limits work in the main thread only: that is where Python runs signal handlers")
+            raise RuntimeError("limits work only in the main thread, where Python runs signal handlers")
         if self._stop is not None:
             raise RuntimeError("these limits are already armed: make a new Limits for every run")
         signal.signal(SOFT_SIGNAL, self._gate.signalled)
@@ -76,7 +76,7 @@ class Limits:
         self._stop = self._start()
 
     def cancel(self) -> None:
-        """Stops both limits. May be called again. In a fork of the armed process, it does nothing."""
+        """Stops both limits. Does nothing if called again, or in a fork of the armed process."""
         if self._stop is None or os.getpid() != self._process:
             return
         # Drops a pending signal, and one that the watchdog is about to send, even if the function changed the handler:
@@ -86,10 +86,9 @@ class Limits:
         self._stop = None
 
     def interrupting(self) -> AbstractContextManager[None]:
-        """The block in which the soft limit raises SoftLimit. The exception is never raised elsewhere.
+        """Returns the context manager of the block in which the soft limit raises SoftLimit. It is never raised elsewhere.
 
-        A soft limit that is reached outside the block interrupts nothing. A block that is entered after that raises at
-        once.
+        A soft limit that is reached outside the block interrupts nothing. A block that is entered later raises at once.
         """
         return self._gate
 
@@ -106,7 +105,7 @@ class Limits:
 
 
 class _Gate:
-    """Is open only inside the block. A signal may arrive before any bytecode of this class.
+    """A gate that is open only inside the block. A signal may arrive before any bytecode of this class.
 
     It is a class, not a `@contextmanager`, so that only these few lines run at the edge of the block.
     """
@@ -138,14 +137,14 @@ class _Gate:
 
 # --- Two kernel timers ---------------------------------------------------------------------------------------
 
-# Time in suspend counts (BOOTTIME), as it does for the database's clock. Some sandboxes have only MONOTONIC.
+# BOOTTIME includes the time in suspend, as the database's clock does. Some sandboxes have only MONOTONIC.
 _CLOCKS = (getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC), time.CLOCK_MONOTONIC)
 _SIGEV_SIGNAL, _SIGEV_THREAD_ID = 0, 4
 _TIMER_ABSTIME = 1
 
 
 class _Event(ctypes.Structure):
-    """struct sigevent: 64 bytes in glibc and musl. A longer one does no harm, because the kernel reads 64."""
+    """struct sigevent: 64 bytes in glibc and musl. A longer struct does no harm, because the kernel reads only 64."""
 
     _fields_ = (
         ("value", ctypes.c_void_p),
@@ -172,11 +171,11 @@ def prepare() -> None:
 
 
 def _start_timers(soft_at: float, hard_at: float) -> Callable[[], None]:
-    """Returns the function that deletes both timers. The hard one is created first and deleted last."""
+    """Starts both timers and returns the function that deletes them. The hard one is created first and deleted last."""
     with ExitStack() as timers:
         _start_timer(timers, hard_at, signal.SIGKILL, _SIGEV_SIGNAL)
-        # To this very thread. Since Linux 6.4 a timer's signal prefers a thread that is on a CPU, so the main thread
-        # would sleep on while another one is busy.
+        # Sent to this very thread. Since Linux 6.4, a timer's signal prefers a thread that is on a CPU. So the main
+        # thread would stay asleep while another one is busy.
         _start_timer(timers, soft_at, SOFT_SIGNAL, _SIGEV_THREAD_ID)
         return timers.pop_all().close
 
@@ -220,7 +219,7 @@ class KillTimer:
 
 
 def _instant_on(clock: int, at: float) -> float:
-    """Converts an instant of `now` to another clock. A stop between the two readings makes it earlier, never later."""
+    """Converts an instant of `now` to another clock. A pause between the two readings makes it earlier, never later."""
     return at if clock == _CLOCKS[0] else time.clock_gettime(clock) + (at - now())
 
 
@@ -237,9 +236,9 @@ def _library() -> ctypes.CDLL:
 
 
 def _start_watchdog(soft_at: float, hard_at: float) -> Callable[[], None]:
-    """Returns the function that dismisses the watchdog.
+    """Starts the watchdog and returns the function that dismisses it.
 
-    It forks twice, so that it is not a child of the horse and a function that calls `os.wait()` does not get it.
+    The watchdog is forked twice. So it is not a child of the horse, and a function that calls `os.wait()` does not reap it.
     """
     horse = os.getpid()
     far, near = os.pipe()  # both are closed on exec
@@ -277,7 +276,7 @@ def _fork_watchdog(pipe: int, horse: int, soft_at: float, hard_at: float) -> Non
 
 
 def _keep_only(pipe: int) -> None:
-    """Makes `pipe` file 0 and closes all others, since an inherited one would keep a socket or lock of the run open."""
+    """Makes `pipe` file 0 and closes all other files. An inherited one would keep a socket or a lock of the run open."""
     os.dup2(pipe, 0)
     try:
         opened = [int(entry.name) for entry in Path("/dev/fd").iterdir()]

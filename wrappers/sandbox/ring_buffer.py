@@ -1,17 +1,17 @@
-"""The first and the last bytes of a stream, in memory that outlives the writing process.
+"""Keeps the first and the last bytes of a stream in memory that outlives the writing process.
 
-The worker shares two of them with its horse (`share`), one per output of a run, and empties them before each job
-(`begin`). So a run's output survives whatever kills the horse. No write waits for I/O, and none can corrupt earlier
+The worker shares two buffers with its horse (`share`), one per output stream of a run, and empties them before each job
+(`begin`). So a run's output survives any death of the horse. No write waits for I/O, and none can corrupt earlier
 bytes. Under a stock worker, they are in the horse's own memory.
 """
 
 import mmap
 import threading
 
-HALF = 32 * 1024  # bytes that are kept of the beginning, and as many of the end
-PATIENCE = 0.1  # seconds for another thread's write
+HALF = 32 * 1024  # bytes that are kept from the beginning, and as many from the end
+PATIENCE = 0.1  # seconds to wait for another thread's write
 
-_COUNTS = 16  # bytes: two numbers of eight
+_COUNTS = 16  # bytes: two numbers of eight bytes each
 
 Pair = tuple["Ring", "Ring"]
 
@@ -25,7 +25,7 @@ class Ring:
     """The first and the last `half` bytes of what was written, and the number of bytes between them.
 
     One process writes, in any of its threads. Every process that shares the memory may read, even after the writer was
-    killed during a write. Counts are written after bytes, and the ring is twice as large as the tail that is shown. So
+    killed during a write. Counts are written after bytes, and the ring is twice as large as the tail that is read. So
     a partial write never overlaps what the counts describe.
     """
 
@@ -41,7 +41,7 @@ class Ring:
         self._lock = threading.RLock()  # a signal handler may write during a write
 
     def write(self, data: bytes | memoryview) -> None:
-        """Keeps what fits of these bytes. An exception may interrupt it; earlier bytes stay."""
+        """Keeps as many of these bytes as fit. An exception may interrupt the write; earlier bytes stay."""
         lock = self._lock
         held = lock.acquire(blocking=False) or lock.acquire(timeout=PATIENCE)  # the first call takes half the time
         try:
@@ -112,5 +112,5 @@ def begin() -> None:
 
 
 def pair() -> Pair:
-    """Returns the buffers for a run's output and error output, in shared memory if there is some."""
+    """Returns the buffers for a run's output and error output, in shared memory if there is any."""
     return _shared or (Ring(bytearray(room())), Ring(bytearray(room())))

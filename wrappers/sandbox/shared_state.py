@@ -1,4 +1,4 @@
-"""Memory that a supervisor, its worker and the horse share: the horse, its deadline, and the open runs.
+"""Keeps the horse, its deadline and the open runs in memory that supervisor, worker and horse share.
 
 The worker resets it before each fork. The horse writes its pid and the instant of its hard limit, which stay. Before the
 horse requests a start, it writes the run's token into a slot; it adds the run's id when the answer has come. It clears
@@ -72,7 +72,7 @@ def deadline() -> float:
 
 
 def horse() -> int:
-    """Returns the pid of the horse that works, or that worked when its worker died; 0 if there is none."""
+    """Returns the pid of the current horse, or of the one that was running when its worker died; 0 if there is none."""
     return _head()[1]
 
 

@@ -18,13 +18,13 @@ from functools import cache
 __all__ = ["become_subreaper", "children", "has_children", "kill_groups_under", "kill_new_children", "reap"]
 
 PASSES = 10  # over the children of a stopped worker
-HANDED_ON = 0.01  # seconds: the children of a dead process have a new parent sooner, except on a busy machine
+HANDED_ON = 0.01  # seconds within which the children of a dead process get a new parent, except on a busy machine
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
-    """Makes orphaned descendants children of this process. Forks do not inherit that. Returns False off Linux."""
+    """Makes orphaned descendants children of this process, but not of its forks. Returns False if this is not Linux."""
     if sys.platform != "linux":
         return False
     return bool(_library().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
@@ -36,7 +36,7 @@ def _library() -> ctypes.CDLL:
 
 
 def children(of: int | None = None) -> set[int]:
-    """Returns the pids of a process's direct children (default: of this one), zombies included. Empty without /proc."""
+    """Returns the pids of a process's (by default, this one's) direct children, zombies included. Empty without /proc."""
     parent = os.getpid() if of is None else of
     try:
         return _listed_children(parent)
@@ -54,12 +54,12 @@ def has_children() -> bool:
 
 
 def kill_new_children(before: set[int], *, patience: float = 2.0) -> int:
-    """Kills and reaps all children that are not in `before`, and theirs, until none is left. Returns the number.
+    """Kills and reaps all children that are not in `before`, and theirs, until none are left. Returns how many it killed.
 
     Children that ended by themselves are reaped and not counted. After `patience` seconds, or if the system does not
-    permit the kill, the rest is left: `children() - before` lists it.
+    permit the kill, the others are left: `children() - before` lists them.
 
-    An empty list is proof: a process hands its children on to us before we can reap it.
+    If no child is left, no descendant is: the children of a process become ours before we can reap it.
     """
     killed, pause = 0, 0.0002
     left_alone = set(before)
@@ -77,10 +77,11 @@ def kill_new_children(before: set[int], *, patience: float = 2.0) -> int:
 
 
 def kill_groups_under(worker: int) -> None:
-    """Kills the process groups of the children of another process, and of those handed on to it. Spares its own.
+    """Kills the process groups of all children of another process, adopted ones included. Spares that process's own group.
 
-    A horse leads a group, and what leaves that group does not enter the worker's. The worker's group holds what the
-    worker itself started. The worker reaps the killed. The next call finds what is handed on after the last pass.
+    A horse leads its own group. A process that leaves this group does not join the worker's, which holds only processes
+    that the worker itself started. The worker reaps the killed processes. The next call kills those that the worker
+    adopts after the last pass.
     """
     spared = {os.getpgrp(), *_groups({worker})}
     for _ in range(PASSES):
@@ -93,7 +94,7 @@ def kill_groups_under(worker: int) -> None:
 
 
 def reap(pid: int) -> int | None:
-    """Returns how this child ended, as in `os.waitstatus_to_exitcode`; None if it lives or was reaped elsewhere."""
+    """Returns how this child ended, as in `os.waitstatus_to_exitcode`; None if it is alive or was reaped elsewhere."""
     with suppress(ChildProcessError):
         reaped, status = os.waitpid(pid, os.WNOHANG)
         if reaped == pid:

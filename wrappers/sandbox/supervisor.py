@@ -1,14 +1,14 @@
-"""The parent of the worker of `ticker worker`. It ensures that nothing of a run outlives the run's hard limit.
+"""Supervises the worker of `ticker worker` as its parent process. No process of a run outlives the run's hard limit.
 
     supervisor.fork_worker(close_record)  # returns in the worker only, a new process
     import whatever_is_big  # the supervisor does not load it, and stays at 14 MB
 
-The supervisor hands signals on and ends as its worker ended. It kills what is left of a run after the run's deadline.
-That happens if the worker is stopped or hangs, or if an exec deleted the timers.
+The supervisor passes signals on to the worker, and ends as the worker ended. After a run's deadline, it kills the
+processes that are left of the run. Some are left if the worker is stopped or hangs, or if an exec deleted the timers.
 
 If the worker dies during a run, the orphaned horse becomes the supervisor's child. It continues to its own end, and
-then the supervisor kills what it left. If the supervisor itself dies, the worker gets a SIGTERM and ends after its
-current job.
+then the supervisor kills the processes that it left. If the supervisor itself dies, the worker gets a SIGTERM and
+ends after its current job.
 
 Linux only; elsewhere there is no supervisor.
 """
@@ -28,7 +28,7 @@ from wrappers.sandbox import deaths, handoff, limits, ring_buffer, shared_state,
 __all__ = ["fork_worker"]
 
 CloseRecord = Callable[[Any, str | None], Any]
-"""Takes its own previous return value (or None) and the cause of the horse's death (None while it may live)."""
+"""Takes its own previous return value (or None) and the cause of the horse's death (None while the horse may be alive)."""
 
 LOOK = 0.25  # seconds between two checks of the deadline
 MARGIN = 0.1  # seconds in which the horse's own timers, or the worker, can act first
@@ -64,14 +64,14 @@ def fork_worker(close_record: CloseRecord) -> None:
 
 
 def die_with(supervisor: int) -> None:
-    """Requests a SIGTERM for the time when the single-threaded parent dies."""
+    """Asks the kernel for a SIGTERM when the parent, which has a single thread, dies."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != supervisor:  # it died before the prctl call
         os._exit(128 + signal.SIGTERM)
 
 
 def keep(worker: int) -> int:
-    """Hands signals on and enforces deadlines until the worker has ended. Returns its exit code, -n for a signal."""
+    """Passes signals on and enforces deadlines until the worker ends. Returns its exit code, -n for a signal."""
     while (code := subreaper.reap(worker)) is None:
         hand_on(awaited_signal(), worker)
         if is_overdue():
@@ -82,12 +82,12 @@ def keep(worker: int) -> int:
 def hand_on(signum: int, worker: int) -> None:
     if signum not in (0, signal.SIGCHLD):
         os.kill(worker, signum)
-    if signum == signal.SIGTSTP:  # Ctrl-Z stops both; SIGCONT is handed on like the others
+    if signum == signal.SIGTSTP:  # Ctrl-Z stops both; SIGCONT is passed on like the others
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def mind_orphans(close_record: CloseRecord) -> None:
-    """After the worker's death, waits for its horse, the deadline, or a signal to stop. Then kills what is left."""
+    """After the worker's death, waits for its horse, the deadline, or a signal to stop. Then kills the remaining processes."""
     kept, code = close_record(None, None), None
     horse = shared_state.horse()
     is_orphan = horse in subreaper.children()

@@ -1,4 +1,4 @@
-"""`ticker db upgrade | sql | check | adopt`: the tables."""
+"""`ticker db upgrade | sql | check | adopt`: creates, prints, checks and takes over the tables."""
 
 import json
 from contextlib import closing
@@ -53,7 +53,7 @@ def sql() -> None:
 def check(as_json: bool) -> None:
     """Exit with 0 if the tables fit this version and owner tables have their triggers, otherwise with 1.
 
-    Lists what does not fit.
+    Lists the problems.
     """
     settings = configured()
     from ticker import migrations
@@ -80,7 +80,9 @@ def check(as_json: bool) -> None:
 
 
 @db.command()
-@click.option("--resume", is_flag=True, help="Do not pause tasks. For a restored backup of the same production.")
+@click.option(
+    "--resume", is_flag=True, help="Do not pause tasks. Use it for a restored backup of the same production system."
+)
 def adopt(resume: bool) -> None:
     """Take over the tables of another installation, such as a restored or copied database.
 
@@ -107,7 +109,7 @@ def adopt(resume: bool) -> None:
 
 
 def take_over_leases(settings: "Settings", adopted: "Adopted") -> None:
-    """Takes over the leases of the queues, so that the ticker can start at once. If this fails, the leases expire."""
+    """Takes over the leases of the queues, so that a ticker can start at once. If this fails, the leases expire later."""
     from ticker.db.store import PostgresStore
     from ticker.queue.rq import RedisQueue
 

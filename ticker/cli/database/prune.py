@@ -1,4 +1,4 @@
-"""`ticker prune`: deletes at once what the ticker deletes in small steps."""
+"""`ticker prune`: deletes old records at once. The ticker deletes them in small steps."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def prune(dry_run: bool, as_json: bool) -> None:
     """Delete old records of runs, drops and events.
 
-    Each task (--keep), TICKER_KEEP_SUCCESSES and TICKER_KEEP_FAILURES set how long records are kept. Tickers may run
+    A task's --keep, TICKER_KEEP_SUCCESSES and TICKER_KEEP_FAILURES set how long records are kept. Tickers may run
     meanwhile, and the command may be interrupted at any time. `ticker run` also prunes.
     """
     total = at_once(configured(), dry_run)

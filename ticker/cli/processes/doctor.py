@@ -1,4 +1,4 @@
-"""`ticker doctor`: whether all is well, and if not, what to do. It writes nothing."""
+"""`ticker doctor`: checks whether all is well, and if not, says what to do. Writes nothing."""
 
 import platform
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +26,7 @@ WELL, FINDING, UNCHECKED = "well", "finding", "not checked"
 
 @dataclass(slots=True)
 class Diagnosis:
-    """What the checks found: the status, the check and a sentence each. A server that hangs is waited for once."""
+    """The notes of the checks: a status, a check and a sentence each. A hanging server is waited for only once."""
 
     settings: Settings
     versions: dict[str, str | None]
@@ -47,42 +47,42 @@ class Diagnosis:
             self.notes.append((WELL, name, ""))
 
 
-def ownerless(found: Diagnosis, here: Settings) -> Iterator[str]:
-    with found.servers.asking(health.POSTGRESQL), database() as db:
+def ownerless(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
+    with diagnosis.servers.asking(health.POSTGRESQL), database() as db:
         db.execute("SET TRANSACTION READ ONLY")
-        yield from orphans_to_be(db, here.schema)
-        for type_, count in owners.orphans(sql.on(db, here.schema), here.schema):
+        yield from orphans_to_be(db, config.schema)
+        for type_, count in owners.orphans(sql.on(db, config.schema), config.schema):
             for tasks, id_ in db.execute(count):
                 yield f"{tasks} task(s) of {type_} outlived their owner; delete them: ticker remove --owner '{type_}:{id_}'"
 
 
-def postgresql(found: Diagnosis, here: Settings) -> Iterator[str]:
-    with found.servers.asking(health.POSTGRESQL), database() as db:
-        found.versions["postgresql"] = overview.server_version(db).split()[0]
-        yield from filter(None, checks.check_database(here)[1:])
-        yield from checks.missing_rights(db, here.schema, checks.RIGHTS_OF_TICKER)
-    if here.wake:
-        with database(here.require_listen(), "TICKER_LISTEN_URL") as db:
+def postgresql(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
+    with diagnosis.servers.asking(health.POSTGRESQL), database() as db:
+        diagnosis.versions["postgresql"] = overview.server_version(db).split()[0]
+        yield from filter(None, checks.check_database(config)[1:])
+        yield from checks.missing_rights(db, config.schema, checks.RIGHTS_OF_TICKER)
+    if config.wake:
+        with database(config.require_listen(), "TICKER_LISTEN_URL") as db:
             yield from [listener.POOLER] * bool(db.has_pooler)
 
 
-def redis(found: Diagnosis, here: Settings) -> Iterator[str]:
-    with found.servers.asking(health.REDIS), closing(RedisQueue.from_settings(here)) as queue:
-        found.versions["redis"] = queue.check()
-        if refused := queue.refused(start.queues_of_tasks(here)):
+def redis(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
+    with diagnosis.servers.asking(health.REDIS), closing(RedisQueue.from_settings(config)) as queue:
+        diagnosis.versions["redis"] = queue.check()
+        if refused := queue.refused(start.queues_of_tasks(config)):
             yield f"REDIS_URL: its user may not call {', '.join(refused)}; give it the rights in docs/operations/security.md"
 
 
-def untried(found: Diagnosis, _: Settings) -> Iterator[str]:
+def untried(diagnosis: Diagnosis, _: Settings) -> Iterator[str]:
     if compatibility.is_untried():
-        rq, tried = found.versions["rq"], compatibility.TRIED
-        yield f"RQ {rq} is newer than {tried}, the newest that was tried; if it fails: pip install 'rq<={tried}'"
+        rq, tried = diagnosis.versions["rq"], compatibility.TRIED
+        yield f"RQ {rq} is newer than {tried}, the newest version that was tried; if it fails: pip install 'rq<={tried}'"
 
 
 CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
-    "tables": lambda found, here: found.servers.ask(  # first: a later error may follow from what it finds
-        health.POSTGRESQL, lambda: migrations.problems(here.database_url, here.schema)),
-    "health": lambda found, here: health.look(here, breaker=found.servers).problems,
+    "tables": lambda diagnosis, config: diagnosis.servers.ask(  # first: a later error may follow from what it finds
+        health.POSTGRESQL, lambda: migrations.problems(config.database_url, config.schema)),
+    "health": lambda diagnosis, config: health.look(config, breaker=diagnosis.servers).problems,
     "postgresql": postgresql, "redis": redis, "owners": ownerless, "packages": untried,
 }  # fmt: skip
 
@@ -90,23 +90,24 @@ CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
 @click.command()
 @as_json
 def doctor(as_json: bool) -> None:
-    """Say whether all is well, and if not, what to do.
+    """Check whether all is well, and if not, say what to do.
 
-    It asks what `health` and `db check` ask, and more, with the environment of `ticker run`. It writes nothing. Exit 0 or 1.
+    Runs the checks of `health` and `db check`, and more. Call it with the environment of `ticker run`. It writes nothing.
+    Exits with 0 if all is well, otherwise with 1.
     """
     packages = {name: metadata.version(name) for name in ("rq", "sqlalchemy", "psycopg")}
     versions = {"python": platform.python_version(), **packages, "postgresql": None, "redis": None}
-    found = Diagnosis(configured(), versions)
-    found.settings.require_database()
+    diagnosis = Diagnosis(configured(), versions)
+    diagnosis.settings.require_database()
     for name in CHECKS:
-        found.check(name)
-    findings = sum(status == FINDING for status, _, _ in found.notes)
+        diagnosis.check(name)
+    findings = sum(status == FINDING for status, _, _ in diagnosis.notes)
     if as_json:
-        notes = [{"status": status, "check": name, "sentence": text} for status, name, text in found.notes]
-        render.print_json({"well": not findings, "notes": notes, "versions": found.versions})
+        notes = [{"status": status, "check": name, "sentence": text} for status, name, text in diagnosis.notes]
+        render.print_json({"well": not findings, "notes": notes, "versions": diagnosis.versions})
     else:
-        for note in found.notes:
+        for note in diagnosis.notes:
             render.say(": ".join(filter(None, note)))
-        render.say(", ".join(f"{name} {version or 'unknown'}" for name, version in found.versions.items()))
+        render.say(", ".join(f"{name} {version or 'unknown'}" for name, version in diagnosis.versions.items()))
     if findings:
         raise click.ClickException(f"{findings} finding(s)")

@@ -27,8 +27,8 @@ def replay(file: str | None, svg: str | None, only_list: bool) -> None:
     """Play the timing tables of FILE.md and report the lines that differ.
 
     Without FILE, or with seed-003 as FILE, plays the tables that come with the package. Starts its own PostgreSQL, or
-    uses a schema of its own in DATABASE_URL, which is removed at the end. Exits with 0 if all lines agree, otherwise
-    with 1. docs/guides/replay.md has the details.
+    uses a separate schema in DATABASE_URL, which is removed at the end. Exits with 0 if all lines agree, otherwise with
+    1. docs/guides/replay.md has the details.
     """
     if svg is not None and only_list:
         raise click.UsageError("--list plays nothing, so there is no chart; leave out --svg")
@@ -129,7 +129,7 @@ def write(path: str, played: "list[Played]") -> None:
 
 
 def judge(played: "list[Played]") -> None:
-    """Prints that all lines agree. Raises ClickException with the first difference otherwise."""
+    """Prints that all lines agree, or else raises ClickException with the first difference."""
     lines, differing = (sum(map(len, each)) for each in ([p.lines for p in played], [p.differing for p in played]))
     if not differing:
         render.say(f"{count(len(played), 'table')}, {count(lines, 'line')}: all agree")

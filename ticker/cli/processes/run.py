@@ -25,7 +25,7 @@ HERE = "127.0.0.1"
 @click.command()
 @click.option("--tick", metavar="DURATION", help="Time between two ticks. Defaults to TICKER_TICK, or 30s.")
 @click.option(
-    "--look-ahead", metavar="DURATION", help="How early an interval is due. Defaults to TICKER_LOOK_AHEAD, or 1s."
+    "--look-ahead", metavar="DURATION", help="How early an interval task is due. Defaults to TICKER_LOOK_AHEAD, or 1s."
 )
 @click.option("--batch", metavar="N", help="Rows locked and pushed at a time. Defaults to TICKER_BATCH, or 1000.")
 @click.option("--metrics-port", metavar="PORT", type=options.Integer(0, 65535),
@@ -36,7 +36,7 @@ def run(
 ) -> None:
     """Run the ticker until SIGTERM or SIGINT.
 
-    Any number of tickers may run, on any hosts. Under systemd, it reports its state (Type=notify, WatchdogSec=).
+    Any number of tickers may run, on any hosts. Under systemd, the ticker reports its state (Type=notify, WatchdogSec=).
     """
     settings = configured(tick=tick, look_ahead=look_ahead, batch=batch)
     from ticker import logs
@@ -70,9 +70,9 @@ def observed(settings: "Settings", host: str | None, port: int | None) -> "Itera
 @click.option("--dry-run", is_flag=True, help="List the tasks that are due, without changing anything.")
 @as_json
 def tick(dry_run: bool, as_json: bool) -> None:
-    """Make one pass and report it.
+    """Run one tick and report it.
 
-    The pass is the same as a tick of the ticker, without look-ahead.
+    It is the same as a tick of `ticker run`, but without look-ahead.
     """
     if dry_run:
         print_due(as_json)
@@ -84,7 +84,7 @@ def tick(dry_run: bool, as_json: bool) -> None:
     else:
         render.say(in_words(report, took_ms))
     if report.errors:
-        raise click.ClickException(f"{report.errors} could not be pushed and stay due; ticker list says why")
+        raise click.ClickException(f"{report.errors} job(s) could not be pushed and stay due; ticker list says why")
 
 
 @click.command()
@@ -95,8 +95,8 @@ def tick(dry_run: bool, as_json: bool) -> None:
 def health(max_age: str | None, as_json: bool) -> None:
     """Exit with 0 if all is well, otherwise with 1.
 
-    All is well if both servers answer, a ticker has ticked recently, and each queue with waiting jobs has a worker. The
-    database's clock decides. Suitable for container health checks.
+    All is well if both servers answer, a ticker has ticked recently, and each queue with waiting jobs has a worker. Ages
+    are measured by the database's clock. The command is suitable for container health checks.
     """
     from ticker.read import health as health_check
 

@@ -1,4 +1,4 @@
-"""`ticker web`: the page and the HTTP API, served until SIGTERM."""
+"""`ticker web`: serves the page and the HTTP API until SIGTERM."""
 
 import signal
 import socket
@@ -26,7 +26,13 @@ EXTRA = frozenset({"anyio", "jinja2", "markupsafe", "starlette", "uvicorn"})
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 for all IPv4 interfaces."
 )
-@click.option("--port", type=options.Integer(0, 65_535), default=8765, show_default=True, help="0 picks a free port.")
+@click.option(
+    "--port",
+    type=options.Integer(0, 65_535),
+    default=8765,
+    show_default=True,
+    help="The port to listen on; 0 picks a free port.",
+)
 @click.option("--no-token", is_flag=True, help="Require no token from clients on this host, and refuse all others.")
 @click.option("--read-only", is_flag=True, help="Refuse all changes.")
 def web(host: str, port: int, no_token: bool, read_only: bool) -> None:
@@ -49,9 +55,9 @@ def web(host: str, port: int, no_token: bool, read_only: bool) -> None:
 
 
 def prepared(settings: "Settings", host: str) -> tuple[str, "Server"]:
-    """Returns the generated token, or "" without one, and the server.
+    """Returns the generated token, or "" if none was generated, and the server.
 
-    Raises ConfigurationError if the extra is missing, or if `--no-token` is combined with an address other than a loopback one.
+    Raises ConfigurationError if the extra is missing, or if `--no-token` is combined with a non-loopback address.
     """
     try:
         import uvicorn
@@ -74,7 +80,7 @@ def prepared(settings: "Settings", host: str) -> tuple[str, "Server"]:
         timeout_graceful_shutdown=GRACE,
     )  # fmt: skip
     server = uvicorn.Server(config)
-    # else a signal that arrives before uvicorn's handlers is lost, and one that uvicorn caught is sent again at its end
+    # otherwise, a signal before uvicorn sets its handlers is lost, and a signal that uvicorn caught is raised again at its end
     server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
     return token, server
 
@@ -92,7 +98,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(listening: socket.socket, token: str = "") -> str:
-    """Returns the address. It contains the token as the password of HTTP Basic, so a browser opens it without asking."""
+    """Returns the address. It contains the token as the password of HTTP Basic, so a browser does not ask for it."""
     host, port = listening.getsockname()[:2]
     user = f"ticker:{token}@" if token else ""
     return f"http://{user}[{host}]:{port}/" if ":" in host else f"http://{user}{host}:{port}/"

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 EVERY = 1.0  # seconds between two queries of --follow
 
-since = click.option("--since", metavar="TIME", help="Since this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
+since = click.option(
+    "--since", metavar="TIME", help="Begin at this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z."
+)
 
 
 @click.command()
@@ -34,15 +36,15 @@ since = click.option("--since", metavar="TIME", help="Since this time: 09:00 (UT
 @since
 @options.limit(100)
 @click.option("--follow", is_flag=True, help="Keep printing new entries until interrupted.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document per line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line.")
 def journal(
     task: str | None, owner: str | None, owner_type: str | None, outcome: str | None, reason: str | None,
     since: str | None, limit: int, follow: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List ended runs, drops and events, newest last.
 
-    Events are changes of a task, such as a pause or a first failure. --outcome and --reason leave them out. A deleted
-    task is found by its id or its owner.
+    Events are changes of a task, such as a pause or a first failure. --outcome and --reason exclude them. A deleted task
+    is found by its id or its owner.
     """
     from ticker.read import journal as read_journal
 
@@ -60,7 +62,7 @@ def journal(
 
 @click.command()
 @click.option("--by", type=click.Choice(["reason", "owner", "task", "function"]), default="reason", show_default=True,
-              help="What to group the counts by.")  # fmt: skip
+              help="The property by which drops are grouped.")  # fmt: skip
 @since
 @options.limit(20)
 @as_json
@@ -82,7 +84,7 @@ def drops(by: str, since: str | None, limit: int, as_json: bool) -> None:
     else:
         render.say("no drops")
     if len(groups) > limit:
-        render.warn([f"there are more than {limit}; see --limit and --since"])
+        render.warn([f"there are more than {limit} groups; see --limit and --since"])
 
 
 # -------------------------------------------------------------------------------------------------------- following

@@ -31,8 +31,8 @@ def runs(
 ) -> None:  # fmt: skip
     """List runs and drops, newest first, or show one in full with --id.
 
-    Lists those of TASK, or of all tasks. Records outlive their task: those of a deleted task are found by its id. A run
-    in full includes its output, its traceback, its other attempts and its pieces of work.
+    Without TASK, lists those of all tasks. Records outlive their task: those of a deleted task are found by its id. --id
+    also shows the run's output, its traceback, its other attempts and its pieces of work.
     """
     from ticker.read import tasks
 
@@ -48,7 +48,7 @@ def runs(
         task_id = tasks.get(db, named, owner=owner).id if isinstance(named, str) else named
         records = tasks.list_runs(db, task=task_id, outcome=Outcome(outcome) if outcome else None, limit=limit)
         if task_id is not None and not records:
-            tasks.get(db, task_id)  # raises UnknownTask: there is neither a task nor a record
+            tasks.get(db, task_id)  # raises UnknownTask if there is neither a task nor a record
     if as_json:
         render.print_json([formatting.run_data(record) for record in records])
     elif records:

@@ -1,4 +1,4 @@
-"""The screen of `ticker top`, as lines that fit. Queries no server and reads no clock."""
+"""Builds the screen of `ticker top` from lines that fit. Queries no server and reads no clock."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The overview, the last failure of each failing task by its id, and what `ticker health` finds."""
+    """The overview, the last failure of each failing task (by the task's id), and the result of `ticker health`."""
 
     overview: Overview
     failures: Mapping[int, RunRecord]
@@ -33,7 +33,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the screen. `count` says how many entries there are, or is empty; `most` is the number of all rows."""
+    """A part of the screen. `count` is the number of entries as a text, or empty. `most` is the total number of rows."""
 
     title: str
     count: str
@@ -76,7 +76,7 @@ def head(view: View) -> Iterator[tuple[str, str]]:
 
 
 def silent(tickers: Iterable[TickerStatus], most: int) -> str:
-    """Describes the silent tickers and the last one of them; "" if there are none."""
+    """Counts the silent tickers and describes the last one. Empty if no ticker is silent."""
     quiet = [ticker for ticker in tickers if health.silent_ms(ticker, most)]
     if not quiet:
         return ""
@@ -86,7 +86,7 @@ def silent(tickers: Iterable[TickerStatus], most: int) -> str:
 
 
 def counted(counts: Counts) -> str:
-    """Returns the counts of tasks and runs by state, without states that are empty."""
+    """Returns the counts of tasks and runs by state. Omits states with a count of 0."""
     states = ("late", "failing", "paused", "inactive", "waiting", "running", "planned")
     parts = [f"{counts.said(state)} {state}" for state in states if getattr(counts, state)]
     return f"{counts.said('tasks')} task{'' if counts.tasks == 1 else 's'}" + (f": {', '.join(parts)}" if parts else "")
@@ -129,13 +129,13 @@ def late(task: Task, view: View) -> Row:
 
 
 def pushed(view: View) -> str:
-    """Says whether a tick will push what is due."""
+    """Says whether the next tick pushes a due task."""
     ticks = health.ticks(view.overview.tickers, view.health.max_age_ms)
-    return "the next tick pushes it" if ticks else "no ticker ticks"
+    return "the next tick pushes it" if ticks else "no ticker is ticking"
 
 
 def failing(task: Task, view: View) -> Row:
-    """Says how often and how the task failed, and what else its state is."""
+    """Says how often and how the task failed, and adds its state if that is another one."""
     last = view.failures.get(task.id)
     parts = [f"{task.failures} in a row"]
     if last is not None:
@@ -172,7 +172,7 @@ def ahead(task: Task, view: View) -> Row:
 
 
 def dropped(drop: Drops) -> Row:
-    """Shows the newest drop as an example; its task may be deleted."""
+    """Shows the newest drop as an example. Its task may have been deleted."""
     text = "" if drop.example is None else f"{_whose(drop.example)}: {drop.example.words.removeprefix(f'{drop.key}: ')}"
     return row(drop.count, drop.key, f"{drop.newest.astimezone(UTC):%H:%M:%S}", text, style=colour("dropped"))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ticker.read.timeline import Timeline
 
 LEGEND = "' due   o due next   - waits   . waits briefly   = runs   > goes on   ! goes wrong   x is dropped   | now"
-SEVEREST = " |o'.-=>x!"  # where several signs meet in a cell, the last one in this order is shown
+SEVEREST = " |o'.-=>x!"  # if several signs share a cell, the last one in this order is shown
 STYLES = {"=": "green", ">": "green", "!": "bold red", "x": "yellow", "o": "cyan"}
 NARROWEST, WIDEST = 40, 200  # columns
 NAMES = 8  # cells for the name of a track; the longest name has 6
@@ -77,7 +77,9 @@ def print_timeline(drawn: "Timeline") -> None:
     click.echo(LEGEND)
     if drawn.is_cut:
         runs = sum(line.run is not None for line in drawn.lines)
-        render.say(f"only the last {runs} runs are drawn, and there were more; give a shorter --since")
+        render.say(
+            f"there were more runs than can be drawn, and only the last {runs} are shown; give a shorter --since"
+        )
     if wrong := [line for line in drawn.lines if is_wrong(line)]:
         click.echo()
         render.print_lines(wrong[-LISTED_AT_MOST:], whose=False)

@@ -1,4 +1,4 @@
-"""`ticker top`: one screen with what is late, failing, running, next and dropped, and why."""
+"""`ticker top`: shows on one screen what is late, failing, running, next and dropped, and why."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from ticker.cli.connection import configured, database
 if TYPE_CHECKING:
     from ticker.cli.records.screen import View
 
-ON_A_SCREEN = 100  # maximum number of rows of a section; no screen has as many
+ON_A_SCREEN = 100  # maximum number of rows of a section; a screen has fewer
 AT_ONCE = 10
 
 

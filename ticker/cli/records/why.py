@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("task")
 @options.owner
-@click.option("--at", metavar="TIME", help="Around this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.")
+@click.option(
+    "--at",
+    metavar="TIME",
+    help="Show the occurrences around this time: 09:00 (UTC), 2h (ago), or 2026-07-01T12:00:00Z.",
+)
 @options.limit(20)
 @as_json
 def why(task: str, owner: str | None, at: str | None, limit: int, as_json: bool) -> None:
     """Explain why TASK ran or did not run, and what happens next.
 
-    Lists its last occurrences, newest last, each with the numbers that decided. A deleted task is found by its id.
+    Lists its last occurrences, newest last, each with the numbers that decided it. A deleted task is found by its id.
     """
     from ticker.read import why as read_why
 

@@ -22,19 +22,19 @@ task_or_owner = click.argument("task", required=False)
 @click.command()
 @click.argument("function", callback=options.printable)
 @definition(SETTINGS.values())
-@click.option("--name", metavar="NAME", help="Unique per owner. Defaults to the name of the function.")
+@click.option("--name", metavar="NAME", help="The task's name, unique per owner. Defaults to the function's name.")
 @options.owner
 @click.option(
     "--first",
     metavar="TIME",
-    help="When it is due first, or a duration from now. An interval is due at once by default.",
+    help="When the task is first due: a time, or a duration from now. By default, an interval task is due at once.",
 )
 @as_json
 def add(function: str, name: str | None, owner: str | None, first: str | None, as_json: bool, **fields: Any) -> None:
     """Register a task that runs FUNCTION.
 
-    With --every it is due at once, otherwise at its first time. Adding it again changes only the given values that differ
-    from the last registration.
+    With --every, the task is due at once, otherwise at its first scheduled time. Adding it again changes only the given
+    values that differ from the last registration.
     """
     from ticker.read import overview
     from ticker.registration import operations
@@ -56,7 +56,7 @@ def add(function: str, name: str | None, owner: str | None, first: str | None, a
 def edit(task: str, owner: str | None, as_json: bool, **fields: Any) -> None:
     """Change TASK as an operator.
 
-    Adding the task again, as it was added before, does not undo the edit.
+    Adding the task again with the same values as before does not undo the edit.
     """
     from ticker.read import overview
     from ticker.registration import operations
@@ -73,8 +73,8 @@ def edit(task: str, owner: str | None, as_json: bool, **fields: Any) -> None:
 @options.owner
 @options.owner_type
 @options.function
-@click.option("--group", metavar="NAME", callback=options.printable, help="Tasks of this group.")
-@click.option("--submitter", metavar="NAME", callback=options.printable, help="Tasks with this submitter.")
+@click.option("--group", metavar="NAME", callback=options.printable, help="Only tasks of this group.")
+@click.option("--submitter", metavar="NAME", callback=options.printable, help="Only tasks with this submitter.")
 @options.limit(100)
 @click.option("--watch", is_flag=True, help="Redraw the list until q or Ctrl-C.")
 @watching.interval
@@ -115,16 +115,18 @@ def show(task: str, owner: str | None, as_json: bool) -> None:
 @click.command()
 @task_or_owner
 @options.owner
-@click.option("--reason", metavar="TEXT", default="", help="Why it is paused; shown with the task.")
-@click.option("--until", metavar="TIME", help="When the pause ends, or a duration from now, such as 2h.")
-@click.option("--by", metavar="NAME", help="Who pauses it. Defaults to the user of this process.")
+@click.option("--reason", metavar="TEXT", default="", help="The reason for the pause, shown with the task.")
+@click.option("--until", metavar="TIME", help="When the pause ends: a time, or a duration from now, such as 2h.")
+@click.option(
+    "--by", metavar="NAME", help="The name of the person who pauses it. Defaults to the user of this process."
+)
 @as_json
 def pause(
     task: str | None, owner: str | None, reason: str, until: str | None, by: str | None, as_json: bool
 ) -> None:  # fmt: skip
     """Pause TASK, or all tasks of --owner.
 
-    Nothing is pushed or started until `resume`, or until the time of --until.
+    Nothing is pushed or started until `resume`, or until the time given by --until.
     """
     from ticker.registration import operations
 
@@ -183,7 +185,7 @@ def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
 def remove(task: str | None, owner: str | None, as_json: bool) -> None:
     """Delete TASK, or all tasks of --owner.
 
-    The records of their runs are kept.
+    The records of past runs are kept.
     """
     from ticker.registration import operations
 
@@ -203,7 +205,7 @@ def values(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def user() -> str:
-    """Returns the name of the user that runs this process, or the number if it has no name."""
+    """Returns the name of the user that runs this process, or the user's number if it has no name."""
     import getpass
 
     try:

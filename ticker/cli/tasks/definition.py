@@ -1,4 +1,4 @@
-"""The options of `ticker add` and `ticker edit` that define a task, made from its fields."""
+"""Builds the options of `ticker add` and `ticker edit` from the fields of a task."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from ticker.tasks.sorts import Field
 
 
 def definition(fields: Iterable[Field]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds an option for each field. A field that is not given stays unchanged, or has its default in a new task."""
+    """Adds an option for each field. A field without its option stays unchanged, or gets its default in a new task."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for field in reversed(list(fields)):  # click shows the options from the outermost decorator to the innermost

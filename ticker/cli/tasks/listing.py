@@ -29,7 +29,7 @@ MORE = "and more; filter with --owner, --owner-type, --function, --group or --su
 
 
 def watch(chosen: Mapping[str, Any], interval: str, as_json: bool) -> None:
-    """Redraws the list until q or Ctrl-C. Raises UsageError in a pipe, where lists would not be told apart."""
+    """Redraws the list until q or Ctrl-C. Raises UsageError in a pipe, where nothing would separate the lists."""
     every_ms = watching.interval_ms(interval)
     if as_json or not watching.is_screen():
         raise click.UsageError(
@@ -57,7 +57,7 @@ def lines(tasks: Sequence[Task], width: int, height: int) -> list[Line]:
 
 def listed(task: Task) -> Row:
     return fit.row(
-        task.id, task.name, task.owner, task.function, formatting.schedule(task), task.queue, formatting.moment(task.next_run),
+        task.id, task.name, task.owner, task.function, formatting.schedule(task), task.queue, formatting.moment(task.runs_next),
         formatting.moment(task.last_run), formatting.outcome(task), formatting.state_in_words(task),
         style=colour(formatting.state(task)),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`ticker owners`: lists the owners whose tasks are failing, late or paused."""
+"""`ticker owners`: lists owners, and counts their failing, late and paused tasks."""
 
 from typing import TYPE_CHECKING, Any
 

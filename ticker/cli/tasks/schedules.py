@@ -1,4 +1,4 @@
-"""`ticker next | validate`: what a schedule means, before it is used."""
+"""`ticker next | validate`: explains a schedule before it is used."""
 
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from ticker.errors import BadInput, UnknownTask
 from ticker.read import formatting
 from ticker.tasks.preview import MOST_TIMES, Preview
 
-ID_AT_MOST = 8  # digits; longer ones are seconds since 1970
+ID_AT_MOST = 8  # digits; longer numbers are seconds since 1970
 
 
 @click.command()
@@ -38,7 +38,7 @@ def validate(expression: str, zone: str | None, as_json: bool) -> None:
     type=options.Integer(1, MOST_TIMES),
     default=10,
     show_default=True,
-    help="How many times to show.",
+    help="The number of times to show.",
 )
 @click.option("--zone", metavar="ZONE", help="Time zone of EXPRESSION. Defaults to UTC.")
 @options.owner
@@ -69,9 +69,8 @@ def read(expression: str, count: int, zone: str | None, owner: str | None) -> Pr
 
 
 def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Preview:
-    """Returns the next times of a task, from the one at which it is due."""
-    from ticker.read import tasks
-    from ticker.tasks import preview
+    """Returns the next times of a task, beginning with the one at which it is due, or why it has none."""
+    from ticker.read import forecast, tasks
 
     if zone is not None:
         raise BadInput("zone", zone, "cannot be combined with a task, which has its own zone")
@@ -81,7 +80,7 @@ def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Previ
         one, instant = tasks.get(db, named, owner=owner), now(db)
     if one.next_run is None:
         raise BadInput("task", task, "has ended: it has no next time")
-    return preview.of_task(one, instant, count)
+    return forecast.next_times(one, instant, count)
 
 
 def show(preview: Preview, as_json: bool) -> None:
@@ -97,11 +96,12 @@ def show(preview: Preview, as_json: bool) -> None:
     ):
         render.add(table, name, value)
     render.print_table(table)
-    head = ["UTC"] if preview.zone == "UTC" else [preview.zone, "UTC"]
-    table = render.columns("next", *head)
-    for number, instant in enumerate(preview.times, 1):
-        render.add(table, number, *moments(instant, preview.zone))
-    render.print_table(table)
+    if preview.times:
+        head = ["UTC"] if preview.zone == "UTC" else [preview.zone, "UTC"]
+        table = render.columns("next", *head)
+        for number, instant in enumerate(preview.times, 1):
+            render.add(table, number, *moments(instant, preview.zone))
+        render.print_table(table)
     render.warn(preview.warnings)
 
 

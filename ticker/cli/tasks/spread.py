@@ -1,4 +1,4 @@
-"""`ticker spread`: spreads tasks that are due at the same time."""
+"""`ticker spread`: spreads out tasks that are due at the same time."""
 
 from contextlib import closing
 
@@ -18,8 +18,8 @@ from ticker.read import formatting
 def spread(owner_type: str | None, function: str | None, only_plan: bool, as_json: bool) -> None:
     """Give each interval task its own phase within its interval.
 
-    Each task keeps its phase from then on, even after an outage. Spreads all tasks, or those of an --owner-type or a
-    --function. May be interrupted and repeated while tickers run.
+    Each task keeps its phase from then on, even after an outage. The command spreads all interval tasks, or those of an
+    --owner-type or a --function. It may be interrupted and repeated while tickers run.
     """
     from ticker.db.store import PostgresStore
     from ticker.registration.spread import Chosen, plan
@@ -36,7 +36,7 @@ def spread(owner_type: str | None, function: str | None, only_plan: bool, as_jso
         render.print_json({"plan": only_plan, **formatting.plain_data(planned), "changed": done})
         return
     render.say(
-        f"{planned.tasks} interval tasks, {planned.placed} with a phase; due within one tick at most: "
+        f"{planned.tasks} interval tasks, {planned.placed} with a phase; maximum due within one tick: "
         f"{planned.most_now} now, {planned.most_then} once all have a phase"
     )
     if not only_plan:

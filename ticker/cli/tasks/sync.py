@@ -49,7 +49,7 @@ def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
 
 
 def declared() -> "list[Declared]":
-    """Returns what the loaded modules declare, ordered by name."""
+    """Returns the declarations of the loaded modules, ordered by name."""
     from ticker.registration.sync import Declared
     from wrappers.pipeline import registry
 

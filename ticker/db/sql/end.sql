@@ -55,10 +55,10 @@ SELECT m.token, e.id AS run_id, m.is_locked FROM measured m LEFT JOIN ended e ON
 SELECT coalesce(outcome, state) AS outcome FROM {schema}.runs WHERE id = %(run_id)s AND token = %(token)s::uuid
 
 -- name: finish_late
--- Ends a run that the sweep has declared lost. The end becomes the record, unless a later run of the task has started,
--- or the next attempt of a piece. A success takes back the failure and its effects: a retry that has not started ends
--- as a `duplicate` (that of a piece counts in no sum of its run). The next tick ends a pause, and what `follow_up`
--- handles (a longer interval, a notice).
+-- Ends a run that the sweep has declared lost. The end becomes the record, unless a later run of the task, or the next
+-- attempt of the piece, has started. A success undoes the failure and its effects: a retry that has not started ends as
+-- a `duplicate` (that of a piece does not count in the totals of its run). The next tick ends a pause, and undoes what
+-- `follow_up` handles (a longer interval, a notice).
 WITH held AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), run AS MATERIALIZED (

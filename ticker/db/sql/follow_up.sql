@@ -1,6 +1,6 @@
 -- name: claim_ended
--- Returns the ends that need a follow-up, with their tasks; locks both. First releases the ends that need none any
--- more.
+-- Locks and returns the ends that need a follow-up, with their tasks. First releases the ends whose task is gone, which
+-- need none.
 WITH orphaned AS MATERIALIZED (
     SELECT r.id FROM {schema}.runs r
     WHERE r.follow_up AND NOT EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = r.task_id)
@@ -25,7 +25,7 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE OF r, t SKIP LOCKED
 
 -- name: mark_followed
--- Marks these as followed up. If no retry follows, the reason says why.
+-- Marks these runs as followed up. If no retry follows, the reason explains why.
 UPDATE {schema}.runs r SET follow_up = false, retried = f.retried,
     reason = CASE WHEN f.note = '' THEN r.reason ELSE left(concat_ws(' ', nullif(r.reason, ''), '(' || f.note || ')'), 2000) END
 FROM unnest(%(ids)s::bigint[], %(retried)s::boolean[], %(notes)s::text[]) AS f (id, retried, note)
@@ -41,7 +41,7 @@ FROM unnest(%(ids)s::bigint[], %(dues)s::timestamptz[]) AS p (id, due_at) JOIN {
 ORDER BY p.due_at, r.id
 
 -- name: judge_tasks
--- Writes what the ends of their runs change in these tasks.
+-- Writes the changes in these tasks that follow from the ends of their runs.
 UPDATE {schema}.tasks t SET
     failures = least(j.failures, 1000000), told = j.told, stretched_ms = j.stretched_ms, next_run = j.next_run,
     alarm_at = j.alarm_at,
@@ -126,7 +126,7 @@ WITH complete AS MATERIALIZED (
 SELECT id FROM ended
 
 -- name: claim_alarms
--- Returns tasks whose last success must be checked now; locks them. A task that was never pushed waits for its first
+-- Locks and returns the tasks whose last success must be checked now. A task that was never pushed waits for its first
 -- time.
 SELECT id, kind, expression, zone, every_ms, phase_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
         CASE WHEN last_occurrence IS NULL AND waiting = '{}' AND dropped = 0
@@ -142,7 +142,7 @@ LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: set_alarms
--- Sets when to check again. NULL means that a notice is due now, and the next success sets the time.
+-- Sets the times of the next checks. NULL means that a notice is due now, and the next success sets the time.
 UPDATE {schema}.tasks t SET alarm_at = a.alarm_at, told = CASE WHEN a.alarm_at IS NULL THEN 'failed' ELSE t.told END
 FROM unnest(%(ids)s::bigint[], %(alarms)s::timestamptz[]) AS a (id, alarm_at)
 WHERE t.id = a.id

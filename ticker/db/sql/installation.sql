@@ -56,7 +56,7 @@ SELECT outcome FROM changed
 -- name: adopt_tasks
 -- Adopts the next tasks by id, whose waiting jobs belong to another installation. The newest waiting occurrence of each
 -- is due again, unless a later one has started; the older ones are dropped. Holds end. Without `resume` the tasks are
--- paused. Returns as `last` the id of the last task, NULL at the end.
+-- paused. Returns the id of the last task as `last`, which is NULL at the end.
 WITH walked AS MATERIALIZED (
     SELECT id FROM {schema}.tasks WHERE id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
 ), instant AS MATERIALIZED (

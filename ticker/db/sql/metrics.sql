@@ -1,13 +1,13 @@
 --
--- A thread next to the ticks runs these for each scrape (ticker/metrics). Every record lives for at least two hours,
--- whatever its task keeps, so that each is counted.
+-- A thread next to the ticks runs these statements for each scrape (ticker/metrics). Every record lives for at least two
+-- hours, whatever its task keeps, so that each record is counted.
 
 -- name: count_ended
--- Counts what ended from `since` to before `until`: runs by function and outcome, drops by function and reason. Also
--- returns the delays, durations and used quotas of runs by function, in buckets, with their sums. The bounds of the
--- buckets come negated, the largest first, so that a value equal to a bound belongs to it. A run in pieces lasts as
--- long as its pieces, and the end of a lost run is unknown: neither has a duration. `until` of a run is the end of its
--- grace, which the record itself does not contain.
+-- Counts the records that ended at or after `since` and before `until`: runs by function and outcome, drops by function
+-- and reason. Also returns the delays, durations and used quotas of runs by function, in buckets, with their sums. The
+-- bounds of the buckets are negated, largest first, so that a value equal to a bound belongs to it. A run in pieces
+-- lasts as long as its pieces, and the end of a lost run is unknown: neither has a duration. `until` of a run is the end
+-- of its grace, which the record itself does not contain.
 -- OFFSET 0 keeps each query to the range of one owner type and one outcome in the index, however many rows there are.
 WITH ended AS MATERIALIZED (
     SELECT r.* FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
@@ -57,7 +57,7 @@ SELECT greatest((SELECT extract(epoch FROM (SELECT now FROM instant) - min(great
     ORDER BY next_run LIMIT 1000) t), 0)::float8 AS seconds
 
 -- name: waiting_in_queues
--- Returns for each queue with waiting jobs of tasks how many seconds ago its oldest occurrence was due.
+-- Returns, for each queue with waiting jobs of tasks, how many seconds ago its oldest occurrence was due.
 SELECT queue, greatest(extract(epoch FROM {now} - min(waiting[1])), 0)::float8
     AS seconds
 FROM {schema}.tasks WHERE waiting <> '{}' GROUP BY queue ORDER BY queue

@@ -1,10 +1,10 @@
 --
--- Threads next to the ticks run these (ticker/notify). No lock outlives its statement: a claim of a notice moves its
--- time by a lease before it is sent.
+-- Threads next to the ticks run these statements (ticker/notify). No lock outlives its statement: a claim moves the time
+-- of a notice by a lease before the notice is sent.
 
 -- name: make_notices
--- Makes a notice for each channel from new events, if their kind is sent and they are younger than `after`. The other
--- events are done.
+-- Makes a notice for each channel from each new event whose kind is sent and that is younger than `after`. Marks all
+-- new events as done.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), untold AS MATERIALIZED (
@@ -21,8 +21,8 @@ UPDATE {schema}.events e SET told = true FROM untold u WHERE e.id = u.id
 RETURNING e.id
 
 -- name: claim_notice
--- Claims the next due notice of a channel for the time of the lease, and returns its content. Returns no row while an
--- older notice of its task waits for the same channel. No wait is longer than an hour: a notice that is due later was
+-- Claims the next due notice of a channel for the time of the lease, and returns its content. Skips a notice while an
+-- older one of its task waits for the same channel. No wait is longer than an hour: a notice that is due later was
 -- dated before the clock was set back.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
@@ -41,7 +41,8 @@ WITH instant AS MATERIALIZED (
     RETURNING n.event_id, n.tries
 )
 SELECT c.tries, e.id, e.what, e.at, e.task_id, e.task_name, e.function, e.owner_type, e.owner_id,
-    coalesce(t.subject, '') AS subject, e.words, t.failures, t.next_run, e.run_id,
+    coalesce(t.subject, '') AS subject, e.words, t.failures,
+    CASE WHEN {runnable t} THEN t.next_run END AS next_run, e.run_id,
     coalesce(concat_ws(': ', nullif(r.outcome, 'failed'), nullif(r.reason, '')), '') AS error,
     CASE WHEN e.what = 'dead_man' THEN CASE WHEN t.last_success_at <= e.at THEN t.last_success_at END
          ELSE (SELECT o.at FROM {schema}.events o
@@ -61,7 +62,7 @@ WHERE event_id = %(event_id)s AND channel = %(channel)s
 
 -- name: remove_old_notices
 -- Removes notices of events older than `after`, and those without an event that were due as long ago, whatever their
--- state. Only the first ones are checked, because ids rise with the time.
+-- state. Only the first ones are checked, because ids increase over time.
 WITH first AS MATERIALIZED (
     SELECT ctid AS place, event_id, due_at FROM {schema}.notices ORDER BY event_id, channel LIMIT %(limit)s
 ), old AS MATERIALIZED (

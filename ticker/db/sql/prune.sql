@@ -1,11 +1,11 @@
 --
 -- A record is deleted by its age, counted from its end, but never in the first 2 hours. The start looks up ends that
 -- were recorded (`runs_one_record`), because a job, or a copy of it, may still be in Redis or in a stopped worker.
--- A run stays until a tick has followed it up, and while it has pieces or retries at work. These stay as long as it
--- does.
+-- A run stays until a tick has followed it up, and while it has pieces or retries at work. Its pieces and retries stay
+-- as long as it does.
 
 -- name: prune_patience
--- No statement of this transaction holds its locks for longer than a second.
+-- Prevents any statement of this transaction from holding its locks for longer than a second.
 SELECT set_config('statement_timeout', '1s', true)
 
 -- name: prune_runs
@@ -83,7 +83,7 @@ SELECT min(id) AS id FROM {schema}.runs WHERE id > %(after)s::bigint
 SELECT min(id) AS id FROM {schema}.events WHERE id > %(after)s::bigint
 
 -- name: prune_events
--- Walks the events in the same way. They are kept as long as failures, and at least while a notice may still be sent.
+-- Walks the events in the same way. Events are kept as long as failures, and at least while a notice may still be sent.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), page AS MATERIALIZED (

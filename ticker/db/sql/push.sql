@@ -21,7 +21,7 @@ FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: claim_in_turn
 -- Claims tasks of a queue that has room for `limit` of them: one of each owner, then the second of each, and so on. A
--- task without an owner counts as its own owner. Within an owner the priority decides, then the age.
+-- task without an owner counts as its own owner. Within an owner, the priority decides, then the age.
 WITH due AS MATERIALIZED (
     SELECT id, next_run, row_number() OVER (PARTITION BY owner_type, CASE owner_type WHEN '' THEN id::text ELSE owner_id END
         ORDER BY priority DESC, next_run, id) AS turn
@@ -45,9 +45,9 @@ WHERE {runnable}
   AND queue = %(queue)s
 
 -- name: advance
--- Marks the occurrences of these locked rows as waiting once Redis took their jobs, unless they have started meanwhile,
--- and sets the next run. If the job also carries other tasks, its id is stored. The newest 10,000 are kept: otherwise a
--- row that was filled by hand would fail the tables' CHECK, and with it all others here.
+-- Marks the occurrences of these locked rows as waiting once Redis has taken their jobs, unless they have started
+-- meanwhile, and sets the next run. If the job also carries other tasks, its id is stored. The newest 10,000 are kept:
+-- otherwise a row that was filled by hand would fail the tables' CHECK, and all other rows here would fail with it.
 UPDATE {schema}.tasks t SET
     next_run = a.next_run,
     waiting = CASE WHEN t.next_run = ANY (t.waiting) OR (t.next_run <= t.last_occurrence AND EXISTS (
@@ -96,8 +96,8 @@ FROM unnest(%(ids)s::bigint[], %(errors)s::text[], %(afters)s::timestamptz[]) AS
 WHERE t.id = b.id
 
 -- name: claim_planned
--- Claims due retries (also of pieces) and manual runs, with what their push needs from the task's row. With `queue`,
--- only those of this queue; otherwise those of all queues except `without`.
+-- Claims due retries (also of pieces) and manual runs, with the columns of the task that their push needs. With `queue`,
+-- claims only those of this queue; otherwise those of all queues except `without`.
 SELECT r.id, r.task_id, t.queue, t.function, t.box_ms, t.grace_ms
 FROM {schema}.runs r JOIN {schema}.tasks t ON t.id = r.task_id
 WHERE r.state = 'planned' AND (r.kind <> 'piece' OR r.attempt > 1) AND r.due_at <= %(now)s

@@ -1,10 +1,10 @@
 -- name: list_tasks
--- Lists the tasks that match what is not null, by id. For a state, indexes find its tasks (the sub-selects of other
--- states never run): the `first` of them, limited to the page if there is no other filter. A large state is `crowded`
--- instead, because the walk by id finds its tasks soon enough.
+-- Lists the tasks that match all filters that are not null, by id. With `state`, an index finds the `first` tasks in that
+-- state, limited to the page if there is no other filter; the sub-selects of other states never run. A large state is
+-- passed as `crowded` instead, because the walk by id finds its tasks soon enough.
 -- Filters without an index are also in sub-selects. The planner must walk from `after` to `before`, but would read the
--- whole table for a value that it takes to be rare. Late tasks are read in order, because the planner expects a third
--- of all to be late.
+-- whole table for a value that it considers rare. Late tasks are read in order, because the planner expects a third of
+-- all tasks to be late.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), late AS MATERIALIZED (
@@ -42,7 +42,7 @@ ORDER BY id
 LIMIT %(limit)s
 
 -- name: is_crowded
--- Returns whether more than so many tasks are in a state.
+-- Returns whether more than `most` tasks are in a state.
 WITH late AS MATERIALIZED (
     SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond' AS before
 )
@@ -60,7 +60,7 @@ SELECT count(*) > %(most)s AS is_crowded FROM (
     LIMIT %(most)s + 1) t
 
 -- name: task_behind
--- Returns the first task after the given number of tasks.
+-- Skips `count` tasks after an id, and returns the next one.
 SELECT id FROM {schema}.tasks WHERE id > %(after)s ORDER BY id OFFSET %(count)s LIMIT 1
 
 -- name: last_occurrences_of
@@ -98,7 +98,7 @@ LIMIT %(limit)s
 SELECT {task} FROM {schema}.tasks WHERE failures > 0 ORDER BY failures DESC, id LIMIT %(limit)s
 
 -- name: running_runs
--- Lists the runs at work, longest first.
+-- Lists the runs at work, the longest-running first.
 SELECT id FROM {schema}.runs WHERE state = 'running' ORDER BY started_at, id LIMIT %(limit)s
 
 -- name: counts
@@ -123,7 +123,7 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
         LIMIT %(most)s) r) AS planned
 
 -- name: functions
--- Returns what workers have announced.
+-- Returns the functions that workers have announced.
 SELECT name, batch, announced_at FROM {schema}.functions ORDER BY name
 
 -- name: waiting_queues
@@ -137,10 +137,10 @@ SELECT {task} FROM {schema}.tasks WHERE id = %(id)s
 
 -- name: list_owners
 -- Lists owners and counts their tasks: those in trouble (failing, or late) first, then the others, each by type and id.
--- With `failing`, `late` or `paused`, only owners with such tasks. The indexes of such tasks find them. If these
--- indexes hold a `crowd`, and for the other owners, the tasks' key is used, which is in that order. The others are only
--- read if the first part does not fill the page. A walk filters whole owners (HAVING), so that the planner does not
--- sort what it can walk.
+-- With `failing`, `late` or `paused`, lists only owners with such tasks. The indexes of such tasks find them. If these
+-- indexes hold a `crowd`, and for the other owners, the statement walks the tasks' key, which is in that order. The
+-- other owners are only read if the first part does not fill the page. A walk filters whole owners (HAVING), so that the
+-- planner does not sort rows that it can walk.
 WITH instant AS MATERIALIZED (
     SELECT {now} - %(late_ms)s::bigint * interval '1 millisecond' AS late
 ), asked AS MATERIALIZED (
@@ -204,7 +204,7 @@ SELECT c.* FROM (SELECT * FROM first UNION ALL SELECT * FROM others ORDER BY ran
 ORDER BY o.rank, o.owner_type, o.owner_id
 
 -- name: due_tasks
--- Lists what a tick would push, without a lock: tasks that are due by themselves, or by the end of their pause.
+-- Lists, without locks, the tasks that a tick would push: tasks that are due, and tasks whose pause has expired.
 WITH instant AS MATERIALIZED (SELECT {now} AS now)
 SELECT {task} FROM {schema}.tasks
 WHERE {runnable} AND next_run <= (SELECT now FROM instant)
@@ -225,8 +225,8 @@ ORDER BY id DESC
 LIMIT %(limit)s
 
 -- name: runs_of_task
--- Lists the runs of one task by their ids: its scheduled and manual runs, and its retries and pieces, as two indexes
--- have them. (The planner must not see the task's id: see `last_occurrences`.)
+-- Lists the runs of one task by their ids. One index has its scheduled and manual runs, another its retries and pieces.
+-- (The planner must not see the task's id: see `last_occurrences`.)
 SELECT id FROM (
     (SELECT id FROM {schema}.runs WHERE task_id = (SELECT %(task_id)s::bigint) AND kind IN ('scheduled', 'manual')
         AND (%(outcome)s::text IS NULL OR outcome = %(outcome)s) AND (%(before)s::bigint IS NULL OR id < %(before)s)
@@ -254,7 +254,7 @@ SELECT a.id FROM {schema}.runs p JOIN {schema}.runs a ON a.parent_id = p.parent_
 WHERE p.id = %(id)s AND a.item IS NOT DISTINCT FROM p.item ORDER BY a.id LIMIT %(limit)s
 
 -- name: waiting_notices
--- Lists the notices that are not delivered yet, oldest first.
+-- Lists the notices that have not been delivered yet, oldest first.
 SELECT n.event_id, n.channel, n.tries, n.due_at, n.error, e.at, e.what, e.task_id, coalesce(e.task_name, '') AS task_name,
     coalesce(e.owner_type, '') AS owner_type, coalesce(e.owner_id, '') AS owner_id
 FROM {schema}.notices n LEFT JOIN {schema}.events e ON e.id = n.event_id
@@ -327,8 +327,8 @@ WITH RECURSIVE ended AS (
 SELECT owner_type FROM ended WHERE owner_type IS NOT NULL UNION SELECT owner_type FROM dropped WHERE owner_type IS NOT NULL
 
 -- name: journal
--- Lists the last ended runs and drops of owners of these types: the newest of each type and outcome, or reason of a
--- drop, and of these the newest. `before` is where a page ends.
+-- Lists the newest ended runs and drops of owners of these types. Finds the newest of each type and outcome (for a drop,
+-- its reason), and returns the newest of these. `before` is where the previous page ends.
 SELECT f.id, f.ended_at AS at FROM (
     SELECT r.id, r.ended_at
     FROM unnest(%(owner_types)s::text[]) AS t (owner_type), unnest(%(outcomes)s::text[]) AS o (outcome), LATERAL (
@@ -399,8 +399,9 @@ WHERE at >= coalesce(%(since)s::timestamptz, '-infinity')
 ORDER BY at DESC, id DESC LIMIT %(limit)s
 
 -- name: drops
--- Counts the drops since then by what they have in common, with the newest of each as an example. The existing types of
--- owners and reasons come first, each pair found after the previous one. So the index is read from `since` on for each.
+-- Counts the drops from `since` on in groups (`by`), with the newest drop of each group as an example. First finds the
+-- existing pairs of an owner's type and a reason, each after the previous one. The index is then read from `since` on
+-- for each pair.
 WITH RECURSIVE pairs AS (
     (SELECT owner_type, reason FROM {schema}.runs WHERE outcome = 'dropped' ORDER BY owner_type, reason LIMIT 1)
     UNION ALL
@@ -419,8 +420,8 @@ FROM pairs p, LATERAL (
 GROUP BY key ORDER BY count(*) DESC, max(ended_at) DESC, key LIMIT %(limit)s OFFSET %(after)s
 
 -- name: deleted_tasks
--- Returns those of these tasks that were deleted, named as in their newest record (those of `gone` may lack it) or
--- their last event.
+-- Returns the deleted ones of these tasks, named as in their newest record (those of `gone` may lack a name) or their
+-- last event.
 SELECT i.id, coalesce(r.task_name, e.task_name, '') AS task_name, coalesce(r.owner_type, e.owner_type, '') AS owner_type,
     coalesce(r.owner_id, e.owner_id, '') AS owner_id
 FROM unnest(%(ids)s::bigint[]) AS i (id) LEFT JOIN LATERAL (

@@ -14,8 +14,8 @@ WHERE owner_type = %(owner_type)s AND owner_id = %(owner_id)s AND name = %(name)
 FOR NO KEY UPDATE
 
 -- name: actor
--- The author of the events of this transaction; empty means the database user. Statements with `by` set it, and `act_as`
--- restores it.
+-- Returns the author of the events of this transaction; empty means the database user. Statements with `by` set it, and
+-- `act_as` restores it.
 SELECT coalesce(current_setting('ticker.by', true), '') AS by
 
 -- name: act_as
@@ -34,9 +34,9 @@ ON CONFLICT (owner_type, owner_id, name) DO NOTHING
 RETURNING {task}
 
 -- name: change_task
--- Writes new values of what people define. A changed interval may bring the next run nearer, but never delays it. An
--- interval task that is enabled and was due meanwhile is due now. With `again`, more of the schedule has changed, and
--- `next_run` says when the task is due.
+-- Writes new values of the columns that people define. A changed interval may bring the next run nearer, but never
+-- delays it. An interval task that is enabled again, and became due meanwhile, is due now. With `again`, more of the
+-- schedule has changed, and `next_run` is the new due time.
 UPDATE {schema}.tasks t SET
     ({settings}) = ROW ({settings n}), grace_ms = n.grace_ms,
     registered = coalesce(%(registered)s::text::jsonb, t.registered), declared_in = coalesce(%(declared_in)s, t.declared_in),
@@ -54,7 +54,7 @@ WHERE t.id = %(id)s AND set_config('ticker.by', coalesce(%(by)s, current_setting
 RETURNING {task t}
 
 -- name: place
--- Moves spread tasks to their phases: the first one from which on they may start.
+-- Moves spread tasks to their phase, at the first point in phase at which they may start.
 UPDATE {schema}.tasks t SET next_run = timestamptz 'epoch' + (p.rounds * every_ms + phase_ms)::float8 * interval '1 millisecond'
 FROM (SELECT id, ceil((1000 * extract(epoch FROM greatest(starts_at, {now},
     {soonest_due})) - phase_ms) / every_ms) AS rounds
@@ -64,8 +64,8 @@ WHERE t.id = p.id
 RETURNING t.next_run
 
 -- name: spread_plan
--- Returns the number of the chosen interval tasks, and how many of them have a phase already. Also returns how many are
--- due within the same tick at most, now and after each has its phase.
+-- Returns the number of the chosen interval tasks, and how many of them already have a phase. Also returns the largest
+-- number that is due within one tick, now and after each has its phase.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), chosen AS MATERIALIZED (
@@ -84,7 +84,7 @@ SELECT (SELECT count(*) FROM chosen)::int AS tasks, (SELECT count(*) FILTER (WHE
     (SELECT coalesce(max(n), 0) FROM (SELECT count(*) AS n FROM placed GROUP BY floor(due / %(tick_ms)s)) s)::int AS most_then
 
 -- name: spread
--- Gives a phase to the next of them by id that have none yet.
+-- Gives a phase to the next chosen tasks, by id, that have none yet.
 WITH chosen AS MATERIALIZED (
     SELECT id FROM {schema}.tasks
     WHERE kind = 'interval' AND NOT spread AND id > %(after)s::bigint
@@ -122,8 +122,8 @@ ORDER BY w.name
 ON CONFLICT (owner_type, name) DO UPDATE SET task = excluded.task WHERE t.task <> excluded.task
 
 -- name: declared_tasks
--- Returns what `ticker sync` compares: tasks without an owner that were declared, or that have one of these names;
--- locked.
+-- Locks and returns the tasks that `ticker sync` compares: tasks without an owner that were declared, or that have one of
+-- these names.
 SELECT {task} FROM {schema}.tasks
 WHERE owner_type = '' AND (declared_in <> '' OR name = ANY (%(names)s::text[]))
 ORDER BY id
@@ -169,7 +169,7 @@ FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id
 
 -- name: plan_runs
--- Plans one manual run of each, which the next tick pushes. The schedule does not change.
+-- Plans one manual run of each task, which the next tick pushes. The schedule does not change.
 INSERT INTO {schema}.runs (task_id, task_name, function, owner_type, owner_id, kind, state, due_at, created_at)
 SELECT id, name, function, owner_type, owner_id, 'manual', 'planned', i.now, i.now
 FROM {schema}.tasks, (SELECT {now} AS now) i

@@ -29,7 +29,7 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
   AND (t.push_after IS NULL OR t.push_after <= %(now)s::timestamptz)
 
 -- rule: busy
--- A job of the task waits or runs, so that `overlap = 'skip'` pushes no other.
+-- A job of the task waits or runs, so `overlap = 'skip'` pushes no other.
 (t.waiting <> '{}' OR coalesce(t.running_until > %(now)s, false)
         OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'pushed' AND r.task_id = t.id)
         OR EXISTS (SELECT FROM {schema}.runs r WHERE r.state = 'processing' AND r.task_id = t.id))
@@ -37,7 +37,7 @@ t.next_run <= %(now)s::timestamptz + %(look_ahead)s::bigint * interval '1 millis
 -- rule: holder
 -- The run r that holds the task. A ticker on another host may have recorded it as lost because the clock was set
 -- forward. By the uptime of its own host, the run still holds the task. A statement that waited for the task's lock
--- meanwhile sees the run as it was before: at work.
+-- meanwhile sees the run as it was before: still running.
 (r.token = t.run_token AND r.state = 'running'
         OR r.id = CASE WHEN t.run_token IS NULL AND t.last_outcome = 'lost' THEN t.last_run_id END
         AND CASE WHEN r.state = 'running' THEN t.last_ended_at WHEN r.outcome = 'lost' THEN r.ended_at END > r.until)
@@ -71,7 +71,7 @@ t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zon
     coalesce((SELECT f.batch FROM {schema}.functions f WHERE f.name = t.function), 1) AS batch
 
 -- rule: with_parents
--- The runs with pieces that were never pushed. Each is looked up after the previous one.
+-- The runs with pieces that were never pushed. Each run is looked up after the previous one.
 WITH RECURSIVE parents AS (
     (SELECT parent_id AS id FROM {schema}.runs WHERE state = 'planned' AND kind = 'piece' AND attempt = 1 ORDER BY parent_id LIMIT 1)
     UNION ALL

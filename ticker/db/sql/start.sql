@@ -111,9 +111,10 @@ FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 -- Decides the same for a planned run. It obeys enabled and the hold (a manual run also starts while the task is paused;
 -- a piece runs next to the others). It skips the too-early and duplicate checks, and never changes last_run or
 -- last_occurrence. A run that does not exist, or belongs to another task, is `stale`.
--- A retry or a piece must be dead before the next start may come, so its box shrinks to the time left until then. There
--- is no time for it if less than a second is left, or if a newer occurrence waits (for a task by times: it may start at
--- any moment). A retry or a piece of a manual run is bounded by the next occurrence, because its next start is unknown.
+-- A retry or a piece must have ended before the next start is possible, so its box shrinks to the time left until then.
+-- It is dropped as `no_time` if less than a second is left, or if a newer occurrence has started. For a task that is not
+-- an interval task, a newer occurrence that waits is enough, because it may start at any moment. A retry or a piece of a
+-- manual run is bounded by the next occurrence, because its next start is unknown.
 WITH locked AS MATERIALIZED (
     SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
 ), plan AS MATERIALIZED (

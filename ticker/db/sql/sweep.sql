@@ -1,6 +1,6 @@
 -- name: clamp
 -- After the clock was set, moves the tasks' times to the instant that is read after the rows' locks. An older instant,
--- of a ticker that was stopped meanwhile, would end holds of living runs. `stepped` means that the ticker saw the step
+-- from a ticker that was stopped meanwhile, would end holds of living runs. `stepped` means that the ticker saw the step
 -- itself, by its uptime. Reads `limit` rows in the order of their ids, and returns the last id.
 -- A hold that was taken on this host is measured by the uptime. Otherwise only times that are too far ahead are moved
 -- back, back-offs included; the longest back-off is an hour. After an outage, a task with a phase may wait for it up to
@@ -55,8 +55,8 @@ SELECT id FROM measured ORDER BY id DESC LIMIT 1
 
 -- name: has_work
 -- Returns whether a pass might find work: the condition of each step, as roughly as an index can answer it. A pass that
--- finds nothing costs some milliseconds; a pass that is not made would leave work undone. Uses ORDER BY with LIMIT 1,
--- because the planner expects an EXISTS to find a row at once, and reads the table.
+-- finds nothing costs a few milliseconds; a pass that is not made would leave work undone. Uses ORDER BY with LIMIT 1,
+-- because the planner expects an EXISTS to find a row at once, and would read the table.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 )
@@ -86,8 +86,8 @@ SELECT EXISTS (SELECT FROM {schema}.tickers
     WHERE last_tick_at > {now} + interval '1 second') AS set_back
 
 -- name: claim_ahead
--- Claims, after the clock was set back, tasks by cron and calendar that wait for a time ahead. They were pushed before,
--- so that it is not a `first`. The clamp cannot tell when they are due; a pass can.
+-- Claims cron and calendar tasks that wait for a time ahead, after the clock was set back. Only tasks that were pushed
+-- before are claimed, because a new task may wait for its `first`. The clamp cannot tell when they are due; a pass can.
 SELECT id, next_run AS occurrence, queue, function, kind, expression, zone, every_ms, box_ms, grace_ms, push_errors,
     starts_at, ends_at, catch_up, overlap, false AS busy, phase_ms
 FROM {schema}.tasks t
@@ -104,7 +104,7 @@ FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[]) AS b (id, next_run)
 WHERE t.id = b.id AND t.next_run > b.next_run
 
 -- name: clamp_runs
--- Does the same for runs that began, or were planned, in the future. Each is changed only once. Pieces are claimed
+-- Moves runs that began, or were planned, in the future to the present. Each run is changed only once. Pieces are claimed
 -- anyway.
 WITH ahead AS MATERIALIZED (
     SELECT id FROM {schema}.runs
@@ -124,9 +124,9 @@ RETURNING r.id
 
 -- name: end_overdue
 -- Ends runs past B + g without a recorded end. If the run's or its task's row is locked now, the run is left to the
--- next tick. Because nothing is waited for, the run may be locked first here. A run of this host is past it by the
--- uptime, whatever the clock was set to. Other runs are past it by the clock as it is read here: the `now` of a pass
--- that was stopped meanwhile may be ahead. A run that lost its hold to another run is only counted, because the other
+-- next tick. This statement waits for no lock, so it may lock the run first. A run of this host is judged by the uptime,
+-- whatever the clock was set to. Other runs are judged by the clock as it is read here, because the `now` of a pass that
+-- was stopped meanwhile may be ahead. A run that lost its hold to another run is only counted, because the other
 -- run sets the task's state.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
@@ -167,8 +167,8 @@ WITH instant AS MATERIALIZED (
 SELECT id FROM ended
 
 -- name: watched
--- Returns the time since which ticks have come without a gap, in seconds since 1970, according to the tickers that
--- ticked within the last `gap` milliseconds; and the clock.
+-- Returns the time since which ticks have had no gap, in seconds since 1970, according to the tickers that
+-- ticked within the last `gap` milliseconds. Also returns the current time.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 )
@@ -191,7 +191,7 @@ RETURNING t.id
 
 -- name: claim_waiting
 -- Claims tasks with waiting occurrences, with locks, so that none of them can start during the call to Redis about
--- their jobs. A task with many gives its oldest 99 and the newest. In total, the tasks of a call have up to 5,000: more
+-- their jobs. A task with more than 100 returns its oldest 99 and the newest. One call returns up to 5,000, because more
 -- would take longer than the locks may be held. `upto` is the last task that was read, NULL at the end.
 WITH looked_at AS MATERIALIZED (
     SELECT id, least(cardinality(waiting), 100) AS count FROM {schema}.tasks
@@ -276,7 +276,7 @@ ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, announced_at = excluded
 SELECT DISTINCT queue FROM {schema}.tasks
 
 -- name: used_queues
--- Returns those of these queues that tasks use. For a queue without a task, it reads the whole table.
+-- Returns which of these queues are used by tasks. For a queue without a task, reads the whole table.
 SELECT q.queue FROM unnest(%(queues)s::text[]) AS q (queue)
 WHERE EXISTS (SELECT FROM {schema}.tasks t WHERE t.queue = q.queue) ORDER BY q.queue
 
@@ -292,12 +292,12 @@ SELECT extract(epoch FROM least(
 ) - %(now)s::timestamptz)::float8 AS seconds
 
 -- name: wake_up
--- Tells the tickers of this schema that something has changed, once the transaction commits.
+-- Notifies the tickers of this schema that something has changed, once the transaction commits.
 SELECT pg_notify('ticker_wake', %(schema)s)
 
 -- name: heartbeat
--- Records that a ticker lives, and the result of its last tick. Deletes the rows of tickers that were silent for a day,
--- and those from before the clock was set back: this tick has clamped, and living tickers write theirs again.
+-- Records that a ticker is alive, and the result of its last tick. Deletes the rows of tickers that were silent for a
+-- day, and those from before the clock was set back: this tick has clamped, and living tickers write theirs again.
 WITH silent AS (
     DELETE FROM {schema}.tickers WHERE id <> %(id)s::uuid
       AND (last_tick_at < clock_timestamp() - interval '1 day'

@@ -1,4 +1,4 @@
-"""Creates the tables, or takes those that `ticker db upgrade` has created."""
+"""Creates the tables, or uses those that `ticker db upgrade` has created."""
 
 from django.db import migrations
 

@@ -42,7 +42,7 @@ def of_owner(owner: OwnerStatus) -> str:
 
 
 def owner_before(field: str, text: str) -> OwnerStatus:
-    """Returns those fields of the last owner that the list needs."""
+    """Returns the last owner of the previous page, with only the fields that the list needs."""
     in_trouble, owner = _matched(OWNER, field, text).groups()
     who = owner_in(field, owner)
     return OwnerStatus(who.type, who.id, 1, int(in_trouble), 0, 0, 0, None, None)
@@ -51,7 +51,7 @@ def owner_before(field: str, text: str) -> OwnerStatus:
 def _matched(schema: Schema, field: str, text: str) -> re.Match[str]:
     if match := re.fullmatch(schema["pattern"], text):
         return match
-    raise BadInput(field, text, "is not the end of a page of this list; pass the value of its `next`")
+    raise BadInput(field, text, "does not continue this list; pass the value of `next` from its previous page")
 
 
 READ = {TASK["pattern"]: of_task, KEY["pattern"]: key_in, OWNER["pattern"]: owner_before}

@@ -13,7 +13,7 @@ JSON = "application/json"
 TAKES = {"bearer": {"type": "http", "scheme": "bearer"}, "basic": {"type": "http", "scheme": "basic"}}
 SAYS = """\
 Tasks, their runs, and operations on them. Errors are problem details (RFC 9457): one sentence, and the name of the field.
-Times are ISO 8601 in UTC, durations are whole milliseconds in fields named `..._ms`. Input is accepted as by `register`.
+Times are ISO 8601 in UTC. Durations are whole milliseconds in fields named `..._ms`. Input may have any form that `register` accepts.
 Values hidden by TICKER_HIDE_ARGS are null."""
 SUCCESSES = {200: "Success.", 201: "Created.", 202: "Planned.", 204: "Done."}
 PROBLEMS = {
@@ -26,7 +26,7 @@ PROBLEM = {MEDIA_TYPE: {"schema": ref("Problem")}}
 
 
 def document(operations: Iterable[Operation], root: str, *, needs_token: bool) -> dict[str, Any]:
-    """Returns the description of the API that is served at the address `root`."""
+    """Returns the OpenAPI document of the API that is served at the address `root`."""
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.template, {})[operation.method.lower()] = described(operation)
@@ -69,6 +69,6 @@ def succeeds(status: int, kind: Any) -> dict[str, Any]:
 
 
 def failures(operation: Operation) -> list[int]:
-    """Returns the statuses of the problems that the operation can answer with."""
+    """Returns the statuses of the problems with which the operation may answer."""
     named = {404: operation.of, 409: operation.method != "GET", 415: operation.body is not None}
     return sorted([401, 403, 413, 422, 503, *(status for status, can_be in named.items() if can_be)])

@@ -1,4 +1,4 @@
-"""Declares an operation of the API: its address, input and answers. Serving and the OpenAPI document both use it."""
+"""Declares an operation of the API: its address, input and answers. The server and the OpenAPI document both use it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ class Operation:
     """A handler, and the schemas of its input and answers.
 
     The handler takes the site, an open connection (unless `offline`), the values in the path, and the query and the body as
-    keywords. It returns data for JSON, or a response. `answers` maps each status to the type of its data (or a schema), the
-    usual status first. `of` and `query` map names in the path and the query to schemas. `body` is the schema of an object.
-    If it is None, no body is read.
+    keywords. It returns data for JSON, or a response. `answers` maps each status to the type of its data (or a schema), with
+    the usual status first. `of` and `query` map names in the path and the query to schemas. `body` is the schema of an object.
+    If `body` is None, no body is read.
     """
 
     method: str

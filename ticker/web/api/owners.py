@@ -1,4 +1,4 @@
-"""Owners with their task counts, and operations on all tasks of an owner."""
+"""Lists owners with their task counts, and applies operations to all tasks of an owner."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from ticker.web.site import Site
 
 
 def list_owners(_: Site, db: Any, *, limit: int, **wanted: Any) -> dict[str, Any]:
-    """Lists owners that have tasks: those with failing or late tasks first, then by type and id."""
+    """Lists owners that have tasks. Those with failing or late tasks come first; each part is ordered by type and id."""
     statuses = owners.list_owners(db, **wanted, limit=limit + 1)
     listed = [{**formatting.plain_data(one), "owner": one.owner} for one in statuses[:limit]]
     return {"owners": listed, "next": bookmarks.of_owner(statuses[limit - 1]) if len(statuses) > limit else None}

@@ -1,4 +1,4 @@
-"""Reads path, query and body of a request by the schemas of its operation. BadInput names what is not accepted."""
+"""Reads the path, query and body of a request by the schemas of its operation. BadInput names the value that is refused."""
 
 import json
 from collections import Counter
@@ -17,7 +17,7 @@ from ticker.web.api.operation import Operation
 from ticker.web.problems import Refused
 
 LOOK_UP = "ids are whole numbers from 1; /tasks?name= finds tasks by name"
-NAMED_AT_MOST = 60  # characters; a longer unknown name is not the field of the error
+NAMED_AT_MOST = 60  # characters; an error does not name a longer unknown field
 READ = {fields.INSTANT["format"]: fields.instant_in, fields.OWNER["pattern"]: fields.owner_in, **bookmarks.READ}
 """The parsers of texts, by format or pattern."""
 

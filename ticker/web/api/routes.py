@@ -28,7 +28,7 @@ OPERATIONS = (
 
 
 def route(path: str, operations: Mapping[str, Operation]) -> Route:
-    """Serves one path by its methods. A refused method is answered with the methods that the path takes."""
+    """Serves the methods of one path. The answer to any other method names the methods that the path accepts."""
 
     async def served(request: Request) -> Response:
         operation = operations["GET" if request.method == "HEAD" else request.method]

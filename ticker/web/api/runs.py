@@ -1,4 +1,4 @@
-"""Runs and drops, the journal with events, one run in full, and counts of drops."""
+"""Lists runs, drops and events, returns one run in full, and counts drops."""
 
 from dataclasses import replace
 from typing import Any

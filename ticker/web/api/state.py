@@ -1,4 +1,4 @@
-"""The current state: counts, tickers and health, and the functions that workers have announced."""
+"""Returns the current state: counts, tickers and health, and the functions that workers have announced."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from ticker.web.site import Site
 
 
 def stats(site: Site) -> dict[str, Any]:
-    """Returns the number of tasks, in all and by state, the health, and what may be seen and done here."""
+    """Returns the number of tasks, in all and by state, the health, and whether the API is read-only or hides arguments."""
     with site.database.reading() as db:
         counts = overview.counts(db)
     return {

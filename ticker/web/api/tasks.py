@@ -1,11 +1,11 @@
-"""Operations on tasks: list, create, read, change, delete, pause, resume, run, explain, and preview."""
+"""Defines the operations on tasks: list, create, read, change, delete, pause, resume, run, explain and preview."""
 
 from typing import Any
 
 from starlette.responses import JSONResponse
 
 from ticker.errors import BadInput, UnknownTask
-from ticker.read import entries, formatting, overview, tasks, why
+from ticker.read import entries, forecast, formatting, overview, tasks, why
 from ticker.registration import operations
 from ticker.tasks import checks, fields, identity, preview, sorts
 from ticker.tasks.fields import Task
@@ -21,10 +21,10 @@ BY = "the HTTP API"
 
 
 def list_tasks(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
-    """Lists the tasks that match all filters by id, page by page.
+    """Lists the tasks that match all filters, ordered by id, page by page.
 
     Filters without an index (`name`, `function`, `queue`, `group`, `submitter`, `search`, a state of many tasks) search
-    100,000 tasks per page. A page that ends there says so in `looked_through`. It may be empty; `next` continues after it.
+    100,000 tasks per page. A page that ends there says so in `looked_through`, and may be empty. `next` continues after it.
     """
     if "owner" in wanted and "owner_type" in wanted:
         raise BadInput(
@@ -40,7 +40,7 @@ def list_tasks(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
 
 
 def create_task(site: Site, db: Any, *, function: Any, **given: Any) -> JSONResponse:
-    """Makes sure that the owner has this task. Answers 201 if it is new, 200 if a task of that name existed."""
+    """Makes sure that the owner has this task. Answers 201 if the task is new, and 200 if the owner had one of that name."""
     name = checks.plain("name", given["name"]) if "name" in given else checks.plain("function", function)
     # two requests that create it at the same time may both be answered with 201
     was_there = tasks.list_tasks(db, name=name, owner=given.get("owner", identity.NOBODY))
@@ -93,8 +93,11 @@ def why_task(site: Site, db: Any, task: int, **wanted: Any) -> dict[str, Any]:
 
 
 def next_times(_: Site, db: Any, task: int, *, count: int) -> Any:
-    """Explains the schedule of a task and returns its next times, from the one at which it is due."""
-    return formatting.plain_data(preview.of_task(tasks.get(db, task), entries.instant(db), count))
+    """Explains the schedule of a task and returns its next times, beginning with the one at which it is due.
+
+    A task that is disabled or paused, or whose owner is inactive, has no next times; the warnings name the cause.
+    """
+    return formatting.plain_data(forecast.next_times(tasks.get(db, task), entries.instant(db), count))
 
 
 TASK = {"id": doc("The task's id.", WHOLE, minimum=1)}
@@ -107,11 +110,11 @@ FILTERS = {
     "group": doc("Tasks in this group.", NAME),
     "submitter": doc("Tasks with this submitter.", NAME),
     "state": doc("Tasks in this state; a task may be in several.", one_of(*tasks.STATES)),
-    "search": doc("A part of the name, function, owner or subject; upper and lower case are equal.", NAME),
+    "search": doc("A part of the name, function, owner or subject; case is ignored.", NAME),
     "after": bookmarks.TASK, "limit": limit(),
 }  # fmt: skip
 PAUSE = body({
-    "reason": doc("The reason for the pause; it is shown.", sorts.PROSE.schema),
+    "reason": doc("The reason for the pause, shown with the task.", sorts.PROSE.schema),
     "until": doc("When the pause ends by itself.", INSTANT),
     "by": doc("The name of the user who pauses it.", NAME),
 })  # fmt: skip

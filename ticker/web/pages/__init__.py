@@ -1,4 +1,4 @@
-"""The screens. Each is a function from a request to the data of its template. No build step, no inline script or style."""
+"""Serves the screens. Each screen is a function that returns the data of its template. No script or style is inline."""
 
 from ticker.web.pages.routes import routes
 from ticker.web.pages.screen import error_page

@@ -1,4 +1,4 @@
-"""The actions on one or many tasks: pause, resume, run, enable, disable and delete."""
+"""Applies actions to one or many tasks: pause, resume, run, enable, disable and delete."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ MANY = 1000  # tasks of one request
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """`work` acts on a task; `result` describes what was done. `leaves`: the task's own screen no longer exists."""
+    """`work` acts on a task. `result` describes what was done. `leaves`: the task's own screen no longer exists afterwards."""
 
     result: str
     work: Callable[[Any, int, Form], Any]
@@ -53,7 +53,7 @@ ACTIONS: Mapping[str, Action] = {
 
 @change
 def do(here: Site, request: Request, form: Form) -> Response:
-    """Acts on the task of this address."""
+    """Applies the action to the task at this address."""
     wanted, task = action(form), id_of(request)
     with here.database.writing() as db:
         wanted.work(db, task, form)
@@ -62,7 +62,7 @@ def do(here: Site, request: Request, form: Form) -> Response:
 
 @change
 def do_with_many(here: Site, request: Request, form: Form) -> Response:
-    """Acts on the marked tasks in one transaction. Skips tasks that were deleted meanwhile or cannot run."""
+    """Applies the action to the marked tasks in one transaction. Skips tasks that were deleted meanwhile or cannot run."""
     wanted, refused = action(form), list[str]()
     with here.database.writing() as db:
         count = sum(done(wanted, db, task, form, refused) for task in sorted(marked(form)))
@@ -71,7 +71,7 @@ def do_with_many(here: Site, request: Request, form: Form) -> Response:
 
 
 def done(wanted: Action, db: Any, task: int, form: Form, refused: list[str]) -> int:
-    """Returns how many tasks were changed: none if the task is gone, unchanged or refuses. Keeps a refusal's sentence."""
+    """Returns how many tasks changed: 0 if the task is gone, unchanged or refuses the action. Adds a refusal to `refused`."""
     try:
         changed = wanted.work(db, task, form)
     except UnknownTask:

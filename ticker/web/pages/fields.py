@@ -1,4 +1,4 @@
-"""The fields of a task's form: fills them from a task and reads them back."""
+"""Fills the fields of a task's form from a task, and reads them back."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ YES = "yes"
 
 
 SCHEDULE = Field(
-    Sort({}, ""), "Schedule", "", "An interval such as 5m, cron, a systemd calendar event, or a time.", "5m   0 9 * * 1-5   Mon..Fri 09:00",
+    Sort({}, ""), "Schedule", "", "An interval such as 5m, a cron expression, a systemd calendar event, or a time.", "5m   0 9 * * 1-5   Mon..Fri 09:00",
     name="schedule",
 )  # fmt: skip
 FUNCTION, ZONE, KWARGS = (FIELDS[name] for name in ("function", "zone", "kwargs"))
@@ -30,7 +30,7 @@ MORE: Mapping[str, Sequence[Field]] = {
     group: [field for field in (FIRST, *SETTINGS.values()) if field.group == group] for group in GROUPS
 }
 ARGUMENTS = (FUNCTION, KWARGS, *(field for group in MORE.values() for field in group))
-"""The fields that are arguments of `register`; the schedule is made from two fields."""
+"""The fields whose values are arguments of `register`. `forms.scheduled` reads those of the schedule."""
 
 
 def filled(task: Task) -> dict[str, str]:
@@ -51,7 +51,7 @@ def is_set(field: Field, task: Task, now: datetime) -> bool:
 
 
 def read(field: Field, text: str) -> Any:
-    """Returns the value as `register` takes it. An emptied field removes a limit that can be removed. Raises BadInput."""
+    """Returns the value in a form that `register` accepts. An empty field removes an optional limit. Raises BadInput."""
     if field is FIRST:
         return instant_in(field.name, text)
     match field.kind:
@@ -83,6 +83,6 @@ def as_text(column: str, value: Any) -> str:
 
 
 def as_object(value: Any) -> str:
-    """Formats an object over several lines, unless that exceeds the limit of its size."""
+    """Formats an object over several lines, unless it would then exceed the size limit."""
     text = as_json(value)
     return text if len(text.encode()) <= JSON_AT_MOST else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The form for new and existing tasks, with a preview of the schedule while it is typed."""
+"""Serves the form for new and existing tasks, with a preview of the schedule while it is typed."""
 
 import hashlib
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ ARGUMENT_OF = dict.fromkeys(("expression", *checks.NAMES.values()), "schedule") 
 CONTROLS = {
     "function": fields.FUNCTION, "whose": fields.WHOSE, "when": fields.WHEN, "kwargs": fields.KWARGS, "groups": fields.MORE,
 }  # fmt: skip
-"""The fields that `form.html` draws, group by group, for new and existing tasks."""
+"""The fields that `form.html` shows, group by group, for new and existing tasks."""
 
 
 @screen("form.html")
@@ -90,7 +90,7 @@ def create(here: Site, _: Request, form: Form) -> Response:
 
 @changing
 def change(here: Site, request: Request, form: Form) -> Response:
-    """Writes the fields that differ from what the form was filled with."""
+    """Writes the fields that differ from the values with which the form was filled."""
     with errors_of_the_form(), here.database.writing() as db:
         task = tasks.get(db, id_of(request))
         given = typed(form, task)
@@ -110,7 +110,7 @@ def errors_of_the_form() -> Iterator[None]:
 
 
 def typed(form: Form, task: Task | None) -> dict[str, Any]:
-    """Returns the arguments of `register` that were filled in, or for an existing task those that were changed."""
+    """Returns the arguments of `register` that were filled in or, for an existing task, those that were changed."""
     before = shown(form) if task else {}
     news = {name: one(form, name) for name in form if digest(one(form, name)) != before.get(name, digest(""))}
     given = {field.name: fields.read(field, news[field.name]) for field in fields.ARGUMENTS if field.name in news}
@@ -129,10 +129,10 @@ def digest(text: str) -> str:
 
 
 def shown(form: Form) -> dict[str, str]:
-    """Returns the digests of what the form was filled with, as another user may have changed the task since."""
+    """Returns the digests of the values with which the form was filled. Another user may have changed the task since."""
     before = json_value("was", one(form, "was") or "{}")
     if not isinstance(before, dict):
-        raise BadInput("was", None, "is not what the form was filled with; load the form again")
+        raise BadInput("was", None, "does not contain the values with which the form was filled; load the form again")
     return before
 
 

@@ -1,4 +1,4 @@
-"""The current state: what runs next, what is late or failing, and what was dropped, each with its cause."""
+"""Shows the current state: what runs next, what is late or failing, and what was dropped, each with its cause."""
 
 from starlette.requests import Request
 
@@ -25,11 +25,11 @@ def now(here: Site, _: Request) -> Shown:
 
 
 def cause(task: Task, look: health.Health) -> str:
-    """Says why a late task was not pushed yet."""
+    """Says why a late task has not been pushed yet."""
     if task.push_errors:
         return f"not pushed: {task.push_error}"
     if not health.ticks(look.tickers, look.max_age_ms):
-        return "no ticker ticks"
+        return "no ticker is ticking"
     left = look.tickers[0].last_report.get("left") or {}
     if task.queue in left:
         return f"the queue {task.queue} is full (TICKER_QUEUE_DEPTH), and {left[task.queue]} tasks wait for room"

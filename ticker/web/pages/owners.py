@@ -1,4 +1,4 @@
-"""Owners with their task counts; those with failing or late tasks first."""
+"""Shows owners with their task counts. Those with failing or late tasks come first."""
 
 from starlette.requests import Request
 

@@ -1,4 +1,4 @@
-"""The words of the page: marks of outcomes, relative times, and recent outcomes."""
+"""Provides the words of the page: marks of outcomes, relative times, and recent outcomes."""
 
 import json
 from collections import Counter
@@ -22,12 +22,12 @@ TONES = {"failing": "bad", "not_pushed": "bad", "paused": "warn", "disabled": "w
 
 
 def mark(what: str) -> str:
-    """Returns one character for an outcome or a state. All events share one."""
+    """Returns one character for an outcome or a state. All events have the same character."""
     return MARKS.get(what) or OPEN.get(what, "◆")  # type: ignore[call-overload]
 
 
 def tone(what: str | None) -> str:
-    """Returns the colour of a word that says the same: good, bad, warn, or "" for none."""
+    """Returns the CSS class that colours a word: good, bad, warn, or "" for no colour."""
     if what in GOOD:
         return "good"
     if what == Outcome.DROPPED:
@@ -40,7 +40,7 @@ def plain(word: str | None) -> str:
 
 
 def ago(instant: datetime | None, now: datetime) -> str:
-    """Returns the distance from now in words."""
+    """Returns how far the instant is from now, in words."""
     if instant is None:
         return "never"
     seconds = round((instant - now).total_seconds())
@@ -72,7 +72,7 @@ def schedule(task: Task) -> str:
 
 
 def strip(statuses: Sequence[OccurrenceStatus]) -> str:
-    """Returns what the marks say, for screen readers."""
+    """Describes the marks for screen readers."""
     counted = Counter(plain(status.outcome or status.state) for status in statuses)
     counts = ", ".join(f"{count} {word}" for word, count in counted.most_common())
     return f"the last {len(statuses)}: {counts}" if statuses else "no occurrence is recorded"

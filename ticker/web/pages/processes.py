@@ -1,4 +1,4 @@
-"""Tickers, queues, workers and servers, and whether all is well, even if a server does not answer."""
+"""Shows tickers, queues, workers and servers, and whether all is well, even if a server does not answer."""
 
 from typing import Any
 from uuid import UUID

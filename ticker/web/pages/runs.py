@@ -1,4 +1,4 @@
-"""The journal, one run in full, and counts of drops."""
+"""Shows the journal, one run in full, and counts of drops."""
 
 from datetime import timedelta
 from typing import Any
@@ -37,7 +37,7 @@ def runs(here: Site, request: Request) -> Shown:
 
 
 def select(db: Any, *, task: str | None, owner: str | None, **others: Any) -> Wanted:
-    """Returns the selection of the filter. Suggests an owner if a name is unknown without one."""
+    """Returns what the filter selects. Suggests an owner if no task without an owner has the name."""
     who = None if owner is None else owner_in("owner", owner)
     named = as_id("task", task) if task and not is_name(task) else task
     try:
@@ -49,7 +49,7 @@ def select(db: Any, *, task: str | None, owner: str | None, **others: Any) -> Wa
 
 
 def is_name(task: str | None) -> bool:
-    """Returns whether this is a name; digits are an id."""
+    """Returns whether this is a name. A text of digits is an id."""
     return task is not None and not task.isdecimal()
 
 

@@ -1,4 +1,4 @@
-"""Turns functions into screens: they take the site and the request, and return the data of their template."""
+"""Turns functions into screens. Each function takes the site and the request, and returns the data of its template."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -25,11 +25,11 @@ Handler = Callable[[Site, Request], Shown]
 Form = Mapping[str, list[str]]
 Change = Callable[[Site, Request, Form], Response]
 ROWS = 50  # per page of a list
-FIELDS = 2000  # per form: more than a thousand marked tasks
+FIELDS = 2000  # per form; a thousand marked tasks need fewer
 
 
 def screen(template: str) -> Callable[[Handler], Callable[[Request], Response]]:
-    """Makes a screen of a function that reads. Its errors are shown as a page."""
+    """Turns a function that reads into a screen. Its errors are shown as a page."""
 
     def made(handler: Handler) -> Callable[[Request], Response]:
         def served(request: Request) -> Response:
@@ -44,7 +44,7 @@ def screen(template: str) -> Callable[[Handler], Callable[[Request], Response]]:
 
 
 def change(handler: Change) -> Callable[[Request], Any]:
-    """Makes a handler of a function that takes a form and writes. The page's script shows its errors."""
+    """Turns a function that takes a form and writes into a handler. The page's script shows its errors."""
 
     async def served(request: Request) -> Response:
         try:
@@ -57,11 +57,11 @@ def change(handler: Change) -> Callable[[Request], Any]:
 
 
 def read(body: bytes) -> Form:
-    """Returns what a form has sent: each name with all of its values."""
+    """Returns the fields that a form has sent: each name with all of its values."""
     try:
         return parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS)
     except ValueError:  # includes UnicodeError
-        raise BadInput("form", None, f"cannot be read: up to {FIELDS} fields, URL-encoded as UTF-8") from None
+        raise BadInput("form", None, f"cannot be read; send up to {FIELDS} fields, URL-encoded as UTF-8") from None
 
 
 def render(request: Request, template: str, shown: Shown, status: int = 200) -> Response:
@@ -74,7 +74,7 @@ def render(request: Request, template: str, shown: Shown, status: int = 200) -> 
 
 
 def error_page(request: Request, problem: Mapping[str, Any]) -> Response:
-    """Returns a page for requests that read. Requests that change something come from a script and get JSON."""
+    """Returns a page for requests that read. Requests that change something come from a script, and get JSON."""
     if request.method not in SAFE:
         return JSONResponse(problem, problem["status"], media_type=MEDIA_TYPE)
     return render(request, "error.html", {"problem": problem}, problem["status"])

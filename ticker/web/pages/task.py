@@ -1,4 +1,4 @@
-"""One task: its next times, why it ran or did not, its chart, and its last runs."""
+"""Shows one task: its next times, why it ran or did not, its chart, and its last runs."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -8,10 +8,10 @@ from markupsafe import Markup
 from starlette.requests import Request
 
 from ticker.errors import BadInput
-from ticker.read import formatting, journal, overview, tasks, timeline
+from ticker.read import forecast, formatting, journal, overview, tasks, timeline
 from ticker.read import why as read_why
-from ticker.tasks import preview
 from ticker.tasks.fields import Task
+from ticker.tasks.preview import Preview
 from ticker.web.pages.screen import Shown, id_of, screen
 from ticker.web.site import HIDDEN, Site
 
@@ -39,10 +39,10 @@ def task(here: Site, request: Request) -> Shown:
     }  # fmt: skip
 
 
-def times(task: Task, now: datetime) -> preview.Preview | None:
+def times(task: Task, now: datetime) -> Preview | None:
     """Returns the next times, or None if the row was edited by hand and is invalid."""
     try:
-        return preview.of_task(task, now, TIMES)
+        return forecast.next_times(task, now, TIMES)
     except BadInput:
         return None
 
@@ -56,7 +56,7 @@ def stretch(task: Task) -> timedelta:
 
 
 def details(here: Site, task: Task) -> dict[str, Any]:
-    """Returns the details of the task, without values that are hidden."""
+    """Returns the details of the task, with hidden values replaced."""
     values = formatting.details(task)
     if here.settings.hide_args:
         values |= {name: HIDDEN for name in ("arguments", "cursor", "metadata") if values.get(name)}

@@ -1,4 +1,4 @@
-"""The list of tasks: filters in the address, pages by cursor, and the recent outcomes of each task."""
+"""Shows the list of tasks, filtered and divided into pages by its address, with the recent outcomes of each task."""
 
 from datetime import datetime
 
@@ -31,6 +31,6 @@ def tasks(here: Site, request: Request) -> Shown:
 
 def is_late(task: Task, now: datetime) -> bool:
     """Returns whether the task should have been pushed two ticks ago."""
-    if task.next_run is None or not (task.enabled and task.owner_active and task.paused_by is None):
+    if task.runs_next is None:
         return False
-    return due_since(task.next_run, task) < now - timing.span(read_tasks.late_ms())
+    return due_since(task.runs_next, task) < now - timing.span(read_tasks.late_ms())

@@ -1,4 +1,4 @@
-// What htmx leaves to a page: refreshing while it is watched, keys, and the messages of changes.
+// Does what htmx leaves to the page: refreshes it while it is watched, handles keys, and shows the messages of changes.
 (() => {
   "use strict";
   const root = document.body.dataset.root;
@@ -18,7 +18,7 @@
   };
   const keep = (work) => { try { work(sessionStorage); } catch { /* a browser without storage */ } };
   const look = () => htmx.trigger(live(), "look");
-  // A button that is disabled or replaced loses the focus. After a key press, the focus returns there, or to the start of the screen.
+  // A button that is disabled or replaced loses the focus. After a key press, the focus returns to it, or to the start of the screen.
   const refocus = () => {
     if (!pressed || document.activeElement !== document.body) return;
     const same = [...live().querySelectorAll(".actions button, .actions summary")].find((one) => one.textContent === pressed);

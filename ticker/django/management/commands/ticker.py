@@ -1,4 +1,4 @@
-"""`manage.py ticker ...`: the command `ticker`, on the database of DATABASES and with Django set up."""
+"""Runs the command `ticker` as `manage.py ticker ...`, on a database of DATABASES and with Django set up."""
 
 import os
 from argparse import REMAINDER, ArgumentParser
@@ -17,11 +17,14 @@ class Command(BaseCommand):
         parser.add_argument("args", nargs=REMAINDER)  # for call_command
 
     def run_from_argv(self, argv: list[str]) -> None:
-        done = ("--settings=", "--pythonpath=")  # by manage.py
+        done = ("--settings=", "--pythonpath=")  # handled by manage.py
         self.handle(*(argument for argument in argv[2:] if not argument.startswith(done)))
 
     def handle(self, *arguments: str, **_: Any) -> None:
-        """Ends the process as `ticker` does, or returns if its exit code is 0. A worker sets Django up before it imports tasks."""
+        """Ends the process with the exit code of `ticker`, or returns if that is 0.
+
+        A worker sets Django up before it imports tasks.
+        """
         os.environ["DATABASE_URL"] = database_url()
         if arguments[:1] == ("worker",):
             is_named = any(argument.partition("=")[0] == "--tasks" for argument in arguments)

@@ -17,11 +17,11 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from ticker.engine import timing
 from wrappers.group import streams
 from wrappers.group.slots import Slots
 from wrappers.group.threads import Interruptible, watch_sockets
-from wrappers.layers import record, sentry
+from wrappers.layers.record import end_of, outcome_of
+from wrappers.layers.sentry import apart, group, introduce
 from wrappers.layers.time_box import new_run
 from wrappers.pipeline import finish, registry, serialize, start
 from wrappers.pipeline.context import Call
@@ -96,18 +96,19 @@ class Group:
         return begun
 
     async def _run(self, slot: int, call: Call) -> None:
-        assert call.start is not None
+        begun = call.start
+        assert begun is not None
         output = streams.Output()
         streams.current.set(output)  # in the context of this asyncio task, and of all that it begins
-        call = replace(call, run=new_run(call, call.start.box_ms))
-        with sentry.apart():
+        call = replace(call, run=new_run(call, begun.box_ms))
+        with apart():
             end = await self._outcome(call)
         log.info("run %s task=%s job=%s", end.outcome, call.task_id, call.job_id)
         printed, complained = output.texts()
         end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
-        left = PendingEnd(call.task_id, call.start.run_id, call.start.token, end)
+        left = PendingEnd(call.task_id, begun.run_id, begun.token, end)
         if not handoff.leave(left):
-            until = call.since + (call.start.box_ms + call.start.grace_ms) / 1000
+            until = call.since + (begun.box_ms + begun.grace_ms) / 1000
             write = partial(finish.write, call.database, left, until=until, wake=call.settings.wake)
             await asyncio.get_running_loop().run_in_executor(self._asking, write)
         self._slots.give_back(slot)
@@ -116,17 +117,17 @@ class Group:
     async def _outcome(self, call: Call) -> End:
         """Calls the function, which ends in exactly one outcome unless the process is killed."""
         with suppress(Exception):  # an error in Sentry must not fail the run
-            sentry.introduce(call)
+            introduce(call)
         try:
             overlooked = await self._call(call)
         except BaseException as error:
             if isinstance(error, SoftLimit):
                 with suppress(Exception):
-                    sentry.group(call, error)
+                    group(call, error)
             serialize.shorten(error)
             log.error("run failed task=%s job=%s", call.task_id, call.job_id, exc_info=error)
-            return End(record.outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error))
-        return record.end_of(call, overlooked)
+            return End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error))
+        return end_of(call, overlooked)
 
     async def _call(self, call: Call) -> bool:
         """Calls the function, and interrupts it at its soft limit. Returns whether it ignored that."""

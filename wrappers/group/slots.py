@@ -17,7 +17,7 @@ class Slots:
 
     def __init__(self, count: int) -> None:
         self._free = list(reversed(range(count)))
-        self._deadlines: dict[int, float] = {}
+        self._limits: dict[int, tuple[float, float]] = {}  # by slot: the deadline and the hard limit
         self._at_most = shared_state.deadline()  # RQ's, for the whole job
         self._timer: KillTimer | None = None
 
@@ -35,13 +35,13 @@ class Slots:
     def begin(self, slot: int, task_id: int, token: str, run_id: int, deadline: float, hard_limit: float) -> None:
         """Notes that the run has started, and the instant at which the process dies if it has not ended."""
         shared_state.write(task_id, token, run_id, slot=slot, deadline=deadline, hard_limit=hard_limit)
-        self._deadlines[slot] = deadline
+        self._limits[slot] = deadline, hard_limit
         self._arm()
 
     def give_back(self, slot: int) -> None:
         shared_state.clear(slot)
         self._free.append(slot)
-        if self._deadlines.pop(slot, None) is not None:
+        if self._limits.pop(slot, None) is not None:
             self._arm()
 
     def close(self) -> None:
@@ -50,8 +50,8 @@ class Slots:
             self._timer.close()
 
     def _arm(self) -> None:
-        first = min(self._deadlines.values(), default=math.inf)
-        shared_state.write_deadline(min(first, self._at_most))
+        first, hard_limit = min(self._limits.values(), default=(math.inf, 0.0))
+        shared_state.write_deadline(min(first, self._at_most), hard_limit)
         if self._timer is None:
             with suppress(OSError):  # no such timers here: the worker and its supervisor kill
                 self._timer = KillTimer()

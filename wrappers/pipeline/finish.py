@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from itertools import chain, repeat
 
 from ticker.errors import DatabaseUnavailable
@@ -51,11 +52,29 @@ def close_record(database: Database, waiting: WaitingEnds, cause: str) -> None:
     """Writes the ends that a dead horse left, and an end for each run that it left open."""
     left = {(run.task_id, run.token) for run in map(PendingEnd.unpacked, handoff.left())}
     take_left(database, waiting)
-    for run in shared_state.open_runs():
+    opened = shared_state.open_runs()
+    for run in opened:
         if (run.task_id, run.token) not in left and (run.task_id, run.token) not in waiting:
-            outcome, reason = (Outcome.KILLED, cause) if run.run_id else (Outcome.LOST, UNANSWERED)
-            _close(database, waiting, run, outcome, reason)
+            _close(database, waiting, run, *verdict(run, opened, cause))
     shared_state.clear_all()  # also if a run left an end and was killed right after
+
+
+def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str) -> tuple[Outcome, str]:
+    """Returns the outcome and the reason of a run that a dead horse left open.
+
+    If several runs were at work, the one that reached its hard limit first is the cause, and the others were interrupted.
+    """
+    if not run.run_id:
+        return Outcome.LOST, UNANSWERED
+    begun = [other for other in opened if other.run_id]
+    if len(begun) == 1:
+        return Outcome.KILLED, cause
+    guilty = min(begun, key=lambda other: other.deadline)
+    if limits.now() < guilty.deadline:
+        return Outcome.INTERRUPTED, f"its process, in which {len(begun)} runs were at work, ended: {cause}"
+    if run.deadline == guilty.deadline:
+        return Outcome.KILLED, cause
+    return Outcome.INTERRUPTED, f"its process was killed at the hard limit of task {guilty.task_id}"
 
 
 def abandon(database: Database, waiting: WaitingEnds) -> None:

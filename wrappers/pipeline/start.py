@@ -3,13 +3,14 @@
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from ticker import clock
+from ticker.db import sql
 from ticker.engine import timing
 from ticker.errors import DatabaseUnavailable, RowLocked
 from ticker.model import Outcome, Reason, RunKind
@@ -51,6 +52,27 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     return replace(call, began=began, start=_start(verdict, token), since=since)
 
 
+def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | None]:
+    """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the row.
+
+    The calls share a database. The caller keeps their tokens where they outlive this process.
+    """
+    database = calls[0].database
+    patiently(database.open, DatabaseUnavailable, clock.monotonic() + PATIENCE, lambda: None)
+    began, since, rows = decide_all(calls, tokens)
+    waited, verdicts = clock.monotonic() - began, {str(row["token"]): row for row in rows}
+    answers: list[Call | str | None] = []
+    for call, token in zip(calls, tokens, strict=True):
+        verdict = verdicts[token]
+        if verdict["refusal"]:
+            answers.append(None if verdict["refusal"] == "locked" else drop(call, verdict))
+        elif waited > (limit := min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)):
+            answers.append(give_up(call, token, waited, limit))
+        else:
+            answers.append(replace(call, began=began, start=_start(verdict, token), since=since))
+    return answers
+
+
 def patiently(
     step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up_at: float, when_it_waits: Callable[[], object]
 ) -> T:
@@ -68,23 +90,35 @@ def patiently(
 
 def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
     """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before it, and its row."""
-    common: dict[str, Any] = {
-        "functions": list(registry.functions()), "now": clock.now(),
-        "worker": call.worker, "host": socket.gethostname(), "pid": call.pid,
+    if call.planned is None:
+        began, since, [verdict] = decide_all([call], [token])
+        if verdict["refusal"] == "locked":
+            raise RowLocked(LOCKED)
+        return began, since, verdict
+    began, since, common = _asked(call)
+    planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id}
+    return began, since, call.database.execute("start_planned", **planned, **common)[0]
+
+
+def decide_all(calls: Sequence[Call], tokens: Sequence[str]) -> tuple[float, float, list[sql.Row]]:
+    """Runs the start statement of scheduled runs of different tasks. Returns both clocks' times before it, and its rows."""
+    began, since, common = _asked(calls[0])
+    sets = {
+        "task_ids": [call.task_id for call in calls], "occurrences": [call.occurrence for call in calls],
+        "tokens": list(tokens), "job_ids": [call.job_id for call in calls],
     }  # fmt: skip
+    return began, since, calls[0].database.execute("start", **sets, **common)
+
+
+def _asked(call: Call) -> tuple[float, float, dict[str, Any]]:
+    """Returns both clocks' times now, and the parameters that the calls of a statement share."""
     call.database.open()
     began, since = clock.monotonic(), limits.now()
-    common["boot"], common["uptime"] = clock.uptime()
-    if call.planned is not None:
-        planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id}
-        return began, since, call.database.execute("start_planned", **planned, **common)[0]
-    of_one = {
-        "task_ids": [call.task_id], "occurrences": [call.occurrence], "tokens": [token], "job_ids": [call.job_id]
+    boot, uptime = clock.uptime()
+    return began, since, {
+        "functions": list(registry.functions()), "now": clock.now(), "worker": call.worker, "host": socket.gethostname(),
+        "pid": call.pid, "boot": boot, "uptime": uptime,
     }  # fmt: skip
-    [verdict] = call.database.execute("start", **of_one, **common)
-    if verdict["refusal"] == "locked":
-        raise RowLocked(LOCKED)
-    return began, since, verdict
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:

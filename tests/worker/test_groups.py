@@ -1,0 +1,204 @@
+"""One process runs many tasks of a function at the same time; each has its own start, box, record and outcome."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+import ticker
+from tests.running import stock_worker, until, work
+from ticker.db.connections import connect
+from ticker.engine.tick import tick
+from ticker.errors import BadInput
+from wrappers.pipeline import registry
+
+pytestmark = pytest.mark.slow
+
+FUNCTIONS = """
+import asyncio, logging, os, time
+from pathlib import Path
+from wrappers import NOTHING_TO_DO, task
+
+FOLDER = Path(os.environ.get("GROUP_FOLDER", "/nonexistent"))
+
+async def all_are_here(run, number):
+    \"\"\"Waits until every one of `number` runs is at work.\"\"\"
+    (FOLDER / str(run.task_id)).touch()
+    while len(list(FOLDER.iterdir())) < number:
+        await asyncio.sleep(0.01)
+
+@task("together", batch=10, concurrency=10)
+async def together(run, deed="returns", number=0):
+    print(deed)
+    logging.getLogger("app").warning("logged %s", deed)
+    await all_are_here(run, number)
+    if deed == "raises":
+        raise ValueError(deed)
+    if deed == "idles":
+        return NOTHING_TO_DO
+    if deed == "dies":
+        os._exit(3)
+    if deed == "exits":
+        raise SystemExit(4)
+    if deed == "waits":
+        await asyncio.sleep(1000)
+    if deed == "blocks":
+        time.sleep(1000)
+    if deed == "swallows":
+        while True:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                pass
+    if deed == "checkpoints":
+        run.checkpoint({"at": run.task_id})
+    if deed == "stays":
+        await asyncio.sleep(run.quota.remaining)
+        run.quota.exceeded
+    return deed
+
+@task("threads", batch=10, concurrency=3)
+def threads(run, deed="returns", port=0):
+    print(deed)
+    if deed == "raises":
+        raise ValueError(deed)
+    if deed == "sleeps":
+        while True:
+            time.sleep(0.01)
+    if deed == "receives":
+        import socket
+        with socket.create_connection(("127.0.0.1", port)) as open_:
+            return len(open_.recv(10))
+    return deed
+"""
+
+
+@pytest.fixture(autouse=True)
+def announced(environ: dict[str, str], db: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "group"
+    folder.mkdir()
+    monkeypatch.setenv("GROUP_FOLDER", str(folder))
+    db.execute(
+        "INSERT INTO ticker.functions (name, batch, announced_at)"
+        " VALUES ('together', 10, clock_timestamp()), ('threads', 10, clock_timestamp())"
+    )
+
+
+def register(
+    db: Any, function: str, *deeds: str, kwargs: dict[str, Any] | None = None, **fields: Any
+) -> list[ticker.Task]:
+    said = {"every": "1h", **fields}
+    return [
+        ticker.register(db, function, name=f"{n} {deed}", kwargs={"deed": deed, **(kwargs or {})}, **said)
+        for n, deed in enumerate(deeds)
+    ]
+
+
+def outcomes(db: Any) -> dict[str, str]:
+    return {run.task_name: str(run.outcome) for run in ticker.list_runs(db)}
+
+
+@pytest.mark.parametrize("worker", [work, stock_worker], ids=["ours", "stock"])
+def test_runs_that_wait_for_each_other_all_end_each_with_its_own_record(worker, db, store, queue):
+    deeds = ["returns", "raises", "idles", "exits", "checkpoints"]
+    tasks = register(db, "together", *deeds, kwargs={"number": 5})
+    tick(store, queue)
+    worker(patch=FUNCTIONS)
+    assert outcomes(db) == {
+        "0 returns": "succeeded", "1 raises": "failed", "2 idles": "nothing_to_do", "3 exits": "failed", "4 checkpoints": "succeeded",
+    }  # fmt: skip
+    rows = db.execute("SELECT task_name, output, error_output, result, reason FROM ticker.runs").fetchall()
+    for name, output, error_output, result, reason in rows:
+        deed = name.split()[1]
+        assert output == f"{deed}\n" and f"logged {deed}" in error_output
+        assert (result, reason) == {
+            "raises": (None, "ValueError: raises"), "exits": (None, "SystemExit: 4"), "idles": (None, ""),
+        }.get(deed, (deed, ""))  # fmt: skip
+    assert ticker.get(db, tasks[4]).cursor == {"at": tasks[4].id}
+    assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
+
+
+def test_plain_functions_run_in_threads_no_more_than_the_concurrency(db, store, queue):
+    register(db, "threads", "returns", "raises", "returns", "returns", "returns")
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert sorted(outcomes(db).values()) == ["failed", *["succeeded"] * 4]
+
+
+def test_each_run_is_cancelled_at_its_own_soft_limit(db, store, queue):
+    register(db, "together", "returns", "waits", "stays", every="4s", box="0.5s")
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 returns": "succeeded", "1 waits": "timed_out", "2 stays": "partial"}
+
+
+def test_a_thread_is_interrupted_in_its_code_and_in_a_socket_that_never_answers(db, store, queue):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        register(db, "threads", "returns", "sleeps", "receives", kwargs={"port": port}, every="4s", box="0.5s")
+        tick(store, queue)
+        work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 returns": "succeeded", "1 sleeps": "timed_out", "2 receives": "timed_out"}
+
+
+@pytest.mark.parametrize("deed", ["blocks", "swallows"])
+def test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted(deed, db, store, queue):
+    """The neighbour has a longer box, and is at work when the process dies."""
+    register(db, "together", deed, kwargs={"number": 2}, every="4s", box="0.5s")
+    ticker.register(db, "together", name="neighbour", every="1h", kwargs={"deed": "waits", "number": 2})
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {f"0 {deed}": "killed", "neighbour": "interrupted"}
+    found = {run.task_name: run for run in ticker.list_runs(db)}
+    killed = found[f"0 {deed}"]
+    assert killed.reason == "killed at its hard limit of 0.9 s"
+    assert found["neighbour"].reason == f"its process was killed at the hard limit of task {killed.task_id}"
+    [neighbour] = [task for task in ticker.list_tasks(db) if task.name == "neighbour"]
+    assert (neighbour.failures, neighbour.last_outcome) == (0, "interrupted")
+
+
+def test_when_the_process_dies_by_itself_all_at_work_are_interrupted_and_no_occurrence_runs_twice(db, store, queue):
+    register(db, "together", "dies", "waits", "returns", kwargs={"number": 3})
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    ended = outcomes(db)
+    assert (ended["0 dies"], ended["1 waits"]) == ("interrupted", "interrupted")
+    assert len(ticker.list_runs(db)) == 3
+
+
+def test_only_a_task_with_retries_is_attempted_again_after_an_interruption(db, store, queue, tmp_path):
+    register(db, "together", "dies", kwargs={"number": 3})
+    ticker.register(db, "together", name="once", every="1h", kwargs={"deed": "waits", "number": 3})
+    ticker.register(
+        db, "together", name="again", every="1h", kwargs={"deed": "waits", "number": 3}, retries=1, backoff="1s"
+    )
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    tick(store, queue)
+    attempts = {run.task_name for run in ticker.list_runs(db) if run.attempt == 2}
+    assert attempts == {"again"}
+    assert {task.failures for task in ticker.list_tasks(db)} == {0}
+
+
+def test_a_locked_row_is_skipped_and_runs_later(environ, db, store, queue):
+    first, _ = register(db, "together", "returns", "returns")
+    tick(store, queue)
+    with ThreadPoolExecutor() as pool, connect(environ["DATABASE_URL"]) as holder:
+        with holder.transaction():
+            holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            holder.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [first.id])
+            done = pool.submit(work, patch=FUNCTIONS)
+            until(lambda: outcomes(db).get("1 returns") == "succeeded", "the other one")
+            assert "0 returns" not in outcomes(db)
+        done.result()
+    assert outcomes(db) == {"0 returns": "succeeded", "1 returns": "succeeded"}
+
+
+@pytest.mark.parametrize("concurrency", [0, -1, 11, "50", True, 1.5, None])
+def test_a_concurrency_is_a_number_of_tasks_of_a_batch(concurrency):
+    with pytest.raises(BadInput, match="concurrency"):
+        registry.task("x", batch=10, concurrency=concurrency)

@@ -1,12 +1,13 @@
 """One process runs many tasks of a function at the same time; each has its own start, box, record and outcome."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ticker
-from tests.running import stock_worker, until, work
+from tests.running import stock_worker, until, work, working
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
 from ticker.errors import BadInput
@@ -57,6 +58,12 @@ async def together(run, deed="returns", number=0):
         run.quota.exceeded
     return deed
 
+@task("two", batch=3, concurrency=2)
+async def two(run, deed):
+    (FOLDER / deed).touch()
+    while not (FOLDER / "go").exists():
+        await asyncio.sleep(0.01)
+
 @task("threads", batch=10, concurrency=3)
 def threads(run, deed="returns", port=0):
     print(deed)
@@ -73,15 +80,21 @@ def threads(run, deed="returns", port=0):
 """
 
 
-@pytest.fixture(autouse=True)
-def announced(environ: dict[str, str], db: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "group"
     folder.mkdir()
     monkeypatch.setenv("GROUP_FOLDER", str(folder))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def announced(environ: dict[str, str], db: Any, folder: Path) -> None:
+    names = ["together", "two", "threads"]
     db.execute(
         "INSERT INTO ticker.functions (name, batch, announced_at)"
-        " VALUES ('together', 10, clock_timestamp()), ('threads', 10, clock_timestamp())"
-    )
+        " SELECT name, 10, clock_timestamp() FROM unnest(%(names)s::text[]) AS name", {"names": names}
+    )  # fmt: skip
 
 
 def register(
@@ -154,9 +167,38 @@ def test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted(de
     found = {run.task_name: run for run in ticker.list_runs(db)}
     killed = found[f"0 {deed}"]
     assert killed.reason == "killed at its hard limit of 0.9 s"
-    assert found["neighbour"].reason == f"its process was killed at the hard limit of task {killed.task_id}"
+    assert found["neighbour"].reason == f"its process was killed because of task {killed.task_id}"
+    printed = dict(db.execute("SELECT task_name, output FROM ticker.runs").fetchall())
+    assert printed == {f"0 {deed}": f"{deed}\n", "neighbour": "waits\n"}
     [neighbour] = [task for task in ticker.list_tasks(db) if task.name == "neighbour"]
     assert (neighbour.failures, neighbour.last_outcome) == (0, "interrupted")
+
+
+def test_a_run_that_blocks_the_loop_pays_for_a_neighbour_that_cannot_end(db, store, queue):
+    """The neighbour's box is shorter. Its soft limit cannot reach it, because the loop does not turn."""
+    register(db, "together", "blocks", kwargs={"number": 2})
+    ticker.register(db, "together", name="neighbour", every="4s", box="1.5s", kwargs={"deed": "waits", "number": 2})
+    tick(store, queue)
+    done = work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 blocks": "killed", "neighbour": "interrupted"}
+    [blocker] = [run for run in ticker.list_runs(db) if run.outcome == "killed"]
+    assert blocker.reason.startswith("it blocked the event loop, and was killed at its hard limit of 1.9 s of task")
+    assert f"task={blocker.task_id} blocks the event loop" in done.stdout + done.stderr
+
+
+def test_a_worker_that_is_told_to_stop_begins_nothing_new_and_what_is_left_is_pushed_again(db, store, queue, folder):
+    register(db, "two", "first", "second", "third")
+    tick(store, queue)
+    with working(patch=FUNCTIONS) as process:
+        until(lambda: len(list(folder.iterdir())) == 2, "two runs")
+        process.terminate()
+        until(lambda: "warm shut down" in process.stdout.readline(), "the worker has heard it")
+        (folder / "go").touch()
+        process.communicate()
+    assert len(outcomes(db)) == 2
+    assert tick(store, queue).swept.repushed == 1
+    work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"succeeded"} and len(outcomes(db)) == 3
 
 
 def test_when_the_process_dies_by_itself_all_at_work_are_interrupted_and_no_occurrence_runs_twice(db, store, queue):

@@ -18,6 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 from wrappers.group import streams
+from wrappers.group.loop import Noted, Watch
 from wrappers.group.slots import Slots
 from wrappers.group.threads import Interruptible, watch_sockets
 from wrappers.layers.record import end_of, outcome_of
@@ -27,7 +28,7 @@ from wrappers.pipeline import finish, registry, serialize, start
 from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import LOCK_PAUSE
 from wrappers.pipeline.invoke import called, note
-from wrappers.sandbox import child_processes, handoff, limits
+from wrappers.sandbox import child_processes, handoff, limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
 from wrappers.sandbox.limits import SoftLimit
 
@@ -52,7 +53,7 @@ class Group:
         """Returns how many runs ended in which way, in a few words."""
         child_processes.adopt()
         watch_sockets()
-        with streams.Streams():
+        with streams.Streams(), Watch():
             asyncio.run(self._work())
         child_processes.kill()
         self._slots.close()
@@ -60,8 +61,8 @@ class Group:
 
     async def _work(self) -> None:
         runs: set[asyncio.Task[None]] = set()
-        while runs or (self._unstarted and not self._is_closing):
-            if self._unstarted and len(self._slots) and not self._is_closing:
+        while runs or (self._unstarted and self._may_begin()):
+            if self._unstarted and len(self._slots) and self._may_begin():
                 runs |= {asyncio.create_task(self._run(*begun)) for begun in await self._start()}
             if not runs:  # the rows of all that is left are locked
                 await asyncio.sleep(LOCK_PAUSE)
@@ -98,11 +99,11 @@ class Group:
     async def _run(self, slot: int, call: Call) -> None:
         begun = call.start
         assert begun is not None
-        output = streams.Output()
+        output = streams.Output(slot)
         streams.current.set(output)  # in the context of this asyncio task, and of all that it begins
         call = replace(call, run=new_run(call, begun.box_ms))
         with apart():
-            end = await self._outcome(call)
+            end = await self._outcome(slot, call)
         log.info("run %s task=%s job=%s", end.outcome, call.task_id, call.job_id)
         printed, complained = output.texts()
         end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
@@ -114,12 +115,12 @@ class Group:
         self._slots.give_back(slot)
         self.answers[end.outcome] += 1
 
-    async def _outcome(self, call: Call) -> End:
+    async def _outcome(self, slot: int, call: Call) -> End:
         """Calls the function, which ends in exactly one outcome unless the process is killed."""
         with suppress(Exception):  # an error in Sentry must not fail the run
             introduce(call)
         try:
-            overlooked = await self._call(call)
+            overlooked = await self._call(slot, call)
         except BaseException as error:
             if isinstance(error, SoftLimit):
                 with suppress(Exception):
@@ -129,7 +130,7 @@ class Group:
             return End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error))
         return end_of(call, overlooked)
 
-    async def _call(self, call: Call) -> bool:
+    async def _call(self, slot: int, call: Call) -> bool:
         """Calls the function, and interrupts it at its soft limit. Returns whether it ignored that."""
         assert call.start is not None
         step = registry.functions()[call.start.function].step
@@ -139,7 +140,7 @@ class Group:
         try:
             if step.is_async:
                 async with asyncio.timeout(left) as limit:
-                    note(call, await called(call, step))
+                    note(call, await Noted(called(call, step), slot))
                 return limit.expired()
             interruptible = Interruptible()
             interrupted = loop.call_later(left, interruptible.interrupt)
@@ -158,6 +159,9 @@ class Group:
             raise
         finally:
             watched.cancel()
+
+    def _may_begin(self) -> bool:
+        return not self._is_closing and not shared_state.is_stopping()
 
     def _close(self, task_id: int) -> None:
         log.warning("task=%s ignores its soft limit: nothing new begins in this process", task_id)

@@ -2,7 +2,7 @@
 
     with Streams():
         ...
-        output.set(Output())    # in the run's own context
+        current.set(Output(slot))    # in the run's own context
         print("kept with this run")
 
 What is printed outside a run goes to the process's own output.
@@ -16,26 +16,23 @@ from contextvars import ContextVar
 from typing import TextIO
 
 from wrappers.pipeline.output import Stream, add_log_handler, log_handler, text_of
-from wrappers.sandbox.ring_buffer import Ring, room
-
-HALF = 8 * 1024  # bytes that are kept of the beginning of a stream, and as many of its end
+from wrappers.sandbox import ring_buffer
 
 
 class Output:
-    """What one run printed. A stream takes memory once something is written to it."""
+    """What one run printed, in memory that outlives this process."""
 
-    def __init__(self) -> None:
-        self._rings: list[Ring | None] = [None, None]
+    def __init__(self, slot: int) -> None:
+        self._pair = ring_buffer.pair_of(slot)
+        for kept in self._pair:
+            kept.empty()
 
     def write(self, number: int, data: bytes | memoryview) -> None:
-        ring = self._rings[number]
-        if ring is None:
-            ring = self._rings[number] = Ring(bytearray(room(HALF)), HALF)
-        ring.write(data)
+        self._pair[number].write(data)
 
     def texts(self) -> tuple[str, str]:
         """Returns the output and the error output, safe to store and to show."""
-        output, error_output = (text_of(ring) if ring else "" for ring in self._rings)
+        output, error_output = map(text_of, self._pair)
         return output, error_output
 
 

@@ -62,19 +62,30 @@ def close_record(database: Database, waiting: WaitingEnds, cause: str) -> None:
 def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str) -> tuple[Outcome, str]:
     """Returns the outcome and the reason of a run that a dead horse left open.
 
-    If several runs were at work, the one that reached its hard limit first is the cause, and the others were interrupted.
+    If several runs were at work, the one that blocked the event loop is the cause, or else the one that reached its hard limit
+    first. The others were interrupted.
     """
     if not run.run_id:
         return Outcome.LOST, UNANSWERED
     begun = [other for other in opened if other.run_id]
     if len(begun) == 1:
         return Outcome.KILLED, cause
-    guilty = min(begun, key=lambda other: other.deadline)
-    if limits.now() < guilty.deadline:
+    overdue = min(begun, key=lambda other: other.deadline)
+    if limits.now() < overdue.deadline:
         return Outcome.INTERRUPTED, f"its process, in which {len(begun)} runs were at work, ended: {cause}"
-    if run.deadline == guilty.deadline:
-        return Outcome.KILLED, cause
-    return Outcome.INTERRUPTED, f"its process was killed at the hard limit of task {guilty.task_id}"
+    guilty = next((other for other in begun if other.slot == blocking_slot()), overdue)
+    if run == guilty:
+        return (
+            Outcome.KILLED,
+            cause if guilty == overdue else f"it blocked the event loop, and was {cause} of task {overdue.task_id}",
+        )
+    return Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}"
+
+
+def blocking_slot() -> int | None:
+    """Returns the slot of the run that blocked the event loop when the process died."""
+    step = shared_state.on_loop()
+    return step[0] if step and limits.now() - step[1] > shared_state.BLOCKED else None
 
 
 def abandon(database: Database, waiting: WaitingEnds) -> None:
@@ -85,7 +96,7 @@ def abandon(database: Database, waiting: WaitingEnds) -> None:
 
 
 def _close(database: Database, waiting: WaitingEnds, run: OpenRun, outcome: Outcome, reason: str) -> None:
-    printed, complained = output.texts()
+    printed, complained = output.texts(run.slot if run.deadline else None)
     end = End(outcome, reason, output=printed, error_output=complained, pid=shared_state.horse() or None)
     log.warning("%s task=%s: %s", outcome, run.task_id, reason)
     waiting.take(database, PendingEnd(run.task_id, run.run_id, run.token, end).packed())

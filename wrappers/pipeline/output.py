@@ -78,9 +78,12 @@ class Capture:
 _active: Capture | None = None
 
 
-def texts() -> tuple[str, str]:
-    """Returns the output and error output of the last run in the shared memory, dead or alive. Never raises."""
-    output, error_output = ring_buffer.pair()
+def texts(slot: int | None = None) -> tuple[str, str]:
+    """Returns the output and error output of the last run in the shared memory, dead or alive. Never raises.
+
+    A run in a group has a slot.
+    """
+    output, error_output = ring_buffer.pair() if slot is None else ring_buffer.pair_of(slot)
     return text_of(output), text_of(error_output)
 
 

@@ -183,6 +183,11 @@ class Worker(SurvivingWorker):
             max_idle_time = max_idle_time and max_idle_time - IDLE
         return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
 
+    def handle_warm_shutdown_request(self) -> None:
+        """Overrides RQ's method so that a group begins nothing new. The runs at work continue to their own ends."""
+        super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]
+        shared_state.stop()
+
     def teardown(self) -> None:
         """Overrides RQ's method, which runs when the worker ends, to try the waiting ends first."""
         is_requested, is_cold = self._shutdown_requested_date is not None, isinstance(sys.exception(), SystemExit)

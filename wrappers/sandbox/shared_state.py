@@ -17,16 +17,21 @@ from typing import NamedTuple
 from uuid import UUID
 
 SLOTS = 1000
+BLOCKED = 1.0  # seconds of one step on the event loop after which a run blocks its neighbours
 _HEAD = struct.Struct("dqd")  # the deadline, 0 for none; the horse's pid, 0 for none; the hard limit, 0 for none
 _USED = struct.Struct("q")  # the number of slots that may be in use
+_STOP = struct.Struct("q")  # whether nothing new may begin
+_LOOP = struct.Struct("qd")  # the slot on the event loop plus 1, 0 for none; since when
 _SLOT = struct.Struct("qq16sdd")  # as OpenRun; a task id of 0 for a free slot
-_FIRST = _HEAD.size + _USED.size
+_STOP_AT = _HEAD.size + _USED.size
+_LOOP_AT = _STOP_AT + _STOP.size
+_FIRST = _LOOP_AT + _LOOP.size
 _SIZE = _FIRST + SLOTS * _SLOT.size
 _page: mmap.mmap | None = None
 
 
 class OpenRun(NamedTuple):
-    """A run without an end. `run_id` is 0 if its start was not answered, so that its function did not begin.
+    """A run without an end, and its slot. `run_id` is 0 if its start was not answered, so that its function did not begin.
 
     `deadline` is an instant of `limits.now`, and `hard_limit` is in seconds; both are 0.0 outside a group, where those
     of the horse count.
@@ -37,6 +42,7 @@ class OpenRun(NamedTuple):
     run_id: int
     deadline: float
     hard_limit: float
+    slot: int
 
 
 def share() -> None:
@@ -104,8 +110,36 @@ def open_runs() -> list[OpenRun]:
     """Returns the open runs of the horse, dead or alive."""
     if _page is None:
         return []
-    slots = _SLOT.iter_unpack(_page[_FIRST : _at(*_USED.unpack_from(_page, _HEAD.size))])
-    return [OpenRun(slot[0], str(UUID(bytes=slot[2])), slot[1], *slot[3:]) for slot in slots if slot[0]]
+    slots = enumerate(_SLOT.iter_unpack(_page[_FIRST : _at(*_USED.unpack_from(_page, _HEAD.size))]))
+    return [
+        OpenRun(task_id, str(UUID(bytes=token)), run_id, deadline, hard_limit, slot)
+        for slot, (task_id, run_id, token, deadline, hard_limit) in slots
+        if task_id
+    ]
+
+
+def stop() -> None:
+    """Asks a group to begin nothing new. Its runs continue to their own ends."""
+    if _page is not None:
+        _STOP.pack_into(_page, _STOP_AT, 1)
+
+
+def is_stopping() -> bool:
+    return _page is not None and _STOP.unpack_from(_page, _STOP_AT) == (1,)
+
+
+def write_on_loop(slot: int | None, since: float = 0.0) -> None:
+    """Notes which run of a group is on the event loop, and since which instant of `limits.now`."""
+    if _page is not None:
+        _LOOP.pack_into(_page, _LOOP_AT, 0 if slot is None else slot + 1, since)
+
+
+def on_loop() -> tuple[int, float] | None:
+    """Returns the slot of the run that is on the event loop, and since when; None if there is none."""
+    if _page is None:
+        return None
+    number, since = _LOOP.unpack_from(_page, _LOOP_AT)
+    return (number - 1, since) if number else None
 
 
 def has_begun() -> bool:

@@ -7,10 +7,10 @@ Open access without a token has to be requested, and then only this host is serv
 may have forwarded the request, and the name in Host must be a loopback name. This keeps pages of other sites from reaching
 us through a name of their own (DNS rebinding).
 
-A change needs more if a page of another site may have made the browser send it, that is, if the request has no bearer token.
-The browser must not declare that another site sent the request. A POST must contain JSON, or the header that our page's
-script sends. Another site's page can send neither unless the server allows it (CORS), which we never do. The page therefore
-needs no cookie, and no key that its processes would have to share.
+A change is checked further if a page of another site may have made the browser send it, that is, if the request has no
+bearer token. The browser must not declare that another site sent the request. A POST must contain JSON, or the header
+that our page's script sends. Another site's page can send neither unless the server allows it (CORS), which we never do.
+The page therefore needs no cookie, and no key that its processes would have to share.
 """
 
 import base64
@@ -76,7 +76,7 @@ class Access:
             )
 
     def knows(self, headers: Headers) -> bool:
-        """Returns whether the request has a valid token. Compares it with all tokens, in constant time."""
+        """Returns whether the request has a valid token. Compares its token with all valid ones, in constant time."""
         shown = _shown(headers.get("authorization", ""))
         return any([hmac.compare_digest(shown, token.encode()) for token in self.tokens])  # noqa: C419 - none is skipped
 
@@ -84,7 +84,7 @@ class Access:
 class Guard:
     """Checks a request before the application gets it, and adds the headers that restrict browsers.
 
-    Also answers all errors of the application. `page` renders them for people.
+    Also turns errors of the application into answers, which `page` renders for people.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ def _shown(authorization: str) -> bytes:
 
 
 def _is_same_origin(headers: Headers) -> bool:
-    """Returns whether the request comes from our site. Older browsers, and those without TLS, send only the origin."""
+    """Returns whether the request comes from our site. Older browsers send only the origin, as all do without TLS."""
     if (site := headers.get("sec-fetch-site")) is not None:
         return site in ("same-origin", "none") and headers.get("origin") != "null"
     origin, host = headers.get("origin"), headers.get("host", "")

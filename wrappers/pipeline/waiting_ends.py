@@ -27,7 +27,7 @@ NOT_MADE = "its pieces of work could not be recorded in time, so they were not m
 
 
 class WaitingEnds:
-    """Tries each end until it is written or known to change nothing, for as long as the worker lives."""
+    """Tries each end until it is written, known to change nothing, or given up."""
 
     def __init__(self) -> None:
         self._ends: dict[
@@ -57,7 +57,7 @@ class WaitingEnds:
             self._try(database, run)
 
     def server_answered(self) -> None:
-        """Allows the next attempts at once if the server was away. A locked row keeps its pause."""
+        """Allows the next attempts at once if the server was away. The pause after a locked row is kept."""
         if self._is_away:
             self._pause = self._again_at = 0.0
             self._is_away = False

@@ -1,4 +1,4 @@
-"""Lists what our worker relies on in RQ beyond RQ's documentation, and finds what a release of RQ changed.
+"""Lists the undocumented names of RQ that our worker relies on, and finds those that a release of RQ changed.
 
 `tests/worker/test_compatibility.py` fails with one sentence per name that RQ moved, renamed or gave other parameters.
 It also fails if one of our modules overrides or uses such a name without an entry here.
@@ -29,7 +29,8 @@ TRIED = "3.0.0"
 class Use:
     """One name of RQ. `parameters` are those of a method that we override, without `self` or `cls`, else None.
 
-    A parameter in brackets exists only in some versions. RQ has the name from major version `since` until before `before`.
+    A parameter in brackets exists only in some versions. RQ has the name from major version `since` up to, but not
+    including, `before`.
     """
 
     name: str
@@ -155,7 +156,7 @@ def incompatibilities() -> Iterator[str]:
 
 
 def incompatibility(owner: str, use: Use) -> str:
-    """Returns a sentence with the name, RQ's version and why we need it; an empty text if the entry fits."""
+    """Returns a sentence with the name, RQ's version and why we need it; an empty string if the entry fits."""
     name, version = f"{owner}.{use.name}", f"RQ {VERSION}"
     try:
         place = resolve_name(owner)

@@ -82,7 +82,7 @@ class Queue(corrupt_jobs.Queue):
         return taken
 
     def move_dependents_to_ready(self, *_args: Any, **_options: Any) -> dict[str, list[str]]:
-        """Ignores dependents, whose names in Redis are unsigned. RQ 3 calls this, older RQ `enqueue_dependents`."""
+        """Ignores dependents, whose names in Redis are unsigned. RQ 3 calls this method; older RQ calls `enqueue_dependents`."""
         return {}
 
     enqueue_dependents = move_dependents_to_ready
@@ -106,7 +106,7 @@ class HardenedWorker(Worker):
 
 @cache
 def signing_keys() -> tuple[str, ...]:
-    """Returns the keys that signatures are checked with. Reads them once."""
+    """Returns the keys with which signatures are checked. Reads them once."""
     keys = settings.from_environment().signing_keys
     if not keys:
         raise ConfigurationError("--hardened needs TICKER_SIGNING_KEY, the key that the tickers sign with")

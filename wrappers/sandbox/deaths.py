@@ -36,7 +36,7 @@ def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bo
 
 
 def oom_kills() -> int | None:
-    """Returns how many processes of this cgroup the kernel has killed for their memory; None if that cannot be read."""
+    """Returns how many processes in this cgroup the kernel has killed for lack of memory; None if that cannot be read."""
     with suppress(OSError, ValueError, UnicodeDecodeError):
         for line in _events_file().read_text(encoding="ascii").splitlines():
             name, _, count = line.partition(" ")

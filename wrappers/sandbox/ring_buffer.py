@@ -2,7 +2,7 @@
 
 The worker shares two buffers with its horse (`share`), one per output stream of a run, and empties them before each job
 (`begin`). So a run's output survives any death of the horse. No write waits for I/O, and none can corrupt earlier
-bytes. Under a stock worker, they are in the horse's own memory.
+bytes. Under a stock worker, the buffers are in the horse's own memory.
 """
 
 import mmap
@@ -17,7 +17,7 @@ Pair = tuple["Ring", "Ring"]
 
 
 def room(half: int = HALF) -> int:
-    """Returns the bytes of memory that a ring needs."""
+    """Returns the number of bytes of memory that a ring needs."""
     return _COUNTS + 3 * half
 
 

@@ -72,7 +72,7 @@ def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tup
 def queues(arguments: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the queues that RQ would read from the arguments.
 
-    If there are none, RQ would read its own default, which our tasks do not use.
+    Without any, RQ would read its own default queue, which our tasks do not use.
     """
     params = as_rq_reads(arguments).params
     names = params.get("queues") or ()

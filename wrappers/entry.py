@@ -138,7 +138,7 @@ def taken(job_id: str) -> Asked | None:
 def new_call(
     task_id: int, occurrence: int, planned: int | None = None, *, job: Job | None, database: Database, config: Settings
 ) -> Call:
-    """Returns a call of this process, without a start."""
+    """Returns a call for this process, without a start."""
     registry.load(config.tasks)
     return Call(
         task_id=task_id,

@@ -1,6 +1,6 @@
 """Yields the statements that write a definition to its row, and the reads that they need.
 
-All run in the caller's transaction.
+They run in the caller's transaction.
 """
 
 import json
@@ -74,7 +74,7 @@ def change(
 
 
 def placed(row: Row) -> Steps[Row]:
-    """Makes the task due at its phase from now on, if it has one, and returns the row."""
+    """If the task has a phase, makes it due at that phase from now on. Returns the row."""
     task = task_from(row)
     if task.next_run is None or (task.kind is Kind.INTERVAL and not task.spread) or task.kind is Kind.ONCE:
         return row

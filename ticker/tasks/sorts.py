@@ -27,7 +27,7 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `column` defaults to its name, and `default` is the column's value in a new task.
+    """A field of a task. `column` defaults to its name, and `default` is the column's value in a new task.
 
     `label` and `group` place it on the page's form. The form has separate places for fields without a group. `option`
     declares the CLI's option, if that is not `--name`.

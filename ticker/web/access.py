@@ -59,7 +59,7 @@ ASSETS, OF_ASSETS = "/static/", HEADERS | {"Cache-Control": "no-cache"}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The access rules. `tokens`: any of them is accepted. `no_token`: clients on this host need none, and all others are
+    """The access rules. `tokens`: any one of them gives access. `no_token`: clients on this host need none, and all others are
     refused. `trusted`: the application around us has checked access already. `read_only`: nothing can be changed."""
 
     tokens: Sequence[str] = field(default=(), repr=False)
@@ -158,7 +158,7 @@ def is_json(headers: Headers) -> bool:
 
 
 def not_local(scope: Scope, headers: Headers) -> str:
-    """Returns why the request did not come directly from this host, or "" if nothing shows that."""
+    """Returns the evidence that the request did not come directly from this host, or "" if there is none."""
     client = scope.get("client")
     if not (loopback(client[0]) if client else _on_unix_socket(scope)):
         peer = quoted(client[0]) if client else "a peer without an address"

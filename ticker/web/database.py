@@ -26,7 +26,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Yields a connection in one transaction."""
+        """Yields a connection within a transaction."""
         with self._alive() as connection, connection.transaction():
             yield connection
 

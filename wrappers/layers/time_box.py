@@ -1,6 +1,6 @@
 """Sets the limits of a run: a quota that the function may check, an interruption that it cannot miss, and the kill.
 
-`wrappers.sandbox.limits` enforces them by timers. `wrappers.sandbox.supervisor` does so if the worker cannot.
+`wrappers.sandbox.limits` enforces them with timers. `wrappers.sandbox.supervisor` does so if the worker cannot.
 """
 
 import logging

@@ -66,7 +66,7 @@ class Quota:
 
     @property
     def exceeded(self) -> bool:
-        """Whether nothing is left, so that the function should stop at a checkpoint. True at the deadline itself."""
+        """Whether no time is left, so that the function should stop at a checkpoint. True at the deadline itself."""
         return self.remaining == 0.0
 
 

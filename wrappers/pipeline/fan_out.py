@@ -40,7 +40,7 @@ class Pieces:
         self.made = 0
 
     def collect(self, generated: Any) -> None:
-        """Collects the pieces that a `generate` returned or yields. Raises BadInput."""
+        """Collects the pieces that a `generate` returns or yields. Raises BadInput."""
         if generated is NOTHING_TO_DO or generated is None:
             return
         if isinstance(generated, str | bytes | Mapping) or not isinstance(generated, Iterable):

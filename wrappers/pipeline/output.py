@@ -69,7 +69,7 @@ class Capture:
         return _text(self._pair[0]), _text(self._pair[1])
 
     def leave_to_parent(self) -> None:
-        """Makes a process that the function forked print where the worker does, like every child process."""
+        """Makes a process that the function forked print where the worker does, like every other child process."""
         self.__exit__(None, None, None)
         for kept in self._pair:
             kept.part()

@@ -27,7 +27,7 @@ TRIED = "3.0.0"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One name of RQ. `parameters` are those of a method that we override, without `self` or `cls`, else None.
+    """A name in RQ. `parameters` are those of a method that we override, without `self` or `cls`, else None.
 
     A parameter in brackets exists only in some versions. RQ has the name from major version `since` up to, but not
     including, `before`.
@@ -199,7 +199,7 @@ def is_untried() -> bool:
 
 @cache
 def incompatibilities_of_newer() -> tuple[str, ...]:
-    """Returns the incompatibilities of an RQ newer than those tested, and logs one sentence about it."""
+    """Returns the incompatibilities of an RQ release newer than those tested, and logs one sentence about it."""
     if not is_untried():
         return ()
     problems = tuple(incompatibilities())
@@ -242,7 +242,7 @@ def execution_argument(worker: Any) -> dict[str, Any]:
 
 
 def birth_fields(worker: Any) -> dict[Any, Any]:
-    """Returns the fields that RQ writes for a worker at its birth. RQ 2.6 has no method for it."""
+    """Returns the fields that RQ writes for a worker at its birth. RQ 2.6 has no method for this."""
     return {
         "birth": utcformat(worker.birth_date),
         "last_heartbeat": utcformat(getattr(worker, "last_heartbeat", None) or worker.birth_date),

@@ -1,4 +1,4 @@
-"""Makes RQ's job, queue and worker safe against corrupt jobs.
+"""Protects RQ's job, queue and worker from corrupt jobs.
 
 A stock worker reads a job's hash without checks. An invalid date, a status that is not UTF-8 or a key of another type
 ends the worker. The job's id stays in a list that the next worker reads at its start, so that worker ends, too.

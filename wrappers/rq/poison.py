@@ -59,7 +59,7 @@ def unreadable_is_poison(job_id: str, but: tuple[type[Exception], ...] = ()) -> 
 
 
 def is_trouble_of_the_server(error: Exception) -> bool:
-    """Returns whether Redis itself fails. A key of another type is the job's fault instead."""
+    """Returns whether Redis itself has failed. A key of another type is the job's fault instead."""
     return isinstance(error, RedisError) and "WRONGTYPE" not in str(error)
 
 

@@ -37,7 +37,7 @@ class Worker(SurvivingWorker):
     """RQ's forking worker, which requests the start of a run before it forks, and writes the run's end.
 
     So a dropped job costs no fork. A run needs no connection of its own to PostgreSQL, and none to Redis if it
-    succeeds. When a horse is dead, its leftover processes are killed, and the end of its run is written.
+    succeeds. When a horse dies, its leftover processes are killed, and the end of its run is written.
     """
 
     max_connection_wait_time = 5.0  # seconds; with RQ's minute, a worker sleeps long after Redis is back
@@ -281,7 +281,7 @@ class Worker(SurvivingWorker):
 
 @contextmanager
 def _stop_signals_held() -> Iterator[None]:
-    """Delays signals to stop until the end of the block, so that RQ's handlers know the horse.
+    """Holds back stop signals until the end of the block, so that RQ's handlers know the horse.
 
     A signal mask is not enough: another thread may receive the signal, and Python runs its handler in this one.
     """

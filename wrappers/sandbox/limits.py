@@ -268,7 +268,7 @@ def _keep_only(pipe: int) -> None:
 def _watch(horse: int, due: list[tuple[float, int]]) -> None:
     """Sends each signal to the horse at its time. Returns early if the horse dismisses the watchdog or is gone.
 
-    The pipe's end alone proves nothing: an exec closes it, and a child that the function forked keeps it open.
+    The end of file on the pipe proves nothing by itself: an exec closes it, and a child that the function forked keeps it open.
     """
     files, look = [0], 1.0
     with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Keeps the horse, its deadline and the open run in a page of memory that supervisor, worker and horse share.
+"""Keeps the horse's pid, its deadline and the open run in a page of memory that supervisor, worker and horse share.
 
 The worker resets the page before each fork. The horse writes its pid and the instant of its hard limit, which stay after the run.
 Before the horse requests the start, it writes its run's token; it adds the run's id when the answer arrives. It clears

@@ -13,7 +13,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def bookmark(pattern: str) -> Schema:
-    """Returns the schema of the parameter that says where a page of a list begins."""
+    """Returns the schema of the parameter that defines where a page of a list begins."""
     return doc("The value of `next` from the previous page.", TEXT, pattern=f"^{pattern}$")
 
 

@@ -78,7 +78,7 @@ def clean(text: str) -> str:
 def visible(text: str) -> str:
     """Returns the text as a terminal can show it, without escape sequences or control characters except tab and newline.
 
-    Control characters of ASCII become their pictures (␀, ␛), others the replacement character. No text becomes longer.
-    A carriage return begins a new line.
+    ASCII control characters become their pictures (␀, ␛), and others become the replacement character. No text becomes
+    longer. A carriage return begins a new line.
     """
     return _RETURN.sub("\n", text).translate(_HIDDEN)

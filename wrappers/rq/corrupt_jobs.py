@@ -87,7 +87,7 @@ class Job(RQJob):
 
 
 class Queue(RQQueue):
-    """RQ's queue. It skips jobs that cannot be read, and puts back jobs of another installation."""
+    """RQ's queue. It puts aside jobs that cannot be read, and puts back jobs of other installations."""
 
     @classmethod
     def dequeue_any(  # type: ignore[override]

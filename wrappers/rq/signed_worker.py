@@ -5,7 +5,8 @@ pickles, and its callbacks are functions named in the hash.
 
 This worker reads only the few fields that it needs. It checks the signature over the call, unpacked to at most 4 kB,
 and only then reads integers from it. It unpickles nothing, imports nothing that a job names, and calls only
-`wrappers.run`. Everything else is logged as `forged`, counted and put aside.
+`wrappers.run`. Other jobs are logged as `forged`, counted and put aside, except jobs of other installations, which are put
+back.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +54,7 @@ class NeverUnpickles:
 
 
 class Job(corrupt_jobs.Job):
-    """A job with a valid signature, and the integers that it carries. Everything else raises Forged."""
+    """A job with a valid signature, and the integers that it carries. Any other job raises Forged, unless it is of another installation."""
 
     hash_at_most = 64 * 1024
     data_at_most = payload.AT_MOST

@@ -54,7 +54,10 @@ class NeverUnpickles:
 
 
 class Job(corrupt_jobs.Job):
-    """A job with a valid signature, and the integers that it carries. Any other job raises Forged, unless it is of another installation."""
+    """A job with a valid signature, and the integers that it carries.
+
+    Any other job raises Forged, unless it belongs to another installation.
+    """
 
     hash_at_most = 64 * 1024
     data_at_most = payload.AT_MOST

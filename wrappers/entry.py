@@ -36,7 +36,7 @@ log = logging.getLogger("ticker.run")
 def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     """Runs the task's function inside the layers, or drops the job. Returns a short text for RQ.
 
-    `occurrence` is in microseconds since 1970. For a planned run it is 0, and `planned` is the id of its row in `runs`.
+    `occurrence` is in microseconds since 1970. For a planned run, it is 0, and `planned` is the id of its row in `runs`.
     Everything else is read from the task's row at the start.
     """
     job = get_current_job()
@@ -100,7 +100,7 @@ _offered: Database | None = None
 
 @contextmanager
 def offered(database: Database) -> Iterator[None]:
-    """Offers a connection to the process of a batch that is forked in the block."""
+    """Offers a connection to a batch's process, which is forked in the block."""
     global _offered
     _offered = database
     try:
@@ -138,7 +138,7 @@ def taken(job_id: str) -> Asked | None:
 def new_call(
     task_id: int, occurrence: int, planned: int | None = None, *, job: Job | None, database: Database, config: Settings
 ) -> Call:
-    """Returns a call of this process, without a start."""
+    """Returns a call for this process, without a start."""
     registry.load(config.tasks)
     return Call(
         task_id=task_id,

@@ -235,7 +235,7 @@ class Task:
 
     @property
     def owner(self) -> str:
-        """`type:id`, or an empty text for a task without an owner."""
+        """`type:id`, or an empty string for a task without an owner."""
         return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
 
     @property
@@ -248,7 +248,7 @@ class Task:
 
 
 def check(passed: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks each field by its own rule, and returns the columns' values. BadInput names field, value and limit."""
+    """Checks each field by its own rule, and returns the columns' values. BadInput names the field, the value and the limit."""
     values: dict[str, Any] = {}
     for name, value in passed.items():
         if (rule := FIELDS[name].sort.check) is not None:

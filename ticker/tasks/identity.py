@@ -1,4 +1,4 @@
-"""Identifies the owner of a task. Imports SQLAlchemy only for a mapped object, and never imports Django."""
+"""Identifies the owner of a task. Imports SQLAlchemy only to inspect an object, and never imports Django."""
 
 import json
 import unicodedata
@@ -17,7 +17,7 @@ CONTROL = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An owner: the full name of its table, and its key as a text. Both are empty for a task without an owner."""
+    """An owner: the full name of its table, and its key as a string. Both are empty for a task without an owner."""
 
     type: str
     id: str
@@ -32,7 +32,10 @@ NOBODY = Owner("", "")
 
 
 def identify(owner: object) -> Owner:
-    """Returns the Owner for None, an Owner, a pair of texts, a text type:id, or a mapped object (flushed if pending)."""
+    """Returns the Owner for None, an Owner, a pair of strings, a string `type:id`, or a mapped or Django object.
+
+    A pending mapped object is flushed first.
+    """
     if owner is None:
         return NOBODY
     if isinstance(owner, Owner):

@@ -20,7 +20,7 @@ UNANSWERED = "the answer to its start never came, so its function did not run"
 
 
 def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> bool:
-    """Ends a run in its own process. Returns False if its end changes nothing.
+    """Ends a run from its own process. Returns False if its end changes nothing.
 
     Tries again while the database is unavailable or the row is locked, until our worker takes the end. After the instant
     `until` of `limits.now`, raises DatabaseUnavailable, or RowLocked.
@@ -39,7 +39,7 @@ def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> 
 
 
 def take_left(database: Database, waiting: WaitingEnds) -> None:
-    """Writes the ends that a horse left. Ends that cannot be written wait."""
+    """Writes the ends that a horse left. Those that cannot be written yet are kept in `waiting`."""
     while texts := handoff.left():
         for text in texts:
             waiting.take(database, text)
@@ -58,7 +58,7 @@ def close_record(database: Database, waiting: WaitingEnds, cause: str) -> None:
 
 
 def abandon(database: Database, waiting: WaitingEnds) -> None:
-    """Ends the run of a job that gets no horse, if it has one."""
+    """Ends the run, if any, of a job that gets no horse."""
     _close_open(database, waiting, Outcome.LOST, NO_HORSE)
 
 

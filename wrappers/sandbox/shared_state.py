@@ -1,7 +1,7 @@
-"""Keeps the horse, its deadline and the open run in a page of memory that supervisor, worker and horse share.
+"""Keeps the horse's pid, its deadline and the open run in a page of memory that supervisor, worker and horse share.
 
-The worker resets the page before each fork. The horse writes its pid and the instant of its hard limit, which stay.
-Before the horse requests the start, it writes its run's token; it adds the run's id when the answer has come. It clears
+The worker resets the page before each fork. The horse writes its pid and the instant of its hard limit, which stay after the run.
+Before the horse requests the start, it writes its run's token; it adds the run's id when the answer arrives. It clears
 both when the end is written, or left to the worker (see `handoff`).
 
 So if a dead horse (killed, `os._exit`, a crash) left a run on the page, that run has no end. If the instant has passed,

@@ -33,7 +33,7 @@ def resume_owner(site: Site, db: Any, owner: Owner) -> dict[str, Any]:
 
 
 def run_owner(_: Site, db: Any, owner: Owner) -> dict[str, Any]:
-    """Plans one run of each task of the owner, which the next tick pushes. Skips disabled tasks."""
+    """Plans one run of each task of the owner. The next tick pushes these runs. Skips disabled tasks."""
     return {"run_ids": operations.run_now(db, owner=owner)}
 
 

@@ -71,7 +71,7 @@ def do_with_many(here: Site, request: Request, form: Form) -> Response:
 
 
 def done(wanted: Action, db: Any, task: int, form: Form, refused: list[str]) -> int:
-    """Returns how many tasks changed: 0 if the task is gone, unchanged or refuses the action. Adds a refusal to `refused`."""
+    """Returns how many tasks changed: 0 if the task is gone or unchanged, or refuses the action. Adds a refusal to `refused`."""
     try:
         changed = wanted.work(db, task, form)
     except UnknownTask:
@@ -99,6 +99,6 @@ def marked(form: Form) -> set[int]:
 
 
 def report(sentence: str, address: str = "") -> Response:
-    """Answers without content. The page's script shows the sentence and refreshes, or shows it at another address."""
+    """Answers without content. The page's script shows the sentence and refreshes, or opens an address and shows it there."""
     headers = {"HX-Trigger": json.dumps({"said_there" if address else "said": sentence})}
     return Response(status_code=204, headers=headers | ({"HX-Redirect": address} if address else {}))

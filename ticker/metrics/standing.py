@@ -54,7 +54,7 @@ def queues(queue: RedisQueue, names: Iterable[str]) -> Figures:
 
 
 class Waiting:
-    """The queues in which jobs of tasks have waited. A queue that is empty now reports 0 and does not vanish."""
+    """The queues in which jobs of tasks have waited. A queue that is now empty reports 0 instead of vanishing."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

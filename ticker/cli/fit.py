@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 def shown(text: str) -> str:
-    """Returns the text with unprintable characters (newlines, ANSI, NUL) escaped, so that it is safe on a terminal."""
+    """Returns the text with unprintable characters (newlines, ANSI, NUL) escaped, so that it is safe to print on a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -123,7 +123,7 @@ class TickJob:
         return float(min(FIRST_PAUSE * 2 ** min(self.failures - 1, 20), self._settings.tick_ms / 1000))
 
     def patience(self) -> float:
-        """Returns the seconds until the main thread checks again. The alarm does not count during a pass or after a failure."""
+        """Returns the seconds until the main thread checks again. The alarm is ignored during a pass or after a failure."""
         if self.alarm is None or self.busy or self.failures:
             return CHECK_EVERY
         return self.alarm.patience(CHECK_EVERY)
@@ -193,7 +193,7 @@ class TickJob:
             log.exception("the metrics missed a tick")
 
     def _lease_queues(self) -> None:
-        """Renews our leases. Warns once about a queue that another installation uses, because the two slow each other down."""
+        """Renews our leases. Warns once about a queue that another installation uses, because that slows both of them down."""
         if self._passes % QUEUES_EVERY == 0:
             self._queues = self._store.queues() or self._queues
         self._passes += 1
@@ -277,7 +277,7 @@ def report(systemd: Systemd, tick_job: TickJob) -> float:
 def watch(tick_job: TickJob, period: float, job: Any) -> None:
     """Triggers a tick early after a failure, when the alarm rings, and when no tick has begun for two periods.
 
-    Measures by the monotonic clock.
+    Measures time by the monotonic clock.
     """
     if tick_job.busy:
         tick_job.unstick()

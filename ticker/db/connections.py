@@ -141,7 +141,7 @@ class Connection(psycopg.Connection[Any]):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the connection is open without unread messages. An unrequested message usually announces its closure."""
+        """Whether the connection is open without unread messages. Such a message usually announces the connection's end."""
         if self.closed:
             return False
         unasked = select.poll()

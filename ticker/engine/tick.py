@@ -259,10 +259,10 @@ def after_error(task: DueTask, now: datetime) -> datetime:
 def in_turns(
     *steps: Callable[[int], Pushed], options: TickOptions, left: Callable[[], float] = lambda: math.inf
 ) -> list[Pushed]:
-    """Runs a batch of each step in turn.
+    """Runs a batch of each step in turn, so that a run with many pieces does not delay due tasks, or vice versa.
 
-    Returns when each has returned less than a full batch, when no room is `left`, or when a stop is requested.
-    So a run with many pieces does not delay due tasks, or vice versa. If room is short, the unfinished steps share it.
+    Returns when each step has returned less than a full batch, when no room is `left`, or when a stop is requested. If room
+    is short, the unfinished steps share it.
     """
     totals = [Pushed() for _ in steps]
     unfinished = list(range(len(steps)))

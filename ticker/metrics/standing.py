@@ -32,7 +32,7 @@ def tasks() -> Steps[Figures]:
 
 
 def tickers(tick_ms: int) -> Steps[Figures]:
-    """Returns the figures of tickers. After the clock was set back, a heartbeat 5 s ahead counts as 5 s old."""
+    """Returns the figures of tickers. After the clock has been set back, a heartbeat 5 s ahead counts as 5 s old."""
     beats = yield from read_tasks.tickers.steps(ended=True)
     most = longest_silence(tick_ms) / SECOND
     ages = [abs(beat.age) for beat in beats if beat.age is not None and "ended" not in beat.last_report]

@@ -36,7 +36,10 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
 
 def at_once(settings: "Settings", dry: bool) -> "Pruned":
-    """Makes one lap, half of which is pauses, so that ticks are not delayed. Shows the counts on a terminal."""
+    """Makes one lap, and pauses after each batch for as long as it took, so that ticks are not delayed.
+
+    Shows the counts on a terminal.
+    """
     from ticker.daemon.prune import Pruned, lap
     from ticker.db.store import PostgresStore
 

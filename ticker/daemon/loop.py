@@ -1,7 +1,7 @@
 """Makes a pass at every tick, survives any error that the pass raises, and stops quickly on a signal.
 
 APScheduler makes the passes in its own thread. The main thread handles the signals, and checks by the monotonic clock that ticks
-continue. If the wall clock is set back, APScheduler alone would pause for the same time.
+continue. If the wall clock were set back, APScheduler alone would pause for just as long.
 """
 
 import logging

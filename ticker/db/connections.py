@@ -208,7 +208,7 @@ def connect(
 ) -> Connection:
     """Returns an autocommit connection with a limit on every wait.
 
-    Outside `transaction()`, each statement is one transaction.
+    Outside `transaction()`, each statement is its own transaction.
 
     With `planned_once`, PostgreSQL plans each statement only on first use, not five more times. That suits connections
     that repeat few statements and gain nothing from plans for particular parameters. `variable` names the URL in a

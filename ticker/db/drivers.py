@@ -1,4 +1,4 @@
-"""Runs statements on the connections of applications: from psycopg 3, psycopg2, asyncpg, SQLAlchemy or Django.
+"""Runs statements on an application's connections: those of psycopg 3, psycopg2, asyncpg, SQLAlchemy or Django.
 
 A connection is recognised by what it can do, so that a scoped_session works and no library has to be imported. Parameters
 are written as %(name)s. Values come back as Python's own types, with times in UTC, whatever the connection's rows look like.
@@ -265,7 +265,7 @@ def _types_of_psycopg2() -> Sequence[Any]:
 def numbered(text: str) -> tuple[str, Sequence[str]]:
     """Returns a statement with PostgreSQL's own $1, $2 ... for its parameters, and their names in that order.
 
-    psycopg does the same, but in every call if a statement has over 4,096 characters, which takes a sixth of a start's time.
+    psycopg does the same. If a statement has over 4,096 characters, it does so in every call: a sixth of what a start takes.
     """
     names = list(dict.fromkeys(filter(None, _PARAMETER.findall(text))))
     return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}" if found[1] else "%", text), names

@@ -162,7 +162,7 @@ class PostgresStore:
         return cast(float | None, self.execute("next_due", now=now)[0]["seconds"])
 
     def queues(self) -> list[str]:
-        """Returns the queues of all tasks: in 0.7 s for a million tasks. Returns an empty list if PostgreSQL does not answer."""
+        """Returns the queues of all tasks; a million tasks take 0.7 s. Returns an empty list if PostgreSQL does not answer."""
         with suppress(DatabaseUnavailable):
             return [row["queue"] for row in self.execute("queues")]
         return []

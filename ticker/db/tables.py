@@ -2,7 +2,7 @@
 
 This module defines the columns, types and indexes. The rules are only in `ticker/migrations/versions/*.sql`, which creates
 the tables: domains (named in `info`), CHECKs, triggers and the conditions of indexes, each with its purpose. A test
-compares the module with the SQL, by means of Alembic.
+compares this module with the SQL, using Alembic.
 """
 
 from sqlalchemy import (

@@ -41,7 +41,7 @@ def tracks(tasks: Collection[Task], runs: Sequence[RunRecord], zero: datetime, e
 
 
 def _pieces(task: Task, runs: Sequence[RunRecord], end: datetime) -> list[tuple[datetime, datetime, str]]:
-    """Returns each piece's begin, end and two marks (the second is for its last cell), in drawing order."""
+    """Returns the start, the end and two marks of each piece, in drawing order. The second mark is for its last cell."""
     pieces = [(at, end, "--") for at in task.waiting]
     pieces += [(run.occurrence, run.started_at or run.ended_at or end, "--") for run in runs if run.occurrence]
     for run in (run for run in runs if run.outcome or run.started_at):

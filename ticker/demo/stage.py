@@ -37,7 +37,7 @@ QUIET = 0.08  # maximum seconds that a start takes on a machine of pace 1
 
 
 def measure_pace(starts: int = 5) -> float:
-    """Returns how many times as long as on a quiet machine it takes to start a small Python process; at least 1."""
+    """Measures the start of a small Python process. Returns how many times slower it is than on a quiet machine, at least 1."""
     began = time.monotonic()
     for _ in range(starts):  # in a session of its own, which Ctrl-C does not reach
         subprocess.run([sys.executable, "-ISc", "sum(range(1_000_000))"], start_new_session=True, check=False)

@@ -196,7 +196,7 @@ PROMISES: Mapping[str, Callable[[Evidence], Finding]] = {
 
 
 def over(run: RunRecord) -> datetime:
-    """Returns the latest time at which the run can have ended, because an end may be recorded after the box and grace."""
+    """Returns the latest time at which the run can have ended. Its end may be recorded only after its box and grace."""
     return min((end for end in (run.ended_at, run.until) if end), default=datetime.max.replace(tzinfo=UTC))
 
 

@@ -44,7 +44,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers GET of the one page."""
+    """Answers GET requests for the one page."""
 
     server: Server
     timeout = 5.0  # seconds for the request, so that a silent client does not hold a thread for ever

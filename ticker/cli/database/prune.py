@@ -1,4 +1,4 @@
-"""`ticker prune`: deletes old records at once. The ticker deletes them in small steps."""
+"""`ticker prune`: deletes old records immediately. The ticker also deletes them, once an hour."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -36,7 +36,10 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
 
 def at_once(settings: "Settings", dry: bool) -> "Pruned":
-    """Makes one lap that rests as long as it works, so that ticks are not delayed. Shows the counts on a terminal."""
+    """Makes one lap, and pauses after each batch for as long as it took, so that ticks are not delayed.
+
+    Shows the counts on a terminal.
+    """
     from ticker.daemon.prune import Pruned, lap
     from ticker.db.store import PostgresStore
 

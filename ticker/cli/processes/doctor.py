@@ -26,7 +26,7 @@ WELL, FINDING, UNCHECKED = "well", "finding", "not checked"
 
 @dataclass(slots=True)
 class Diagnosis:
-    """The notes of the checks: a status, a check and a sentence each. A hanging server is waited for only once."""
+    """The notes of the checks: a status, a check and a sentence each. The checks wait for a hanging server only once."""
 
     settings: Settings
     versions: dict[str, str | None]
@@ -34,7 +34,7 @@ class Diagnosis:
     servers: health.CircuitBreaker = field(default_factory=health.CircuitBreaker)
 
     def check(self, name: str) -> None:
-        """Runs one of CHECKS. An error that follows from an earlier finding is not another finding."""
+        """Runs one of CHECKS. An error that follows from an earlier finding does not count as a finding."""
         try:
             for sentence in CHECKS[name](self, self.settings):
                 self.notes.append((FINDING, name, sentence))

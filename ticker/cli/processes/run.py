@@ -54,7 +54,7 @@ def run(
 
 @contextmanager
 def observed(settings: "Settings", host: str | None, port: int | None) -> "Iterator[Observer | None]":
-    """Serves the metrics within the block if a port is given. Only then is their library needed."""
+    """Serves the metrics within the block if a port is given. Otherwise, their library is not needed."""
     if port is None:
         if host is not None:
             raise BadInput("--metrics-host", host, "needs a port; add --metrics-port")
@@ -128,7 +128,7 @@ def print_due(as_json: bool) -> None:
 
 
 def one_pass(settings: "Settings") -> "tuple[Report, int]":
-    """Makes one tick with its own connections. Returns the report and the duration in milliseconds."""
+    """Runs one tick on its own connections. Returns the report and the duration in milliseconds."""
     from ticker import clock
     from ticker.db.store import PostgresStore
     from ticker.engine.tick import TickOptions, tick

@@ -199,13 +199,13 @@ def remove(task: str | None, owner: str | None, as_json: bool) -> None:
 
 
 def values(fields: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options that were given, with JSON texts parsed."""
+    """Returns the options that were given, with JSON values parsed."""
     given = {name: value for name, value in fields.items() if value is not None}
     return {name: json_value(name, value) if FIELDS[name].kind == "json" else value for name, value in given.items()}
 
 
 def user() -> str:
-    """Returns the name of the user that runs this process, or the user's number if it has no name."""
+    """Returns the name of the user who runs this process, or the uid if the user has no name."""
     import getpass
 
     try:

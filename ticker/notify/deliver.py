@@ -1,4 +1,4 @@
-"""Delivers notices outside of the ticks, in one thread for each channel, with its own connection.
+"""Delivers notices outside the ticks, in one thread for each channel, each with its own connection.
 
 A channel that hangs or fails delays neither the ticks nor other channels. After a failure it pauses, so that a dead
 endpoint costs one try every 30 s, however many notices are waiting.
@@ -41,7 +41,7 @@ class Notifier(threading.Thread):
         self._outbox.close()
 
     def try_round(self) -> float:
-        """Makes a round and returns the seconds until the next. Logs what the round raises."""
+        """Runs a round and returns the seconds until the next one. Logs any exception that the round raises."""
         try:
             return self.round()
         except TickerError as error:
@@ -53,7 +53,7 @@ class Notifier(threading.Thread):
         return WITHOUT_DATABASE
 
     def round(self, now: datetime | None = None) -> float:
-        """Makes notices of new events, gives up old ones, and delivers those due. Returns the seconds until the next round."""
+        """Turns new events into notices, gives up old ones, and delivers those due. Returns the seconds until the next round."""
         self._remove_delivered()
         while self._outbox.fill(self._channels, now) and not self._stopping.is_set():
             pass

@@ -109,7 +109,7 @@ def with_retries(runs: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
 
 
 def open_runs(newest: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
-    """Returns those of a task's newest occurrences that are planned, in the queue or running."""
+    """Returns the runs among a task's newest occurrences, and their retries, that have not ended."""
     return [run for run in (yield from with_retries(newest[-LOOKED_AT:])) if run.state != "ended"]
 
 

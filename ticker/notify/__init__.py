@@ -28,7 +28,7 @@ def channels(settings: Settings) -> list[Channel]:
 
 
 def start(settings: Settings, stopping: threading.Event) -> list[Notifier]:
-    """Starts a thread per channel or, without channels, one that only clears events. The threads end soon after `stopping` is set."""
+    """Starts a thread per channel or, without channels, one that only clears events. They end soon after `stopping` is set."""
     chosen: list[Channel | None] = [*channels(settings)]
     notifiers = [
         Notifier(channel, settings.notify, Outbox(settings.require_database(), settings.schema), stopping)

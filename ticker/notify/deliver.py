@@ -23,7 +23,7 @@ WITHOUT_DATABASE = 5.0  # seconds
 
 
 class Notifier(threading.Thread):
-    """The thread of a channel, which ends when `stopping` is set. Without a channel, it only clears events."""
+    """A thread that serves a channel until `stopping` is set. Without a channel, it only clears events."""
 
     def __init__(
         self, channel: Channel | None, channels: Sequence[str], outbox: Outbox, stopping: threading.Event
@@ -113,7 +113,7 @@ def _warn_of(channel: str, given_up: Sequence[Row]) -> None:
 
 
 def in_words(error: BaseException) -> str:
-    """Returns one line of at most 300 characters, for the log and `ticker notices`."""
+    """Describes the error in one line of at most 300 characters, for the log and `ticker notices`."""
     words = str(error) or type(error).__name__
     named = isinstance(error, OSError) or type(error).__name__ in ("NotDelivered", words)
     return printable(words if named else f"{type(error).__name__}: {words}", 300)

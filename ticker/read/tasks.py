@@ -159,7 +159,7 @@ def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[T
 
 
 def _wanted(*, owner: Any = None, state: str | None = None, **filters: str | None) -> Steps[dict[str, Any]]:
-    """Returns the filters of `list_tasks`. A state other than `running` is `crowded` if many tasks have it or an owner is given."""
+    """Returns the filters of `list_tasks`. Any state but `running` is `crowded` if many tasks have it or an owner is given."""
     named = None if owner is None else identity.identify(owner)
     if state is not None and state not in STATES:
         raise BadInput("state", state, f"is not one of: {', '.join(STATES)}")

@@ -283,7 +283,7 @@ def _check_order(table: Table) -> None:
 
 
 def _check_ticks(table: Table, first: int) -> None:
-    """Checks that ticks keep to the rhythm of the settings, and that there are not too many."""
+    """Checks that ticks follow the rhythm in the settings, and that there are not too many."""
     if table.timing.tick is None:
         return
     ticks = [row for row in table.rows if row.event.what is Step.TICK]

@@ -95,7 +95,7 @@ def _times(text: str, after: datetime) -> Iterator[datetime]:
 
 
 def _in_years(text: str, years: list[int], after: datetime) -> Iterator[datetime]:
-    """Yields the times of six fields that fall into these years."""
+    """Yields the times of six fields that fall in these years."""
     while (shown := next(_times(text, after), None)) is not None:
         if shown.year in years:
             yield shown

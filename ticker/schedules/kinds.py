@@ -144,7 +144,7 @@ def times(schedule: Schedule, after: datetime, count: int) -> list[datetime]:
 
 
 def first_run(schedule: Schedule, now: datetime, starts: datetime | None = None) -> datetime | None:
-    """Returns when a new task is due: an interval at once, the others at their first time, but not before `starts`."""
+    """Returns when a new task is due: an interval task at once, any other at its first time, but not before `starts`."""
     begin = max(now, starts or now)
     if schedule.kind is Kind.INTERVAL:
         return begin
@@ -169,7 +169,7 @@ def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | No
 
 
 def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
-    """Returns whether this occurrence is overdue by more than `late`, longer than ticks can cause, and a later one has passed, too."""
+    """Returns whether this occurrence is overdue by more than ticks can cause (`late`), and a later one has passed, too."""
     if now - task.occurrence <= late:
         return False
     later = of(task).next_after(task.occurrence)

@@ -1,6 +1,7 @@
 """Reads the settings of a process from the environment, each with its default and its limits.
 
-Variables that only one module needs are read there: programs of the embedded servers, TICKER_DEBUG, the terminal, systemd.
+Variables that only one module needs are read in that module: TICKER_DEBUG, and those of embedded servers, the terminal
+and systemd.
 """
 
 import os
@@ -133,7 +134,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
 
 @lru_cache(maxsize=2)
 def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
-    """Returns cached settings, because a worker asks before every run."""
+    """Returns the settings, which are cached because a worker reads them before every run."""
     environ = dict(variables)
     try:
         return Settings(
@@ -259,7 +260,7 @@ def schema_name(field: str, text: str) -> str:
 
 
 def environment_name(name: str, text: str) -> str:
-    """Checks a name such as `production`. The tables store it, so that a copy of them does not run elsewhere."""
+    """Checks an environment's name, such as `production`. The tables store it, so that a copy of them does not run elsewhere."""
     if text and not _ENVIRONMENT.fullmatch(text):
         raise BadInput(name, text, "is not a valid environment name; use up to 64 letters, digits, _, . and -")
     return text
@@ -270,7 +271,7 @@ _SCHEMES = {"postgresql", "postgres", *(f"postgresql+{driver}" for driver in _DR
 
 
 def psycopg_url(url: str, name: str = "DATABASE_URL") -> str:
-    """Returns a PostgreSQL URL in libpq's form. It also accepts `postgres://` and SQLAlchemy's `postgresql+driver://`."""
+    """Returns a PostgreSQL URL in libpq's form. Also accepts `postgres://` and SQLAlchemy's `postgresql+driver://`."""
     if not url:
         raise ConfigurationError(f"{name} is not set; write {name}=postgresql://user@localhost/name")
     scheme, separator, rest = url.partition("://")

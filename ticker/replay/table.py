@@ -1,6 +1,6 @@
 """Reads timing tables from Markdown: `## name`, a line of settings, and a table `| at | event | next_run | ... |`.
 
-All errors of a file are found here, before any server is queried. BadInput names the line.
+All errors in a file are found here, before any server is queried. BadInput names the line.
 """
 
 import re
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One timing table. Times count from its 00:00. `hours` means that they are written HH:MM:SS."""
+    """One timing table. Times count from its 00:00. `hours` means that they are written as HH:MM:SS."""
 
     name: str
     timing: Timing
@@ -92,7 +92,7 @@ class _Section:
 
 
 def read(text: str) -> list[Table]:
-    """Returns all timing tables of a text, at least one. Raises BadInput with the line and what to write."""
+    """Returns all timing tables in a text, at least one. Raises BadInput with the line and what to write."""
     top, *sections = _sections(_lines(text))
     if blocks := _timing_blocks(top):
         raise BadInput(_line(blocks[0][0][0]), None, "the table has no heading; write ## and its name above it")
@@ -135,7 +135,7 @@ def _sections(lines: Iterable[Numbered]) -> list[_Section]:
 
 
 def _timing_blocks(section: _Section) -> list[list[Numbered]]:
-    """Returns the timing tables of a section, at most one, as lines. Ignores other tables."""
+    """Returns the timing tables in a section, at most one, as lines. Ignores other tables."""
     blocks: list[list[Numbered]] = []
     before = 0
     for number, line in section.lines:
@@ -283,7 +283,7 @@ def _check_order(table: Table) -> None:
 
 
 def _check_ticks(table: Table, first: int) -> None:
-    """Checks that ticks keep to the rhythm of the settings, and that there are not too many."""
+    """Checks that ticks follow the rhythm in the settings, and that there are not too many."""
     if table.timing.tick is None:
         return
     ticks = [row for row in table.rows if row.event.what is Step.TICK]

@@ -1,7 +1,7 @@
 """Reads systemd's calendar events: `Mon..Fri *-*-* 09:00`, `daily`, `*:0/15`, `*-*~01`. A zone may follow the text.
 
-The times are systemd's, also on days when clocks change. A time that the clocks skip never fires. A time that they show twice
-fires only once, the first time. Fractions of seconds and `@epoch` are refused.
+The times are systemd's, even on days when clocks change. A time that the clocks skip never fires. A time that they show
+twice fires only once, the first time. Fractions of seconds and `@epoch` are refused.
 """
 
 import re
@@ -98,7 +98,7 @@ def _refuse_foreign(field: str, text: str) -> None:
 
 
 def _without_zone(field: str, parts: list[str]) -> tuple[list[str], ZoneInfo | None]:
-    """Splits off the zone, which is the last part.
+    """Splits off the zone, if the last part is one.
 
     Only a zone begins with a letter and is neither a weekday nor a word like `daily`.
     """
@@ -147,7 +147,7 @@ def _date(field: str, text: str, part: str) -> str:
 
 
 def _component(field: str, text: str, name: str, value: str) -> str:
-    """Returns one part of date or time, sorted and padded."""
+    """Returns one part of a date or time, sorted and padded."""
     if value == "*":
         return "*"
     return ",".join(sorted({_atom(field, text, name, atom) for atom in value.split(",")}))

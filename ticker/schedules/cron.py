@@ -1,9 +1,10 @@
-"""Reads cron with 5, 6 or 7 fields: `[second] minute hour day-of-month month day-of-week [year]`.
+"""Reads cron expressions of 5, 6 or 7 fields: `[second] minute hour day-of-month month day-of-week [year]`.
 
-Six fields begin with the second, and a year needs all seven. That is the order of FTL (seed 001), whose dialect has only
-numbers, `*`, lists, ranges and steps. With five fields, names (`MON`, `JAN`) and `@daily` are accepted, too, and written as
-numbers. If day of month and day of week are both given, a day that matches either counts. If one of them begins with `*`, a
-day must match both. Weekdays are 0 to 7; Sunday is 0 and 7. `x/y` is every y-th value, starting at x.
+Six fields begin with the second, and a year needs all seven. That is the order of FTL (seed 001), whose dialect has
+only numbers, `*`, lists, ranges and steps. With five fields, names (`MON`, `JAN`) are accepted, too, as are shorthands
+(`@daily`); both are normalized to numbers. If day of month and day of week are both given, a day that matches either
+counts. If one of them begins with `*`, a day must match both. Weekdays are 0 to 7; Sunday is 0 and 7. `x/y` is every
+y-th value, starting at x.
 """
 
 import re
@@ -94,7 +95,7 @@ def _times(text: str, after: datetime) -> Iterator[datetime]:
 
 
 def _in_years(text: str, years: list[int], after: datetime) -> Iterator[datetime]:
-    """Yields the times of six fields that fall into these years."""
+    """Yields the times of six fields that fall in these years."""
     while (shown := next(_times(text, after), None)) is not None:
         if shown.year in years:
             yield shown

@@ -19,7 +19,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A schedule that fires once, at `at`, in UTC."""
+    """A schedule that fires once, at `at`, which is in UTC."""
 
     at: datetime
     zone: ZoneInfo

@@ -42,7 +42,7 @@ class _Wanted:
         return checks.plain("function", self.function) if self.name is None else checks.plain("name", self.name)
 
     def given(self) -> dict[str, Any]:
-        """Returns the fields that were passed, checked. BadInput names the field, the value and the limit."""
+        """Checks and returns the fields that were passed. Raises BadInput, which names the field, the value and the limit."""
         passed = {name: getattr(self, name) for name in ("function", *fields.SETTINGS)}
         return fields.check({name: value for name, value in passed.items() if value is not None})
 
@@ -196,7 +196,7 @@ def _are_new(retries: int, before: Task | None) -> bool:
 
 
 def has_usual_box(before: Task, now: datetime) -> bool:
-    """Returns whether the box is a default, which no user and no operator has changed."""
+    """Returns whether the box still has a default value."""
     if before.kind is Kind.INTERVAL:
         return _has_default_box(before)
     try:
@@ -225,7 +225,7 @@ def keeps_place(task: Task, tick: int) -> bool:
 
 
 def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
-    """Returns a warning if an interval is not a multiple of the tick, which makes it longer."""
+    """Returns a warning if an interval is not a multiple of the tick, and is therefore rounded up to one."""
     if every % tick == 0:
         return ""
     real = -(-every // tick) * tick
@@ -233,7 +233,7 @@ def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
 
 
 def slowed(task: Task) -> str:
-    """Returns a sentence about a task that failures have slowed."""
+    """Returns a sentence about a task that failures have slowed down."""
     return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, otherwise {figure(task.every_ms)}"
 
 

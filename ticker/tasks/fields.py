@@ -30,7 +30,7 @@ WHEN, HOW, FAILURES, PEOPLE = GROUPS = ("Schedule options", "Execution", "After 
 
 # fmt: off
 class TaskFields(TypedDict, total=False):
-    """The fields that `register` takes next to function, name and owner. None means that the field was not passed."""
+    """The fields that `register` takes in addition to function, name and owner. None means that the field was not passed."""
 
     every: Annotated[Duration | None, Field(
         Sort(sorts.DURATION, "DURATION"), "Every", "", "The interval: a duration such as 1m, or seconds; from 1s to 366d.",

@@ -268,6 +268,10 @@ def environment_name(name: str, text: str) -> str:
 
 _DRIVERS = ("psycopg", "psycopg_async", "psycopg2", "asyncpg")
 _SCHEMES = {"postgresql", "postgres", *(f"postgresql+{driver}" for driver in _DRIVERS)}
+_SHOWN_SCHEMES = {
+    *_SCHEMES, "postgresql+pg8000", "mysql", "mysql+pymysql", "mariadb", "sqlite", "oracle", "mongodb", "amqp", "http", "https",
+    "redis", "rediss", "unix", "valkey",
+}  # fmt: skip
 
 
 def psycopg_url(url: str, name: str = "DATABASE_URL") -> str:
@@ -322,9 +326,9 @@ def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> 
 
 
 def _without_secret(url: str) -> str:
-    """Returns the part of a URL that may be shown: its scheme, but never the user's name or password."""
-    scheme = re.match(r"[a-z0-9+]{1,30}(?=://)", url)
-    return quoted(f"{scheme.group()}://…") if scheme else "the value"
+    """Returns the part of a URL that may be shown: its scheme, unless that may be a secret itself."""
+    scheme, separator, _ = url.partition("://")
+    return quoted(f"{scheme}://…") if separator and scheme in _SHOWN_SCHEMES else "the value"
 
 
 def _unreadable(name: str) -> ConfigurationError:

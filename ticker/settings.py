@@ -232,7 +232,7 @@ def mail_server(name: str, text: str) -> str:
     if text and not (_MAIL_SERVER.fullmatch(text) and _has_port(text) and not _BAD_PERCENT.search(text)):
         raise BadInput(
             name, None, "cannot be read; write smtp://user:password@host:587 or smtps://..., without a user if the "
-            "server needs no login, and a special character in the user or the password as %XX (@ is %40, / is %2F)"
+            "server needs no login, and special characters in the user or the password as %XX (@ is %40, / is %2F)"
         )  # fmt: skip
     return text
 
@@ -333,6 +333,6 @@ def _without_secret(url: str) -> str:
 
 def _unreadable(name: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{name}: the part after :// cannot be read; write user:password@host:port/name, and a special character in the "
+        f"{name}: the part after :// cannot be read; write user:password@host:port/name, and special characters in the "
         "user or the password as %XX (@ is %40, / is %2F)"
     )

@@ -213,7 +213,7 @@ async def within(call: Call, coroutine: Any) -> Any:
             return await coroutine
     except TimeoutError as error:
         if limit.expired():
-            raise SoftLimit("the function still waited at the end of its time box") from error
+            raise SoftLimit("the function was still waiting at the end of its time box") from error
         raise
 
 

@@ -121,7 +121,7 @@ def check_revision(at: str, schema: str) -> None:
     check_upgradable([at] if at else [], schema)
     if at != (newest := revisions()[-1]):
         raise ConfigurationError(
-            f"DATABASE_URL: schema {schema!r} is at revision {at or 'none'}, and {newest} is needed;"
+            f"DATABASE_URL: schema {schema!r} is at revision {at or 'none'}, but {newest} is needed;"
             " run: ticker db upgrade"
         )
 

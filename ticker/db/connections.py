@@ -234,7 +234,7 @@ def connect(
         )
     except (psycopg.ProgrammingError, UnicodeError):  # whose text quotes the URL, and with it the password
         raise ConfigurationError(
-            f"{variable} cannot be read; write special characters in the name and the password as %XX"
+            f"{variable} cannot be read; write special characters in the user name and the password as %XX"
         ) from None
     pid = connection.execute("SELECT pg_backend_pid()").fetchone()
     connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler invents one

@@ -59,7 +59,9 @@ def of(db: Any) -> Driver:
         return _Psycopg2(db)
     if hasattr(db, "ensure_connection"):
         return _Django(db)
-    raise BadInput("db", db, "is not a connection: pass one of SQLAlchemy (or a Session), Django, psycopg or psycopg2")
+    raise BadInput(
+        "db", db, "is not a connection: pass one from SQLAlchemy (or a Session), Django, psycopg or psycopg2"
+    )
 
 
 def of_async(db: Any) -> AsyncDriver:
@@ -68,14 +70,14 @@ def of_async(db: Any) -> AsyncDriver:
         raise BadInput(
             "db",
             db,
-            "is not an asynchronous connection: pass one of SQLAlchemy (or an AsyncSession), asyncpg or psycopg",
+            "is not an asynchronous connection: pass one from SQLAlchemy (or an AsyncSession), asyncpg or psycopg",
         )
     if hasattr(db, "is_in_transaction"):
         return _Asyncpg(db)
     if hasattr(db, "pgconn"):
         return _AsyncPsycopg(db)
     raise BadInput(
-        "db", db, "is a pool, or unknown: pass a connection of SQLAlchemy (or an AsyncSession), asyncpg or psycopg"
+        "db", db, "is a pool, or unknown: pass a connection from SQLAlchemy (or an AsyncSession), asyncpg or psycopg"
     )
 
 
@@ -92,7 +94,7 @@ class _SQLAlchemy:
             raise BadInput(
                 "db",
                 self._driver,
-                "is a driver that we cannot use: use psycopg, psycopg2 or asyncpg, as in postgresql+psycopg://",
+                "is not a supported driver: use psycopg, psycopg2 or asyncpg, as in postgresql+psycopg://",
             )
 
     def transaction(self) -> AbstractContextManager[Any]:

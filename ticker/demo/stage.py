@@ -70,7 +70,7 @@ def refuse_what_is_in_use(database_url: str, redis_url: str) -> None:
         raise ConfigurationError(str(error)) from None
     if used:
         raise ConfigurationError(
-            f"DATABASE_URL: there are schemas of another demo, which is running or was killed; if none is running: "
+            f"DATABASE_URL: there are schemas from another demo that is running or was killed; if none is running: "
             f"DROP SCHEMA {', '.join(name for (name,) in used)} CASCADE"
         )
     if busy:
@@ -120,7 +120,7 @@ class Processes:
         for name, process in self._running.items():
             if process.pid not in self._killed and (code := process.poll()) is not None:
                 last = (self.log(name).splitlines() or [""])[-1]
-                raise ChildProcessError(f"{name} ended by itself, with exit code {code}: {last}")
+                raise ChildProcessError(f"{name} ended unexpectedly with exit code {code}: {last}")
 
     def close(self) -> None:
         """Ends all commands: with SIGTERM, then with SIGKILL."""

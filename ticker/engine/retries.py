@@ -31,7 +31,7 @@ class Backoff:
             return cls(*2 * (milliseconds(field, value, least=1),))
         least, most = (milliseconds(field, part, least=1) for part in value.split(DOTS, 1))
         if least > most:
-            raise BadInput(field, value, "ends before it begins; write the shorter one first, as in 10s..5m")
+            raise BadInput(field, value, "ends before it begins; write the shorter duration first, as in 10s..5m")
         return cls(least, most)
 
     @property

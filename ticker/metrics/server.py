@@ -87,5 +87,5 @@ def opened(host: str, port: int, scrape: Scrape) -> Server:
         return Server(host, port, scrape)
     except OSError as error:
         raise ConfigurationError(
-            f"--metrics-port: {port} of {host} cannot be opened ({error.strerror or error}); choose another"
+            f"--metrics-port: {port} on {host} cannot be opened ({error.strerror or error}); choose another"
         ) from None

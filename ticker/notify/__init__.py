@@ -80,4 +80,4 @@ def _channel(name: str, settings: Settings) -> Channel:
 def _needs(channel: str, **values: object) -> None:
     for variable, value in values.items():
         if not value:
-            raise ConfigurationError(f"{variable} is not set, and TICKER_NOTIFY names {channel}")
+            raise ConfigurationError(f"{variable} is not set, but TICKER_NOTIFY names {channel}")

@@ -39,7 +39,7 @@ def check_redis(settings: Settings, here: str, queues: Sequence[str]) -> None:
         for name, holder in queue.holders(queues).items():
             if holder != here:
                 raise ConfigurationError(
-                    f"REDIS_URL: {rq.leased(name, holder)}; use another queue, another Redis or another database of it"
+                    f"REDIS_URL: {rq.leased(name, holder)}; use another queue, another database of this Redis, or another Redis"
                 )
     finally:
         queue.close()

@@ -276,7 +276,7 @@ def _ahead(field: str, value: datetime | None) -> Steps[datetime | None]:
     """Raises BadInput unless the time is in the future, by the database's clock."""
     if (end := _aware(field, value)) is not None and end <= (now := (yield from task_rows.instant())):
         raise BadInput(
-            field, end.isoformat(), f"has already passed: it is {now.isoformat()}; pass a later time, or none"
+            field, end.isoformat(), f"has already passed: it is now {now.isoformat()}; pass a later time, or None"
         )
     return end
 

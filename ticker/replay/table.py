@@ -117,7 +117,7 @@ def _lines(text: str) -> list[Numbered]:
         elif opened is None:
             kept.append((number, line))
     if opened:
-        raise BadInput(_line(opened[0]), opened[1], "begins a block that does not end; write the same line below it")
+        raise BadInput(_line(opened[0]), opened[1], "begins a block that does not end; write the same line at its end")
     return kept
 
 
@@ -147,7 +147,7 @@ def _timing_blocks(section: _Section) -> list[list[Numbered]]:
     ours = [block for block in blocks if {"at", "event"} & set(_head(block))]
     if len(ours) > 1:
         raise BadInput(
-            _line(ours[1][0][0]), None, "this heading has a table already; write ## and a name above this one"
+            _line(ours[1][0][0]), None, "this heading already has a table; write ## and a name above this one"
         )
     return ours
 
@@ -290,11 +290,11 @@ def _check_ticks(table: Table, first: int) -> None:
     for row in ticks:
         if (row.at - ticks[0].at) % timing.span(table.timing.tick):
             rhythm = f"every {words(table.timing.tick)} from {table.clock(ticks[0].at)} on"
-            problem = f"is not the time of a tick: ticks come {rhythm}; write another time, or in the settings: ticks as written"
+            problem = f"is not the time of a tick: ticks come {rhythm}; write another time, or 'ticks as written' in the settings"
             raise BadInput(_line(row.line), table.clock(row.at), problem)
     if table.count_ticks() > TICKS_AT_MOST:
         problem = f"the table has {table.count_ticks()} ticks, over the limit of {TICKS_AT_MOST}"
-        raise BadInput(_line(first), None, f"{problem}; write in the settings: ticks as written")
+        raise BadInput(_line(first), None, f"{problem}; write 'ticks as written' in the settings")
 
 
 def _line(number: int) -> str:

@@ -69,7 +69,7 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
     _refuse_foreign(field, text)
     parts, named = _without_zone(field, text.split())
     if zone is not None and named is not None and zone.key != named.key:
-        raise BadInput(field, text, f"names a zone, but {zone.key} is given, too; leave out one of them")
+        raise BadInput(field, text, f"names a zone, but {zone.key} is also given; leave out one of them")
     normal = _normal(field, text, parts)
     try:
         BaseIterator(normal, dst.ANY)
@@ -168,7 +168,7 @@ def _atom(field: str, text: str, name: str, atom: str) -> str:
     if high is not None and int(high) < int(low):
         raise BadInput(field, text, f"has the {name} range {low}..{high}, which runs backwards")
     if name == FROM_END and step is not None and high is None and int(low) - int(step) < 1:
-        raise BadInput(field, text, f"has {atom} for its {name}, which never repeats; write {low}")
+        raise BadInput(field, text, f"has {atom} for its {name}, but the step never repeats; write {low}")
     first, last = _number(name, low), _number(name, high or low)
     if high is None:
         return first if step is None else f"{first}/{int(step)}"

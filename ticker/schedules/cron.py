@@ -199,7 +199,9 @@ def _refuse(field: str, text: str, number: int, term: str) -> NoReturn:
     if re.fullmatch(r"/[0-9]+", term):
         raise BadInput(field, text, f"has {term} {where}; write *{term}")
     if any(name in term for name in NAMES.get(number, {})):
-        raise BadInput(field, text, f"has a name {where}, which only cron with 5 fields may have; write its number")
+        raise BadInput(
+            field, text, f"has a name {where}, but only cron with 5 fields may contain names; write its number"
+        )
     for sign, instead in FOREIGN.items():
         if sign in term:
             raise BadInput(field, text, f"has {sign} {where}, which is not supported; {instead}")

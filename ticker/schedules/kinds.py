@@ -110,7 +110,7 @@ def detect(text: str, zone: str | None = None) -> Schedule:
     given = None if zone is None else zones.zone("zone", zone)
     utc = given or ZoneInfo(UTC)
     if text.lower().startswith("every "):
-        raise BadInput(field, text, "begins with every; write the interval alone, such as 15m")
+        raise BadInput(field, text, "begins with 'every'; write the interval alone, such as 15m")
     if re.fullmatch(
         r"[+-]?[0-9]{9,}|[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:.,]+| [0-9:.,]+(?=[+Zz-]))([+-][0-9:]+|[Zz])?", text.strip()
     ):

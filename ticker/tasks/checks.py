@@ -55,7 +55,7 @@ def json_object(field: str, value: object) -> dict[str, Any]:
 
 def _text(field: str, value: object, *, least: int, most: int) -> str:
     if not isinstance(value, str):
-        raise BadInput(field, value, "is not a text")
+        raise BadInput(field, value, "is not a string")
     if not least <= len(value) <= most:
         raise BadInput(field, value, f"has {len(value)} characters; {least} to {most} are allowed")
     if not value.isprintable():
@@ -86,7 +86,7 @@ def schedule(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _interval(given: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
     if zone is not None:
-        raise BadInput("zone", zone.key, "does not apply to every: an interval is real time")
+        raise BadInput("zone", zone.key, "does not apply to every: an interval is elapsed time")
     every = milliseconds("every", given["every"], least=timing.SHORTEST_INTERVAL, most=timing.LONGEST_INTERVAL)
     return {"kind": Kind.INTERVAL, "expression": "", "zone": "UTC", "every_ms": every}
 
@@ -94,7 +94,7 @@ def _interval(given: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]
 def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
     """Checks a schedule other than an interval. If neither the arguments nor the text name a zone, the task keeps its zone."""
     if field != "at" and not isinstance(value, str):
-        raise BadInput(field, value, "is not a text")
+        raise BadInput(field, value, "is not a string")
     read = READ[field](value, zone)
     named = zone is not None or (field == "calendar" and calendar.names_zone(str(value)))
     given = {"kind": read.kind, "expression": read.text, "every_ms": 0}

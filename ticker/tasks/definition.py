@@ -122,7 +122,7 @@ def check_first(first: datetime, values: Mapping[str, Any]) -> None:
     """Raises BadInput for a first time that the schedule or its bounds exclude."""
     starts, ends = (moment(values[column]) for column in ("starts_at", "ends_at"))
     if values["kind"] == Kind.ONCE:
-        raise BadInput("first", first.isoformat(), "cannot be combined with at, which is the only time")
+        raise BadInput("first", first.isoformat(), "cannot be combined with at, which already sets the only time")
     if first < (starts or first) or first > (ends or first):
         raise BadInput("first", first.isoformat(), "is not between starts and ends")
 

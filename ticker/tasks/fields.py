@@ -261,7 +261,7 @@ def check_names(where: str, names: Iterable[object], known: Collection[str] = FI
     for name in names:
         if name not in known:
             near = did_you_mean(name, known)
-            raise BadInput(where, name, f"is not a field of a task{near}; the fields are the arguments of register")
+            raise BadInput(where, name, f"cannot be given here{near}; docs/reference/fields.md lists the fields")
 
 
 def body_of_register() -> Schema:

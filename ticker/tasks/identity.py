@@ -52,7 +52,9 @@ def identify(owner: object) -> Owner:
 
     if (names := mapped.named(owner)) is not None:
         return Owner(*names)
-    raise BadInput("owner", owner, "is not an owner; pass a mapped or Django object, a pair of texts or a text type:id")
+    raise BadInput(
+        "owner", owner, "is not an owner; pass a mapped or Django object, a pair of strings or a string type:id"
+    )
 
 
 def key_text(key: Sequence[tuple[str, object]]) -> str:
@@ -60,7 +62,7 @@ def key_text(key: Sequence[tuple[str, object]]) -> str:
     values = [str(value) if isinstance(value, UUID) else value for _, value in key]
     for column, value in key:
         if isinstance(value, bool | Enum) or not isinstance(value, int | str | UUID):
-            raise BadInput(column, value, "is not an int, str or UUID; write the owner as a pair of texts")
+            raise BadInput(column, value, "is not an int, str or UUID; write the owner as a pair of strings")
     return str(values[0]) if len(values) == 1 else json.dumps(values, ensure_ascii=False)
 
 
@@ -73,7 +75,7 @@ def _named(type_: str, id_: str) -> Owner:
 
 def check_text(field: str, value: object) -> None:
     if not isinstance(value, str):
-        raise BadInput(field, value, f"is not a text, but of type {type(value).__name__}")
+        raise BadInput(field, value, f"is not a string, but of type {type(value).__name__}")
     if not 0 < len(value) <= NAME_AT_MOST:
         raise BadInput(field, value, f"has {len(value)} characters; 1 to {NAME_AT_MOST} are allowed")
     if any(unicodedata.category(character) in CONTROL for character in value):

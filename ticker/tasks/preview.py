@@ -40,10 +40,10 @@ def validate(text: str, *, zone: str | None = None, count: int = 5, now: datetim
     Raises BadInput if the text is invalid or never fires. `now` defaults to this machine's clock.
     """
     if not isinstance(text, str):
-        raise BadInput("expression", text, "is not a text")
+        raise BadInput("expression", text, "is not a string")
     schedule = kinds.detect(text, zone)
     if schedule.kind is Kind.INTERVAL and zone not in (None, "UTC"):
-        raise BadInput("zone", zone, "does not apply to an interval, which is real time")
+        raise BadInput("zone", zone, "does not apply to an interval, which is elapsed time")
     start = now or clock.python_utc()
     kinds.never_fires(schedule, start, "expression", text)
     return of(schedule, start, count)
@@ -52,7 +52,7 @@ def validate(text: str, *, zone: str | None = None, count: int = 5, now: datetim
 def of(schedule: Schedule, start: datetime, count: int) -> Preview:
     """Returns the preview of a parsed schedule."""
     if not 1 <= count <= MOST_TIMES:
-        raise BadInput("count", count, f"is not a number from 1 to {MOST_TIMES}")
+        raise BadInput("count", count, f"is not a whole number from 1 to {MOST_TIMES}")
     return Preview(
         schedule.kind, schedule.text, schedule.zone.key, schedule.words(),
         tuple(kinds.times(schedule, start, count)), tuple(_warnings(schedule, start)),

@@ -136,7 +136,9 @@ class Guard:
         if scope["method"] in SAFE:
             return
         if self._access.read_only and below(scope) not in HARMLESS:
-            raise Refused(403, "nothing can be changed here: it is read-only (TICKER_WEB_READ_ONLY, --read-only)")
+            raise Refused(
+                403, "nothing can be changed here, because this server is read-only (TICKER_WEB_READ_ONLY, --read-only)"
+            )
         if self._access.tokens and headers.get("authorization", "").lower().startswith("bearer "):
             return
         if not _is_same_origin(headers):

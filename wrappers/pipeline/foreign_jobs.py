@@ -83,6 +83,6 @@ def refuse(job_id: str, database: Database, config: Settings) -> None:
     named = jobs.installation_of(job_id)
     if named and named != here.id:
         raise ConfigurationError(
-            f"job {job_id} belongs to installation {named} and the tables of DATABASE_URL to {here.id}: give each installation "
+            f"job {job_id} belongs to installation {named}, but the tables in DATABASE_URL belong to {here.id}: give each installation "
             "its own queues, or its own Redis"
         )

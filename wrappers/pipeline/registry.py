@@ -73,7 +73,9 @@ def task(name: str, *, batch: int = 1, **declared: "Unpack[Changes]") -> Callabl
     """
     if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
         raise BadInput(
-            "task", name, "is not a function name: use a printable text of 1 to 200 characters, @task('mail.fetch')"
+            "task",
+            name,
+            "is not a function name: use a printable string of 1 to 200 characters, as in @task('mail.fetch')",
         )
     if type(batch) is not int or not 1 <= batch <= BATCH_AT_MOST:
         raise BadInput("batch", batch, f"is not a number of tasks per job: use 1 to {BATCH_AT_MOST}")

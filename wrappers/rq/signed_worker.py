@@ -98,7 +98,9 @@ class HardenedWorker(Worker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         signing_keys()
         if problems := incompatibilities_of_newer():
-            raise ConfigurationError(f"--hardened is not safe with this RQ; install an older release: {problems[0]}")
+            raise ConfigurationError(
+                f"--hardened is not safe with this release of RQ: {problems[0]}; install an older one"
+            )
         super().__init__(*args, **kwargs)
         self.read_with(Job, Queue, NeverUnpickles)
 

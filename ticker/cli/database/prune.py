@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def prune(dry_run: bool, as_json: bool) -> None:
     """Delete old records of runs, drops and events.
 
-    A task's --keep, TICKER_KEEP_SUCCESSES and TICKER_KEEP_FAILURES set how long records are kept. Tickers may run
-    meanwhile, and the command may be interrupted at any time. `ticker run` also prunes.
+    A task's --keep, TICKER_KEEP_SUCCESSES and TICKER_KEEP_FAILURES set how long records are kept. Tickers may
+    keep running, and the command can safely be interrupted at any time. `ticker run` also prunes.
     """
     total = at_once(configured(), dry_run)
     if as_json:

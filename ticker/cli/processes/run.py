@@ -25,12 +25,16 @@ HERE = "127.0.0.1"
 @click.command()
 @click.option("--tick", metavar="DURATION", help="Time between two ticks. Defaults to TICKER_TICK, or 30s.")
 @click.option(
-    "--look-ahead", metavar="DURATION", help="How early an interval task is due. Defaults to TICKER_LOOK_AHEAD, or 1s."
+    "--look-ahead",
+    metavar="DURATION",
+    help="How early an interval task counts as due. Defaults to TICKER_LOOK_AHEAD, or 1s.",
 )
 @click.option("--batch", metavar="N", help="Rows locked and pushed at a time. Defaults to TICKER_BATCH, or 1000.")
 @click.option("--metrics-port", metavar="PORT", type=options.Integer(0, 65535),
               help="Serve Prometheus metrics on this port; 0 picks a free port, which the log names.")  # fmt: skip
-@click.option("--metrics-host", metavar="ADDRESS", help="The address for --metrics-port. Defaults to 127.0.0.1.")
+@click.option(
+    "--metrics-host", metavar="ADDRESS", help="The address on which to serve the metrics. Defaults to 127.0.0.1."
+)
 def run(
     tick: str | None, look_ahead: str | None, batch: str | None, metrics_port: int | None, metrics_host: str | None
 ) -> None:
@@ -84,7 +88,9 @@ def tick(dry_run: bool, as_json: bool) -> None:
     else:
         render.say(in_words(report, took_ms))
     if report.errors:
-        raise click.ClickException(f"{report.errors} job(s) could not be pushed and stay due; ticker list says why")
+        raise click.ClickException(
+            f"{report.errors} job{'' if report.errors == 1 else 's'} could not be pushed and will be tried again; ticker list says why"
+        )
 
 
 @click.command()

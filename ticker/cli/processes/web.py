@@ -39,7 +39,7 @@ def web(host: str, port: int, no_token: bool, read_only: bool) -> None:
     """Serve the page and the HTTP API until SIGTERM or SIGINT.
 
     Prints its address. A browser asks for TICKER_WEB_TOKEN as the password, with any user name. If TICKER_WEB_TOKEN is
-    not set, the address contains a generated token.
+    not set, the printed address contains a generated token.
     """
     settings = configured()
     settings.require_database(), settings.require_redis()

@@ -66,7 +66,8 @@ def do_with_many(here: Site, request: Request, form: Form) -> Response:
     wanted, refused = action(form), list[str]()
     with here.database.writing() as db:
         count = sum(done(wanted, db, task, form, refused) for task in sorted(marked(form)))
-    skipped = f"; {len(refused)} skipped, such as {refused[0]}" if refused else ""
+    such = "" if len(refused) == 1 else ", for example"
+    skipped = f"; {len(refused)} skipped{such}: {refused[0]}" if refused else ""
     return report(f"{count} task{'' if count == 1 else 's'}: {wanted.result}{skipped}")
 
 
@@ -79,7 +80,7 @@ def done(wanted: Action, db: Any, task: int, form: Form, refused: list[str]) -> 
     except BadInput as error:
         if error.field != "task":
             raise
-        refused.append(f"{error.value}: {error.problem}")
+        refused.append(f"{error.value} {error.problem}")
         return 0
     return len(changed) if isinstance(changed, list) else 1
 

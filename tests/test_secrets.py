@@ -92,6 +92,7 @@ KEYS = ("{}", "{},another key of length", " {} ")
 @example(before="a@", after="/")
 @example(before="", after="%zz")
 @example(before="\u00e9", after="")
+@example(before="", after="://")
 @given(before=ODD, after=ODD)
 def test_no_error_of_a_setting_shows_its_secret(
     use: Callable[[str], None], form: str, before: str, after: str, closed_port: int, caplog: pytest.LogCaptureFixture

@@ -1,6 +1,6 @@
-"""Rows in your PostgreSQL define what runs and how often; a ticker puts the due ones on the RQ queue you already have.
+"""Rows in your PostgreSQL define what runs and how often; a ticker puts due tasks on your RQ queues.
 
-This module is the public door. It imports each name on first use, so a worker does not pay for names that it never uses.
+This module is the public interface. It imports each name on first use, so a worker does not pay for names that it never uses.
 """
 
 from importlib import import_module

@@ -2,7 +2,7 @@
 
 Decisions use one clock, the database's. `now()` is None in production, and a statement that gets None reads
 `clock_timestamp()`. Tests and replays substitute their own source. `uptime()` only measures how long ago something
-was, because the database's clock may have been set since.
+happened, because the database's clock may have been set since.
 """
 
 import time
@@ -33,7 +33,7 @@ def monotonic() -> float:
 def uptime() -> tuple[str | None, int | None]:
     """Returns the id of this host's boot, and the microseconds since that boot on a clock that is never set.
 
-    Both are None on systems other than Linux, and while `use` substitutes a clock, because they would not match it.
+    Both are None on systems other than Linux, and while `use` substitutes a clock, because the values would not match that clock.
     """
     boot = _boot()
     return (None, None) if boot is None or now() is not None else (boot, time.clock_gettime_ns(_CLOCK) // 1000)
@@ -48,7 +48,7 @@ def _boot() -> str | None:
 
 
 def python_utc() -> datetime:
-    """Returns Python's wall clock in UTC, which freezegun freezes. It is never used for decisions; see `use`."""
+    """Returns Python's wall clock in UTC, which freezegun freezes. Decisions depend on it only within `use`."""
     return datetime.now(UTC)
 
 

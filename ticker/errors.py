@@ -34,7 +34,7 @@ def quoted(value: object) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Returns ` (did you mean 'every'?)` for a misspelt name, or an empty text if no known name is close."""
+    """Returns ` (did you mean 'every'?)` for a misspelt name, or an empty string if no known name is close."""
     from difflib import get_close_matches  # imported here, because a work-horse does not need it
 
     near = get_close_matches(str(name), list(known), 1)

@@ -7,7 +7,7 @@ FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def to_stdout(level: int = logging.INFO) -> None:
-    """Sends the loggers `ticker` and `ticker.run` to standard output. Leaves other loggers as they are."""
+    """Sends the messages of the loggers `ticker` and `ticker.run` to standard output. Leaves other loggers as they are."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter(FORMAT))
     logger = logging.getLogger("ticker")

@@ -55,7 +55,7 @@ GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
 
 
 class Reason(StrEnum):
-    """Why a job was not run, in the order in which the start statement checks.
+    """Why a job was not run, in the order in which the start statement checks the reasons.
 
     Two are not drops: `redelivered` and `stale` leave an event or a log line, but no record.
     """
@@ -132,12 +132,12 @@ class DueTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A locked run that ended and needs a follow-up, with the fields of its locked task that decide on it.
+    """A locked run that ended and needs a follow-up, with the fields of its locked task that determine it.
 
     `schedule` is the kind of the task's schedule. `started` is False for a run that was given up or dropped before its start.
     `is_past`: it is too late for a further attempt, because a newer occurrence has started. For a task that is not an interval
     task, a newer occurrence in the queue is enough. `made_good`: a later run of the task has succeeded. `pauses`: how often the
-    task has paused itself since its last success.
+    ticker has paused the task since its last success.
     """
 
     run_id: int
@@ -242,7 +242,7 @@ class WaitingTask:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """A row of `runs` that the ticker pushes when it is due (run now, a retry, a piece of work)."""
+    """A row of `runs` that the ticker pushes when it is due (a manual run, a retry or a piece of work)."""
 
     id: int
     task_id: int

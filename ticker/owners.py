@@ -1,8 +1,9 @@
 """Triggers that make tasks follow their owner's row.
 
-The triggers work in the database: whatever deletes, changes or empties the owner's table (an ORM, a bulk statement, psql)
-also deletes or changes the tasks, and a task cannot be written for an owner that does not exist. There are three ways to
-install them: `follow` (metadata.create_all), `install` (an Alembic revision) and `triggers` (plain SQL, for psql -f).
+The triggers work in the database: when an ORM, a bulk statement or psql changes or deletes rows of the owners' table,
+or truncates it, the tasks are changed or deleted, too. A task cannot be written for an owner that does not exist. There
+are three ways to install them: `follow` (metadata.create_all), `install` (an Alembic revision) and `triggers` (plain
+SQL, for psql -f).
 
 Limits: a transaction under REPEATABLE READ that deletes or disables an owner does not see tasks that were committed after its
 snapshot, and leaves them unchanged. DROP TABLE fires no trigger, and neither does a DELETE that names a partition or an

@@ -1,6 +1,7 @@
 """Reads the settings of a process from the environment, each with its default and its limits.
 
-Variables that only one module needs are read there: programs of the embedded servers, TICKER_DEBUG, the terminal, systemd.
+Variables that only one module needs are read in that module: TICKER_DEBUG, and those of embedded servers, the terminal
+and systemd.
 """
 
 import os
@@ -133,7 +134,7 @@ def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
 
 @lru_cache(maxsize=2)
 def _checked(variables: frozenset[tuple[str, str]]) -> Settings:
-    """Returns cached settings, because a worker asks before every run."""
+    """Returns the settings, which are cached because a worker reads them before every run."""
     environ = dict(variables)
     try:
         return Settings(
@@ -231,7 +232,7 @@ def mail_server(name: str, text: str) -> str:
     if text and not (_MAIL_SERVER.fullmatch(text) and _has_port(text) and not _BAD_PERCENT.search(text)):
         raise BadInput(
             name, None, "cannot be read; write smtp://user:password@host:587 or smtps://..., without a user if the "
-            "server needs no login, and a special character in the user or the password as %XX (@ is %40, / is %2F)"
+            "server needs no login, and special characters in the user or the password as %XX (@ is %40, / is %2F)"
         )  # fmt: skip
     return text
 
@@ -259,7 +260,7 @@ def schema_name(field: str, text: str) -> str:
 
 
 def environment_name(name: str, text: str) -> str:
-    """Checks a name such as `production`. The tables store it, so that a copy of them does not run elsewhere."""
+    """Checks an environment's name, such as `production`. The tables store it, so that a copy of them does not run elsewhere."""
     if text and not _ENVIRONMENT.fullmatch(text):
         raise BadInput(name, text, "is not a valid environment name; use up to 64 letters, digits, _, . and -")
     return text
@@ -267,10 +268,14 @@ def environment_name(name: str, text: str) -> str:
 
 _DRIVERS = ("psycopg", "psycopg_async", "psycopg2", "asyncpg")
 _SCHEMES = {"postgresql", "postgres", *(f"postgresql+{driver}" for driver in _DRIVERS)}
+_SHOWN_SCHEMES = {
+    *_SCHEMES, "postgresql+pg8000", "mysql", "mysql+pymysql", "mariadb", "sqlite", "oracle", "mongodb", "amqp", "http", "https",
+    "redis", "rediss", "unix", "valkey",
+}  # fmt: skip
 
 
 def psycopg_url(url: str, name: str = "DATABASE_URL") -> str:
-    """Returns a PostgreSQL URL in libpq's form. It also accepts `postgres://` and SQLAlchemy's `postgresql+driver://`."""
+    """Returns a PostgreSQL URL in libpq's form. Also accepts `postgres://` and SQLAlchemy's `postgresql+driver://`."""
     if not url:
         raise ConfigurationError(f"{name} is not set; write {name}=postgresql://user@localhost/name")
     scheme, separator, rest = url.partition("://")
@@ -321,13 +326,13 @@ def _one_of(environ: Mapping[str, str], name: str, choices: tuple[str, ...]) -> 
 
 
 def _without_secret(url: str) -> str:
-    """Returns the part of a URL that may be shown: its scheme, but never the user's name or password."""
-    scheme = re.match(r"[a-z0-9+]{1,30}(?=://)", url)
-    return quoted(f"{scheme.group()}://…") if scheme else "the value"
+    """Returns the part of a URL that may be shown: its scheme, unless that may be a secret itself."""
+    scheme, separator, _ = url.partition("://")
+    return quoted(f"{scheme}://…") if separator and scheme in _SHOWN_SCHEMES else "the value"
 
 
 def _unreadable(name: str) -> ConfigurationError:
     return ConfigurationError(
-        f"{name}: the part after :// cannot be read; write user:password@host:port/name, and a special character in the "
+        f"{name}: the part after :// cannot be read; write user:password@host:port/name, and special characters in the "
         "user or the password as %XX (@ is %40, / is %2F)"
     )

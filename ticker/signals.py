@@ -13,7 +13,7 @@ from types import FrameType
 
 
 class Noted:
-    """Records whether one of the signals was received. For the main thread only."""
+    """Records whether one of the signals was received. Only the main thread may use it."""
 
     def __init__(self, pipe: int) -> None:
         self.came = False

@@ -30,7 +30,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a name on first use, so that a stock worker's horse loads no Worker, and the supervisor loads nothing."""
+    """Imports a name on first use, so that a stock worker's horse does not load Worker, and the supervisor loads nothing."""
     if name not in _HOME:
         raise AttributeError(f"module 'wrappers' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"wrappers.{_HOME[name]}"), name)

@@ -70,7 +70,10 @@ def main(tasks: tuple[str, ...], hardened: bool, show_help: bool, arguments: tup
 
 
 def queues(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the queues that RQ would read from the arguments. Empty means RQ's default, which our tasks do not use."""
+    """Returns the queues that RQ would read from the arguments.
+
+    Without any, RQ would read its own default queue, which our tasks do not use.
+    """
     params = as_rq_reads(arguments).params
     names = params.get("queues") or ()
     if not names and params.get("config"):
@@ -112,14 +115,14 @@ def prepare(queues: tuple[str, ...]) -> str:
 
 
 def announce() -> None:
-    """Announces the functions of this worker, and how many tasks of each one job may carry, to tickers and people."""
+    """Announces the functions of this worker to tickers and people, each with the number of its tasks that a job may carry."""
     known = registry.functions()
     with translated(), closing(Database.from_environment()) as database:
         database.execute("announce", names=list(known), batches=[function.batch for function in known.values()])
 
 
 def with_connect_timeout(url: str) -> str:
-    """Adds a time-out for connecting. RQ limits only its waits for answers (10 s after its longest wait for a job)."""
+    """Adds a time-out for connecting. RQ limits only its waits for answers (to 10 s more than its longest wait for a job)."""
     if "socket_connect_timeout=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}socket_connect_timeout={CONNECT_TIMEOUT}"

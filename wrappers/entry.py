@@ -37,7 +37,7 @@ log = logging.getLogger("ticker.run")
 def run(task_id: int, occurrence: int, planned: int | None = None) -> str:
     """Runs the task's function inside the layers, or drops the job. Returns a short text for RQ.
 
-    `occurrence` is in microseconds since 1970. For a planned run it is 0, and `planned` is the id of its row in `runs`.
+    `occurrence` is in microseconds since 1970. For a planned run, it is 0, and `planned` is the id of its row in `runs`.
     Everything else is read from the task's row at the start.
     """
     job = get_current_job()
@@ -115,7 +115,7 @@ _offered: Database | None = None
 
 @contextmanager
 def offered(database: Database) -> Iterator[None]:
-    """Offers a connection to the process of a batch that is forked in the block."""
+    """Offers a connection to a batch's process, which is forked in the block."""
     global _offered
     _offered = database
     try:
@@ -153,7 +153,7 @@ def taken(job_id: str) -> Asked | None:
 def new_call(
     task_id: int, occurrence: int, planned: int | None = None, *, job: Job | None, database: Database, config: Settings
 ) -> Call:
-    """Returns a call of this process, without a start."""
+    """Returns a call for this process, without a start."""
     registry.load(config.tasks)
     return Call(
         task_id=task_id,
@@ -216,7 +216,7 @@ async def within(call: Call, coroutine: Any) -> Any:
             return await coroutine
     except TimeoutError as error:
         if limit.expired():
-            raise SoftLimit("the function still waited at the end of its time box") from error
+            raise SoftLimit("the function was still waiting at the end of its time box") from error
         raise
 
 

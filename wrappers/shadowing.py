@@ -1,4 +1,4 @@
-"""Finds modules of an application that have the names of our packages. Imports none of ours, which they may hide."""
+"""Finds modules of an application that have the same names as our packages. Imports none of ours, which they may hide."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ NAMES = ("ticker", "wrappers")
 
 
 def shadowing(folder: Path) -> str:
-    """Returns a warning if a module in this folder has the name of one of our packages, else an empty text.
+    """Returns a warning if a module in this folder has the name of one of our packages, else an empty string.
 
     `Path()` is the current folder. A folder that was removed counts as empty.
     """

@@ -13,7 +13,7 @@ HEAD = """\
 `ticker.register`, `ticker.edit`, `Wanted`, `@task(...)`, `ticker add` and `ticker edit`, the [HTTP API](http.md) and the
 [page](../operations/page.md) accept the same fields, with the same limits. The tables are generated from `ticker/tasks/fields.py`. A
 field that is not passed has its default in a new task. The defaults of tolerance and box depend on the schedule. A duration is a
-string (`30s`, `1h30m`, `PT5M`), a number of seconds, or a timedelta.
+string (`30s`, `1h30m`, `PT5M`), a number of seconds, or, in Python, a `timedelta`.
 """
 
 

@@ -82,7 +82,7 @@ def text() -> str:
         f"\n## Reasons\n\nThe start of a job and the ticker check the reasons in this order.\n\n{two_columns('reason', Reason, REASONS)}"
         "\nThe reason of a run that failed, was killed or lost is a sentence: its error, or what the worker observed.\n"
         f"\n## Kinds of run\n\n{two_columns('kind', RunKind, KINDS)}"
-        "\n## Events\n\nAn event is a change of a task other than its runs. Some events send a [notice](../guides/notifications.md), but only once until the"
+        "\n## Events\n\nAn event records what happened to a task apart from its runs. Some events send a [notice](../guides/notifications.md), but only once until the"
         f" task works again.\n\n{table(('event', 'meaning', 'a notice'), notified)}"
     )
 

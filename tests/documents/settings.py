@@ -18,8 +18,8 @@ Every process reads its settings from environment variables. If a value cannot b
 exits with code 78. Its error names the variable, the value and the limit, but never shows a password or a key. The tables are
 generated from `ticker/settings.py`; `python -m tests.documents` writes this page.
 
-A duration is a string (`30s`, `1h30m`, `PT5M`) or a number of seconds. Lists are comma-separated. To change a key or a token,
-set `new,old`: the first one signs, and both are accepted.
+A duration is written with units (`30s`, `1h30m`, `PT5M`) or as a plain number of seconds. Lists are comma-separated. To change a
+key or a token, set `new,old`: the first one signs, and both are accepted.
 """
 GROUPS = {
     "Servers": {
@@ -65,7 +65,7 @@ GROUPS = {
 }  # fmt: skip
 """Each variable with its meaning, and with its values if the code does not state them."""
 FOOT = """
-A key has at least {least} characters. `TICKER_TELL` is the former name of `TICKER_NOTIFY`, and is read until 1.0.
+A key or token must have at least {least} characters. `TICKER_TELL` is the former name of `TICKER_NOTIFY`, and is read until 1.0.
 
 Some variables are read outside `ticker/settings.py`. `TICKER_DEBUG=1` shows the traceback of an error in a command.
 `TICKER_POSTGRES_BIN` (a folder) and `TICKER_REDIS_SERVER` (a program) name the embedded servers. [systemd](metrics.md#systemd) sets

@@ -13,16 +13,23 @@ HEAD = """\
 # Tables
 
 `ticker db upgrade` creates these tables in the schema `ticker` (`TICKER_SCHEMA`). This page is generated from
-`ticker/migrations/versions/0010_schema.sql`, which also has the constraints, the indexes and the functions; `ticker db sql` prints it.
+`ticker/migrations/versions/0010_schema.sql`, which also contains the constraints, the indexes and the functions; `ticker db sql`
+prints it.
 
-Read them with any client, or join them with your own tables by [`ticker.db.tables`](../concepts/owners.md#joins-with-your-own-tables).
-To change a task, call `register`, `edit` or a similar function: these check what constraints cannot. Durations are whole
-milliseconds, and times are `timestamptz`. PostgreSQL enforces the limits in the third column.
+Read these tables with any client, or join them with your own tables using
+[`ticker.db.tables`](../concepts/owners.md#joins-with-your-own-tables). To change a task, call `register`, `edit` or a similar
+function: these check what constraints cannot check. Durations are whole milliseconds, and times are `timestamptz`. PostgreSQL
+enforces the limits in the third column.
 """
-PURPOSES = {"tasks": "What to run, how often, for which owner, and the state of each task."}
-"""The purposes of tables that the migration does not describe in a comment."""
+PURPOSES = {
+    "tasks": "What to run, how often, for which owner, and the state of each task.",
+    "templates": "The default tasks of a type of owner, as columns of a task. A trigger creates the tasks of a new owner from them.",
+}
+"""The purposes of tables, where the migration has no comment or one whose words are less plain."""
 PLAINER = {
     "What to run, and for which owner. An empty owner is no owner.": "What to run, and for which owner. Empty strings mean no owner.",
+        "Three facts with separate writers.": "Whether the task may run: three facts with separate writers.",
+    "Written by the start.": "Written by the start of a run.",
     "Written by the fenced end.": "Written by the end of a run that still has its token.",
     "The schedule's bounds, what becomes of missed times, and whether a single run that succeeded is removed.": "The bounds of the schedule, what happens to missed times, and whether a task for a single time is deleted after its success.",
     "What becomes of an occurrence that meets a job of its task, or fails.": "What happens to an occurrence while another job of its task waits or runs, and after it fails.",

@@ -12,14 +12,14 @@ NO_TRIAL = "NO TRIAL"
 HEAD = """\
 # Mutants: what catches a fault in our own code
 
-Each row is one deliberate fault: a change of our own code that breaks a rule. The faults are defined in `tests/mutants/`. This
+Each row is one deliberate fault: a change to our own code that breaks a rule. The faults are defined in `tests/mutants/`. This
 command applies them one at a time to a copy of the checkout, and runs the tests of that copy:
 
     python -m tests.mutants [--only NAME] [--jobs N] [--write docs/internals/mutants.md]
 
-The tests that are named for the mutant run first. If they pass, the whole suite runs, including slow tests. A test has caught the
-mutant if it fails with the mutant and passes without it. A test that was not named for the mutant must fail twice. The exit code is
-1 if a mutant was not caught. A change that only breaks an import or the syntax of a statement is refused as a mutant.
+The tests that the mutant lists run first. If they pass, the whole suite runs, including slow tests. A test has caught the mutant
+if it fails with the mutant and passes without it. A test that the mutant does not list must fail twice. The exit code is 1 if a
+mutant was not caught. A change that only breaks an import or the syntax of a statement is refused as a mutant.
 
 Symbols: I interval, T tolerance, B time box, g grace. A run that has not ended by B + g is killed.
 

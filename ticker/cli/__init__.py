@@ -13,7 +13,7 @@ COMMANDS = {
     "tick": ("processes.run:tick", "Run one tick and report it."),
     "worker": (
         "processes.worker:worker",
-        "Run a worker; accepts every option of rq worker.",
+        "Run a worker. Accepts every option of `rq worker`.",
     ),
     "health": ("processes.run:health", "Exit with 0 if all is well, otherwise with 1."),
     "doctor": ("processes.doctor:doctor", "Check whether all is well, and if not, say what to do."),
@@ -28,7 +28,7 @@ COMMANDS = {
     "remove": ("tasks.commands:remove", "Delete TASK, or all tasks of --owner."),
     "notify": (
         "processes.notify:notify",
-        "Send a test notice through each channel of TICKER_NOTIFY and print the answers.",
+        "Send a test notice through each channel in TICKER_NOTIFY and print the answers.",
     ),
     "notices": ("processes.notify:notices", "List undelivered notices, oldest first, each with the reason."),
     "sync": (
@@ -38,7 +38,10 @@ COMMANDS = {
     "next": ("tasks.schedules:next_", "Show the next times of EXPRESSION or TASK."),
     "validate": ("tasks.schedules:validate", "Explain what EXPRESSION means."),
     "runs": ("records.runs:runs", "List runs and drops, newest first, or show one in full with --id."),
-    "top": ("records.top:top", "Show what is late, failing, running, next and dropped, each with its cause."),
+    "top": (
+        "records.top:top",
+        "Show which tasks are late, failing, running or due next, and which jobs were dropped and why.",
+    ),
     "timeline": (
         "records.timeline:timeline",
         "Draw when TASK was due, waited, ran and was dropped, and when it is due next.",
@@ -49,7 +52,7 @@ COMMANDS = {
     "owners": ("tasks.owners:owners", "List owners with their task counts."),
     "prune": ("database.prune:prune", "Delete old records of runs, drops and events."),
     "spread": ("tasks.spread:spread", "Give each interval task its own phase within its interval."),
-    "replay": ("processes.replay:replay", "Play the timing tables of FILE.md and report the lines that differ."),
+    "replay": ("processes.replay:replay", "Play the timing tables in FILE.md and report the lines that differ."),
     "web": ("processes.web:web", "Serve the page and the HTTP API until SIGTERM or SIGINT."),
     "demo": ("processes.demo:demo", "Poll simulated mailboxes and show what happens."),
 }

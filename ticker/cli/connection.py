@@ -31,7 +31,7 @@ def configured(**options: str | None) -> Settings:
 
 @contextmanager
 def database(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connection]":
-    """Opens a connection to `url`, or else to DATABASE_URL, with one transaction.
+    """Opens a connection to `url`, or by default to DATABASE_URL, and begins a transaction.
 
     Raises ConfigurationError if the server does not answer, and DatabaseUnavailable if it goes away.
     """
@@ -48,7 +48,7 @@ def database(url: str = "", variable: str = "DATABASE_URL") -> "Iterator[Connect
 
 
 def now(db: Any) -> datetime:
-    """Returns the current time, by the database's clock."""
+    """Returns the current time by the database's clock."""
     from ticker.read import entries
 
     return entries.instant(db)

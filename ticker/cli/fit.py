@@ -12,7 +12,7 @@ NARROW = 19  # cells, the width of a time; on a narrow screen, a column's limit,
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Cells from left to right, safe for a terminal. `style` applies to the whole line."""
+    """The cells from left to right, safe to print on a terminal. `style` applies to the whole line."""
 
     cells: tuple[str, ...]
     style: str = ""
@@ -24,7 +24,7 @@ class Line(NamedTuple):
 
 
 def shown(text: str) -> str:
-    """Returns the text with unprintable characters (newlines, ANSI, NUL) escaped, so that it is safe on a terminal."""
+    """Returns the text with unprintable characters (newlines, ANSI, NUL) escaped, so that it is safe to print on a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -49,7 +49,7 @@ def lines(rows: Sequence[Row], width: int, spare: Sequence[int] = ()) -> list[Li
 
 
 def size(text: str) -> int:
-    """Returns how many terminal cells a text takes: two for a wide letter, none for a combining mark."""
+    """Returns how many terminal cells the text takes: two for a wide letter, none for a combining mark."""
     if text.isascii():
         return len(text)
     return sum(0 if category(c) in ("Mn", "Me") else 2 if east_asian_width(c) in "WF" else 1 for c in text)
@@ -68,7 +68,7 @@ def cropped(text: str, cells: int) -> str:
 
 
 def cut(text: str, cells: int) -> str:
-    """Cuts the middle out of a text that is too long: names and owners also differ at their ends."""
+    """Cuts the middle out of text that is too long, because names and owners often differ only at the end."""
     if size(text) <= cells:
         return text
     tail = text[-(cells // 2) :]

@@ -1,4 +1,4 @@
-"""Imports the module of a command only when the command is called. `ticker --help` imports none of them."""
+"""Imports the module of a command only when the command is called. `ticker --help` imports no command's module."""
 
 from collections.abc import Mapping
 from importlib import import_module

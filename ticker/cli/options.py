@@ -50,7 +50,7 @@ def limit(default: int) -> Callable[[Any], Any]:
 
 
 def ref(task: str | None, owner: str | None) -> int | str | None:
-    """Returns the id or the name of the task. A text of digits is an id, which needs no owner."""
+    """Returns the id or the name of the task. A string of digits is an id, which needs no owner."""
     if task is None:
         return None
     if not (task.isascii() and task.isdigit()):

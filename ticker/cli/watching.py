@@ -46,7 +46,7 @@ def is_screen() -> bool:
 
 
 def watch(first: T, look: Callable[[Any], T], draw: Callable[[T, int, int], list[Line]], every_ms: int) -> None:
-    """Shows `first`, then the result of `look(db)` every `every_ms`. `draw(answer, width, height)` returns the lines.
+    """Shows `first`, then the result of `look(db)` every `every_ms` milliseconds. `draw(answer, width, height)` returns the lines.
 
     Returns after `q` or Ctrl-C. If a server goes away, the screen says so, and the query is retried.
     """
@@ -157,7 +157,7 @@ def screen(state: State[T], draw: Callable[[T, int, int], list[Line]], width: in
 
 @contextmanager
 def keys() -> Iterator[Callable[[float], str]]:
-    """Yields a function that waits for keys, up to the given seconds, and returns them without echoing them.
+    """Yields a function that waits for keys, up to the given number of seconds, and returns them without echoing them.
 
     If standard input is not a terminal, the function returns no keys. Restores the terminal at the end.
     """
@@ -182,7 +182,7 @@ def _pressed(terminal: int, seconds: float) -> str:
 
 @contextmanager
 def terminated() -> Iterator[None]:
-    """Lets SIGTERM end the block like an error, so that the terminal is restored."""
+    """Makes SIGTERM end the block as an exception does, so that the terminal is restored."""
 
     def end(number: int, _frame: object) -> NoReturn:
         raise SystemExit(128 + number)

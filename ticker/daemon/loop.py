@@ -1,7 +1,7 @@
-"""Calls the pass every tick, survives whatever it raises, and stops fast on a signal.
+"""Makes a pass at every tick, survives any error that the pass raises, and stops quickly on a signal.
 
-APScheduler calls it in its own thread. The main thread handles the signals, and checks by the monotonic clock that ticks
-continue. If the wall clock was set back, APScheduler alone would pause for just as long.
+APScheduler makes the passes in its own thread. The main thread handles the signals, and checks by the monotonic clock that ticks
+continue. If the wall clock were set back, APScheduler alone would pause for just as long.
 """
 
 import logging
@@ -123,21 +123,22 @@ class TickJob:
         return float(min(FIRST_PAUSE * 2 ** min(self.failures - 1, 20), self._settings.tick_ms / 1000))
 
     def patience(self) -> float:
-        """Returns the seconds until the main thread checks again. The alarm does not count during a pass or after a failure."""
+        """Returns the seconds until the main thread checks again. The alarm is ignored during a pass or after a failure."""
         if self.alarm is None or self.busy or self.failures:
             return CHECK_EVERY
         return self.alarm.patience(CHECK_EVERY)
 
     def unstick(self) -> None:
-        """Gives up a connection on which a single batch has waited far longer than all timeouts together."""
+        """Interrupts the connections in use if a single batch has used one of them for longer than HANGS."""
         if self._store.pool.waited() > HANGS:
             log.error("PostgreSQL (DATABASE_URL) has not answered for %.0f s: the connection is given up", HANGS)
             self._store.pool.interrupt()
 
     def moves(self) -> bool:
-        """Returns whether a pass makes progress, or the next one is not long overdue. An unavailable server only ends a pass.
+        """Returns whether a pass makes progress, or the next one is not long overdue.
 
-        A pass may take minutes, and uses connections all that time. The longest current use of one shows how long it is stuck.
+        An unavailable server does not count, because it only ends a pass. A pass may take minutes, and uses connections all
+        that time. The longest current use of a connection shows how long the pass has been stuck.
         """
         waited = self._store.pool.waited()
         if self.busy and waited:
@@ -166,7 +167,7 @@ class TickJob:
         return report
 
     def _rhythm(self) -> int:
-        """Returns the milliseconds between two ticks, or 0 if this one came later: after a start, or after a long pass."""
+        """Returns the milliseconds between two ticks, or 0 if this tick came later: after a start, or after a long pass."""
         last, self._last_pass = self._last_pass, clock.monotonic()
         tick_ms = self._settings.tick_ms
         return tick_ms if (self._last_pass - last) * 1000 <= tick_ms * phase.JITTER else 0
@@ -192,7 +193,7 @@ class TickJob:
             log.exception("the metrics missed a tick")
 
     def _lease_queues(self) -> None:
-        """Renews our leases. Warns once about a queue that another installation uses, because both slow each other down."""
+        """Renews our leases. Warns once about a queue that another installation uses, because that slows both of them down."""
         if self._passes % QUEUES_EVERY == 0:
             self._queues = self._store.queues() or self._queues
         self._passes += 1
@@ -202,7 +203,7 @@ class TickJob:
         self._leased = leased
 
     def _warn_of_unattended_queues(self) -> None:
-        """Warns once for each queue, at the second tick in a row: a worker may be starting at the same time as the ticker."""
+        """Warns once about each queue without workers, at the second tick in a row, because a worker may still be starting."""
         unattended = self._queue.unattended()
         for name, count in unattended.items():
             self._unattended[name] = self._unattended.get(name, 0) + 1
@@ -220,7 +221,7 @@ _ALWAYS = ("due", "enqueued", "errors")
 
 
 def counts(report: Report) -> dict[str, int]:
-    """Returns what a pass did, by the names that the log, the heartbeat and the metrics use."""
+    """Returns what a pass did, as counts under the names that the log, the heartbeat and the metrics use."""
     return {
         "due": report.due.due + report.planned.due,
         "enqueued": report.enqueued,
@@ -234,7 +235,7 @@ def counts(report: Report) -> dict[str, int]:
 
 
 def run(settings: Settings, observer: Observer | None = None) -> None:
-    """Ticks until SIGTERM or SIGINT. Then it returns within 5 seconds, even if a server hangs."""
+    """Ticks until SIGTERM or SIGINT, then returns within 5 seconds, even if a server hangs."""
     with noted((signal.SIGTERM, signal.SIGINT)) as asked:
         _run(settings, observer, asked)
 
@@ -268,7 +269,7 @@ def _run(settings: Settings, observer: Observer | None, asked: Noted) -> None:
 
 
 def report(systemd: Systemd, tick_job: TickJob) -> float:
-    """Reports the ticker's state to systemd. Returns the seconds until the next report is due, at most."""
+    """Reports the ticker's state to systemd. Returns the number of seconds within which the next report is due."""
     moves = tick_job.moves()
     return systemd.report(moves, tick_job.last_line if moves else HANGING)
 
@@ -276,7 +277,7 @@ def report(systemd: Systemd, tick_job: TickJob) -> float:
 def watch(tick_job: TickJob, period: float, job: Any) -> None:
     """Triggers a tick early after a failure, when the alarm rings, and when no tick has begun for two periods.
 
-    Measures by the monotonic clock.
+    Measures time by the monotonic clock.
     """
     if tick_job.busy:
         tick_job.unstick()
@@ -289,7 +290,7 @@ def watch(tick_job: TickJob, period: float, job: Any) -> None:
 
 
 def stop(scheduler: Any, tick_job: TickJob) -> None:
-    """Waits for a tick in progress, which checks for the request between batches. Abandons one that hangs."""
+    """Waits for a tick in progress, which checks between batches whether to stop. Abandons a tick that hangs."""
     ended = threading.Thread(target=scheduler.shutdown, kwargs={"wait": True}, daemon=True)
     until = clock.monotonic() + LAST_WORD
     ended.start()

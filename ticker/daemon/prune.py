@@ -1,7 +1,7 @@
 """Deletes records that are older than their retention, in batches, next to the ticker's own work.
 
-Two statements (`prune_runs`, `prune_events`) decide which records go. A lap walks once through both tables by their ids, and
-ends where the records are young. Nothing is locked between two batches. Any number of laps may run at once.
+Two statements (`prune_runs`, `prune_events`) decide which records to delete. A lap walks once through both tables in the order
+of their ids, and stops at the young records. Nothing is locked between two batches. Any number of laps may run at once.
 """
 
 import logging
@@ -28,7 +28,7 @@ BEFORE_THE_FIRST = 60.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """Counts of deleted records: runs by their outcomes, and events. `seconds` is how long it took."""
+    """Counts of deleted records: runs by their outcomes, and events. `seconds` is how long the deletion took."""
 
     successes: int = 0
     failures: int = 0
@@ -47,13 +47,13 @@ class Pruned:
 
 
 def lap(store: PostgresStore, settings: Settings, *, dry: bool = False) -> Iterator[Pruned]:
-    """Goes through all records once. Yields what each batch did, after its commit; with `dry`, what it would do.
+    """Goes through both tables once. Yields what each batch did, after its commit; with `dry`, what it would do.
 
     Uses the settings `keep_successes_ms` and `keep_failures_ms`. An error in pruning the runs is raised only after the
-    events were pruned.
+    events have been pruned.
 
-    No batch holds a lock for longer than a second. One that would is undone, and tried again with fewer rows. A single row that
-    takes longer stays, and the walk continues after it.
+    No batch holds a lock for longer than a second. A batch that would is rolled back, and tried again with fewer rows. A
+    single row that takes longer stays, and the walk continues after it.
     """
     failed: TickerError | None = None
     for statement, first in (("prune_runs", "next_run"), ("prune_events", "next_event")):
@@ -84,7 +84,7 @@ def _walk(store: PostgresStore, statement: str, first: str, settings: Settings, 
 
 
 def _past(store: PostgresStore, first: str, after: int) -> int:
-    """Skips the first row in this lap, because even a batch of that row alone takes too long. Returns where the lap continues."""
+    """Skips the next row in this lap, because even a batch of that row alone takes too long. Returns where the lap continues."""
     with store.transaction() as execute:
         id_ = execute(first, after=after)[0]["id"]
     log.warning("old records stay for now: one row took too long, %s %s", first.removeprefix("next_"), id_)
@@ -115,7 +115,7 @@ class Pruner(threading.Thread):
             pause = BETWEEN_LAPS
 
     def attempt(self) -> None:
-        """Runs one lap. Logs errors and raises nothing, so that the next lap continues."""
+        """Runs one lap. Logs errors and raises nothing, so that the next lap still runs."""
         try:
             self._lap()
         except TickerError as error:

@@ -21,7 +21,7 @@ class PushThreads:
         self._threads = ThreadPoolExecutor(max(self._others, 1), "ticker-push")
 
     def __call__(self, push: Callable[[], T]) -> list[T]:
-        """Returns all answers when all threads have ended. Raises the error of one of them, this thread's first."""
+        """Returns all answers once every call has ended. Raises the error of a failed call: this thread's, if it has one."""
         others = [self._threads.submit(push) for _ in range(self._others)]
         try:
             answers = [push()]

@@ -36,7 +36,7 @@ class Systemd:
     def report(self, alive: bool, status: str) -> float:
         """Sends a new status, and a watchdog ping if one is due and the ticker is `alive`.
 
-        Returns the seconds until the next call is due, at most.
+        Returns the number of seconds within which the next call is due.
         """
         if self._address is None:
             return math.inf
@@ -68,7 +68,7 @@ class Systemd:
 
 
 def address(text: str) -> str | None:
-    """Returns a path, or a name in the abstract namespace, which systemd writes with an @. None for anything else."""
+    """Returns a path, or a name in the abstract namespace, which systemd writes with an @. Returns None for anything else."""
     if text.startswith("@"):
         return "\0" + text[1:]
     return text if text.startswith("/") else None

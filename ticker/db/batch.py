@@ -124,7 +124,7 @@ class PostgresBatch:
             self._execute(statement, **dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)), **values)
 
     def _next(self, statement: str, limit: int, **values: Any) -> list[sql.Row]:
-        """Returns the rows after those of the last call, and starts again when they end."""
+        """Returns the rows after those of the last call, and starts over after the last row."""
         rows = self._execute(statement, after=self._swept.get(statement, 0), limit=limit, **values)
         self._swept[statement] = rows[-1]["id"] if len(rows) == limit else 0
         return rows
@@ -149,5 +149,5 @@ def _due(row: sql.Row) -> DueTask:
 
 
 def _enums(row: sql.Row) -> dict[str, Any]:
-    """Returns a run's words as enum members."""
+    """Returns a run's kind, outcome and schedule as enum members."""
     return {"kind": RunKind(row["kind"]), "outcome": Outcome(row["outcome"]), "schedule": Kind(row["schedule"])}

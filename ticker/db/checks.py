@@ -43,7 +43,7 @@ class Facts(NamedTuple):
 
 
 def check_database(settings: Settings) -> tuple[str, str]:
-    """Checks the database. Returns the installation of its tables, and a warning or an empty text."""
+    """Checks the database. Returns the id of its installation, and a warning or an empty string."""
     url = settings.require_database()
     with connections.translated(), connections.connect(url) as connection, connection.transaction():
         before = clock.python_utc()
@@ -75,7 +75,7 @@ def check_server(facts: Facts) -> None:
 
 
 def check_clock(ahead: timedelta, took: timedelta, limit_ms: int) -> str:
-    """Returns a warning if the clocks differ. `ahead` is the database's minus this host's, which was read up to `took` earlier.
+    """Returns a warning if the clocks differ. `ahead` is the database's time minus this host's, read up to `took` earlier.
 
     Every decision uses the database's clock, so a difference harms no task. But RQ dates its own registries by the
     host's clock, and a clock that is hours off is broken.
@@ -104,7 +104,7 @@ def check_tables(connection: psycopg.Connection[Any], facts: Facts, schema: str)
 
 
 def missing_rights(connection: Any, schema: str, needed: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Yields a sentence for each right on a table that the user lacks."""
+    """Yields a sentence for each right that the user lacks on a table."""
     for table, right in ((table, right) for table, rights in needed.items() for right in rights):
         function = "has_table_privilege" if right == "DELETE" else "has_any_column_privilege"
         asked = connection.execute(f"SELECT {function}(%s, %s)", [f'"{schema}".{table}', right])
@@ -121,7 +121,7 @@ def check_revision(at: str, schema: str) -> None:
     check_upgradable([at] if at else [], schema)
     if at != (newest := revisions()[-1]):
         raise ConfigurationError(
-            f"DATABASE_URL: schema {schema!r} is at revision {at or 'none'}, and {newest} is needed;"
+            f"DATABASE_URL: schema {schema!r} is at revision {at or 'none'}, but {newest} is needed;"
             " run: ticker db upgrade"
         )
 

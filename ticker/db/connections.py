@@ -1,4 +1,4 @@
-"""Opens connections to PostgreSQL with a limit on every wait, and translates its errors to ours."""
+"""Opens connections to PostgreSQL with a limit on every wait, and translates its errors into ours."""
 
 import select
 from collections import Counter
@@ -141,7 +141,7 @@ class Connection(psycopg.Connection[Any]):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the connection is open without unread messages. An unrequested message usually announces its end."""
+        """Whether the connection is open without unread messages. Such a message usually announces the connection's end."""
         if self.closed:
             return False
         unasked = select.poll()
@@ -164,7 +164,7 @@ class Connection(psycopg.Connection[Any]):
         return super().wait(self._patiently(gen), *args, **kwargs)
 
     def _patiently(self, steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """Runs psycopg's steps. Repeats them every 0.1 s, with nothing ready, until the answer or the time limit."""
+        """Runs psycopg's steps. Repeats them every 0.1 s, with nothing ready, until the answer arrives or the time is up."""
         give_up_at = clock.monotonic() + ANSWER_TIMEOUT
         try:
             wanted = next(steps)
@@ -208,7 +208,7 @@ def connect(
 ) -> Connection:
     """Returns an autocommit connection with a limit on every wait.
 
-    Outside `transaction()`, each statement is one transaction.
+    Outside `transaction()`, each statement is its own transaction.
 
     With `planned_once`, PostgreSQL plans each statement only on first use, not five more times. That suits connections
     that repeat few statements and gain nothing from plans for particular parameters. `variable` names the URL in a
@@ -234,7 +234,7 @@ def connect(
         )
     except (psycopg.ProgrammingError, UnicodeError):  # whose text quotes the URL, and with it the password
         raise ConfigurationError(
-            f"{variable} cannot be read; write special characters in the name and the password as %XX"
+            f"{variable} cannot be read; write special characters in the user name and the password as %XX"
         ) from None
     pid = connection.execute("SELECT pg_backend_pid()").fetchone()
     connection.has_pooler = pid != (connection.info.backend_pid,)  # a pooler invents one
@@ -251,7 +251,7 @@ def connect(
 
 @contextmanager
 def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
-    """Translates psycopg's errors to ours, each in one sentence."""
+    """Translates psycopg's errors into ours, each in one sentence."""
     try:
         yield
     except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName) as error:
@@ -271,7 +271,7 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
 
 
 def is_answer(error: Exception) -> bool:
-    """Returns whether PostgreSQL itself reported the error: a lock, or a statement that took too long."""
+    """Returns whether PostgreSQL itself reported the error, such as a lock, or a statement that took too long."""
     return getattr(error.__cause__, "sqlstate", None) is not None
 
 

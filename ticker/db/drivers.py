@@ -1,7 +1,7 @@
-"""Runs statements on the connections that applications have, by psycopg 3, psycopg2, asyncpg, SQLAlchemy or Django.
+"""Runs statements on an application's connections: those of psycopg 3, psycopg2, asyncpg, SQLAlchemy or Django.
 
-A connection is recognised by what it can do, so that a scoped_session works and no library is imported to ask. Parameters
-are written %(name)s. Values come back as Python's own types, with times in UTC, whatever the connection's rows look like.
+A connection is recognised by what it can do, so that a scoped_session works and no library has to be imported. Parameters
+are written as %(name)s. Values come back as Python's own types, with times in UTC, whatever the connection's rows look like.
 """
 
 import inspect
@@ -30,7 +30,7 @@ _LOCKS: WeakKeyDictionary[Any, RLock] = WeakKeyDictionary()
 
 class Driver(Protocol):
     def transaction(self) -> AbstractContextManager[Any]:
-        """Returns what several statements run in: one transaction, unless the connection is in one, or will begin one."""
+        """Returns a context for several statements: a transaction, unless the connection is in one, or will begin one."""
 
     def fetch(self, text: str, parameters: Mapping[str, Any]) -> list[Row]:
         """Runs a statement inside the connection's transaction and returns its rows."""
@@ -59,23 +59,25 @@ def of(db: Any) -> Driver:
         return _Psycopg2(db)
     if hasattr(db, "ensure_connection"):
         return _Django(db)
-    raise BadInput("db", db, "is not a connection: pass one of SQLAlchemy (or a Session), Django, psycopg or psycopg2")
+    raise BadInput(
+        "db", db, "is not a connection: pass one from SQLAlchemy (or a Session), Django, psycopg or psycopg2"
+    )
 
 
 def of_async(db: Any) -> AsyncDriver:
-    """Returns the driver of a connection of asyncpg, or of psycopg's AsyncConnection. Raises BadInput for anything else."""
+    """Returns the driver of an asyncpg connection, or of psycopg's AsyncConnection. Raises BadInput for anything else."""
     if not _is_asynchronous(db):
         raise BadInput(
             "db",
             db,
-            "is not an asynchronous connection: pass one of SQLAlchemy (or an AsyncSession), asyncpg or psycopg",
+            "is not an asynchronous connection: pass one from SQLAlchemy (or an AsyncSession), asyncpg or psycopg",
         )
     if hasattr(db, "is_in_transaction"):
         return _Asyncpg(db)
     if hasattr(db, "pgconn"):
         return _AsyncPsycopg(db)
     raise BadInput(
-        "db", db, "is a pool, or unknown: pass a connection of SQLAlchemy (or an AsyncSession), asyncpg or psycopg"
+        "db", db, "is a pool, or unknown: pass a connection from SQLAlchemy (or an AsyncSession), asyncpg or psycopg"
     )
 
 
@@ -92,7 +94,7 @@ class _SQLAlchemy:
             raise BadInput(
                 "db",
                 self._driver,
-                "is a driver that we cannot use: use psycopg, psycopg2 or asyncpg, as in postgresql+psycopg://",
+                "is not a supported driver: use psycopg, psycopg2 or asyncpg, as in postgresql+psycopg://",
             )
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -185,7 +187,7 @@ class _AsyncPsycopg:
 
 
 class _Django:
-    """Runs statements as Django does: its errors, and no statement in a transaction that has to be rolled back."""
+    """Runs statements as Django does: with Django's errors, and never in a transaction that has to be rolled back."""
 
     def __init__(self, wrapper: Any) -> None:
         wrapper.ensure_connection()
@@ -201,7 +203,7 @@ class _Django:
 
 
 def _is_alone(connection: Any) -> bool:
-    """Returns whether a connection of a driver, or SQLAlchemy's adapter of one, is in autocommit and in no transaction."""
+    """Returns whether a connection of a driver, or SQLAlchemy's adapter of one, is in autocommit mode and outside a transaction."""
     if not connection.autocommit:
         return False
     own = getattr(connection, "driver_connection", connection)
@@ -233,7 +235,7 @@ def _begun(driver: Driver) -> Iterator[None]:
 
 
 def _read_plainly(cursor: Any) -> None:
-    """Makes a cursor of psycopg read the types of our statements as psycopg does, whatever the application has registered."""
+    """Makes a psycopg cursor read the types in our statements as psycopg does, whatever the application has registered."""
     from psycopg import adapters
     from psycopg.pq import Format
 
@@ -246,7 +248,7 @@ def _read_plainly(cursor: Any) -> None:
 
 
 def _read_plainly_by_psycopg2(cursor: Any) -> None:
-    """Does the same for psycopg2."""
+    """Does for a psycopg2 cursor what `_read_plainly` does for psycopg."""
     from psycopg2 import extensions
 
     for type_ in _types_of_psycopg2():
@@ -265,14 +267,14 @@ def _types_of_psycopg2() -> Sequence[Any]:
 def numbered(text: str) -> tuple[str, Sequence[str]]:
     """Returns a statement with PostgreSQL's own $1, $2 ... for its parameters, and their names in that order.
 
-    psycopg does the same, in every call anew if a statement has over 4,096 characters: a sixth of what a start takes.
+    psycopg does the same. If a statement has over 4,096 characters, it does so in every call: a sixth of what a start takes.
     """
     names = list(dict.fromkeys(filter(None, _PARAMETER.findall(text))))
     return _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}" if found[1] else "%", text), names
 
 
 def reads_iso(connection: Any) -> bool:
-    """Returns whether the session writes times in ISO, the only format that psycopg reads as text."""
+    """Returns whether the session writes times in the ISO format, the only one that psycopg can read from text."""
     return (connection.pgconn.parameter_status(b"DateStyle") or b"ISO").startswith(b"ISO")
 
 

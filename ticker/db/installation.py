@@ -1,6 +1,6 @@
 """Identifies the installation of the tables, and lets another installation adopt them.
 
-The tables carry a mark: the cluster's system identifier, the database's oid and the oid of the table `installation`. It
+The tables carry a mark: the cluster's system identifier, the database's oid and the oid of the table `installation`. The mark
 survives the promotion of a standby, but not a dump or a copy. The id of every job contains the installation's short id.
 """
 
@@ -32,13 +32,13 @@ class Adopted(NamedTuple):
 
 
 def read(execute: sql.Execute) -> Installation:
-    """Reads the row in one statement. Tables without it count as foreign, because they have no mark to compare."""
+    """Reads the row in one statement. Tables without a row count as foreign, because they have no mark to compare."""
     rows = execute("installation")
     return Installation(**rows[0]) if rows else Installation("", "", False)
 
 
 def foreign(row: Installation, environment: str = "") -> str:
-    """Returns why these tables must not be used; empty if they may be. `environment` is TICKER_ENVIRONMENT."""
+    """Returns why these tables must not be used, or an empty string if they may be used. `environment` is TICKER_ENVIRONMENT."""
     if not row.is_here:
         why = "DATABASE_URL: these tables belong to another installation (restored, copied or moved by pg_upgrade)"
     elif environment and environment != row.environment:

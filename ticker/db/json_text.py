@@ -1,4 +1,4 @@
-"""Writes JSON texts that PostgreSQL can store and Python can read back: no NUL, no NaN, no half of a surrogate pair."""
+"""Writes JSON texts that PostgreSQL can store and Python can read back: no NUL, no NaN, no lone surrogate."""
 
 import json
 import re
@@ -37,13 +37,13 @@ def stored(text: str) -> Any:
 
 
 def size(text: str) -> int:
-    """Returns the size in bytes of a JSON text as PostgreSQL will return it. Its jsonb keeps 1e300 with all zeros."""
+    """Returns the size in bytes of a JSON text as PostgreSQL will return it. Its jsonb writes 1e300 with all its zeros."""
     exponents = (int(digits) for digits in _EXPONENT.findall(_STRING.sub("", text)))
     return len(text.encode()) + sum(exponents)
 
 
 def depth(text: str) -> int:
-    """Returns how deep the arrays and objects of a JSON text are nested."""
+    """Returns how deeply the arrays and objects of a JSON text are nested."""
     steps = (_STEPS.get(character, 0) for character in _STRING.sub("", text))
     return max(accumulate(steps), default=0)
 

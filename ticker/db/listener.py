@@ -79,6 +79,6 @@ class WakeUp:
         return False
 
     def patience(self, most: float) -> float:
-        """Returns the seconds until it may ring, at most `most`."""
+        """Returns the seconds until the alarm may ring, but at most `most`."""
         wanted = self._last + self.SHORTEST if self._listener.heard.is_set() else self._due
         return most if wanted is None else min(most, max(wanted - clock.monotonic(), 0.01))

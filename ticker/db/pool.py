@@ -12,7 +12,7 @@ from ticker.db.connections import Connection, connect, translated
 
 
 class Pool:
-    """A pool of connections, which opens the first one on first use."""
+    """A pool of connections, each of which is opened when it is first needed."""
 
     def __init__(self, url: str, *, name: str = "ticker") -> None:
         self._url = url
@@ -22,7 +22,7 @@ class Pool:
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """Lends a connection. Closes one that broke or was interrupted. Raises the errors that `translated` raises."""
+        """Lends a connection. Closes it if it broke or was interrupted. Raises the errors that `translated` raises."""
         with translated():
             connection = self._taken()
             self._since[connection] = clock.monotonic()
@@ -41,7 +41,7 @@ class Pool:
         return max((clock.monotonic() - since for since in [*self._since.values()]), default=0.0)
 
     def interrupt(self) -> None:
-        """Ends all waits for a hanging server, as if the network had failed. Called from another thread."""
+        """Ends all waits for a hanging server, as if the network had failed. It is called from another thread."""
         for connection in [*self._since]:
             with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as wire:
                 wire.shutdown(socket.SHUT_RDWR)

@@ -1,6 +1,6 @@
 """Runs operations, which are written once for every driver, synchronous and asynchronous.
 
-An operation is a generator: it yields statements, receives their rows, and returns its answer. It knows no connection.
+An operation is a generator: it yields statements, receives their rows, and returns its answer. It knows nothing about connections.
 """
 
 import inspect
@@ -37,7 +37,7 @@ class _Answer(Generic[T]):
 
 
 class Database(Protocol):
-    """A connection of SQLAlchemy, Django, psycopg or psycopg2, or a Session. An asynchronous connection has another `commit`."""
+    """A connection of SQLAlchemy, Django, psycopg or psycopg2, or a Session. The `commit` of an asynchronous connection differs."""
 
     def commit(self) -> None: ...
 
@@ -49,7 +49,7 @@ class AsyncDatabase(Protocol):
 
 
 class Operation(Protocol[P, T_co]):
-    """A function of the public door. Other operations can use its `steps`."""
+    """A function of the public interface. Other operations can use its `steps`."""
 
     steps: Callable[P, Steps[Any]]
     writes: bool
@@ -64,12 +64,12 @@ class AsyncOperation(Protocol[P, T_co]):
 
 
 def reads(steps: Callable[P, Steps[T]]) -> Operation[P, T]:
-    """Returns a function that takes a connection first. Each statement may be its own transaction."""
+    """Returns a function whose first argument is a connection. Each statement may run in its own transaction."""
     return _operation(steps, writes=False)
 
 
 def writes(steps: Callable[P, Steps[T]]) -> Operation[P, T]:
-    """Returns a function that takes a connection first. Outside a transaction, it opens one for the call."""
+    """Returns a function whose first argument is a connection. Outside a transaction, it opens one for the call."""
     return _operation(steps, writes=True)
 
 

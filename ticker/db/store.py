@@ -56,7 +56,7 @@ class PostgresStore:
         return self._read
 
     def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
-        """Implements the port. Reads the installation again before any lock: `ticker db adopt` may have changed it."""
+        """Implements the port. Reads the installation again before it locks any row: `ticker db adopt` may have changed it."""
         self._installation = ""
         self._installation = self.installation
         if self._look_again or self._clamps % THOROUGH_EVERY == 0:
@@ -124,7 +124,7 @@ class PostgresStore:
         return self._is_step(boot, uptime, now or self.now(), self.uptime(now)[1])
 
     def _is_step(self, boot: str | None, uptime: int | None, now: datetime, answered: int | None) -> bool:
-        """Detects a step from the uptime before the clock was read, the clock, and the uptime after the answer."""
+        """Detects a step of the clock from its time, and the uptimes before the clock was read and after the answer."""
         if boot is None or uptime is None:
             return False
         if (answered or 0) - uptime > SLOW_LOOK:  # a late answer is not a step
@@ -145,7 +145,7 @@ class PostgresStore:
         return len(self.execute("end_overdue", now=now, limit=limit, boot=boot, uptime=uptime))
 
     def _watched_for(self, now: datetime | None, beat: int) -> float:
-        """Returns the seconds since the last gap in the ticks of all tickers, or the last error in this one."""
+        """Returns the seconds since the last gap in the ticks of all tickers, or the last error in this ticker."""
         watched = self.execute("watched", now=now, gap=patience(beat) * 1000)[0]
         is_new = self._was_interrupted or watched["since"] is None
         self._watching_since = watched["now"] if is_new else watched["since"]
@@ -162,7 +162,7 @@ class PostgresStore:
         return cast(float | None, self.execute("next_due", now=now)[0]["seconds"])
 
     def queues(self) -> list[str]:
-        """Returns the queues of all tasks, which takes 0.7 s for a million. Returns an empty list after PostgreSQL's time-out."""
+        """Returns the queues of all tasks; a million tasks take 0.7 s. Returns an empty list if PostgreSQL does not answer."""
         with suppress(DatabaseUnavailable):
             return [row["queue"] for row in self.execute("queues")]
         return []
@@ -170,7 +170,7 @@ class PostgresStore:
     def heartbeat(
         self, ticker_id: str, host: str, pid: int, now: datetime, report: Mapping[str, Any], beat: int = 0
     ) -> None:
-        """Writes the ticker's row: a sign of life, the result of its last tick, and since when ticks have had no gap."""
+        """Writes the ticker's row: a sign of life, the result of its last tick, and the time since which ticks have had no gap."""
         if beat:
             self._watched_for(now, beat)
             report = {**report, "watching_since": self._watching_since}
@@ -205,5 +205,5 @@ class PostgresStore:
 
 
 def patience(beat: int) -> float:
-    """Returns how many seconds workers get to write ends after an outage of tickers or tables: two ticks, at least 10 s."""
+    """Returns how many seconds workers get to record ends after an outage of tickers or tables: two ticks, or at least 10 s."""
     return max(2 * beat / 1000, LEAST_PATIENCE)

@@ -1,8 +1,8 @@
 """Describes the tables, for applications that join their own with `tasks` and `runs` (docs/concepts/owners.md).
 
-This module has the columns, types and indexes. Only `ticker/migrations/versions/*.sql`, which creates the tables, has the
-rules: the domain that `info` names, CHECKs, triggers, the conditions of indexes and the purpose of each. A test compares
-the two with Alembic.
+This module defines the columns, types and indexes. The rules are only in `ticker/migrations/versions/*.sql`, which creates
+the tables: domains (named in `info`), CHECKs, triggers and the conditions of indexes, each with its purpose. A test
+compares this module with the SQL, using Alembic.
 """
 
 from sqlalchemy import (

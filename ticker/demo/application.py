@@ -40,7 +40,7 @@ class MailChannel(Base):
 
 
 class Message(Base):
-    """A fetched message. No column is unique, so that a message stored twice has two rows."""
+    """A fetched message. Only the id is unique, so a message that is stored twice has two rows."""
 
     __tablename__ = "messages"
 

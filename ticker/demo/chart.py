@@ -17,7 +17,10 @@ STYLES = {"-": "yellow", ".": "dim", "=": "green", "q": "bold cyan", "!": "bold 
 
 
 def tracks(tasks: Collection[Task], runs: Sequence[RunRecord], zero: datetime, end: datetime, width: int) -> list[Text]:
-    """Returns one line per task, from `zero` to `end`. A cell is half a second, or longer if `width` is too small."""
+    """Returns the scale, a line for each task from `zero` to `end`, and the legend.
+
+    A cell is half a second, or longer if `width` is too small.
+    """
     names = {task.id: f"{task.subject} {task.name.rpartition('.')[2]}" for task in tasks}
     margin = max(map(len, names.values())) + 2
     cell = timedelta(seconds=0.5)
@@ -38,7 +41,7 @@ def tracks(tasks: Collection[Task], runs: Sequence[RunRecord], zero: datetime, e
 
 
 def _pieces(task: Task, runs: Sequence[RunRecord], end: datetime) -> list[tuple[datetime, datetime, str]]:
-    """Returns begin, end and two marks (one for the last cell, after one for the others), in drawing order."""
+    """Returns the start, the end and two marks of each piece, in drawing order. The second mark is for its last cell."""
     pieces = [(at, end, "--") for at in task.waiting]
     pieces += [(run.occurrence, run.started_at or run.ended_at or end, "--") for run in runs if run.occurrence]
     for run in (run for run in runs if run.outcome or run.started_at):

@@ -42,7 +42,7 @@ NEWEST = 200  # newest runs that are read again: more than can begin while one o
 
 
 def demo(seconds: float = 30, keep: bool = False, web: bool = False, verbose: bool = False) -> int:
-    """Plays for about `seconds`, start-up included, or until all promises were seen. `keep` continues until Ctrl-C.
+    """Plays for about `seconds`, start-up included, or longer if a promise has not been seen. `keep` continues until Ctrl-C.
 
     Returns 0 if no promise was broken, 1 if one was or a process ended, 130 if interrupted before the verdict.
     """
@@ -92,7 +92,7 @@ def play(console: Console, signals: Noted, ends_at: float, keep: bool, web: bool
 
 
 def start(processes: stage.Processes, web: bool, signals: Noted) -> str:
-    """Starts the Procfile as honcho does, with a second worker. Returns the page's address once all are ready."""
+    """Starts the Procfile's processes as honcho does, with a second worker. Returns the page's address once all are ready."""
     for name, line in (("ticker", "ticker"), ("worker-1", "worker"), ("worker-2", "worker")):
         processes.start(name, PROCFILE[line])
     if web:
@@ -153,7 +153,7 @@ class Scene:
         self.zero = min(task.created_at for task in self.tasks.values())
 
     def play(self, ends_at: float) -> None:
-        """Plays until all promises were seen, and at least until `ends_at`, a reading of time.monotonic()."""
+        """Plays until all promises have been seen, and at least until `ends_at`, a reading of time.monotonic()."""
         self._until(lambda: self._waiting(DELETED) > 0 and self.tasks[self.polls[DELETED].id].last_outcome is not None)
         self._delete(DELETED)
         self._until(self._kill_a_worker)

@@ -1,7 +1,7 @@
 """Sets up and removes the demo's servers, tables, processes, mailboxes and their mail.
 
 Servers that you name are left unchanged. The tables have their own schemas. A Redis database that RQ already uses is
-refused, because your workers would take the demo's jobs, and its workers yours.
+refused, because your workers would take the demo's jobs, and its workers would take yours.
 """
 
 import os
@@ -37,7 +37,7 @@ QUIET = 0.08  # maximum seconds that a start takes on a machine of pace 1
 
 
 def measure_pace(starts: int = 5) -> float:
-    """Measures how much slower than a quiet machine this one starts a process that computes a little; at least 1."""
+    """Measures the start of a small Python process. Returns how many times slower it is than on a quiet machine, at least 1."""
     began = time.monotonic()
     for _ in range(starts):  # in a session of its own, which Ctrl-C does not reach
         subprocess.run([sys.executable, "-ISc", "sum(range(1_000_000))"], start_new_session=True, check=False)
@@ -60,7 +60,7 @@ def prepared(servers: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
 
 
 def refuse_what_is_in_use(database_url: str, redis_url: str) -> None:
-    """Raises ConfigurationError if a demo or RQ already uses the servers. Writes nothing."""
+    """Raises ConfigurationError if another demo or RQ already uses the servers. Writes nothing."""
     try:
         with connections.translated(), connections.connect(database_url) as db:
             used = db.execute("SELECT nspname FROM pg_namespace WHERE nspname = ANY (%s)", [list(SCHEMAS)]).fetchall()
@@ -70,7 +70,7 @@ def refuse_what_is_in_use(database_url: str, redis_url: str) -> None:
         raise ConfigurationError(str(error)) from None
     if used:
         raise ConfigurationError(
-            f"DATABASE_URL: there are schemas of another demo, which is running or was killed; if none is running: "
+            f"DATABASE_URL: there are schemas from another demo that is running or was killed; if none is running: "
             f"DROP SCHEMA {', '.join(name for (name,) in used)} CASCADE"
         )
     if busy:
@@ -120,7 +120,7 @@ class Processes:
         for name, process in self._running.items():
             if process.pid not in self._killed and (code := process.poll()) is not None:
                 last = (self.log(name).splitlines() or [""])[-1]
-                raise ChildProcessError(f"{name} ended by itself, with exit code {code}: {last}")
+                raise ChildProcessError(f"{name} ended unexpectedly with exit code {code}: {last}")
 
     def close(self) -> None:
         """Ends all commands: with SIGTERM, then with SIGKILL."""

@@ -31,7 +31,7 @@ start = attrgetter("started_at")  # of a run that has started
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything recorded, oldest first. `stored` has an item for each row; `tasks` includes those of deleted owners."""
+    """Everything that was recorded, oldest first. `stored` has an item for each row; `tasks` includes those of deleted owners."""
 
     tasks: Mapping[int, Task] = field(default_factory=dict)
     runs: Sequence[RunRecord] = ()
@@ -59,7 +59,7 @@ def judge(evidence: Evidence, too_slow: bool) -> Iterator[tuple[str, str]]:
 
 
 def seen(evidence: Evidence) -> bool:
-    """Returns whether every expected event was seen by now; mail may still be on its way."""
+    """Returns whether every expected event has been seen; mail may still be on its way."""
     return all(check(evidence)[0] for check in PROMISES.values() if check is not stored_once)
 
 
@@ -143,7 +143,7 @@ def explained(evidence: Evidence) -> Finding:
 
 
 def adds_up(line: JournalEntry) -> bool:
-    """Returns whether after + early = interval - tolerance, and `after` agrees with the drop's record."""
+    """Returns whether after + early = interval - tolerance, and whether `after` agrees with the drop's record."""
     figures = [float(figure) for figure in re.findall(r"([\d.]+) s ", line.words)]
     if line.run is None or len(figures) != 4:
         return False
@@ -154,7 +154,7 @@ def adds_up(line: JournalEntry) -> bool:
 def stored_once(evidence: Evidence) -> Finding:
     """Compares deliveries, retrievals and rows. Mail of the deleted channel may stay in its mailbox.
 
-    A client stores a message before it sends its next command, so every counted retrieval was stored.
+    A client stores a message before it sends its next command, so every message that counts as retrieved was stored.
     """
     retrieved, stored = Counter(evidence.retrieved), Counter(evidence.stored)
     mailbox = evidence.deletion[0] if evidence.deletion else None
@@ -196,7 +196,7 @@ PROMISES: Mapping[str, Callable[[Evidence], Finding]] = {
 
 
 def over(run: RunRecord) -> datetime:
-    """Returns the latest end of the run. Its end may be recorded after its box and grace are over."""
+    """Returns the latest time at which the run can have ended. Its end may be recorded only after its box and grace."""
     return min((end for end in (run.ended_at, run.until) if end), default=datetime.max.replace(tzinfo=UTC))
 
 

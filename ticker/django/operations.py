@@ -13,7 +13,7 @@ from ticker.settings import current
 
 
 class Tables(RunPython):
-    """Upgrades our tables to the newest revision, as `ticker db upgrade` does. Backwards, returns to an older one, or to none."""
+    """Upgrades our tables to the newest revision, as `ticker db upgrade` does. Backwards, restores an older one, or drops them."""
 
     def __init__(self, back_to: str = "") -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class FollowOwner(RunPython):
 
 
 def _steps(connection: Any, target: str) -> Iterator[str]:
-    """Yields the SQL that moves the tables to a revision, unless they have it. Other upgrades wait for the transaction's end."""
+    """Yields the SQL that moves the tables to a revision, unless they have it. Other upgrades wait until the transaction ends."""
     schema, fetch = current().schema, drivers.of(connection).fetch
     fetch("SELECT pg_advisory_xact_lock(%(key)s)", {"key": migrations.UPGRADE_LOCK})
     table = f'"{schema}".ticker_version'

@@ -84,7 +84,7 @@ def servers_or_given(environ: Mapping[str, str] = os.environ) -> Iterator[Server
 
 @contextmanager
 def postgres(environ: Mapping[str, str] = os.environ, *options: str) -> Iterator["Postgres"]:
-    """Starts a new PostgreSQL: C.UTF-8, UTC, 200 connections; superuser and database are `postgres`.
+    """Starts a new PostgreSQL: C.UTF-8, UTC, 200 connections; the superuser and the database are called `postgres`.
 
     `options` (such as `--shared_buffers=2GB`) follow ours.
     """
@@ -105,7 +105,7 @@ def valkey(environ: Mapping[str, str] = os.environ) -> Iterator["Valkey"]:
 
 
 class Server:
-    """The base of both servers. `url` stays the same for the length of the block. Not thread-safe.
+    """The base class of both servers. `url` stays the same for the length of the block. Not thread-safe.
 
     `folder` holds the data, the socket and the file `log`. A method that waits gives up after about 30 s. It raises
     ConfigurationError with the end of the log.
@@ -214,7 +214,7 @@ class Postgres(Server):
             raise self._failure("cannot create its data directory")
 
     def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
-        """Ends the server as `pg_ctl stop` does: smart waits for its clients, fast disconnects them, immediate crashes."""
+        """Ends the server as `pg_ctl stop` does: `smart` waits for clients, `fast` disconnects them, `immediate` aborts."""
         self._halt({"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
 
     def kill(self) -> None:
@@ -237,7 +237,7 @@ class Postgres(Server):
 
 
 class Valkey(Server):
-    """A Valkey that can be stopped. It starts again empty, at the same URL."""
+    """A Valkey that can be stopped. When it starts again, it is empty, at the same URL."""
 
     label = "Valkey"
     last_signal = signal.SIGKILL  # there is nothing to save
@@ -267,7 +267,7 @@ _opened: WeakSet[Server] = WeakSet()
 
 
 def _let_go() -> None:
-    """Closes the pipes in a fork, which inherits them. An exec does not, because Python opens them that way."""
+    """Closes the pipes in a fork, which inherits them. A program started with exec does not inherit them."""
     for server in _opened:
         server.let_go()
 

@@ -18,9 +18,10 @@ IPC_RMID = 0
 
 
 class Guard:
-    """A server's parent, in its own process. It obeys a pipe. When the pipe closes, it stops the server and removes everything.
+    """A server's parent, in its own process. It takes requests from a pipe.
 
-    That process runs the source of this class, so the class uses only the imports of GUARD_PROGRAM.
+    When the pipe closes, it stops the server and removes everything. Its process runs only the source of this class, so
+    the class uses only the imports of GUARD_PROGRAM.
     """
 
     def __init__(self, folder: str, last_signal: int, user: dict[str, Any]) -> None:

@@ -30,7 +30,7 @@ def account_of_server() -> Account:
 
 
 def new_folder(account: Account) -> Path:
-    """Returns a new folder for one server, ours until `hand_over`. Its path is short and plain, for a socket and a URL."""
+    """Returns a new folder for one server, which is ours until `hand_over`. Its path is short and plain, for a socket and a URL."""
     for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
         usable = PLAIN_FOLDER.fullmatch(parent) and os.access(parent, os.W_OK | os.X_OK)
         if usable and (account is None or _is_open_to_all(Path(parent))):
@@ -49,13 +49,13 @@ def hand_over(folder: Path, account: Account) -> None:
 
 
 def _is_open_to_all(path: Path) -> bool:
-    """Returns whether everyone may read `path` and pass all folders above it."""
+    """Returns whether everyone may read `path` and traverse all folders above it."""
     path = path.resolve()
     return path.stat().st_mode & 0o5 == 0o5 and all(parent.stat().st_mode & 0o1 for parent in path.parents)
 
 
 def reachable(programs: Path, folder: Path, account: Account) -> Path:
-    """Returns `programs`, or a copy (0.1 s) if the account cannot access them: a venv below /root, or umask 077."""
+    """Returns `programs`, or a copy (0.1 s) if the account cannot access them, as in a venv below /root or with umask 077."""
     program = programs / "postgres"
     if account is None or not program.exists() or _is_open_to_all(program):
         return programs

@@ -47,7 +47,7 @@ class Verdict:
 
 
 def follow_up(store: Store, now: datetime, limit: int) -> Followed:
-    """Handles all open ends, then runs whose pieces are done, and then checks for missing successes."""
+    """Handles all open ends, and those of runs whose pieces are done. Then checks for missing successes."""
     total = follow_ends(store, now, limit)
     while sum_up(store, now, limit):  # these are ends, too
         total += follow_ends(store, now, limit)
@@ -118,7 +118,7 @@ def backoff(run: Ended) -> Backoff:
 
 
 def last_end(run: Ended) -> datetime | None:
-    """Returns when the box of a further attempt must be over, by the rule of the start statement; None for no limit."""
+    """Returns when the box of a further attempt must be over, by the same rule as the start statement; None for no limit."""
     if run.schedule is Kind.INTERVAL and run.occurrence is not None:
         return run.last_run and retries.last_end(run.last_run, run.every_ms, run.tolerance_ms, run.grace_ms)
     return run.next_run and run.next_run - timing.span(run.tolerance_ms + run.grace_ms)
@@ -145,7 +145,7 @@ def judge_tasks(verdicts: Sequence[Verdict], now: datetime) -> tuple[list[Health
 
 
 def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list[Note]]:
-    """Returns the new state of one task, and notes. `verdicts` has the ends of that task, in their order."""
+    """Returns the new state of one task, and notes. `verdicts` has the verdicts on that task's runs, in the order of the runs."""
     last = verdicts[-1]
     run = last.run
     failures = run.failures + sum(counts_here(verdict) for verdict in verdicts)
@@ -157,7 +157,7 @@ def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list
 
 
 def counts_here(verdict: Verdict) -> bool:
-    """Returns whether this is a final failure of a task with retries. At the run's end, that was unknown, so it counts here."""
+    """Returns whether this is a final failure of a task with retries. When the run ended, that was unknown, so it counts here."""
     run = verdict.run
     unstarted = not run.started and run.kind is RunKind.SCHEDULED  # counted when it was given up
     counted = run.kind is RunKind.MANUAL or not run.retries or unstarted
@@ -209,7 +209,7 @@ def stretched(run: Ended, state: Health) -> tuple[Health, list[Note]]:
 
 
 def paused(run: Ended, state: Health, why: str, now: datetime) -> Health:
-    """Returns the task, paused until a single run decides. The pause doubles each time that run fails.
+    """Returns the task's state with a pause, after which a single run decides. The pause doubles each time that run fails.
 
     A trigger records the event.
     """
@@ -260,14 +260,14 @@ def next_check(task: Alarm, now: datetime) -> datetime | None:
 
 
 def too_late_at(task: Alarm) -> datetime:
-    """Returns when the success is overdue: `dead_man` intervals or times after the last one, plus the longest run time."""
+    """Returns when the success is overdue: `dead_man` intervals or times after the last success, plus the longest run time."""
     if task.kind is Kind.INTERVAL:
         return timing.later(task.since, task.dead_man * task.every_ms + task.longest_run)
     return timing.later(nth_time(task), task.longest_run)
 
 
 def nth_time(task: Alarm) -> datetime:
-    """Returns the `dead_man`-th time after `since`, or the last one. Beyond five, it is estimated from the first five."""
+    """Returns the `dead_man`-th time after `since`, or the last time. Beyond the fifth, it is estimated from the first five."""
     computed = min(task.dead_man, TIMES_AT_MOST)
     try:
         times = kinds.times(kinds.of(task), task.since, computed)

@@ -1,4 +1,4 @@
-"""Decides what the sweep does with a waiting occurrence, by the state of its job in the queue."""
+"""Decides what the sweep does with a waiting occurrence, depending on the state of its job in the queue."""
 
 from datetime import datetime
 from enum import Enum
@@ -18,10 +18,10 @@ class JobVerdict(Enum):
 
 
 def verdict(task: WaitingTask, due: DueTask, state: JobState, now: datetime) -> JobVerdict:
-    """Returns what to do: leave alone any job that a worker has, push a missing one again, and a dead one for ten minutes.
+    """Returns what to do: leave alone any job that a worker has, and push a missing one again.
 
-    Only the newest occurrence is pushed again. Otherwise, after Redis was wiped, all older occurrences would be queued
-    before the tasks that are due now, only to be dropped.
+    A dead job is pushed again for ten minutes. Only the newest occurrence is pushed again. Otherwise, after Redis was
+    wiped, all older occurrences would be queued before the tasks that are due now, only to be dropped.
     """
     newest = task.waiting[-1]
     if state is JobState.TAKEN:

@@ -1,6 +1,6 @@
 """Defines the store and the queue that a pass of the ticker uses. `ticker/db` and `ticker/queue` implement them.
 
-`tests/engine/test_ports.py` tests the promises that every implementation keeps, including the in-memory doubles.
+`tests/engine/test_ports.py` tests the promises that all implementations keep, including the in-memory doubles.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -74,10 +74,10 @@ class Batch(Protocol):
         """Takes (task, next_run, batch job id). Notes the occurrence as waiting, and clears earlier push errors."""
 
     def detach(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
-        """Takes (task id, occurrence). Notes that each now has its own job instead of one with other tasks."""
+        """Takes (task id, occurrence). Notes that each occurrence now has its own job instead of sharing one with other tasks."""
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
-        """Returns the next batch of cron and calendar tasks that were pushed before and wait for a later time, locked."""
+        """Locks and returns the next batch of cron and calendar tasks that were pushed before and wait for a later time."""
 
     def bring_forward(self, tasks: Sequence[tuple[DueTask, datetime]]) -> None:
         """Makes these tasks due earlier."""
@@ -86,7 +86,7 @@ class Batch(Protocol):
         """Records these occurrences as dropped, each with its reason, and sets the next times. Pushes nothing."""
 
     def claim_ended(self, limit: int) -> Sequence[Ended]:
-        """Returns runs whose end leads to something more, in the order of their ids, locked with their tasks."""
+        """Locks runs whose end needs a follow-up, and their tasks. Returns the runs in the order of their ids."""
 
     def mark_followed(self, runs: Sequence[tuple[int, bool, str]]) -> None:
         """Takes (run id, whether a retry follows, a note for its reason). Marks the ends as handled."""
@@ -99,10 +99,10 @@ class Batch(Protocol):
     def record_events(self, notes: Sequence[Note], now: datetime) -> None: ...
 
     def sum_up(self, now: datetime, limit: int) -> int:
-        """Ends runs whose pieces have all ended, and notes that with their tasks. Returns how many."""
+        """Ends runs whose pieces have all ended, and records that in their tasks. Returns how many."""
 
     def claim_alarms(self, now: datetime, limit: int) -> Sequence[Alarm]:
-        """Returns active tasks whose success is due to be checked, locked."""
+        """Locks and returns active tasks for which the check for a success is due."""
 
     def set_alarms(self, tasks: Sequence[tuple[int, datetime | None]]) -> None:
         """Takes (task id, when to check again). None means that the missing success is reported now."""
@@ -115,9 +115,9 @@ class Batch(Protocol):
     ) -> Sequence[PlannedRun]:
         """Returns due planned runs of one queue, or of all queues except `without`.
 
-        Retries and manual runs come first, oldest first. Pieces follow in turns: one of each run, then the second of each, and
-        so on. A run that still makes pieces is left out. Planned runs of deleted tasks are dropped (`gone`). Pieces of a run
-        that ended while it made them are deleted.
+        Retries and manual runs come first, oldest first. Pieces follow in turns: the first of each run, then the second of each,
+        and so on. Pieces of a run that is still making more are left out. Planned runs of deleted tasks are dropped
+        (`gone`). Pieces of a run that ended while it made them are deleted.
         """
 
     def mark_pushed(self, run_ids: Sequence[int], now: datetime) -> None: ...
@@ -125,7 +125,7 @@ class Batch(Protocol):
     def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None: ...
 
     def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
-        """Returns tasks with waiting occurrences, locked, so that none can start. The next call continues after them."""
+        """Locks and returns tasks with waiting occurrences, so that no occurrence can start. The next call continues after them."""
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:
         """Ends waiting occurrences without a start. Records each one that has no record yet."""
@@ -150,7 +150,7 @@ class Store(Protocol):
         """Returns the time of the database's clock, the only one by which decisions are made."""
 
     def idle_at(self, now: datetime | None, look_ahead: int) -> datetime | None:
-        """Returns the time of a pass that would find nothing to do, else None. If `now` is None, the store's clock counts."""
+        """Returns the time of a pass that would find nothing to do, else None. If `now` is None, the store's clock is used."""
 
     def batch(self) -> AbstractContextManager[Batch]: ...
 
@@ -158,7 +158,7 @@ class Store(Protocol):
         """Corrects times that lie in the future because the clock was set back.
 
         If `now` is None, it is read from the store's clock, under locks. Returns whether the clock seems to have
-        been set back. Then cron and calendar tasks have to be checked, too.
+        been set back. If so, cron and calendar tasks have to be checked, too.
         """
 
     def wake(self, now: datetime, limit: int) -> None:
@@ -168,12 +168,12 @@ class Store(Protocol):
         """Returns how many tasks of a queue are due."""
 
     def remove_done(self, limit: int) -> int:
-        """Deletes tasks for a single time that succeeded and are not to be kept. Returns how many."""
+        """Deletes one-time tasks that succeeded and are not to be kept. Returns how many."""
 
     def end_overdue(self, now: datetime | None, limit: int, period: int = 0) -> int:
-        """Records runs past B + g without an end as lost, and frees their tasks. Returns how many.
+        """Records as lost all runs that are past B + g and have no end, and frees their tasks. Returns how many.
 
-        If `now` is None, the store's clock counts. `period` is the milliseconds between two ticks. If it is given, nothing is
+        If `now` is None, the store's clock is used. `period` is the milliseconds between two ticks. If it is given, nothing is
         done until ticks have run without a gap for two periods, and for at least 10 s. So after an outage, workers first get
         time to write the ends that they kept.
         """

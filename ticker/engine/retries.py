@@ -26,12 +26,12 @@ class Backoff:
 
     @classmethod
     def parse(cls, field: str, value: object) -> Self:
-        """Reads `10s..5m`, or one duration. Raises BadInput."""
+        """Reads `10s..5m`, or a single duration. Raises BadInput."""
         if not isinstance(value, str) or DOTS not in value:
             return cls(*2 * (milliseconds(field, value, least=1),))
         least, most = (milliseconds(field, part, least=1) for part in value.split(DOTS, 1))
         if least > most:
-            raise BadInput(field, value, "ends before it begins; write the shorter one first, as in 10s..5m")
+            raise BadInput(field, value, "ends before it begins; write the shorter duration first, as in 10s..5m")
         return cls(least, most)
 
     @property

@@ -20,7 +20,7 @@ DIED_BEFORE_ITS_START = "its job ended before its start; RQ's failed registry ma
 
 
 class Counts:
-    """The base of frozen dataclasses of counts, which add up field by field."""
+    """The base class of frozen dataclasses of counts. Their instances are added field by field."""
 
     def __add__(self, other: Self) -> Self:
         return type(self)(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))  # type: ignore[call-overload]
@@ -28,7 +28,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Swept(Counts):
-    """Counts of dead runs ended, waiting occurrences expired, jobs pushed again, and jobs that died before their start."""
+    """Counts of overdue runs, expired occurrences, jobs pushed again, jobs that died before their start, and push errors."""
 
     overdue: int = 0
     expired: int = 0
@@ -47,7 +47,7 @@ def sweep(store: Store, room: Room, now: datetime, limit: int, stop: Callable[[]
 
 
 def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) -> Swept:
-    """Repeats `step`, which returns what it did and whether more rows follow. The next pass continues there."""
+    """Repeats `step`, which returns what it did and whether more rows follow. The next pass continues after the last step."""
     total, in_vain = Swept(), 0
     while True:
         swept, more = step()

@@ -1,7 +1,7 @@
 """Makes one pass of the ticker over what is due. Read this first: everything else serves it.
 
 A pass knows neither SQL nor Redis. It gets a store and a queue, works once, and returns a report. For each batch of due
-rows, it does this, in order:
+rows, it takes these steps in order:
 
 1. Lock the rows, so that no other ticker works on them.
 2. Push one job for each, in one call. The job's id is a function of (task, occurrence). So a push repeated after a crash
@@ -11,7 +11,8 @@ rows, it does this, in order:
    the task, if it wants only one at a time.
 4. Commit.
 
-Push comes before commit. If the ticker is killed in between, the next pass pushes again. The other order would lose the job.
+The push comes before the commit. If the ticker is killed in between, the next pass pushes again. The other order would lose
+the job.
 """
 
 import math
@@ -33,7 +34,7 @@ from ticker.schedules import kinds
 class Pushed(Counts):
     """Counts of one kind of push: rows found due, jobs stored, jobs that the queue still held, rows that failed.
 
-    `missed` occurrences were skipped, because their tasks want no late runs, or one job at a time.
+    `missed` occurrences were skipped, because their tasks want no late runs, or only one job at a time.
     """
 
     due: int = 0
@@ -226,7 +227,7 @@ def passes_over(task: DueTask, now: datetime, late: timedelta) -> Reason | None:
 def with_next_times(
     tasks: Sequence[DueTask], now: datetime, beat: int = 0
 ) -> tuple[list[tuple[DueTask, datetime | None]], list[tuple[DueTask, str]]]:
-    """Returns the tasks with their next times, and separately those without one, each with its error.
+    """Returns the tasks with their next times, and separately those whose next time cannot be computed, with the errors.
 
     So a bad row affects only itself.
     """
@@ -258,9 +259,10 @@ def after_error(task: DueTask, now: datetime) -> datetime:
 def in_turns(
     *steps: Callable[[int], Pushed], options: TickOptions, left: Callable[[], float] = lambda: math.inf
 ) -> list[Pushed]:
-    """Runs a batch of each step in turn, until each returned less than a full batch, no room is `left`, or a stop is requested.
+    """Runs a batch of each step in turn, so that a run with many pieces does not delay due tasks, or vice versa.
 
-    So a run with many pieces does not delay due tasks, or vice versa. If room is short, the unfinished steps share it.
+    Returns when each step has returned less than a full batch, when no room is `left`, or when a stop is requested. If room
+    is short, the unfinished steps share it.
     """
     totals = [Pushed() for _ in steps]
     unfinished = list(range(len(steps)))

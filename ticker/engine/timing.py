@@ -1,4 +1,6 @@
-"""Computes tolerances, boxes, limits and expiry. Pure: reads no clock. I interval, T tolerance, B box, g grace, in ms.
+"""Computes tolerances, boxes, limits and expiry. Pure: reads no clock.
+
+I is the interval, T the tolerance, B the box and g the grace, all in ms.
 
 The start statement uses the same formulas in the database. `tests/engine/test_timing.py` compares the two.
 """
@@ -62,7 +64,7 @@ def grace(every: int) -> int:
 def check_fit(every: int, tolerance: int, box: int, *, blame: str | None = None) -> None:
     """Checks T + B + g <= I, so that a run has ended before the next one may start.
 
-    The BadInput names the field `blame`, or by default the larger of the two.
+    The BadInput names the field `blame`, or by default the larger of tolerance and box.
     """
     room = every - grace(every)
     if tolerance + box <= room:
@@ -100,7 +102,7 @@ LONGEST_LOOK_AHEAD = 10 * SECOND
 def horizon(look_ahead: int, tolerance: int) -> int:
     """Returns how early an interval task may be due: the setting, but at most a fifth of its tolerance.
 
-    Without it, milliseconds of jitter would make a 60 s task wait for the following tick (77 s on average).
+    Without look-ahead, milliseconds of jitter would make a 60 s task wait for the following tick (77 s on average).
     """
     return min(look_ahead, tolerance // 5)
 
@@ -117,7 +119,7 @@ def batch_timeout(boxes: Iterable[tuple[int, int]]) -> int:
 
 
 def granted_box(box: int, grace_ms: int, rq_timeout: int | None) -> int:
-    """Returns the box, shortened if RQ's timeout of this job leaves less. It was set at the push; the row may be newer."""
+    """Returns the box, shortened if RQ's timeout of this job leaves less. The timeout was set at the push; the row may be newer."""
     if rq_timeout is None or rq_timeout < 0:
         return box
     return max(min(box, (rq_timeout - RQ_MARGIN) * SECOND - grace_ms), 0)

@@ -1,4 +1,4 @@
-"""Counts ended runs from their records, in small steps. Each step reads what ended since the previous one."""
+"""Counts ended runs from their records, in small steps. Each step reads what has ended since the previous one."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -69,7 +69,7 @@ class Ended:
             self._spans[row["family"]][function,].put(row["bound"], row["count"], row["sum"])
 
     def _known(self, function: str) -> str:
-        """Returns the label of the function, and adds it to every count."""
+        """Returns the label of the function. Adds a new label to all counts, with the value 0."""
         if function in self._functions:
             return function
         label = function if len(self._functions) < FUNCTIONS_AT_MOST else OTHER
@@ -87,5 +87,5 @@ SPANS = ("ticker_start_delay_seconds", "ticker_queue_delay_seconds", "ticker_run
 
 
 def negated(bounds: Iterable[float]) -> list[float]:
-    """Returns the negated bounds in rising order, as width_bucket of PostgreSQL requires."""
+    """Returns the negated bounds in ascending order, as PostgreSQL's width_bucket requires."""
     return sorted(-float(bound) for bound in bounds)

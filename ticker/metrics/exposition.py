@@ -1,4 +1,4 @@
-"""Formats figures for Prometheus. The only module that imports its library, which is an extra."""
+"""Formats figures for Prometheus. No other module imports the Prometheus library, which is an extra."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ def check() -> None:
 
 
 def text(figures: Figures, accept: str = "") -> tuple[bytes, str]:
-    """Returns the page and its media type: the best of the formats in the Accept header."""
+    """Returns the page and its media type, in the best format that the Accept header allows."""
     check()
     from prometheus_client import CollectorRegistry
     from prometheus_client.exposition import choose_encoder

@@ -26,7 +26,7 @@ class Family(NamedTuple):
 
 
 class Histogram:
-    """The number of values up to each bound, and their sum."""
+    """The number of values in each bucket, and the sum of all values."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.bounds = bounds
@@ -37,7 +37,7 @@ class Histogram:
         self.put(bisect_left(self.bounds, value), 1, value)
 
     def put(self, bound: int, count: int, sum_: float) -> None:
-        """Adds `count` values at once. `bound` is the number of the first bound that none of them exceeds."""
+        """Adds `count` values at once. `bound` is the index of the first bound that none of them exceeds."""
         self.counts[bound] += count
         self.sum += sum_
 

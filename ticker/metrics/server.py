@@ -44,7 +44,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers GET of the one page."""
+    """Answers GET requests for the one page."""
 
     server: Server
     timeout = 5.0  # seconds for the request, so that a silent client does not hold a thread for ever
@@ -87,5 +87,5 @@ def opened(host: str, port: int, scrape: Scrape) -> Server:
         return Server(host, port, scrape)
     except OSError as error:
         raise ConfigurationError(
-            f"--metrics-port: {port} of {host} cannot be opened ({error.strerror or error}); choose another"
+            f"--metrics-port: {port} on {host} cannot be opened ({error.strerror or error}); choose another"
         ) from None

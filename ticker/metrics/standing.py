@@ -32,7 +32,7 @@ def tasks() -> Steps[Figures]:
 
 
 def tickers(tick_ms: int) -> Steps[Figures]:
-    """Returns the figures of tickers. After the clock was set back, a heartbeat 5 s ahead counts as 5 s old."""
+    """Returns the figures of tickers. After the clock has been set back, a heartbeat 5 s ahead counts as 5 s old."""
     beats = yield from read_tasks.tickers.steps(ended=True)
     most = longest_silence(tick_ms) / SECOND
     ages = [abs(beat.age) for beat in beats if beat.age is not None and "ended" not in beat.last_report]
@@ -54,7 +54,7 @@ def queues(queue: RedisQueue, names: Iterable[str]) -> Figures:
 
 
 class Waiting:
-    """The queues in which jobs of tasks have waited. A queue that is empty now reports 0 and does not vanish."""
+    """The queues in which jobs of tasks have waited. A queue that is now empty reports 0 instead of vanishing."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -51,7 +51,7 @@ class Ticks:
 
 
 class WatchedQueue(RedisQueue):
-    """RQ's queues, which record the delay of each push."""
+    """RQ's queues, with a record of the delay of each push."""
 
     delays: "Delays"
 
@@ -69,7 +69,7 @@ class WatchedQueue(RedisQueue):
 
 
 class Delays:
-    """The delays from occurrences to their pushes, by function. Push threads use it at the same time."""
+    """The delays from occurrences to their pushes, by function. Several push threads may use it at the same time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,7 +79,7 @@ class Delays:
     def set_clock(self, began: datetime, seconds: float) -> None:
         """Notes how far the database's clock is ahead of this host's, as seen by a tick that has just ended.
 
-        A tick reads the clock a little after it begins, and some ticks much later. So the least of the last ten values counts.
+        A tick reads the clock a little after it begins, and some ticks much later. So the smallest of the last ten values is used.
         """
         self._ahead.append(began - clock.python_utc() + timedelta(seconds=seconds))
 
@@ -100,7 +100,7 @@ class Delays:
 
 
 def occurrences(sent: JobSpec) -> Sequence[int]:
-    """Returns occurrences in microseconds since 1970. A planned run has none."""
+    """Returns the occurrences of a job in microseconds since 1970. The job of a planned run has none."""
     return () if sent.entry == ENTRY and len(sent.args) == 3 else sent.args[1::2]
 
 

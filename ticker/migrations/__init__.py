@@ -1,4 +1,4 @@
-"""Creates and checks the tables: `ticker db upgrade | sql | check`. Alembic is imported only here."""
+"""Creates and checks the tables: `ticker db upgrade | sql | check`. Alembic is imported only in this package."""
 
 import io
 from collections.abc import Iterator, Mapping
@@ -72,7 +72,7 @@ def ddl(schema: str = "ticker") -> str:
 
 
 def script(schema: str, start: str, end: str) -> str:
-    """Returns the SQL from one revision to another, up or down, for the caller's transaction. Empty means no tables."""
+    """Returns the SQL from one revision to another, up or down, for the caller's transaction. An empty revision means no tables."""
     keep = "SELECT set_config('ticker.search_path', current_setting('search_path'), true);\n"
     restore = "SELECT set_config('search_path', current_setting('ticker.search_path'), true);\n"
     out = io.StringIO()
@@ -177,7 +177,7 @@ def _has_another_type(
 
 
 def _in_words(difference: Any) -> str:
-    """Returns one of Alembic's differences in words, or an empty text for additional objects, which do no harm."""
+    """Returns one of Alembic's differences in words, or an empty string for additional objects, which do no harm."""
     match difference:
         case [(_, _, table, column, *_), *_]:
             return f"column {table}.{column} has a different type or default, or may be null"

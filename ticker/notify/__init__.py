@@ -28,7 +28,7 @@ def channels(settings: Settings) -> list[Channel]:
 
 
 def start(settings: Settings, stopping: threading.Event) -> list[Notifier]:
-    """Starts a thread for each channel, or one that only clears events. The threads end soon after `stopping` is set."""
+    """Starts a thread per channel or, without channels, one that only clears events. They end soon after `stopping` is set."""
     chosen: list[Channel | None] = [*channels(settings)]
     notifiers = [
         Notifier(channel, settings.notify, Outbox(settings.require_database(), settings.schema), stopping)
@@ -40,7 +40,7 @@ def start(settings: Settings, stopping: threading.Event) -> list[Notifier]:
 
 
 def stop(notifiers: Iterable[Notifier], seconds: float) -> None:
-    """Waits up to `seconds` for deliveries in progress. An unfinished one is repeated after its lease."""
+    """Waits up to `seconds` for deliveries in progress. An unfinished delivery is repeated after its lease has expired."""
     ends = clock.monotonic() + seconds
     for notifier in notifiers:
         notifier.join(max(ends - clock.monotonic(), 0.0))
@@ -80,4 +80,4 @@ def _channel(name: str, settings: Settings) -> Channel:
 def _needs(channel: str, **values: object) -> None:
     for variable, value in values.items():
         if not value:
-            raise ConfigurationError(f"{variable} is not set, and TICKER_NOTIFY names {channel}")
+            raise ConfigurationError(f"{variable} is not set, but TICKER_NOTIFY names {channel}")

@@ -15,8 +15,11 @@ class Channel(Protocol):
     name: str
 
     def deliver(self, notice: Notice) -> str:
-        """Delivers a notice and returns the answer. Any exception means that delivery failed. Its text must contain no secret."""
+        """Delivers a notice and returns the answer.
+
+        Any exception means that delivery failed. Its text must not contain secrets.
+        """
 
 
 class NotDelivered(Exception):
-    """Raised if the other side did not accept the notice. The text contains its answer."""
+    """Raised if the other side did not accept the notice. The text contains the other side's answer."""

@@ -1,4 +1,4 @@
-"""Delivers notices outside of the ticks, in one thread for each channel, with its own connection.
+"""Delivers notices outside the ticks, in one thread for each channel, each with its own connection.
 
 A channel that hangs or fails delays neither the ticks nor other channels. After a failure it pauses, so that a dead
 endpoint costs one try every 30 s, however many notices are waiting.
@@ -23,7 +23,7 @@ WITHOUT_DATABASE = 5.0  # seconds
 
 
 class Notifier(threading.Thread):
-    """The thread of a channel, which ends when `stopping` is set. Without a channel, it only clears events."""
+    """A thread that serves a channel until `stopping` is set. Without a channel, it only clears events."""
 
     def __init__(
         self, channel: Channel | None, channels: Sequence[str], outbox: Outbox, stopping: threading.Event
@@ -41,7 +41,7 @@ class Notifier(threading.Thread):
         self._outbox.close()
 
     def try_round(self) -> float:
-        """Makes a round and returns the seconds until the next. Logs what the round raises."""
+        """Runs a round and returns the seconds until the next one. Logs any exception that the round raises."""
         try:
             return self.round()
         except TickerError as error:
@@ -53,7 +53,7 @@ class Notifier(threading.Thread):
         return WITHOUT_DATABASE
 
     def round(self, now: datetime | None = None) -> float:
-        """Makes notices of new events, gives up old ones, and delivers those due. Returns the seconds until the next round."""
+        """Turns new events into notices, gives up old ones, and delivers those due. Returns the seconds until the next round."""
         self._remove_delivered()
         while self._outbox.fill(self._channels, now) and not self._stopping.is_set():
             pass
@@ -113,7 +113,7 @@ def _warn_of(channel: str, given_up: Sequence[Row]) -> None:
 
 
 def in_words(error: BaseException) -> str:
-    """Returns one line of at most 300 characters, for the log and `ticker notices`."""
+    """Describes the error in one line of at most 300 characters, for the log and `ticker notices`."""
     words = str(error) or type(error).__name__
     named = isinstance(error, OSError) or type(error).__name__ in ("NotDelivered", words)
     return printable(words if named else f"{type(error).__name__}: {words}", 300)

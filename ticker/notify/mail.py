@@ -21,7 +21,7 @@ SUBJECT_AT_MOST = 150
 
 
 class Mail:
-    """Sends through one server, from one address to one or more others."""
+    """Sends mail through one server, from one address to one or more others."""
 
     name = "mail"
 

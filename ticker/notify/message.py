@@ -17,8 +17,8 @@ PART_AT_MOST = 300  # characters of an error, a subject or a reason in a line fo
 class Notice:
     """One event, with what is known about its task when the notice is sent. Times are in UTC.
 
-    `failures` is None if the task was deleted. `since` is when the task began to fail, or, for `dead_man`, its last success.
-    `words` is the text of the event in the journal.
+    `failures` is None if the task was deleted. `since` is when the task began to fail or, for `dead_man`, when it last
+    succeeded. `words` is the text of the event in the journal.
     """
 
     id: int
@@ -128,7 +128,7 @@ def _moment(instant: datetime, reference: datetime) -> str:
 
 
 def _instant(instant: datetime | None) -> str | None:
-    """Returns ISO 8601 in UTC with microseconds and a Z, as `--json` of every command does."""
+    """Returns the instant as ISO 8601 in UTC with microseconds and a Z, like the `--json` output of every command."""
     if instant is None:
         return None
     return f"{instant.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"

@@ -37,7 +37,7 @@ class Claimed:
 
 
 class Outbox:
-    """Runs each statement in a short transaction, on its own connection. Only tests pass `now`."""
+    """Runs each statement in a short transaction, on the outbox's own connection. Only tests pass `now`."""
 
     def __init__(self, url: str, schema: str) -> None:
         self._url, self._schema = url, schema
@@ -45,7 +45,7 @@ class Outbox:
         self._connection: psycopg.Connection[Any] | None = None
 
     def fill(self, channels: Sequence[str], now: datetime | None = None) -> bool:
-        """Turns new events younger than `GIVEN_UP` into one notice per channel. Returns whether there may be more."""
+        """Turns each new event younger than `GIVEN_UP` into one notice per channel. Returns whether there may be more."""
         kinds = [*map(str, NOTIFIED)]
         rows = self._execute("make_notices", channels=list(channels), kinds=kinds, after=GIVEN_UP, limit=BATCH, now=now)
         return len(rows) == BATCH

@@ -1,6 +1,7 @@
-"""Loads user-defined channels: entry points of the group `ticker.notices`, each a callable that takes a dict.
+"""Loads user-defined channels: entry points in the group `ticker.notices`, each a callable that takes a dict.
 
-The ticker loads a channel at its start and calls it in its own thread, so that a channel that hangs delays only itself.
+The ticker loads a channel when it starts and calls it in a separate thread, so that a channel that hangs delays only
+itself.
 """
 
 import inspect
@@ -15,7 +16,7 @@ from ticker.settings import ANY_CHANNEL, CHANNEL_GROUP
 
 
 class EntryPoint:
-    """Calls the function. Any return value means success, any exception failure."""
+    """Calls the function. Any return value means success; any exception means failure."""
 
     def __init__(self, name: str, function: Callable[[dict[str, Any]], object]) -> None:
         self.name = name
@@ -27,7 +28,7 @@ class EntryPoint:
 
 
 def load(name: str) -> EntryPoint:
-    """Loads a channel. Raises ConfigurationError if none has that name, or if it cannot be loaded or called."""
+    """Loads a channel. Raises ConfigurationError if it does not exist, or if it cannot be loaded or called."""
     entry_point = next(iter(entry_points(group=CHANNEL_GROUP, name=name)), None)
     if entry_point is None:
         installed = ", ".join(sorted(entry_points(group=CHANNEL_GROUP).names)) or "none"

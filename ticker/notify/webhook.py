@@ -1,4 +1,4 @@
-"""The channel `webhook`: posts the notice as signed JSON. Only a 2xx answer counts; redirects are not followed."""
+"""The channel `webhook`: posts the notice as signed JSON. Only a 2xx answer counts as success; redirects are not followed."""
 
 import hashlib
 import hmac
@@ -16,7 +16,7 @@ from ticker.notify.message import Notice
 
 
 class Webhook:
-    """Posts to one URL, which is a secret: anyone who knows it can post there. Each of `keys` makes a signature."""
+    """Posts to one URL, which is a secret: anyone who knows it can post there. Each key in `keys` adds a signature."""
 
     name = "webhook"
 
@@ -50,7 +50,7 @@ class Webhook:
         return headers
 
     def _post(self, body: bytes, headers: Mapping[str, str]) -> int:
-        """Returns the status of the answer. Does not read its body."""
+        """Returns the status of the answer, without reading its body."""
         with wire.connected(self._host, self._port, self._seconds) as (line, late):
             if self._secure:
                 line = ssl.create_default_context().wrap_socket(line, server_hostname=self._host)
@@ -66,7 +66,7 @@ class Webhook:
 
 
 def signature(key: str, timestamp: str, body: bytes) -> str:
-    """Returns the HMAC-SHA256 in hex over the timestamp, a dot and the body as sent."""
+    """Returns the HMAC-SHA256, in hex, of the timestamp, a dot and the body as sent."""
     return hmac.new(
         key.encode("utf-8", "surrogateescape"), timestamp.encode() + b"." + body, hashlib.sha256
     ).hexdigest()

@@ -13,7 +13,7 @@ SECONDS = 5.0  # for one delivery: connecting, TLS, and both directions together
 
 @contextmanager
 def connected(host: str, port: int, seconds: float = SECONDS) -> Iterator[tuple[socket.socket, threading.Event]]:
-    """Yields a TCP connection for `seconds`, and an event that is set when they are over. Raises TimeoutError after that.
+    """Yields a TCP connection for `seconds`, and an event that is set when the time is up. Errors then become TimeoutError.
 
     A socket's own timeout starts again with each byte, so only a timer cuts the connection: two deadlines would race. The
     last read may return half an answer, as if the other side had hung up. Resolving the host's name is not bounded here:
@@ -43,7 +43,7 @@ def _cut(handle: socket.socket, late: threading.Event) -> None:
 
 
 def _connect(host: str, port: int, ends: float) -> socket.socket:
-    """Connects to the first address that answers. Each gets a share of the time, or a dead IPv6 route would use all of it."""
+    """Connects to the first address that answers. Each gets a share of the time, or a dead IPv6 route would use it all."""
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     problem: OSError = OSError("the host name has no address")
     for left, (family, kind, protocol, _, address) in zip(range(len(addresses), 0, -1), addresses, strict=True):

@@ -43,7 +43,7 @@ def shared_fields(connection: Redis, result_ttl: int, failure_ttl: int) -> Mappi
 
 
 def incompatibility(connection: Redis) -> str:
-    """Returns how this RQ differs from what this module writes; empty if it does not. `connection` is not used."""
+    """Returns how this RQ differs from what this module writes, or an empty text if it does not. Never uses `connection`."""
     keys = Job.key_for("1"), Queue("x", connection=connection).key, Queue.redis_queues_keys
     if keys != ("rq:job:1", "rq:queue:x", "rq:queues"):
         return f"its keys are {', '.join(keys)}"
@@ -80,7 +80,7 @@ def as_stored(value: Argument) -> bytes:
 
 
 def arguments(specs: Sequence[JobSpec], shared: Mapping[str, Argument], key: str = "") -> list[Argument]:
-    """Returns the arguments of `PUSH`, signed with `key` if there is one. Values that many jobs share are sent once."""
+    """Returns the arguments of `PUSH`, with each job signed if there is a `key`. Values that many jobs share are sent once."""
     numbers: dict[Label, int] = {}
     jobs: list[Argument] = []
     for spec in specs:
@@ -115,8 +115,8 @@ def payload(spec: JobSpec) -> bytes:
 def packed(payload: bytes) -> bytes:
     """Returns a zlib stream of one stored block, which RQ can read.
 
-    Deflating takes 20 to 200 times as long, and saves 7 bytes. For a stream of up to 64 bytes, Redis needs less than half
-    of the memory.
+    Deflating takes 20 to 200 times as long, and saves 7 bytes. A stream of up to 64 bytes takes less than half the
+    memory of a longer one in Redis.
     """
     size = len(payload)
     return b"".join((_STORED.pack(_HEAD, size, size ^ 0xFFFF), payload, _CHECKSUM.pack(zlib.adler32(payload))))

@@ -16,7 +16,7 @@ log = logging.getLogger("ticker")
 def check(settings: Settings, queues: Sequence[str] | None = None) -> None:
     """Checks both servers. Raises ConfigurationError with one sentence that names the setting and what to do.
 
-    `queues` are those of a worker. None means those of all tasks, which a ticker serves.
+    `queues` are those to which a worker listens. None means the queues of all tasks, as for a ticker.
     """
     try:
         here, warning = check_database(settings)
@@ -39,7 +39,7 @@ def check_redis(settings: Settings, here: str, queues: Sequence[str]) -> None:
         for name, holder in queue.holders(queues).items():
             if holder != here:
                 raise ConfigurationError(
-                    f"REDIS_URL: {rq.leased(name, holder)}; use another queue, another Redis or another database of it"
+                    f"REDIS_URL: {rq.leased(name, holder)}; use another queue, another database of this Redis, or another Redis"
                 )
     finally:
         queue.close()

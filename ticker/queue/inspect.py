@@ -21,7 +21,7 @@ OVERDUE_MS = 45_000
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """The number of waiting jobs in a queue, of its failed jobs that RQ still keeps, and of its workers."""
+    """The numbers of a queue's waiting jobs, of its failed jobs that RQ still keeps, and of its workers."""
 
     name: str
     jobs: int
@@ -31,9 +31,9 @@ class QueueStatus:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A living worker. `state` is RQ's word (`busy`, `idle`, ...), `job_id` is its current job, if any.
+    """A living worker. `state` is RQ's word (`busy`, `idle`, ...), and `job_id` is the worker's current job, if any.
 
-    `silent` means that its heartbeat is overdue by 15 seconds.
+    `silent` means that its heartbeat is overdue by more than 15 seconds.
     """
 
     name: str
@@ -48,7 +48,7 @@ class WorkerStatus:
 
 @dataclass(frozen=True, slots=True)
 class Attendance:
-    """The first 500 queues and workers by name, and their numbers."""
+    """The first 500 queues and the first 500 workers, by name, and how many of each there are."""
 
     queues: tuple[QueueStatus, ...] = ()
     workers: tuple[WorkerStatus, ...] = ()
@@ -57,7 +57,10 @@ class Attendance:
 
 
 def look(url: str) -> Attendance:
-    """Returns the queues and workers. Skips keys that are not RQ's. Raises QueueUnavailable if Redis does not answer."""
+    """Returns the workers, and the queues that ever had a job or have a worker now.
+
+    Skips keys that are not RQ's. Raises QueueUnavailable if Redis does not answer.
+    """
     with rq.translated(), closing(rq.connect(url, retries=0)) as connection:
         living = _living(connection)
         workers = _workers(connection, living[:AT_MOST])
@@ -96,7 +99,7 @@ def _worker(name: str, fields: Mapping[str, str], left_ms: int) -> WorkerStatus:
 
 
 def _queues(connection: Redis, names: Sequence[str], living: set[bytes]) -> tuple[QueueStatus, ...]:
-    """Returns the queues that ever had a job, or have a worker now. A key of another type counts as empty."""
+    """Returns the status of each named queue. A key of another type counts as empty."""
     queues = [Queue(name, connection=connection) for name in names]
     jobs = _answers(connection, [("LLEN", queue.key) for queue in queues])
     failed = _answers(connection, [("ZCARD", queue.failed_job_registry.key) for queue in queues])
@@ -112,7 +115,7 @@ def _count(answer: Any) -> int:
 
 
 def _answers(connection: Redis, commands: Iterable[tuple[str, bytes | str]]) -> list[Any]:
-    """Runs all commands in one call to Redis. For a key of another type, the answer is that error."""
+    """Runs all commands in one call to Redis. The answer for a key of another type is the error that Redis returned."""
     with connection.pipeline(transaction=False) as calls:
         for command in commands:
             calls.execute_command(*command)  # type: ignore[no-untyped-call]
@@ -124,7 +127,7 @@ def _answers(connection: Redis, commands: Iterable[tuple[str, bytes | str]]) -> 
 
 
 def _name(key: bytes) -> str:
-    """Returns a worker's name; empty if the key is not a worker's."""
+    """Returns a worker's name, or an empty text if the key is not a worker's."""
     try:
         before, prefix, name = key.decode().partition(Worker.redis_worker_namespace_prefix)
     except UnicodeDecodeError:

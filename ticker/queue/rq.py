@@ -1,4 +1,4 @@
-"""Implements the ticker's queue port with RQ and Redis. No other module of `ticker` knows them."""
+"""Implements the ticker's queue port with RQ and Redis. In `ticker`, only `ticker.queue` imports them."""
 
 import logging
 import re
@@ -38,7 +38,7 @@ TAKE_LEASES = script("take_leases")
 
 
 def connect(url: str, *, retries: int = 1) -> Redis:
-    """Returns a client with a limit on every wait. It retries once by default, since a repeated push changes nothing.
+    """Returns a client with a timeout for every wait. It retries once by default, since a repeated push changes nothing.
 
     Callers that only read pass `retries=0`, because each retry costs another two seconds if Redis hangs.
     """
@@ -70,10 +70,10 @@ def _sentence(error: RedisError) -> str:
 
 
 class RedisQueue:
-    """RQ's queues. `result_ttl` and `failure_ttl` are seconds for which Redis keeps a job that ended.
+    """RQ's queues. `result_ttl` and `failure_ttl` are how long Redis keeps a job that has succeeded or failed, in seconds.
 
-    With a `signing_key`, every job is signed (`ticker.queue.signing`). Workers that require no signatures run it as
-    usual.
+    With a `signing_key`, every job is signed (`ticker.queue.signing`). Workers that do not require signatures run such
+    jobs as usual.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class RedisQueue:
                 self._connection.unlink(*(Job.key_for(job_id) for job_id in job_ids))
 
     def lease(self, installation: str, queues: Collection[str] = (), formerly: str = "") -> dict[str, str]:
-        """Takes or renews our leases of these queues, and of those that we pushed to.
+        """Takes or renews our leases of these queues, and of those that we have pushed to.
 
         Returns the queues that other installations have leased, with the holders. The leases of `formerly` become ours.
         """
@@ -197,7 +197,7 @@ class RedisQueue:
             return 0
 
     def _is_attended(self, name: str) -> bool:
-        """Returns whether a living worker listens. A killed worker stays in the set, but its own key expires."""
+        """Returns whether a living worker listens to the queue. A killed worker stays in the set, but its own key expires."""
         workers = cast(set[bytes], self._connection.smembers(f"rq:workers:{name}"))
         return bool(workers) and bool(self._connection.exists(*workers))
 
@@ -207,7 +207,7 @@ class RedisQueue:
             return check_server(self._connection.info())
 
     def refused(self, queues: Collection[str]) -> list[str]:
-        """Returns the calls of a ticker that its user may not make; none before Redis 7.0, which cannot tell."""
+        """Returns the calls that a ticker needs but its Redis user may not make. Empty before Redis 7.0, which cannot tell."""
         with translated():
             return [call.decode() for call in self._connection.register_script(script("refused"))(args=queues)]
 
@@ -221,14 +221,14 @@ def leased(queue: str, holder: str) -> str:
 
 
 def queues(connection: Redis) -> Iterator[Queue]:
-    """Yields the queues in RQ's set, and skips what is not a queue's name."""
+    """Yields the queues in RQ's set. Skips members that are not names of queues."""
     for key in cast(set[bytes], connection.smembers(Queue.redis_queues_keys)):
         with suppress(ValueError):  # another prefix, or not UTF-8
             yield Queue.from_queue_key(key.decode(), connection=connection)
 
 
 def check_server(info: Mapping[str, Any]) -> str:
-    """Returns the version in the INFO of a server. Raises ConfigurationError in one sentence if the server is unfit for jobs."""
+    """Returns the version in the INFO of a server. Raises ConfigurationError if the server is unfit for jobs."""
     version = str(info.get("redis_version", ""))
     policy = info.get("maxmemory_policy", "noeviction")
     if info.get("cluster_enabled"):

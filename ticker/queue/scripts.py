@@ -4,5 +4,5 @@ from importlib.resources import files
 
 
 def script(name: str, package: str = "ticker.queue") -> str:
-    """Returns the text of the script in `name`.lua of a package."""
+    """Returns the text of the script `name`.lua in a package."""
     return files(package).joinpath(f"{name}.lua").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ A signature is HMAC-SHA256, cut to 128 bits. It has its own field in RQ's hash, 
 job. It covers the id, the queue, the time-out and the call in RQ's `data`. The call is unpacked first, because RQ packs
 it again when it saves a job. So a signature does not fit another job, queue or payload.
 
-A signature has no timestamp. If an old job is pushed again, the start statement decides about it.
+A signature has no timestamp. If an old job is pushed again, the start statement decides whether it runs.
 """
 
 import hashlib
@@ -21,12 +21,12 @@ def sign(key: str, job_id: str, queue: str, timeout: int, call: bytes) -> bytes:
 
 
 def fits(keys: Sequence[str], signature: bytes, job_id: bytes, queue: bytes, timeout: bytes, call: bytes) -> bool:
-    """Returns whether one of the keys made this signature over the fields as Redis has them, and the call."""
+    """Returns whether one of the keys made this signature over the call, and over the fields as Redis has them."""
     parts = [job_id, queue, timeout, call]
     return any(hmac.compare_digest(_code(key, parts), signature) for key in keys)
 
 
 def _code(key: str, parts: Sequence[bytes]) -> bytes:
-    """Returns the code of the parts. Each part has its length before it, so that two lists never give the same text."""
+    """Returns the authentication code of the parts. Each part follows its length, so that two lists never give the same text."""
     text = b"".join(len(part).to_bytes(8) + part for part in (_PURPOSE, *parts))
     return hmac.digest(key.encode("utf-8", "surrogateescape"), text, hashlib.sha256)[:BYTES]

@@ -51,7 +51,7 @@ def span(duration: timedelta | int) -> str:
 
 
 def time_of_day(instant: datetime, other: datetime) -> str:
-    """Formats the time of day with milliseconds, and with its date if the other instant has another date."""
+    """Formats the time of day with milliseconds, and with the date if the other instant is on another day."""
     utc = instant.astimezone(UTC)
     text = utc.time().isoformat(timespec="milliseconds").removesuffix(".000")
     return text if utc.date() == other.astimezone(UTC).date() else f"{utc:%Y-%m-%d} {text}"
@@ -89,14 +89,14 @@ def line(run: "RunRecord", context: ExplainContext) -> str:
 
 
 def identity(run: "RunRecord", attempts: int) -> str:
-    """Says which piece or attempt the run is, or that it was asked for by hand. Empty for an ordinary run."""
+    """Says which piece or attempt the run is, or that it was asked for by hand. The text is empty for an ordinary run."""
     of_kind = {RunKind.MANUAL: "asked for by hand", RunKind.PIECE: f"piece {item(run)} of run {run.parent_id}"}
     parts = [of_kind.get(run.kind, ""), attempt(run, attempts), "attempted again" if run.retried else ""]
     return ", ".join(part for part in parts if part)
 
 
 def attempt(run: "RunRecord", attempts: int) -> str:
-    """Says which attempt the run is, and how many the task now allows. Empty if it was the only one and has ended."""
+    """Says which attempt the run is, and how many the task now allows. The text is empty if it was the only one and has ended."""
     if run.attempt == 1 and not run.retried and run.state == "ended":
         return ""
     most = max(attempts, run.attempt)
@@ -131,7 +131,7 @@ def lateness(instant: datetime, due: datetime) -> str:
 
 
 def of_its_box(run: "RunRecord", grace_ms: int | None) -> str:
-    """Says how long the run's box is. `until` includes the grace, which its interval or else its task sets."""
+    """Says how long the run's box is. `until` includes the grace, which depends on the run's interval, or else on the task."""
     if run.until is None or run.started_at is None:
         return ""
     grace = timing.grace(run.every_ms) if run.every_ms else SECOND if grace_ms is None else grace_ms
@@ -170,7 +170,7 @@ def waiting(occurrence: datetime, now: datetime) -> str:
 
 
 def dropped(run: "RunRecord", because: str = "") -> str:
-    """Explains the drop, with the numbers that decided it. `because` is the cause, if other rows tell it."""
+    """Explains the drop, with the numbers that decided it. `because` is the cause, if other rows contain it."""
     match run.reason:
         case Reason.TOO_EARLY:
             return too_early(run)

@@ -1,7 +1,7 @@
 """Describes what happens to a task next, and what kept it from running at another time. Pure: reads no clock.
 
-Three families of events decide whether a task is pushed at all: those of pauses, of `enabled`, and of its owner. Between
-two events, the earlier one applies. Before the first event, its opposite applies.
+Three families of events decide whether a task is pushed at all: those about pauses, about `enabled`, and about its
+owner. Between two events, the earlier one applies. Before the first event, its opposite applies.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for l
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of a task that is not a run, such as a pause with its author, or a first failure."""
+    """An entry in a task's history other than a run, such as a pause with its author, or a first failure."""
 
     id: int
     at: datetime
@@ -114,7 +114,7 @@ def held(runs: Sequence["RunRecord"], at: datetime) -> Iterator[str]:
 
 
 def silent(tickers: Sequence["TickerStatus"], at: datetime) -> str:
-    """Returns a sentence if no ticker ticked then, according to the kept heartbeats. Empty if a ticker may have ticked."""
+    """Returns a sentence if no ticker ticked then, according to the kept heartbeats, or an empty text if one may have."""
     if not tickers:
         return "no ticker has ticked here for a day, if ever"
     last = max((ticker.last_tick_at for ticker in tickers if ticker.last_tick_at), default=None)
@@ -128,7 +128,7 @@ def silent(tickers: Sequence["TickerStatus"], at: datetime) -> str:
 
 
 def following(task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime) -> list[str]:
-    """Returns sentences about what happens next, and when. Whatever keeps the task from running comes first."""
+    """Returns sentences about what happens next: first the tickers, then open runs and jobs, then the schedule."""
     parts = (ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), schedule(task, now))
     return [sentence for part in parts for sentence in part]
 
@@ -168,7 +168,7 @@ def planned(runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:
 
 
 def jobs(task: Task, now: datetime) -> Iterator[str]:
-    """Describes the waiting jobs by the row alone: Redis may have lost them, or a worker may have taken them."""
+    """Describes the waiting jobs from the row alone: Redis may have lost them, or a worker may have taken them."""
     if not task.waiting:
         return
     since = span(now - min(task.waiting))
@@ -213,12 +213,12 @@ def next_times(task: Task, now: datetime, count: int) -> Preview:
 
 
 def due_since(next_run: datetime, task: Task) -> datetime:
-    """Returns since when the task has been due. Time in which it was paused or disabled does not count."""
+    """Returns since when the task has been due. Time during which it was paused or disabled does not count."""
     return max(next_run, task.resumed_at or next_run)
 
 
 def off_phase(task: Task) -> str:
-    """Explains why a task is not due at its phase in the interval. Empty if it is."""
+    """Explains why a task is not due at its phase in the interval. The text is empty if it is."""
     if task.kind is not Kind.INTERVAL or task.phase_ms is None or task.next_run is None or task.stretched_ms:
         return ""
     every, away = task.every_ms, phase.after(task.next_run, task.every_ms, task.phase_ms)

@@ -1,4 +1,4 @@
-"""Formats tasks, runs and lines for people and programs: derived words, and the data of JSON.
+"""Formats tasks, runs and lines: in words for people, and as JSON data for programs.
 
 In JSON, times are ISO 8601 in UTC with microseconds and a `Z`. Durations are whole milliseconds, in fields named `*_ms`.
 """
@@ -110,7 +110,7 @@ def schedule(task: Task) -> str:
 
 
 def in_words(task: Task) -> str:
-    """Returns a cron or calendar schedule in English. Empty for an interval, and for an invalid row edited by hand."""
+    """Returns the schedule in English, or an empty text for an interval, or for an invalid row edited by hand."""
     if task.kind == Kind.INTERVAL:
         return ""
     try:
@@ -144,7 +144,7 @@ def early(run: "RunRecord") -> int | None:
 
 
 def why(run: "RunRecord") -> str:
-    """Returns the reason, with the comparison that decided: `02:03 < 01:35 + 1m - 5s: 27s early`."""
+    """Returns the reason, with the comparison that led to it: `02:03 < 01:35 + 1m - 5s: 27s early`."""
     by, last, checked = early(run), run.checked_last_run, run.checked_at
     if by is not None and last and checked:
         sum_ = f"{time_of_day(last, checked)} + {words(run.every_ms or 0)} - {words(run.tolerance_ms or 0)}"

@@ -1,6 +1,6 @@
 """Checks that the servers answer, that a ticker has ticked recently, and that workers listen to every queue with jobs.
 
-`ticker health`, `/readyz` and the page's list of processes all use it.
+`ticker health`, `/readyz` and the page's list of processes all use this module.
 """
 
 import math
@@ -37,13 +37,13 @@ class CircuitBreaker:
         self._kept: dict[str, tuple[float, float, str]] = {}
 
     def ask(self, server: str, question: Callable[[], T]) -> T:
-        """Returns the server's answer. Raises Unavailable if there is none, now or within the last ten seconds."""
+        """Returns the server's answer. Raises Unavailable if it does not answer, or kept a caller waiting a moment ago."""
         with self.asking(server):
             return question()
 
     @contextmanager
     def asking(self, server: str) -> Iterator[None]:
-        """Does the same for a block. A request that the server itself refused does not count."""
+        """Does the same for a `with` block. An error that the server itself returned is not remembered."""
         began = clock.monotonic()
         asked, until, error = self._kept.get(server, (0.0, -math.inf, ""))
         if began < until:
@@ -91,7 +91,7 @@ class Health:
 
 
 def longest_silence(tick_ms: int) -> int:
-    """Returns how many milliseconds may pass between two ticks of a live ticker: three ticks, but at least 90 s."""
+    """Returns how many milliseconds may pass between two ticks of a live ticker: three times the tick, but at least 90 s."""
     return max(MAX_AGE, 3 * tick_ms)
 
 
@@ -171,7 +171,7 @@ def _database(settings: Settings, unattended: Mapping[str, int], holders: Mappin
 
 
 def _redis(settings: Settings, breaker: CircuitBreaker) -> tuple[str, dict[str, int], dict[str, str]]:
-    """Returns the error of Redis, if any, the queues with jobs and no worker, and the leased queues with their holders."""
+    """Returns the error from Redis, if any, the queues with jobs and no worker, and the leased queues with their holders."""
     try:
         return "", *breaker.ask(REDIS, lambda: _queues(settings.require_redis()))
     except (Unavailable, ConfigurationError) as error:

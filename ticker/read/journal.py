@@ -134,7 +134,7 @@ def check_owner(wanted: Wanted, task: "Task | Deleted | None") -> None:
 
 
 def chosen(outcome: Outcome | None, reason: Reason | None) -> tuple[list[str], list[str]]:
-    """Returns the outcomes other than `dropped`, and the reasons of drops."""
+    """Returns the chosen outcomes other than `dropped`, and the chosen reasons for drops."""
     if reason is not None:
         if outcome not in (None, Outcome.DROPPED):
             raise BadInput(
@@ -170,7 +170,7 @@ def keys(
 
 
 def all_keys(wanted: Wanted, since: datetime | None) -> Steps[list[Key]]:
-    """Returns all keys since then that match, oldest first. Raises the limit until it exceeds their number."""
+    """Returns all matching keys from `since` on, oldest first. Increases the limit until it exceeds their number."""
     limit = AT_MOST
     while len(result := (yield from keys(wanted, since, limit))) == limit:
         limit *= 4
@@ -212,7 +212,7 @@ def lines(ordered: Sequence[Key]) -> Steps[list[JournalEntry]]:
 
 @reads
 def drops(*, by: str = "reason", since: datetime | None = None, limit: int = 100, after: int = 0) -> Steps[list[Drops]]:
-    """Counts the jobs dropped since then, by `reason`, `owner`, `task` (its id) or `function`, largest groups first.
+    """Counts the jobs dropped from `since` on, by `reason`, `owner`, `task` (its id) or `function`, largest groups first.
 
     `after` skips the first groups, up to 1,000,000.
     """
@@ -241,7 +241,7 @@ class Deleted:
 
 @reads
 def deleted(task_ids: Iterable[int]) -> Steps[dict[int, Deleted]]:
-    """Returns those of the tasks that were deleted, by their ids."""
+    """Returns the given tasks that were deleted, by id."""
     rows = yield query("deleted_tasks", ids=list(set(task_ids)))
     return {row["id"]: Deleted(**row) for row in rows}
 

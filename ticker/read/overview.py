@@ -162,7 +162,7 @@ def server_version() -> Steps[str]:
 
 @reads
 def waiting_queues(queues: Iterable[str]) -> Steps[list[str]]:
-    """Returns which of these queues have waiting jobs of tasks, by name."""
+    """Returns the given queues in which jobs of tasks are waiting, by name."""
     names = [*queues]
     return [row["queue"] for row in (yield query("waiting_queues", queues=names))] if names else []
 

@@ -19,8 +19,9 @@ CROWD = 50_000  # tasks in trouble; if there are more, their owners are found by
 class OwnerStatus:
     """Counts of an owner's tasks. Times are in UTC.
 
-    `late`: due for longer than two ticks. `paused`: paused by a user or by the ticker. `inactive`: disabled, or of an inactive
-    owner. `last_success` is the latest of all tasks. `next_run` is the earliest of those that may run.
+    `late`: due for longer than two ticks. `paused`: paused by a user or by the ticker. `inactive`: disabled, or of an
+    inactive owner. `last_success` is the latest success of any of the tasks. `next_run` is the earliest next run of
+    those that may run.
     """
 
     owner_type: str

@@ -1,6 +1,6 @@
 """Draws tracks below a time axis as an SVG picture. Charts in a terminal use the same steps, labels and rows. Pure.
 
-A picture uses attributes and no style sheet, so that a page with a strict Content-Security-Policy may include it.
+A picture uses attributes instead of a style sheet, so that a page with a strict Content-Security-Policy may include it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,8 +48,9 @@ class Paint(NamedTuple):
 class Mark(Generic[At]):
     """A mark in a track, from `begin` to `end`, which may be equal. `kind` names its paint.
 
-    Pointing at the mark shows `words`. Its `name` is drawn inside, or after it if there is no room, in red if it `is_wrong`.
-    `goes_on` means that it has not ended yet. `line` is the line of a file that it shows.
+    Pointing at the mark shows `words`. Its `name` is drawn inside the mark, or after it if there is no room, and in red
+    if the mark `is_wrong`. `goes_on` means that it has not ended yet. `line` is the number of the file's line that the
+    mark shows.
     """
 
     kind: str
@@ -138,7 +139,7 @@ def picture(charts: Sequence[Chart[At]], paints: Mapping[str, Paint], *, title: 
 
 
 def _shape(shape: str, left: float, right: float, top: int) -> str:
-    """Returns the shape of a mark. Each kind has its own shape, so that colour is never the only difference."""
+    """Returns the shape of a mark. Kinds differ in shape or in sign, so that colour is never the only difference."""
     match shape:
         case "line":
             return f'<path d="M{left} {top + 3}v12"/>'
@@ -184,7 +185,7 @@ def marked(begin: datetime, end: datetime, every: timedelta) -> list[datetime]:
 
 
 def label(instant: datetime, every: timedelta) -> str:
-    """Returns the label of an instant. It is just long enough to distinguish the labels of an axis, `every` apart."""
+    """Returns the label of an instant, just long enough to distinguish labels that are `every` apart."""
     utc = instant.astimezone(UTC)
     if every >= DAY or (every >= MINUTE and utc.time() == EPOCH.time()):
         return f"{utc:%d %b}"

@@ -84,8 +84,8 @@ class TaskPage:
 class FullRun:
     """One run with all of its records: its output, its attempts, and the pieces that it made.
 
-    `attempts` has all attempts of its occurrence or piece, including itself. `pieces` has all attempts of its pieces, up to the
-    number asked for. `next` is the id after which further pieces follow, or None.
+    `attempts` has all attempts at its occurrence or piece, including the run itself. `pieces` has all attempts at its
+    pieces, up to the number asked for. `next` is the id after which further pieces follow, or None.
     """
 
     run: RunRecord
@@ -159,7 +159,7 @@ def page_of_tasks(*, after: int = 0, limit: int = 50, **filters: Any) -> Steps[T
 
 
 def _wanted(*, owner: Any = None, state: str | None = None, **filters: str | None) -> Steps[dict[str, Any]]:
-    """Returns the filters of `list_tasks`. A state of many tasks is `crowded`. So is any state among an owner's few tasks."""
+    """Returns the filters of `list_tasks`. Any state but `running` is `crowded` if many tasks have it or an owner is given."""
     named = None if owner is None else identity.identify(owner)
     if state is not None and state not in STATES:
         raise BadInput("state", state, f"is not one of: {', '.join(STATES)}")
@@ -205,7 +205,7 @@ def list_runs(
     before: int | None = None,
     limit: int = 100,
 ) -> Steps[list[RunRecord]]:
-    """Returns runs and drops, newest first: of one task, with one outcome, with ids under `before`."""
+    """Returns runs and drops, newest first: all, or those of one task, with one outcome, or with ids under `before`."""
     ref = id_or_name(task)
     if isinstance(ref, str):
         raise BadInput("task", ref, "is a name; pass the task or its id")
@@ -250,7 +250,7 @@ def _attempts(run: RunRecord) -> Steps[list[RunRecord]]:
 
 @reads
 def tickers(*, ended: bool = False) -> Steps[list[TickerStatus]]:
-    """Returns the tickers, latest heartbeat first. A live ticker removes tickers that were silent for a day.
+    """Returns the tickers, latest heartbeat first. A live ticker removes tickers that have been silent for a day.
 
     `ended` includes tickers that ended cleanly.
     """
@@ -266,7 +266,7 @@ def _run(row: Row) -> RunRecord:
 
 
 def late_ms() -> int:
-    """Returns how many milliseconds after its time a task is late: two ticks."""
+    """Returns how many milliseconds after its due time a task counts as late: two ticks."""
     return 2 * settings.current().tick_ms
 
 

@@ -77,7 +77,7 @@ def of(task_id: int, *, since: timedelta, now: datetime | None = None, why: Why 
 
 
 def tracks(shown: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
-    """Returns the marks of each track, by its name, each with its row in the track. A mark's `words` are its whole line.
+    """Returns the marks of each track, by the track's name, each mark with its row. A mark's `words` are its whole line.
 
     Kinds: due, next, wait, run, bad, drop. `bad` is a run that failed or was killed.
     """
@@ -88,7 +88,7 @@ def tracks(shown: Timeline) -> dict[str, list[tuple[int, Mark[datetime]]]]:
 
 
 def _runs(why: Why, since: datetime) -> Steps[tuple[list[RunRecord], bool]]:
-    """Returns the runs that have ended since then or have not ended, in order, and whether there were more."""
+    """Returns the runs that ended after `since` or have not ended, by id, and whether there were more."""
     keys = yield from journal.keys(journal.Wanted(task_id=why.task_id, events=False), since, RUNS_AT_MOST + 1)
     ended = yield from tasks.runs_by_id({"id": id_} for _, _, id_ in keys[-RUNS_AT_MOST:])
     newest = (yield from read_why.last_occurrences(why.task_id, read_why.LOOKED_AT)) if why.task else []
@@ -116,7 +116,7 @@ def _ahead(task: Task | None, now: datetime, end: datetime) -> list[datetime]:
 
 
 def _begin(lines: Sequence[JournalEntry], since: datetime) -> datetime:
-    """Returns where the drawn runs begin, by the lines of those that have ended."""
+    """Returns where the drawn runs begin: at the first line of an ended run, or at `since` if that is later."""
     return max(since, min(line.at for line in lines if line.run and line.run.ended_at))
 
 
@@ -182,7 +182,7 @@ def _words_ahead(at: datetime, now: datetime) -> str:
 
 
 def _rows(marks: Iterable[Mark[datetime]]) -> list[tuple[int, Mark[datetime]]]:
-    """Returns the marks with their rows. Marks that overlap in time are in different rows."""
+    """Returns the marks with their rows. Marks that overlap in time are in different rows, up to `ROWS_AT_MOST`."""
     placed = packed((mark.begin.timestamp(), mark.end.timestamp(), mark) for mark in marks)
     return [(min(row, ROWS_AT_MOST - 1), mark) for row, mark in placed]
 

@@ -109,7 +109,7 @@ def with_retries(runs: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
 
 
 def open_runs(newest: Sequence[RunRecord]) -> Steps[list[RunRecord]]:
-    """Returns those of a task's newest occurrences that are planned, in the queue or running."""
+    """Returns the runs among a task's newest occurrences, and their retries, that have not ended."""
     return [run for run in (yield from with_retries(newest[-LOOKED_AT:])) if run.state != "ended"]
 
 
@@ -160,7 +160,10 @@ def around(lines: Sequence[JournalEntry], at: datetime | None, limit: int) -> li
 
 
 def is_between(event: Event, shown: Sequence[JournalEntry], limit: int, at: datetime | None) -> bool:
-    """Returns whether an event belongs among these lines: not before the first of `limit` lines, and not after the last or `at`."""
+    """Returns whether an event belongs among these lines.
+
+    It must not be before the first of `limit` lines nor, if `at` is given, after both the last line and `at`.
+    """
     after_first = len(shown) < limit or event.at >= min(line.at for line in shown)
     return after_first and (at is None or event.at <= max([line.at for line in shown] + [at]))
 

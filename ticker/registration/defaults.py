@@ -27,13 +27,14 @@ def defaults(
 ) -> Steps[int]:
     """Sets the default tasks of the owners in a table to a list, and returns the number of tasks that it created.
 
-    `table` is a mapped class, a Table or a name. The table must have the triggers from `owners.triggers`. From now on each new
-    owner gets the default tasks: an interval task is due at once, a cron or calendar task at its first time, which the
-    next tick computes. They are ordinary tasks, which can be registered again, changed and deleted.
+    `table` is a mapped class, a Table, a Django model or a name. The table must have the triggers from
+    `owners.triggers`. From now on each new owner gets the default tasks: an interval task is due at once, and a cron or
+    calendar task at its first time, which the next tick computes. They are ordinary tasks, which can be registered
+    again, changed and deleted.
 
-    With `existing=True`, each owner that already exists gets the default tasks whose names it lacks; `key` and `table_schema`
-    then mean the same as in `owners.triggers`. No task is changed or deleted. The function of a task finds its owner in
-    `run.owner_id`.
+    With `existing=True`, each owner that already exists gets the default tasks whose names it lacks; `key` and
+    `table_schema` then mean the same as in `owners.triggers`. No task is changed or deleted. A task's function finds
+    the owner's id in `run.owner_id`.
 
     Idempotent. Runs in the caller's transaction. Raises BadInput, which names the task and the problem. In that
     case nothing is written.
@@ -47,7 +48,7 @@ def defaults(
     if not (yield query("trigger_source", name=trigger))[0]["source"]:
         raise BadInput(
             "table", owner_type, "has no trigger that gives new owners their tasks; run owners.install, or the "
-            "statements of owners.triggers, once (again, if an older release made its triggers)",
+            "statements of owners.triggers (again, if an older release made its triggers)",
         )  # fmt: skip
     yield query("write_templates", owner_type=owner_type, names=list(rows), tasks=list(rows.values()))
     if not existing:

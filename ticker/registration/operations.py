@@ -65,25 +65,26 @@ def register(
     metadata: Mapping[str, Any] | None = None,
     by: str | None = None,
 ) -> Steps[Task]:
-    """Makes sure that the owner has this task. Idempotent per (owner, name), and safe from many processes at once.
+    """Makes sure that the owner has this task. Idempotent per (owner, name), and safe to call from many processes at once.
 
     Exactly one of `every`, `cron`, `calendar` (systemd's calendar events) and `at` sets the schedule. `every` is 1 s to
     366 days. Durations are seconds, texts (`30s`, `1h30m`, `PT5M`) or timedeltas. `at`, `starts` and `ends` are datetimes
     with a zone, ISO texts, or seconds or milliseconds since 1970. `zone` applies to cron and calendar and defaults to UTC.
 
-    An interval task is due at once, every other task at its first time; `first` replaces either. `max_runs` limits the number
-    of starts. After an outage, a task runs once for all times that it missed (`catch_up="one"`), or not at all. A task
-    with `at` and `remove=True` is deleted after its first success. With `spread`, each interval task gets a fixed phase in its
-    interval, so that many tasks are not due at the same time. A cron or calendar task gets a phase of up to `within` after each
-    of its times: `cron="0 6 * * *", spread=True, within="2h"`.
+    An interval task is due at once, and any other task at its first time. `first` sets another time, except with `at`.
+    `max_runs` limits the number of starts. After an outage, a task runs once for all times that it missed
+    (`catch_up="one"`), or not at all (`"none"`). A task with `at` and `remove=True` is deleted after its first success.
+    With `spread`, each interval task gets a fixed phase in its interval, so that many tasks are not due at the same
+    time. A cron or calendar task gets a phase of up to `within` after each of its times:
+    `cron="0 6 * * *", spread=True, within="2h"`.
 
     With `overlap="skip"`, no job is pushed while another job of the task waits or runs. A failed run is retried up to
-    `retries` times, `backoff` apart (`10s..5m` doubles from 10 s to 5 minutes), if the retry can end before the next start.
-    While a task keeps failing, its interval doubles up to `stretch`. After `pause_after` failures in a row it is paused for
-    `probe` (one hour), and one run then decides. `dead_man` intervals without a success send a notification. `keep` selects
-    the records that are kept: "all", "problems" or "none". `submitter`, `group`, `subject`, `description` and `metadata` are
-    stored and displayed. In a queue with little room left, the owner's tasks with the highest `priority` (-1000 to
-    1000) go first.
+    `retries` times, `backoff` apart (`10s..5m` doubles from 10 s to 5 minutes), if the retry can end before the next
+    start. While a task keeps failing, its interval doubles up to `stretch`. After `pause_after` failures in a row, it
+    is paused for `probe` (one hour); a single run then decides whether it continues. After `dead_man` intervals without
+    a success, a notification is sent. `keep` selects the records that are kept: "all", "problems" or "none".
+    `submitter`, `group`, `subject`, `description` and `metadata` are stored and displayed. In a queue with little room
+    left, the owner's tasks with the highest `priority` (-1000 to 1000) go first.
 
     A repeated registration writes only the arguments that differ from the last *registration*, so a deploy does not undo
     what an operator has changed, paused or disabled since. An event records the change and its author: `by`, or the
@@ -107,7 +108,7 @@ def unregister(task: Ref = None, *, owner: Any = None, by: str | None = None) ->
 
 @writes
 def reconcile(owner: Any, wanted: Sequence[Wanted | Mapping[str, Any]], *, by: str | None = None) -> Steps[list[Task]]:
-    """Makes the owner's tasks equal to a list: registers the tasks in the list and deletes all others.
+    """Makes the owner's tasks match a list: registers the tasks in the list and deletes all others.
 
     Each item is a `Wanted` or a mapping of its fields, such as `{"function": "mail.fetch", "every": "1m"}`. All items are
     checked before anything is written.
@@ -172,7 +173,7 @@ def pause(
 def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Steps[list[Task]]:
     """Ends the pause of tasks and returns them; tasks that were not paused are left out.
 
-    An interval task is then due as soon as its spacing allows, any other task at its next time. Raises UnknownTask.
+    An interval task is then due as soon as its spacing allows, and any other task at its next time. Raises UnknownTask.
     """
     ids = _ids((yield from _known(task, owner)))
     resumed = yield from task_rows.written("resume_tasks", by=by, ids=ids, now=clock.now())
@@ -185,8 +186,8 @@ def resume(task: Ref = None, *, owner: Any = None, by: str | None = None) -> Ste
 def run_now(task: Ref = None, *, owner: Any = None) -> Steps[list[int]]:
     """Plans one manual run of each task, including paused ones, and returns the ids of the runs. The next tick pushes them.
 
-    The schedule does not change. A task that is disabled, or whose owner is inactive, is skipped. Raises BadInput if none of
-    the tasks can run, and UnknownTask.
+    The schedule does not change. A task that is disabled, or whose owner is inactive, is skipped. Raises UnknownTask,
+    or BadInput if none of the tasks can run.
     """
     ids = _ids(_switched_on((yield from _known(task, owner))))
     planned = yield query("plan_runs", ids=ids, now=clock.now())
@@ -214,7 +215,7 @@ def _register_again(row: Row, given: Given, by: str | None) -> Steps[Task]:
 
 
 def _select(task: Ref, owner: Any) -> Steps[list[Row]]:
-    """Returns the rows of the named tasks, locked."""
+    """Locks and returns the rows of the named tasks."""
     ref = id_or_name(task)
     if ref is None and owner is None:
         raise BadInput("task", None, "is missing; pass a task, its id, its name, or an owner")
@@ -272,10 +273,10 @@ def _wanted(item: Mapping[str, Any]) -> Wanted:
 
 
 def _ahead(field: str, value: datetime | None) -> Steps[datetime | None]:
-    """Raises BadInput unless the time is in the future, by the clock of the database."""
+    """Raises BadInput unless the time is in the future, by the database's clock."""
     if (end := _aware(field, value)) is not None and end <= (now := (yield from task_rows.instant())):
         raise BadInput(
-            field, end.isoformat(), f"has already passed: it is {now.isoformat()}; pass a later time, or none"
+            field, end.isoformat(), f"has already passed: it is now {now.isoformat()}; pass a later time, or None"
         )
     return end
 

@@ -1,4 +1,4 @@
-"""Builds and installs the triggers by which tasks follow their owner's row. `ticker.owners` is the public door."""
+"""Builds and installs the triggers by which tasks follow their owner's row. `ticker.owners` is the public interface."""
 
 import hashlib
 import json
@@ -47,13 +47,13 @@ def triggers(
     schema: str = "ticker",
     table_schema: str | None = None,
 ) -> list[str]:
-    """Returns the SQL statements that make tasks follow the rows of a table: a mapped class, a Table or a name.
+    """Returns the SQL statements that make tasks follow the rows of a table: a mapped class, a Table, a Django model or a name.
 
-    The statements can run again at any time, even with another condition. The role that runs them owns the functions, which
-    use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is passed. `table_schema`
-    defaults to the schema in the name, or else to "public"; if it is passed, the name is not split at its dot.
-    `active_when` is a condition over the owner's columns; NULL counts as false. In the condition, write functions and
-    types of extensions with their schema.
+    The statements can run again at any time, even with another condition. The role that runs them owns the functions,
+    which use its rights on both tables. `key` defaults to the primary key, or to "id" if only a name is passed.
+    `table_schema` defaults to the schema of the class, Table or model, or to that in the name, or else to "public"; if
+    it is passed, the name is not split at its dot. `active_when` is a condition over the owner's columns; NULL counts
+    as false. In the condition, write functions and types of extensions with their schema.
     """
     type_, relation, keys, columns = _placed(table, key, table_schema)
     parts = {
@@ -111,7 +111,7 @@ def unfollowed(execute: Execute, schema: str) -> list[str]:
 
 
 def orphans(execute: Execute, schema: str) -> Iterator[tuple[str, str]]:
-    """Yields each type of owner with a statement. It counts the tasks whose owner has no row, and returns one such owner."""
+    """Yields each type of owner, and a statement that counts its tasks whose owner has no row, and returns one such owner."""
     for type_, source in _sources(execute, schema, "guarded").items():
         if owner := ROW_OF_OWNER.search(source):
             tasks = f"{_quoted(schema)}.tasks t WHERE owner_type = " + _quoted(type_, "'")
@@ -175,7 +175,7 @@ def _functions(type_: str, schema: str) -> dict[str, str]:
 
 
 def _keys(columns: tuple[str, ...], relation: str) -> dict[str, str]:
-    """Returns the SQL from a key to the owner's id and back. The id has the collation that the index on owner_id needs."""
+    """Returns SQL that converts a key to the owner's id and back. The id has the collation that the index on owner_id needs."""
     values = ["NEW.owner_id"] if len(columns) == 1 else [f"NEW.owner_id::json ->> {n}" for n in range(len(columns))]
     names = [(f"ticker_key_{n}", column) for n, column in enumerate(columns)]
     ids = {}
@@ -243,7 +243,7 @@ def _quoted(text: str, quote: str = '"') -> str:
 
 
 def _short(name: str) -> str:
-    """Returns the name, or a shorter one that ends in its hash."""
+    """Returns the name or, if it is too long, a shorter one that ends in its hash."""
     data = name.encode()
     if len(data) <= NAME_BYTES:
         return name

@@ -19,7 +19,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Counts of the selected tasks: all, those with a phase, and the most that are due in one tick, before and after."""
+    """Counts of the selected tasks: all, those with a phase, and the most due in one tick, before and after the spread."""
 
     tasks: int
     placed: int

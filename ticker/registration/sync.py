@@ -37,7 +37,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of `sync`, which adds, changes, removes or keeps one task."""
+    """A step of `sync` that adds, changes, removes or keeps one task."""
 
     what: str
     name: str
@@ -47,7 +47,7 @@ class Step:
 
 
 def in_words(values: Mapping[str, Any]) -> str:
-    """Returns the schedule in a form for people."""
+    """Returns the kind of the schedule, its text and, unless it is UTC, its zone."""
     zone = f" {values['zone']}" if values["zone"] != "UTC" else ""
     return f"{checks.NAMES[Kind(values['kind'])]} {definition.schedule_of(values).text}{zone}"
 
@@ -56,10 +56,10 @@ def in_words(values: Mapping[str, Any]) -> str:
 def sync(declared: Sequence[Declared], scope: Collection[str], *, dry: bool = False) -> Steps[list[Step]]:
     """Adds, changes and deletes tasks until they match the declarations, and returns the steps.
 
-    `scope` names the modules that were searched for declarations. A task that one of them, or a module inside it, no
-    longer declares is deleted. Tasks with owners and tasks that were registered at run time do not change; if one has
-    the name of a declared task, BadInput is raised. As with `register`, an operator's change stays until
-    the declaration itself changes. `dry` writes nothing.
+    `scope` names the modules that were searched for declarations. A task is deleted if it was declared in one of them,
+    or in a module inside it, and no longer is. Tasks with owners and tasks that were registered at run time do not
+    change; if one has the name of a declared task, BadInput is raised. As with `register`, an operator's change stays
+    until the declaration itself changes. `dry` writes nothing.
     """
     wanted = {item.name: item for item in declared}
     if len(wanted) < len(declared):

@@ -64,7 +64,7 @@ def _mark(job: Job, end: timedelta, wrong: set[tuple[timedelta, str]]) -> Piece:
 
 
 def span(played: Played) -> tuple[timedelta, timedelta]:
-    """Returns the start, and the duration of at least a second."""
+    """Returns the start and the duration, which is at least a second."""
     rows = played.table.rows
     return rows[0].at, max(rows[-1].at - rows[0].at, SECOND)
 

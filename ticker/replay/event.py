@@ -1,4 +1,4 @@
-"""The events that a row of a timing table may name, and times on the table's own clock."""
+"""Reads the events that a row of a timing table may name, and times on the table's own clock."""
 
 import re
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event. A1, A2 are the scheduled jobs, M1, M2 the requested ones, in the order of their push."""
+    """One event. A1, A2, … are the scheduled jobs and M1, M2, … the requested ones, in the order of their pushes or requests."""
 
     what: Step
     names: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ def read_event(field: str, text: str) -> Event:
 
 
 def read_time(field: str, text: str) -> timedelta:
-    """Parses MM:SS or HH:MM:SS, with up to three decimals, since the table's 00:00."""
+    """Parses a time since the table's 00:00: MM:SS or HH:MM:SS, with up to three decimals."""
     match = _TIME.fullmatch(text)
     if not match:
         raise BadInput(field, text, "is not a time; write MM:SS or HH:MM:SS, such as 01:30")

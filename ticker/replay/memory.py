@@ -1,4 +1,4 @@
-"""Implements a job queue in memory, in the order in which workers take jobs. Needs no Redis."""
+"""Implements a job queue in memory, from which workers take jobs in the order of their push. Needs no Redis."""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -1,7 +1,7 @@
 """Plays a timing table row by row, and reports what happened at each row and which columns differ.
 
 As in production, two things happen by themselves: the ticker ticks regularly, and a run is forced to end when its box is
-used up. If no row mentions such an event, and it affects later rows, it gets its own line.
+used up. Such an event gets its own line if no row mentions it and it affects later rows.
 """
 
 from collections import deque
@@ -85,7 +85,7 @@ class _Player:
         self._given_up: dict[str, str] = {}  # reasons of jobs that a tick gave up, for the row of the same time
 
     def pass_time(self, until: timedelta) -> None:
-        """Plays what happens by itself up to `until`. If both are due at once, the box ends before the tick."""
+        """Plays what happens by itself up to `until`. If a tick and the end of a box are due at once, the box ends first."""
         while True:
             box_ends = self._next_box_end(until)
             tick = self._ticks[0] if self._ticks and self._ticks[0] <= until else None

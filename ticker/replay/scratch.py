@@ -1,4 +1,4 @@
-"""A temporary schema to play in, on an embedded PostgreSQL or on your DATABASE_URL."""
+"""Provides a temporary schema for a replay, on an embedded PostgreSQL or on your DATABASE_URL."""
 
 import os
 import signal
@@ -38,7 +38,8 @@ class Scratch:
 def scratch(environ: Mapping[str, str] = os.environ) -> Iterator[Scratch]:
     """Creates a schema on DATABASE_URL, or on an embedded server if that is unset or empty. Removes it at the end.
 
-    Within the block, TICKER_SCHEMA names the schema. Raises ConfigurationError if no server answers or can be started.
+    Within the block, TICKER_SCHEMA names the schema. Raises ConfigurationError if the server does not answer or cannot
+    be started.
     """
     with ExitStack() as at_the_end:
         given = environ.get("DATABASE_URL", "")

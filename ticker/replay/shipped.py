@@ -1,4 +1,4 @@
-"""Reads the tables that come with the package. The rules were specified with them."""
+"""Reads the tables that come with the package. The timing rules were specified with these tables."""
 
 from importlib.resources import files
 

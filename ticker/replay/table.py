@@ -1,6 +1,6 @@
 """Reads timing tables from Markdown: `## name`, a line of settings, and a table `| at | event | next_run | ... |`.
 
-All errors of a file are found here, before any server is queried. BadInput names the line.
+All errors in a file are found here, before any server is queried. BadInput names the line.
 """
 
 import re
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One timing table. Times count from its 00:00. `hours` means that they are written HH:MM:SS."""
+    """One timing table. Times count from its 00:00. `hours` means that they are written as HH:MM:SS."""
 
     name: str
     timing: Timing
@@ -92,7 +92,7 @@ class _Section:
 
 
 def read(text: str) -> list[Table]:
-    """Returns all timing tables of a text, at least one. Raises BadInput with the line and what to write."""
+    """Returns all timing tables in a text, at least one. Raises BadInput with the line and what to write."""
     top, *sections = _sections(_lines(text))
     if blocks := _timing_blocks(top):
         raise BadInput(_line(blocks[0][0][0]), None, "the table has no heading; write ## and its name above it")
@@ -117,7 +117,7 @@ def _lines(text: str) -> list[Numbered]:
         elif opened is None:
             kept.append((number, line))
     if opened:
-        raise BadInput(_line(opened[0]), opened[1], "begins a block that does not end; write the same line below it")
+        raise BadInput(_line(opened[0]), opened[1], "begins a block that does not end; write the same line at its end")
     return kept
 
 
@@ -135,7 +135,7 @@ def _sections(lines: Iterable[Numbered]) -> list[_Section]:
 
 
 def _timing_blocks(section: _Section) -> list[list[Numbered]]:
-    """Returns the timing tables of a section, at most one, as lines. Ignores other tables."""
+    """Returns the timing tables in a section, at most one, as lines. Ignores other tables."""
     blocks: list[list[Numbered]] = []
     before = 0
     for number, line in section.lines:
@@ -147,7 +147,7 @@ def _timing_blocks(section: _Section) -> list[list[Numbered]]:
     ours = [block for block in blocks if {"at", "event"} & set(_head(block))]
     if len(ours) > 1:
         raise BadInput(
-            _line(ours[1][0][0]), None, "this heading has a table already; write ## and a name above this one"
+            _line(ours[1][0][0]), None, "this heading already has a table; write ## and a name above this one"
         )
     return ours
 
@@ -283,18 +283,18 @@ def _check_order(table: Table) -> None:
 
 
 def _check_ticks(table: Table, first: int) -> None:
-    """Checks that ticks keep to the rhythm of the settings, and that there are not too many."""
+    """Checks that ticks follow the rhythm in the settings, and that there are not too many."""
     if table.timing.tick is None:
         return
     ticks = [row for row in table.rows if row.event.what is Step.TICK]
     for row in ticks:
         if (row.at - ticks[0].at) % timing.span(table.timing.tick):
             rhythm = f"every {words(table.timing.tick)} from {table.clock(ticks[0].at)} on"
-            problem = f"is not the time of a tick: ticks come {rhythm}; write another time, or in the settings: ticks as written"
+            problem = f"is not the time of a tick: ticks come {rhythm}; write another time, or 'ticks as written' in the settings"
             raise BadInput(_line(row.line), table.clock(row.at), problem)
     if table.count_ticks() > TICKS_AT_MOST:
         problem = f"the table has {table.count_ticks()} ticks, over the limit of {TICKS_AT_MOST}"
-        raise BadInput(_line(first), None, f"{problem}; write in the settings: ticks as written")
+        raise BadInput(_line(first), None, f"{problem}; write 'ticks as written' in the settings")
 
 
 def _line(number: int) -> str:

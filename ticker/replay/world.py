@@ -99,7 +99,7 @@ class World:
         return State(since_zero(task.next_run), since_zero(task.last_run))
 
     def tick(self, at: timedelta) -> Ticked:
-        """Makes one pass of the ticker."""
+        """Runs one pass of the ticker."""
         before = len(self.queue.pushed)
         waiting = [name for name, job in self.jobs.items() if job.taken is None]
         tick(self.store, self.queue, ZERO + at)
@@ -140,7 +140,7 @@ class World:
         job.ended, job.forced, self.running = at, forced, None
 
     def has_run(self, at: timedelta, occurrence: timedelta) -> None:
-        """Adds a run before the table's first row, for its last_run only. It begins and ends at `at`."""
+        """Adds a run before the table's first row, only to set last_run. The run begins and ends at `at`."""
         token = str(uuid4())
         before = JobSpec("", self.task.queue, (self.task.id, engine_jobs.micros(ZERO + occurrence)), 0, 0, "")
         self._is_due(ZERO + occurrence)  # a job at any other time would not be expected

@@ -1,7 +1,7 @@
 """Reads systemd's calendar events: `Mon..Fri *-*-* 09:00`, `daily`, `*:0/15`, `*-*~01`. A zone may follow the text.
 
-The times are systemd's, also on days when clocks change. A time that the clocks skip never fires. A time that they show twice
-fires only once, the first time. Fractions of seconds and `@epoch` are refused.
+The times are systemd's, even on days when clocks change. A time that the clocks skip never fires. A time that they show
+twice fires only once, the first time. Fractions of seconds and `@epoch` are refused.
 """
 
 import re
@@ -69,7 +69,7 @@ def parse(text: str, zone: ZoneInfo | None, field: str = "calendar") -> Calendar
     _refuse_foreign(field, text)
     parts, named = _without_zone(field, text.split())
     if zone is not None and named is not None and zone.key != named.key:
-        raise BadInput(field, text, f"names a zone, but {zone.key} is given, too; leave out one of them")
+        raise BadInput(field, text, f"names a zone, but {zone.key} is also given; leave out one of them")
     normal = _normal(field, text, parts)
     try:
         BaseIterator(normal, dst.ANY)
@@ -98,7 +98,7 @@ def _refuse_foreign(field: str, text: str) -> None:
 
 
 def _without_zone(field: str, parts: list[str]) -> tuple[list[str], ZoneInfo | None]:
-    """Splits off the zone, which is the last part.
+    """Splits off the zone, if the last part is one.
 
     Only a zone begins with a letter and is neither a weekday nor a word like `daily`.
     """
@@ -147,7 +147,7 @@ def _date(field: str, text: str, part: str) -> str:
 
 
 def _component(field: str, text: str, name: str, value: str) -> str:
-    """Returns one part of date or time, sorted and padded."""
+    """Returns one part of a date or time, sorted and padded."""
     if value == "*":
         return "*"
     return ",".join(sorted({_atom(field, text, name, atom) for atom in value.split(",")}))
@@ -168,7 +168,7 @@ def _atom(field: str, text: str, name: str, atom: str) -> str:
     if high is not None and int(high) < int(low):
         raise BadInput(field, text, f"has the {name} range {low}..{high}, which runs backwards")
     if name == FROM_END and step is not None and high is None and int(low) - int(step) < 1:
-        raise BadInput(field, text, f"has {atom} for its {name}, which never repeats; write {low}")
+        raise BadInput(field, text, f"has {atom} for its {name}, but the step never repeats; write {low}")
     first, last = _number(name, low), _number(name, high or low)
     if high is None:
         return first if step is None else f"{first}/{int(step)}"

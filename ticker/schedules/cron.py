@@ -1,9 +1,10 @@
-"""Reads cron with 5, 6 or 7 fields: `[second] minute hour day-of-month month day-of-week [year]`.
+"""Reads cron expressions of 5, 6 or 7 fields: `[second] minute hour day-of-month month day-of-week [year]`.
 
-Six fields begin with the second, and a year needs all seven. That is the order of FTL (seed 001), whose dialect has only
-numbers, `*`, lists, ranges and steps. With five fields, names (`MON`, `JAN`) and `@daily` are accepted, too, and written as
-numbers. If day of month and day of week are both given, a day that matches either counts. If one of them begins with `*`, a
-day must match both. Weekdays are 0 to 7; Sunday is 0 and 7. `x/y` is every y-th value, starting at x.
+Six fields begin with the second, and a year needs all seven. That is the order of FTL (seed 001), whose dialect has
+only numbers, `*`, lists, ranges and steps. With five fields, names (`MON`, `JAN`) are accepted, too, as are shorthands
+(`@daily`); both are normalized to numbers. If day of month and day of week are both given, a day that matches either
+counts. If one of them begins with `*`, a day must match both. Weekdays are 0 to 7; Sunday is 0 and 7. `x/y` is every
+y-th value, starting at x.
 """
 
 import re
@@ -94,7 +95,7 @@ def _times(text: str, after: datetime) -> Iterator[datetime]:
 
 
 def _in_years(text: str, years: list[int], after: datetime) -> Iterator[datetime]:
-    """Yields the times of six fields that fall into these years."""
+    """Yields the times of six fields that fall in these years."""
     while (shown := next(_times(text, after), None)) is not None:
         if shown.year in years:
             yield shown
@@ -198,7 +199,9 @@ def _refuse(field: str, text: str, number: int, term: str) -> NoReturn:
     if re.fullmatch(r"/[0-9]+", term):
         raise BadInput(field, text, f"has {term} {where}; write *{term}")
     if any(name in term for name in NAMES.get(number, {})):
-        raise BadInput(field, text, f"has a name {where}, which only cron with 5 fields may have; write its number")
+        raise BadInput(
+            field, text, f"has a name {where}, but only cron with 5 fields may contain names; write its number"
+        )
     for sign, instead in FOREIGN.items():
         if sign in term:
             raise BadInput(field, text, f"has {sign} {where}, which is not supported; {instead}")

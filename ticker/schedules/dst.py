@@ -1,8 +1,8 @@
 """Maps clock times to instants, by three rules for the two days a year on which clocks change.
 
-`times` yields the clock times that a schedule names after a given one, in order, without a zone. `docs/concepts/time.md` has the
-table. A cron expression follows the first rule, or the second if it has a wildcard, as in Debian's cron. A calendar event
-follows the third, as in systemd.
+`times` yields the clock times that a schedule names after a given one, in order, without a zone.
+`docs/concepts/time.md` has a table of the rules. A cron expression follows the first rule, or the second if it has a
+wildcard, as in Debian's cron. A calendar event follows the third, as in systemd.
 """
 
 from collections.abc import Callable, Iterator

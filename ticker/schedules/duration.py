@@ -1,4 +1,4 @@
-"""Reads and writes texts for durations: `90`, `30s`, `1h30m`, `PT5M`. All durations are whole milliseconds."""
+"""Reads and writes durations as text: `90`, `30s`, `1h30m`, `PT5M`. All durations are whole milliseconds."""
 
 import math
 import re
@@ -50,7 +50,7 @@ def words(duration: int) -> str:
 
 
 def figure(duration: int) -> str:
-    """Returns the exact duration as a person would write it: `45 s`, and from two minutes on as `words`."""
+    """Returns the exact duration as a person would write it: `45 s`, or, from two minutes on, as `words` does."""
     return f"{duration / SECOND:.3f}".rstrip("0").rstrip(".") + " s" if abs(duration) < 2 * MINUTE else words(duration)
 
 
@@ -88,7 +88,7 @@ def _read_text(field: str, text: str) -> int:
 
 
 def _parts(text: str) -> list[tuple[str, int]]:
-    """Returns the numbers in a text, each with the size of its unit. Empty if the text has none of the three forms."""
+    """Returns the numbers in a text, each with the size of its unit, or an empty list if the text has none of the three forms."""
     if _PLAIN.fullmatch(text):
         return [(text, SECOND)]
     if match := _SHORT.fullmatch(text):

@@ -105,12 +105,12 @@ def _calendar(text: str, zone: str) -> calendar.Calendar:
 
 
 def detect(text: str, zone: str | None = None) -> Schedule:
-    """Returns the schedule in a text of any kind. Raises the BadInput of the kind that the text resembles."""
+    """Returns the schedule, of any kind, that a text describes. Raises the BadInput of the kind that the text resembles."""
     field, parts = "expression", text.split()
     given = None if zone is None else zones.zone("zone", zone)
     utc = given or ZoneInfo(UTC)
     if text.lower().startswith("every "):
-        raise BadInput(field, text, "begins with every; write the interval alone, such as 15m")
+        raise BadInput(field, text, "begins with 'every'; write the interval alone, such as 15m")
     if re.fullmatch(
         r"[+-]?[0-9]{9,}|[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9:.,]+| [0-9:.,]+(?=[+Zz-]))([+-][0-9:]+|[Zz])?", text.strip()
     ):
@@ -144,7 +144,7 @@ def times(schedule: Schedule, after: datetime, count: int) -> list[datetime]:
 
 
 def first_run(schedule: Schedule, now: datetime, starts: datetime | None = None) -> datetime | None:
-    """Returns when a new task is due: an interval at once, the others at their first time, but not before `starts`."""
+    """Returns when a new task is due: an interval task at once, any other at its first time, but not before `starts`."""
     begin = max(now, starts or now)
     if schedule.kind is Kind.INTERVAL:
         return begin
@@ -169,7 +169,7 @@ def shortest_gap(schedule: Schedule, now: datetime, look: int = 100) -> int | No
 
 
 def was_missed(task: DueTask, now: datetime, late: timedelta = LATE) -> bool:
-    """Returns whether a later occurrence has passed, too, and this one is overdue by more than ticks can cause (`late`)."""
+    """Returns whether this occurrence is overdue by more than ticks can cause (`late`), and a later one has passed, too."""
     if now - task.occurrence <= late:
         return False
     later = of(task).next_after(task.occurrence)
@@ -202,7 +202,7 @@ def upcoming(task: "Task", after: datetime, count: int, tick: int) -> list[datet
 
 
 def next_run(task: DueTask, now: datetime, tick: int = 0) -> datetime | None:
-    """Returns when a task that is pushed at `now` is due again, or None for never. `tick` is in milliseconds.
+    """Returns when a task that is pushed at `now` is due again, or None if it never is. `tick` is in milliseconds.
 
     An interval counts from the tick, or keeps its phase if it has one. The other kinds continue after `now`, and never return
     the same occurrence twice. Raises BadInput for a row that cannot be scheduled.

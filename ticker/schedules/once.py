@@ -19,7 +19,7 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A schedule that fires once, at `at`, in UTC."""
+    """A schedule that fires once, at `at`, which is in UTC."""
 
     at: datetime
     zone: ZoneInfo
@@ -84,7 +84,7 @@ def _with_offset(field: str, value: object, at: datetime | None) -> datetime:
     if at is None:
         raise BadInput(field, value, _HOW)
     if at.utcoffset() is None:
-        raise BadInput(field, value, "has no offset from UTC; append +02:00, or Z for UTC")
+        raise BadInput(field, value, "has no offset from UTC; append one such as +02:00, or Z for UTC")
     return at
 
 

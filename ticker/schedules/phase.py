@@ -11,21 +11,22 @@ JITTER = 1.1  # in ticks: the longest time from one tick to the next, if the rhy
 
 
 def keeps(every: int, tolerance: int, tick: int) -> bool:
-    """Returns whether a task can keep its phase: ticks fall on the same point of each interval, or close enough to it."""
+    """Returns whether a task can keep its phase: ticks fall on the same point in each interval, or close enough to it."""
     return every % tick == 0 or window(tolerance) >= tick
 
 
 def window(tolerance: int) -> int:
-    """Returns how long before the end of an interval a task may be due. The rest of the tolerance is for the queue."""
+    """Returns how long before the end of an interval a task may be due. The rest of the tolerance is for waiting in the queue."""
     return tolerance // 2
 
 
 def next_after(occurrence: datetime, now: datetime, every: int, tolerance: int, phase: int, tick: int) -> datetime:
     """Returns when a task pushed at `now` is due again; `tick` is the time between two ticks, 0 if unknown.
 
-    The task is due at its phase, counted from a multiple of the interval since 1970, if that is within reach. Otherwise it is
-    due an interval after `now`, as without a phase. So it never waits longer, and never runs too early. The exception is a
-    task that an outage or a resumption has moved: once, it waits for its phase, less than an interval longer.
+    The task is due at its phase, counted from a multiple of the interval since 1970, if that is within reach. Otherwise
+    it is due an interval after `now`, as without a phase. So it never waits longer than an interval, and never runs too
+    early. The exception is a task that an outage or a resumption has moved: once, it waits for its phase, less than an
+    interval longer.
     """
     in_an_interval = now + every * MILLISECOND
     in_phase = first_from(in_an_interval - window(tolerance) * MILLISECOND, every, phase)

@@ -22,7 +22,7 @@ def zone(field: str, name: object) -> ZoneInfo:
     if (listed := _listed(name)) is None:
         spelled = "/".join(part.title() for part in name.split("/"))
         hint = spelled if _listed(spelled) else "one such as UTC or Europe/Berlin"
-        raise BadInput(field, name, f"is not a zone of the IANA database; write {hint}")
+        raise BadInput(field, name, f"is not a zone in the IANA database; write {hint}")
     return listed
 
 
@@ -48,7 +48,7 @@ def instants(shown: datetime, zone: ZoneInfo) -> list[datetime]:
 
 
 def next_change(instant: datetime, zone: ZoneInfo, within: timedelta = FAR) -> datetime | None:
-    """Returns the first instant with another offset, exact to one second, or None if there is none `within` that time."""
+    """Returns when the zone's offset next changes, exact to one second, or None if it does not change `within` that time."""
     low = instant.astimezone(UTC).replace(microsecond=0)
     high, offset = low + within, _offset(low, zone)
     if _offset(high, zone) == offset:
@@ -76,7 +76,7 @@ def skipped_by(shown: datetime, zone: ZoneInfo) -> datetime:
     before = (shown - shown.replace(tzinfo=zone, fold=1).utcoffset()).replace(tzinfo=UTC)  # type: ignore[operator]
     change = next_change(before, zone)
     if change is None:
-        raise ValueError(f"{zone} does show {shown}")
+        raise ValueError(f"{zone} does not skip {shown}")
     return change
 
 

@@ -40,7 +40,10 @@ def prose(field: str, value: object) -> str:
 
 
 def json_object(field: str, value: object) -> dict[str, Any]:
-    """Checks a JSON object of up to 64 kB. Returns it as PostgreSQL will. Errors do not show the value, which may be a secret."""
+    """Checks a JSON object of up to 64 kB, and returns it as PostgreSQL will return it.
+
+    Errors do not show the value, which may be a secret.
+    """
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise BadInput(field, type(value).__name__, 'is not a JSON object; write {"name": value}')
     try:
@@ -52,7 +55,7 @@ def json_object(field: str, value: object) -> dict[str, Any]:
 
 def _text(field: str, value: object, *, least: int, most: int) -> str:
     if not isinstance(value, str):
-        raise BadInput(field, value, "is not a text")
+        raise BadInput(field, value, "is not a string")
     if not least <= len(value) <= most:
         raise BadInput(field, value, f"has {len(value)} characters; {least} to {most} are allowed")
     if not value.isprintable():
@@ -83,7 +86,7 @@ def schedule(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _interval(given: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]:
     if zone is not None:
-        raise BadInput("zone", zone.key, "does not apply to every: an interval is real time")
+        raise BadInput("zone", zone.key, "does not apply to every: an interval is elapsed time")
     every = milliseconds("every", given["every"], least=timing.SHORTEST_INTERVAL, most=timing.LONGEST_INTERVAL)
     return {"kind": Kind.INTERVAL, "expression": "", "zone": "UTC", "every_ms": every}
 
@@ -91,7 +94,7 @@ def _interval(given: Mapping[str, Any], zone: ZoneInfo | None) -> dict[str, Any]
 def _times(field: str, value: object, zone: ZoneInfo | None) -> dict[str, Any]:
     """Checks a schedule other than an interval. If neither the arguments nor the text name a zone, the task keeps its zone."""
     if field != "at" and not isinstance(value, str):
-        raise BadInput(field, value, "is not a text")
+        raise BadInput(field, value, "is not a string")
     read = READ[field](value, zone)
     named = zone is not None or (field == "calendar" and calendar.names_zone(str(value)))
     given = {"kind": read.kind, "expression": read.text, "every_ms": 0}
@@ -104,7 +107,7 @@ def bound(field: str, value: object) -> str:
 
 
 def integer(least: int, most: int, more: str = "") -> Check:
-    """Accepts a whole number between these bounds."""
+    """Returns a check that accepts a whole number between these bounds."""
 
     def check(field: str, value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -115,7 +118,7 @@ def integer(least: int, most: int, more: str = "") -> Check:
 
 
 def limit(most: int) -> Check:
-    """Accepts a count of at least 1, or 0 to remove the limit."""
+    """Returns a check that accepts a count of at least 1, or 0 to remove the limit."""
     number = integer(0, most, " (0: no limit)")
     return lambda field, value: number(field, value) or None
 
@@ -125,7 +128,7 @@ def words(choices: Sequence[str]) -> list[str]:
 
 
 def one_of(*choices: str) -> Check:
-    """Accepts one of these words. Each choice is a word, with its meaning in brackets."""
+    """Returns a check that accepts one of these words. Each choice is a word, optionally with its meaning in brackets."""
     known = words(choices)
 
     def check(field: str, value: object) -> str:
@@ -137,7 +140,7 @@ def one_of(*choices: str) -> Check:
 
 
 def span_or_none(least: int) -> Check:
-    """Accepts a duration, or 0 to remove it."""
+    """Returns a check that accepts a duration, or 0 to remove it."""
     return lambda field, value: milliseconds(field, value, least=least if value not in (0, "0") else 0) or None
 
 

@@ -42,7 +42,7 @@ class _Wanted:
         return checks.plain("function", self.function) if self.name is None else checks.plain("name", self.name)
 
     def given(self) -> dict[str, Any]:
-        """Returns the fields that were passed, checked. BadInput names the field, the value and the limit."""
+        """Checks and returns the fields that were passed. Raises BadInput, which names the field, the value and the limit."""
         passed = {name: getattr(self, name) for name in ("function", *fields.SETTINGS)}
         return fields.check({name: value for name, value in passed.items() if value is not None})
 
@@ -122,7 +122,7 @@ def check_first(first: datetime, values: Mapping[str, Any]) -> None:
     """Raises BadInput for a first time that the schedule or its bounds exclude."""
     starts, ends = (moment(values[column]) for column in ("starts_at", "ends_at"))
     if values["kind"] == Kind.ONCE:
-        raise BadInput("first", first.isoformat(), "cannot be combined with at, which is the only time")
+        raise BadInput("first", first.isoformat(), "cannot be combined with at, which already sets the only time")
     if first < (starts or first) or first > (ends or first):
         raise BadInput("first", first.isoformat(), "is not between starts and ends")
 
@@ -196,7 +196,7 @@ def _are_new(retries: int, before: Task | None) -> bool:
 
 
 def has_usual_box(before: Task, now: datetime) -> bool:
-    """Returns whether the box is a default, which no user and no operator has changed."""
+    """Returns whether the box still has a default value."""
     if before.kind is Kind.INTERVAL:
         return _has_default_box(before)
     try:
@@ -225,7 +225,7 @@ def keeps_place(task: Task, tick: int) -> bool:
 
 
 def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
-    """Returns a warning if an interval is not a multiple of the tick, which makes it longer."""
+    """Returns a warning if an interval is not a multiple of the tick, and is therefore rounded up to one."""
     if every % tick == 0:
         return ""
     real = -(-every // tick) * tick
@@ -233,7 +233,7 @@ def rounded_up(every: int, tick: int = USUAL_TICK) -> str:
 
 
 def slowed(task: Task) -> str:
-    """Returns a sentence about a task that failures have slowed."""
+    """Returns a sentence about a task that failures have slowed down."""
     return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, otherwise {figure(task.every_ms)}"
 
 

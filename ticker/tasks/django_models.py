@@ -1,4 +1,4 @@
-"""Reads owners that are rows of Django models. Never imports Django, because an application with models has loaded it."""
+"""Reads owners that are rows of Django models. Never imports Django, as an application with models has already loaded it."""
 
 import sys
 from typing import Any
@@ -8,7 +8,7 @@ from ticker.tasks.identity import key_text
 
 
 def named(owner: Any) -> tuple[str, str] | None:
-    """Returns the type and the id of a saved instance of a model; None if `owner` is not an instance."""
+    """Returns the type and the id of a saved instance of a model, or None if `owner` is not an instance."""
     if (table := described(owner.__class__)) is None:
         return None
     key = [(field.column, field.to_python(getattr(owner, field.attname))) for field in owner._meta.pk_fields]

@@ -30,7 +30,7 @@ WHEN, HOW, FAILURES, PEOPLE = GROUPS = ("Schedule options", "Execution", "After 
 
 # fmt: off
 class TaskFields(TypedDict, total=False):
-    """The fields that `register` takes next to function, name and owner. None means that the field was not passed."""
+    """The fields that `register` takes in addition to function, name and owner. None means that the field was not passed."""
 
     every: Annotated[Duration | None, Field(
         Sort(sorts.DURATION, "DURATION"), "Every", "", "The interval: a duration such as 1m, or seconds; from 1s to 366d.",
@@ -235,7 +235,7 @@ class Task:
 
     @property
     def owner(self) -> str:
-        """`type:id`, or an empty text for a task without an owner."""
+        """`type:id`, or an empty string for a task without an owner."""
         return f"{self.owner_type}:{self.owner_id}" if self.owner_type else ""
 
     @property
@@ -248,7 +248,7 @@ class Task:
 
 
 def check(passed: Mapping[str, Any]) -> dict[str, Any]:
-    """Checks each field by its own rule, and returns the columns' values. BadInput names field, value and limit."""
+    """Checks each field by its own rule, and returns the columns' values. BadInput names the field, the value and the limit."""
     values: dict[str, Any] = {}
     for name, value in passed.items():
         if (rule := FIELDS[name].sort.check) is not None:
@@ -261,7 +261,7 @@ def check_names(where: str, names: Iterable[object], known: Collection[str] = FI
     for name in names:
         if name not in known:
             near = did_you_mean(name, known)
-            raise BadInput(where, name, f"is not a field of a task{near}; the fields are the arguments of register")
+            raise BadInput(where, name, f"cannot be given here{near}; docs/reference/fields.md lists the fields")
 
 
 def body_of_register() -> Schema:

@@ -1,4 +1,4 @@
-"""Identifies the owner of a task. Imports SQLAlchemy only for a mapped object, and never imports Django."""
+"""Identifies the owner of a task. Imports SQLAlchemy only to inspect an object, and never imports Django."""
 
 import json
 import unicodedata
@@ -17,7 +17,7 @@ CONTROL = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """An owner: the full name of its table, and its key as a text. Both are empty for a task without an owner."""
+    """An owner: the full name of its table, and its key as a string. Both are empty for a task without an owner."""
 
     type: str
     id: str
@@ -32,7 +32,10 @@ NOBODY = Owner("", "")
 
 
 def identify(owner: object) -> Owner:
-    """Returns the Owner for None, an Owner, a pair of texts, a text type:id, or a mapped object (flushed if pending)."""
+    """Returns the Owner for None, an Owner, a pair of strings, a string `type:id`, or a mapped or Django object.
+
+    A pending mapped object is flushed first.
+    """
     if owner is None:
         return NOBODY
     if isinstance(owner, Owner):
@@ -49,7 +52,9 @@ def identify(owner: object) -> Owner:
 
     if (names := mapped.named(owner)) is not None:
         return Owner(*names)
-    raise BadInput("owner", owner, "is not an owner; pass a mapped or Django object, a pair of texts or a text type:id")
+    raise BadInput(
+        "owner", owner, "is not an owner; pass a mapped or Django object, a pair of strings or a string type:id"
+    )
 
 
 def key_text(key: Sequence[tuple[str, object]]) -> str:
@@ -57,7 +62,7 @@ def key_text(key: Sequence[tuple[str, object]]) -> str:
     values = [str(value) if isinstance(value, UUID) else value for _, value in key]
     for column, value in key:
         if isinstance(value, bool | Enum) or not isinstance(value, int | str | UUID):
-            raise BadInput(column, value, "is not an int, str or UUID; write the owner as a pair of texts")
+            raise BadInput(column, value, "is not an int, str or UUID; write the owner as a pair of strings")
     return str(values[0]) if len(values) == 1 else json.dumps(values, ensure_ascii=False)
 
 
@@ -70,7 +75,7 @@ def _named(type_: str, id_: str) -> Owner:
 
 def check_text(field: str, value: object) -> None:
     if not isinstance(value, str):
-        raise BadInput(field, value, f"is not a text, but of type {type(value).__name__}")
+        raise BadInput(field, value, f"is not a string, but of type {type(value).__name__}")
     if not 0 < len(value) <= NAME_AT_MOST:
         raise BadInput(field, value, f"has {len(value)} characters; 1 to {NAME_AT_MOST} are allowed")
     if any(unicodedata.category(character) in CONTROL for character in value):

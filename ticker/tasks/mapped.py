@@ -1,4 +1,4 @@
-"""Reads owners that are mapped by SQLAlchemy: the names of their tables, and their keys as texts."""
+"""Reads owners that are mapped by SQLAlchemy: the names of their tables, and their keys as strings."""
 
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from ticker.tasks.identity import key_text
 
 
 def named(owner: object) -> tuple[str, str] | None:
-    """Returns the full name of a mapped object's table and the text of its key; None for other objects."""
+    """Returns the full name of a mapped object's table and its key as a string; None for other objects."""
     state = inspect(owner, raiseerr=False)
     return _described(state) if isinstance(state, InstanceState) else None
 
@@ -35,7 +35,7 @@ def _described(state: InstanceState[Any]) -> tuple[str, str]:
 
 
 def base_table(mapper: Mapper[Any]) -> Table:
-    """Returns the table of the key: the base table in joined and single inheritance, the class's own in concrete."""
+    """Returns the table of the key: the base table, or the class's own table in concrete inheritance."""
     tables = {column.table for column in mapper.primary_key}
     table = tables.pop()
     if tables or not isinstance(table, Table):

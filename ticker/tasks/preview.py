@@ -1,4 +1,4 @@
-"""Previews a schedule before it is used: its kind, text, words, next times and warnings."""
+"""Previews a schedule before it is used: its kind, text, description, next times and warnings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -35,15 +35,15 @@ class Preview:
 
 
 def validate(text: str, *, zone: str | None = None, count: int = 5, now: datetime | None = None) -> Preview:
-    """Returns the preview of a schedule: `1m`, `0 9 * * 1-5`, `Mon..Fri 09:00`, `2027-01-01T00:00:00Z`.
+    """Returns the preview of a schedule, such as `1m`, `0 9 * * 1-5`, `Mon..Fri 09:00` or `2027-01-01T00:00:00Z`.
 
     Raises BadInput if the text is invalid or never fires. `now` defaults to this machine's clock.
     """
     if not isinstance(text, str):
-        raise BadInput("expression", text, "is not a text")
+        raise BadInput("expression", text, "is not a string")
     schedule = kinds.detect(text, zone)
     if schedule.kind is Kind.INTERVAL and zone not in (None, "UTC"):
-        raise BadInput("zone", zone, "does not apply to an interval, which is real time")
+        raise BadInput("zone", zone, "does not apply to an interval, which is elapsed time")
     start = now or clock.python_utc()
     kinds.never_fires(schedule, start, "expression", text)
     return of(schedule, start, count)
@@ -52,7 +52,7 @@ def validate(text: str, *, zone: str | None = None, count: int = 5, now: datetim
 def of(schedule: Schedule, start: datetime, count: int) -> Preview:
     """Returns the preview of a parsed schedule."""
     if not 1 <= count <= MOST_TIMES:
-        raise BadInput("count", count, f"is not a number from 1 to {MOST_TIMES}")
+        raise BadInput("count", count, f"is not a whole number from 1 to {MOST_TIMES}")
     return Preview(
         schedule.kind, schedule.text, schedule.zone.key, schedule.words(),
         tuple(kinds.times(schedule, start, count)), tuple(_warnings(schedule, start)),
@@ -60,7 +60,7 @@ def of(schedule: Schedule, start: datetime, count: int) -> Preview:
 
 
 def of_task(task: Task, now: datetime, count: int) -> Preview:
-    """Returns the preview of a task: its times from its next run on, at its current interval. A finished task has none."""
+    """Returns the preview of a task: its times from its next run on, at its current interval. A finished task has no times."""
     if task.next_run is None:
         return replace(of(kinds.of(task), now, 1), times=())
     start = max(task.next_run, now)
@@ -96,7 +96,7 @@ def _warnings(schedule: Schedule, start: datetime) -> Iterator[str]:
 
 
 def _changes(schedule: Cron | Calendar, start: datetime) -> Iterator[str]:
-    """Yields warnings about the first time of the next year that clocks skip, and the first that they show twice."""
+    """Yields warnings about the first time in the next year that clocks skip, and the first that they show twice."""
     seen: set[bool] = set()
     for change in zones.changes(start, schedule.zone, YEAR):
         before, after = (

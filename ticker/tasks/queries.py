@@ -1,4 +1,4 @@
-"""Returns the statements of ticker/db/sql that operations yield."""
+"""Returns the statements from ticker/db/sql that operations yield."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""Writes a definition into its row, with the statements of registration and the reads that they need.
+"""Yields the statements that write a definition to its row, and the reads that they need.
 
-The functions yield statements, which run in the caller's transaction.
+They run in the caller's transaction.
 """
 
 import json
@@ -29,7 +29,7 @@ def wake_up() -> Steps[None]:
 
 
 def written(name: str, *, by: str | None, **parameters: Any) -> Steps[list[Row]]:
-    """Executes a statement whose events name `by`. None means the setting `ticker.by`, or else the database user."""
+    """Executes a statement whose events name `by` as the actor. None means the setting `ticker.by`, or else the database user."""
     if by is None:
         return (yield query(name, by=None, **parameters))
     [before] = yield query("actor")
@@ -74,7 +74,7 @@ def change(
 
 
 def placed(row: Row) -> Steps[Row]:
-    """Returns the row with the task due at its phase from now on. Returns it unchanged if the task has no phase."""
+    """If the task has a phase, makes it due at that phase from now on. Returns the row."""
     task = task_from(row)
     if task.next_run is None or (task.kind is Kind.INTERVAL and not task.spread) or task.kind is Kind.ONCE:
         return row
@@ -88,7 +88,7 @@ def placed(row: Row) -> Steps[Row]:
 
 
 def applied(given: definition.Given, row: Row | None) -> Steps[dict[str, Any]]:
-    """Returns all columns as a registration would write them, over a row if there is one."""
+    """Returns all columns as a registration would write them to this row, or to a new one if `row` is None."""
     if row is None:
         return (yield from fitted(given, None))
     return (yield from fitted(news(given, row), task_from(row), row["registered"]))
@@ -103,7 +103,7 @@ def fitted(
 
 
 def instant() -> Steps[datetime]:
-    """Returns the current instant by the database's clock, which decides."""
+    """Returns the current instant by the database's clock, which is authoritative."""
     [row] = yield query("instant", now=clock.now())
     return cast(datetime, row["now"])
 
@@ -127,7 +127,7 @@ def is_due_anew(before: Task, values: Mapping[str, Any]) -> bool:
 
 
 def next_time(before: Task, values: Mapping[str, Any]) -> Steps[datetime | None]:
-    """Returns a due time that still fits, or else the first time after now; None if the task has had all its runs."""
+    """Returns the task's due time if it still fits, or else the first time after now; None if the task has had all its runs."""
     if values["max_runs"] is not None and before.started >= values["max_runs"]:
         return None
     same = all(values[column] == getattr(before, column) for column in ("kind", "expression", "zone", "every_ms"))

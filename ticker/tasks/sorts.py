@@ -15,7 +15,7 @@ Schema = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """A sort of values: their JSON Schema, their name in the CLI, and the check that returns the value for the column.
+    """A sort of value: its JSON Schema, its name in the CLI, and the check that returns the value for the column.
 
     Fields without a check form the schedule. They are checked together.
     """
@@ -27,10 +27,10 @@ class Sort:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field. `column` defaults to its name, and `default` is the column's value in a new task.
+    """A field of a task. `column` defaults to its name, and `default` is the column's value in a new task.
 
     `label` and `group` place it on the page's form. The form has separate places for fields without a group. `option`
-    is the CLI's declaration, if that is not `--name`.
+    declares the CLI's option, if that is not `--name`.
     """
 
     sort: Sort

@@ -1,4 +1,4 @@
-"""Serves the page and the HTTP API, as `ticker web` or mounted in an application of yours.
+"""Serves the page and the HTTP API, as `ticker web` or mounted in your own application.
 
     from starlette.applications import Starlette
     from starlette.routing import Mount

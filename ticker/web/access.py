@@ -7,10 +7,10 @@ Open access without a token has to be requested, and then only this host is serv
 may have forwarded the request, and the name in Host must be a loopback name. This keeps pages of other sites from reaching
 us through a name of their own (DNS rebinding).
 
-A change needs more if a page of another site may have made the browser send it, that is, if the request has no bearer token.
-The browser must not declare that another site sent the request. A POST must contain JSON, or the header that our page's
-script sends. Another site's page can send neither unless the server allows it (CORS), which we never do. The page therefore
-needs no cookie, and no key that its processes would have to share.
+A change is checked further if a page of another site may have made the browser send it, that is, if the request has no
+bearer token. The browser must not declare that another site sent the request. A POST must contain JSON, or the header
+that our page's script sends. Another site's page can send neither unless the server allows it (CORS), which we never do.
+The page therefore needs no cookie, and no key that its processes would have to share.
 """
 
 import base64
@@ -59,7 +59,7 @@ ASSETS, OF_ASSETS = "/static/", HEADERS | {"Cache-Control": "no-cache"}
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The access rules. `tokens`: any of them is accepted. `no_token`: clients on this host need none, and all others are
+    """The access rules. `tokens`: any one of them gives access. `no_token`: clients on this host need none, and all others are
     refused. `trusted`: the application around us has checked access already. `read_only`: nothing can be changed."""
 
     tokens: Sequence[str] = field(default=(), repr=False)
@@ -76,7 +76,7 @@ class Access:
             )
 
     def knows(self, headers: Headers) -> bool:
-        """Returns whether the request has a valid token. Compares it with all tokens, in constant time."""
+        """Returns whether the request has a valid token. Compares its token with all valid ones, in constant time."""
         shown = _shown(headers.get("authorization", ""))
         return any([hmac.compare_digest(shown, token.encode()) for token in self.tokens])  # noqa: C419 - none is skipped
 
@@ -84,7 +84,7 @@ class Access:
 class Guard:
     """Checks a request before the application gets it, and adds the headers that restrict browsers.
 
-    Also answers all errors of the application. `page` renders them for people.
+    Also turns errors of the application into answers, which `page` renders for people.
     """
 
     def __init__(
@@ -136,7 +136,9 @@ class Guard:
         if scope["method"] in SAFE:
             return
         if self._access.read_only and below(scope) not in HARMLESS:
-            raise Refused(403, "nothing can be changed here: it is read-only (TICKER_WEB_READ_ONLY, --read-only)")
+            raise Refused(
+                403, "nothing can be changed here, because this server is read-only (TICKER_WEB_READ_ONLY, --read-only)"
+            )
         if self._access.tokens and headers.get("authorization", "").lower().startswith("bearer "):
             return
         if not _is_same_origin(headers):
@@ -158,7 +160,7 @@ def is_json(headers: Headers) -> bool:
 
 
 def not_local(scope: Scope, headers: Headers) -> str:
-    """Returns why the request did not come directly from this host, or "" if nothing shows that."""
+    """Returns the evidence that the request did not come directly from this host, or "" if there is none."""
     client = scope.get("client")
     if not (loopback(client[0]) if client else _on_unix_socket(scope)):
         peer = quoted(client[0]) if client else "a peer without an address"
@@ -223,7 +225,7 @@ def _shown(authorization: str) -> bytes:
 
 
 def _is_same_origin(headers: Headers) -> bool:
-    """Returns whether the request comes from our site. Older browsers, and those without TLS, send only the origin."""
+    """Returns whether the request comes from our site. Older browsers send only the origin, as all do without TLS."""
     if (site := headers.get("sec-fetch-site")) is not None:
         return site in ("same-origin", "none") and headers.get("origin") != "null"
     origin, host = headers.get("origin"), headers.get("host", "")

@@ -26,7 +26,7 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Yields a connection in one transaction."""
+        """Yields a connection within a transaction."""
         with self._alive() as connection, connection.transaction():
             yield connection
 
@@ -35,7 +35,7 @@ class Database:
 
     @contextmanager
     def _alive(self) -> Iterator[Connection]:
-        """Yields a connection that the server has not closed. After its restart, each idle connection would fail a request."""
+        """Yields a connection that the server has not closed. After a restart, each idle connection would fail a request."""
         with self._breaker.asking(POSTGRESQL), ExitStack() as stack:
             while not (connection := stack.enter_context(self._pool.connection())).is_alive:
                 connection.close()

@@ -1,4 +1,4 @@
-"""Adds a time limit for the headers of a request to uvicorn's HTTP protocol, which has no such limit."""
+"""Extends uvicorn's HTTP protocol with a time limit for the headers of a request."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Labels a run for Sentry, if the application has loaded it. Otherwise all errors would be under `wrappers.run`.
+"""Labels a run for Sentry, if the application has loaded it. Otherwise all errors would be listed under `wrappers.run`.
 
 Sends no arguments, cursor, owner or task name, which may be personal data. `ticker show ID` prints them.
 """
@@ -39,7 +39,7 @@ def introduce(call: Call) -> None:
 
 
 def group(call: Call, limit: BaseException) -> None:
-    """Groups all time-outs of a function as one issue. By stack, each point of interruption would be its own issue."""
+    """Groups all time-outs of a function as one issue. Grouped by stack, each point of interruption would be its own issue."""
     assert call.start is not None
     if sdk := loaded():
         sdk.get_current_scope().add_event_processor(grouped(limit, ["ticker", "timed_out", call.start.function]))

@@ -1,6 +1,6 @@
 """Sets the limits of a run: a quota that the function may check, an interruption that it cannot miss, and the kill.
 
-`wrappers.sandbox.limits` enforces them by timers. `wrappers.sandbox.supervisor` does so if the worker cannot.
+`wrappers.sandbox.limits` enforces them with timers. `wrappers.sandbox.supervisor` does so if the worker cannot.
 """
 
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger("ticker.run")
 
 
 def time_box(call: Call, proceed: Proceed) -> str:
-    """Ends the quota after the box B, interrupts at B + g/2, and kills at B + g, counted from before the start request."""
+    """Ends the quota after the box B, interrupts at B + g/2, and kills at B + g, counted from just before the request."""
     start = call.start
     assert start is not None  # the guard let it through
     granted = timing.granted_box(start.box_ms, start.grace_ms, call.rq_timeout)

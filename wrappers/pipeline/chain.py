@@ -1,4 +1,4 @@
-"""Chains layers around a call, outermost first. A layer gets the call and the next layer, which it calls or not."""
+"""Chains layers around a call, outermost first. A layer gets the call and the next layer, which it may or may not call."""
 
 from collections.abc import Callable, Sequence
 

@@ -50,7 +50,7 @@ class Answer:
 
 
 class Quota:
-    """The time that is left of a run's box, by time.monotonic. The box begins just before the start statement is sent."""
+    """The time that is left in a run's box, by time.monotonic. The box begins just before the start statement is sent."""
 
     def __init__(self, box: float, began: float) -> None:
         self._box = box
@@ -66,7 +66,7 @@ class Quota:
 
     @property
     def exceeded(self) -> bool:
-        """Whether nothing is left, so that the function should stop at a checkpoint. True at the deadline itself."""
+        """Whether no time is left, so that the function should stop at a checkpoint. True at the deadline itself."""
         return self.remaining == 0.0
 
 
@@ -95,13 +95,14 @@ class Run:
         """Stores where the next run continues: its `run.cursor` will be `value` (JSON, up to 64 kB).
 
         The value is stored at once. With `session`, it is stored inside that session's transaction, so that work and
-        cursor commit together. `session` is a connection of SQLAlchemy, Django, psycopg or psycopg2, or a Session, to
-        the same database.
+        cursor commit together. `session` is a connection of SQLAlchemy, Django, psycopg or psycopg2 to the same
+        database, or a SQLAlchemy Session.
 
         Raises HoldLost if this run no longer holds its task, and BadInput if `value` is not JSON. Stores nothing if the
         task was deleted. A piece of work has no checkpoint: it is done, or attempted again from its beginning.
 
-        `run.cursor` is set at once. After a rollback of `session`, set it back before you continue in the same run.
+        `run.cursor` is set at once. After a rollback of `session`, restore the old `run.cursor` before you continue in
+        the same run.
         """
         if self.kind is RunKind.PIECE:
             raise BadInput(
@@ -124,7 +125,7 @@ class Call:
 
     `pid` is the process that runs the function; None if the start is requested before that process exists.
 
-    `began` and `since` are the same instant, before the start was requested. `began` is by `clock.monotonic`, for the
+    `began` and `since` are the same instant, just before the start was requested. `began` is by `clock.monotonic`, for the
     quota. `since` is by `limits.now`, for the limits.
     """
 

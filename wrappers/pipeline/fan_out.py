@@ -30,7 +30,7 @@ NOTHING_TO_DO: Final = NothingToDo.NOTHING_TO_DO
 class Pieces:
     """Collects pieces of work, and checks each before it requests the next one.
 
-    `keep` records a JSON array of pieces whenever enough are collected. `last` returns the array of the remaining ones.
+    `keep` records a JSON array of pieces whenever enough are collected. `last` returns an array of the remaining ones.
     """
 
     def __init__(self, keep: Callable[[str], None]) -> None:
@@ -40,7 +40,7 @@ class Pieces:
         self.made = 0
 
     def collect(self, generated: Any) -> None:
-        """Collects the pieces that a `generate` returned or yields. Raises BadInput."""
+        """Collects the pieces that a `generate` returns or yields. Raises BadInput."""
         if generated is NOTHING_TO_DO or generated is None:
             return
         if isinstance(generated, str | bytes | Mapping) or not isinstance(generated, Iterable):

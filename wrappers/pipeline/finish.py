@@ -22,7 +22,7 @@ UNANSWERED = "the answer to its start never came, so its function did not run"
 
 
 def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> bool:
-    """Ends a run in its own process. Returns False if its end changes nothing.
+    """Ends a run from its own process. Returns False if its end changes nothing.
 
     Tries again while the database is unavailable or the row is locked, until our worker takes the end. After the instant
     `until` of `limits.now`, raises DatabaseUnavailable, or RowLocked.
@@ -41,7 +41,7 @@ def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> 
 
 
 def take_left(database: Database, waiting: WaitingEnds) -> None:
-    """Writes the ends that a horse left. Ends that cannot be written wait."""
+    """Writes the ends that a horse left. Those that cannot be written yet are kept in `waiting`."""
     while texts := handoff.left():
         waiting.take(database, *texts)
         for text in texts:
@@ -89,7 +89,7 @@ def blocking_slot() -> int | None:
 
 
 def abandon(database: Database, waiting: WaitingEnds) -> None:
-    """Ends the run of a job that gets no horse, if it has one."""
+    """Ends the run, if any, of a job that gets no horse."""
     for run in shared_state.open_runs():
         _close(database, waiting, run, Outcome.LOST, NO_HORSE)
     shared_state.clear_all()

@@ -1,4 +1,4 @@
-"""Puts back the jobs of other installations that a worker finds in its queues. It never runs, drops or changes them."""
+"""Puts back the jobs of other installations that a worker finds in its queues. They are never run, dropped or changed."""
 
 import logging
 import time
@@ -57,7 +57,7 @@ def is_foreign(job_id: str) -> bool:
 def put_back(connection: Redis, queue: Queue, job: Job) -> None:
     """Moves a job to the end of its queue, where a worker of its own installation can find it.
 
-    If this user of Redis may not push, the ticker of that installation misses the job and pushes it again.
+    If this user of Redis may not push, the ticker of that installation finds that the job is missing and pushes it again.
     """
     with connection.pipeline(transaction=False) as calls:
         calls.rpush(queue.key, job.id)
@@ -66,7 +66,7 @@ def put_back(connection: Redis, queue: Queue, job: Job) -> None:
 
 
 def rest(timeout: int | None) -> None:
-    """Pauses after a round of nothing but foreign jobs, so that a waiting worker can handle signals and its heartbeat."""
+    """Pauses after a round of nothing but foreign jobs, so that a waiting worker can handle signals and send its heartbeat."""
     if timeout is not None:
         time.sleep(PAUSE)
         raise DequeueTimeout(timeout)
@@ -83,6 +83,6 @@ def refuse(job_id: str, database: Database, config: Settings) -> None:
     named = jobs.installation_of(job_id)
     if named and named != here.id:
         raise ConfigurationError(
-            f"job {job_id} belongs to installation {named} and the tables of DATABASE_URL to {here.id}: give each installation "
+            f"job {job_id} belongs to installation {named}, but the tables in DATABASE_URL belong to {here.id}: give each installation "
             "its own queues, or its own Redis"
         )

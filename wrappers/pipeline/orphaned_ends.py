@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 def close_record(kept: "WaitingEnds | None", cause: str | None) -> "WaitingEnds | None":
     """Writes the ends that the horse left, and returns those that must wait.
 
-    A `cause` means that the horse is dead. Then this also ends the run that the horse left open, and gives up what
-    cannot be written soon.
+    A `cause` means that the horse is dead. Then this also ends the run that the horse left open, and gives up the
+    ends that cannot be written soon.
     """
     if not (kept or handoff.left() or (cause and shared_state.open_runs())):
         return kept

@@ -69,7 +69,7 @@ class Capture:
         return text_of(self._pair[0]), text_of(self._pair[1])
 
     def leave_to_parent(self) -> None:
-        """Makes a process that the function forked print where the worker does, like every child process."""
+        """Makes a process that the function forked print where the worker does, like every other child process."""
         self.__exit__(None, None, None)
         for kept in self._pair:
             kept.part()
@@ -79,7 +79,7 @@ _active: Capture | None = None
 
 
 def texts(slot: int | None = None) -> tuple[str, str]:
-    """Returns the output and error output of the last run in the shared memory, dead or alive. Never raises.
+    """Returns the output and error output of the last run in the shared memory, even if its process died. Never raises.
 
     A run in a group has a slot.
     """
@@ -105,7 +105,7 @@ class Kept(Protocol):
 
 
 class _Bytes(io.RawIOBase):
-    """The bytes under a stream. They are never closed, so that wrapping and dropping them does no harm."""
+    """The binary buffer under a stream. It is never closed, so that wrapping and dropping it does no harm."""
 
     def __init__(self, kept: Kept, original: TextIO | None, name: str) -> None:
         self._kept = kept
@@ -123,7 +123,7 @@ class _Bytes(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
-        """Returns the original's number, for child processes and faulthandler."""
+        """Returns the original's file descriptor, for child processes and faulthandler."""
         if self._original is None:
             raise io.UnsupportedOperation("fileno")
         return self._original.fileno()

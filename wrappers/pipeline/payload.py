@@ -1,4 +1,4 @@
-"""Reads the integers that one of our jobs carries from its pickle, without executing it."""
+"""Reads the integers in the pickle of one of our jobs, without executing the pickle."""
 
 import pickletools
 import zlib

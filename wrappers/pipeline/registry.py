@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A callable. `takes_run` means that its first parameter is named `run`; `yields` means that it is a generator."""
+    """A callable. `takes_run` means that its first parameter is named `run`; `yields` means that the callable is a generator."""
 
     call: Callable[..., Any]
     takes_run: bool
@@ -70,12 +70,14 @@ def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack
     and each has its own start, box and record. This suits many short runs of a function that leaves its process
     unchanged.
 
-    Raises BadInput if the name is not a text or belongs to another function, or if a class lacks one of the two methods.
+    Raises BadInput if the name is invalid or belongs to another function, or if a class lacks one of the two methods.
     Also raises it if a function other than `generate` yields, because nothing would iterate over it.
     """
     if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
         raise BadInput(
-            "task", name, "is not a function name: use a printable text of 1 to 200 characters, @task('mail.fetch')"
+            "task",
+            name,
+            "is not a function name: use a printable string of 1 to 200 characters, as in @task('mail.fetch')",
         )
     if type(batch) is not int or not 1 <= batch <= BATCH_AT_MOST:
         raise BadInput("batch", batch, f"is not a number of tasks per job: use 1 to {BATCH_AT_MOST}")
@@ -108,7 +110,7 @@ def _steps_of_class(name: str, of: type) -> tuple[Step, Step]:
 
 
 def _made(name: str, of: type) -> Any:
-    """Creates the only object of a class. Its methods run in forks of the worker, so they share nothing through it."""
+    """Creates the only instance of a class. Its methods run in forks of the worker, so they share nothing through it."""
     try:
         inspect.signature(of).bind()
     except TypeError as error:

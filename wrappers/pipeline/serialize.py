@@ -63,7 +63,7 @@ def shorten(error: BaseException) -> None:
 
 
 def trace(error: BaseException) -> str:
-    """Returns an error's traceback from the function on, its last 64 k characters."""
+    """Returns an error's traceback from the function on, cut to its last 64 k characters."""
     summary = traceback.TracebackException.from_exception(error)
     while len(summary.stack) > 1 and Path(summary.stack[0].filename).is_relative_to(OURS):
         del summary.stack[0]
@@ -71,14 +71,14 @@ def trace(error: BaseException) -> str:
 
 
 def clean(text: str) -> str:
-    """Returns the text as PostgreSQL can store it, without NUL and unpaired surrogates."""
+    """Returns the text as PostgreSQL can store it, without NUL or unpaired surrogates."""
     return text.replace("\x00", "�").encode("utf-8", "replace").decode("utf-8")
 
 
 def visible(text: str) -> str:
-    """Returns the text as a terminal can show it, without escape sequences and control characters except tab and newline.
+    """Returns the text as a terminal can show it, without escape sequences or control characters except tab and newline.
 
-    Control characters of ASCII become their pictures (␀, ␛), others the replacement character. No text becomes longer.
-    A carriage return begins a new line.
+    ASCII control characters become their pictures (␀, ␛), and others become the replacement character. No text becomes
+    longer. A carriage return begins a new line.
     """
     return _RETURN.sub("\n", text).translate(_HIDDEN)

@@ -30,7 +30,7 @@ SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wai
 
 
 def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call | str:
-    """Returns the call with its start if it may run, or else the text for RQ: dropped, with the reason, or lost.
+    """Returns the call with its start if the job may run, or else the text for RQ: dropped, with the reason, or lost.
 
     Calls `when_it_waits` if there is no answer at once. If the database does not answer, nothing runs and this raises
     DatabaseUnavailable.
@@ -76,7 +76,10 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | N
 def patiently(
     step: Callable[[], T], trouble: type[DatabaseUnavailable], give_up_at: float, when_it_waits: Callable[[], object]
 ) -> T:
-    """Repeats the step while the server is unavailable or the row is locked. Nothing was written in these cases."""
+    """Repeats the step until `give_up_at` while the server is unavailable or the row is locked.
+
+    Nothing was written in these cases.
+    """
     while True:
         try:
             return step()
@@ -137,7 +140,7 @@ def drop(call: Call, verdict: Mapping[str, Any]) -> str:
 
 
 def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
-    """Returns the numbers of a refusal, in a few words."""
+    """Returns the details of a refusal, in a few words."""
     now, last_run = verdict["now"], verdict["last_run"]
     match reason:
         case Reason.TOO_EARLY:

@@ -27,7 +27,7 @@ NOT_MADE = "its pieces of work could not be recorded in time, so they were not m
 
 
 class WaitingEnds:
-    """Tries each end until it is written or known to change nothing, for as long as the worker lives."""
+    """Tries each end until it is written, known to change nothing, or given up."""
 
     def __init__(self) -> None:
         self._ends: dict[
@@ -79,7 +79,7 @@ class WaitingEnds:
                 self._drop((left.task_id, left.token))
 
     def server_answered(self) -> None:
-        """Allows the next attempts at once if the server was away. A locked row keeps its pause."""
+        """Allows the next attempts at once if the server was unavailable. The pause after a locked row is kept."""
         if self._is_away:
             self._pause = self._again_at = 0.0
             self._is_away = False
@@ -173,5 +173,5 @@ def _was_recorded(database: Database, left: PendingEnd, outcome: Outcome) -> boo
 
 
 def _is_news(end: End) -> bool:
-    """Returns whether the end gives a tick more to do."""
+    """Returns whether the end creates work for a tick."""
     return end.pieces is not None or end.outcome not in GOOD

@@ -1,4 +1,4 @@
-"""Lists what our worker relies on in RQ beyond RQ's documentation, and finds what a release of RQ changed.
+"""Lists the undocumented names of RQ that our worker relies on, and finds those that a release of RQ changed.
 
 `tests/worker/test_compatibility.py` fails with one sentence per name that RQ moved, renamed or gave other parameters.
 It also fails if one of our modules overrides or uses such a name without an entry here.
@@ -27,9 +27,10 @@ TRIED = "3.0.0"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One name of RQ. `parameters` are those of a method that we override, without `self` or `cls`, else None.
+    """A name in RQ. `parameters` are those of a method that we override, without `self` or `cls`, else None.
 
-    A parameter in brackets exists only in some versions. RQ has the name from major version `since` until before `before`.
+    A parameter in brackets exists only in some versions. RQ has the name from major version `since` up to, but not
+    including, `before`.
     """
 
     name: str
@@ -155,7 +156,7 @@ def incompatibilities() -> Iterator[str]:
 
 
 def incompatibility(owner: str, use: Use) -> str:
-    """Returns a sentence with the name, RQ's version and why we need it; an empty text if the entry fits."""
+    """Returns a sentence with the name, RQ's version and why we need it; an empty string if the entry fits."""
     name, version = f"{owner}.{use.name}", f"RQ {VERSION}"
     try:
         place = resolve_name(owner)
@@ -198,7 +199,7 @@ def is_untried() -> bool:
 
 @cache
 def incompatibilities_of_newer() -> tuple[str, ...]:
-    """Returns the incompatibilities of an RQ newer than those tested, and logs one sentence about it."""
+    """Returns the incompatibilities of an RQ release newer than those tested, and logs one sentence about it."""
     if not is_untried():
         return ()
     problems = tuple(incompatibilities())
@@ -241,7 +242,7 @@ def execution_argument(worker: Any) -> dict[str, Any]:
 
 
 def birth_fields(worker: Any) -> dict[Any, Any]:
-    """Returns the fields that RQ writes for a worker at its birth. RQ 2.6 has no method for it."""
+    """Returns the fields that RQ writes for a worker at its birth. RQ 2.6 has no method for this."""
     return {
         "birth": utcformat(worker.birth_date),
         "last_heartbeat": utcformat(getattr(worker, "last_heartbeat", None) or worker.birth_date),

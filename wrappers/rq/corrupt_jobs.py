@@ -1,10 +1,10 @@
-"""Makes RQ's job, queue and worker safe against corrupt jobs.
+"""Protects RQ's job, queue and worker from corrupt jobs.
 
 A stock worker reads a job's hash without checks. An invalid date, a status that is not UTF-8 or a key of another type
-ends the worker. The job's id stays in a list that the next worker reads at its start, which then ends as well.
+ends the worker. The job's id stays in a list that the next worker reads at its start, so that worker ends, too.
 
 Here, such a job is a `Poison`: it is logged, counted and put aside, and the next job runs. If it was one of ours, the
-ticker misses it in the next tick and pushes it again.
+next tick finds that it is missing and pushes it again.
 """
 
 import logging
@@ -87,7 +87,7 @@ class Job(RQJob):
 
 
 class Queue(RQQueue):
-    """RQ's queue. It skips jobs that cannot be read, and puts back jobs of another installation."""
+    """RQ's queue. It puts aside jobs that cannot be read, and puts back jobs of other installations."""
 
     @classmethod
     def dequeue_any(  # type: ignore[override]
@@ -163,7 +163,7 @@ class SurvivingWorker(RQWorker):
             put_aside(self.connection, [queue], poison, because=poison.__cause__)
 
     def maintain_heartbeats(self, job: RQJob, *execution: Any) -> None:
-        """Overrides RQ's method so that a run continues even if the key of its job changed its type."""
+        """Overrides RQ's method so that a run continues even if the key of its job has changed type."""
         try:
             super().maintain_heartbeats(job, *execution)
         except ResponseError as error:

@@ -33,7 +33,7 @@ REGISTRIES = (
 
 
 class Poison(Exception):
-    """A job that cannot be read or that broke its worker. `event` is its name in the log and in the counter."""
+    """A job that cannot be read or that broke its worker. `event` names this kind of job in the log and in the counter."""
 
     event = "poison"
 
@@ -44,7 +44,7 @@ class Poison(Exception):
 
 @contextmanager
 def unreadable_is_poison(job_id: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turns every error in the block that a job's hash can cause into a Poison of that job. Server errors pass."""
+    """Turns every error in the block that a job's hash can cause into a Poison for that job. Server errors pass."""
     try:
         yield
     except (NoSuchJobError, StopRequested):
@@ -59,14 +59,14 @@ def unreadable_is_poison(job_id: str, but: tuple[type[Exception], ...] = ()) -> 
 
 
 def is_trouble_of_the_server(error: Exception) -> bool:
-    """Returns whether Redis itself fails. A key of another type is the job's fault instead."""
+    """Returns whether Redis itself has failed. A key of another type is the job's fault instead."""
     return isinstance(error, RedisError) and "WRONGTYPE" not in str(error)
 
 
 def put_aside(
     connection: Redis, queues: Iterable[RQQueue], poison: Poison, because: BaseException | None = None
 ) -> None:
-    """Passes over a job, removes it from RQ's registries, and keeps its hash for an hour under another key."""
+    """Skips a job, removes it from RQ's registries, and keeps its hash for an hour under another key."""
     queues, job_id = list(queues), poison.job_id
     pass_over(connection, queues, poison, because)
     aside = f"ticker:{poison.event}:{job_id!s}"

@@ -28,7 +28,7 @@ class PreparedStart:
         self._is_batch = function != jobs.ENTRY
 
     def may_run(self, worker: str, when_it_waits: Callable[[], object]) -> bool:
-        """Asks the database. A batch always may run: its process requests the start of each task right before that task."""
+        """Asks the database. A batch may always run: its process requests the start of each task right before that task."""
         self._ends.write_of(self._database, self._args[::2] if self._is_batch else self._args[:1])
         if self._is_batch:
             return True

@@ -5,7 +5,8 @@ pickles, and its callbacks are functions named in the hash.
 
 This worker reads only the few fields that it needs. It checks the signature over the call, unpacked to at most 4 kB,
 and only then reads integers from it. It unpickles nothing, imports nothing that a job names, and calls only
-`wrappers.run`. Everything else is logged as `forged`, counted and put aside.
+`wrappers.run`. Other jobs are logged as `forged`, counted and put aside, except jobs of other installations, which are put
+back.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,7 +54,10 @@ class NeverUnpickles:
 
 
 class Job(corrupt_jobs.Job):
-    """A job with a valid signature, and the integers that it carries. Everything else raises Forged."""
+    """A job with a valid signature, and the integers that it carries.
+
+    Any other job raises Forged, unless it belongs to another installation.
+    """
 
     hash_at_most = 64 * 1024
     data_at_most = payload.AT_MOST
@@ -82,7 +86,7 @@ class Queue(corrupt_jobs.Queue):
         return taken
 
     def move_dependents_to_ready(self, *_args: Any, **_options: Any) -> dict[str, list[str]]:
-        """Ignores dependents, whose names in Redis are unsigned. RQ 3 calls this, older RQ `enqueue_dependents`."""
+        """Ignores dependents, whose names in Redis are unsigned. RQ 3 calls this method; older RQ calls `enqueue_dependents`."""
         return {}
 
     enqueue_dependents = move_dependents_to_ready
@@ -94,7 +98,9 @@ class HardenedWorker(Worker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         signing_keys()
         if problems := incompatibilities_of_newer():
-            raise ConfigurationError(f"--hardened is not safe with this RQ; install an older release: {problems[0]}")
+            raise ConfigurationError(
+                f"--hardened is not safe with this release of RQ: {problems[0]}; install an older one"
+            )
         super().__init__(*args, **kwargs)
         self.read_with(Job, Queue, NeverUnpickles)
 
@@ -106,7 +112,7 @@ class HardenedWorker(Worker):
 
 @cache
 def signing_keys() -> tuple[str, ...]:
-    """Returns the keys that signatures are checked with. Reads them once."""
+    """Returns the keys with which signatures are checked. Reads them once."""
     keys = settings.from_environment().signing_keys
     if not keys:
         raise ConfigurationError("--hardened needs TICKER_SIGNING_KEY, the key that the tickers sign with")

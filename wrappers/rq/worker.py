@@ -1,4 +1,4 @@
-"""Extends RQ's Worker: preloads functions, shares one database connection, and leaves no process or open record."""
+"""Extends RQ's Worker: preloads functions, shares one database connection, and leaves no process and no open record."""
 
 import logging
 import math
@@ -37,7 +37,7 @@ class Worker(SurvivingWorker):
     """RQ's forking worker, which requests the start of a run before it forks, and writes the run's end.
 
     So a dropped job costs no fork. A run needs no connection of its own to PostgreSQL, and none to Redis if it
-    succeeds. When a horse is dead, its leftover processes are killed, and its run has an end.
+    succeeds. When a horse dies, its leftover processes are killed, and the end of its run is written.
     """
 
     max_connection_wait_time = 5.0  # seconds; with RQ's minute, a worker sleeps long after Redis is back
@@ -118,7 +118,7 @@ class Worker(SurvivingWorker):
             self.kill_horse()
 
     def kill_horse(self, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Overrides RQ's method, which kills this worker's own group if there is no horse, or if it does not lead a group yet."""
+        """Overrides RQ's method, which kills this worker's own group if the horse does not exist or does not lead a group yet."""
         if self._horse_pid:
             with suppress(PermissionError, ProcessLookupError):  # the horse leads its own session, or is dead
                 os.setpgid(self._horse_pid, self._horse_pid)
@@ -129,7 +129,7 @@ class Worker(SurvivingWorker):
         super().main_work_horse(job, queue)
 
     def handle_execution_ended(self, job: Job, queue: Queue, heartbeat_ttl: int) -> None:
-        """Overrides RQ's method, whose heartbeat is for callbacks, because our jobs have none."""
+        """Overrides RQ's method to skip its heartbeat, which is for callbacks: our jobs have none."""
         if self._phase is Phase.STARTED:
             job.ended_at = now()
         else:
@@ -286,7 +286,7 @@ class Worker(SurvivingWorker):
 
 @contextmanager
 def _stop_signals_held() -> Iterator[None]:
-    """Delays the signals that stop a worker until the end of the block, so that RQ's handlers know the horse.
+    """Holds back stop signals until the end of the block, so that RQ's handlers know the horse.
 
     A signal mask is not enough: another thread may receive the signal, and Python runs its handler in this one.
     """

@@ -16,8 +16,8 @@ def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bo
 
     `code` is as in `os.waitstatus_to_exitcode`; None if it was not observed. A SIGKILL is attributed to the hard limit if
     its instant has passed and the horse died `just_now`. If it may have died earlier, the text states only that the worker
-    saw the death after that limit. A SIGKILL is attributed to memory if this cgroup has counted such a
-    kill since `oom_kills_before`.
+    saw the death after that limit. A SIGKILL is attributed to memory if this cgroup has counted an
+    out-of-memory kill since `oom_kills_before`.
     """
     if code is None:
         return "its process died, and the cause was not observed"
@@ -36,7 +36,7 @@ def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bo
 
 
 def oom_kills() -> int | None:
-    """Returns how many processes of this cgroup the kernel has killed for their memory; None if that cannot be read."""
+    """Returns how many processes in this cgroup the kernel has killed for lack of memory; None if that cannot be read."""
     with suppress(OSError, ValueError, UnicodeDecodeError):
         for line in _events_file().read_text(encoding="ascii").splitlines():
             name, _, count = line.partition(" ")

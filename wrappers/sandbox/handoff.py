@@ -4,7 +4,7 @@ Under our Worker, a horse leaves the end in memory that both share. The worker w
 is already open. So the end survives if the horse is killed right afterwards. In a batch, the next task can start
 meanwhile. After a success, the worker also reports to RQ, so the horse does not contact Redis.
 
-A stock worker has no such memory, so its horse writes and reports itself.
+A stock worker has no such memory, so its horse itself writes the end and reports to RQ.
 """
 
 import dataclasses
@@ -104,7 +104,7 @@ def listening() -> Iterator[None]:
 
 
 def leave(left: PendingEnd) -> bool:
-    """Leaves a run's end for the worker. Returns False if no worker would read it, or no room is free."""
+    """Leaves a run's end for the worker. Returns False if no worker would read it, or if it does not fit."""
     if not _is_heard() or _memory is None:
         return False
     put, taken = _COUNTS.unpack_from(_memory)

@@ -65,7 +65,7 @@ class Limits:
         return self._gate.passed
 
     def arm(self) -> None:
-        """Starts both limits. Raises RuntimeError outside the main thread, OSError if the system lacks resources."""
+        """Starts both limits. Raises RuntimeError outside the main thread, and OSError if the system lacks resources."""
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("limits work only in the main thread, where Python runs signal handlers")
         if self._stop is not None:
@@ -276,7 +276,7 @@ def _fork_watchdog(pipe: int, horse: int, soft_at: float, hard_at: float) -> Non
 
 
 def _keep_only(pipe: int) -> None:
-    """Makes `pipe` file 0 and closes all other files. An inherited one would keep a socket or a lock of the run open."""
+    """Makes `pipe` descriptor 0 and closes all others. An inherited one would keep a socket or a lock of the run open."""
     os.dup2(pipe, 0)
     try:
         opened = [int(entry.name) for entry in Path("/dev/fd").iterdir()]
@@ -291,7 +291,7 @@ def _keep_only(pipe: int) -> None:
 def _watch(horse: int, due: list[tuple[float, int]]) -> None:
     """Sends each signal to the horse at its time. Returns early if the horse dismisses the watchdog or is gone.
 
-    The pipe's end alone proves nothing: an exec closes it, and a child that the function forked keeps it open.
+    The end of file on the pipe proves nothing by itself: an exec closes it, and a child that the function forked keeps it open.
     """
     files, look = [0], 1.0
     with suppress(ProcessLookupError):

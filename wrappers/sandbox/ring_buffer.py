@@ -1,8 +1,8 @@
 """Keeps the first and the last bytes of a stream in memory that outlives the writing process.
 
 The worker shares two buffers with its horse (`share`), one per output stream of a run, and empties them before each job
-(`begin`). So a run's output survives any death of the horse. No write waits for I/O, and none can corrupt earlier
-bytes. Under a stock worker, they are in the horse's own memory.
+(`begin`). So a run's output survives, however the horse dies. No write waits for I/O, and none can corrupt earlier
+bytes. Under a stock worker, the buffers are in the horse's own memory.
 """
 
 import mmap
@@ -20,7 +20,7 @@ Pair = tuple["Ring", "Ring"]
 
 
 def room(half: int = HALF) -> int:
-    """Returns the bytes of memory that a ring needs."""
+    """Returns the number of bytes of memory that a ring needs."""
     return _COUNTS + 3 * half
 
 
@@ -28,7 +28,7 @@ class Ring:
     """The first and the last `half` bytes of what was written, and the number of bytes between them.
 
     One process writes, in any of its threads. Every process that shares the memory may read, even after the writer was
-    killed during a write. Counts are written after bytes, and the ring is twice as large as the tail that is read. So
+    killed during a write. The counts are written after the bytes, and the ring is twice as large as the tail that is read. So
     a partial write never overlaps what the counts describe.
     """
 

@@ -24,7 +24,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def become_subreaper() -> bool:
-    """Makes orphaned descendants children of this process, but not of its forks. Returns False if this is not Linux."""
+    """Makes orphaned descendants children of this process, but not of its forks. Returns False if the system cannot do this."""
     if sys.platform != "linux":
         return False
     return bool(_library().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
@@ -54,12 +54,12 @@ def has_children() -> bool:
 
 
 def kill_new_children(before: set[int], *, patience: float = 2.0) -> int:
-    """Kills and reaps all children that are not in `before`, and theirs, until none are left. Returns how many it killed.
+    """Kills and reaps all children that are not in `before`, and their children, until none are left. Returns the number killed.
 
     Children that ended by themselves are reaped and not counted. After `patience` seconds, or if the system does not
     permit the kill, the others are left: `children() - before` lists them.
 
-    If no child is left, no descendant is: the children of a process become ours before we can reap it.
+    If no child is left, no descendant is left: the children of a process become ours before we can reap it.
     """
     killed, pause = 0, 0.0002
     left_alone = set(before)
@@ -130,7 +130,7 @@ def _groups(pids: Iterable[int]) -> set[int]:
 
 
 def _listed_children(parent: int) -> set[int]:
-    """Returns the kernel's own lists, one per thread. Exact for this process, because only we reap our children."""
+    """Returns the kernel's own lists, one per thread. They are exact for this process: only we reap our children."""
     pids: set[int] = set()
     with os.scandir(f"/proc/{parent}/task") as threads:
         for thread in threads:

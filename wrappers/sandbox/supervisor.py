@@ -71,7 +71,7 @@ def die_with(supervisor: int) -> None:
 
 
 def keep(worker: int) -> int:
-    """Passes signals on and enforces deadlines until the worker ends. Returns its exit code, -n for a signal."""
+    """Passes signals on and enforces deadlines until the worker ends. Returns the worker's exit code; -n for signal n."""
     while (code := subreaper.reap(worker)) is None:
         hand_on(awaited_signal(), worker)
         if is_overdue():

@@ -76,12 +76,14 @@ def check(as_json: bool) -> None:
         for problem in problems:
             render.say(problem)
     if problems:
-        raise click.ClickException(f"schema {settings.schema} does not fit: {len(problems)} problem(s)")
+        raise click.ClickException(
+            f"schema {settings.schema} does not fit: {len(problems)} problem{'' if len(problems) == 1 else 's'}"
+        )
 
 
 @db.command()
 @click.option(
-    "--resume", is_flag=True, help="Do not pause tasks. Use it for a restored backup of the same production system."
+    "--resume", is_flag=True, help="Do not pause tasks. Use this for a restored backup of the same production system."
 )
 def adopt(resume: bool) -> None:
     """Take over the tables of another installation, such as a restored or copied database.

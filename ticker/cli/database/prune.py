@@ -1,4 +1,4 @@
-"""`ticker prune`: deletes old records at once. The ticker deletes them in small steps."""
+"""`ticker prune`: deletes old records immediately. The ticker also deletes them, once an hour."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 def prune(dry_run: bool, as_json: bool) -> None:
     """Delete old records of runs, drops and events.
 
-    A task's --keep, TICKER_KEEP_SUCCESSES and TICKER_KEEP_FAILURES set how long records are kept. Tickers may run
-    meanwhile, and the command may be interrupted at any time. `ticker run` also prunes.
+    A task's --keep, TICKER_KEEP_SUCCESSES and TICKER_KEEP_FAILURES set how long records are kept. Tickers may
+    keep running, and the command can safely be interrupted at any time. `ticker run` also prunes.
     """
     total = at_once(configured(), dry_run)
     if as_json:
@@ -36,7 +36,10 @@ def prune(dry_run: bool, as_json: bool) -> None:
 
 
 def at_once(settings: "Settings", dry: bool) -> "Pruned":
-    """Makes one lap that rests as long as it works, so that ticks are not delayed. Shows the counts on a terminal."""
+    """Makes one lap, and pauses after each batch for as long as it took, so that ticks are not delayed.
+
+    Shows the counts on a terminal.
+    """
     from ticker.daemon.prune import Pruned, lap
     from ticker.db.store import PostgresStore
 

@@ -15,7 +15,7 @@ from ticker.schedules.duration import DAY, SECOND, milliseconds
 def demo(context: click.Context, seconds: str, keep: bool, web: bool, verbose: bool) -> None:
     """Poll simulated mailboxes and show what happens.
 
-    Starts its own servers, or uses those of DATABASE_URL and REDIS_URL. Everything it creates is removed at the end.
+    Starts its own servers, or uses those that DATABASE_URL and REDIS_URL name. Everything it creates is removed at the end.
     """
     lasts = milliseconds("--seconds", seconds, least=SECOND, most=DAY) / SECOND
     try:

@@ -26,7 +26,7 @@ WELL, FINDING, UNCHECKED = "well", "finding", "not checked"
 
 @dataclass(slots=True)
 class Diagnosis:
-    """The notes of the checks: a status, a check and a sentence each. A hanging server is waited for only once."""
+    """The notes of the checks: a status, a check and a sentence each. The checks wait for a hanging server only once."""
 
     settings: Settings
     versions: dict[str, str | None]
@@ -34,7 +34,7 @@ class Diagnosis:
     servers: health.CircuitBreaker = field(default_factory=health.CircuitBreaker)
 
     def check(self, name: str) -> None:
-        """Runs one of CHECKS. An error that follows from an earlier finding is not another finding."""
+        """Runs one of CHECKS. An error that follows from an earlier finding does not count as a finding."""
         try:
             for sentence in CHECKS[name](self, self.settings):
                 self.notes.append((FINDING, name, sentence))
@@ -53,7 +53,7 @@ def ownerless(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         yield from orphans_to_be(db, config.schema)
         for type_, count in owners.orphans(sql.on(db, config.schema), config.schema):
             for tasks, id_ in db.execute(count):
-                yield f"{tasks} task(s) of {type_} outlived their owner; delete them: ticker remove --owner '{type_}:{id_}'"
+                yield f"{tasks} task{'' if tasks == 1 else 's'} of {type_} outlived their owner; delete them: ticker remove --owner '{type_}:{id_}'"
 
 
 def postgresql(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
@@ -92,7 +92,7 @@ CHECKS: dict[str, Callable[[Diagnosis, Settings], Iterable[str]]] = {
 def doctor(as_json: bool) -> None:
     """Check whether all is well, and if not, say what to do.
 
-    Runs the checks of `health` and `db check`, and more. Call it with the environment of `ticker run`. It writes nothing.
+    Runs the checks of `health` and `db check`, and more. Run it with the same environment as `ticker run`. It writes nothing.
     Exits with 0 if all is well, otherwise with 1.
     """
     packages = {name: metadata.version(name) for name in ("rq", "sqlalchemy", "psycopg")}
@@ -110,4 +110,4 @@ def doctor(as_json: bool) -> None:
             render.say(": ".join(filter(None, note)))
         render.say(", ".join(f"{name} {version or 'unknown'}" for name, version in diagnosis.versions.items()))
     if findings:
-        raise click.ClickException(f"{findings} finding(s)")
+        raise click.ClickException(f"{findings} finding{'' if findings == 1 else 's'}")

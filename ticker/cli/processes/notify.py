@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 @click.option("--test", is_flag=True, help="Send one test notice through each channel.")
 @as_json
 def notify(test: bool, as_json: bool) -> None:
-    """Send a test notice through each channel of TICKER_NOTIFY and print the answers.
+    """Send a test notice through each channel in TICKER_NOTIFY and print the answers.
 
-    Exits with 1 if a channel did not accept the notice. `ticker run` sends the notices of tasks that fail, recover, are
+    Exits with 1 if a channel did not accept the notice. `ticker run` sends notices about tasks that fail, recover, are
     paused by the ticker, or have had no success for too long.
     """
     if not test:
-        raise click.UsageError("add --test; notices of tasks are sent by ticker run")
+        raise click.UsageError("add --test; ticker run sends the notices about tasks")
     answers = tried(configured())
     if as_json:
         render.print_json({"channels": answers})

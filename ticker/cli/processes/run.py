@@ -25,12 +25,16 @@ HERE = "127.0.0.1"
 @click.command()
 @click.option("--tick", metavar="DURATION", help="Time between two ticks. Defaults to TICKER_TICK, or 30s.")
 @click.option(
-    "--look-ahead", metavar="DURATION", help="How early an interval task is due. Defaults to TICKER_LOOK_AHEAD, or 1s."
+    "--look-ahead",
+    metavar="DURATION",
+    help="How early an interval task counts as due. Defaults to TICKER_LOOK_AHEAD, or 1s.",
 )
 @click.option("--batch", metavar="N", help="Rows locked and pushed at a time. Defaults to TICKER_BATCH, or 1000.")
 @click.option("--metrics-port", metavar="PORT", type=options.Integer(0, 65535),
               help="Serve Prometheus metrics on this port; 0 picks a free port, which the log names.")  # fmt: skip
-@click.option("--metrics-host", metavar="ADDRESS", help="The address for --metrics-port. Defaults to 127.0.0.1.")
+@click.option(
+    "--metrics-host", metavar="ADDRESS", help="The address on which to serve the metrics. Defaults to 127.0.0.1."
+)
 def run(
     tick: str | None, look_ahead: str | None, batch: str | None, metrics_port: int | None, metrics_host: str | None
 ) -> None:
@@ -54,7 +58,7 @@ def run(
 
 @contextmanager
 def observed(settings: "Settings", host: str | None, port: int | None) -> "Iterator[Observer | None]":
-    """Serves the metrics within the block if a port is given. Only then is their library needed."""
+    """Serves the metrics within the block if a port is given. Otherwise, their library is not needed."""
     if port is None:
         if host is not None:
             raise BadInput("--metrics-host", host, "needs a port; add --metrics-port")
@@ -84,7 +88,9 @@ def tick(dry_run: bool, as_json: bool) -> None:
     else:
         render.say(in_words(report, took_ms))
     if report.errors:
-        raise click.ClickException(f"{report.errors} job(s) could not be pushed and stay due; ticker list says why")
+        raise click.ClickException(
+            f"{report.errors} job{'' if report.errors == 1 else 's'} could not be pushed and will be tried again; ticker list says why"
+        )
 
 
 @click.command()
@@ -128,7 +134,7 @@ def print_due(as_json: bool) -> None:
 
 
 def one_pass(settings: "Settings") -> "tuple[Report, int]":
-    """Makes one tick with its own connections. Returns the report and the duration in milliseconds."""
+    """Runs one tick on its own connections. Returns the report and the duration in milliseconds."""
     from ticker import clock
     from ticker.db.store import PostgresStore
     from ticker.engine.tick import TickOptions, tick

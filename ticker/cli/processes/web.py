@@ -1,4 +1,4 @@
-"""`ticker web`: serves the page and the HTTP API until SIGTERM."""
+"""`ticker web`: serves the page and the HTTP API until SIGTERM or SIGINT."""
 
 import signal
 import socket
@@ -39,7 +39,7 @@ def web(host: str, port: int, no_token: bool, read_only: bool) -> None:
     """Serve the page and the HTTP API until SIGTERM or SIGINT.
 
     Prints its address. A browser asks for TICKER_WEB_TOKEN as the password, with any user name. If TICKER_WEB_TOKEN is
-    not set, the address contains a generated token.
+    not set, the printed address contains a generated token.
     """
     settings = configured()
     settings.require_database(), settings.require_redis()
@@ -98,7 +98,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(listening: socket.socket, token: str = "") -> str:
-    """Returns the address. It contains the token as the password of HTTP Basic, so a browser does not ask for it."""
+    """Returns the address. It contains the token, if any, as the HTTP Basic password, so that a browser does not ask for it."""
     host, port = listening.getsockname()[:2]
     user = f"ticker:{token}@" if token else ""
     return f"http://{user}[{host}]:{port}/" if ":" in host else f"http://{user}{host}:{port}/"

@@ -15,6 +15,6 @@ LAUNCHER = ("-P", "-m", "wrappers")
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def worker(arguments: tuple[str, ...]) -> NoReturn:
-    """Run a worker; accepts every option of rq worker."""
+    """Run a worker. Accepts every option of `rq worker`."""
     # The worker's supervisor has to stay small, so this process becomes the launcher instead of importing it.
     os.execv(sys.executable, [sys.executable, *LAUNCHER, *arguments])

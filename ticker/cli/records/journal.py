@@ -43,7 +43,7 @@ def journal(
 ) -> None:  # fmt: skip
     """List ended runs, drops and events, newest last.
 
-    Events are changes of a task, such as a pause or a first failure. --outcome and --reason exclude them. A deleted task
+    Events are changes to a task, such as a pause or a first failure. --outcome and --reason exclude them. A deleted task
     is found by its id or its owner.
     """
     from ticker.read import journal as read_journal

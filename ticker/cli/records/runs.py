@@ -89,7 +89,7 @@ def print_full(full: "FullRun") -> None:
 
 
 def pieces(full: "FullRun") -> str:
-    """Returns how many of the listed pieces are done, failed and to come, each by its last attempt."""
+    """Returns how many of the listed pieces are done, failed or still to come, judged by the last attempt of each."""
     from ticker.read import explain
 
     if full.run.pieces is None:

@@ -33,7 +33,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the screen. `count` is the number of entries as a text, or empty. `most` is the total number of rows."""
+    """A part of the screen. `count` is the number of entries as text, or empty. `most` is the total number of rows."""
 
     title: str
     count: str
@@ -76,7 +76,7 @@ def head(view: View) -> Iterator[tuple[str, str]]:
 
 
 def silent(tickers: Iterable[TickerStatus], most: int) -> str:
-    """Counts the silent tickers and describes the last one. Empty if no ticker is silent."""
+    """Counts the silent tickers and describes the last one. Returns an empty string if no ticker is silent."""
     quiet = [ticker for ticker in tickers if health.silent_ms(ticker, most)]
     if not quiet:
         return ""
@@ -135,7 +135,7 @@ def pushed(view: View) -> str:
 
 
 def failing(task: Task, view: View) -> Row:
-    """Says how often and how the task failed, and adds its state if that is another one."""
+    """Says how often and how the task failed, and adds its state if that is not 'failing'."""
     last = view.failures.get(task.id)
     parts = [f"{task.failures} in a row"]
     if last is not None:
@@ -182,6 +182,6 @@ def _whose(line: JournalEntry) -> str:
 
 
 def _short(span: timedelta) -> str:
-    """Rounds down to seconds, or below ten seconds to tenths."""
+    """Rounds down to whole seconds, or to tenths of a second below ten seconds."""
     unit = TENTH if abs(span) < 10 * SECOND else SECOND
     return explain.span(span // unit * unit)

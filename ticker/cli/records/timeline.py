@@ -88,7 +88,7 @@ def print_timeline(drawn: "Timeline") -> None:
 
 
 def is_wrong(line: "JournalEntry") -> bool:
-    """Returns whether the entry is a drop, or a run that failed or was ended by force."""
+    """Returns whether the entry is a drop, or a run that ended without success."""
     return line.run is not None and line.run.outcome is not None and line.run.outcome not in GOOD
 
 
@@ -110,7 +110,7 @@ def chart(drawn: "Timeline", width: int) -> render.Table:
 
 
 class Scale:
-    """Maps instants to the cells of a row. All cells cover the same span of time."""
+    """Maps instants to the cells of a row. Each cell covers an equal span of time."""
 
     def __init__(self, begin: datetime, end: datetime, cells: int) -> None:
         self._begin, self._end, self._cells = begin, end, cells

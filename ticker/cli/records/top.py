@@ -18,9 +18,9 @@ AT_ONCE = 10
 @watching.interval
 @click.option("--once", is_flag=True, help="Print once as plain text. This is the default in a pipe.")
 def top(interval: str, once: bool) -> None:
-    """Show what is late, failing, running, next and dropped, each with its cause.
+    """Show which tasks are late, failing, running or due next, and which jobs were dropped and why.
 
-    Redraws the screen every two seconds, until q or Ctrl-C.
+    Redraws the screen every two seconds, until you press q or Ctrl-C.
     """
     every_ms = watching.interval_ms(interval)
     is_screen = watching.is_screen() and not once

@@ -73,10 +73,10 @@ def edit(task: str, owner: str | None, as_json: bool, **fields: Any) -> None:
 @options.owner
 @options.owner_type
 @options.function
-@click.option("--group", metavar="NAME", callback=options.printable, help="Only tasks of this group.")
+@click.option("--group", metavar="NAME", callback=options.printable, help="Only tasks in this group.")
 @click.option("--submitter", metavar="NAME", callback=options.printable, help="Only tasks with this submitter.")
 @options.limit(100)
-@click.option("--watch", is_flag=True, help="Redraw the list until q or Ctrl-C.")
+@click.option("--watch", is_flag=True, help="Redraw the list until you press q or Ctrl-C.")
 @watching.interval
 @as_json
 def list_(limit: int, watch: bool, interval: str, as_json: bool, **chosen: Any) -> None:
@@ -118,7 +118,7 @@ def show(task: str, owner: str | None, as_json: bool) -> None:
 @click.option("--reason", metavar="TEXT", default="", help="The reason for the pause, shown with the task.")
 @click.option("--until", metavar="TIME", help="When the pause ends: a time, or a duration from now, such as 2h.")
 @click.option(
-    "--by", metavar="NAME", help="The name of the person who pauses it. Defaults to the user of this process."
+    "--by", metavar="NAME", help="The name of the person who pauses the task. Defaults to the user of this process."
 )
 @as_json
 def pause(
@@ -161,7 +161,7 @@ def resume(task: str | None, owner: str | None, as_json: bool) -> None:
 def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
     """Run TASK, or all tasks of --owner, once.
 
-    The next tick pushes the run, even while TASK is paused. The schedule does not change. A disabled task cannot run.
+    The next tick pushes the run, even if TASK is paused. The schedule does not change. A disabled task cannot run.
     """
     from ticker.read import tasks as read_tasks
     from ticker.registration import operations
@@ -199,13 +199,13 @@ def remove(task: str | None, owner: str | None, as_json: bool) -> None:
 
 
 def values(fields: dict[str, Any]) -> dict[str, Any]:
-    """Returns the options that were given, with JSON texts parsed."""
+    """Returns the options that were given, with JSON values parsed."""
     given = {name: value for name, value in fields.items() if value is not None}
     return {name: json_value(name, value) if FIELDS[name].kind == "json" else value for name, value in given.items()}
 
 
 def user() -> str:
-    """Returns the name of the user that runs this process, or the user's number if it has no name."""
+    """Returns the name of the user who runs this process, or the uid if the user has no name."""
     import getpass
 
     try:

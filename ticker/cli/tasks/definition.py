@@ -10,7 +10,7 @@ from ticker.tasks.sorts import Field
 
 
 def definition(fields: Iterable[Field]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds an option for each field. A field without its option stays unchanged, or gets its default in a new task."""
+    """Adds an option for each field. Without its option, a field stays unchanged, or takes its default in a new task."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         for field in reversed(list(fields)):  # click shows the options from the outermost decorator to the innermost

@@ -29,7 +29,7 @@ MORE = "and more; filter with --owner, --owner-type, --function, --group or --su
 
 
 def watch(chosen: Mapping[str, Any], interval: str, as_json: bool) -> None:
-    """Redraws the list until q or Ctrl-C. Raises UsageError in a pipe, where nothing would separate the lists."""
+    """Redraws the list until q or Ctrl-C. Raises UsageError if JSON was requested, or if the output is not a terminal."""
     every_ms = watching.interval_ms(interval)
     if as_json or not watching.is_screen():
         raise click.UsageError(

@@ -69,7 +69,7 @@ def read(expression: str, count: int, zone: str | None, owner: str | None) -> Pr
 
 
 def of_task(task: str, count: int, zone: str | None, owner: str | None) -> Preview:
-    """Returns the next times of a task, beginning with the one at which it is due, or why it has none."""
+    """Returns the next times of a task, beginning with the time at which it is due, or the reason why it has none."""
     from ticker.read import forecast, tasks
 
     if zone is not None:

@@ -18,8 +18,8 @@ from ticker.read import formatting
 def spread(owner_type: str | None, function: str | None, only_plan: bool, as_json: bool) -> None:
     """Give each interval task its own phase within its interval.
 
-    Each task keeps its phase from then on, even after an outage. The command spreads all interval tasks, or those of an
-    --owner-type or a --function. It may be interrupted and repeated while tickers run.
+    Each task keeps its phase from then on, even after an outage. Spreads all interval tasks, or only those that
+    --owner-type and --function select. The command may be interrupted and repeated while tickers run.
     """
     from ticker.db.store import PostgresStore
     from ticker.registration.spread import Chosen, plan

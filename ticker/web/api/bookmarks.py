@@ -1,4 +1,4 @@
-"""Encodes the end of a page of a list as an opaque text, and decodes it when the next request passes it back."""
+"""Encodes the end of a page of a list as an opaque string, and decodes it when the next request passes it back."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def bookmark(pattern: str) -> Schema:
-    """Returns the schema of the parameter that says where a page of a list begins."""
+    """Returns the schema of the parameter that defines where a page of a list begins."""
     return doc("The value of `next` from the previous page.", TEXT, pattern=f"^{pattern}$")
 
 
@@ -26,7 +26,7 @@ def of_task(field: str, text: str) -> int:
 
 
 def of_key(key: Key) -> str:
-    """Returns the entry's time in microseconds since 1970, its sort and its id, as one text."""
+    """Returns the entry's time in microseconds since 1970, its sort and its id, as one string."""
     at, sort, id_ = key
     return f"{(at - EPOCH) // MICROSECOND}-{sort}-{id_}"
 
@@ -37,7 +37,7 @@ def key_in(field: str, text: str) -> Key:
 
 
 def of_owner(owner: OwnerStatus) -> str:
-    """Returns whether the owner is in trouble, and its name, as one text."""
+    """Returns whether the owner is in trouble, and its name, as one string."""
     return f"{int(owner.in_trouble)}-{owner.owner}"
 
 

@@ -33,14 +33,14 @@ def resume_owner(site: Site, db: Any, owner: Owner) -> dict[str, Any]:
 
 
 def run_owner(_: Site, db: Any, owner: Owner) -> dict[str, Any]:
-    """Plans one run of each task of the owner, which the next tick pushes. Skips disabled tasks."""
+    """Plans one run of each task of the owner. The next tick pushes these runs. Skips disabled tasks."""
     return {"run_ids": operations.run_now(db, owner=owner)}
 
 
 FILTERS = {
     "owner_type": doc("Owners of this type.", NAME),
     "failing": doc("Owners with a task that is failing.", FLAG),
-    "late": doc("Owners with a task that has been due for two ticks.", FLAG),
+    "late": doc("Owners with a task that has been due for longer than two ticks.", FLAG),
     "paused": doc("Owners with a task that is paused, disabled or inactive. Matching any of `failing`, `late` and `paused` is enough.", FLAG),
     "after": bookmarks.OWNER, "limit": limit(),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reads the path, query and body of a request by the schemas of its operation. BadInput names the value that is refused."""
+"""Reads the path, query and body of a request according to the schemas of its operation. BadInput names the refused value."""
 
 import json
 from collections import Counter
@@ -58,7 +58,7 @@ def body_of(request: Request, sent: bytes, schema: Schema) -> dict[str, Any]:
 
 
 def check_names(given: Iterable[str], known: Iterable[str], where: str) -> None:
-    """Raises BadInput for an unknown name. Its field is that name if it is printable and short, else `where`."""
+    """Raises BadInput for an unknown name. The error's field is that name if it is printable and short, else `where`."""
     for name in (name for name in given if name not in known):
         names = ", ".join(known) or "none"
         if name.isprintable() and 0 < len(name) <= NAMED_AT_MOST:
@@ -75,7 +75,7 @@ def value_in(field: str, schema: Schema, value: Any) -> Any:
 
 
 def text_in(field: str, schema: Schema, text: str) -> Any:
-    """Parses a value in the query. Raises BadInput."""
+    """Parses a value from the query. Raises BadInput."""
     match schema:
         case {"maximum": model.LARGEST_ID} if fields.id_in(text) is None:
             raise BadInput(field, text, f"is not the id of a task: {LOOK_UP}")

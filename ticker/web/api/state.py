@@ -9,7 +9,7 @@ from ticker.web.site import Site
 
 
 def stats(site: Site) -> dict[str, Any]:
-    """Returns the number of tasks, in all and by state, the health, and whether the API is read-only or hides arguments."""
+    """Returns the number of tasks, in total and by state, the health, and whether the API is read-only or hides arguments."""
     with site.database.reading() as db:
         counts = overview.counts(db)
     return {

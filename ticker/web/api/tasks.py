@@ -40,7 +40,7 @@ def list_tasks(site: Site, db: Any, **wanted: Any) -> dict[str, Any]:
 
 
 def create_task(site: Site, db: Any, *, function: Any, **given: Any) -> JSONResponse:
-    """Makes sure that the owner has this task. Answers 201 if the task is new, and 200 if the owner had one of that name."""
+    """Makes sure that the owner has this task. Answers 201 if it is new, and 200 if the owner already had one with that name."""
     name = checks.plain("name", given["name"]) if "name" in given else checks.plain("function", function)
     # two requests that create it at the same time may both be answered with 201
     was_there = tasks.list_tasks(db, name=name, owner=given.get("owner", identity.NOBODY))
@@ -77,7 +77,7 @@ def resume_task(site: Site, db: Any, task: int) -> dict[str, Any]:
 
 
 def run_task(_: Site, db: Any, task: int) -> dict[str, Any]:
-    """Plans one run, which the next tick pushes, even of a paused task. The schedule does not change.
+    """Plans one run, even of a paused task. The next tick pushes it. The schedule does not change.
 
     Answers 422 if the task is disabled.
     """

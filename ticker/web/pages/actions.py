@@ -66,12 +66,13 @@ def do_with_many(here: Site, request: Request, form: Form) -> Response:
     wanted, refused = action(form), list[str]()
     with here.database.writing() as db:
         count = sum(done(wanted, db, task, form, refused) for task in sorted(marked(form)))
-    skipped = f"; {len(refused)} skipped, such as {refused[0]}" if refused else ""
+    such = "" if len(refused) == 1 else ", for example"
+    skipped = f"; {len(refused)} skipped{such}: {refused[0]}" if refused else ""
     return report(f"{count} task{'' if count == 1 else 's'}: {wanted.result}{skipped}")
 
 
 def done(wanted: Action, db: Any, task: int, form: Form, refused: list[str]) -> int:
-    """Returns how many tasks changed: 0 if the task is gone, unchanged or refuses the action. Adds a refusal to `refused`."""
+    """Returns how many tasks changed: 0 if the task is gone or unchanged, or refuses the action. Adds a refusal to `refused`."""
     try:
         changed = wanted.work(db, task, form)
     except UnknownTask:
@@ -79,7 +80,7 @@ def done(wanted: Action, db: Any, task: int, form: Form, refused: list[str]) -> 
     except BadInput as error:
         if error.field != "task":
             raise
-        refused.append(f"{error.value}: {error.problem}")
+        refused.append(f"{error.value} {error.problem}")
         return 0
     return len(changed) if isinstance(changed, list) else 1
 
@@ -99,6 +100,6 @@ def marked(form: Form) -> set[int]:
 
 
 def report(sentence: str, address: str = "") -> Response:
-    """Answers without content. The page's script shows the sentence and refreshes, or shows it at another address."""
+    """Answers without content. The page's script shows the sentence and refreshes, or opens an address and shows it there."""
     headers = {"HX-Trigger": json.dumps({"said_there" if address else "said": sentence})}
     return Response(status_code=204, headers=headers | ({"HX-Redirect": address} if address else {}))

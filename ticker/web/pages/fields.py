@@ -34,7 +34,7 @@ ARGUMENTS = (FUNCTION, KWARGS, *(field for group in MORE.values() for field in g
 
 
 def filled(task: Task) -> dict[str, str]:
-    """Returns the texts of the form's fields for a task."""
+    """Returns the contents of the form's fields for a task."""
     schedule = words(task.every_ms) if task.kind is Kind.INTERVAL else task.expression
     texts = {one.name: as_text(one.column, getattr(task, one.column)) for one in ARGUMENTS if one is not FIRST}
     return texts | {"schedule": schedule, "zone": "" if task.zone == "UTC" else task.zone}

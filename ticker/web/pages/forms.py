@@ -100,7 +100,7 @@ def change(here: Site, request: Request, form: Form) -> Response:
 
 @contextmanager
 def errors_of_the_form() -> Iterator[None]:
-    """Renames the fields of errors to those of the form."""
+    """Maps the fields of errors to those of the form."""
     try:
         yield
     except BadInput as error:
@@ -124,7 +124,7 @@ def typed(form: Form, task: Task | None) -> dict[str, Any]:
 
 
 def digest(text: str) -> str:
-    """Returns the digest of a field's text, stripped and with uniform line ends, as browsers change both."""
+    """Returns the digest of a field's text, stripped and with uniform line endings, because browsers change both."""
     return hashlib.sha256("\n".join(text.strip().splitlines()).encode()).hexdigest()
 
 

@@ -25,7 +25,7 @@ def now(here: Site, _: Request) -> Shown:
 
 
 def cause(task: Task, look: health.Health) -> str:
-    """Says why a late task has not been pushed yet."""
+    """Explains why a late task has not been pushed yet."""
     if task.push_errors:
         return f"not pushed: {task.push_error}"
     if not health.ticks(look.tickers, look.max_age_ms):

@@ -36,7 +36,7 @@ def silent(status: health.Health) -> dict[UUID, str]:
 
 
 def attending(here: Site) -> dict[str, Any]:
-    """Returns queues and workers as RQ knows them. `unknown` says why they are not known, or is empty."""
+    """Returns queues and workers as RQ knows them. `unknown` explains why they are not known, or is empty."""
     try:
         url = here.settings.require_redis()
         return {"attendance": here.breaker.ask(health.REDIS, lambda: inspect.look(url)), "unknown": ""}

@@ -37,7 +37,7 @@ def runs(here: Site, request: Request) -> Shown:
 
 
 def select(db: Any, *, task: str | None, owner: str | None, **others: Any) -> Wanted:
-    """Returns what the filter selects. Suggests an owner if no task without an owner has the name."""
+    """Returns the selection that the filter describes. Suggests an owner if no task without an owner has the name."""
     who = None if owner is None else owner_in("owner", owner)
     named = as_id("task", task) if task and not is_name(task) else task
     try:
@@ -49,7 +49,7 @@ def select(db: Any, *, task: str | None, owner: str | None, **others: Any) -> Wa
 
 
 def is_name(task: str | None) -> bool:
-    """Returns whether this is a name. A text of digits is an id."""
+    """Returns whether this is a name. A string of digits is an id."""
     return task is not None and not task.isdecimal()
 
 

@@ -1,4 +1,4 @@
-"""Turns functions into screens. Each function takes the site and the request, and returns the data of its template."""
+"""Turns functions into screens. Each function takes the site and the request, and returns the data for its template."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -29,7 +29,7 @@ FIELDS = 2000  # per form; a thousand marked tasks need fewer
 
 
 def screen(template: str) -> Callable[[Handler], Callable[[Request], Response]]:
-    """Turns a function that reads into a screen. Its errors are shown as a page."""
+    """Makes a screen from a function that reads. Its errors are shown as a page."""
 
     def made(handler: Handler) -> Callable[[Request], Response]:
         def served(request: Request) -> Response:
@@ -44,7 +44,7 @@ def screen(template: str) -> Callable[[Handler], Callable[[Request], Response]]:
 
 
 def change(handler: Change) -> Callable[[Request], Any]:
-    """Turns a function that takes a form and writes into a handler. The page's script shows its errors."""
+    """Makes a handler from a function that takes a form and writes. The page's script shows its errors."""
 
     async def served(request: Request) -> Response:
         try:

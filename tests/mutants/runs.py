@@ -25,8 +25,8 @@ RUNS = (
     Mutant(
         "quota-counted-from-the-functions-start",
         BOX,
-        "quota = Quota(granted / 1000, call.began)",
-        "quota = Quota(granted / 1000, clock.monotonic())",
+        "quota = Quota(box_ms / 1000, call.began)",
+        "quota = Quota(box_ms / 1000, clock.monotonic())",
         "The quota counts from before the start statement was sent, as the hold does.",
         ("tests/mutants/test_limits.py::test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits",),
     ),
@@ -129,9 +129,9 @@ RUNS = (
         ("tests/worker/test_batches.py::test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits",),
     ),
     Mutant(
-        "one-place-for-two-ends",
+        "an-end-over-another",
         "wrappers/sandbox/handoff.py",
-        "count - written == _ROOMS or ",
+        " or put - taken + _LENGTH + len(text) > _SIZE",
         "",
         "In a batch, an end that the worker has not written yet is not overwritten. If there is no room for an end, the horse writes it.",
         ("tests/worker/test_batches.py::test_each_end_is_written_with_what_its_own_run_printed",),

@@ -194,12 +194,13 @@ def test_each_task_has_its_own_outcome(worker, announced, db, store, queue):
     assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
 
 
+SMALL = "from wrappers.sandbox import handoff as ends; ends._SIZE = 2000"
 UNHEARD = "from wrappers.sandbox import handoff as ends; ends.wait = lambda horse, seconds=None: False"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "patch", ["", UNHEARD], ids=["the worker writes ends", "it does nothing while the horse lives"]
+    "patch", [SMALL, f"{UNHEARD}\n{SMALL}"], ids=["the worker writes ends", "it does nothing while the horse lives"]
 )
 def test_each_end_is_written_with_what_its_own_run_printed(announced, db, store, queue, patch):
     """There is room for some ends in shared memory: a horse that finds none writes its end itself."""

@@ -284,7 +284,7 @@ Database.finish = finish_slowly
 
 def test_a_foreign_job_of_any_size_is_not_taken_apart(monkeypatch):
     class Foreign:
-        id, data = "x", b"\x80" * 5000
+        id, data = "x", b"\x80" * 50_000
         _success_callback_name = _failure_callback_name = _stopped_callback_name = None
 
     monkeypatch.setattr(payload, "call", lambda *_: pytest.fail("it was read"))

@@ -11,6 +11,7 @@ from types import ModuleType
 
 import pytest
 from click import Context
+from click.testing import CliRunner
 
 from tests.cli.answers import INSTANT, RUN, answer, dropped, refused
 from tests.factories import SECOND, ticked
@@ -608,6 +609,12 @@ def test_a_ticker_runs_in_a_folder_that_was_removed(database_url, monkeypatch, t
 
 def test_a_group_needs_no_former_names():
     assert LazyGroup("empty").get_command(Context(main), "any") is None
+
+
+def test_no_summary_is_cut_at_80_columns():
+    for group in ("", "db"):
+        shown = CliRunner().invoke(main, [*group.split(), "--help"], terminal_width=80).output
+        assert "..." not in shown.partition("Commands:")[2] != ""
 
 
 @pytest.mark.slow

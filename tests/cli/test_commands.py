@@ -383,6 +383,16 @@ def test_health_is_told_by_the_age_of_the_last_tick(db):
     assert sentence("errors.no_duration", field="--max-age", value="'x'").within(refused("health", "--max-age", "x"))
 
 
+def test_health_names_the_last_tick_even_if_its_ticker_was_stopped(db):
+    ticked(db, 5 * 60 * SECOND)  # killed
+    ticked(db, 3 * SECOND, ended=True)
+    told = answer("health", code=1)
+    stopped = sentence("health.last_ticker_stopped", at=re.compile(r"([0-9-]{10} )?[0-9:]{8}"), remedy="ticker run")
+    assert told["problems"] == [stopped] and len(told["tickers"]) == 1
+    ticked(db, 2 * SECOND)
+    assert answer("health")["problems"] == []
+
+
 def test_a_tick_far_in_the_future_is_not_healthy(db):
     ticked(db, -90_000 * SECOND)
     assert sentence("health.ahead", span="1d59m59s").within(ticker("health", code=1)[1])
@@ -630,7 +640,8 @@ def test_run_ticks_until_sigterm(database_url):
         lines += process.stdout.readlines()
         assert process.wait(timeout=5) == 0
     assert "ticker started" in lines[0] and "tick=1s" in lines[0] and "ticker stopped" in lines[-1]
-    assert sentence("health.no_ticker").within(ticker("health", code=1)[1])
+    stopped = sentence("health.last_ticker_stopped", at=re.compile("[0-9:]{8}"), remedy="ticker run")
+    assert stopped.within(ticker("health", code=1)[1])
 
 
 @pytest.mark.slow

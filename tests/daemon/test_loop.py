@@ -53,7 +53,8 @@ def test_a_signal_ends_it_cleanly_and_it_counts_as_a_ticker_no_more(environ, db,
         assert [found.pid for found in tasks.tickers(db)] == [process.process.pid]
         assert process.stop(number) == 0
     assert tasks.tickers(db) == []
-    assert sentence("health.no_ticker_start_one", remedy="ticker run").within(health.look(settings).problems)
+    stopped = sentence("health.last_ticker_stopped", at=re.compile("[0-9:]{8}"), remedy="ticker run")
+    assert stopped.within(health.look(settings).problems)
     assert steps.run(db, standing.tickers(30_000))["ticker_tickers_alive"] == {(): 0}
 
 

@@ -114,7 +114,7 @@ def test_no_ticker_and_a_queue_without_a_worker(db: Db) -> None:
     ticker("tick")
     assert examined() == ({"health": [
         sentence("health.no_ticker_start_one", remedy="ticker run"),
-        sentence("health.unattended", jobs="1 job waits", queue="lonely", remedy="ticker worker lonely"),
+        sentence("health.unattended", jobs="1 job waits", queue="lonely", remedy="ticker worker --tasks ... lonely"),
     ]}, {})  # fmt: skip
     out, err = ticker("doctor", code=1)
     assert sentence("health.no_ticker_start_one", remedy="ticker run").within(out)

@@ -86,7 +86,7 @@ class Health:
         )
         foreign = (self.foreign,) if self.foreign else ()
         leased = (rq.leased(*one) for one in self.leased.items())
-        waiting = (_unattended(queue, count) for queue, count in self.unattended.items())
+        waiting = (rq.without_worker(*one) for one in self.unattended.items())
         return *foreign, *silent, *down, *leased, *waiting
 
     @property
@@ -141,7 +141,7 @@ def silence(tickers: Sequence[TickerStatus], most: int, last_stop: str) -> str:
     if last_stop or not tickers:
         return f"{last_stop or 'no ticker is running here'}; start one: ticker run"
     last = f"the last one, pid {tickers[0].pid} on {tickers[0].host}, {last_tick(tickers[0])}"
-    return f"no ticker has ticked within {words(most)}: {last}"
+    return f"no ticker has ticked within {words(most)}: {last}; start one: ticker run"
 
 
 def silent_ms(ticker: TickerStatus, most: int) -> int:
@@ -156,11 +156,6 @@ def last_tick(ticker: TickerStatus) -> str:
         return "has not ticked yet"
     text = words(abs(age) // SECOND * SECOND)
     return f"ticked {text} ago" if age >= 0 else f"ticked {text} ahead of the database's clock"
-
-
-def _unattended(queue: str, count: int) -> str:
-    jobs = "1 job waits" if count == 1 else f"{count} jobs wait"
-    return f"{jobs} in the queue {queue}, to which no worker listens; start one: ticker worker {queue}"
 
 
 def _database(settings: Settings, unattended: Mapping[str, int], holders: Mapping[str, str], **rest: Any) -> Health:

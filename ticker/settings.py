@@ -127,8 +127,9 @@ def current() -> Settings:
     return _given.get() or from_environment()
 
 
-def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
+def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
     """Reads and checks all settings. Raises ConfigurationError, which names the variable, its value and the limit."""
+    environ = os.environ if environ is None else environ
     return _checked(frozenset((name, text) for name, text in environ.items() if name.startswith(_PREFIXES)))
 
 

@@ -48,7 +48,7 @@ def sql() -> None:
     click.echo(migrations.ddl(settings.schema).rstrip("\n"))
 
 
-@db.command()
+@db.command(short_help="Check the tables and the triggers of owner tables.")
 @as_json
 def check(as_json: bool) -> None:
     """Exit with 0 if the tables fit this version and owner tables have their triggers, otherwise with 1.
@@ -81,7 +81,7 @@ def check(as_json: bool) -> None:
         )
 
 
-@db.command()
+@db.command(short_help="Take over the tables of another installation.")
 @click.option(
     "--resume", is_flag=True, help="Do not pause tasks. Use this for a restored backup of the same production system."
 )

@@ -51,12 +51,13 @@ def an_event(db, task, what, at, by="", words=""):
     )
 
 
-def ticked(db, ago=SECOND, started=NINE - 60 * MINUTE):
-    """A ticker's heartbeat; its age is told by the database's own clock."""
+def ticked(db, ago=SECOND, started=NINE - 60 * MINUTE, ended=False):
+    """Writes a ticker's heartbeat. Its age is counted by the database's own clock."""
     db.execute(
-        "INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at)"
-        " VALUES (gen_random_uuid(), 'here', 7, %s, clock_timestamp() - %s)", [started, ago],
-    )  # fmt: skip
+        "INSERT INTO ticker.tickers (id, host, pid, started_at, last_tick_at, last_report)"
+        " VALUES (gen_random_uuid(), 'here', 7, %s, clock_timestamp() - %s, %s::jsonb)",
+        [started, ago, '{"ended": true}' if ended else "{}"],
+    )
 
 
 def let_time_pass(db, seconds):

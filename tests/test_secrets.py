@@ -1,9 +1,15 @@
 """Whatever is wrong with a setting that holds a secret, no message, traceback or log line shows it."""
 
+import importlib
+import inspect
 import logging
+import os
+import pkgutil
+import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from types import ModuleType
 from uuid import uuid4
 
 import pytest
@@ -11,6 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+import ticker
+import wrappers
 from tests.notify.stage import NOTICE
 from tests.refusals import SECRET
 from ticker.db import connections
@@ -24,6 +32,35 @@ from ticker.settings import from_environment
 
 ODD = st.text("@:/?#[]%&=+,;.\\ \"'\t\u00e9\u2028\udc80aA1~", max_size=4)
 """What may stand around it: what a URL gives a meaning, blanks, what is not ASCII, and a byte that is no UTF-8."""
+
+
+def callables(module: ModuleType) -> Iterator[Callable[..., object]]:
+    """Yields the functions and classes of a module, and the methods of its classes."""
+    for _, value in inspect.getmembers(module, lambda value: inspect.isfunction(value) or inspect.isclass(value)):
+        if value.__module__ == module.__name__:
+            yield value
+            yield from (method for _, method in inspect.getmembers(value, inspect.isfunction))
+
+
+def test_no_signature_shows_the_environment() -> None:
+    """`help(embedded.servers)` printed all of it."""
+    names = [
+        one.name
+        for package in (ticker, wrappers)
+        for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+    names = [name for name in names if not re.search(r"__main__|\.migrations\.|\.django\.", name)]
+    every = [one for name in names for one in callables(importlib.import_module(name))]
+    assert len(every) > 1000
+    defaults = [(one, parameter.default) for one in every for parameter in parameters(one)]
+    assert [one for one, default in defaults if default is os.environ] == []
+
+
+def parameters(one: Callable[..., object]) -> Iterable[inspect.Parameter]:
+    try:
+        return inspect.signature(one).parameters.values()
+    except ValueError:
+        return ()  # a class in C
 
 
 def ask_postgresql(url: str) -> None:

@@ -127,8 +127,9 @@ def current() -> Settings:
     return _given.get() or from_environment()
 
 
-def from_environment(environ: Mapping[str, str] = os.environ) -> Settings:
+def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
     """Reads and checks all settings. Raises ConfigurationError, which names the variable, its value and the limit."""
+    environ = os.environ if environ is None else environ
     return _checked(frozenset((name, text) for name, text in environ.items() if name.startswith(_PREFIXES)))
 
 
@@ -231,8 +232,8 @@ def mail_server(name: str, text: str) -> str:
     """Checks the URL of an SMTP server. The error never shows it."""
     if text and not (_MAIL_SERVER.fullmatch(text) and _has_port(text) and not _BAD_PERCENT.search(text)):
         raise BadInput(
-            name, None, "cannot be read; write smtp://user:password@host:587 or smtps://..., without a user if the "
-            "server needs no login, and special characters in the user or the password as %XX (@ is %40, / is %2F)"
+            name, None, "cannot be read; write smtp://user:password@host:587 or smtps://...; leave out user:password@ if the "
+            "server needs no login, and write special characters in the user or the password as %XX (@ is %40, / is %2F)"
         )  # fmt: skip
     return text
 

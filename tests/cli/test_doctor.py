@@ -76,7 +76,7 @@ def test_all_is_well(ticking: None, db: Db, redis: Redis, feeds: Callable[..., N
     before = db.execute("SELECT t, t.xmin FROM ticker.tasks t").fetchall(), redis.keys()
     assert examined(code=0) == (WELL, {})
     out, err = ticker("doctor")
-    assert out.splitlines()[:-1] == [f"well: {name}" for name in CHECKS] and err == ""
+    assert out.splitlines()[:-1] == [f"ok: {name}" for name in CHECKS] and err == ""
     assert (db.execute("SELECT t, t.xmin FROM ticker.tasks t").fetchall(), redis.keys()) == before
 
 
@@ -114,7 +114,7 @@ def test_no_ticker_and_a_queue_without_a_worker(db: Db) -> None:
     ticker("tick")
     assert examined() == ({"health": [
         sentence("health.no_ticker_start_one", remedy="ticker run"),
-        sentence("health.unattended", jobs="1 job waits", queue="lonely", remedy="ticker worker lonely"),
+        sentence("health.unattended", jobs="1 job waits", queue="lonely", remedy="ticker worker --tasks ... lonely"),
     ]}, {})  # fmt: skip
     out, err = ticker("doctor", code=1)
     assert sentence("health.no_ticker_start_one", remedy="ticker run").within(out)
@@ -128,6 +128,7 @@ def test_without_redis_the_rest_is_checked(ticking: None, monkeypatch: pytest.Mo
     assert list(findings) == ["health"] and list(unchecked) == ["redis"]
     assert findings["health"] == unchecked["redis"]
     assert sentence("errors.redis_refuses", setting="REDIS_URL").begins(findings["health"][0])
+    assert "not checked: redis: see health\n" in ticker("doctor", code=1)[0]
 
 
 def test_without_postgresql_the_rest_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +171,13 @@ def test_tables_that_are_missing_are_one_finding(monkeypatch: pytest.MonkeyPatch
     findings, unchecked = examined()
     assert findings == {"tables": [sentence("db.no_tables", schema="other", remedy="ticker db upgrade")]}
     assert list(unchecked) == ["health", "postgresql", "redis", "owners"]
+    out, err = ticker("doctor", code=1)
+    assert out.splitlines()[:-1] == [
+        f"problem: tables: {findings['tables'][0]}",
+        "not checked: health, postgresql, redis, owners: see tables",
+        "ok: packages",
+    ]
+    assert err == sentence("doctor.one_finding", number=1)
 
 
 @pytest.mark.slow
@@ -228,6 +236,8 @@ def test_owners_that_a_ticker_may_not_read_are_not_checked(
     feeds("id int PRIMARY KEY", "(1)", ids=("1",))
     monkeypatch.setenv("DATABASE_URL", with_user(environ["DATABASE_URL"], roles["ticker"]))
     assert examined(code=0) == (WELL, {"owners": [sentence("doctor.unreadable", table="feeds")]})
+    unchecked = sentence("doctor.not_checked_unreadable", check="owners", table="feeds")
+    assert unchecked.within(ticker("doctor")[0])
 
 
 # ------------------------------------------------------------------------------------- clocks, poolers, rights, versions

@@ -145,7 +145,7 @@ def test_a_late_task_where_no_ticker_ticks_says_that(db):
     ticked(db, 10 * MINUTE)
     lines = drawn(db)
     assert lines[1] == (
-        sentence("cli.top_problem_no_tick_within", span="1m30s", pid=7, host="here", ago="10m")
+        sentence("cli.top_problem_no_tick_within", span="1m30s", pid=7, host="here", ago="10m", remedy="ticker run")
     )  # fmt: skip
     assert sentence("cli.top_no_ticker_ticks", span="2m").within(lines[3])
 
@@ -185,7 +185,9 @@ def test_a_queue_that_nobody_listens_to_is_a_problem_of_the_head(db, queue):
     ticked(db, SECOND)
     make(db, "late", next_run=NINE)
     command("tick")
-    assert sentence("cli.top_problem_unattended", number=1, queue="polling").begins(drawn(db)[2])
+    assert drawn(db)[2] == sentence(
+        "cli.top_problem_unattended", number=1, queue="polling", remedy="ticker worker --tasks ... polling"
+    )
 
 
 def test_a_drop_of_a_task_that_has_no_name_any_more_is_told_by_its_id(db):

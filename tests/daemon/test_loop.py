@@ -37,7 +37,11 @@ def test_one_line_per_tick_and_a_heartbeat(environ, db):
     with Ticking() as process:
         process.says(r"tick due=1 enqueued=1 errors=0 took=0\.\d{3}$")
         process.says(r"tick due=0 enqueued=0 errors=0 took=")
-        process.says(sentence("logs.unattended", queue="polling", number=1).pattern)
+        process.says(
+            sentence(
+                "logs.unattended", jobs="1 job waits", queue="polling", remedy="ticker worker --tasks ... polling"
+            ).pattern
+        )
         pid = db.execute("SELECT pid FROM ticker.tickers WHERE last_tick_at > now() - interval '1 minute'").fetchone()
         assert pid == (process.process.pid,)
         assert process.stop() == 0
@@ -53,7 +57,8 @@ def test_a_signal_ends_it_cleanly_and_it_counts_as_a_ticker_no_more(environ, db,
         assert [found.pid for found in tasks.tickers(db)] == [process.process.pid]
         assert process.stop(number) == 0
     assert tasks.tickers(db) == []
-    assert sentence("health.no_ticker_start_one", remedy="ticker run").within(health.look(settings).problems)
+    stopped = sentence("health.last_ticker_stopped", at=re.compile("[0-9:]{8}"), remedy="ticker run")
+    assert stopped.within(health.look(settings).problems)
     assert steps.run(db, standing.tickers(30_000))["ticker_tickers_alive"] == {(): 0}
 
 
@@ -281,7 +286,11 @@ def test_a_queue_without_a_worker_is_named_once(beat, environ, db, caplog):
         assert caplog.records == []  # a worker may be on its way
         beat()
         beat()
-    assert [record.args[0] for record in caplog.records] == ["polling"]
+    assert [record.getMessage() for record in caplog.records] == [
+        sentence(
+            "logs.unattended", jobs="1 job waits", queue="polling", remedy="ticker worker --tasks ... polling"
+        )
+    ]  # fmt: skip
 
 
 def test_a_beat_looks_ahead_as_far_as_the_setting_says(environ, db, store, queue, settings):

@@ -397,10 +397,13 @@ def test_a_run_whose_worker_was_killed_has_an_end_and_the_next_one_goes_on_there
     )
     later = a_run(2, "01:30", started_at="01:30", ended_at="01:50", result={"after": 25, "up_to": 40})
     good = replace(GOOD, victim=1, runs=[run, later])
-    assert verdict.survived(good)[0]
+    assert verdict.survived(good) == (True, sentence("demo.survived", channel="ann"))
     assert verdict.survived(replace(good, runs=[replace(run, result=None, outcome=Outcome.LOST), later]))[0]
     assert verdict.survived(replace(good, runs=[replace(run, ended_at=None), later]))[0] is None
-    assert verdict.survived(replace(good, runs=[run, replace(later, result={"after": 0, "up_to": 40})]))[0] is False
+    afresh = replace(later, result={"after": 0, "up_to": 40})
+    assert verdict.survived(replace(good, runs=[run, afresh])) == (
+        False, sentence("demo.started_afresh", channel="ann", stop=25, after=0)
+    )  # fmt: skip
 
 
 def test_a_deleted_channel_has_no_tasks_no_later_runs_and_a_job_that_ended_as_gone():

@@ -1,6 +1,7 @@
 """Why a task ran, or did not: every sentence with the numbers by which it was judged, and what happens next."""
 
 import json
+import re
 from datetime import UTC, datetime
 
 import pytest
@@ -268,6 +269,18 @@ def test_a_task_that_is_due_while_no_ticker_ticks_says_that_first(db, task, froz
     assert ticker.why(db, task).next == (sentence("why.no_ticker", remedy="ticker run"), due)
     ticked(db, ago=2 * SILENT * SECOND / 1000)
     assert ticker.why(db, task).next == (sentence("why.no_ticker_for", span="3m", remedy="ticker run"), due)
+
+
+def test_the_last_tick_may_be_that_of_a_ticker_that_was_stopped(db, task, frozen):
+    ticked(db, ago=5 * MINUTE)  # killed
+    ticked(db, ago=3 * MINUTE, ended=True)
+    stopped = sentence("why.last_ticker_stopped", at=re.compile(r"([0-9-]{10} )?[0-9:]{8}"), remedy="ticker run")
+    assert ticker.why(db, task).next[0] == stopped
+    ticked(db, ago=2 * MINUTE)  # killed after that
+    assert ticker.why(db, task).next[0] == sentence("why.no_ticker_for", span="2m", remedy="ticker run")
+    ticked(db, ago=SECOND)
+    ticked(db, ago=SECOND / 2, ended=True)
+    assert ticker.why(db, task).next[0] == sentence("why.a_ticker_ticked", ago="1 s")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ COMMANDS = {
     ),
     "health": ("processes.run:health", "Exit with 0 if all is well, otherwise with 1."),
     "doctor": ("processes.doctor:doctor", "Check whether all is well, and if not, say what to do."),
-    "db": ("database.db:db", "Create, print or check the tables, or take over those of another installation."),
+    "db": ("database.db:db", "Create, print, check or adopt the tables."),
     "add": ("tasks.commands:add", "Register a task that runs FUNCTION."),
     "edit": ("tasks.commands:edit", "Change TASK as an operator."),
     "list": ("tasks.commands:list_", "List tasks."),
@@ -28,35 +28,26 @@ COMMANDS = {
     "remove": ("tasks.commands:remove", "Delete TASK, or all tasks of --owner."),
     "notify": (
         "processes.notify:notify",
-        "Send a test notice through each channel in TICKER_NOTIFY and print the answers.",
+        "Send a test notice through each channel and print the answers.",
     ),
     "notices": ("processes.notify:notices", "List undelivered notices, oldest first, each with the reason."),
-    "sync": (
-        "tasks.sync:sync",
-        'Synchronize tasks with their declarations in code: @task("reports.daily", cron="0 6 * * *").',
-    ),
+    "sync": ("tasks.sync:sync", "Synchronize tasks with their declarations in code."),
     "next": ("tasks.schedules:next_", "Show the next times of EXPRESSION or TASK."),
     "validate": ("tasks.schedules:validate", "Explain what EXPRESSION means."),
-    "runs": ("records.runs:runs", "List runs and drops, newest first, or show one in full with --id."),
-    "top": (
-        "records.top:top",
-        "Show which tasks are late, failing, running or due next, and which jobs were dropped and why.",
-    ),
-    "timeline": (
-        "records.timeline:timeline",
-        "Draw when TASK was due, waited, ran and was dropped, and when it is due next.",
-    ),
+    "runs": ("records.runs:runs", "List runs and drops, newest first, or show one in full."),
+    "top": ("records.top:top", "Show late, failing, running and coming tasks, and drops."),
+    "timeline": ("records.timeline:timeline", "Draw when TASK was due, waited and ran, and when it is due next."),
     "why": ("records.why:why", "Explain why TASK ran or did not run, and what happens next."),
     "journal": ("records.journal:journal", "List ended runs, drops and events, newest last."),
     "drops": ("records.journal:drops", "Count dropped jobs, largest groups first."),
     "owners": ("tasks.owners:owners", "List owners with their task counts."),
     "prune": ("database.prune:prune", "Delete old records of runs, drops and events."),
     "spread": ("tasks.spread:spread", "Give each interval task its own phase within its interval."),
-    "replay": ("processes.replay:replay", "Play the timing tables in FILE.md and report the lines that differ."),
+    "replay": ("processes.replay:replay", "Play timing tables and report the lines that differ."),
     "web": ("processes.web:web", "Serve the page and the HTTP API until SIGTERM or SIGINT."),
     "demo": ("processes.demo:demo", "Poll simulated mailboxes and show what happens."),
 }
-"""Maps each command to its module and function, and to the first paragraph of its help."""
+"""Maps each command to its module and function, and to its summary, which fits 80 columns."""
 
 
 @click.group(

@@ -8,7 +8,7 @@ import click
 
 
 class LazyCommand(click.Command):
-    """A placeholder for a command that has not been called yet, with its name and the first paragraph of its help."""
+    """A placeholder for a command that has not been called yet, with its name and its summary."""
 
     def __init__(self, name: str, home: str, summary: str) -> None:
         super().__init__(name, help=summary)

@@ -208,12 +208,7 @@ class TickJob:
         for name, count in unattended.items():
             self._unattended[name] = self._unattended.get(name, 0) + 1
             if self._unattended[name] == 2:
-                log.warning(
-                    "queue %s: %s jobs wait, and no worker listens; start one: ticker worker --tasks ... %s",
-                    name,
-                    count,
-                    name,
-                )
+                log.warning("%s", rq.without_worker(name, count))
         self._unattended = {name: ticks for name, ticks in self._unattended.items() if name in unattended}
 
 

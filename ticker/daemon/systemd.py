@@ -20,7 +20,8 @@ PATIENCE = 1.0  # seconds for one message: systemd accepts it at once, or is not
 class Systemd:
     """The ticker as a systemd service. Raises nothing, because a tick does not depend on systemd."""
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        environ = os.environ if environ is None else environ
         self._address = address(environ.get("NOTIFY_SOCKET", ""))
         self._every = half_of_watchdog(environ)
         self._next_ping = -math.inf

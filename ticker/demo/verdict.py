@@ -88,11 +88,13 @@ def survived(evidence: Evidence) -> Finding:
     run = next((run for run in evidence.runs if run.id == evidence.victim and run.ended_at), None)
     if run is None or (following := evidence.next_run(run)) is None:
         return None, "not seen"
-    detail = (
-        f"{evidence.tasks[run.task_id].subject}, its run ended as {run.outcome}, the next one as {following.outcome}"
-    )
-    went_on = not run.result or not following.result or run.result["up_to"] == following.result["after"]
-    return went_on, detail + (", where the first had stopped" if run.result and following.result else "")
+    subject = evidence.tasks[run.task_id].subject
+    if not run.result or not following.result:
+        return True, f"{subject}; that run ended as {run.outcome}, the next one as {following.outcome}"
+    stop, after = run.result["up_to"], following.result["after"]
+    if stop != after:
+        return False, f"{subject}; that run stopped after message {stop}, the next one started after message {after}"
+    return True, f"{subject}; the next run continued where that one had stopped"
 
 
 def cascaded(evidence: Evidence) -> Finding:
@@ -112,7 +114,7 @@ def too_early(evidence: Evidence) -> Finding:
         return None, "not seen"
     after, task = min(((since(drop), evidence.tasks[drop.task_id]) for drop in drops), key=lambda pair: pair[0])
     detail = f"{task.name} of {task.subject}, {span(after)} after the last start"
-    return after < spacing(task), f"{detail}; {span(spacing(task))} is the least"
+    return after < spacing(task), f"{detail}; the minimum is {span(spacing(task))}"
 
 
 def retried(evidence: Evidence) -> Finding:

@@ -67,15 +67,16 @@ class Servers:
 
 
 @contextmanager
-def servers(environ: Mapping[str, str] = os.environ) -> Iterator[Servers]:
+def servers(environ: Mapping[str, str] | None = None) -> Iterator[Servers]:
     """Starts both servers, new and empty. Raises ConfigurationError if one is not installed or does not start."""
     with postgres(environ) as database, valkey(environ) as redis:
         yield Servers(database.url, redis.url)
 
 
 @contextmanager
-def servers_or_given(environ: Mapping[str, str] = os.environ) -> Iterator[Servers]:
+def servers_or_given(environ: Mapping[str, str] | None = None) -> Iterator[Servers]:
     """Uses DATABASE_URL and REDIS_URL from `environ`. Starts a new server for each one that is missing or empty."""
+    environ = os.environ if environ is None else environ
     with ExitStack() as started:
         database_url = environ.get("DATABASE_URL") or started.enter_context(postgres(environ)).url
         redis_url = environ.get("REDIS_URL") or started.enter_context(valkey(environ)).url
@@ -83,12 +84,12 @@ def servers_or_given(environ: Mapping[str, str] = os.environ) -> Iterator[Server
 
 
 @contextmanager
-def postgres(environ: Mapping[str, str] = os.environ, *options: str) -> Iterator["Postgres"]:
+def postgres(environ: Mapping[str, str] | None = None, *options: str) -> Iterator["Postgres"]:
     """Starts a new PostgreSQL: C.UTF-8, UTC, 200 connections; the superuser and the database are called `postgres`.
 
     `options` (such as `--shared_buffers=2GB`) follow ours.
     """
-    programs, account = postgres_programs(environ), account_of_server()
+    programs, account = postgres_programs(os.environ if environ is None else environ), account_of_server()
     with closing(Postgres(new_folder(account), account, programs, options)) as server:
         server.create()
         server.start()
@@ -96,9 +97,9 @@ def postgres(environ: Mapping[str, str] = os.environ, *options: str) -> Iterator
 
 
 @contextmanager
-def valkey(environ: Mapping[str, str] = os.environ) -> Iterator["Valkey"]:
+def valkey(environ: Mapping[str, str] | None = None) -> Iterator["Valkey"]:
     """Starts a new Valkey, which keeps nothing on disk and evicts nothing."""
-    program = valkey_program(environ)
+    program = valkey_program(os.environ if environ is None else environ)
     with closing(Valkey(new_folder(None), program)) as server:
         server.start()
         yield server

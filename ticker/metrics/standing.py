@@ -35,7 +35,7 @@ def tickers(tick_ms: int) -> Steps[Figures]:
     """Returns the figures of tickers. After the clock has been set back, a heartbeat 5 s ahead counts as 5 s old."""
     beats = yield from read_tasks.tickers.steps(ended=True)
     most = longest_silence(tick_ms) / SECOND
-    ages = [abs(beat.age) for beat in beats if beat.age is not None and "ended" not in beat.last_report]
+    ages = [abs(beat.age) for beat in beats if beat.age is not None and not beat.has_ended]
     newest = [beat.last_tick_at for beat in beats if beat.last_tick_at is not None]
     return {
         "ticker_tickers_alive": {(): sum(age <= most for age in ages)},

@@ -21,7 +21,7 @@ OVERDUE_MS = 45_000
 
 @dataclass(frozen=True, slots=True)
 class QueueStatus:
-    """The numbers of a queue's waiting jobs, of its failed jobs that RQ still keeps, and of its workers."""
+    """How many waiting jobs, failed jobs that RQ still keeps, and workers a queue has."""
 
     name: str
     jobs: int

@@ -220,6 +220,12 @@ def leased(queue: str, holder: str) -> str:
     return f"the queue {queue} is leased by another installation ({holder}), until 5 minutes after its last tick"
 
 
+def without_worker(queue: str, count: int) -> str:
+    """Returns the problem with a queue that has jobs and no worker."""
+    jobs = "1 job waits" if count == 1 else f"{count} jobs wait"
+    return f"{jobs} in the queue {queue}, to which no worker listens; start one: ticker worker --tasks ... {queue}"
+
+
 def queues(connection: Redis) -> Iterator[Queue]:
     """Yields the queues in RQ's set. Skips members that are not names of queues."""
     for key in cast(set[bytes], connection.smembers(Queue.redis_queues_keys)):

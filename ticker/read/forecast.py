@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ticker.engine import timing
 from ticker.model import EventKind, Kind, RunKind
+from ticker.read import formatting
 from ticker.read.explain import span, time_of_day
 from ticker.schedules import phase
 from ticker.schedules.duration import SECOND
@@ -135,13 +136,13 @@ def following(task: Task, runs: Sequence["RunRecord"], tickers: Sequence["Ticker
 
 def ticking(tickers: Sequence["TickerStatus"]) -> Iterator[str]:
     """Says when a ticker last ticked. A missing ticker is the most common reason why a due task does not run."""
-    ages = [timedelta(seconds=ticker.age) for ticker in tickers if ticker.age is not None]
-    if not ages:
-        yield "no ticker is running here: nothing is pushed; start one: ticker run"
-    elif (age := min(ages, key=abs)) > timing.span(SILENT):
-        yield f"no ticker has ticked for {span(age)}: nothing is pushed; start one: ticker run"
-    else:
+    ages = [timedelta(seconds=ticker.age) for ticker in tickers if ticker.age is not None and not ticker.has_ended]
+    age = min(ages, key=abs, default=None)
+    if age is not None and age <= timing.span(SILENT):
         yield f"a ticker ticked {span(max(age, timedelta(0)) // timedelta(seconds=1) * SECOND)} ago"
+        return
+    silent = "no ticker is running here" if age is None else f"no ticker has ticked for {span(age)}"
+    yield f"{formatting.last_stop(tickers) or silent}: nothing is pushed; start one: ticker run"
 
 
 def running(task: Task, runs: Sequence["RunRecord"], now: datetime) -> Iterator[str]:

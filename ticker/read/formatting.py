@@ -4,9 +4,9 @@ In JSON, times are ISO 8601 in UTC with microseconds and a `Z`. Durations are wh
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -157,6 +157,16 @@ def why(run: "RunRecord") -> str:
 def age(ticker: "TickerStatus") -> int | None:
     """Returns the milliseconds since the last tick, by the database's clock."""
     return None if ticker.age is None else _ms(ticker.age)
+
+
+def last_stop(tickers: Iterable["TickerStatus"]) -> str:
+    """Says after which tick the last ticker stopped. Empty if a ticker that has not ended ticked later, or none ticked."""
+    ticked = [(one.last_tick_at, one) for one in tickers if one.last_tick_at is not None]
+    last_tick, last = max(ticked, key=lambda pair: pair[0], default=(None, None))
+    if last_tick is None or last is None or not last.has_ended:
+        return ""
+    now = last_tick + timedelta(seconds=last.age or 0)
+    return f"the last ticker stopped after its tick at {time_of_day(last_tick.replace(microsecond=0), now)}"
 
 
 def at(instant: datetime | None) -> str:

@@ -62,6 +62,7 @@ class Health:
     """The result of a check. `problems` are sentences; without any, all is well. The error of a server that answers is "".
 
     `unattended`: how many jobs wait in each of our queues without a worker. `ahead`: the database's clock minus this host's.
+    `last_stop`: says when the last ticker stopped, if no other one ticked after it.
     `foreign`: why the tables belong to another installation. `leased`: our queues that another installation has leased.
     """
 
@@ -73,16 +74,19 @@ class Health:
     max_age_ms: int = MAX_AGE
     foreign: str = ""
     leased: dict[str, str] = field(default_factory=dict)
+    last_stop: str = ""
 
     @property
     def problems(self) -> tuple[str, ...]:
         down = (self.redis_error,) if self.redis_error else ()
         if self.database_error:
             return self.database_error, *down
-        silent = () if ticks(self.tickers, self.max_age_ms) else (silence(self.tickers, self.max_age_ms),)
+        silent = (
+            () if ticks(self.tickers, self.max_age_ms) else (silence(self.tickers, self.max_age_ms, self.last_stop),)
+        )
         foreign = (self.foreign,) if self.foreign else ()
         leased = (rq.leased(*one) for one in self.leased.items())
-        waiting = (_unattended(queue, count) for queue, count in self.unattended.items())
+        waiting = (rq.without_worker(*one) for one in self.unattended.items())
         return *foreign, *silent, *down, *leased, *waiting
 
     @property
@@ -132,11 +136,12 @@ def ticks(tickers: Sequence[TickerStatus], most: int) -> bool:
     return any(abs(age) <= most for age in ages)
 
 
-def silence(tickers: Sequence[TickerStatus], most: int) -> str:
-    if not tickers:
-        return "no ticker is running here; start one: ticker run"
-    last = tickers[0]
-    return f"no ticker has ticked within {words(most)}: the last one, pid {last.pid} on {last.host}, {last_tick(last)}"
+def silence(tickers: Sequence[TickerStatus], most: int, last_stop: str) -> str:
+    """Says when the last ticker ticked or stopped, and how to start one."""
+    if last_stop or not tickers:
+        return f"{last_stop or 'no ticker is running here'}; start one: ticker run"
+    last = f"the last one, pid {tickers[0].pid} on {tickers[0].host}, {last_tick(tickers[0])}"
+    return f"no ticker has ticked within {words(most)}: {last}; start one: ticker run"
 
 
 def silent_ms(ticker: TickerStatus, most: int) -> int:
@@ -153,18 +158,15 @@ def last_tick(ticker: TickerStatus) -> str:
     return f"ticked {text} ago" if age >= 0 else f"ticked {text} ahead of the database's clock"
 
 
-def _unattended(queue: str, count: int) -> str:
-    jobs = "1 job waits" if count == 1 else f"{count} jobs wait"
-    return f"{jobs} in the queue {queue}, to which no worker listens; start one: ticker worker {queue}"
-
-
 def _database(settings: Settings, unattended: Mapping[str, int], holders: Mapping[str, str], **rest: Any) -> Health:
     with connections.translated(), closing(connections.connect(settings.require_database())) as db:
         execute = sql.on(db, settings.schema)
         here = installation.read(execute)
+        known = tasks.tickers(db, ended=True)
         others = {name: holder for name, holder in holders.items() if holder != here.id}
         return Health(
-            "", tickers=tuple(tasks.tickers(db)), ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
+            "", tickers=tuple(one for one in known if not one.has_ended), last_stop=formatting.last_stop(known),
+            ahead=_ahead(db), foreign=installation.foreign(here, settings.environment),
             unattended={name: unattended[name] for name in overview.waiting_queues(db, unattended)},
             leased={row["queue"]: others[row["queue"]] for row in execute("used_queues", queues=list(others))}, **rest,
         )  # fmt: skip

@@ -108,6 +108,11 @@ class TickerStatus:
     last_report: dict[str, Any]
     age: float | None
 
+    @property
+    def has_ended(self) -> bool:
+        """Returns whether the ticker was stopped cleanly."""
+        return "ended" in self.last_report
+
 
 @reads
 def get(task: Ref, *, owner: Any = None) -> Steps[Task]:
@@ -255,7 +260,7 @@ def tickers(*, ended: bool = False) -> Steps[list[TickerStatus]]:
     `ended` includes tickers that ended cleanly.
     """
     known = [TickerStatus(**row) for row in (yield query("tickers"))]
-    return [one for one in known if ended or "ended" not in one.last_report]
+    return [one for one in known if ended or not one.has_ended]
 
 
 def _run(row: Row) -> RunRecord:

@@ -74,12 +74,11 @@ def why(task: Ref, *, owner: Any = None, at: datetime | None = None, limit: int 
     shown = around(sorted([*lines, *waiting(row, now)], key=due_of), at, limit)
     between = [line_of_event(event) for event in events if is_between(event, shown, limit, at)]
     tickers = yield from tasks.tickers.steps(ended=True)
-    living = [ticker for ticker in tickers if "ended" not in ticker.last_report]
     still_open = yield from open_runs(newest)
     return Why(
         task_id, row, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
         tuple(then(row, events, runs, tickers, at)) if at else (),
-        tuple(following(row, still_open, living, now)) if row else (gone(runs, events, now),),
+        tuple(following(row, still_open, tickers, now)) if row else (gone(runs, events, now),),
     )  # fmt: skip
 
 

@@ -72,7 +72,7 @@ def register(
     with a zone, ISO texts, or seconds or milliseconds since 1970. `zone` applies to cron and calendar and defaults to UTC.
 
     An interval task is due at once, and any other task at its first time. `first` sets another time, except with `at`.
-    `max_runs` limits the number of starts. After an outage, a task runs once for all times that it missed
+    `max_runs` limits the number of scheduled starts. After an outage, a task runs once for all times that it missed
     (`catch_up="one"`), or not at all (`"none"`). A task with `at` and `remove=True` is deleted after its first success.
     With `spread`, each interval task gets a fixed phase in its interval, so that many tasks are not due at the same
     time. A cron or calendar task gets a phase of up to `within` after each of its times:

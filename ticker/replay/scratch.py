@@ -35,12 +35,13 @@ class Scratch:
 
 
 @contextmanager
-def scratch(environ: Mapping[str, str] = os.environ) -> Iterator[Scratch]:
+def scratch(environ: Mapping[str, str] | None = None) -> Iterator[Scratch]:
     """Creates a schema on DATABASE_URL, or on an embedded server if that is unset or empty. Removes it at the end.
 
     Within the block, TICKER_SCHEMA names the schema. Raises ConfigurationError if the server does not answer or cannot
     be started.
     """
+    environ = os.environ if environ is None else environ
     with ExitStack() as at_the_end:
         given = environ.get("DATABASE_URL", "")
         url = psycopg_url(given) if given else at_the_end.enter_context(embedded.postgres(environ)).url

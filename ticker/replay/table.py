@@ -247,10 +247,14 @@ def _rows(block: Sequence[Numbered]) -> tuple[Row, ...]:
             )
     if len(block) < 2 or not all(re.fullmatch(r":?-+:?", cell) for cell in _cells(block[1][1])):
         raise BadInput(
-            _line(first), None, f"the head of the table is not followed by a rule; write {'|---' * len(head)}|"
+            _line(first),
+            None,
+            f"the table's header row is not followed by a delimiter row; write {'|---' * len(head)}|",
         )
     if len(block) == 2:
-        raise BadInput(_line(first), None, "the table has no rows; write | 00:00 | initial state | below its head")
+        raise BadInput(
+            _line(first), None, "the table has no rows; write | 00:00 | initial state | below its header row"
+        )
     return tuple(_row(number, head, _cells(line)) for number, line in block[2:])
 
 

@@ -185,7 +185,7 @@ def _fit_window(values: Mapping[str, Any], now: datetime) -> None:
     if within is not None and not (values["spread"] and named):
         raise BadInput("within", words(within), "needs spread=True, and cron or calendar")
     if values["spread"] and within is None:
-        raise BadInput("spread", True, "needs every, or cron or calendar with within, such as within=2h")
+        raise BadInput("spread", True, "needs every, or else within (such as within=2h) together with cron or calendar")
     if within is not None and (gap := kinds.shortest_gap(schedule_of(values), now)) is not None and within >= gap:
         raise BadInput("within", words(within), f"must be shorter than the {words(gap)} between two of its times")
 

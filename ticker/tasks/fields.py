@@ -57,7 +57,7 @@ class TaskFields(TypedDict, total=False):
         "The task is not due after this time; an empty string removes the limit.", "2027-12-31T18:00:00+01:00",
         column="ends_at")]
     max_runs: Annotated[int | None, Field(
-        sorts.limit(checks.MOST_RUNS), "Maximum runs", WHEN, "The maximum number of starts; 0 means no limit.")]
+        sorts.limit(checks.MOST_RUNS), "Maximum runs", WHEN, "The maximum number of scheduled starts; 0 means no limit.")]
     catch_up: Annotated[str | None, Field(
         sorts.choice("one (a single late run)", "none (missed occurrences are skipped)"), "Catch up", WHEN,
         "The number of late runs after an outage: one or none.", default="one")]

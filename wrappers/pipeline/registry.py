@@ -64,7 +64,8 @@ def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack
     each piece, in its own run.
 
     A schedule after the name, `@task("reports.daily", cron="0 6 * * 1-5")`, declares a task without an owner. `ticker
-    sync` keeps that task up to date. `@task` takes the fields of `ticker.register`.
+    sync` keeps that task up to date. `@task` takes the fields of `ticker.register`, except
+    `name`, `owner` and `first`.
 
     With `batch`, one RQ job carries up to that many due tasks (at most 100). They run one after another in one process,
     and each has its own start, box and record. This suits many short runs of a function that leaves its process

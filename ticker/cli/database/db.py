@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def db() -> None:
-    """Create, print or check the tables, or take over those of another installation."""
+    """Create, print, check or adopt the tables."""
 
 
 @db.command()
@@ -48,12 +48,12 @@ def sql() -> None:
     click.echo(migrations.ddl(settings.schema).rstrip("\n"))
 
 
-@db.command()
+@db.command(short_help="Check the tables and the triggers of owner tables.")
 @as_json
 def check(as_json: bool) -> None:
-    """Exit with 0 if the tables fit this version and owner tables have their triggers, otherwise with 1.
+    """List the problems of the tables, of this installation, and of the triggers of owner tables.
 
-    Lists the problems.
+    Exits with 0 if there are none, otherwise with 1.
     """
     settings = configured()
     from ticker import migrations
@@ -81,7 +81,7 @@ def check(as_json: bool) -> None:
         )
 
 
-@db.command()
+@db.command(short_help="Take over the tables of another installation.")
 @click.option(
     "--resume", is_flag=True, help="Do not pause tasks. Use this for a restored backup of the same production system."
 )

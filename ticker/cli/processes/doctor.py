@@ -1,7 +1,7 @@
 """`ticker doctor`: checks whether all is well, and if not, says what to do. Writes nothing."""
 
 import platform
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -22,6 +22,7 @@ from ticker.settings import Settings
 from wrappers.rq import compatibility
 
 WELL, FINDING, UNCHECKED = "well", "finding", "not checked"
+UPGRADE = "run: ticker db upgrade"
 
 
 @dataclass(slots=True)
@@ -106,8 +107,30 @@ def doctor(as_json: bool) -> None:
         notes = [{"status": status, "check": name, "sentence": text} for status, name, text in diagnosis.notes]
         render.print_json({"well": not findings, "notes": notes, "versions": diagnosis.versions})
     else:
-        for note in diagnosis.notes:
-            render.say(": ".join(filter(None, note)))
+        for line in lines(diagnosis.notes):
+            render.say(line)
         render.say(", ".join(f"{name} {version or 'unknown'}" for name, version in diagnosis.versions.items()))
     if findings:
-        raise click.ClickException(f"{findings} finding{'' if findings == 1 else 's'}")
+        raise click.ClickException("1 problem found" if findings == 1 else f"{findings} problems found")
+
+
+def lines(notes: Sequence[tuple[str, str, str]]) -> Iterator[str]:
+    """Yields the notes as text. Checks that the same cause prevented share a line. Each cause is printed once."""
+    reported = {cause(sentence): name for status, name, sentence in notes if status == FINDING}
+    unchecked: dict[str, list[str]] = {}
+    for status, name, sentence in notes:
+        if status == UNCHECKED:
+            unchecked.setdefault(cause(sentence), []).append(name)
+    for status, name, sentence in notes:
+        if status == WELL:
+            yield f"ok: {name}"
+        elif status == FINDING:
+            yield f"problem: {name}: {sentence}"
+        elif names := unchecked.pop(cause(sentence), None):
+            check = reported.get(cause(sentence))
+            yield f"not checked: {', '.join(names)}: {f'see {check}' if check else sentence}"
+
+
+def cause(sentence: str) -> str:
+    """Returns a key of the cause. Tables that do not fit have a different error in each check, but the same remedy."""
+    return UPGRADE if sentence.endswith(UPGRADE) else sentence

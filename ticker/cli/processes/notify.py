@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.option("--test", is_flag=True, help="Send one test notice through each channel.")
 @as_json
 def notify(test: bool, as_json: bool) -> None:
-    """Send a test notice through each channel in TICKER_NOTIFY and print the answers.
+    """Send a test notice through each channel and print the answers.
 
     Exits with 1 if a channel did not accept the notice. `ticker run` sends notices about tasks that fail, recover, are
     paused by the ticker, or have had no success for too long.

@@ -24,7 +24,7 @@ LARGEST = 1_000_000  # bytes of a file
 )
 @click.option("--list", "only_list", is_flag=True, help="List the tables without playing them.")
 def replay(file: str | None, svg: str | None, only_list: bool) -> None:
-    """Play the timing tables in FILE.md and report the lines that differ.
+    """Play timing tables and report the lines that differ.
 
     Without FILE, or with seed-003 as FILE, plays the tables that come with the package. Starts its own PostgreSQL, or
     uses DATABASE_URL, where it creates a separate schema and removes it at the end. Exits with 0 if all lines agree, otherwise with

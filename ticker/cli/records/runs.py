@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def runs(
     task: str | None, owner: str | None, outcome: str | None, run_id: int | None, limit: int, as_json: bool
 ) -> None:  # fmt: skip
-    """List runs and drops, newest first, or show one in full with --id.
+    """List runs and drops, newest first, or show one in full.
 
     Without TASK, lists those of all tasks. Records outlive their task: those of a deleted task are found by its id. --id
     also shows the run's output, its traceback, its other attempts and its pieces of work.

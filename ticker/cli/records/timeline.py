@@ -34,7 +34,7 @@ LISTED_AT_MOST = 10  # drops and failures listed below the chart
 @click.option("--svg", metavar="FILE", type=click.Path(dir_okay=False, writable=True, allow_dash=True),
               help="Write the chart to FILE as SVG; - is standard output.")  # fmt: skip
 def timeline(task: str, owner: str | None, since: str, svg: str | None) -> None:
-    """Draw when TASK was due, waited, ran and was dropped, and when it is due next.
+    """Draw when TASK was due, waited and ran, and when it is due next.
 
     Also lists the last drops and failures, and what happens next. A deleted task is found by its id.
     """

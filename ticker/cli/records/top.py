@@ -18,7 +18,7 @@ AT_ONCE = 10
 @watching.interval
 @click.option("--once", is_flag=True, help="Print once as plain text. This is the default in a pipe.")
 def top(interval: str, once: bool) -> None:
-    """Show which tasks are late, failing, running or due next, and which jobs were dropped and why.
+    """Show late, failing, running and coming tasks, and drops.
 
     Redraws the screen every two seconds, until you press q or Ctrl-C.
     """

@@ -126,7 +126,7 @@ def pause(
 ) -> None:  # fmt: skip
     """Pause TASK, or all tasks of --owner.
 
-    Nothing is pushed or started until `resume`, or until the time given by --until.
+    Nothing is pushed or started, except by `run-now`, until `resume` or the time given by --until.
     """
     from ticker.registration import operations
 

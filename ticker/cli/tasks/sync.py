@@ -27,9 +27,9 @@ SIGNS = {"add": "+", "change": "~", "remove": "-", "keep": " "}
 @click.option("--plan", is_flag=True, help="Show what would change, and change nothing.")
 @as_json
 def sync(texts: tuple[str, ...], plan: bool, as_json: bool) -> None:
-    """Synchronize tasks with their declarations in code: @task("reports.daily", cron="0 6 * * *").
+    """Synchronize tasks with their declarations in code.
 
-    Adds, changes and removes declared tasks. Does not touch tasks that were registered at run time.
+    A declaration is @task("reports.daily", cron="0 6 * * *"). Adds, changes and removes declared tasks. Does not touch tasks that were registered at run time.
     """
     from ticker import settings
     from ticker.registration import sync as declared_tasks

@@ -67,9 +67,12 @@ def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack
     sync` keeps that task up to date. `@task` takes the fields of `ticker.register`, except
     `name`, `owner` and `first`.
 
-    With `batch`, one RQ job carries up to that many due tasks (at most 100). They run one after another in one process,
+    With `batch`, one RQ job carries up to that many due tasks (at most 1,000). They run one after another in one process,
     and each has its own start, box and record. This suits many short runs of a function that leaves its process
     unchanged.
+
+    With `concurrency`, up to that many of them run at the same time: coroutines on one event loop, plain functions in
+    threads. This suits runs that wait for a network.
 
     Raises BadInput if the name is invalid or belongs to another function, or if a class lacks one of the two methods.
     Also raises it if a function other than `generate` yields, because nothing would iterate over it.

@@ -22,7 +22,7 @@ class TickerConfig(AppConfig):
     label = "ticker"
 
     def ready(self) -> None:
-        """Copies Django's TICKER_... settings into environment variables that are not set. TICKER_REDIS_URL becomes REDIS_URL."""
+        """Copies Django's TICKER_... settings into environment variables that are not set yet. TICKER_REDIS_URL becomes REDIS_URL."""
         for name in filter(lambda name: name.startswith("TICKER_"), dir(settings)):
             variable = "REDIS_URL" if name == "TICKER_REDIS_URL" else name
             if (value := getattr(settings, name)) is not None:

@@ -3,7 +3,7 @@
 A pass knows neither SQL nor Redis. It gets a store and a queue, works once, and returns a report. For each batch of due
 rows, it takes these steps in order:
 
-1. Lock the rows, so that no other ticker works on them.
+1. Lock the rows so that no other ticker works on them.
 2. Push one job for each, in one call. The job's id is a function of (task, occurrence). So a push repeated after a crash
    names a job that the queue still holds, and is refused.
 3. Note the occurrences as waiting, and set `next_run`. Rows that could not be pushed stay due and back off. Some occurrences

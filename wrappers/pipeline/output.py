@@ -133,7 +133,7 @@ class _Bytes(io.RawIOBase):
 
 
 class Stream(io.TextIOWrapper):
-    """A text stream in UTF-8 that accepts any text. Each write is kept at once, flushed or not."""
+    """A text stream in UTF-8 that accepts any text. Each write is kept immediately, whether or not it is flushed."""
 
     def __init__(self, kept: Kept, original: TextIO | None, name: str) -> None:
         super().__init__(_Bytes(kept, original, name), encoding="utf-8", errors="backslashreplace", newline="\n")

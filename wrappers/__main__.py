@@ -122,7 +122,7 @@ def announce() -> None:
 
 
 def with_connect_timeout(url: str) -> str:
-    """Adds a time-out for connecting. RQ limits only its waits for answers (to 10 s more than its longest wait for a job)."""
+    """Adds a connection timeout, unless the URL sets one. RQ limits only its waits for answers (to 10 s more than its longest wait for a job)."""
     if "socket_connect_timeout=" in url:
         return url
     return f"{url}{'&' if '?' in url else '?'}socket_connect_timeout={CONNECT_TIMEOUT}"

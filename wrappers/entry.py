@@ -207,7 +207,7 @@ def invoke(call: Call, step: Step, *piece: Any) -> Any:
 
 
 async def within(call: Call, coroutine: Any) -> Any:
-    """Awaits the function. Cancels it at its next `await` after the box, before the soft limit interrupts it."""
+    """Awaits the function. Cancels it a quarter of the grace after its box, before the soft limit interrupts it."""
     assert call.run is not None and call.start is not None
     grace = call.start.grace_ms / 1000
     limit = asyncio.timeout(call.run.quota.remaining + grace / 4)

@@ -63,7 +63,7 @@ def test_a_redis_that_never_answers_is_given_up(silent_port: int, database_url: 
 
 @contextmanager
 def stopped(db: Db, name: str) -> Iterator[None]:
-    """The one backend of that name hangs: it takes a statement, and cannot end it by a time-out of its own."""
+    """The one backend of that name hangs: it takes a statement, and cannot end it by a timeout of its own."""
     [[pid]] = db.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s AND datname = current_database()", [name]).fetchall()  # fmt: skip
     os.kill(pid, signal.SIGSTOP)
     try:

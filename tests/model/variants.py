@@ -58,7 +58,7 @@ WRONG = (
     Variant("no fence on the end", {"fence": False}, "S8", bounds(Faults(manual=1), workers=2)),
     Variant("no clamp", {"clamp": False}, "L2", bounds(Faults(back=1), beat=2)),
     Variant("box counted from the function's start", {"box_from_the_question": False}, "S3", bounds(slowest_answer=1, timings=LONG)),
-    Variant("RQ's time-out alone", {"hard_limit": False}, "S3", bounds()),
+    Variant("RQ's timeout alone", {"hard_limit": False}, "S3", bounds()),
     Variant("children left alive", {"children_die": False}, "S3", bounds()),
     Variant("look-ahead over the tolerance", {"look_ahead": 2}, "L2", bounds(timings=(timing(10, 1, 1),), prompt=True)),
     Variant(

@@ -7,11 +7,11 @@ STARTS = "wrappers/pipeline/start.py"
 
 RUNS = (
     Mutant(
-        "rqs-time-out-alone",
+        "rqs-timeout-alone",
         BOX,
         "    limits.arm()\n",
         "",
-        "A run is dead B + g after its start, even if it swallows every exception. RQ's time-out alone does not ensure that.",
+        "A run is dead B + g after its start, even if it swallows every exception. RQ's timeout alone does not ensure that.",
         ("tests/worker/test_worker.py::test_what_overruns_its_box_is_ended_with_everything_it_left_behind",),
     ),
     Mutant(
@@ -47,11 +47,11 @@ RUNS = (
         ("tests/mutants/test_limits.py::test_a_start_whose_answer_took_over_two_seconds_is_given_up_and_says_so",),
     ),
     Mutant(
-        "box-longer-than-rqs-time-out",
+        "box-longer-than-rqs-timeout",
         BOX,
         "timing.granted_box(start.box_ms, start.grace_ms, call.rq_timeout)",
         "timing.granted_box(start.box_ms, start.grace_ms, None)",
-        "The box is never longer than the time-out that RQ got at the push, however the row was edited since then.",
+        "The box is never longer than the timeout that RQ got at the push, however the row was edited since then.",
         ("tests/worker/test_worker.py::test_the_box_never_outlasts_the_time_out_that_rq_was_told_at_the_push",),
     ),
     Mutant(

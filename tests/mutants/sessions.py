@@ -28,7 +28,7 @@ SESSIONS = (
         CONNECTIONS,
         "[(BEGIN,), (self.set_up,)]",
         "[(BEGIN,)]",
-        "A single statement has the same time-outs and formats as one in a transaction.",
+        "A single statement has the same timeouts and formats as one in a transaction.",
         (OURS,),
     ),
     Mutant(

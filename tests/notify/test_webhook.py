@@ -116,7 +116,7 @@ def test_an_endpoint_that_never_answers_is_given_up_in_time(endpoint):
 
 @pytest.mark.slow
 def test_an_endpoint_that_sends_a_byte_at_a_time_is_given_up_in_time(endpoint):
-    """Each byte comes before a socket's own time-out: only the whole is bounded."""
+    """Each byte comes before a socket's own timeout: only the whole is bounded."""
     stopped = threading.Event()
 
     def drips(wire: socket.socket) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 Say = Callable[[str], object]
-NEVER = 90.0  # seconds; pytest's own time-out of a test is 120
+NEVER = 90.0  # seconds; pytest's own timeout of a test is 120
 
 
 def horse(body: Callable[[Say], object]) -> tuple[int, str]:

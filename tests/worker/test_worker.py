@@ -267,7 +267,7 @@ def test_a_start_waits_for_a_row_that_a_long_transaction_holds(traced, db, store
             done = pool.submit(work)
             waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
             until(lambda: db.execute(waiting).fetchone(), "the start waits")
-            until(lambda: not db.execute(waiting).fetchone(), "its lock time-out")
+            until(lambda: not db.execute(waiting).fetchone(), "its lock timeout")
         assert sentence("logs.start_waits_for_a_row").within(done.result().stdout)
     assert outcomes(db) == {"plain": "succeeded"}
 

@@ -18,7 +18,7 @@ from ticker.db.drivers import reads_iso
 from ticker.errors import ConfigurationError, DatabaseUnavailable, RowLocked
 
 CONNECT_TIMEOUT = 5  # seconds
-ANSWER_TIMEOUT = 15.0  # seconds; the server's own time-outs end a statement after 5, if it lives
+ANSWER_TIMEOUT = 15.0  # seconds; the server's own timeouts end a statement after 5, if it lives
 OLDEST_POSTGRESQL = 15
 OLDEST_LIBPQ = 140_000  # the first with pipelines
 BEGIN = b"BEGIN ISOLATION LEVEL READ COMMITTED"  # checks a WHERE again after the lock; stricter levels raise

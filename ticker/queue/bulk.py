@@ -20,7 +20,7 @@ from ticker.queue.scripts import script
 
 Argument = str | bytes | int
 Label = tuple[str, str, int, int]
-"""The values that the jobs of many tasks share: queue, description, time-out, time to live."""
+"""The values that the jobs of many tasks share: queue, description, timeout, time to live."""
 
 _STORED = struct.Struct("<3s2H")  # RFC 1950 and 1951: no preset, one stored block; its length and the inverted length
 _HEAD = b"\x78\x01\x01"

@@ -1,5 +1,5 @@
 -- ARGV: RQ's set of queues; the prefix of its jobs' keys; the number of fields and values that all jobs share, then
--- these; the number of labels, and five values for each: the queue's key and name, the description, the time-out, the
+-- these; the number of labels, and five values for each: the queue's key and name, the description, the timeout, the
 -- time to live; then for each job the number of its label, its id, its data, and its signature or ''.
 -- A queue whose key is of another type refuses the id before anything is written, and only this job gets that answer.
 -- Any other error (OOM, READONLY, ...) is the server's: it answers the whole call, so that no row has to back off

@@ -1,7 +1,7 @@
 """Signs jobs, to prove that a ticker pushed this job with this id to this queue, and that it has not changed since.
 
 A signature is HMAC-SHA256, cut to 128 bits. It has its own field in RQ's hash, so that every RQ tool can still read the
-job. It covers the id, the queue, the time-out and the call in RQ's `data`. The call is unpacked first, because RQ packs
+job. It covers the id, the queue, the timeout and the call in RQ's `data`. The call is unpacked first, because RQ packs
 it again when it saves a job. So a signature does not fit another job, queue or payload.
 
 A signature has no timestamp. If an old job is pushed again, the start statement decides whether it runs.

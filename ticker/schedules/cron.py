@@ -138,7 +138,7 @@ def _check_days(field: str, text: str, checked: list[str]) -> None:
     try:
         _times(" ".join((["0", *checked] if len(checked) == 5 else checked)[:YEAR]), dst.ANY)
     except CronSimError:
-        raise BadInput(field, text, "never fires: none of its months has such a day") from None
+        raise BadInput(field, text, "never fires: none of its months has a day with that number") from None
 
 
 def _shorthand(field: str, text: str) -> str:

@@ -84,7 +84,11 @@ def _with_offset(field: str, value: object, at: datetime | None) -> datetime:
     if at is None:
         raise BadInput(field, value, _HOW)
     if at.utcoffset() is None:
-        raise BadInput(field, value, "has no offset from UTC; append one such as +02:00, or Z for UTC")
+        raise BadInput(
+            field,
+            value,
+            "has no offset from UTC; write 2026-05-01T09:00:00+02:00, or Z for UTC, or pass a datetime with a tzinfo",
+        )
     return at
 
 

@@ -39,7 +39,7 @@ def introduce(call: Call) -> None:
 
 
 def group(call: Call, limit: BaseException) -> None:
-    """Groups all time-outs of a function as one issue. Grouped by stack, each point of interruption would be its own issue."""
+    """Groups all timeouts of a function as one issue. Grouped by stack, each point of interruption would be its own issue."""
     assert call.start is not None
     if sdk := loaded():
         sdk.get_current_scope().add_event_processor(grouped(limit, ["ticker", "timed_out", call.start.function]))

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("ticker.run")
 
-PATIENCE = 20.0  # seconds for an unavailable server and a locked row together; RQ's own time-out leaves 30
+PATIENCE = 20.0  # seconds for an unavailable server and a locked row together; RQ's own timeout leaves 30
 PAUSE = 0.5  # seconds
 SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
 

@@ -135,7 +135,7 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         used("intermediate_queue_key", "a job that is put aside or forgotten is removed from that list"),
         used("redis_queues_keys", "our script stores the jobs"),
         used("redis_queue_namespace_prefix", "our script stores the jobs"),
-        used("DEFAULT_TIMEOUT", "RQ compares a job's time-out with numbers"),
+        used("DEFAULT_TIMEOUT", "RQ compares a job's timeout with numbers"),
     ),
     "rq.intermediate_queue.IntermediateQueue": (
         used("get_intermediate_queue_key", "an id without a job is removed from that list at once"),

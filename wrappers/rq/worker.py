@@ -30,7 +30,7 @@ log = logging.getLogger("ticker.run")
 
 LOOK = 1  # seconds between two attempts to write waiting ends, at most
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
-RQ_MARGIN = 60  # seconds after a job's time-out, after which RQ's own worker kills a horse
+RQ_MARGIN = 60  # seconds after a job's timeout, after which RQ's own worker kills a horse
 
 
 class Worker(SurvivingWorker):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def prune(dry_run: bool, as_json: bool) -> None:
     """Delete old records of runs, drops and events.
 
-    A task's --keep, TICKER_KEEP_SUCCESSES and TICKER_KEEP_FAILURES set how long records are kept. Tickers may
+    TICKER_KEEP_SUCCESSES, TICKER_KEEP_FAILURES and the `keep` of each task set how long records are kept. Tickers may
     keep running, and the command can safely be interrupted at any time. `ticker run` also prunes.
     """
     total = at_once(configured(), dry_run)

@@ -62,7 +62,7 @@ FROM unnest(%(ids)s::bigint[], %(whats)s::text[], %(words)s::text[], %(run_ids)s
 ORDER BY e.n
 
 -- name: sum_up_patience
--- Gives the statements of this transaction a longer time-out.
+-- Gives the statements of this transaction a longer timeout.
 SELECT set_config('statement_timeout', '12s', true)
 
 -- name: sum_up

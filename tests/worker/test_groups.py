@@ -61,6 +61,15 @@ async def together(run, deed="returns", number=0):
 @task("two", batch=3, concurrency=2)
 async def two(run, deed):
     (FOLDER / deed).touch()
+    if deed == "swallows":
+        while True:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                pass
+    if deed == "ends before the kill":
+        await asyncio.sleep(1.35)
+        return
     while not (FOLDER / "go").exists():
         await asyncio.sleep(0.01)
 
@@ -172,6 +181,17 @@ def test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted(de
     assert printed == {f"0 {deed}": f"{deed}\n", "neighbour": "waits\n"}
     [neighbour] = [task for task in ticker.list_tasks(db) if task.name == "neighbour"]
     assert (neighbour.failures, neighbour.last_outcome) == (0, "interrupted")
+
+
+def test_nothing_new_begins_in_a_process_that_will_be_killed(db, store, queue):
+    """Its soft limit is at 1 s and its hard limit at 1.5 s. The slot of the second run is free for the third in between."""
+    for deed, box in (("swallows", "0.5s"), ("ends before the kill", "3s"), ("third", "0.5s")):
+        ticker.register(db, "two", name=deed, every="1h", box=box, kwargs={"deed": deed})
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert outcomes(db)["swallows"] == "killed"
+    assert "third" not in outcomes(db)
+    assert tick(store, queue).swept.repushed == 1
 
 
 def test_a_run_that_blocks_the_loop_pays_for_a_neighbour_that_cannot_end(db, store, queue):

@@ -35,7 +35,6 @@ from wrappers.sandbox.limits import SoftLimit
 log = logging.getLogger("ticker.run")
 
 COLLECT = 0.02  # seconds for which free slots are collected before the next starts are requested
-IGNORED = 0.25  # seconds after its soft limit in which a run may still end by itself
 
 
 class Group:
@@ -136,7 +135,7 @@ class Group:
         step = registry.functions()[call.start.function].step
         soft_at = call.since + (call.start.box_ms + call.start.grace_ms / 2) / 1000
         loop, left = asyncio.get_running_loop(), soft_at - limits.now()
-        watched = loop.call_later(left + IGNORED, self._close, call.task_id)
+        watched = loop.call_later(left + call.start.grace_ms / 4000, self._close, call.task_id)
         try:
             if step.is_async:
                 async with asyncio.timeout(left) as limit:

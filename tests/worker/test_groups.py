@@ -1,6 +1,8 @@
 """One process runs many tasks of a function at the same time; each has its own start, box, record and outcome."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,10 @@ import pytest
 import ticker
 from tests.running import stock_worker, until, work, working
 from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
 from ticker.errors import BadInput
+from ticker.queue.rq import RedisQueue
 from wrappers.pipeline import registry
 
 pytestmark = pytest.mark.slow
@@ -258,6 +262,37 @@ def test_a_locked_row_is_skipped_and_runs_later(environ, db, store, queue):
             assert "0 returns" not in outcomes(db)
         done.result()
     assert outcomes(db) == {"0 returns": "succeeded", "1 returns": "succeeded"}
+
+
+def test_a_server_that_goes_away_costs_no_run_at_work_and_what_is_left_is_pushed_again(
+    own_servers, folder, monkeypatch
+):
+    """One run is at work, and the next start finds no server. It ends with its own outcome, once the server is back."""
+    postgres, _ = own_servers
+    with connect(postgres.url) as db:
+        db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('two', 10, clock_timestamp())")
+        for deed in ("first", "ends before the kill", "third"):
+            ticker.register(db, "two", name=deed, every="1h", kwargs={"deed": deed})
+        with (
+            closing(PostgresStore(postgres.url)) as store,
+            closing(RedisQueue.from_url(os.environ["REDIS_URL"])) as queue,
+        ):
+            tick(store, queue)
+    short = "from wrappers.pipeline import start; start.PATIENCE = 1.0\n"
+    with working("--burst", patch=short + FUNCTIONS) as process:
+        until(lambda: len(list(folder.iterdir())) == 2, "two runs")
+        postgres.kill()
+        until(lambda: "nothing new begins" in process.stdout.readline(), "the next start fails")
+        postgres.start()
+        (folder / "go").touch()
+        process.communicate()
+    with connect(postgres.url) as db:
+        assert outcomes(db) == {"first": "succeeded", "ends before the kill": "succeeded"}
+        with (
+            closing(PostgresStore(postgres.url)) as store,
+            closing(RedisQueue.from_url(os.environ["REDIS_URL"])) as queue,
+        ):
+            assert tick(store, queue).swept.repushed == 1
 
 
 @pytest.mark.parametrize("concurrency", [0, -1, 11, "50", True, 1.5, None])

@@ -9,7 +9,7 @@ import contextvars
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from ticker.errors import DatabaseUnavailable
 from wrappers.group import streams
 from wrappers.group.loop import Noted, Watch
 from wrappers.group.slots import Slots
@@ -40,22 +41,28 @@ COLLECT = 0.02  # seconds for which free slots are collected before the next sta
 class Group:
     """Runs calls in a number of slots until all have run or were refused."""
 
-    def __init__(self, calls: Iterable[Call], concurrency: int) -> None:
+    def __init__(self, calls: Sequence[Call], concurrency: int) -> None:
         self.answers: Counter[str] = Counter()
         self._unstarted = deque(calls)
-        self._slots = Slots(concurrency)
+        self._slots = Slots(concurrency, kills=calls[0].settings.hard_limit != "off")
         self._asking = ThreadPoolExecutor(1, "ticker-start")
         self._threads = ThreadPoolExecutor(concurrency, "ticker-run")
         self._is_closing = False  # a run has ignored its soft limit, so the process will be killed
+        self._error: Exception | None = None  # of the start statement, so that nothing more can begin
 
     def work(self) -> str:
-        """Returns how many runs ended in which way, in a few words."""
+        """Returns how many runs ended in which way, in a few words.
+
+        If a start statement fails, raises its error once the runs at work have ended.
+        """
         child_processes.adopt()
         watch_sockets()
         with streams.Streams(), Watch():
             asyncio.run(self._work())
         child_processes.kill()
         self._slots.close()
+        if self._error is not None:
+            raise self._error
         return ", ".join(f"{count} {answer}" for answer, count in self.answers.items())
 
     async def _work(self) -> None:
@@ -79,7 +86,12 @@ class Group:
         tokens = [str(uuid4()) for _ in calls]
         slots = self._slots.take([(call.task_id, token) for call, token in zip(calls, tokens, strict=True)])
         loop = asyncio.get_running_loop()
-        answers = await loop.run_in_executor(self._asking, start.ask_all, calls, tokens)
+        try:
+            answers = await loop.run_in_executor(self._asking, start.ask_all, calls, tokens)
+        except Exception as error:  # the slots stay taken: the worker closes the records of what may have started
+            log.warning("nothing new begins in this process, because a start failed: %s", error)
+            self._error = error
+            return []
         begun = []
         for slot, call, answer in zip(slots, calls, answers, strict=True):
             if isinstance(answer, Call) and answer.start is not None:
@@ -110,7 +122,10 @@ class Group:
         if not handoff.leave(left):
             until = call.since + (begun.box_ms + begun.grace_ms) / 1000
             write = partial(finish.write, call.database, left, until=until, wake=call.settings.wake)
-            await asyncio.get_running_loop().run_in_executor(self._asking, write)
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._asking, write)
+            except DatabaseUnavailable as error:
+                log.warning("the end of task=%s could not be written: %s", call.task_id, error)
         self._slots.give_back(slot)
         self.answers[end.outcome] += 1
 
@@ -160,7 +175,7 @@ class Group:
             watched.cancel()
 
     def _may_begin(self) -> bool:
-        return not self._is_closing and not shared_state.is_stopping()
+        return not (self._is_closing or self._error or shared_state.is_stopping())
 
     def _close(self, task_id: int) -> None:
         log.warning("task=%s ignores its soft limit: nothing new begins in this process", task_id)

@@ -13,9 +13,10 @@ from wrappers.sandbox.limits import KillTimer
 
 
 class Slots:
-    """Gives each open run a slot."""
+    """Gives each open run a slot. With `kills`, the process dies at the first deadline."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, kills: bool = True) -> None:
+        self._kills = kills
         self._free = list(reversed(range(count)))
         self._limits: dict[int, tuple[float, float]] = {}  # by slot: the deadline and the hard limit
         self._at_most = shared_state.deadline()  # RQ's, for the whole job
@@ -35,8 +36,9 @@ class Slots:
     def begin(self, slot: int, task_id: int, token: str, run_id: int, deadline: float, hard_limit: float) -> None:
         """Notes that the run has started, and the instant at which the process dies if it has not ended."""
         shared_state.write(task_id, token, run_id, slot=slot, deadline=deadline, hard_limit=hard_limit)
-        self._limits[slot] = deadline, hard_limit
-        self._arm()
+        if self._kills:
+            self._limits[slot] = deadline, hard_limit
+            self._arm()
 
     def give_back(self, slot: int) -> None:
         shared_state.clear(slot)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 from weakref import WeakSet
 
@@ -56,8 +57,9 @@ class Interruptible:
                     opened.shutdown(socket.SHUT_RDWR)
 
 
+@cache
 def watch_sockets() -> None:
-    """Notes each socket that a function opens from now on. It cannot be undone, so call it in a work-horse only."""
+    """Notes each socket that a function opens from now on, in this process. An audit hook cannot be removed."""
     sys.addaudithook(_note)
 
 

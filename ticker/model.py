@@ -52,6 +52,7 @@ class Outcome(StrEnum):
 
 
 GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
+NO_FAILURE = GOOD | {Outcome.INTERRUPTED}
 
 
 class Reason(StrEnum):

@@ -56,7 +56,7 @@ def text() -> str:
 def domains(source: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yields the type and the limits of each domain. JSON and patterns are too long to show."""
     bases = dict(re.findall(r"^CREATE DOMAIN (\w+) AS (\w+)", source, re.MULTILINE))
-    pattern = r"^(?:CREATE|ALTER) DOMAIN (\w+) (?:AS \w+|ADD CONSTRAINT \w+) CHECK \((.*?)\);$"
+    pattern = r"^(?:CREATE|ALTER) DOMAIN (\w+) (?:AS \w+|ADD CONSTRAINT \w+) CHECK \((.*?)\)(?: NOT VALID)?;$"
     for name, check in re.findall(pattern, source, re.DOTALL | re.MULTILINE):
         base = bases[name]
         limits = " ".join(check.replace("VALUE", "").split())

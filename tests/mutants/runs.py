@@ -129,14 +129,6 @@ RUNS = (
         ("tests/worker/test_batches.py::test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits",),
     ),
     Mutant(
-        "an-end-over-another",
-        "wrappers/sandbox/handoff.py",
-        " or put - taken + _LENGTH + len(text) > _SIZE",
-        "",
-        "In a batch, an end that the worker has not written yet is not overwritten. If there is no room for an end, the horse writes it.",
-        ("tests/worker/test_batches.py::test_each_end_is_written_with_what_its_own_run_printed",),
-    ),
-    Mutant(
         "children-left-alive",
         "wrappers/rq/worker.py",
         "left = subreaper.kill_new_children(self._before)",

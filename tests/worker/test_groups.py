@@ -82,6 +82,11 @@ def threads(run, deed="returns", port=0):
     print(deed)
     if deed == "raises":
         raise ValueError(deed)
+    if deed == "stops":
+        next(iter(()))
+    if deed == "checkpoints":
+        for number in range(50):
+            run.checkpoint(number)
     if deed == "sleeps":
         while True:
             time.sleep(0.01)
@@ -149,6 +154,31 @@ def test_plain_functions_run_in_threads_no_more_than_the_concurrency(db, store, 
     tick(store, queue)
     work(patch=FUNCTIONS)
     assert sorted(outcomes(db).values()) == ["failed", *["succeeded"] * 4]
+
+
+def test_an_exception_that_a_future_cannot_hold_ends_only_its_own_run(db, store, queue):
+    register(db, "threads", "stops", "returns")
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 stops": "failed", "1 returns": "succeeded"}
+
+
+def test_threads_store_their_cursors_on_one_connection(db, store, queue):
+    tasks = register(db, "threads", *["checkpoints"] * 6)
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"succeeded"}
+    assert [ticker.get(db, task).cursor for task in tasks] == [49] * 6
+
+
+def test_nothing_is_kept_of_the_output_if_it_is_to_be_passed_on(db, store, queue, monkeypatch):
+    monkeypatch.setenv("TICKER_OUTPUT", "pass")
+    register(db, "together", "returns", "returns")
+    tick(store, queue)
+    done = work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"succeeded"}
+    assert db.execute("SELECT DISTINCT output, error_output FROM ticker.runs").fetchall() == [("", "")]
+    assert "returns" in done.stdout
 
 
 def test_each_run_is_cancelled_at_its_own_soft_limit(db, store, queue):

@@ -6,7 +6,6 @@ its own timer cannot.
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 
 from wrappers.sandbox import shared_state
 from wrappers.sandbox.limits import KillTimer
@@ -21,6 +20,12 @@ class Slots:
         self._limits: dict[int, tuple[float, float]] = {}  # by slot: the deadline and the hard limit
         self._at_most = shared_state.deadline()  # RQ's, for the whole job
         self._timer: KillTimer | None = None
+        if kills:
+            try:
+                self._timer = KillTimer()
+            except OSError:  # no such timers here: the worker and its supervisor kill
+                if not shared_state.is_shared():
+                    raise
 
     def __len__(self) -> int:
         """Returns how many slots are free."""
@@ -35,14 +40,19 @@ class Slots:
 
     def begin(self, slot: int, task_id: int, token: str, run_id: int, deadline: float, hard_limit: float) -> None:
         """Notes that the run has started, and the instant at which the process dies if it has not ended."""
+        deadline = deadline if self._kills else math.inf
         shared_state.write(task_id, token, run_id, slot=slot, deadline=deadline, hard_limit=hard_limit)
         if self._kills:
             self._limits[slot] = deadline, hard_limit
             self._arm()
 
     def give_back(self, slot: int) -> None:
+        self.returned(slot)
         shared_state.clear(slot)
         self._free.append(slot)
+
+    def returned(self, slot: int) -> None:
+        """Notes that the function has returned, so that nothing has to be killed any more."""
         if self._limits.pop(slot, None) is not None:
             self._arm()
 
@@ -54,8 +64,5 @@ class Slots:
     def _arm(self) -> None:
         first, hard_limit = min(self._limits.values(), default=(math.inf, 0.0))
         shared_state.write_deadline(min(first, self._at_most), hard_limit)
-        if self._timer is None:
-            with suppress(OSError):  # no such timers here: the worker and its supervisor kill
-                self._timer = KillTimer()
         if self._timer is not None:
             self._timer.set(first)

@@ -24,14 +24,17 @@ class Output:
 
     def __init__(self, slot: int) -> None:
         self._pair = ring_buffer.pair_of(slot)
+        self._is_closed = False
         for kept in self._pair:
             kept.empty()
 
     def write(self, number: int, data: bytes | memoryview) -> None:
-        self._pair[number].write(data)
+        if not self._is_closed:
+            self._pair[number].write(data)
 
-    def texts(self) -> tuple[str, str]:
-        """Returns the output and the error output, safe to store and to show."""
+    def close(self) -> tuple[str, str]:
+        """Returns the output and the error output, safe to store and to show. What is written after that is not kept."""
+        self._is_closed = True
         output, error_output = map(text_of, self._pair)
         return output, error_output
 

@@ -32,6 +32,7 @@ class Interruptible:
         self.is_interrupted = False
         self._lock = threading.Lock()
         self._thread: int | None = None
+        self._has_ended = False
         self._sockets: WeakSet[socket.socket] = WeakSet()
 
     def __call__(self, function: Callable[[], Any]) -> Any:
@@ -41,14 +42,16 @@ class Interruptible:
             if self.is_interrupted:
                 raise ReachedInThread
             return function()
+        except StopIteration as error:  # a future cannot hold it
+            raise RuntimeError("the function raised StopIteration") from error
         finally:
             with self._lock:  # after this, nothing is raised in the thread, which will run another function
-                self._thread = None
+                self._thread, self._has_ended = None, True
 
     def interrupt(self) -> None:
         """Raises SoftLimit in the function, once, and shuts down its sockets."""
         with self._lock:
-            self.is_interrupted = True
+            self.is_interrupted = not self._has_ended
             if self._thread is None:
                 return
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(ReachedInThread))
@@ -65,4 +68,5 @@ def watch_sockets() -> None:
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "socket.__new__" and (opened := _opened.get()) is not None:
-        opened.add(arguments[0])
+        with suppress(TypeError):  # a socket of C has no weak references
+            opened.add(arguments[0])

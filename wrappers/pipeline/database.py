@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any, TypeVar
 
 import psycopg
@@ -41,12 +42,16 @@ def while_locked(step: Callable[[], T]) -> T:
 
 
 class Database:
-    """Runs named statements, each in its own transaction. Connects on first use, and again after an error."""
+    """Runs named statements, each in its own transaction. Connects on first use, and again after an error.
+
+    Threads take turns: the runs of a group store their cursors on the connection on which starts are requested.
+    """
 
     def __init__(self, url: str, schema: str) -> None:
         self.schema = schema
         self._url = url
         self._connection: Connection | None = None
+        self._turn = RLock()
 
     @classmethod
     def from_environment(cls) -> "Database":
@@ -55,21 +60,23 @@ class Database:
 
     def open(self) -> None:
         """Connects now, so that a deadline that starts next does not include the time to connect. Raises DatabaseUnavailable."""
-        if self._connection is not None and not self._connection.is_alive:
-            self.close()
-        if self._connection is None:
-            with translated():
-                self._connection = connect(self._url, name="ticker-run", planned_once=True)
+        with self._turn:
+            if self._connection is not None and not self._connection.is_alive:
+                self.close()
+            if self._connection is None:
+                with translated():
+                    self._connection = connect(self._url, name="ticker-run", planned_once=True)
 
     def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
         """Runs one statement. Discards the connection if an error or a signal interrupts it."""
-        self.open()
-        try:
-            with translated():
-                return sql.on(self._connection, self.schema)(name, **parameters)
-        except BaseException:
-            self.close()
-            raise
+        with self._turn:
+            self.open()
+            try:
+                with translated():
+                    return sql.on(self._connection, self.schema)(name, **parameters)
+            except BaseException:
+                self.close()
+                raise
 
     def finish(
         self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,

@@ -10,7 +10,7 @@ from ticker.model import Outcome
 from wrappers.pipeline import output
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds, record
-from wrappers.sandbox import handoff, limits, shared_state
+from wrappers.sandbox import deaths, handoff, limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
 from wrappers.sandbox.shared_state import OpenRun
 
@@ -48,22 +48,30 @@ def take_left(database: Database, waiting: WaitingEnds) -> None:
             handoff.clear(text)
 
 
-def close_record(database: Database, waiting: WaitingEnds, cause: str) -> None:
-    """Writes the ends that a dead horse left, and an end for each run that it left open."""
+def close_record(database: Database, waiting: WaitingEnds, cause: str, died_at: float | None = None) -> None:
+    """Writes the ends that a dead horse left, and an end for each run that it left open.
+
+    `died_at` is when the death was observed, an instant of `limits.now`; None means now.
+    """
+    died_at = limits.now() if died_at is None else died_at
     left = {(run.task_id, run.token) for run in map(PendingEnd.unpacked, handoff.left())}
+    opened = [
+        run
+        for run in shared_state.open_runs()
+        if (run.task_id, run.token) not in left and (run.task_id, run.token) not in waiting
+    ]
+    verdicts = [verdict(run, opened, cause, died_at) for run in opened]
     take_left(database, waiting)
-    opened = shared_state.open_runs()
-    for run in opened:
-        if (run.task_id, run.token) not in left and (run.task_id, run.token) not in waiting:
-            _close(database, waiting, run, *verdict(run, opened, cause))
+    for run, (outcome, reason) in zip(opened, verdicts, strict=True):
+        _close(database, waiting, run, outcome, reason)
     shared_state.clear_all()  # also if a run left an end and was killed right after
 
 
-def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str) -> tuple[Outcome, str]:
+def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float) -> tuple[Outcome, str]:
     """Returns the outcome and the reason of a run that a dead horse left open.
 
-    If several runs were at work, the one that blocked the event loop is the cause, or else the one that reached its hard limit
-    first. The others were interrupted.
+    If several runs were at work, and the horse died at a hard limit, the run that blocked the event loop is the cause, or
+    else the one that reached its limit first. The others were interrupted. After any other death, all of them were.
     """
     if not run.run_id:
         return Outcome.LOST, UNANSWERED
@@ -71,21 +79,20 @@ def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str) -> tuple[Outcom
     if len(begun) == 1:
         return Outcome.KILLED, cause
     overdue = min(begun, key=lambda other: other.deadline)
-    if limits.now() < overdue.deadline:
+    if died_at < overdue.deadline or not cause.startswith(deaths.AT_LIMIT):
         return Outcome.INTERRUPTED, f"its process, in which {len(begun)} runs were at work, ended: {cause}"
-    guilty = next((other for other in begun if other.slot == blocking_slot()), overdue)
-    if run == guilty:
-        return (
-            Outcome.KILLED,
-            cause if guilty == overdue else f"it blocked the event loop, and was {cause} of task {overdue.task_id}",
-        )
-    return Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}"
+    guilty = next((other for other in begun if blocked_until(other, overdue.deadline)), overdue)
+    if run != guilty:
+        return Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}"
+    if guilty == overdue:
+        return Outcome.KILLED, cause
+    return Outcome.KILLED, f"it blocked the event loop, and was {cause} of task {overdue.task_id}"
 
 
-def blocking_slot() -> int | None:
-    """Returns the slot of the run that blocked the event loop when the process died."""
+def blocked_until(run: OpenRun, killed_at: float) -> bool:
+    """Returns whether a step of this run had blocked the event loop for over a second when its process was killed."""
     step = shared_state.on_loop()
-    return step[0] if step and limits.now() - step[1] > shared_state.BLOCKED else None
+    return step is not None and step[0] == run.slot and killed_at - step[1] > shared_state.BLOCKED
 
 
 def abandon(database: Database, waiting: WaitingEnds) -> None:

@@ -4,6 +4,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call, Start
 from wrappers.pipeline.database import LOCKED, while_locked
 from wrappers.sandbox import limits, shared_state
+from wrappers.sandbox.handoff import End, PendingEnd
 
 T = TypeVar("T")
 
@@ -47,7 +49,11 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
         return drop(call, verdict)
     waited, limit = clock.monotonic() - began, min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)
     if waited > limit:
-        return give_up(call, token, waited, limit)
+        reason = too_late(waited, limit)
+        call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
+        shared_state.clear()
+        log.warning("lost task=%s: %s", call.task_id, reason)
+        return f"lost: {reason}"
     shared_state.write(call.task_id, token, verdict["run_id"])
     return replace(call, began=began, start=_start(verdict, token), since=since)
 
@@ -62,14 +68,20 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | N
     began, since, rows = decide_all(calls, tokens)
     waited, verdicts = clock.monotonic() - began, {str(row["token"]): row for row in rows}
     answers: list[Call | str | None] = []
+    late: list[PendingEnd] = []
     for call, token in zip(calls, tokens, strict=True):
         verdict = verdicts[token]
         if verdict["refusal"]:
             answers.append(None if verdict["refusal"] == "locked" else drop(call, verdict))
         elif waited > (limit := min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)):
-            answers.append(give_up(call, token, waited, limit))
+            late.append(PendingEnd(call.task_id, verdict["run_id"], token, End(Outcome.LOST, too_late(waited, limit))))
+            answers.append("lost")
         else:
             answers.append(replace(call, began=began, start=_start(verdict, token), since=since))
+    if late:
+        log.warning("lost %s runs: %s", len(late), late[0].end.reason)
+        with suppress(DatabaseUnavailable):  # the ticker's sweep ends them
+            database.finish_all(late)
     return answers
 
 
@@ -176,13 +188,9 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return "a newer occurrence of the task has started"
 
 
-def give_up(call: Call, token: str, waited: float, limit: float) -> str:
-    """Ends a run before it begins, because a late answer leaves it too little of its box or its hold."""
-    reason = f"the start statement took {waited:.1f} s, over the limit of {limit:g} s: its function was not called"
-    call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
-    shared_state.clear()
-    log.warning("lost task=%s: %s", call.task_id, reason)
-    return f"lost: {reason}"
+def too_late(waited: float, limit: float) -> str:
+    """Returns why a run ends before it begins: a late answer leaves it too little of its box or its hold."""
+    return f"the start statement took {waited:.1f} s, over the limit of {limit:g} s: its function was not called"
 
 
 def _start(verdict: Mapping[str, Any], token: str) -> Start:

@@ -12,7 +12,7 @@ from ticker import settings
 from ticker.db.connections import first_line
 from ticker.errors import RowLocked, TickerError
 from ticker.model import GOOD, Outcome
-from wrappers.pipeline.database import Database
+from wrappers.pipeline.database import LOCK_PAUSE, Database
 from wrappers.sandbox import limits
 from wrappers.sandbox.handoff import End, PendingEnd
 
@@ -55,17 +55,18 @@ class WaitingEnds:
                 taken.append(run)
         while self._size > AT_MOST:
             self._give_up(min(self._ends, key=lambda run: self._ends[run][0]), "64 MB of ends wait already")
+        locked = set[tuple[int, str]]()
         if len(taken) > 1 and not self._waits():
-            self._try_together(database, [run for run in taken if run in self._ends])
+            locked = self._try_together(database, [run for run in taken if run in self._ends])
         for run in taken:
-            if run in self._ends and not self._waits():
+            if run in self._ends and run not in locked and not self._waits():
                 self._try(database, run)
 
     def _waits(self) -> bool:
         return self._is_away and limits.now() < self._again_at
 
-    def _try_together(self, database: Database, runs: Sequence[tuple[int, str]]) -> None:
-        """Writes the ends without pieces in one statement. Those that it did not write are tried one by one."""
+    def _try_together(self, database: Database, runs: Sequence[tuple[int, str]]) -> set[tuple[int, str]]:
+        """Writes the ends without pieces in one statement. Returns those whose rows are locked, to be tried a moment later."""
         ends = [left for run in runs if (left := PendingEnd.unpacked(self._ends[run][1])).end.pieces is None]
         try:
             written = database.finish_all(ends)
@@ -73,10 +74,16 @@ class WaitingEnds:
                 database.execute("wake_up", schema=database.schema)
         except (TickerError, psycopg.Error) as error:
             log.warning("%s ends could not be written together: %s", len(ends), first_line(error))
-            return
+            return set()
         for left, is_written in zip(ends, written, strict=True):
             if is_written:
                 self._drop((left.task_id, left.token))
+        locked = {
+            (left.task_id, left.token) for left, is_written in zip(ends, written, strict=True) if is_written is None
+        }
+        if locked:
+            self._again_at = max(self._again_at, limits.now() + LOCK_PAUSE)
+        return locked
 
     def server_answered(self) -> None:
         """Allows the next attempts at once if the server was unavailable. The pause after a locked row is kept."""

@@ -65,6 +65,8 @@ class Worker(SurvivingWorker):
         ring_buffer.begin()
         handoff.begin()
         shared_state.begin(limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf))
+        if self._shutdown_requested_date is not None:
+            shared_state.stop()
         super().execute_job(job, queue)
         self._phase = Phase.IDLE
 
@@ -269,13 +271,13 @@ class Worker(SurvivingWorker):
 
     def _clean_up(self, database: Database, ended: Any) -> None:
         """Kills all processes of a dead horse's run, and writes the run's end, or keeps it until it can be written."""
-        _, status, _ = ended
+        died_at, (_, status, _) = limits.now(), ended
         code = None if status is None else os.waitstatus_to_exitcode(status)
         cause = deaths.cause(code, self._oom_kills, just_now=handoff.saw_death())
         left = subreaper.kill_new_children(self._before)
         if left:
             log.warning("killed %s process(es) that a job left behind", left)
-        finish.close_record(database, self._unwritten, cause)
+        finish.close_record(database, self._unwritten, cause, died_at)
         shared_state.forget_horse()  # last: if this worker is stopped before, the supervisor kills the horse's children
 
     def _connected(self) -> Database:

@@ -13,6 +13,7 @@ import mmap
 import os
 import select
 import struct
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -68,6 +69,7 @@ class PendingEnd(NamedTuple):
 
 
 _memory: mmap.mmap | None = None
+_leaving = threading.Lock()  # for the threads of a group
 _bell: tuple[int, int] = (-1, -1)
 _worker = 0
 _saw_death = True
@@ -107,12 +109,17 @@ def leave(left: PendingEnd) -> bool:
     """Leaves a run's end for the worker. Returns False if no worker would read it, or if it does not fit."""
     if not _is_heard() or _memory is None:
         return False
-    put, taken = _COUNTS.unpack_from(_memory)
     text = left.packed()
+    with _leaving:
+        return _put(_memory, text)
+
+
+def _put(memory: mmap.mmap, text: bytes) -> bool:
+    put, taken = _COUNTS.unpack_from(memory)
     if len(text) > _LONGEST or put - taken + _LENGTH + len(text) > _SIZE:
         return False
-    _write(_memory, put, len(text).to_bytes(_LENGTH, "little") + text)
-    _memory[:_LENGTH] = (put + _LENGTH + len(text)).to_bytes(
+    _write(memory, put, len(text).to_bytes(_LENGTH, "little") + text)
+    memory[:_LENGTH] = (put + _LENGTH + len(text)).to_bytes(
         _LENGTH, "little"
     )  # last: a killed writer leaves all or nothing
     os.write(_bell[1], b".")

@@ -52,6 +52,10 @@ def share() -> None:
         _page = mmap.mmap(-1, _SIZE)
 
 
+def is_shared() -> bool:
+    return _page is not None
+
+
 def begin(deadline: float) -> None:
     """Resets the memory for a new job: no horse, and no open run. `deadline` is an instant of `limits.now`."""
     if _page is not None:

@@ -1,7 +1,6 @@
 SELECT pg_catalog.set_config('search_path', '', false);
 CREATE SCHEMA ticker;
-CREATE DOMAIN ticker.ticker_batch AS integer
-	CONSTRAINT ticker_batch_check CHECK (((VALUE >= 1) AND (VALUE <= 1000)));
+CREATE DOMAIN ticker.ticker_batch AS integer;
 CREATE DOMAIN ticker.ticker_batch_jobs AS jsonb
 	CONSTRAINT ticker_batch_jobs_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND (NOT jsonb_path_exists(VALUE, '$.*?(@.type() != "string")'::jsonpath))));
 CREATE DOMAIN ticker.ticker_box AS bigint
@@ -32,8 +31,7 @@ CREATE DOMAIN ticker.ticker_named AS text
 	CONSTRAINT ticker_named_check CHECK (((VALUE <> ''::text) AND (length(VALUE) <= 200) AND (VALUE !~ '[[:cntrl:]]'::text)));
 CREATE DOMAIN ticker.ticker_object AS jsonb
 	CONSTRAINT ticker_object_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND ((octet_length((VALUE)::text) <= 500) OR ((octet_length((VALUE)::text) <= 65536) AND (NOT jsonb_path_exists(VALUE, '$.**{252}'::jsonpath)) AND (NOT jsonb_path_exists(VALUE, '$.**?(@.type() == "number" && (@.double() >= 0) is unknown)'::jsonpath))))));
-CREATE DOMAIN ticker.ticker_outcome AS text
-	CONSTRAINT ticker_outcome_check CHECK ((VALUE = ANY (ARRAY['succeeded'::text, 'partial'::text, 'nothing_to_do'::text, 'failed'::text, 'timed_out'::text, 'killed'::text, 'lost'::text, 'interrupted'::text, 'dropped'::text])));
+CREATE DOMAIN ticker.ticker_outcome AS text;
 CREATE DOMAIN ticker.ticker_output AS text
 	CONSTRAINT ticker_output_check CHECK ((length(VALUE) <= 100000));
 CREATE DOMAIN ticker.ticker_overlap AS text
@@ -407,6 +405,10 @@ ALTER TABLE ONLY ticker.tasks
     ADD CONSTRAINT tasks_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY ticker.templates
     ADD CONSTRAINT templates_pkey PRIMARY KEY (owner_type, name);
+ALTER DOMAIN ticker.ticker_batch
+    ADD CONSTRAINT ticker_batch_check CHECK (((VALUE >= 1) AND (VALUE <= 1000))) NOT VALID;
+ALTER DOMAIN ticker.ticker_outcome
+    ADD CONSTRAINT ticker_outcome_check CHECK ((VALUE = ANY (ARRAY['succeeded'::text, 'partial'::text, 'nothing_to_do'::text, 'failed'::text, 'timed_out'::text, 'killed'::text, 'lost'::text, 'interrupted'::text, 'dropped'::text]))) NOT VALID;
 ALTER TABLE ONLY ticker.ticker_version
     ADD CONSTRAINT ticker_version_pkc PRIMARY KEY (version_num);
 ALTER TABLE ONLY ticker.tickers

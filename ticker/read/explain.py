@@ -50,6 +50,11 @@ def span(duration: timedelta | int) -> str:
     return ("-" if ms < 0 else "") + words(abs(ms) // SECOND * SECOND)
 
 
+def counted(number: int, word: str) -> str:
+    """Returns a number of things: `1 task`, `2 tasks`."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
 def time_of_day(instant: datetime, other: datetime) -> str:
     """Formats the time of day with milliseconds, and with the date if the other instant is on another day."""
     utc = instant.astimezone(UTC)
@@ -158,7 +163,7 @@ def pieces(count: Pieces | None, made: int | None = None) -> str:
     total = max(kept, made or 0)
     parts = [f"{count.done} done", f"{count.failed} failed"] if kept or not total else []
     parts += [f"{count.open} to come"] * bool(count.open) + [f"{total - kept} no longer kept"] * (kept < total)
-    return f"{total} piece{'' if total == 1 else 's'}: {', '.join(parts)}"
+    return f"{counted(total, 'piece')}: {', '.join(parts)}"
 
 
 def waiting(occurrence: datetime, now: datetime) -> str:

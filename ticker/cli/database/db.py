@@ -10,6 +10,7 @@ from ticker.cli import render
 from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
 from ticker.errors import TickerError
+from ticker.read.explain import counted
 
 if TYPE_CHECKING:
     from ticker.db.installation import Adopted
@@ -76,9 +77,7 @@ def check(as_json: bool) -> None:
         for problem in problems:
             render.say(problem)
     if problems:
-        raise click.ClickException(
-            f"schema {settings.schema} does not fit: {len(problems)} problem{'' if len(problems) == 1 else 's'}"
-        )
+        raise click.ClickException(f"schema {settings.schema} does not fit: {counted(len(problems), 'problem')}")
 
 
 @db.command(short_help="Take over the tables of another installation.")

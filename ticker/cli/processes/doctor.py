@@ -18,6 +18,7 @@ from ticker.errors import ConfigurationError, Unavailable
 from ticker.queue import checks as start
 from ticker.queue.rq import RedisQueue
 from ticker.read import health, overview
+from ticker.read.explain import counted
 from ticker.settings import Settings
 from wrappers.rq import compatibility
 
@@ -54,7 +55,7 @@ def ownerless(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
         yield from orphans_to_be(db, config.schema)
         for type_, count in owners.orphans(sql.on(db, config.schema), config.schema):
             for tasks, id_ in db.execute(count):
-                yield f"{tasks} task{'' if tasks == 1 else 's'} of {type_} outlived their owner; delete them: ticker remove --owner '{type_}:{id_}'"
+                yield f"{counted(tasks, 'task')} of {type_} outlived their owner; delete them: ticker remove --owner '{type_}:{id_}'"
 
 
 def postgresql(diagnosis: Diagnosis, config: Settings) -> Iterator[str]:
@@ -111,7 +112,7 @@ def doctor(as_json: bool) -> None:
             render.say(line)
         render.say(", ".join(f"{name} {version or 'unknown'}" for name, version in diagnosis.versions.items()))
     if findings:
-        raise click.ClickException("1 problem found" if findings == 1 else f"{findings} problems found")
+        raise click.ClickException(f"{counted(findings, 'problem')} found")
 
 
 def lines(notes: Sequence[tuple[str, str, str]]) -> Iterator[str]:

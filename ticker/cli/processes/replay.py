@@ -9,6 +9,7 @@ from ticker.cli import pictures, render
 from ticker.cli.connection import configured
 from ticker.cli.fit import shown
 from ticker.errors import BadInput
+from ticker.read.explain import counted
 
 if TYPE_CHECKING:
     from ticker.replay.play import Played
@@ -132,13 +133,9 @@ def judge(played: "list[Played]") -> None:
     """Prints that all lines agree, or else raises ClickException with the first difference."""
     lines, differing = (sum(map(len, each)) for each in ([p.lines for p in played], [p.differing for p in played]))
     if not differing:
-        render.say(f"{count(len(played), 'table')}, {count(lines, 'line')}: all agree")
+        render.say(f"{counted(len(played), 'table')}, {counted(lines, 'line')}: all agree")
         return
     first = next(one for one in played if one.differing)
     of_which = f" ({first.table.name})" if len(played) > 1 else ""
-    sentence = f"{differing} of {count(lines, 'line')} differ{'s' if differing == 1 else ''}; the first{of_which} is "
+    sentence = f"{differing} of {counted(lines, 'line')} differ{'s' if differing == 1 else ''}; the first{of_which} is "
     raise click.ClickException(shown(sentence + first.first_difference()))
-
-
-def count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

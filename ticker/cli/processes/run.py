@@ -12,6 +12,7 @@ from ticker.cli.connection import configured, database
 from ticker.cli.options import as_json
 from ticker.errors import BadInput
 from ticker.read import formatting
+from ticker.read.explain import counted
 from ticker.schedules.duration import DAY, SECOND, milliseconds
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def tick(dry_run: bool, as_json: bool) -> None:
         render.say(in_words(report, took_ms))
     if report.errors:
         raise click.ClickException(
-            f"{report.errors} job{'' if report.errors == 1 else 's'} could not be pushed and will be tried again; ticker list says why"
+            f"{counted(report.errors, 'job')} could not be pushed and will be tried again; ticker list says why"
         )
 
 

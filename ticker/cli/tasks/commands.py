@@ -12,6 +12,7 @@ from ticker.cli.options import as_json, owner_hint, ref
 from ticker.cli.tasks.definition import definition
 from ticker.errors import UnknownTask
 from ticker.read import formatting
+from ticker.read.explain import counted
 from ticker.schedules import once
 from ticker.tasks.checks import json_value
 from ticker.tasks.fields import FIELDS, SETTINGS, Task
@@ -175,7 +176,7 @@ def run_now(task: str | None, owner: str | None, as_json: bool) -> None:
     else:
         for run in planned:
             render.say(f"planned run {run}; the next tick pushes it")
-    render.warn([f"skipped {left} disabled task{'' if left == 1 else 's'} of {owner}"] * (left > 0))
+    render.warn([f"skipped {counted(left, 'disabled task')} of {owner}"] * (left > 0))
 
 
 @click.command()

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from ticker.errors import BadInput, UnknownTask
 from ticker.read import entries
+from ticker.read.explain import counted
 from ticker.registration import operations
 from ticker.schedules import once
 from ticker.web.pages.screen import Form, as_id, change, id_of
@@ -68,7 +69,7 @@ def do_with_many(here: Site, request: Request, form: Form) -> Response:
         count = sum(done(wanted, db, task, form, refused) for task in sorted(marked(form)))
     such = "" if len(refused) == 1 else ", for example"
     skipped = f"; {len(refused)} skipped{such}: {refused[0]}" if refused else ""
-    return report(f"{count} task{'' if count == 1 else 's'}: {wanted.result}{skipped}")
+    return report(f"{counted(count, 'task')}: {wanted.result}{skipped}")
 
 
 def done(wanted: Action, db: Any, task: int, form: Form, refused: list[str]) -> int:

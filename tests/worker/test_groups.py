@@ -10,6 +10,7 @@ import pytest
 
 import ticker
 from tests.running import stock_worker, until, work, working
+from tests.sentences import sentence
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
@@ -209,8 +210,8 @@ def test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted(de
     assert outcomes(db) == {f"0 {deed}": "killed", "neighbour": "interrupted"}
     found = {run.task_name: run for run in ticker.list_runs(db)}
     killed = found[f"0 {deed}"]
-    assert killed.reason == "killed at its hard limit of 0.9 s"
-    assert found["neighbour"].reason == f"its process was killed because of task {killed.task_id}"
+    assert sentence("why.killed_at_hard_limit", limit="0.9 s") == killed.reason
+    assert sentence("why.interrupted_by_a_neighbour", task=killed.task_id) == found["neighbour"].reason
     printed = dict(db.execute("SELECT task_name, output FROM ticker.runs").fetchall())
     assert printed == {f"0 {deed}": f"{deed}\n", "neighbour": "waits\n"}
     [neighbour] = [task for task in ticker.list_tasks(db) if task.name == "neighbour"]
@@ -236,8 +237,8 @@ def test_a_run_that_blocks_the_loop_pays_for_a_neighbour_that_cannot_end(db, sto
     done = work(patch=FUNCTIONS)
     assert outcomes(db) == {"0 blocks": "killed", "neighbour": "interrupted"}
     [blocker] = [run for run in ticker.list_runs(db) if run.outcome == "killed"]
-    assert blocker.reason.startswith("it blocked the event loop, and was killed at its hard limit of 1.9 s of task")
-    assert f"task={blocker.task_id} blocks the event loop" in done.stdout + done.stderr
+    assert sentence("why.killed_at_a_hard_limit_of_another", limit="1.9 s").within(blocker.reason)
+    assert sentence("logs.blocks_the_event_loop", task=blocker.task_id).within(done.stdout + done.stderr)
 
 
 def test_a_worker_that_is_told_to_stop_begins_nothing_new_and_what_is_left_is_pushed_again(db, store, queue, folder):

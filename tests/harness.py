@@ -53,7 +53,10 @@ def start(
     if pushed:
         db.execute(PUSHED, {"id": id_of(task), "occurrence": occurrence})
     asked = {"task_id": id_of(task), "occurrence": occurrence, "token": str(uuid4()), "now": now, **WORKER, **given}
-    return sql.on(db, "ticker")("start", **asked)[0]
+    while True:
+        [verdict] = sql.on(db, "ticker")("start", **of_one(asked, "task_id", "occurrence", "token", "job_id"))
+        if verdict["refusal"] != "locked":
+            return verdict
 
 
 def start_planned(db: Db, task: Task | int, run_id: int, now: datetime | None = NOW, **given: Any) -> Row:
@@ -68,7 +71,15 @@ def finish(
     """Records the end of a run, as a worker does. Returns no row if the run had lost its hold."""
     end = {"task_id": id_of(task), "token": token, "outcome": outcome, "reason": "", "result": None, "traceback": "",
            "output": "", "error_output": "", "age": 0, "pid": None, "now": now, **given}  # fmt: skip
-    return sql.on(db, "ticker")("finish", **end)
+    rows = sql.on(db, "ticker")("finish", **of_one(end, *(name for name in end if name != "now")))
+    return [row for row in rows if row["run_id"]]
+
+
+def of_one(parameters: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Makes sets of one of these parameters, whose names get a plural."""
+    return {
+        f"{name}s" if name in names else name: [value] if name in names else value for name, value in parameters.items()
+    }
 
 
 def begun(db: Db, task: Task, occurrence: datetime, now: datetime, token: str) -> int:

@@ -13,7 +13,7 @@ JSON_AT_MOST = 64 * 1024  # bytes of JSON text of kwargs, metadata or a cursor
 COUNT_AT_MOST = 1_000_000  # errors in a row: the statements stop counting there
 OUTPUT_AT_MOST = 100_000  # characters of a run's output: 64 kB, some of it shown in longer forms
 RETRIES_AT_MOST = 100
-BATCH_AT_MOST = 100  # due tasks of one function that one job carries
+BATCH_AT_MOST = 1000  # due tasks of one function that one job carries
 INTERVALS_AT_MOST = 1_000_000  # without a success, before a notice is sent
 PRIORITY_AT_MOST = 1_000
 
@@ -46,10 +46,13 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     KILLED = "killed"
     LOST = "lost"
+    INTERRUPTED = "interrupted"
+    """Its process died because of something else. It is no failure."""
     DROPPED = "dropped"
 
 
 GOOD = frozenset({Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO})
+NO_FAILURE = GOOD | {Outcome.INTERRUPTED}
 
 
 class Reason(StrEnum):

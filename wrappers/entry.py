@@ -22,10 +22,11 @@ from ticker.model import RunKind
 from ticker.settings import Settings
 from wrappers.layers import LAYERS
 from wrappers.layers.sentry import apart
-from wrappers.pipeline import fan_out, foreign_jobs, registry, serialize, start
+from wrappers.pipeline import fan_out, foreign_jobs, registry, start
 from wrappers.pipeline.chain import chain
 from wrappers.pipeline.context import Call, HoldLost
 from wrappers.pipeline.database import Database
+from wrappers.pipeline.invoke import called, note
 from wrappers.pipeline.registry import Step
 from wrappers.sandbox import shared_state
 from wrappers.sandbox.limits import SoftLimit
@@ -62,16 +63,30 @@ def run_batch(*numbers: int) -> str:
     """
     config = settings.from_environment()
     refuse_without_a_horse(config)
+    registry.load(config.tasks)
     job, deadline_of_batch = get_current_job(), shared_state.deadline()
+    pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
     answers: Counter[str] = Counter()
     with closing(_offered or Database(config.require_database(), config.schema)) as database:
         if database is not _offered:
             foreign_jobs.refuse(job.id if job else "", database, config)
-        for task_id, occurrence in zip(numbers[::2], numbers[1::2], strict=True):
+        if (concurrency := concurrency_of(job)) > 1:
+            from wrappers.group.group import Group  # imported here, because other jobs do not need it
+
+            calls = [new_call(*pair, job=job, database=database, config=config) for pair in pairs]
+            return Group(calls, concurrency).work()
+        for task_id, occurrence in pairs:
             call = new_call(task_id, occurrence, job=job, database=database, config=config)
             answers[run_one_of_several(replace(call, rq_timeout=None)).partition(":")[0]] += 1
             shared_state.write_deadline(deadline_of_batch)  # the task's deadline is over
     return ", ".join(f"{count} {answer}" for answer, count in answers.items())
+
+
+def concurrency_of(job: Job | None) -> int:
+    """Returns how many tasks of a batch may run at a time. The ticker describes a batch as `mail.fetch x 50`."""
+    name = (job.description or "").rpartition(" x ")[0] if job else ""
+    function = registry.functions().get(name)
+    return function.concurrency if function else 1
 
 
 def run_one_of_several(call: Call) -> str:
@@ -169,11 +184,6 @@ def call_function(call: Call) -> str:
     return ""
 
 
-def note(call: Call, returned: Any) -> None:
-    call.answer.nothing_to_do = returned is fan_out.NOTHING_TO_DO
-    call.answer.result = None if call.answer.nothing_to_do else serialize.as_json(returned) or None
-
-
 def generate(call: Call, step: Step) -> None:
     """Stores the pieces of work in the call's answer. A generator runs while they are collected, within the run's limits."""
     pieces = fan_out.Pieces(lambda texts: keep(call, texts))
@@ -194,13 +204,6 @@ def keep(call: Call, texts: str) -> None:
 def invoke(call: Call, step: Step, *piece: Any) -> Any:
     answer = called(call, step, *piece)
     return asyncio.run(within(call, answer)) if step.is_async else answer
-
-
-def called(call: Call, step: Step, *piece: Any) -> Any:
-    """Calls the step with the run if it takes one, the piece if there is one, and the task's arguments."""
-    assert call.start is not None
-    arguments = (call.run, *piece) if step.takes_run else piece
-    return step.call(*arguments, **call.start.kwargs)
 
 
 async def within(call: Call, coroutine: Any) -> Any:

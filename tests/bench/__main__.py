@@ -5,7 +5,7 @@ import pkgutil
 import sys
 from pathlib import Path
 
-NO_BENCHMARKS = {"__main__", "figures", "noop"}
+NO_BENCHMARKS = {"__main__", "figures", "noop", "polled"}
 
 
 def names() -> list[str]:

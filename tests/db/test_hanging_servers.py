@@ -27,6 +27,7 @@ from wrappers.pipeline import finish
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds
 from wrappers.sandbox import shared_state
+from wrappers.sandbox.shared_state import OpenRun
 
 Db = psycopg.Connection[Any]
 
@@ -110,7 +111,8 @@ def test_a_worker_does_not_wait_for_ever_to_close_the_record_of_a_dead_horse(
     silent_port: int, redis_url: str, impatient: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", f"postgresql://u:{SECRET}@127.0.0.1:{silent_port}/app")
-    monkeypatch.setattr(shared_state, "read", lambda: (7, str(uuid4())))
+    run = OpenRun(7, str(uuid4()), 1, 0.0, 0.0, 0)
+    monkeypatch.setattr(shared_state, "open_runs", lambda: [run])
     finish.close_record(Database.from_environment(), waiting := WaitingEnds(), "died of SIGSEGV")
     assert sentence("logs.not_recorded_yet", setting="DATABASE_URL").within(caplog.text)
     assert len(waiting) == 1

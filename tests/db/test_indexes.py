@@ -60,8 +60,8 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         ("end_overdue", {"now": NOW, "limit": 1000, "boot": "b", "uptime": 1}, "runs_running"),  # _until or _token: both hold what runs
         (
             "start",
-            {"task_id": 7, "occurrence": NOW, "functions": ["poll"], "token": uuid4(), "now": NOW, "worker": "",
-             "host": "", "pid": 1, "job_id": "", "boot": "b", "uptime": 1},
+            {"task_ids": [7], "occurrences": [NOW], "functions": ["poll"], "tokens": [uuid4()], "now": NOW, "worker": "",
+             "host": "", "pid": 1, "job_ids": [""], "boot": "b", "uptime": 1},
             "runs_running_token",
         ),
         ("sum_up", {"now": NOW, "limit": 1000}, "runs_processing"),
@@ -80,8 +80,8 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         ),
         (
             "finish",
-            {"task_id": 7, "token": uuid4(), "outcome": "succeeded", "reason": "", "result": None, "traceback": "",
-             "output": "", "error_output": "", "age": 0, "pid": None, "now": None},
+            {"task_ids": [7], "tokens": [uuid4()], "outcomes": ["succeeded"], "reasons": [""], "results": [None],
+             "tracebacks": [""], "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "now": None},
             "runs_running_token",
         ),
         (

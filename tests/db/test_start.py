@@ -11,11 +11,11 @@ from uuid import uuid4
 import pytest
 
 import ticker
-from tests.harness import events, finish, start, start_planned
+from tests.harness import WORKER, events, finish, start, start_planned
 from tests.running import LOCK_AWAITED, until
 from tests.sentences import sentence
 from ticker import clock
-from ticker.db import sql
+from ticker.db import drivers, sql
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
 from wrappers import HoldLost, Quota, Run
@@ -29,6 +29,26 @@ MINUTE = timedelta(minutes=1)
 @pytest.fixture
 def task(environ, db):
     return ticker.register(db, "poll", every="1m", tolerance="5s")
+
+
+def late_start(other, db, task, occurrence, **given):
+    """A start whose view of the tables is older than its locks: it reads no row before the transaction of `other` has ended.
+
+    The row waits for the occurrence.
+    """
+    other.execute("SELECT pg_advisory_xact_lock(1)")
+    text = sql.statements("ticker")["start"]
+    late = text.replace("WHERE id = ANY", "WHERE (SELECT pg_advisory_xact_lock(1) IS NOT NULL) AND id = ANY", 1)
+    assert late != text
+    asked = {
+        **WORKER,
+        "task_ids": [task.id],
+        "occurrences": [occurrence],
+        "tokens": [str(uuid4())],
+        "job_ids": ["j"],
+        **given,
+    }
+    return drivers.of(db).fetch(late, asked)[0]
 
 
 def put(db, task, **columns):
@@ -207,10 +227,50 @@ def test_last_run_is_read_after_a_wait_for_the_row(db, task, database_url):
     with connect(database_url) as other, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
         with other.transaction():
             other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
-            waiting = pool.submit(start, db, task, NOW, None, pushed=False)
-            until(lambda: watcher.execute(LOCK_AWAITED).fetchone(), "the start waits for the row")
+            waiting = pool.submit(late_start, other, db, task, NOW, now=None)
+            until(lambda: watcher.execute(LOCK_AWAITED).fetchone(), "the start waits")
             released = other.execute("SELECT clock_timestamp()").fetchone()[0]
         assert waiting.result()["now"] >= released
+
+
+def test_one_statement_starts_many_and_skips_the_row_that_is_locked(environ, db, task, database_url):
+    early, gone, held = (
+        ticker.register(db, "poll", name=name, every="1m", tolerance="5s") for name in ("early", "gone", "held")
+    )
+    tasks = [task, early, gone, held]
+    put(db, early, last_run=NOW - 10 * SECOND)
+    for each in tasks:
+        put(db, each, waiting=[NOW])
+    ticker.unregister(db, gone)
+    asked = {**WORKER, "task_ids": [each.id for each in tasks], "occurrences": [NOW] * 4, "job_ids": ["j"] * 4,
+             "tokens": (tokens := [str(uuid4()) for _ in tasks]), "now": NOW}  # fmt: skip
+    with connect(database_url) as other, other.transaction():
+        other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [held.id])
+        verdicts = {str(row["token"]): row["refusal"] for row in sql.on(db, "ticker")("start", **asked)}
+    assert [verdicts[token] for token in tokens] == [None, "too_early", "gone", "locked"]
+    assert {(run.task_id, run.state, run.reason) for run in ticker.list_runs(db) if run.reason != "gone"} == {
+        (task.id, "running", ""), (early.id, "ended", "too_early")}  # fmt: skip
+    assert start(db, held, NOW, pushed=False)["refusal"] is None
+
+
+def test_one_statement_ends_many_and_skips_the_row_that_is_locked(environ, db, task, database_url):
+    other_task, held = (ticker.register(db, "poll", name=name, every="1m") for name in ("other", "held"))
+    tasks, tokens = [task, other_task, held], [str(uuid4()) for _ in range(3)]
+    for each, token in zip(tasks, tokens, strict=True):
+        assert start(db, each, NOW, token=token)["refusal"] is None
+    tokens[1] = str(uuid4())  # it has lost its hold
+    ends = {"task_ids": [each.id for each in tasks], "tokens": tokens, "outcomes": ["failed", "succeeded", "succeeded"],
+            "reasons": ["it broke", "", ""], "results": [None, None, "7"], "tracebacks": [""] * 3, "outputs": ["a", "b", "c"],
+            "error_outputs": [""] * 3, "ages": [0.0] * 3, "pids": [None] * 3, "now": NOW + SECOND}  # fmt: skip
+    with connect(database_url) as other, other.transaction():
+        other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [held.id])
+        rows = {
+            str(row["token"]): (row["run_id"] is not None, row["is_locked"])
+            for row in sql.on(db, "ticker")("finish", **ends)
+        }
+    assert [rows[token] for token in tokens] == [(True, False), (False, False), (False, True)]
+    assert [ticker.get(db, each).last_outcome for each in tasks] == ["failed", None, None]
+    assert finish(db, held, tokens[2])
 
 
 @pytest.mark.parametrize("kind", ["scheduled", "manual"])
@@ -227,11 +287,9 @@ def test_a_start_that_waits_while_a_ticker_elsewhere_takes_the_run_for_lost_find
         with other.transaction():
             elsewhere = {"limit": 10, "boot": "elsewhere", "uptime": 1}
             assert len(sql.on(other, "ticker")("end_overdue", now=later, **elsewhere)) == 1
-            ask = (
-                partial(start_planned, db, task, planned) if planned else partial(start, db, task, later, pushed=False)
-            )
+            ask = partial(start_planned, db, task, planned) if planned else partial(late_start, other, db, task, later)
             waiting = pool.submit(ask, now=later, **own)
-            until(lambda: watcher.execute(LOCK_AWAITED).fetchone(), "the start waits for the row")
+            until(lambda: watcher.execute(LOCK_AWAITED).fetchone(), "the start waits")
         assert waiting.result()["refusal"] == "still_running"
 
 
@@ -375,8 +433,8 @@ def test_a_start_that_waited_for_the_sweep_sees_what_it_recorded(outcome, reason
     with connect(database_url) as sweep, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
         with sweep.transaction():
             sql.on(sweep, "ticker")("claim_waiting", after=0, limit=10)
-            waiting = pool.submit(start, db, task, NOW - 2 * MINUTE, pushed=False)
-            until(lambda: watcher.execute(LOCK_AWAITED).fetchone(), "the start waits for the row")
+            waiting = pool.submit(late_start, sweep, db, task, NOW - 2 * MINUTE, now=NOW)
+            until(lambda: watcher.execute(LOCK_AWAITED).fetchone(), "the start waits")
             sql.on(sweep, "ticker")("settle_waiting", **given_up, now=NOW)
         assert waiting.result()["refusal"] == "redelivered"
 

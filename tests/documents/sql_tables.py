@@ -46,15 +46,19 @@ PLAINER = {
 def text() -> str:
     """Returns the whole page."""
     source = SOURCE.read_text(encoding="utf-8")
-    rules = dict(domains(source))
+    later = [
+        file.read_text(encoding="utf-8") for file in sorted(SOURCE.parent.glob("*.sql")) if ".down" not in file.name
+    ]
+    rules = dict(domains("".join(later)))
     return HEAD + "".join(f"\n## `{name}`\n\n{says}\n{columns(body, rules)}" for name, says, body in tables(source))
 
 
 def domains(source: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yields the type and the limits of each domain. JSON and patterns are too long to show."""
-    for name, base, check in re.findall(
-        r"^CREATE DOMAIN (\w+) AS (\w+) CHECK \((.*?)\);$", source, re.DOTALL | re.MULTILINE
-    ):
+    bases = dict(re.findall(r"^CREATE DOMAIN (\w+) AS (\w+)", source, re.MULTILINE))
+    pattern = r"^(?:CREATE|ALTER) DOMAIN (\w+) (?:AS \w+|ADD CONSTRAINT \w+) CHECK \((.*?)\)(?: NOT VALID)?;$"
+    for name, check in re.findall(pattern, source, re.DOTALL | re.MULTILINE):
+        base = bases[name]
         limits = " ".join(check.replace("VALUE", "").split())
         if between := re.fullmatch(r"BETWEEN (-?\d+) AND (\d+)", limits):
             limits = f"{int(between[1]):,} to {int(between[2]):,}"

@@ -25,8 +25,8 @@ RUNS = (
     Mutant(
         "quota-counted-from-the-functions-start",
         BOX,
-        "quota = Quota(granted / 1000, call.began)",
-        "quota = Quota(granted / 1000, clock.monotonic())",
+        "quota = Quota(box_ms / 1000, call.began)",
+        "quota = Quota(box_ms / 1000, clock.monotonic())",
         "The quota counts from before the start statement was sent, as the hold does.",
         ("tests/mutants/test_limits.py::test_what_the_start_took_is_gone_from_the_quota_and_from_both_limits",),
     ),
@@ -129,14 +129,6 @@ RUNS = (
         ("tests/worker/test_batches.py::test_an_older_occurrence_is_not_given_up_while_the_job_that_it_shares_waits",),
     ),
     Mutant(
-        "one-place-for-two-ends",
-        "wrappers/sandbox/handoff.py",
-        "count - written == _ROOMS or ",
-        "",
-        "In a batch, an end that the worker has not written yet is not overwritten. If there is no room for an end, the horse writes it.",
-        ("tests/worker/test_batches.py::test_each_end_is_written_with_what_its_own_run_printed",),
-    ),
-    Mutant(
         "children-left-alive",
         "wrappers/rq/worker.py",
         "left = subreaper.kill_new_children(self._before)",
@@ -165,10 +157,18 @@ RUNS = (
     Mutant(
         "end-without-a-fence",
         "ticker/db/sql/end.sql",
-        "run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,\n        {needs",
-        "run_token IS NOT DISTINCT FROM %(token)s::uuid OR true AS mine,\n        {needs",
+        "h.run_token IS NOT DISTINCT FROM a.token AS mine,",
+        "true AS mine,",
         "A run that lost its hold cannot write its end, and is told so.",
         ("tests/db/test_start.py::test_the_end_is_fenced_by_the_token",),
+    ),
+    Mutant(
+        "end-of-a-locked-row-counts-as-written",
+        "ticker/db/sql/end.sql",
+        "(m.mine OR r.kind = 'piece') AND NOT m.is_locked",
+        "(m.mine OR r.kind = 'piece')",
+        "An end whose task is locked is not written in part: its run stays open until both rows can be written.",
+        ("tests/db/test_start.py::test_one_statement_ends_many_and_skips_the_row_that_is_locked",),
     ),
     Mutant(
         "late-end-over-a-later-start",

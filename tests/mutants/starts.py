@@ -6,10 +6,18 @@ STARTS = (
     Mutant(
         "guard-without-a-row-lock",
         "ticker/db/sql/start.sql",
-        "SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE\n), instant",
-        "SELECT * FROM {schema}.tasks WHERE id = %(task_id)s\n), instant",
+        "%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED\n), instant",
+        "%(task_ids)s::bigint[])\n), instant",
         "The start decides under the task's row lock. With read-then-write, every racing worker would win.",
         ("tests/db/test_start.py::test_of_16_racing_starts_one_wins_and_15_learn_why",),
+    ),
+    Mutant(
+        "start-waits-for-a-locked-row",
+        "ticker/db/sql/start.sql",
+        "%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED\n), instant",
+        "%(task_ids)s::bigint[]) FOR NO KEY UPDATE\n), instant",
+        "A statement that starts several tasks never waits for one row while it holds another, so it cannot deadlock.",
+        ("tests/db/test_start.py::test_one_statement_starts_many_and_skips_the_row_that_is_locked",),
     ),
     Mutant(
         "clock-of-the-transaction",
@@ -38,15 +46,15 @@ STARTS = (
     Mutant(
         "expired-occurrence-starts",
         "ticker/db/sql/start.sql",
-        "AND %(occurrence)s < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'",
-        "AND %(occurrence)s < (SELECT min(w) FROM unnest(l.waiting) w) THEN 'expired'",
+        "AND l.occurrence < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'",
+        "AND l.occurrence < (SELECT min(w) FROM unnest(l.waiting) w) THEN 'expired'",
         "Waiting jobs stay bounded: an occurrence older than max(2 I, 10 min) does not start once a newer one waits.",
         ("tests/db/test_start.py::test_each_reason_is_found_and_changes_nothing_else",),
     ),
     Mutant(
         "no-duplicate-check",
         "ticker/db/sql/start.sql",
-        "WHEN %(occurrence)s <= l",
+        "WHEN l.occurrence <= l",
         "WHEN NULL::timestamptz <= l",
         "An occurrence that is not newer than the last one started is a duplicate, and does not start.",
         ("tests/db/test_start.py::test_each_reason_is_found_and_changes_nothing_else",),
@@ -133,7 +141,7 @@ STARTS = (
     Mutant(
         "waiting-not-cleared",
         "ticker/db/sql/start.sql",
-        "waiting = array_remove(j.waiting, %(occurrence)s),",
+        "waiting = array_remove(j.waiting, j.occurrence),",
         "waiting = j.waiting,",
         "An occurrence that started or was dropped no longer waits, so it is not pushed again.",
         (
@@ -154,8 +162,8 @@ STARTS = (
     Mutant(
         "hold-without-grace",
         "ticker/db/sql/start.sql",
-        "SELECT i.now, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold,",
-        "SELECT i.now, l.*, l.box_ms * interval '1 millisecond' AS hold,",
+        "SELECT i.now, a.*, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold,",
+        "SELECT i.now, a.*, l.*, l.box_ms * interval '1 millisecond' AS hold,",
         "The hold lasts B + g, as long as a process of the run may live; no other run starts before that.",
         ("tests/db/test_start.py::test_a_first_start_takes_the_hold_and_sets_last_run",),
     ),

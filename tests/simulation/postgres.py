@@ -20,6 +20,7 @@ from ticker.db import sql
 from ticker.db.connections import connect, translated
 from ticker.db.store import PostgresStore
 from ticker.engine import jobs
+from ticker.errors import RowLocked
 from ticker.model import Kind, Outcome, RunKind
 from ticker.queue.rq import RedisQueue
 
@@ -102,22 +103,25 @@ class PostgresTables:
     def start(self, now: datetime, job: Job, token: str, here: Uptime = NOWHERE) -> Verdict:
         boot, uptime = here
         common = {
-            "boot": boot, "uptime": uptime,
-            "task_id": job.task_id, "functions": list(FUNCTIONS), "token": token, "now": now,
-            "worker": "w", "host": "h", "pid": 1, "job_id": job.id,
+            "boot": boot, "uptime": uptime, "functions": list(FUNCTIONS), "now": now, "worker": "w", "host": "h", "pid": 1,
         }  # fmt: skip
         with translated():
             if job.run_id is not None:
-                [row] = self._execute("start_planned", run_id=job.run_id, **common)
+                [row] = self._execute("start_planned", task_id=job.task_id, run_id=job.run_id, token=token, job_id=job.id,
+                                      **common)  # fmt: skip
             else:
-                [row] = self._execute("start", occurrence=job.occurrence, **common)
+                [row] = self._execute("start", task_ids=[job.task_id], occurrences=[job.occurrence], tokens=[token],
+                                      job_ids=[job.id], **common)  # fmt: skip
+                refuse_locked(row["refusal"] == "locked")
         return Verdict(**{name: row[name] for name in VERDICT})
 
     def finish(self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "") -> bool:
         with translated():
-            ended = self._execute("finish", task_id=task_id, token=token, outcome=outcome, reason=reason, result=None,
-                                  traceback="", output="", error_output="", age=0, pid=None, now=now)  # fmt: skip
-        return bool(ended)
+            [row] = self._execute("finish", task_ids=[task_id], tokens=[token], outcomes=[outcome], reasons=[reason],
+                                  results=[None], tracebacks=[""], outputs=[""], error_outputs=[""], ages=[0.0], pids=[None],
+                                  now=now)  # fmt: skip
+            refuse_locked(row["is_locked"])
+        return bool(row["run_id"])
 
     def checkpoint(self, task_id: int, token: str, value: Any) -> bool:
         with translated():
@@ -180,3 +184,8 @@ class PostgresTables:
 
 def _outcome(text: str | None) -> Outcome | None:
     return Outcome(text) if text else None
+
+
+def refuse_locked(is_locked: bool) -> None:
+    if is_locked:
+        raise RowLocked("another transaction has locked the row")

@@ -9,7 +9,7 @@ from uuid import UUID
 from tests.doubles import RunRow, TaskRow, Uptime, soonest_due
 from tests.simulation.verdict import Verdict
 from ticker.engine import timing
-from ticker.model import Kind, Outcome, Reason
+from ticker.model import NO_FAILURE, Kind, Outcome, Reason
 
 GOOD = (Outcome.SUCCEEDED, Outcome.PARTIAL, Outcome.NOTHING_TO_DO)
 
@@ -54,7 +54,7 @@ def freed(row: TaskRow, run_id: int, outcome: Outcome, now: datetime) -> dict[st
     """What the end of the run that holds the task writes into the task's row."""
     values: dict[str, Any] = {
         "run_token": None, "running_until": None, "last_run_id": run_id, "last_outcome": outcome, "last_ended_at": now,
-        "failures": 0 if outcome in GOOD else row.failures + 1,
+        "failures": 0 if outcome in GOOD else row.failures + (outcome not in NO_FAILURE),
     }  # fmt: skip
     if outcome in GOOD:
         values["last_success_at"] = now

@@ -194,12 +194,13 @@ def test_each_task_has_its_own_outcome(worker, announced, db, store, queue):
     assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
 
 
+SMALL = "from wrappers.sandbox import handoff as ends; ends._SIZE = 2000"
 UNHEARD = "from wrappers.sandbox import handoff as ends; ends.wait = lambda horse, seconds=None: False"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "patch", ["", UNHEARD], ids=["the worker writes ends", "it does nothing while the horse lives"]
+    "patch", [SMALL, f"{UNHEARD}\n{SMALL}"], ids=["the worker writes ends", "it does nothing while the horse lives"]
 )
 def test_each_end_is_written_with_what_its_own_run_printed(announced, db, store, queue, patch):
     """There is room for some ends in shared memory: a horse that finds none writes its end itself."""
@@ -290,7 +291,7 @@ def test_the_largest_batch_is_read_within_the_hardened_workers_limit():
     from ticker.queue import bulk
 
     late = datetime(9999, 12, 31, tzinfo=UTC)
-    tasks = [DueTask(2**63 - 1 - n, late, "q", "f", 60_000, 30_000, 1000, batch=100) for n in range(100)]
+    tasks = [DueTask(2**63 - 1 - n, late, "q", "f", 60_000, 30_000, 1000, batch=1000) for n in range(1000)]
     [(job, _)] = engine_jobs.packed(INSTALLATION, tasks)
     packed = bulk.packed(bulk.payload(job))
     assert len(packed) <= payload.AT_MOST
@@ -310,7 +311,7 @@ def test_a_launcher_announces_its_functions_and_their_batches(environ, db, store
     assert db.execute("SELECT count(DISTINCT value) FROM ticker.tasks, jsonb_each_text(batch_jobs)").fetchone() == (1,)
 
 
-@pytest.mark.parametrize("batch", [0, -1, 101, "50", True, 1.5, None])
+@pytest.mark.parametrize("batch", [0, -1, 1001, "50", True, 1.5, None])
 def test_a_batch_is_a_number_of_tasks(batch):
     with pytest.raises(BadInput, match="batch"):
         registry.task("x", batch=batch)

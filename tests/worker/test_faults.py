@@ -15,7 +15,7 @@ from rq.job import Job, JobStatus
 from rq.registry import FailedJobRegistry
 
 import ticker
-from tests.running import LOCK_AWAITED, ROOT, is_alive, until, work, working
+from tests.running import ASKED_UNDER_A_LOCK, ROOT, is_alive, until, work, working
 from tests.sentences import sentence
 from ticker.db.connections import connect
 from ticker.engine import jobs
@@ -44,7 +44,7 @@ def test_a_sigterm_while_the_start_is_asked_ends_the_worker_behind_the_job(
     with connect(database_url) as other, working() as process:
         with other.transaction():
             other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
-            until(lambda: db.execute(LOCK_AWAITED).fetchone(), "the start waits")
+            until(lambda: db.execute(ASKED_UNDER_A_LOCK).fetchone(), "the start waits")
             process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
     assert runs(db) == [("plain", "succeeded")]
@@ -284,7 +284,7 @@ Database.finish = finish_slowly
 
 def test_a_foreign_job_of_any_size_is_not_taken_apart(monkeypatch):
     class Foreign:
-        id, data = "x", b"\x80" * 5000
+        id, data = "x", b"\x80" * 50_000
         _success_callback_name = _failure_callback_name = _stopped_callback_name = None
 
     monkeypatch.setattr(payload, "call", lambda *_: pytest.fail("it was read"))

@@ -198,14 +198,14 @@ def forged_jobs(redis: Redis, touched: Path, victim: str) -> dict[str, str]:
     forge(redis, "of-another-job", original[b"data"], signature=original[b"signature"])
     forge(redis, "bomb", zlib.compress(b"\0" * 300_000_000), signature=b"\0" * 16)
     forge(redis, "huge", b"\0" * 10_000_000)
-    forge(redis, "long", b"\0" * 5000, signature=b"\0" * 16)
+    forge(redis, "long", b"\0" * 41_000, signature=b"\0" * 16)
     wrong = ("zeros", "short", "no-utf8", "another-key", "of-another-job")
     none = ("system", "system-json", "builtin", "pickle-bomb", "raw-pickle", "meta", "callbacks", "unsigned")
     fields, size = re.compile("[89]"), re.compile("[0-9]+")
     return {
         **{job: sentence("logs.forged_wrong_signature", job=job) for job in wrong},
         **{job: sentence("logs.forged_no_signature", job=job) for job in none},
-        "long": sentence("logs.forged_long", job="long", bytes=5000, limit=4096),
+        "long": sentence("logs.forged_long", job="long", bytes=41_000, limit=40_000),
         **{job: sentence("logs.poison_large", job=job, fields=fields, bytes=size, most_fields=128, most_bytes=65536)
            for job in ("bomb", "huge")},
     }  # fmt: skip

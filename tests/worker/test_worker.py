@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -11,7 +10,7 @@ from rq.job import Job
 
 import ticker
 from tests.factories import let_time_pass
-from tests.running import ROOT, is_alive, stock_worker, until, work
+from tests.running import ROOT, is_alive, stock_worker, until, work, working
 from tests.sentences import sentence
 from ticker.db.connections import connect
 from ticker.engine import jobs
@@ -261,14 +260,11 @@ def test_a_start_waits_for_a_row_that_a_long_transaction_holds(traced, db, store
     """Longer than the 2 s after which a wait for a lock ends."""
     task = ticker.register(db, "plain", every="1d")
     tick(store, queue)
-    with connect(database_url) as other, ThreadPoolExecutor(1) as pool:
+    with connect(database_url) as other, working("--burst") as worker:
         with other.transaction():
             other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
-            done = pool.submit(work)
-            waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-            until(lambda: db.execute(waiting).fetchone(), "the start waits")
-            until(lambda: not db.execute(waiting).fetchone(), "its lock timeout")
-        assert sentence("logs.start_waits_for_a_row").within(done.result().stdout)
+            until(lambda: sentence("logs.start_waits_for_a_row").within(worker.stdout.readline()), "the start waits")
+        worker.communicate()
     assert outcomes(db) == {"plain": "succeeded"}
 
 

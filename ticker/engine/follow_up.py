@@ -128,10 +128,14 @@ def last_end(run: Ended) -> datetime | None:
 
 
 def judge_tasks(verdicts: Sequence[Verdict], now: datetime) -> tuple[list[Health], list[Note]]:
-    """Returns the new states of the tasks, and notes. Pieces do not count, but their run does, once all of them are done."""
+    """Returns the new states of the tasks, and notes.
+
+    An interrupted run does not count. Nor do pieces, but their run does, once all of them are done.
+    """
     states, notes = [], []
     counting = sorted(
-        (v for v in verdicts if v.run.kind is not RunKind.PIECE), key=lambda v: (v.run.task_id, v.run.run_id)
+        (v for v in verdicts if v.run.kind is not RunKind.PIECE and v.run.outcome is not Outcome.INTERRUPTED),
+        key=lambda v: (v.run.task_id, v.run.run_id),
     )
     for _, of_one in groupby(counting, key=lambda v: v.run.task_id):
         state, task_notes = judge_task(list(of_one), now)

@@ -13,7 +13,7 @@ from ticker import clock
 from ticker.db.sql import Row
 from ticker.db.steps import Steps, reads
 from ticker.errors import quoted
-from ticker.model import GOOD, Outcome
+from ticker.model import NO_FAILURE, Outcome
 from ticker.read import journal
 from ticker.read import tasks as read_tasks
 from ticker.read.entries import instant
@@ -125,7 +125,7 @@ def last_failures(tasks: Iterable[Task]) -> Steps[dict[int, RunRecord]]:
 
     Omits tasks whose last end was not a failure, or whose record was pruned.
     """
-    ids = [task.id for task in tasks if task.last_outcome not in GOOD]
+    ids = [task.id for task in tasks if task.last_outcome not in NO_FAILURE]
     task_ids = {row["run_id"]: row["task_id"] for row in (yield query("last_ends", ids=ids)) if row["run_id"]}
     return {task_ids[run.id]: run for run in (yield from read_tasks.runs_by_id({"id": id_} for id_ in task_ids))}
 

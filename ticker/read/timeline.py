@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from ticker.db.steps import Steps, reads
 from ticker.engine import timing
 from ticker.errors import BadInput
-from ticker.model import GOOD, Outcome, Reason, RunKind
+from ticker.model import NO_FAILURE, Outcome, Reason, RunKind
 from ticker.read import explain, formatting, journal, tasks
 from ticker.read import why as read_why
 from ticker.read.entries import JournalEntry
@@ -165,7 +165,7 @@ def _outcome(line: JournalEntry, shown: Timeline) -> Iterator[Mark[datetime]]:
     if run.outcome == Outcome.DROPPED:
         yield Mark("drop", line.at, line.at, _words(line, shown))
     elif run.started_at is not None:
-        kind = "run" if run.outcome is None or run.outcome in GOOD else "bad"
+        kind = "run" if run.outcome is None or run.outcome in NO_FAILURE else "bad"
         yield Mark(kind, run.started_at, run.ended_at or shown.now, _words(line, shown), goes_on=run.ended_at is None)
     elif run.ended_at is not None:
         yield Mark("bad", run.ended_at, run.ended_at, _words(line, shown))

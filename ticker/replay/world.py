@@ -155,19 +155,20 @@ class World:
     def _start(self, job: JobSpec, token: str, at: timedelta) -> sql.Row:
         """Starts a job as `wrappers.layers.guard` does, but without uptime, as the clock belongs to no host."""
         common = {
-            "task_id": self.task.id, "functions": [FUNCTION], "token": token, "now": ZERO + at, "worker": "", "host": "",
-            "pid": 0, "job_id": job.job_id, "boot": None, "uptime": None,
+            "functions": [FUNCTION], "now": ZERO + at, "worker": "", "host": "", "pid": 0, "boot": None, "uptime": None,
         }  # fmt: skip
         _, occurrence, *planned = job.args
         with self.store.transaction() as execute:
             if planned:
-                return execute("start_planned", run_id=planned[0], **common)[0]
-            return execute("start", occurrence=engine_jobs.instant(occurrence), **common)[0]
+                return execute("start_planned", task_id=self.task.id, run_id=planned[0], token=token, job_id=job.job_id,
+                               **common)[0]  # fmt: skip
+            return execute("start", task_ids=[self.task.id], occurrences=[engine_jobs.instant(occurrence)], tokens=[token],
+                           job_ids=[job.job_id], **common)[0]  # fmt: skip
 
     def _finish(self, token: str, outcome: Outcome, at: timedelta) -> None:
         with self.store.transaction() as execute:
-            execute("finish", task_id=self.task.id, token=token, outcome=outcome, reason="", result=None, traceback="",
-                    output="", error_output="", pid=None, age=0, now=ZERO + at)  # fmt: skip
+            execute("finish", task_ids=[self.task.id], tokens=[token], outcomes=[outcome], reasons=[""], results=[None],
+                    tracebacks=[""], outputs=[""], error_outputs=[""], pids=[None], ages=[0.0], now=ZERO + at)  # fmt: skip
 
     def _name(self, pushed: JobSpec, at: timedelta) -> str:
         """Returns the job's name: A1, A2 in the order of the first push. Planned runs have their names already."""

@@ -23,13 +23,19 @@ def time_box(call: Call, proceed: Proceed) -> str:
     start = call.start
     assert start is not None  # the guard let it through
     granted = timing.granted_box(start.box_ms, start.grace_ms, call.rq_timeout)
-    quota = Quota(granted / 1000, call.began)
-    run = Run(
+    with limited(call, granted, start.grace_ms) as limits:
+        return proceed(replace(call, run=new_run(call, granted), limits=limits))
+
+
+def new_run(call: Call, box_ms: int) -> Run:
+    """Returns what the function receives as its run."""
+    start = call.start
+    assert start is not None  # the guard let it through
+    quota = Quota(box_ms / 1000, call.began)
+    return Run(
         start.run_id, call.task_id, start.name, start.owner_type, start.owner_id, start.occurrence, start.cursor,
         quota, start.token, call.database, start.kind, start.attempt,
     )  # fmt: skip
-    with limited(call, granted, start.grace_ms) as limits:
-        return proceed(replace(call, run=run, limits=limits))
 
 
 @contextmanager

@@ -2,30 +2,56 @@
 
 import logging
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from threading import RLock
+from typing import Any, TypeVar
 
 import psycopg
 
 from ticker import clock, settings
 from ticker.db import sql
 from ticker.db.connections import Connection, connect, first_line, translated
+from ticker.errors import RowLocked
 from ticker.model import Outcome
 from wrappers.sandbox import limits
+from wrappers.sandbox.handoff import PendingEnd
+
+T = TypeVar("T")
 
 log = logging.getLogger("ticker.run")
+
+LOCKED_AT_MOST = 2.0  # seconds
+LOCK_PAUSE = 0.02  # seconds
+LOCKED = "a row is locked by another transaction"
 
 NO_TEXTS: dict[str, str | None] = {"result": None, "traceback": "", "output": "", "error_output": ""}
 
 
+def while_locked(step: Callable[[], T]) -> T:
+    """Repeats a step while it raises RowLocked, for up to 2 s. Its statement does not wait for the row."""
+    give_up_at = clock.monotonic() + LOCKED_AT_MOST
+    while True:
+        try:
+            return step()
+        except RowLocked:
+            if clock.monotonic() > give_up_at:
+                raise
+        time.sleep(LOCK_PAUSE)
+
+
 class Database:
-    """Runs named statements, each in its own transaction. Connects on first use, and again after an error."""
+    """Runs named statements, each in its own transaction. Connects on first use, and again after an error.
+
+    Threads take turns: the runs of a group store their cursors on the connection on which starts are requested.
+    """
 
     def __init__(self, url: str, schema: str) -> None:
         self.schema = schema
         self._url = url
         self._connection: Connection | None = None
+        self._turn = RLock()
 
     @classmethod
     def from_environment(cls) -> "Database":
@@ -34,21 +60,23 @@ class Database:
 
     def open(self) -> None:
         """Connects now, so that a deadline that starts next does not include the time to connect. Raises DatabaseUnavailable."""
-        if self._connection is not None and not self._connection.is_alive:
-            self.close()
-        if self._connection is None:
-            with translated():
-                self._connection = connect(self._url, name="ticker-run", planned_once=True)
+        with self._turn:
+            if self._connection is not None and not self._connection.is_alive:
+                self.close()
+            if self._connection is None:
+                with translated():
+                    self._connection = connect(self._url, name="ticker-run", planned_once=True)
 
     def execute(self, name: str, /, **parameters: Any) -> list[sql.Row]:
         """Runs one statement. Discards the connection if an error or a signal interrupts it."""
-        self.open()
-        try:
-            with translated():
-                return sql.on(self._connection, self.schema)(name, **parameters)
-        except BaseException:
-            self.close()
-            raise
+        with self._turn:
+            self.open()
+            try:
+                with translated():
+                    return sql.on(self._connection, self.schema)(name, **parameters)
+            except BaseException:
+                self.close()
+                raise
 
     def finish(
         self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,
@@ -64,21 +92,44 @@ class Database:
         end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "pid": pid}
         texts = {"result": result, "traceback": traceback, "output": output, "error_output": error_output}
         try:
-            return self._end(run_id, at, **end, **texts)
+            return while_locked(lambda: self._end(run_id, at, **end, **texts))
         except (psycopg.DataError, psycopg.IntegrityError) as error:
             log.warning("the texts of a run of task=%s cannot be stored: %s", task_id, first_line(error))
-            return self._end(run_id, at, **end, **NO_TEXTS)
+            return while_locked(lambda: self._end(run_id, at, **end, **NO_TEXTS))
 
     def _end(self, run_id: int, at: float | None, **end: Any) -> bool:
         self.open()  # first, so that the age does not include the time to connect
         now = clock.now()
         age = 0.0 if at is None or now else max(limits.now() - at, 0.0)
-        if self.execute("finish", **end, age=age, now=now):
+        [row] = self.execute("finish", **{f"{name}s": [value] for name, value in end.items()}, ages=[age], now=now)
+        if row["is_locked"]:
+            raise RowLocked(LOCKED)
+        if row["run_id"]:
             return True
         if not run_id or not self.execute("finish_late", run_id=run_id, **end, age=age, now=now):
             return False
         log.warning("end recorded late task=%s run=%s: %s, %.1f s ago", end["task_id"], run_id, end["outcome"], age)
         return True
+
+    def finish_all(self, ends: Sequence[PendingEnd]) -> list[bool | None]:
+        """Ends runs of different tasks in one statement. Returns for each whether its end was written.
+
+        False means that the run no longer holds its task, and None that another transaction has locked the row.
+        """
+        self.open()  # first, so that the ages do not include the time to connect
+        now = clock.now()
+        sets = {
+            "task_ids": [left.task_id for left in ends],
+            "tokens": [left.token for left in ends],
+            "ages": [0.0 if now else max(limits.now() - left.end.at, 0.0) for left in ends],
+            **{
+                f"{name}s": [getattr(left.end, name) for left in ends]
+                for name in ("outcome", "reason", "pid", *NO_TEXTS)
+            },
+        }
+        rows = self.execute("finish", **sets, now=now)
+        written = {str(row["token"]): None if row["is_locked"] else row["run_id"] is not None for row in rows}
+        return [written[left.token] for left in ends]
 
     def outcome_of(self, run_id: int, token: str) -> str | None:
         """Returns the outcome of the run with this token, its state if it has none, or None if it has no record."""

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from itertools import chain, repeat
 
 from ticker.errors import DatabaseUnavailable
@@ -9,8 +10,9 @@ from ticker.model import Outcome
 from wrappers.pipeline import output
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds, record
-from wrappers.sandbox import handoff, limits, shared_state
+from wrappers.sandbox import deaths, handoff, limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
+from wrappers.sandbox.shared_state import OpenRun
 
 log = logging.getLogger("ticker.run")
 
@@ -41,34 +43,67 @@ def write(database: Database, left: PendingEnd, *, until: float, wake: bool) -> 
 def take_left(database: Database, waiting: WaitingEnds) -> None:
     """Writes the ends that a horse left. Those that cannot be written yet are kept in `waiting`."""
     while texts := handoff.left():
+        waiting.take(database, *texts)
         for text in texts:
-            waiting.take(database, text)
-            handoff.clear()
+            handoff.clear(text)
 
 
-def close_record(database: Database, waiting: WaitingEnds, cause: str) -> None:
-    """Writes the ends that a dead horse left, and an end for the run that it left open, if any."""
-    left = [(run.task_id, run.token) for run in map(PendingEnd.unpacked, handoff.left())]
+def close_record(database: Database, waiting: WaitingEnds, cause: str, died_at: float | None = None) -> None:
+    """Writes the ends that a dead horse left, and an end for each run that it left open.
+
+    `died_at` is when the death was observed, an instant of `limits.now`; None means now.
+    """
+    died_at = limits.now() if died_at is None else died_at
+    left = {(run.task_id, run.token) for run in map(PendingEnd.unpacked, handoff.left())}
+    opened = [
+        run
+        for run in shared_state.open_runs()
+        if (run.task_id, run.token) not in left and (run.task_id, run.token) not in waiting
+    ]
+    verdicts = [verdict(run, opened, cause, died_at) for run in opened]
     take_left(database, waiting)
-    open_run = shared_state.read()
-    if open_run is not None and open_run not in left and open_run not in waiting:
-        outcome, reason = (Outcome.KILLED, cause) if shared_state.run_id() else (Outcome.LOST, UNANSWERED)
-        _close_open(database, waiting, outcome, reason)
-    shared_state.clear()  # also if the run left an end and was killed right after
+    for run, (outcome, reason) in zip(opened, verdicts, strict=True):
+        _close(database, waiting, run, outcome, reason)
+    shared_state.clear_all()  # also if a run left an end and was killed right after
+
+
+def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float) -> tuple[Outcome, str]:
+    """Returns the outcome and the reason of a run that a dead horse left open.
+
+    If several runs were at work, and the horse died at a hard limit, the run that blocked the event loop is the cause, or
+    else the one that reached its limit first. The others were interrupted. After any other death, all of them were.
+    """
+    if not run.run_id:
+        return Outcome.LOST, UNANSWERED
+    begun = [other for other in opened if other.run_id]
+    if len(begun) == 1:
+        return Outcome.KILLED, cause
+    overdue = min(begun, key=lambda other: other.deadline)
+    if died_at < overdue.deadline or not cause.startswith(deaths.AT_LIMIT):
+        return Outcome.INTERRUPTED, f"its process, in which {len(begun)} runs were at work, ended: {cause}"
+    guilty = next((other for other in begun if blocked_until(other, overdue.deadline)), overdue)
+    if run != guilty:
+        return Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}"
+    if guilty == overdue:
+        return Outcome.KILLED, cause
+    return Outcome.KILLED, f"it blocked the event loop, and was {cause} of task {overdue.task_id}"
+
+
+def blocked_until(run: OpenRun, killed_at: float) -> bool:
+    """Returns whether a step of this run had blocked the event loop for over a second when its process was killed."""
+    step = shared_state.on_loop()
+    return step is not None and step[0] == run.slot and killed_at - step[1] > shared_state.BLOCKED
 
 
 def abandon(database: Database, waiting: WaitingEnds) -> None:
     """Ends the run, if any, of a job that gets no horse."""
-    _close_open(database, waiting, Outcome.LOST, NO_HORSE)
+    for run in shared_state.open_runs():
+        _close(database, waiting, run, Outcome.LOST, NO_HORSE)
+    shared_state.clear_all()
 
 
-def _close_open(database: Database, waiting: WaitingEnds, outcome: Outcome, reason: str) -> None:
-    open_run = shared_state.read()
-    if open_run is None:
-        return
-    task_id, token = open_run
-    printed, complained = output.texts()
+def _close(database: Database, waiting: WaitingEnds, run: OpenRun, outcome: Outcome, reason: str) -> None:
+    printed, complained = output.texts(run.slot if run.deadline else None)
     end = End(outcome, reason, output=printed, error_output=complained, pid=shared_state.horse() or None)
-    log.warning("%s task=%s: %s", outcome, task_id, reason)
-    waiting.take(database, PendingEnd(task_id, shared_state.run_id(), token, end).packed())
-    shared_state.clear()
+    log.warning("%s task=%s: %s", outcome, run.task_id, reason)
+    waiting.take(database, PendingEnd(run.task_id, run.run_id, run.token, end).packed())

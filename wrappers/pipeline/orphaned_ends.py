@@ -15,7 +15,7 @@ def close_record(kept: "WaitingEnds | None", cause: str | None) -> "WaitingEnds 
     A `cause` means that the horse is dead. Then this also ends the run that the horse left open, and gives up the
     ends that cannot be written soon.
     """
-    if not (kept or handoff.left() or (cause and shared_state.read())):
+    if not (kept or handoff.left() or (cause and shared_state.open_runs())):
         return kept
     from wrappers.pipeline import database, finish, waiting_ends
 

@@ -18,7 +18,7 @@ import os
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from wrappers.pipeline import serialize
 from wrappers.sandbox import ring_buffer
@@ -47,11 +47,11 @@ class Capture:
             kept.empty()
         if self._enabled:
             self._before = sys.stdout, sys.stderr, logging.lastResort
-            self._handler = log_handler(_Stream(self._pair[1], sys.stderr, "<stderr>"))
+            self._handler = log_handler(Stream(self._pair[1], sys.stderr, "<stderr>"))
             _active = self
             add_log_handler(self._handler)
-            sys.stdout = _Stream(self._pair[0], sys.stdout, "<stdout>")
-            sys.stderr = _Stream(self._pair[1], sys.stderr, "<stderr>")
+            sys.stdout = Stream(self._pair[0], sys.stdout, "<stdout>")
+            sys.stderr = Stream(self._pair[1], sys.stderr, "<stderr>")
         return self
 
     def __exit__(
@@ -66,7 +66,7 @@ class Capture:
 
     def texts(self) -> tuple[str, str]:
         """Returns the output and the error output, safe to store and to show."""
-        return _text(self._pair[0]), _text(self._pair[1])
+        return text_of(self._pair[0]), text_of(self._pair[1])
 
     def leave_to_parent(self) -> None:
         """Makes a process that the function forked print where the worker does, like every other child process."""
@@ -78,10 +78,13 @@ class Capture:
 _active: Capture | None = None
 
 
-def texts() -> tuple[str, str]:
-    """Returns the output and error output of the last run in the shared memory, even if its process died. Never raises."""
-    output, error_output = ring_buffer.pair()
-    return _text(output), _text(error_output)
+def texts(slot: int | None = None) -> tuple[str, str]:
+    """Returns the output and error output of the last run in the shared memory, even if its process died. Never raises.
+
+    A run in a group has a slot.
+    """
+    output, error_output = ring_buffer.pair() if slot is None else ring_buffer.pair_of(slot)
+    return text_of(output), text_of(error_output)
 
 
 def _after_fork() -> None:
@@ -95,10 +98,16 @@ os.register_at_fork(after_in_child=_after_fork)
 # --- Streams -------------------------------------------------------------------------------------------------
 
 
+class Kept(Protocol):
+    """Takes what a run writes: a ring, or what chooses one."""
+
+    def write(self, data: bytes | memoryview) -> None: ...
+
+
 class _Bytes(io.RawIOBase):
     """The binary buffer under a stream. It is never closed, so that wrapping and dropping it does no harm."""
 
-    def __init__(self, kept: Ring, original: TextIO | None, name: str) -> None:
+    def __init__(self, kept: Kept, original: TextIO | None, name: str) -> None:
         self._kept = kept
         self._original = original
         self.name = name
@@ -123,10 +132,10 @@ class _Bytes(io.RawIOBase):
         pass
 
 
-class _Stream(io.TextIOWrapper):
+class Stream(io.TextIOWrapper):
     """A text stream in UTF-8 that accepts any text. Each write is kept immediately, whether or not it is flushed."""
 
-    def __init__(self, kept: Ring, original: TextIO | None, name: str) -> None:
+    def __init__(self, kept: Kept, original: TextIO | None, name: str) -> None:
         super().__init__(_Bytes(kept, original, name), encoding="utf-8", errors="backslashreplace", newline="\n")
         self._kept = kept
 
@@ -168,7 +177,7 @@ def add_log_handler(handler: logging.Handler) -> None:
 # --- Texts ---------------------------------------------------------------------------------------------------
 
 
-def _text(kept: Ring) -> str:
+def text_of(kept: Ring) -> str:
     head, left_out, tail = kept.read()
     if not left_out:
         return serialize.visible((head + tail).decode("utf-8", "replace"))

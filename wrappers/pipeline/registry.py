@@ -47,6 +47,8 @@ class Function:
     qualname: str
     batch: int
     """The maximum number of due tasks with this function in one job."""
+    concurrency: int
+    """How many of them may run at the same time in one process."""
     declared: Mapping[str, Any]
     """The arguments of `@task` other than the name, for `ticker sync`: fields of `ticker.register`."""
 
@@ -54,7 +56,7 @@ class Function:
 _functions: dict[str, Function] = {}
 
 
-def task(name: str, *, batch: int = 1, **declared: "Unpack[Changes]") -> Callable[[F], F]:
+def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack[Changes]") -> Callable[[F], F]:
     """Registers a function under the name that tasks use for it: `@task("mail.fetch")`.
 
     The function is called with the task's kwargs. If its first parameter is named `run`, it also gets the `Run`. It may
@@ -65,9 +67,12 @@ def task(name: str, *, batch: int = 1, **declared: "Unpack[Changes]") -> Callabl
     sync` keeps that task up to date. `@task` takes the fields of `ticker.register`, except
     `name`, `owner` and `first`.
 
-    With `batch`, one RQ job carries up to that many due tasks (at most 100). They run one after another in one process,
+    With `batch`, one RQ job carries up to that many due tasks (at most 1,000). They run one after another in one process,
     and each has its own start, box and record. This suits many short runs of a function that leaves its process
     unchanged.
+
+    With `concurrency`, up to that many of them run at the same time: coroutines on one event loop, plain functions in
+    threads. This suits runs that wait for a network.
 
     Raises BadInput if the name is invalid or belongs to another function, or if a class lacks one of the two methods.
     Also raises it if a function other than `generate` yields, because nothing would iterate over it.
@@ -81,12 +86,19 @@ def task(name: str, *, batch: int = 1, **declared: "Unpack[Changes]") -> Callabl
     if type(batch) is not int or not 1 <= batch <= BATCH_AT_MOST:
         raise BadInput("batch", batch, f"is not a number of tasks per job: use 1 to {BATCH_AT_MOST}")
 
+    if type(concurrency) is not int or not 1 <= concurrency <= batch:
+        raise BadInput("concurrency", concurrency, f"is not a number of tasks at a time: use 1 to {batch}, the batch")
+
     def register(call: F) -> F:
         known, identity = _functions.get(name), _identity(call)
         if known and (known.module, known.qualname) != identity:
             raise BadInput("task", name, f"is already the name of {known.module}.{known.qualname}; names are unique")
         step, process = _steps_of_class(name, call) if isinstance(call, type) else (_plain_step(name, call), None)
-        _functions[name] = Function(name, step, process, *identity, batch, declared)
+        if concurrency > 1 and process is not None:
+            raise BadInput(
+                "concurrency", concurrency, f"is for functions, but {call.__name__} is a class; leave it out"
+            )
+        _functions[name] = Function(name, step, process, *identity, batch, concurrency, declared)
         return call
 
     return register

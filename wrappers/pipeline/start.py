@@ -3,20 +3,24 @@
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from ticker import clock
+from ticker.db import sql
 from ticker.engine import timing
 from ticker.errors import DatabaseUnavailable, RowLocked
 from ticker.model import Outcome, Reason, RunKind
 from ticker.schedules.duration import words
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call, Start
+from wrappers.pipeline.database import LOCKED, while_locked
 from wrappers.sandbox import limits, shared_state
+from wrappers.sandbox.handoff import End, PendingEnd
 
 T = TypeVar("T")
 
@@ -37,15 +41,48 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
     shared_state.write(call.task_id, token)
     give_up_at = clock.monotonic() + PATIENCE
     patiently(call.database.open, DatabaseUnavailable, give_up_at, when_it_waits)
-    began, since, verdict = patiently(lambda: decide(call, token), RowLocked, give_up_at, when_it_waits)
+    began, since, verdict = patiently(
+        lambda: while_locked(lambda: decide(call, token)), RowLocked, give_up_at, when_it_waits
+    )
     if verdict["refusal"]:
         shared_state.clear()
         return drop(call, verdict)
     waited, limit = clock.monotonic() - began, min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)
     if waited > limit:
-        return give_up(call, token, waited, limit)
+        reason = too_late(waited, limit)
+        call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
+        shared_state.clear()
+        log.warning("lost task=%s: %s", call.task_id, reason)
+        return f"lost: {reason}"
     shared_state.write(call.task_id, token, verdict["run_id"])
     return replace(call, began=began, start=_start(verdict, token), since=since)
+
+
+def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | None]:
+    """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the row.
+
+    The calls share a database. The caller keeps their tokens where they outlive this process.
+    """
+    database = calls[0].database
+    patiently(database.open, DatabaseUnavailable, clock.monotonic() + PATIENCE, lambda: None)
+    began, since, rows = decide_all(calls, tokens)
+    waited, verdicts = clock.monotonic() - began, {str(row["token"]): row for row in rows}
+    answers: list[Call | str | None] = []
+    late: list[PendingEnd] = []
+    for call, token in zip(calls, tokens, strict=True):
+        verdict = verdicts[token]
+        if verdict["refusal"]:
+            answers.append(None if verdict["refusal"] == "locked" else drop(call, verdict))
+        elif waited > (limit := min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)):
+            late.append(PendingEnd(call.task_id, verdict["run_id"], token, End(Outcome.LOST, too_late(waited, limit))))
+            answers.append("lost")
+        else:
+            answers.append(replace(call, began=began, start=_start(verdict, token), since=since))
+    if late:
+        log.warning("lost %s runs: %s", len(late), late[0].end.reason)
+        with suppress(DatabaseUnavailable):  # the ticker's sweep ends them
+            database.finish_all(late)
+    return answers
 
 
 def patiently(
@@ -67,17 +104,36 @@ def patiently(
 
 
 def decide(call: Call, token: str) -> tuple[float, float, Mapping[str, Any]]:
-    """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before the statement, and its row."""
-    common: dict[str, Any] = {
-        "task_id": call.task_id, "functions": list(registry.functions()), "token": token, "now": clock.now(),
-        "worker": call.worker, "host": socket.gethostname(), "pid": call.pid, "job_id": call.job_id,
+    """Runs the start statement of a scheduled or a planned run. Returns both clocks' times before it, and its row."""
+    if call.planned is None:
+        began, since, [verdict] = decide_all([call], [token])
+        if verdict["refusal"] == "locked":
+            raise RowLocked(LOCKED)
+        return began, since, verdict
+    began, since, common = _asked(call)
+    planned = {"task_id": call.task_id, "run_id": call.planned, "token": token, "job_id": call.job_id}
+    return began, since, call.database.execute("start_planned", **planned, **common)[0]
+
+
+def decide_all(calls: Sequence[Call], tokens: Sequence[str]) -> tuple[float, float, list[sql.Row]]:
+    """Runs the start statement of scheduled runs of different tasks. Returns both clocks' times before it, and its rows."""
+    began, since, common = _asked(calls[0])
+    sets = {
+        "task_ids": [call.task_id for call in calls], "occurrences": [call.occurrence for call in calls],
+        "tokens": list(tokens), "job_ids": [call.job_id for call in calls],
     }  # fmt: skip
+    return began, since, calls[0].database.execute("start", **sets, **common)
+
+
+def _asked(call: Call) -> tuple[float, float, dict[str, Any]]:
+    """Returns both clocks' times now, and the parameters that the calls of a statement share."""
     call.database.open()
     began, since = clock.monotonic(), limits.now()
-    common["boot"], common["uptime"] = clock.uptime()
-    if call.planned is not None:
-        return began, since, call.database.execute("start_planned", run_id=call.planned, **common)[0]
-    return began, since, call.database.execute("start", occurrence=call.occurrence, **common)[0]
+    boot, uptime = clock.uptime()
+    return began, since, {
+        "functions": list(registry.functions()), "now": clock.now(), "worker": call.worker, "host": socket.gethostname(),
+        "pid": call.pid, "boot": boot, "uptime": uptime,
+    }  # fmt: skip
 
 
 def drop(call: Call, verdict: Mapping[str, Any]) -> str:
@@ -132,13 +188,9 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
             return "a newer occurrence of the task has started"
 
 
-def give_up(call: Call, token: str, waited: float, limit: float) -> str:
-    """Ends a run before it begins, because a late answer leaves it too little of its box or its hold."""
-    reason = f"the start statement took {waited:.1f} s, over the limit of {limit:g} s: its function was not called"
-    call.database.finish(call.task_id, token, Outcome.LOST, reason=reason)
-    shared_state.clear()
-    log.warning("lost task=%s: %s", call.task_id, reason)
-    return f"lost: {reason}"
+def too_late(waited: float, limit: float) -> str:
+    """Returns why a run ends before it begins: a late answer leaves it too little of its box or its hold."""
+    return f"the start statement took {waited:.1f} s, over the limit of {limit:g} s: its function was not called"
 
 
 def _start(verdict: Mapping[str, Any], token: str) -> Start:

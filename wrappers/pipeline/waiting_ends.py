@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from ticker import settings
 from ticker.db.connections import first_line
 from ticker.errors import RowLocked, TickerError
 from ticker.model import GOOD, Outcome
-from wrappers.pipeline.database import Database
+from wrappers.pipeline.database import LOCK_PAUSE, Database
 from wrappers.sandbox import limits
 from wrappers.sandbox.handoff import End, PendingEnd
 
@@ -43,18 +43,47 @@ class WaitingEnds:
     def __contains__(self, run: tuple[int, str]) -> bool:
         return run in self._ends
 
-    def take(self, database: Database, text: bytes) -> None:
-        """Tries a packed `PendingEnd` at once, unless the server is known to be unavailable. Keeps it if that fails."""
-        left = PendingEnd.unpacked(text)
-        run = left.task_id, left.token
-        if run in self._ends:  # the write was interrupted and is repeated
-            return
-        self._ends[run] = left.end.at, text
-        self._size += len(text)
+    def take(self, database: Database, *texts: bytes) -> None:
+        """Tries each packed `PendingEnd` at once, unless the server is known to be away. Keeps those that fail."""
+        taken = []
+        for text in texts:
+            left = PendingEnd.unpacked(text)
+            run = left.task_id, left.token
+            if run not in self._ends:  # otherwise the write was interrupted and is repeated
+                self._ends[run] = left.end.at, text
+                self._size += len(text)
+                taken.append(run)
         while self._size > AT_MOST:
             self._give_up(min(self._ends, key=lambda run: self._ends[run][0]), "64 MB of ends wait already")
-        if run in self._ends and not (self._is_away and limits.now() < self._again_at):
-            self._try(database, run)
+        locked = set[tuple[int, str]]()
+        if len(taken) > 1 and not self._waits():
+            locked = self._try_together(database, [run for run in taken if run in self._ends])
+        for run in taken:
+            if run in self._ends and run not in locked and not self._waits():
+                self._try(database, run)
+
+    def _waits(self) -> bool:
+        return self._is_away and limits.now() < self._again_at
+
+    def _try_together(self, database: Database, runs: Sequence[tuple[int, str]]) -> set[tuple[int, str]]:
+        """Writes the ends without pieces in one statement. Returns those whose rows are locked, to be tried a moment later."""
+        ends = [left for run in runs if (left := PendingEnd.unpacked(self._ends[run][1])).end.pieces is None]
+        try:
+            written = database.finish_all(ends)
+            if settings.from_environment().wake and any(_is_news(left.end) for left in ends):
+                database.execute("wake_up", schema=database.schema)
+        except (TickerError, psycopg.Error) as error:
+            log.warning("%s ends could not be written together: %s", len(ends), first_line(error))
+            return set()
+        for left, is_written in zip(ends, written, strict=True):
+            if is_written:
+                self._drop((left.task_id, left.token))
+        locked = {
+            (left.task_id, left.token) for left, is_written in zip(ends, written, strict=True) if is_written is None
+        }
+        if locked:
+            self._again_at = max(self._again_at, limits.now() + LOCK_PAUSE)
+        return locked
 
     def server_answered(self) -> None:
         """Allows the next attempts at once if the server was unavailable. The pause after a locked row is kept."""

@@ -80,6 +80,7 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         overridden("heartbeat", "timeout pipeline", "waiting ends are written; a worker that Redis lost registers again"),
         overridden("maintain_heartbeats", "job [execution]", "a run continues if the key of its job changed its type"),
         overridden("run_maintenance_tasks", "", "a corrupt job in a registry ends one pass, not the worker"),
+        overridden("handle_warm_shutdown_request", "", "a group begins nothing new after a signal to stop"),
         overridden("teardown", "", "waiting ends are tried before the worker ends"),
         overridden("_start_scheduler", "burst logging_level date_format log_format", "RQ's scheduler takes unsigned jobs"),
         used("max_connection_wait_time", "with RQ's pauses of up to a minute, a worker sleeps long after Redis is back"),

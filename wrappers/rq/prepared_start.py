@@ -33,7 +33,7 @@ class PreparedStart:
         if self._is_batch:
             return True
         may_run = entry.ask(self._args, self._job, worker, self._database, when_it_waits)
-        if shared_state.run_id():
+        if shared_state.has_begun():
             self._ends.server_answered()
         return may_run
 

@@ -65,6 +65,8 @@ class Worker(SurvivingWorker):
         ring_buffer.begin()
         handoff.begin()
         shared_state.begin(limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf))
+        if self._shutdown_requested_date is not None:
+            shared_state.stop()
         super().execute_job(job, queue)
         self._phase = Phase.IDLE
 
@@ -183,6 +185,11 @@ class Worker(SurvivingWorker):
             max_idle_time = max_idle_time and max_idle_time - IDLE
         return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
 
+    def handle_warm_shutdown_request(self) -> None:
+        """Overrides RQ's method so that a group begins nothing new. The runs at work continue to their own ends."""
+        super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]
+        shared_state.stop()
+
     def teardown(self) -> None:
         """Overrides RQ's method, which runs when the worker ends, to try the waiting ends first."""
         is_requested, is_cold = self._shutdown_requested_date is not None, isinstance(sys.exception(), SystemExit)
@@ -215,7 +222,7 @@ class Worker(SurvivingWorker):
 
     def _mind_database(self) -> None:
         """Tries to write the waiting ends, or closes a connection that has been idle for a long time."""
-        is_between_runs = self._phase is not Phase.WAITED and shared_state.read() is None
+        is_between_runs = self._phase is not Phase.WAITED and not shared_state.open_runs()
         if self._unwritten and not self.is_horse and is_between_runs:
             self._unwritten.write(self._connected())
         elif self._database is not None and clock.monotonic() - self._idle_since >= IDLE:  # even while Redis is down
@@ -264,13 +271,13 @@ class Worker(SurvivingWorker):
 
     def _clean_up(self, database: Database, ended: Any) -> None:
         """Kills all processes of a dead horse's run, and writes the run's end, or keeps it until it can be written."""
-        _, status, _ = ended
+        died_at, (_, status, _) = limits.now(), ended
         code = None if status is None else os.waitstatus_to_exitcode(status)
         cause = deaths.cause(code, self._oom_kills, just_now=handoff.saw_death())
         left = subreaper.kill_new_children(self._before)
         if left:
             log.warning("killed %s process(es) that a job left behind", left)
-        finish.close_record(database, self._unwritten, cause)
+        finish.close_record(database, self._unwritten, cause, died_at)
         shared_state.forget_horse()  # last: if this worker is stopped before, the supervisor kills the horse's children
 
     def _connected(self) -> Database:

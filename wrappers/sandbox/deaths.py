@@ -8,6 +8,7 @@ from pathlib import Path
 from wrappers.sandbox import limits, shared_state
 
 CGROUPS = Path("/sys/fs/cgroup")
+AT_LIMIT = "killed at "
 OWN_CGROUP = Path("/proc/self/cgroup")
 
 
@@ -28,7 +29,7 @@ def cause(code: int | None, oom_kills_before: int | None = None, *, just_now: bo
     limit = f"its hard limit of {round(shared_state.hard_limit(), 3)} s"
     is_past_limit = bool(shared_state.hard_limit()) and limits.now() >= shared_state.deadline()
     if is_past_limit and just_now:
-        return f"killed at {limit}"
+        return f"{AT_LIMIT}{limit}"
     after = oom_kills()
     if oom_kills_before is not None and after is not None and after > oom_kills_before:
         return "killed by SIGKILL, out of memory"

@@ -13,6 +13,7 @@ import mmap
 import os
 import select
 import struct
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,10 +23,10 @@ from ticker.model import Outcome
 from wrappers.sandbox import limits, shared_state
 
 # Bytes: enough for nearly any result, reason, traceback and output together. The horse writes a longer end itself.
-_ROOM = 512 * 1024
-_ROOMS = 8  # ends that may wait for a busy worker; unused rooms take no memory
+_LONGEST = 512 * 1024
+_SIZE = 8 * _LONGEST  # of the ends that may wait for a busy worker; unused pages take no memory
 _LENGTH = 8
-_COUNTS = struct.Struct("<QQ")  # ends left by the horse, and how many of them are written
+_COUNTS = struct.Struct("<QQ")  # bytes left by the horse, and how many of them the worker has taken
 _LISTENS, _SUCCEEDED = _COUNTS.size, _COUNTS.size + 1
 _HEAD = 32
 
@@ -68,6 +69,7 @@ class PendingEnd(NamedTuple):
 
 
 _memory: mmap.mmap | None = None
+_leaving = threading.Lock()  # for the threads of a group
 _bell: tuple[int, int] = (-1, -1)
 _worker = 0
 _saw_death = True
@@ -77,7 +79,7 @@ def share() -> None:
     """Creates the memory and the pipe that announces an end, unless they exist. Forks of this process inherit both."""
     global _memory, _bell
     if _memory is None:
-        _memory, _bell = mmap.mmap(-1, _HEAD + _ROOMS * _ROOM), os.pipe()
+        _memory, _bell = mmap.mmap(-1, _HEAD + _SIZE), os.pipe()
         os.set_blocking(_bell[0], False)
 
 
@@ -107,13 +109,19 @@ def leave(left: PendingEnd) -> bool:
     """Leaves a run's end for the worker. Returns False if no worker would read it, or if it does not fit."""
     if not _is_heard() or _memory is None:
         return False
-    count, written = _COUNTS.unpack_from(_memory)
     text = left.packed()
-    if count - written == _ROOMS or len(text) > _ROOM - _LENGTH:
+    with _leaving:
+        return _put(_memory, text)
+
+
+def _put(memory: mmap.mmap, text: bytes) -> bool:
+    put, taken = _COUNTS.unpack_from(memory)
+    if len(text) > _LONGEST or put - taken + _LENGTH + len(text) > _SIZE:
         return False
-    at = _room(count)
-    _memory[at : at + _LENGTH + len(text)] = len(text).to_bytes(_LENGTH, "little") + text
-    _memory[:_LENGTH] = (count + 1).to_bytes(_LENGTH, "little")  # last: a killed writer leaves all of it or nothing
+    _write(memory, put, len(text).to_bytes(_LENGTH, "little") + text)
+    memory[:_LENGTH] = (put + _LENGTH + len(text)).to_bytes(
+        _LENGTH, "little"
+    )  # last: a killed writer leaves all or nothing
     os.write(_bell[1], b".")
     return True
 
@@ -140,30 +148,36 @@ def left() -> list[bytes]:
     """Returns the ends that the horse left and that are not written yet, in order, each as a packed `PendingEnd`."""
     if _memory is None:
         return []
-    count, written = _COUNTS.unpack_from(_memory)
-    return [_read(_memory, _room(number)) for number in range(written, count)]
+    put, at = _COUNTS.unpack_from(_memory)
+    texts = []
+    while at < put:
+        length = int.from_bytes(_read(_memory, at, _LENGTH), "little")
+        texts.append(_read(_memory, at + _LENGTH, length))
+        at += _LENGTH + length
+    return texts
 
 
-def _read(memory: mmap.mmap, at: int) -> bytes:
-    begin = at + _LENGTH
-    length = int.from_bytes(memory[at:begin], "little")
-    return memory[begin : begin + length]
+def _write(memory: mmap.mmap, at: int, data: bytes) -> None:
+    """Writes into the ring, whose end continues at its beginning."""
+    begin, fits = _HEAD + at % _SIZE, _SIZE - at % _SIZE
+    memory[begin : begin + len(data[:fits])] = data[:fits]
+    memory[_HEAD : _HEAD + len(data[fits:])] = data[fits:]
 
 
-def _room(number: int) -> int:
-    """Returns the offset of the end with this number."""
-    return _HEAD + number % _ROOMS * _ROOM
+def _read(memory: mmap.mmap, at: int, length: int) -> bytes:
+    begin, fits = _HEAD + at % _SIZE, _SIZE - at % _SIZE
+    return memory[begin : begin + min(length, fits)] + memory[_HEAD : _HEAD + max(length - fits, 0)]
 
 
 def has_succeeded() -> bool:
     return _memory is not None and _memory[_SUCCEEDED] == 1
 
 
-def clear() -> None:
-    """Marks the oldest end as written, which frees its room."""
+def clear(text: bytes) -> None:
+    """Frees the memory of the oldest end, which is `text`."""
     if _memory is not None:
-        _, written = _COUNTS.unpack_from(_memory)
-        _memory[_LENGTH : _COUNTS.size] = (written + 1).to_bytes(_LENGTH, "little")
+        _, taken = _COUNTS.unpack_from(_memory)
+        _memory[_LENGTH : _COUNTS.size] = (taken + _LENGTH + len(text)).to_bytes(_LENGTH, "little")
 
 
 def wait(horse: int, seconds: float | None = None) -> bool:

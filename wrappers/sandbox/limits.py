@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import os
 import select
 import signal
@@ -31,7 +32,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Literal
 
-__all__ = ["SOFT_SIGNAL", "Limits", "SoftLimit", "now", "prepare"]
+__all__ = ["SOFT_SIGNAL", "KillTimer", "Limits", "SoftLimit", "now", "prepare"]
 
 # Not SIGALRM, which RQ and the function may use. RQ itself uses SIGRTMIN + 0 (its HerokuWorker).
 SOFT_SIGNAL: int = signal.SIGRTMIN + 6 if hasattr(signal, "SIGRTMIN") else signal.SIGUSR2
@@ -180,19 +181,41 @@ def _start_timers(soft_at: float, hard_at: float) -> Callable[[], None]:
 
 
 def _start_timer(timers: ExitStack, at: float, signum: int, notify: int) -> None:
+    timer, clock = _new_timer(signum, notify)
+    timers.callback(_library().timer_delete, timer)
+    _set_timer(timer, clock, at)
+
+
+def _new_timer(signum: int, notify: int) -> tuple[ctypes.c_void_p, int]:
+    """Creates a timer that is not set yet. Returns it and its clock. Raises OSError if there are none here."""
     timer = ctypes.c_void_p()
     event = _Event(signo=signum, notify=notify, thread=threading.get_native_id())
-    library = _library()
     for clock in _CLOCKS:
-        if library.timer_create(clock, ctypes.byref(event), ctypes.byref(timer)) == 0:
-            break
-    else:
-        raise OSError(ctypes.get_errno(), "timer_create failed")
-    timers.callback(library.timer_delete, timer)
-    nanoseconds = max(1, round(_instant_on(clock, at) * 1e9))  # 0 would disarm
+        if _library().timer_create(clock, ctypes.byref(event), ctypes.byref(timer)) == 0:
+            return timer, clock
+    raise OSError(ctypes.get_errno(), "timer_create failed")
+
+
+def _set_timer(timer: ctypes.c_void_p, clock: int, at: float) -> None:
+    """Sets when the timer fires. Infinity stops it."""
+    nanoseconds = 0 if at == math.inf else max(1, round(_instant_on(clock, at) * 1e9))
     spec = _Spec(value=divmod(nanoseconds, 1_000_000_000))
-    if library.timer_settime(timer, _TIMER_ABSTIME, ctypes.byref(spec), None) != 0:
+    if _library().timer_settime(timer, _TIMER_ABSTIME, ctypes.byref(spec), None) != 0:
         raise OSError(ctypes.get_errno(), "timer_settime failed")
+
+
+class KillTimer:
+    """Kills this process at an instant that may be set again. Raises OSError where the system has no such timer."""
+
+    def __init__(self) -> None:
+        self._timer, self._clock = _new_timer(signal.SIGKILL, _SIGEV_SIGNAL)
+
+    def set(self, at: float) -> None:
+        """Sets the instant of `now`. Infinity stops the timer."""
+        _set_timer(self._timer, self._clock, at)
+
+    def close(self) -> None:
+        _library().timer_delete(self._timer)
 
 
 def _instant_on(clock: int, at: float) -> float:

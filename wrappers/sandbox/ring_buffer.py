@@ -8,7 +8,10 @@ bytes. Under a stock worker, the buffers are in the horse's own memory.
 import mmap
 import threading
 
+from wrappers.sandbox.shared_state import SLOTS
+
 HALF = 32 * 1024  # bytes that are kept from the beginning, and as many from the end
+HALF_IN_GROUP = 8 * 1024  # of a run in a group
 PATIENCE = 0.1  # seconds to wait for another thread's write
 
 _COUNTS = 16  # bytes: two numbers of eight bytes each
@@ -95,12 +98,14 @@ class Ring:
 
 
 _shared: Pair | None = None
+_of_slots: memoryview | None = None  # of the runs of a group; unused pages take no memory
 
 
 def share() -> None:
     """Creates the shared memory, unless it exists. Later forks of this process inherit it."""
-    global _shared
+    global _shared, _of_slots
     if _shared is None:
+        _of_slots = memoryview(mmap.mmap(-1, SLOTS * 2 * room(HALF_IN_GROUP)))
         memory = memoryview(mmap.mmap(-1, 2 * room()))
         _shared = Ring(memory[: room()]), Ring(memory[room() :])
 
@@ -114,3 +119,12 @@ def begin() -> None:
 def pair() -> Pair:
     """Returns the buffers for a run's output and error output, in shared memory if there is any."""
     return _shared or (Ring(bytearray(room())), Ring(bytearray(room())))
+
+
+def pair_of(slot: int) -> Pair:
+    """Does the same for a run in a group."""
+    size = room(HALF_IN_GROUP)
+    memory = (
+        memoryview(bytearray(2 * size)) if _of_slots is None else _of_slots[2 * size * slot : 2 * size * (slot + 1)]
+    )
+    return Ring(memory[:size], HALF_IN_GROUP), Ring(memory[size:], HALF_IN_GROUP)

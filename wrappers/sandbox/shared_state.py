@@ -1,32 +1,63 @@
-"""Keeps the horse's pid, its deadline and the open run in a page of memory that supervisor, worker and horse share.
+"""Keeps the horse, its deadline and the open runs in memory that supervisor, worker and horse share.
 
-The worker resets the page before each fork. The horse writes its pid and the instant of its hard limit, which stay after the run.
-Before the horse requests the start, it writes its run's token; it adds the run's id when the answer arrives. It clears
-both when the end is written, or left to the worker (see `handoff`).
+The worker resets it before each fork. The horse writes its pid and the instant of its hard limit, which stay. Before the
+horse requests a start, it writes the run's token into a slot; it adds the run's id when the answer has come. It clears
+the slot when the end is written, or left to the worker (see `handoff`). A run alone uses the first slot; the runs of a
+group have one each.
 
-So if a dead horse (killed, `os._exit`, a crash) left a run on the page, that run has no end. If the instant has passed,
-a process of the run may still be alive. Under a stock worker, there is no page and nothing is written; the ticker's
-sweep ends such runs.
+So a run in the memory of a dead horse (killed, `os._exit`, a crash) has no end. If the instant has passed, some process
+of the run may still live. Under a stock worker there is no such memory and nothing is written; the ticker's sweep ends
+such runs.
 """
 
 import math
 import mmap
 import struct
+from typing import NamedTuple
+from uuid import UUID
 
-_SIZE = 128
+SLOTS = 1000
+BLOCKED = 1.0  # seconds of one step on the event loop after which a run blocks its neighbours
 _HEAD = struct.Struct("dqd")  # the deadline, 0 for none; the horse's pid, 0 for none; the hard limit, 0 for none
+_USED = struct.Struct("q")  # the number of slots that may be in use
+_STOP = struct.Struct("q")  # whether nothing new may begin
+_LOOP = struct.Struct("qd")  # the slot on the event loop plus 1, 0 for none; since when
+_SLOT = struct.Struct("qq16sdd")  # as OpenRun; a task id of 0 for a free slot
+_STOP_AT = _HEAD.size + _USED.size
+_LOOP_AT = _STOP_AT + _STOP.size
+_FIRST = _LOOP_AT + _LOOP.size
+_SIZE = _FIRST + SLOTS * _SLOT.size
 _page: mmap.mmap | None = None
 
 
+class OpenRun(NamedTuple):
+    """A run without an end, and its slot. `run_id` is 0 if its start was not answered, so that its function did not begin.
+
+    `deadline` is an instant of `limits.now`, and `hard_limit` is in seconds; both are 0.0 outside a group, where those
+    of the horse count.
+    """
+
+    task_id: int
+    token: str
+    run_id: int
+    deadline: float
+    hard_limit: float
+    slot: int
+
+
 def share() -> None:
-    """Creates the page, unless it exists. Later forks of this process inherit it."""
+    """Creates the memory, unless it exists. Later forks of this process inherit it."""
     global _page
     if _page is None:
         _page = mmap.mmap(-1, _SIZE)
 
 
+def is_shared() -> bool:
+    return _page is not None
+
+
 def begin(deadline: float) -> None:
-    """Resets the page for a new job: no horse, and no open run. `deadline` is an instant of `limits.now`."""
+    """Resets the memory for a new job: no horse, and no open run. `deadline` is an instant of `limits.now`."""
     if _page is not None:
         _page[:] = _HEAD.pack(deadline, 0, 0).ljust(_SIZE, b"\0")
 
@@ -60,24 +91,64 @@ def hard_limit() -> float:
     return _head()[2]
 
 
-def write(task_id: int, token: str, run_id: int = 0) -> None:
-    """Writes the open run. `run_id` is given after the start was answered, when the function may have begun."""
-    _put_run(f"{task_id} {token} {run_id}")
+def write(
+    task_id: int, token: str, run_id: int = 0, *, slot: int = 0, deadline: float = 0.0, hard_limit: float = 0.0
+) -> None:
+    """Writes an open run. `run_id` is given once the start was answered, when the function may have begun."""
+    if _page is not None:
+        _USED.pack_into(_page, _HEAD.size, max(slot + 1, *_USED.unpack_from(_page, _HEAD.size)))
+        _SLOT.pack_into(_page, _at(slot), task_id, run_id, UUID(token).bytes, deadline, hard_limit)
 
 
-def clear() -> None:
-    _put_run("")
+def clear(slot: int = 0) -> None:
+    if _page is not None:
+        _SLOT.pack_into(_page, _at(slot), 0, 0, b"", 0, 0)
 
 
-def read() -> tuple[int, str] | None:
-    """Returns the task id and the token of the open run; None if there is none."""
-    words = _run()
-    return (int(words[0]), words[1]) if words else None
+def clear_all() -> None:
+    if _page is not None:
+        _page[_HEAD.size :] = bytes(_SIZE - _HEAD.size)
 
 
-def run_id() -> int:
-    """Returns the id of the open run; 0 if its start was not answered, so that its function did not begin."""
-    return int(_run()[2]) if _run() else 0
+def open_runs() -> list[OpenRun]:
+    """Returns the open runs of the horse, dead or alive."""
+    if _page is None:
+        return []
+    slots = enumerate(_SLOT.iter_unpack(_page[_FIRST : _at(*_USED.unpack_from(_page, _HEAD.size))]))
+    return [
+        OpenRun(task_id, str(UUID(bytes=token)), run_id, deadline, hard_limit, slot)
+        for slot, (task_id, run_id, token, deadline, hard_limit) in slots
+        if task_id
+    ]
+
+
+def stop() -> None:
+    """Asks a group to begin nothing new. Its runs continue to their own ends."""
+    if _page is not None:
+        _STOP.pack_into(_page, _STOP_AT, 1)
+
+
+def is_stopping() -> bool:
+    return _page is not None and _STOP.unpack_from(_page, _STOP_AT) == (1,)
+
+
+def write_on_loop(slot: int | None, since: float = 0.0) -> None:
+    """Notes which run of a group is on the event loop, and since which instant of `limits.now`."""
+    if _page is not None:
+        _LOOP.pack_into(_page, _LOOP_AT, 0 if slot is None else slot + 1, since)
+
+
+def on_loop() -> tuple[int, float] | None:
+    """Returns the slot of the run that is on the event loop, and since when; None if there is none."""
+    if _page is None:
+        return None
+    number, since = _LOOP.unpack_from(_page, _LOOP_AT)
+    return (number - 1, since) if number else None
+
+
+def has_begun() -> bool:
+    """Returns whether a start was answered, and its run has no end yet."""
+    return any(run.run_id for run in open_runs())
 
 
 def _head() -> tuple[float, int, float]:
@@ -92,10 +163,5 @@ def _put_head(instant: float, pid: int, hard: float) -> None:
         _HEAD.pack_into(_page, 0, instant, pid, hard)
 
 
-def _run() -> list[str]:
-    return _page[_HEAD.size :].rstrip(b"\0").decode().split() if _page is not None else []
-
-
-def _put_run(text: str) -> None:
-    if _page is not None:
-        _page[_HEAD.size :] = text.encode().ljust(_SIZE - _HEAD.size, b"\0")
+def _at(slot: int) -> int:
+    return _FIRST + slot * _SLOT.size

@@ -8,7 +8,7 @@ from itertools import chain, islice
 from ticker.cli import fit
 from ticker.cli.fit import Line, Row, row
 from ticker.cli.render import colour
-from ticker.model import GOOD
+from ticker.model import NO_FAILURE
 from ticker.read import explain, formatting, health
 from ticker.read.entries import JournalEntry
 from ticker.read.health import Health
@@ -140,7 +140,7 @@ def failing(task: Task, view: View) -> Row:
     parts = [f"{task.failures} in a row"]
     if last is not None:
         parts.append(f"{explain.what(last)}: {last.reason}" if last.reason else explain.what(last))
-    elif task.last_outcome and task.last_outcome not in GOOD:
+    elif task.last_outcome and task.last_outcome not in NO_FAILURE:
         parts.append(task.last_outcome)
     failed = ", ".join(parts)
     state = (

@@ -8,41 +8,49 @@ WHERE id = %(task_id)s AND run_token = %(token)s::uuid
 RETURNING id
 
 -- name: finish
--- Ends a run, fenced by its token: a run that lost its hold changes nothing (a piece has no hold to lose). A run whose
--- task is gone still ends. A tick handles what follows from a failure, and from a success after failures. For a task
--- with retries it also counts the failures, because a failure that is retried does not count. The run ended `age`
--- seconds before this statement.
-WITH held AS MATERIALIZED (
-    SELECT id, run_token IS NOT DISTINCT FROM %(token)s::uuid AS mine,
-        {needs_follow_up} AS needs_follow_up
-    FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
-), instant AS MATERIALIZED (
-    SELECT coalesce(%(now)s::timestamptz, statement_timestamp()) - %(age)s::float8 * interval '1 second' AS ended_at,
-        coalesce(bool_and(mine), true) AS mine, %(outcome)s IN {good_outcomes} AS good, bool_or(needs_follow_up) AS needs_follow_up
-    FROM held
+-- Ends runs of different tasks, each fenced by its token: a run that lost its hold changes nothing (a piece has no hold to
+-- lose). A run whose task is gone still ends. If another transaction has locked the task, nothing is written for that run
+-- (`is_locked`), because this statement may not wait for one row while it holds others. A tick handles what follows from a
+-- failure, and from a success after failures. For a task with retries it also counts the failures, because a failure that
+-- is retried does not count. An interrupted run is no failure, and is attempted again only if the task has retries. Each run ended `age` seconds before this statement.
+WITH asked AS MATERIALIZED (
+    SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
+        %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
+        %(ages)s::float8[], %(pids)s::integer[])
+        AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid)
+), held AS MATERIALIZED (
+    SELECT id, run_token, retries, {needs_follow_up} AS needs_follow_up
+    FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
+), measured AS MATERIALIZED (
+    SELECT a.*, coalesce(%(now)s::timestamptz, statement_timestamp()) - a.age * interval '1 second' AS at,
+        CASE WHEN a.bad THEN true WHEN a.good THEN h.needs_follow_up ELSE h.retries > 0 END AS needs_follow_up,
+        h.id IS NULL OR h.run_token IS NOT DISTINCT FROM a.token AS mine,
+        h.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = a.task_id) AS is_locked
+    FROM asked a LEFT JOIN held h ON h.id = a.task_id
 ), ended AS (
     UPDATE {schema}.runs r SET
-        state = 'ended', outcome = %(outcome)s, reason = %(reason)s, result = %(result)s::jsonb,
-        traceback = %(traceback)s, output = %(output)s, error_output = %(error_output)s,
-        ended_at = greatest(r.started_at, i.ended_at),
-        pid = coalesce(%(pid)s::integer, r.pid),
-        follow_up = coalesce(NOT i.good OR (i.needs_follow_up AND r.kind <> 'piece'), false)
-    FROM instant i
-    WHERE r.token = %(token)s::uuid AND r.state = 'running' AND (i.mine OR r.kind = 'piece')
-    RETURNING r.id, r.kind, r.ended_at
+        state = 'ended', outcome = m.outcome, reason = m.reason, result = m.result::jsonb,
+        traceback = m.traceback, output = m.output, error_output = m.error_output,
+        ended_at = greatest(r.started_at, m.at),
+        pid = coalesce(m.pid, r.pid),
+        follow_up = coalesce(m.needs_follow_up AND (NOT m.good OR r.kind <> 'piece'), false)
+    FROM measured m
+    WHERE r.id = (SELECT x.id FROM {schema}.runs x WHERE x.token = m.token AND x.state = 'running')
+      AND r.outcome IS NULL AND (m.mine OR r.kind = 'piece') AND NOT m.is_locked
+    RETURNING r.id, r.kind, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad
 ), freed AS (
     UPDATE {schema}.tasks t SET
         run_token = NULL, running_until = NULL,
-        last_run_id = e.id, last_outcome = %(outcome)s, last_ended_at = e.ended_at,
-        last_success_at = CASE WHEN i.good THEN e.ended_at ELSE t.last_success_at END,
-        last_worked_at = CASE WHEN %(outcome)s IN {work_outcomes} THEN e.ended_at ELSE t.last_worked_at END,
-        failures = CASE WHEN i.good THEN 0 WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures
+        last_run_id = e.id, last_outcome = e.outcome, last_ended_at = e.ended_at,
+        last_success_at = CASE WHEN e.good THEN e.ended_at ELSE t.last_success_at END,
+        last_worked_at = CASE WHEN e.outcome IN {work_outcomes} THEN e.ended_at ELSE t.last_worked_at END,
+        failures = CASE WHEN e.good THEN 0 WHEN NOT e.bad OR (t.retries > 0 AND e.kind <> 'manual') THEN t.failures
                         ELSE least(t.failures + 1, 1000000) END,
-        succeeded = t.succeeded + i.good::int, failed = t.failed + (NOT i.good)::int
-    FROM instant i, ended e
-    WHERE t.id = %(task_id)s AND t.run_token = %(token)s::uuid
+        succeeded = t.succeeded + e.good::int, failed = t.failed + e.bad::int
+    FROM ended e
+    WHERE t.id = e.task_id AND t.run_token = e.token
 )
-SELECT id AS run_id FROM ended
+SELECT m.token, e.id AS run_id, m.is_locked FROM measured m LEFT JOIN ended e ON e.token = m.token
 
 -- name: outcome_of
 SELECT coalesce(outcome, state) AS outcome FROM {schema}.runs WHERE id = %(run_id)s AND token = %(token)s::uuid

@@ -1,33 +1,39 @@
 -- name: start
--- Decides whether a scheduled job may run, under the task's row lock and by the clock read after it, and records the
--- decision. A `last_run` ahead of the clock means that the clock was set back. That one job is dropped as `clock`, and
--- the drop moves the row's times to the new clock.
--- `record_of` (a volatile function) sees what was committed while this statement waited for the lock; the statement
--- itself does not.
--- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded its waiting
--- occurrences. If a job is delivered again (`redelivered`), the record of its occurrence gets an event. If the row
--- neither waits for the occurrence nor has it as its next run (`stale`), as after the restore of an older dump, the
--- installation gets an event: the job may have been meant for another task. If a later occurrence has started, `stale`
--- is only a line in the worker's log. The record was then pruned, or the tick was killed before it could commit. (A
--- tick that is killed in this way leaves a job for the next run, which is expected.)
-WITH locked AS MATERIALIZED (
-    SELECT * FROM {schema}.tasks WHERE id = %(task_id)s FOR NO KEY UPDATE
+-- Decides which of these scheduled jobs may run, under the row locks of their tasks and by the clock read after it, and
+-- records the decisions. There is one job for each task. A task that another transaction has locked is `locked`: its job
+-- is asked for again, because this statement may not wait for one row while it holds others.
+-- A `last_run` ahead of the clock means that the clock was set back. That one job is dropped as `clock`, and the drop
+-- moves the row's times to the new clock.
+-- `record_of` (a volatile function) sees what was committed after this statement began; the statement itself does not.
+-- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a
+-- job is delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the
+-- occurrence nor has it as its next run (`stale`), as after the restore of an older dump, the installation gets an
+-- event: the job may have been meant for another task. If a later occurrence has started, `stale` is only a line in the
+-- worker's log. The record was then pruned, or the tick was killed before it could commit. (A tick that is killed in
+-- this way leaves a job for the next run, which is expected.)
+WITH asked AS MATERIALIZED (
+    SELECT * FROM unnest(%(task_ids)s::bigint[], %(occurrences)s::timestamptz[], %(tokens)s::uuid[], %(job_ids)s::text[])
+        AS a (task_id, occurrence, token, job_id)
+), locked AS MATERIALIZED (
+    SELECT * FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), instant AS MATERIALIZED (
     SELECT {now} AS now, count(id) AS found FROM locked
 ), measured AS MATERIALIZED (
-    SELECT i.now, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold, h.held_for, h.held_since
-    FROM instant i LEFT JOIN locked l ON true LEFT JOIN LATERAL (
+    SELECT i.now, a.*, l.*, (l.box_ms + l.grace_ms) * interval '1 millisecond' AS hold, h.held_for, h.held_since,
+        l.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = a.task_id) AS is_locked
+    FROM asked a CROSS JOIN instant i LEFT JOIN locked l ON l.id = a.task_id LEFT JOIN LATERAL (
         SELECT greatest(r.until - r.started_at, interval '0') AS held_for,
             CASE WHEN r.boot = %(boot)s::text AND r.uptime_us <= %(uptime)s::bigint
                  THEN (%(uptime)s::bigint - r.uptime_us) * interval '1 microsecond' END AS held_since
         FROM {schema}.runs r WHERE {holder l}) h ON true
 ), identified AS MATERIALIZED (
     SELECT m.*, coalesce(m.held_for, m.hold) - coalesce(m.held_since, interval '0') AS hold_left,
-        {schema}.record_of(%(task_id)s, %(occurrence)s) AS record,
-        %(occurrence)s = ANY (m.waiting) OR %(occurrence)s IS NOT DISTINCT FROM m.next_run AS is_expected
+        {schema}.record_of(m.task_id, m.occurrence) AS record,
+        m.occurrence = ANY (m.waiting) OR m.occurrence IS NOT DISTINCT FROM m.next_run AS is_expected
     FROM measured m
 ), judged AS MATERIALIZED (
     SELECT l.*, CASE
+        WHEN l.is_locked THEN 'locked'
         WHEN l.id IS NULL THEN 'gone'
         WHEN l.record IS NOT NULL THEN 'redelivered'
         WHEN NOT l.is_expected THEN 'stale'
@@ -36,36 +42,36 @@ WITH locked AS MATERIALIZED (
              OR (l.paused_by IS NOT NULL AND (l.paused_until IS NULL OR l.now < l.paused_until)) THEN 'paused'
         WHEN l.started >= l.max_runs THEN 'done'
         WHEN l.last_run > l.now THEN 'clock'
-        WHEN %(occurrence)s < l.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
-             AND %(occurrence)s < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'
-        WHEN %(occurrence)s <= l.last_occurrence THEN 'duplicate'
+        WHEN l.occurrence < l.now - greatest(2 * l.every_ms, 600000) * interval '1 millisecond'
+             AND l.occurrence < (SELECT max(w) FROM unnest(l.waiting) w) THEN 'expired'
+        WHEN l.occurrence <= l.last_occurrence THEN 'duplicate'
         WHEN CASE WHEN l.held_since IS NULL THEN l.now < l.running_until ELSE l.hold_left > interval '0' END
              THEN 'still_running'
         WHEN l.kind = 'interval' AND l.now < l.last_run + {spacing l} THEN 'too_early'
         END AS refusal
     FROM identified l
 ), ruled AS MATERIALIZED (
-    SELECT *, refusal IS NULL OR refusal NOT IN ('gone', 'redelivered', 'stale') AS is_recorded FROM judged
+    SELECT *, refusal IS NULL OR refusal NOT IN ('locked', 'gone', 'redelivered', 'stale') AS is_recorded FROM judged
 ), changed AS (
     UPDATE {schema}.tasks t SET
-        waiting = array_remove(j.waiting, %(occurrence)s),
-        batch_jobs = nullif(j.batch_jobs - {schema}.micros(%(occurrence)s), '{}'),
+        waiting = array_remove(j.waiting, j.occurrence),
+        batch_jobs = nullif(j.batch_jobs - {schema}.micros(j.occurrence), '{}'),
         started = CASE WHEN j.refusal IS NULL THEN least(j.started + 1, 1000000000) ELSE j.started END,
         dropped = j.dropped + (j.is_recorded AND j.refusal IS NOT NULL)::int,
         next_run = CASE WHEN n.next_run > j.ends_at THEN NULL ELSE n.next_run END,
         last_run = CASE WHEN j.refusal IS NULL OR j.refusal = 'clock' THEN j.now ELSE j.last_run END,
-        last_occurrence = CASE WHEN j.refusal IS NULL AND %(occurrence)s > j.now + interval '1 second' THEN j.now
-                               WHEN j.refusal IS NULL THEN %(occurrence)s
+        last_occurrence = CASE WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second' THEN j.now
+                               WHEN j.refusal IS NULL THEN j.occurrence
                                WHEN j.refusal = 'clock' AND j.last_occurrence > j.now THEN j.now
                                ELSE j.last_occurrence END,
-        run_token = CASE WHEN j.refusal IS NULL THEN %(token)s::uuid ELSE j.run_token END,
+        run_token = CASE WHEN j.refusal IS NULL THEN j.token ELSE j.run_token END,
         running_until = CASE WHEN j.refusal IS NULL THEN j.now + j.hold
                              WHEN j.refusal = 'clock' AND j.run_token IS NOT NULL
                                   AND (j.held_since IS NOT NULL OR j.running_until > j.now + j.hold_left)
                              THEN j.now + j.hold_left ELSE j.running_until END
     FROM ruled j, LATERAL (SELECT CASE WHEN j.refusal IS NULL AND j.started + 1 >= j.max_runs THEN NULL
         WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
-        WHEN j.refusal IS NULL AND %(occurrence)s > j.now + interval '1 second'
+        WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second'
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
     WHERE t.id = j.id AND j.refusal IS DISTINCT FROM 'stale'
 ), recorded AS (
@@ -73,33 +79,33 @@ WITH locked AS MATERIALIZED (
         task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
         started_at, until, boot, uptime_us, ended_at, created_at, checked_last_run, checked_at, every_ms,
         tolerance_ms, worker, host, pid, job_id)
-    SELECT j.id, j.name, j.function, j.owner_type, j.owner_id, 'scheduled', %(occurrence)s,
+    SELECT j.id, j.name, j.function, j.owner_type, j.owner_id, 'scheduled', j.occurrence,
         CASE WHEN j.refusal IS NULL THEN 'running' ELSE 'ended' END,
         CASE WHEN j.refusal IS NOT NULL THEN 'dropped' END, coalesce(j.refusal, ''),
-        CASE WHEN j.refusal IS NULL THEN %(token)s::uuid END,
+        CASE WHEN j.refusal IS NULL THEN j.token END,
         CASE WHEN j.refusal IS NULL THEN j.now END, CASE WHEN j.refusal IS NULL THEN j.now + j.hold END,
         CASE WHEN j.refusal IS NULL THEN %(boot)s::text END, CASE WHEN j.refusal IS NULL THEN %(uptime)s::bigint END,
         CASE WHEN j.refusal IS NOT NULL THEN j.now END, j.now,
-        j.last_run, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, %(job_id)s
+        j.last_run, j.now, j.every_ms, j.tolerance_ms, %(worker)s, %(host)s, %(pid)s, j.job_id
     FROM ruled j WHERE j.is_recorded
-    RETURNING id
+    RETURNING id, task_id
 ), noted AS (
     INSERT INTO {schema}.events (at, task_id, task_name, function, owner_type, owner_id, what, words, run_id)
     SELECT j.now, j.id, j.name, j.function, j.owner_type, j.owner_id, 'redelivered',
-        format('job %%s reached worker %%s, and its occurrence had a record', %(job_id)s::text, %(worker)s::text), j.record
+        format('job %%s reached worker %%s, and its occurrence had a record', j.job_id, %(worker)s::text), j.record
     FROM ruled j WHERE j.refusal = 'redelivered'
     UNION ALL
     SELECT j.now, 0, '', '', '', '', 'stale', format('job %%s reached worker %%s, and task %%s does not wait for it',
-        %(job_id)s::text, %(worker)s::text, %(task_id)s::bigint), NULL
-    FROM ruled j WHERE (j.refusal = 'stale' AND %(occurrence)s > coalesce(j.last_occurrence, '-infinity'))
+        j.job_id, %(worker)s::text, j.task_id), NULL
+    FROM ruled j WHERE (j.refusal = 'stale' AND j.occurrence > coalesce(j.last_occurrence, '-infinity'))
         OR (j.refusal = 'gone' AND j.record IS NULL)
 )
-SELECT j.refusal, j.now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type, j.owner_id, j.cursor,
-    j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
+SELECT j.token, j.refusal, j.now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
+    j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
     CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
-    'scheduled' AS run_kind, %(occurrence)s::timestamptz AS occurrence, 1 AS attempt,
+    'scheduled' AS run_kind, j.occurrence, 1 AS attempt,
     NULL::jsonb AS item
-FROM ruled j LEFT JOIN recorded ON true
+FROM ruled j LEFT JOIN recorded ON recorded.task_id = j.task_id
 
 -- name: start_planned
 -- Decides the same for a planned run. It obeys enabled and the hold (a manual run also starts while the task is paused;

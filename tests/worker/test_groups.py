@@ -1,0 +1,332 @@
+"""One process runs many tasks of a function at the same time; each has its own start, box, record and outcome."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ticker
+from tests.running import stock_worker, until, work, working
+from tests.sentences import sentence
+from ticker.db.connections import connect
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import tick
+from ticker.errors import BadInput
+from ticker.queue.rq import RedisQueue
+from wrappers.pipeline import registry
+
+pytestmark = pytest.mark.slow
+
+FUNCTIONS = """
+import asyncio, logging, os, time
+from pathlib import Path
+from wrappers import NOTHING_TO_DO, task
+
+FOLDER = Path(os.environ.get("GROUP_FOLDER", "/nonexistent"))
+
+async def all_are_here(run, number):
+    \"\"\"Waits until every one of `number` runs is at work.\"\"\"
+    (FOLDER / str(run.task_id)).touch()
+    while len(list(FOLDER.iterdir())) < number:
+        await asyncio.sleep(0.01)
+
+@task("together", batch=10, concurrency=10)
+async def together(run, deed="returns", number=0):
+    print(deed)
+    logging.getLogger("app").warning("logged %s", deed)
+    await all_are_here(run, number)
+    if deed == "raises":
+        raise ValueError(deed)
+    if deed == "idles":
+        return NOTHING_TO_DO
+    if deed == "dies":
+        os._exit(3)
+    if deed == "exits":
+        raise SystemExit(4)
+    if deed == "waits":
+        await asyncio.sleep(1000)
+    if deed == "blocks":
+        time.sleep(1000)
+    if deed == "swallows":
+        while True:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                pass
+    if deed == "checkpoints":
+        run.checkpoint({"at": run.task_id})
+    if deed == "stays":
+        await asyncio.sleep(run.quota.remaining)
+        run.quota.exceeded
+    return deed
+
+@task("two", batch=3, concurrency=2)
+async def two(run, deed):
+    (FOLDER / deed).touch()
+    if deed == "swallows":
+        while True:
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                pass
+    if deed == "ends before the kill":
+        await asyncio.sleep(1.35)
+        return
+    while not (FOLDER / "go").exists():
+        await asyncio.sleep(0.01)
+
+@task("threads", batch=10, concurrency=3)
+def threads(run, deed="returns", port=0):
+    print(deed)
+    if deed == "raises":
+        raise ValueError(deed)
+    if deed == "stops":
+        next(iter(()))
+    if deed == "checkpoints":
+        for number in range(50):
+            run.checkpoint(number)
+    if deed == "sleeps":
+        while True:
+            time.sleep(0.01)
+    if deed == "receives":
+        import socket
+        with socket.create_connection(("127.0.0.1", port)) as open_:
+            return len(open_.recv(10))
+    return deed
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "group"
+    folder.mkdir()
+    monkeypatch.setenv("GROUP_FOLDER", str(folder))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def announced(environ: dict[str, str], db: Any, folder: Path) -> None:
+    names = ["together", "two", "threads"]
+    db.execute(
+        "INSERT INTO ticker.functions (name, batch, announced_at)"
+        " SELECT name, 10, clock_timestamp() FROM unnest(%(names)s::text[]) AS name", {"names": names}
+    )  # fmt: skip
+
+
+def register(
+    db: Any, function: str, *deeds: str, kwargs: dict[str, Any] | None = None, **fields: Any
+) -> list[ticker.Task]:
+    said = {"every": "1h", **fields}
+    return [
+        ticker.register(db, function, name=f"{n} {deed}", kwargs={"deed": deed, **(kwargs or {})}, **said)
+        for n, deed in enumerate(deeds)
+    ]
+
+
+def outcomes(db: Any) -> dict[str, str]:
+    return {run.task_name: str(run.outcome) for run in ticker.list_runs(db)}
+
+
+@pytest.mark.parametrize("worker", [work, stock_worker], ids=["ours", "stock"])
+def test_runs_that_wait_for_each_other_all_end_each_with_its_own_record(worker, db, store, queue):
+    deeds = ["returns", "raises", "idles", "exits", "checkpoints"]
+    tasks = register(db, "together", *deeds, kwargs={"number": 5})
+    tick(store, queue)
+    worker(patch=FUNCTIONS)
+    assert outcomes(db) == {
+        "0 returns": "succeeded", "1 raises": "failed", "2 idles": "nothing_to_do", "3 exits": "failed", "4 checkpoints": "succeeded",
+    }  # fmt: skip
+    rows = db.execute("SELECT task_name, output, error_output, result, reason FROM ticker.runs").fetchall()
+    for name, output, error_output, result, reason in rows:
+        deed = name.split()[1]
+        assert output == f"{deed}\n" and f"logged {deed}" in error_output
+        assert (result, reason) == {
+            "raises": (None, "ValueError: raises"), "exits": (None, "SystemExit: 4"), "idles": (None, ""),
+        }.get(deed, (deed, ""))  # fmt: skip
+    assert ticker.get(db, tasks[4]).cursor == {"at": tasks[4].id}
+    assert all(task.running_until is None and not task.waiting for task in ticker.list_tasks(db))
+
+
+def test_plain_functions_run_in_threads_no_more_than_the_concurrency(db, store, queue):
+    register(db, "threads", "returns", "raises", "returns", "returns", "returns")
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert sorted(outcomes(db).values()) == ["failed", *["succeeded"] * 4]
+
+
+def test_an_exception_that_a_future_cannot_hold_ends_only_its_own_run(db, store, queue):
+    register(db, "threads", "stops", "returns")
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 stops": "failed", "1 returns": "succeeded"}
+
+
+def test_threads_store_their_cursors_on_one_connection(db, store, queue):
+    tasks = register(db, "threads", *["checkpoints"] * 6)
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"succeeded"}
+    assert [ticker.get(db, task).cursor for task in tasks] == [49] * 6
+
+
+def test_nothing_is_kept_of_the_output_if_it_is_to_be_passed_on(db, store, queue, monkeypatch):
+    monkeypatch.setenv("TICKER_OUTPUT", "pass")
+    register(db, "together", "returns", "returns")
+    tick(store, queue)
+    done = work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"succeeded"}
+    assert db.execute("SELECT DISTINCT output, error_output FROM ticker.runs").fetchall() == [("", "")]
+    assert "returns" in done.stdout
+
+
+def test_each_run_is_cancelled_at_its_own_soft_limit(db, store, queue):
+    register(db, "together", "returns", "waits", "stays", every="4s", box="0.5s")
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 returns": "succeeded", "1 waits": "timed_out", "2 stays": "partial"}
+
+
+def test_a_thread_is_interrupted_in_its_code_and_in_a_socket_that_never_answers(db, store, queue):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        register(db, "threads", "returns", "sleeps", "receives", kwargs={"port": port}, every="4s", box="0.5s")
+        tick(store, queue)
+        work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 returns": "succeeded", "1 sleeps": "timed_out", "2 receives": "timed_out"}
+
+
+@pytest.mark.parametrize("deed", ["blocks", "swallows"])
+def test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted(deed, db, store, queue):
+    """The neighbour has a longer box, and is at work when the process dies."""
+    register(db, "together", deed, kwargs={"number": 2}, every="4s", box="0.5s")
+    ticker.register(db, "together", name="neighbour", every="1h", kwargs={"deed": "waits", "number": 2})
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {f"0 {deed}": "killed", "neighbour": "interrupted"}
+    found = {run.task_name: run for run in ticker.list_runs(db)}
+    killed = found[f"0 {deed}"]
+    assert sentence("why.killed_at_hard_limit", limit="0.9 s") == killed.reason
+    assert sentence("why.interrupted_by_a_neighbour", task=killed.task_id) == found["neighbour"].reason
+    printed = dict(db.execute("SELECT task_name, output FROM ticker.runs").fetchall())
+    assert printed == {f"0 {deed}": f"{deed}\n", "neighbour": "waits\n"}
+    [neighbour] = [task for task in ticker.list_tasks(db) if task.name == "neighbour"]
+    assert (neighbour.failures, neighbour.last_outcome) == (0, "interrupted")
+
+
+def test_nothing_new_begins_in_a_process_that_will_be_killed(db, store, queue):
+    """Its soft limit is at 1 s and its hard limit at 1.5 s. The slot of the second run is free for the third in between."""
+    for deed, box in (("swallows", "0.5s"), ("ends before the kill", "3s"), ("third", "0.5s")):
+        ticker.register(db, "two", name=deed, every="1h", box=box, kwargs={"deed": deed})
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert outcomes(db)["swallows"] == "killed"
+    assert "third" not in outcomes(db)
+    assert tick(store, queue).swept.repushed == 1
+
+
+def test_a_run_that_blocks_the_loop_pays_for_a_neighbour_that_cannot_end(db, store, queue):
+    """The neighbour's box is shorter. Its soft limit cannot reach it, because the loop does not turn."""
+    register(db, "together", "blocks", kwargs={"number": 2})
+    ticker.register(db, "together", name="neighbour", every="4s", box="1.5s", kwargs={"deed": "waits", "number": 2})
+    tick(store, queue)
+    done = work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 blocks": "killed", "neighbour": "interrupted"}
+    [blocker] = [run for run in ticker.list_runs(db) if run.outcome == "killed"]
+    assert sentence("why.killed_at_a_hard_limit_of_another", limit="1.9 s").within(blocker.reason)
+    assert sentence("logs.blocks_the_event_loop", task=blocker.task_id).within(done.stdout + done.stderr)
+
+
+def test_a_worker_that_is_told_to_stop_begins_nothing_new_and_what_is_left_is_pushed_again(db, store, queue, folder):
+    register(db, "two", "first", "second", "third")
+    tick(store, queue)
+    with working(patch=FUNCTIONS) as process:
+        until(lambda: len(list(folder.iterdir())) == 2, "two runs")
+        process.terminate()
+        until(lambda: "warm shut down" in process.stdout.readline(), "the worker has heard it")
+        (folder / "go").touch()
+        process.communicate()
+    assert len(outcomes(db)) == 2
+    assert tick(store, queue).swept.repushed == 1
+    work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"succeeded"} and len(outcomes(db)) == 3
+
+
+def test_when_the_process_dies_by_itself_all_at_work_are_interrupted_and_no_occurrence_runs_twice(db, store, queue):
+    register(db, "together", "dies", "waits", "returns", kwargs={"number": 3})
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    ended = outcomes(db)
+    assert (ended["0 dies"], ended["1 waits"]) == ("interrupted", "interrupted")
+    assert len(ticker.list_runs(db)) == 3
+
+
+def test_only_a_task_with_retries_is_attempted_again_after_an_interruption(db, store, queue, tmp_path):
+    register(db, "together", "dies", kwargs={"number": 3})
+    ticker.register(db, "together", name="once", every="1h", kwargs={"deed": "waits", "number": 3})
+    ticker.register(
+        db, "together", name="again", every="1h", kwargs={"deed": "waits", "number": 3}, retries=1, backoff="1s"
+    )
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    tick(store, queue)
+    attempts = {run.task_name for run in ticker.list_runs(db) if run.attempt == 2}
+    assert attempts == {"again"}
+    assert {task.failures for task in ticker.list_tasks(db)} == {0}
+
+
+def test_a_locked_row_is_skipped_and_runs_later(environ, db, store, queue):
+    first, _ = register(db, "together", "returns", "returns")
+    tick(store, queue)
+    with ThreadPoolExecutor() as pool, connect(environ["DATABASE_URL"]) as holder:
+        with holder.transaction():
+            holder.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            holder.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [first.id])
+            done = pool.submit(work, patch=FUNCTIONS)
+            until(lambda: outcomes(db).get("1 returns") == "succeeded", "the other one")
+            assert "0 returns" not in outcomes(db)
+        done.result()
+    assert outcomes(db) == {"0 returns": "succeeded", "1 returns": "succeeded"}
+
+
+def test_a_server_that_goes_away_costs_no_run_at_work_and_what_is_left_is_pushed_again(
+    own_servers, folder, monkeypatch
+):
+    """One run is at work, and the next start finds no server. It ends with its own outcome, once the server is back."""
+    postgres, _ = own_servers
+    with connect(postgres.url) as db:
+        db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('two', 10, clock_timestamp())")
+        for deed in ("first", "ends before the kill", "third"):
+            ticker.register(db, "two", name=deed, every="1h", kwargs={"deed": deed})
+        with (
+            closing(PostgresStore(postgres.url)) as store,
+            closing(RedisQueue.from_url(os.environ["REDIS_URL"])) as queue,
+        ):
+            tick(store, queue)
+    short = "from wrappers.pipeline import start; start.PATIENCE = 1.0\n"
+    with working("--burst", patch=short + FUNCTIONS) as process:
+        until(lambda: len(list(folder.iterdir())) == 2, "two runs")
+        postgres.kill()
+        until(lambda: "nothing new begins" in process.stdout.readline(), "the next start fails")
+        postgres.start()
+        (folder / "go").touch()
+        process.communicate()
+    with connect(postgres.url) as db:
+        assert outcomes(db) == {"first": "succeeded", "ends before the kill": "succeeded"}
+        with (
+            closing(PostgresStore(postgres.url)) as store,
+            closing(RedisQueue.from_url(os.environ["REDIS_URL"])) as queue,
+        ):
+            assert tick(store, queue).swept.repushed == 1
+
+
+@pytest.mark.parametrize("concurrency", [0, -1, 11, "50", True, 1.5, None])
+def test_a_concurrency_is_a_number_of_tasks_of_a_batch(concurrency):
+    with pytest.raises(BadInput, match="concurrency"):
+        registry.task("x", batch=10, concurrency=concurrency)

@@ -1,0 +1,9 @@
+-- The outcome goes: what was interrupted counts as lost.
+UPDATE runs SET outcome = 'lost' WHERE outcome = 'interrupted';
+UPDATE tasks SET last_outcome = 'lost' WHERE last_outcome = 'interrupted';
+UPDATE functions SET batch = 100 WHERE batch > 100;
+ALTER DOMAIN ticker_outcome DROP CONSTRAINT ticker_outcome_check;
+ALTER DOMAIN ticker_outcome ADD CONSTRAINT ticker_outcome_check CHECK (VALUE IN (
+    'succeeded', 'partial', 'nothing_to_do', 'failed', 'timed_out', 'killed', 'lost', 'dropped'));
+ALTER DOMAIN ticker_batch DROP CONSTRAINT ticker_batch_check;
+ALTER DOMAIN ticker_batch ADD CONSTRAINT ticker_batch_check CHECK (VALUE BETWEEN 1 AND 100);

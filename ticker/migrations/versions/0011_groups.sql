@@ -1,0 +1,6 @@
+-- Runs of a group: one more outcome, and up to 1,000 tasks in a job. All stored values fit, so none is checked again.
+ALTER DOMAIN ticker_outcome DROP CONSTRAINT ticker_outcome_check;
+ALTER DOMAIN ticker_outcome ADD CONSTRAINT ticker_outcome_check CHECK (VALUE IN (
+    'succeeded', 'partial', 'nothing_to_do', 'failed', 'timed_out', 'killed', 'lost', 'interrupted', 'dropped')) NOT VALID;
+ALTER DOMAIN ticker_batch DROP CONSTRAINT ticker_batch_check;
+ALTER DOMAIN ticker_batch ADD CONSTRAINT ticker_batch_check CHECK (VALUE BETWEEN 1 AND 1000) NOT VALID;

@@ -1,0 +1,1 @@
+"""Runs many tasks of a function at the same time in one process: `@task(batch=..., concurrency=...)`."""

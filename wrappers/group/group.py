@@ -1,0 +1,201 @@
+"""Runs the tasks of one job at the same time, each with its own start, time box and end.
+
+Starts are requested in one statement for all free slots, right before the functions are called. Coroutines run on the
+event loop of this process's main thread, and plain functions in one thread each. An end is left to the worker.
+"""
+
+import asyncio
+import contextvars
+import logging
+import os
+from collections import Counter, deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from ticker.errors import ConfigurationError
+from wrappers.group import streams
+from wrappers.group.loop import Noted, Watch
+from wrappers.group.slots import Slots
+from wrappers.group.threads import Interruptible, watch_sockets
+from wrappers.layers.record import end_of, outcome_of
+from wrappers.layers.sentry import apart, group, introduce
+from wrappers.layers.time_box import new_run
+from wrappers.pipeline import finish, registry, serialize, start
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.database import LOCK_PAUSE
+from wrappers.pipeline.invoke import called, note
+from wrappers.sandbox import child_processes, handoff, limits, shared_state
+from wrappers.sandbox.handoff import End, PendingEnd
+from wrappers.sandbox.limits import SoftLimit
+
+log = logging.getLogger("ticker.run")
+
+COLLECT = 0.02  # seconds for which free slots are collected before the next starts are requested
+
+
+class Group:
+    """Runs calls in a number of slots until all have run or were refused."""
+
+    def __init__(self, calls: Sequence[Call], concurrency: int) -> None:
+        self.answers: Counter[str] = Counter()
+        self._unstarted = deque(calls)
+        self._slots = Slots(concurrency, kills=calls[0].settings.hard_limit != "off")
+        self._keeps_output = calls[0].settings.output == "keep"
+        self._asking = ThreadPoolExecutor(1, "ticker-start")
+        self._ending = ThreadPoolExecutor(1, "ticker-end")
+        self._threads = ThreadPoolExecutor(concurrency, "ticker-run")
+        self._is_closing = False  # a run has ignored its soft limit, so the process will be killed
+        self._has_failed = False  # the start statement has, so that nothing more can begin
+        self._is_torn = False  # the event loop has ended before the runs
+        self._locked_since: dict[int, float] = {}  # by task
+
+    def work(self) -> str:
+        """Returns how many runs ended in which way, in a few words.
+
+        What cannot begin is left: its job is gone then, and the next tick pushes it again.
+        """
+        child_processes.adopt()
+        watch_sockets()
+        with streams.Streams() if self._keeps_output else nullcontext(), Watch(), asyncio.Runner() as runner:
+            try:
+                runner.run(self._work())
+            except BaseException:  # the runner cancels the runs next: their worker records that they were interrupted
+                self._is_torn = True
+                raise
+        child_processes.kill()
+        self._slots.close()
+        return ", ".join(f"{count} {answer}" for answer, count in self.answers.items())
+
+    async def _work(self) -> None:
+        runs: set[asyncio.Task[None]] = set()
+        while runs or (self._unstarted and self._may_begin()):
+            if self._unstarted and len(self._slots) and self._may_begin():
+                runs |= {asyncio.create_task(self._run(*begun)) for begun in await self._start()}
+            if not runs:  # the rows of all that is left are locked
+                await asyncio.sleep(LOCK_PAUSE)
+                continue
+            may_start = self._unstarted and len(self._slots) and self._may_begin()
+            await asyncio.wait(runs, timeout=LOCK_PAUSE if may_start else None, return_when=asyncio.FIRST_COMPLETED)
+            if self._unstarted:
+                await asyncio.sleep(COLLECT)
+            for ended in [run for run in runs if run.done()]:
+                ended.result()
+                runs.remove(ended)
+
+    async def _start(self) -> list[tuple[int, Call, streams.Output]]:
+        """Requests the starts of as many tasks as slots are free. Returns the slots, calls and outputs of those that may begin."""
+        calls = [self._unstarted.popleft() for _ in range(min(len(self._slots), len(self._unstarted)))]
+        tokens = [str(uuid4()) for _ in calls]
+        slots = self._slots.take([(call.task_id, token) for call, token in zip(calls, tokens, strict=True)])
+        loop = asyncio.get_running_loop()
+        try:
+            answers = await loop.run_in_executor(self._asking, start.ask_all, calls, tokens)
+        except Exception as error:  # the slots stay taken: the worker closes the records of what may have started
+            log.warning("nothing new begins in this process, because a start failed: %s", error)
+            self._has_failed = True
+            return []
+        begun = []
+        for slot, call, answer in zip(slots, calls, answers, strict=True):
+            if isinstance(answer, Call) and answer.start is not None:
+                hard = (answer.start.box_ms + answer.start.grace_ms) / 1000
+                run = call.task_id, answer.start.token, answer.start.run_id
+                output = streams.Output(slot)  # empties what an earlier run left there
+                self._slots.begin(slot, *run, deadline=answer.since + hard, hard_limit=hard)
+                begun.append((slot, answer, output))
+                continue
+            self._slots.give_back(slot)
+            if answer is not None:
+                self.answers[str(answer).partition(":")[0]] += 1
+            elif limits.now() - self._locked_since.setdefault(call.task_id, limits.now()) < start.PATIENCE:
+                self._unstarted.append(call)
+            else:
+                log.warning("task=%s did not begin: its row was locked for over %.0f s", call.task_id, start.PATIENCE)
+                self.answers["locked"] += 1
+        return begun
+
+    async def _run(self, slot: int, call: Call, output: streams.Output) -> None:
+        begun = call.start
+        assert begun is not None
+        if self._keeps_output:
+            streams.current.set(output)  # in the context of this asyncio task, and of all that it begins
+        call = replace(call, run=new_run(call, begun.box_ms))
+        with apart():
+            end = await self._outcome(slot, call)
+        if self._is_torn:
+            return
+        log.info("run %s task=%s job=%s", end.outcome, call.task_id, call.job_id)
+        printed, complained = output.close()
+        end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
+        left = PendingEnd(call.task_id, begun.run_id, begun.token, end)
+        if not handoff.leave(left):
+            self._slots.returned(slot)
+            until = call.since + (begun.box_ms + begun.grace_ms) / 1000
+            write = partial(finish.write, call.database, left, until=until, wake=call.settings.wake)
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._ending, write)
+            except Exception as error:
+                log.warning("the end of task=%s could not be written: %s", call.task_id, error)
+        self._slots.give_back(slot)
+        self.answers[end.outcome] += 1
+
+    async def _outcome(self, slot: int, call: Call) -> End:
+        """Calls the function, which ends in exactly one outcome unless the process is killed."""
+        with suppress(Exception):  # an error in Sentry must not fail the run
+            introduce(call)
+        try:
+            overlooked = await self._call(slot, call)
+        except BaseException as error:
+            if isinstance(error, SoftLimit):
+                with suppress(Exception):
+                    group(call, error)
+            serialize.shorten(error)
+            log.error("run failed task=%s job=%s", call.task_id, call.job_id, exc_info=error)
+            return End(outcome_of(error), serialize.sentence(error), traceback=serialize.trace(error))
+        return end_of(call, overlooked)
+
+    async def _call(self, slot: int, call: Call) -> bool:
+        """Calls the function, and interrupts it at its soft limit. Returns whether it ignored that."""
+        assert call.start is not None
+        function = registry.functions()[call.start.function]
+        if function.process is not None:  # the task was edited after the push
+            raise ConfigurationError(
+                f"{function.name} works in pieces, which cannot run in this job; its next job runs alone"
+            )
+        step = function.step
+        soft_at = call.since + (call.start.box_ms + call.start.grace_ms / 2) / 1000
+        loop, left = asyncio.get_running_loop(), soft_at - limits.now()
+        watched = loop.call_later(left + call.start.grace_ms / 4000, self._close, call.task_id)
+        try:
+            if step.is_async:
+                async with asyncio.timeout(left) as limit:
+                    note(call, await Noted(called(call, step), slot))
+                return limit.expired()
+            interruptible = Interruptible()
+            interrupted = loop.call_later(left, interruptible.interrupt)
+            context = contextvars.copy_context()
+            try:
+                returned: Any = await loop.run_in_executor(
+                    self._threads, context.run, interruptible, partial(called, call, step)
+                )
+            finally:
+                interrupted.cancel()
+            note(call, returned)
+            return interruptible.is_interrupted
+        except TimeoutError as error:
+            if step.is_async and limit.expired():
+                raise SoftLimit("the function still waited at the end of its time box") from error
+            raise
+        finally:
+            watched.cancel()
+
+    def _may_begin(self) -> bool:
+        return not (self._is_closing or self._has_failed or shared_state.is_stopping())
+
+    def _close(self, task_id: int) -> None:
+        log.warning("task=%s ignores its soft limit: nothing new begins in this process", task_id)
+        self._is_closing = True

@@ -56,6 +56,11 @@ class Slots:
         if self._limits.pop(slot, None) is not None:
             self._arm()
 
+    def extend(self, deadline: float) -> None:
+        """Moves RQ's own deadline, because the process has taken a further job."""
+        self._at_most = max(self._at_most, deadline)
+        self._arm()
+
     def close(self) -> None:
         """Stops the timer, once no run is open."""
         if self._timer is not None:

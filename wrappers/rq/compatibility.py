@@ -15,7 +15,9 @@ from pkgutil import resolve_name
 from types import FunctionType
 from typing import Any
 
+from rq import Queue
 from rq import job as rq_job
+from rq.executions import Execution
 from rq.utils import utcformat
 from rq.version import VERSION
 
@@ -235,6 +237,17 @@ def begun_execution(worker: Any) -> Any:
     """Returns the execution of the worker's job, or None. RQ 3 may have several, but a forking worker has only one."""
     executions = getattr(worker, "executions", None)
     return worker.execution if executions is None else next(iter(executions.values()), None)
+
+
+def new_execution(worker: Any, job: Any, ttl: int) -> Any:
+    """Reports to RQ that the worker executes a further job, for `ttl` seconds. Returns the execution."""
+    of_worker = {"worker_name": worker.name} if hasattr(worker, "executions") else {}
+    with worker.connection.pipeline() as calls:
+        execution = Execution.create(job, ttl, calls, **of_worker)
+        job.prepare_for_execution(worker.name, calls)
+        calls.lrem(Queue(job.origin, connection=worker.connection).intermediate_queue_key, 1, job.id)
+        calls.execute()
+    return execution
 
 
 def execution_argument(worker: Any) -> dict[str, Any]:

@@ -122,8 +122,13 @@ def _put(memory: mmap.mmap, text: bytes) -> bool:
     memory[:_LENGTH] = (put + _LENGTH + len(text)).to_bytes(
         _LENGTH, "little"
     )  # last: a killed writer leaves all or nothing
-    os.write(_bell[1], b".")
+    ring()
     return True
+
+
+def ring() -> None:
+    """Wakes the worker, which waits in `wait`."""
+    os.write(_bell[1], b".")
 
 
 def leave_success() -> bool:

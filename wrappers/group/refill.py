@@ -1,0 +1,98 @@
+"""Gives the process of a group further jobs while its runs are at work, so that no slot waits for the slowest run.
+
+The worker creates a `Pipe` before the fork. The process sends `MORE` when fewer of its tasks are unstarted than slots are
+free, and the id of each job whose tasks have all started, were refused, or were given back. The worker sends jobs.
+"""
+
+import json
+import multiprocessing
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+from wrappers.sandbox import handoff, limits
+
+LIFE = 600.0  # seconds after which a process asks for no further job, so that its worker can do its own maintenance
+MORE = ""
+
+
+class GivenJob(NamedTuple):
+    """A job that the worker passes on. `timeout` is RQ's, in seconds, or 0; `numbers` are the arguments of `wrappers.run_batch`.
+
+    `deadline` is the instant of `limits.now` after which no process of the job may live, unless another job follows.
+    """
+
+    job_id: str
+    timeout: int
+    deadline: float
+    numbers: list[int]
+
+
+class Pipe:
+    """Connects a worker with the process of a group. Both keep both ends open."""
+
+    def __init__(self) -> None:
+        self._worker, self._process = multiprocessing.Pipe()
+
+    # of the worker
+
+    def heard(self) -> Iterator[str]:
+        """Yields what the process has sent: `MORE`, or the id of a job that needs this process no longer."""
+        while self._worker.poll():
+            yield json.loads(self._worker.recv_bytes())
+
+    def give(self, job: GivenJob) -> None:
+        self._worker.send_bytes(json.dumps(job).encode())
+
+    def unread(self) -> Iterator[str]:
+        """Yields the ids of the jobs that the process did not take before it ended."""
+        while self._process.poll():
+            yield GivenJob(*json.loads(self._process.recv_bytes())).job_id
+
+    def close(self) -> None:
+        self._worker.close()
+        self._process.close()
+
+    # of the process
+
+    def fileno(self) -> int:
+        return self._process.fileno()
+
+    def send(self, text: str) -> None:
+        with suppress(OSError):  # the worker is gone, and this process will be killed
+            self._process.send_bytes(json.dumps(text).encode())
+            handoff.ring()
+
+    def take(self) -> GivenJob:
+        return GivenJob(*json.loads(self._process.recv_bytes()))
+
+
+class Refill:
+    """Requests jobs for a group, one at a time, and notes which of them still have unstarted tasks."""
+
+    def __init__(self, pipe: Pipe, take_in: Callable[[GivenJob], None]) -> None:
+        self._pipe, self._take_in = pipe, take_in
+        self._is_asked = False
+        self._ends_at = limits.now() + LIFE
+
+    def fileno(self) -> int:
+        return self._pipe.fileno()
+
+    def ask(self) -> None:
+        """Requests a job, unless one is requested already. The worker may have none for a long time."""
+        if not self._is_asked and limits.now() < self._ends_at:
+            self._is_asked = True
+            self._pipe.send(MORE)
+
+    def take(self) -> None:
+        """Takes in the job that has come. RQ's alarm for the first job is set again for this one."""
+        job = self._pipe.take()
+        self._is_asked = False
+        if job.timeout > 0:
+            signal.alarm(job.timeout)
+        self._take_in(job)
+
+    def let_go(self, job_id: str) -> None:
+        """Tells the worker that no task of this job will be started here any more."""
+        self._pipe.send(job_id)

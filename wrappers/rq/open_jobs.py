@@ -1,0 +1,142 @@
+"""Gives the process of a group further jobs of its function from RQ's queues, and ends each job in RQ by itself.
+
+A job is open in RQ until all of its tasks have started, were refused or were given back: then its tasks have their own
+records, and RQ has nothing left to remember. If the process dies, its open jobs are removed, and the next tick pushes the
+tasks that had not started again.
+"""
+
+import logging
+import math
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from redis.exceptions import RedisError
+from rq import Queue
+from rq.executions import Execution
+from rq.job import Job
+from rq.suspension import is_suspended
+from rq.utils import now
+
+from ticker.engine import jobs
+from wrappers import entry
+from wrappers.group.refill import MORE, GivenJob, Pipe
+from wrappers.rq.compatibility import new_execution
+from wrappers.rq.prepared_start import call_of
+from wrappers.sandbox import limits, shared_state
+
+if TYPE_CHECKING:
+    from wrappers.rq.worker import Worker
+
+log = logging.getLogger("ticker.run")
+
+UNTIL_BEGUN = 90  # seconds: longer than the tick within which the tasks of a job begin; RQ gets no heartbeat for it
+RQ_MARGIN = 60  # seconds after a job's timeout, after which RQ's own worker kills a horse
+
+
+class OpenJobs:
+    """The jobs of one group: the first, for which the process was forked, and those that were given to it later."""
+
+    def __init__(
+        self, worker: "Worker", first: Job, execution: Execution, write_ends: Callable[[Sequence[int]], None]
+    ) -> None:
+        self.pipe = Pipe()
+        self.wants_more = False
+        self._worker, self._first, self._write_ends = worker, first, write_ends
+        self._jobs: dict[str, tuple[Job, Execution | None]] = {first.id: (first, execution)}
+        self._may_give = True
+
+    def __contains__(self, job: Job) -> bool:
+        return job.id in self._jobs
+
+    def serve(self) -> None:
+        """Ends the jobs that need the process no longer, and gives it another one if it wants one."""
+        for said in self.pipe.heard():
+            if said == MORE:
+                self.wants_more = True
+            else:
+                self._end(said)
+        if not self.wants_more or not self._may_give or shared_state.is_stopping():
+            return
+        try:
+            self._give()
+        except RedisError as error:
+            log.warning("the process gets no further job now: %s", error)
+
+    def close(self) -> None:
+        """Ends all open jobs after the process has ended. A job that it did not take goes back to the front of its queue."""
+        unread = {*self.pipe.unread()}
+        for job_id in [*self._jobs]:
+            if job_id in unread:
+                self._put_back(self._jobs.pop(job_id)[0])
+            elif job_id != self._first.id:
+                self._end(job_id)
+        self.pipe.close()
+
+    def _give(self) -> None:
+        worker = self._worker
+        if is_suspended(worker.connection, worker):
+            return
+        taken = worker.queue_class.dequeue_any(
+            worker._ordered_queues, None, connection=worker.connection, job_class=worker.job_class,
+            serializer=worker.serializer, death_penalty_class=worker.death_penalty_class,
+        )  # fmt: skip
+        if taken is None:
+            return
+        job, _ = taken
+        call = call_of(job)
+        function = entry.grouped_function(job)
+        if (
+            call is None
+            or call[0] != jobs.BATCH_ENTRY
+            or function is None
+            or function != entry.grouped_function(self._first)
+        ):
+            self._may_give = False  # this worker is to run that job next, so the group comes to its end
+            self._put_back(job)
+            return
+        self._jobs[job.id] = job, None
+        self._jobs[job.id] = job, new_execution(worker, job, UNTIL_BEGUN)
+        self._write_ends(call[1][::2])
+        self._renew(job)
+        self.wants_more = False
+        with _alarm_held():
+            self.pipe.give(GivenJob(job.id, int(job.timeout or 0), deadline_of(job), [*call[1]]))
+
+    def _renew(self, job: Job) -> None:
+        """Moves the instant at which RQ kills the process: its timeout for the first job ends when that of this job would."""
+        first, seconds = self._first, job.timeout
+        if not seconds or seconds < 0 or not first.timeout or first.timeout < 0 or first.started_at is None:
+            first.timeout = -1
+            return
+        first.timeout = max(first.timeout, math.ceil((now() - first.started_at).total_seconds()) + seconds)
+
+    def _put_back(self, job: Job) -> None:
+        with self._worker.connection.pipeline() as calls:
+            queue = Queue(job.origin, connection=self._worker.connection)
+            calls.lpush(queue.key, job.id)
+            calls.lrem(queue.intermediate_queue_key, 1, job.id)
+            calls.execute()
+
+    def _end(self, job_id: str) -> None:
+        """Removes a job from RQ. If Redis does not answer, its time to live does."""
+        job, execution = self._jobs.pop(job_id)
+        with suppress(RedisError):
+            self._worker.forget(job, execution)
+
+
+def deadline_of(job: Job) -> float:
+    """Returns the instant of `limits.now` at which RQ's own worker would kill the process of a job that begins now."""
+    return limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf)
+
+
+@contextmanager
+def _alarm_held() -> Iterator[None]:
+    """Holds back RQ's alarm, which would interrupt the block."""
+    seconds = signal.alarm(0)
+    try:
+        yield
+    finally:
+        if seconds:
+            signal.alarm(seconds)

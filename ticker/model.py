@@ -129,6 +129,7 @@ class DueTask(NamedTuple):
     tolerance_ms: int = 0
     phase_ms: int | None = None  # its phase in the interval or after each of its times, if it has one
     batch: int = 1  # how many tasks of its function one job may carry
+    concurrency: int = 1  # how many of them run at the same time
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,8 @@ CROWDS = (
     Mutant(
         "batch-time-of-one",
         "ticker/engine/jobs.py",
-        "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks)",
-        "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks[:1])",
+        "timing.batch_timeout([task.box_ms + task.grace_ms for task in tasks]",
+        "timing.batch_timeout([task.box_ms + task.grace_ms for task in tasks[:1]]",
         "The timeout of a batch covers all of its tasks.",
         ("tests/worker/test_batches.py::test_a_job_of_several_names_what_it_carries_and_has_the_time_of_all_of_them",),
     ),

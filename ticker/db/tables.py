@@ -227,6 +227,8 @@ functions = Table(
     Column("name", Text, primary_key=True, info={"domain": "named"}),
     Column("batch", Integer, nullable=False, server_default="1", info={"domain": "batch"}),
     Column("announced_at", TIME, nullable=False, info={"domain": "moment"}),
+    Column("concurrency", Integer, nullable=False, server_default="1", info={"domain": "batch"}),
+    Column("repeatable", Boolean, nullable=False, server_default="false"),
 )
 
 installation = Table(

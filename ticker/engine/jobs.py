@@ -112,7 +112,7 @@ def for_batch(installation: str, tasks: Sequence[DueTask]) -> JobSpec:
         batch_id(installation, args),
         tasks[0].queue,
         args,
-        timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks),
+        timing.batch_timeout([task.box_ms + task.grace_ms for task in tasks], tasks[0].concurrency),
         max(timing.job_ttl(task.every_ms) for task in tasks),
         f"{tasks[0].function} x {len(tasks)}",
         BATCH_ENTRY,

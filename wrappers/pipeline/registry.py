@@ -49,6 +49,8 @@ class Function:
     """The maximum number of due tasks with this function in one job."""
     concurrency: int
     """How many of them may run at the same time in one process."""
+    repeatable: bool
+    """Whether a run that was interrupted is attempted again, even without retries."""
     declared: Mapping[str, Any]
     """The arguments of `@task` other than the name, for `ticker sync`: fields of `ticker.register`."""
 
@@ -56,7 +58,9 @@ class Function:
 _functions: dict[str, Function] = {}
 
 
-def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack[Changes]") -> Callable[[F], F]:
+def task(
+    name: str, *, batch: int = 1, concurrency: int = 1, repeatable: bool = False, **declared: "Unpack[Changes]"
+) -> Callable[[F], F]:
     """Registers a function under the name that tasks use for it: `@task("mail.fetch")`.
 
     The function is called with the task's kwargs. If its first parameter is named `run`, it also gets the `Run`. It may
@@ -74,6 +78,9 @@ def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack
     With `concurrency`, up to that many of them run at the same time: coroutines on one event loop, plain functions in
     threads. This suits runs that wait for a network.
 
+    With `repeatable=True`, a run that was interrupted because its process died gets a second attempt, as if its task had
+    a retry for this case only.
+
     Raises BadInput if the name is invalid or belongs to another function, or if a class lacks one of the two methods.
     Also raises it if a function other than `generate` yields, because nothing would iterate over it.
     """
@@ -88,6 +95,8 @@ def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack
 
     if type(concurrency) is not int or not 1 <= concurrency <= batch:
         raise BadInput("concurrency", concurrency, f"is not a number of tasks at a time: use 1 to {batch}, the batch")
+    if type(repeatable) is not bool:
+        raise BadInput("repeatable", repeatable, "is not a bool: use True or False")
 
     def register(call: F) -> F:
         known, identity = _functions.get(name), _identity(call)
@@ -98,7 +107,7 @@ def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack
             raise BadInput(
                 "concurrency", concurrency, f"is for functions, but {call.__name__} is a class; leave it out"
             )
-        _functions[name] = Function(name, step, process, *identity, batch, concurrency, declared)
+        _functions[name] = Function(name, step, process, *identity, batch, concurrency, repeatable, declared)
         return call
 
     return register

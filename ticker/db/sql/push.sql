@@ -12,12 +12,12 @@ RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_a
 -- name: claim_due
 -- Claims the due tasks, oldest first, with locks. Skips rows that another ticker holds.
 SELECT {claimed t}
-FROM {schema}.tasks t
+FROM {schema}.tasks t {announced t}
 WHERE {runnable}
   AND {due} AND queue <> ALL (%(without)s::text[])
 ORDER BY next_run
 LIMIT %(limit)s
-FOR NO KEY UPDATE SKIP LOCKED
+FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- name: claim_in_turn
 -- Claims tasks of a queue that has room for `limit` of them: one of each owner, then the second of each, and so on. A
@@ -33,7 +33,7 @@ WITH due AS MATERIALIZED (
     SELECT * FROM due ORDER BY turn, next_run LIMIT %(limit)s
 )
 SELECT {claimed t}
-FROM {schema}.tasks t JOIN chosen c ON c.id = t.id
+FROM {schema}.tasks t JOIN chosen c ON c.id = t.id {announced t}
 WHERE {runnable} AND t.next_run = c.next_run AND queue = %(queue)s
 ORDER BY c.turn, c.next_run
 FOR NO KEY UPDATE OF t SKIP LOCKED

@@ -124,7 +124,7 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
 
 -- name: functions
 -- Returns the functions that workers have announced.
-SELECT name, batch, announced_at FROM {schema}.functions ORDER BY name
+SELECT name, batch, concurrency, repeatable, announced_at FROM {schema}.functions ORDER BY name
 
 -- name: waiting_queues
 -- Returns which of these queues contain waiting jobs of tasks. If a million wait, one of them is found at once; OFFSET

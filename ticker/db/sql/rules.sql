@@ -64,11 +64,15 @@ CASE WHEN t.kind <> 'interval' OR t.next_run IS NULL THEN t.next_run WHEN i.now 
         greatest(t.starts_at, least(CASE WHEN t.next_run > i.now THEN t.next_run END, '9999-12-31T00:00:00Z',
             greatest(i.now, {soonest_due t}))) END
 
+-- rule: announced
+-- The function f of the task t, as a worker has announced it, if one has.
+LEFT JOIN {schema}.functions f ON f.name = t.function
+
 -- rule: claimed
--- The columns of a due task that a push needs.
+-- The columns of a due task that a push needs, and of its announced function f.
 t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
     t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
-    coalesce((SELECT f.batch FROM {schema}.functions f WHERE f.name = t.function), 1) AS batch
+    coalesce(f.batch, 1) AS batch, coalesce(f.concurrency, 1) AS concurrency
 
 -- rule: with_parents
 -- The runs with pieces that were never pushed. Each run is looked up after the previous one.

@@ -4,3 +4,8 @@ ALTER DOMAIN ticker_outcome ADD CONSTRAINT ticker_outcome_check CHECK (VALUE IN 
     'succeeded', 'partial', 'nothing_to_do', 'failed', 'timed_out', 'killed', 'lost', 'interrupted', 'dropped')) NOT VALID;
 ALTER DOMAIN ticker_batch DROP CONSTRAINT ticker_batch_check;
 ALTER DOMAIN ticker_batch ADD CONSTRAINT ticker_batch_check CHECK (VALUE BETWEEN 1 AND 1000) NOT VALID;
+
+-- How many of these tasks run at the same time, and whether an interrupted run is attempted again even without retries.
+ALTER TABLE functions
+    ADD COLUMN concurrency ticker_batch DEFAULT 1 NOT NULL,
+    ADD COLUMN repeatable boolean DEFAULT false NOT NULL;

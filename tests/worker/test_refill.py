@@ -1,11 +1,9 @@
 """The process of a group takes further jobs of its function, so that no slot waits for the slowest run."""
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import Redis
 from rq import Queue
 
 import ticker
@@ -51,8 +49,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def announced(environ: dict[str, str], db: Any, folder: Path) -> None:
     db.execute(
-        "INSERT INTO ticker.functions (name, batch, announced_at)"
-        " VALUES ('pairs', 2, clock_timestamp()), ('other', 1, clock_timestamp())"
+        "INSERT INTO ticker.functions (name, batch, concurrency, announced_at)"
+        " VALUES ('pairs', 2, 2, clock_timestamp()), ('other', 1, 1, clock_timestamp())"
     )
 
 
@@ -68,7 +66,7 @@ def test_the_slots_beside_a_slow_run_take_the_tasks_of_further_jobs(db, store, q
     work(patch=FUNCTIONS)
     assert set(outcomes(db).values()) == {"succeeded"} and len(outcomes(db)) == 7
     assert len(processes(folder)) == 1
-    assert not [key for key in redis.keys("rq:job:*") + redis.keys("rq:*execution*")]
+    assert not redis.keys("rq:job:*") + redis.keys("rq:*execution*")
     assert not redis.exists("rq:wip:polling", "rq:queue:polling:intermediate")
 
 

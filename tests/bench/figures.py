@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +68,7 @@ class Stage:
 @contextmanager
 def stage(tasks: int, *options: str) -> Iterator[Stage]:
     """`options` are PostgreSQL's. The table fits into PostgreSQL's memory, as a server's in earnest does."""
-    with embedded.postgres(os.environ, *MEMORY, *options) as postgres, embedded.valkey() as valkey:
+    with embedded.postgres(None, *MEMORY, *options, syncs=True) as postgres, embedded.valkey(syncs=True) as valkey:
         url = psycopg_url(postgres.url)
         migrations.upgrade(url)
         with psycopg.connect(url, autocommit=True) as db, Redis.from_url(valkey.url) as redis:

@@ -88,13 +88,20 @@ def middle(what: str, values: Sequence[float], unit: str, note: str = "") -> Fig
     return Figure(what, median(values), unit, max(values), note)
 
 
-def show(figures: Sequence[Figure], as_json: bool, about: Mapping[str, Any]) -> None:
+def show(
+    figures: Sequence[Figure], as_json: bool, about: Mapping[str, Any], tables: Mapping[str, Sequence[Sequence[str]]] | None = None
+) -> None:
+    """Each of the tables begins with its heads."""
     facts = {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}, **about}
     if as_json:
-        json.dump({"about": facts, "figures": [asdict(figure) for figure in figures]}, sys.stdout, indent=2)
+        json.dump({"about": facts, "figures": [asdict(figure) for figure in figures], **(tables or {})}, sys.stdout, indent=2)
         print()
         return
     print(", ".join(f"{name} {value}" for name, value in facts.items()))
+    for name, (heads, *rows) in (tables or {}).items():
+        print(f"\n{name}\n")
+        for cells in (heads, ["---"] * len(heads), *rows):
+            print(f"| {' | '.join(cells)} |")
     print("\n| what | median | slowest | |\n|---|---|---|---|")
     for figure in figures:
         slowest = "" if figure.slowest is None else f"{figure.slowest:,.4g} {figure.unit}"

@@ -89,12 +89,17 @@ def middle(what: str, values: Sequence[float], unit: str, note: str = "") -> Fig
 
 
 def show(
-    figures: Sequence[Figure], as_json: bool, about: Mapping[str, Any], tables: Mapping[str, Sequence[Sequence[str]]] | None = None
+    figures: Sequence[Figure],
+    as_json: bool,
+    about: Mapping[str, Any],
+    tables: Mapping[str, Sequence[Sequence[str]]] | None = None,
 ) -> None:
     """Each of the tables begins with its heads."""
     facts = {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}, **about}
     if as_json:
-        json.dump({"about": facts, "figures": [asdict(figure) for figure in figures], **(tables or {})}, sys.stdout, indent=2)
+        json.dump(
+            {"about": facts, "figures": [asdict(figure) for figure in figures], **(tables or {})}, sys.stdout, indent=2
+        )
         print()
         return
     print(", ".join(f"{name} {value}" for name, value in facts.items()))

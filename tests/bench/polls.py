@@ -73,15 +73,24 @@ OURS = {
     "group of 100": Ours("polls.group100", 100), "20 threads": Ours("polls.threads", 20),
 }  # fmt: skip
 CELERY = ("celery", "-A", "tests.bench.pollers.celery_polls", "worker", "--loglevel", "ERROR", "--without-mingle")
-HUEY = ("huey.bin.huey_consumer", "tests.bench.pollers.huey_polls.huey", "-k", "greenlet", "-w", "100", "-q", "-n")
+HUEY = (
+    "gevent.monkey", "--module", "huey.bin.huey_consumer", "tests.bench.pollers.huey_polls.huey", "-k", "greenlet", "-w", "100", "-q", "-n",
+)  # fmt: skip
 TASKIQ = ("taskiq", "worker", "tests.bench.pollers.taskiq_polls:broker", "--workers", "1", "--max-async-tasks", "100")
-PROCRASTINATE = ("procrastinate", "--app", "tests.bench.pollers.procrastinate_polls.app", "worker", "--concurrency", "100")
+PROCRASTINATE = (
+    "procrastinate",
+    "--app",
+    "tests.bench.pollers.procrastinate_polls.app",
+    "worker",
+    "--concurrency",
+    "100",
+)
 PEERS = {
-    f"{name}, {'' if record else 'not '}recorded": Peer(package, worker(record), concurrency, record)
+    f"{name}{'' if record else ', no record'}": Peer(package, worker(record), concurrency, record)
     for name, package, concurrency, worker in (
-        ("celery, 20 processes", "celery", 20, lambda _: (*CELERY, "--concurrency", "20")),
-        ("celery, gevent", "celery", 100, lambda _: (*CELERY, "--pool", "gevent", "--concurrency", "100")),
-        ("huey, greenlets", "huey", 100, lambda _: HUEY),
+        ("celery prefork", "celery", 20, lambda _: (*CELERY, "--concurrency", "20")),
+        ("celery gevent", "celery", 100, lambda _: (*CELERY, "--pool", "gevent", "--concurrency", "100")),
+        ("huey greenlets", "huey", 100, lambda _: HUEY),
         ("taskiq", "taskiq", 100, lambda _: TASKIQ),
         ("procrastinate", "procrastinate", 100,
          lambda record: (*PROCRASTINATE, "--delete-jobs", "never" if record else "always")),
@@ -96,7 +105,7 @@ class Measured:
 
     used: Used
     polls: int
-    recorded: int | None = None
+    recorded: int = 0
     ticked: Used | None = None
     due: int = 0
 
@@ -104,9 +113,13 @@ class Measured:
     def rate(self) -> float:
         return self.polls / self.used.seconds
 
+    @property
+    def runs(self) -> int:
+        return self.recorded or self.polls
+
     def cpu(self, role: str) -> float:
         """Milliseconds per poll."""
-        return 1000 * self.used.cpu[role] / max(self.polls, 1)
+        return 1000 * self.used.cpu[role] / self.polls
 
 
 class Bench:
@@ -156,6 +169,7 @@ class Bench:
             first = self._server.begun()
             time.sleep(self._seconds)
             last = self._server.begun()
+        assert last > first, "no poll began in the measured time"
         return used, last - first
 
     def _count(self, question: str) -> int:
@@ -166,7 +180,16 @@ class Bench:
 def worker(on: Stage, meter: Meter, url: str, count: int = 1) -> Iterator[None]:
     """Workers of ours, which listen."""
     environ = {"DATABASE_URL": on.database_url, "REDIS_URL": on.redis_url, "POLLS_URL": url}
-    command = [sys.executable, "-m", "wrappers", "--tasks", "tests.bench.polled", "--logging_level", "WARNING", "polling"]
+    command = [
+        sys.executable,
+        "-m",
+        "wrappers",
+        "--tasks",
+        "tests.bench.polled",
+        "--logging_level",
+        "WARNING",
+        "polling",
+    ]
     with usage.running(*[command] * count, **environ) as pids:
         meter.roots |= {"worker": pids}
         until(lambda: len(on.redis.smembers("rq:workers")) == count, "the workers")
@@ -221,16 +244,14 @@ def rows(kind: str, arms: dict[str, Ours | Peer], rounds: list[dict[str, Measure
         if not mine:
             continue
         each = [of[name].rate / of["job each"].rate for of in rounds if name in of and "job each" in of]
-        logs = [m for m in mine if m.recorded]
         yield [
             name, f"{middle(m.rate for m in mine):.1f}", f"{median(each):.1f}" if each else "",
             f"{middle(m.rate / allowed(kind, arm.concurrency) for m in mine):.0%}",
             *(f"{middle(m.cpu(role) for m in mine):.2f}" for role in ("worker", "PostgreSQL", "Redis")),
             f"{max(m.used.sessions for m in mine)}", f"{max(m.used.connections for m in mine)}",
             f"{max(m.used.memory['worker'] for m in mine):.0f}",
-            f"{middle(m.used.log / m.recorded / 1000 for m in logs if m.recorded):.2f}" if logs else "",
-            f"{middle(m.used.images / m.recorded / 1000 for m in logs if m.recorded):.2f}" if logs else "",
-            f"{middle(m.recorded / max(m.polls, 1) for m in logs if m.recorded):.0%}" if logs else "",
+            f"{middle(m.used.log / m.runs / 1000 for m in mine):.2f}", f"{middle(m.used.images / m.runs / 1000 for m in mine):.2f}",
+            f"{middle(m.recorded / m.polls for m in mine):.0%}" if isinstance(arm, Ours) else "",
         ]  # fmt: skip
 
 
@@ -263,13 +284,16 @@ def limits(uniform: Sequence[dict[str, Measured]], mix: Sequence[dict[str, Measu
     for of in uniform:
         for name, least in ((group, 40), (threads, 12)):
             if name in of and "job each" in of:
-                yield Figure(f"{name}, times a job each", of[name].rate / of["job each"].rate, "x", None, f"at least {least}")
+                yield Figure(
+                    f"{name}, times a job each", of[name].rate / of["job each"].rate, "x", None, f"at least {least}"
+                )
         if group in of:
             one = of[group]
-            assert one.recorded
             yield Figure("polls of a group of 100", one.rate, "/s", None, "at least 200")
             yield Figure("CPU of PostgreSQL per grouped run", one.cpu("PostgreSQL"), "ms", None, "at most 0.2")
-            yield Figure("log per grouped run, without images", one.used.log / one.recorded / 1000, "kB", None, "at most 2.2")
+            yield Figure(
+                "log per grouped run, without images", one.used.log / one.runs / 1000, "kB", None, "at most 2.2"
+            )
             yield Figure("sessions of its worker", one.used.sessions, "", None, "at most 2")
             yield Figure("connections to Redis of its worker", one.used.connections, "", None, "at most 2")
     for of in mix:

@@ -150,10 +150,11 @@ class Meter:
 
     def _log(self, start: str, end: str) -> tuple[float, float]:
         """Returns the bytes of the records, and of the full-page images in them."""
-        if start == end:
-            return 0.0, 0.0
         program = postgres_programs(os.environ) / "pg_waldump"
         command = [str(program), "--stats", f"--path={self._data}/pg_wal", f"--start={start}", f"--end={end}"]
-        told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-        [(records, images)] = TOTAL.findall(told)
+        told = subprocess.run(command, capture_output=True, text=True, check=False)
+        found = TOTAL.findall(told.stdout)
+        if not found and "could not find a valid record" not in told.stderr:  # which means that nothing was written
+            raise AssertionError(f"pg_waldump from {start} to {end}: {told.stderr}")
+        records, images = found[0] if found else (0, 0)
         return float(records), float(images)

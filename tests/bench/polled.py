@@ -1,12 +1,14 @@
 """The functions of our own that `python -m tests.bench polls` and `day` run."""
 
 import asyncio
+import os
 import time
 
 from tests.bench.poll import poll, poll_async
 from wrappers import task
 
 WAIT = 14.0  # seconds, less than the box
+BATCH, CONCURRENCY = (int(os.environ.get(name, "100")) for name in ("POLLS_BATCH", "POLLS_CONCURRENCY"))
 
 
 @task("polls.one")
@@ -32,6 +34,11 @@ async def group100() -> int:
 @task("polls.threads", batch=200, concurrency=20)
 def threads() -> int:
     return poll()
+
+
+@task("polls.day", batch=BATCH, concurrency=CONCURRENCY)
+async def day() -> int:
+    return await poll_async()
 
 
 @task("polls.wait", batch=500, concurrency=500)

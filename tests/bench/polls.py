@@ -29,15 +29,14 @@ from tests.bench import answers, usage
 from tests.bench.answers import Polled, polled
 from tests.bench.figures import Figure, Stage, parser, show, stage
 from tests.bench.poll import BOX
-from tests.bench.usage import Meter, Used
+from tests.bench.usage import KEEPS_LOG, Meter, Used
 from tests.running import ROOT, until
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue
 
 GRACE = 1.0  # seconds
-WARM = {"200": 3.0, "mix": 20.0}  # seconds; in the mix, slow answers take up slots only after a while
-FASTEST = {"200": answers.USUAL, "mix": 0.3}  # seconds that a poll takes on average, at least
+WARM = 3.0  # seconds
 FRESH = """
 UPDATE ticker.tasks SET waiting = '{}', batch_jobs = NULL, last_run = NULL, last_occurrence = NULL, running_until = NULL,
     run_token = NULL, function = %(function)s, every_ms = 3600000, box_ms = %(box)s, next_run = CASE WHEN id <= %(due)s
@@ -127,10 +126,11 @@ class Bench:
 
     def __init__(self, on: Stage, server: Polled, kind: str, seconds: float) -> None:
         self._on, self._server, self._kind, self._seconds = on, server, kind, seconds
+        self._warm = WARM + answers.SLOW * (kind == "mix")  # slow answers take up slots only after a while
 
     def due(self, concurrency: int) -> int:
         """Returns more polls than can be made."""
-        return int(1.3 * concurrency / FASTEST[self._kind] * (WARM[self._kind] + self._seconds)) + 100
+        return int(1.3 * concurrency / seconds(self._kind) * (self._warm + self._seconds)) + 100
 
     def measure(self, arm: Ours | Peer) -> Measured:
         self._on.redis.flushall()
@@ -163,7 +163,7 @@ class Bench:
         """Returns what was used in the measured seconds, and how many polls began then."""
         idle = self._server.begun()
         until(lambda: self._server.begun() > idle, "the first poll")
-        time.sleep(WARM[self._kind])
+        time.sleep(self._warm)
         begins()
         with meter.measured() as used:
             first = self._server.begun()
@@ -231,10 +231,15 @@ def own_memory(on: Stage, function: str, runs: int) -> float:
 
 def allowed(kind: str, concurrency: int) -> float:
     """Returns the polls per second that so many slots allow."""
-    if kind == "200":
-        return concurrency / answers.USUAL
+    return concurrency / seconds(kind)
+
+
+def seconds(kind: str) -> float:
+    """Returns how long a poll takes on average."""
+    if kind != "mix":
+        return int(kind) / 1000
     hung, slow = answers.SHARE_HUNG, answers.SHARE_SLOW
-    return concurrency / ((1 - hung - slow) * answers.USUAL + slow * answers.SLOW + hung * (BOX + GRACE / 2))
+    return (1 - hung - slow) * answers.USUAL + slow * answers.SLOW + hung * (BOX + GRACE / 2)
 
 
 def rows(kind: str, arms: dict[str, Ours | Peer], rounds: list[dict[str, Measured]]) -> Iterator[list[str]]:
@@ -335,7 +340,7 @@ def main() -> None:
     arms = chosen(options.only)
     mixed = {name: arm for name, arm in arms.items() if name not in NOT_IN_MIX}
     uniform, mix, memory = [], [], []
-    with polled() as server, stage(20_000, "--wal_keep_size=8GB") as on:
+    with polled() as server, stage(20_000, KEEPS_LOG) as on:
         kinds = {kind: partial(Bench, on, server, kind) for kind in ("200", "mix")}
         assert max(kinds["mix"](options.mix_seconds).due(100), kinds["200"](options.seconds).due(100)) <= on.tasks
         for _ in range(options.rounds):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,8 +19,9 @@ from tests.bench.figures import Stage
 from tests.running import ROOT
 from ticker.embedded.programs import postgres_programs
 
+KEEPS_LOG = "--wal_keep_size=30GB"  # PostgreSQL's option for a stage: the log is read after what wrote it
 SAMPLE = 0.5  # seconds
-SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+SESSIONS = "SELECT application_name, count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' GROUP BY 1"
 POSITION = "SELECT pg_current_wal_lsn()::text"
 TOTAL = re.compile(r"^Total\s+\d+\s+(\d+) \[.*?\]\s+(\d+) \[", re.MULTILINE)
 
@@ -90,12 +92,17 @@ class Used:
     log: float = 0.0
     images: float = 0.0
     """Bytes of full-page images in the log, which `log` does not contain."""
-    sessions: int = 0
+    by_name: Counter[str] = field(default_factory=Counter)
+    """Sessions of PostgreSQL by application."""
     connections: int = 0
     """Of Redis."""
     memory: dict[str, float] = field(default_factory=dict)
     redis: float = 0.0
     """MB of data."""
+
+    @property
+    def sessions(self) -> int:
+        return self.by_name.total()
 
 
 class Meter:
@@ -114,8 +121,10 @@ class Meter:
         self._db.close()
         self._redis.close()
 
-    def _connected(self) -> tuple[int, int]:
-        return self._db.execute(SESSIONS).fetchall()[0][0], int(self._redis.info("clients")["connected_clients"])
+    def _connected(self) -> tuple[Counter[str], int]:
+        return Counter(dict(self._db.execute(SESSIONS).fetchall())), int(
+            self._redis.info("clients")["connected_clients"]
+        )
 
     @contextmanager
     def measured(self) -> Iterator[Used]:
@@ -136,7 +145,7 @@ class Meter:
     def _sample(self, used: Used, ended: threading.Event) -> None:
         while not ended.wait(SAMPLE):
             sessions, connections = self._connected()
-            used.sessions = max(used.sessions, sessions - self._before[0])
+            used.by_name |= sessions - self._before[0]
             used.connections = max(used.connections, connections - self._before[1])
             used.redis = max(used.redis, self._redis.info("memory")["used_memory"] / 1e6)
             for role, pids in self.roots.items():

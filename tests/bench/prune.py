@@ -105,7 +105,7 @@ def main() -> None:
     for name, default in (("--runs", 1_000_000), ("--tasks", 10_000), ("--due", 1000), ("--rounds", 60)):
         parser.add_argument(name, type=int, default=default)
     options = parser.parse_args()
-    with embedded.servers() as servers:
+    with embedded.servers(syncs=True) as servers:
         migrations.upgrade(servers.database_url)
         os.environ |= servers.environ
         measure(servers.database_url, servers.redis_url, options)

@@ -26,7 +26,7 @@ SHOWN = 60  # violations; all are in what `python -m tests.faults.checker FOLDER
 @click.option("--seed", default=1, show_default=True, help="What the faults, and the client's edits, are drawn from.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the history is written and kept.")
 @click.option(
-    "--load", "amount", default=1.0, show_default=True, help="1.0 is 21 runs a second: what two quiet cores carry."
+    "--load", "amount", default=1.0, show_default=True, help="1.0 is 25 runs a second: what two quiet cores carry."
 )
 @click.option(
     "--batches", "shared", flag_value="poll.several", default="", help="Most tasks share their jobs with others."

@@ -22,7 +22,7 @@ from tests.faults.polls import BEAT, LEAVES_AT_LAST, Witness, checkpoint, said
 from wrappers import Run, task
 
 BATCH, AT_ONCE = 24, 8
-SELDOM = 20
+SELDOM = 10
 LOOP, THREADS = "poll.together", "poll.in_threads"
 MEGABYTE = 2**20
 LEFT_TO_ALL = 8 * MEGABYTE  # of address space, and so many descriptors, while a run uses up the rest

@@ -73,7 +73,7 @@ def summarise(history: History) -> Summary:
     started = [run for run in records if run.started]
     drops = [run for run in records if run.outcome == "dropped"]
     lost = [run for run in records if run.outcome in {"lost", *DEAD}]
-    together = [number for crew in crews(history) if (number := at_once(crew)) > 1]
+    together = [number for crew in crews(history) if (number := at_once(history, crew)) > 1]
     return Summary(
         seconds=(history.last or history.end) - history.setup.at,
         faults=Counter(fault.kind for fault in history.faults),
@@ -100,10 +100,10 @@ def summarise(history: History) -> Summary:
     )
 
 
-def at_once(crew: Crew) -> int:
-    """The most of its runs that were open at the same time."""
-    changes = [(run.started.at, 1) for run in crew.runs if run.started]
-    changes += [(run.ends[0][1].at, -1) for run in crew.runs if run.ends]
+def at_once(history: History, crew: Crew) -> int:
+    """The most of its runs that were active at the same time, by their own words."""
+    active = [history.witnessed[run.id] for run in crew.runs if run.id in history.witnessed]
+    changes = [(one.first, 1) for one in active] + [(one.last_own, -1) for one in active]
     return max(accumulate(change for _, change in sorted(changes)), default=0)
 
 

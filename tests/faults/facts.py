@@ -80,6 +80,8 @@ class Version:
     last_run_id: int | None
     last_outcome: str | None
     updated_at: float | None
+    failures: int
+    retries: int
 
     @property
     def at(self) -> float:
@@ -167,7 +169,7 @@ class Begin:
 @dataclass(frozen=True, slots=True)
 class Witnessed:
     """The activity of one run over all its processes: the first line, the last one, the last one of no child; when its
-    function returned or raised, by its own word."""
+    function returned or raised, and the deed that it was about to do, by its own word."""
 
     run: int
     task: int
@@ -176,6 +178,7 @@ class Witnessed:
     last: float
     last_own: float
     returned: float | None = None
+    deed: str = ""
 
 
 class StaleWrite(NamedTuple):

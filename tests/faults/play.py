@@ -27,7 +27,7 @@ class NeverBegan(Exception):
 
 
 def play(
-    folder: Path, seconds: float, seed: int, *, load: float = 1.0, batches: bool = False, own_hosts: bool = False,
+    folder: Path, seconds: float, seed: int, *, load: float = 1.0, shared: str = "", own_hosts: bool = False,
     only: Collection[str] = (), pooled: bool = False, workers: int = 4,
 ) -> list[str]:  # fmt: skip
     """Plays it, and leaves the history in `folder`; what did not recover by itself, in words."""
@@ -37,7 +37,7 @@ def play(
     ):
         journal.install_audit(stage.postgres.url)
         planned = schedule(seed, seconds, own_hosts=own_hosts, only=only)
-        with clocked(stage), prepared(stage, seed, seconds, load, batches):
+        with clocked(stage), prepared(stage, seed, seconds, load, shared):
             nemesis = Nemesis(stage, planned, folder, lambda since: ill(stage, since))
             client = Client(events, stage.hosts["host-app"].environ["DATABASE_URL"], seed, 0.5, stage.edits)
             with stage.playing():
@@ -74,11 +74,11 @@ def clocked(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def prepared(stage: Stage, seed: int, seconds: float, load: float, batches: bool) -> Iterator[None]:
+def prepared(stage: Stage, seed: int, seconds: float, load: float, shared: str) -> Iterator[None]:
     """Owners and tasks are there; what the checker must know of them is written down."""
     with connect(stage.postgres.url) as db:
         create_owners(db)
-        cast = register_cast(db, load, batches=batches)
+        cast = register_cast(db, load, shared=shared)
     with stage.redis() as redis:
         redis.set("rq:queue:blocked", "no list")
     stage.journal.write(

@@ -29,4 +29,12 @@ GROUPS = (
         "An interrupted run is no failure of its task.",
         (f"{TESTS}test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted",),
     ),
+    Mutant(
+        "failed-call-left-in-the-queue",
+        "wrappers/group/group.py",
+        "interruptible.interrupt()  # if",
+        "pass  # if",
+        "A function whose thread could not start is not called later, when its run has already failed and its task is free.",
+        (f"{TESTS}test_a_function_whose_thread_could_not_start_is_not_called_after_its_run_has_failed",),
+    ),
 )

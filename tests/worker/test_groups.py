@@ -88,6 +88,10 @@ def threads(run, deed="returns", port=0):
     if deed == "checkpoints":
         for number in range(50):
             run.checkpoint(number)
+    if deed == "leaves a trace":
+        (FOLDER / str(run.task_id)).touch()
+        while len(STARTED) < 2:
+            time.sleep(0.01)
     if deed == "sleeps":
         while True:
             time.sleep(0.01)
@@ -96,6 +100,21 @@ def threads(run, deed="returns", port=0):
         with socket.create_connection(("127.0.0.1", port)) as open_:
             return len(open_.recv(10))
     return deed
+"""
+
+SECOND_THREAD_CANNOT_START = """
+import threading
+
+STARTED, start_thread = [], threading.Thread.start
+
+def start(thread):
+    if thread.name.startswith("ticker-run"):
+        STARTED.append(thread)
+        if len(STARTED) == 2:
+            raise RuntimeError("can't start new thread")
+    start_thread(thread)
+
+threading.Thread.start = start
 """
 
 
@@ -162,6 +181,14 @@ def test_an_exception_that_a_future_cannot_hold_ends_only_its_own_run(db, store,
     tick(store, queue)
     work(patch=FUNCTIONS)
     assert outcomes(db) == {"0 stops": "failed", "1 returns": "succeeded"}
+
+
+def test_a_function_whose_thread_could_not_start_is_not_called_after_its_run_has_failed(db, store, queue, folder):
+    first, _ = register(db, "threads", "leaves a trace", "leaves a trace")
+    tick(store, queue)
+    work(patch=FUNCTIONS + SECOND_THREAD_CANNOT_START)
+    assert outcomes(db) == {"0 leaves a trace": "succeeded", "1 leaves a trace": "failed"}
+    assert [trace.name for trace in folder.iterdir()] == [str(first.id)]
 
 
 def test_threads_store_their_cursors_on_one_connection(db, store, queue):

@@ -265,6 +265,7 @@ class Group:
                 )
             finally:
                 interrupted.cancel()
+                interruptible.interrupt()  # if its thread could not start, another would call the function later
             note(call, returned)
             return interruptible.is_interrupted
         except TimeoutError as error:

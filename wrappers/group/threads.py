@@ -49,9 +49,9 @@ class Interruptible:
                 self._thread, self._has_ended = None, True
 
     def interrupt(self) -> None:
-        """Raises SoftLimit in the function, once, and shuts down its sockets."""
+        """Raises SoftLimit in the function, and shuts down its sockets. A function that was not called yet never will be."""
         with self._lock:
-            self.is_interrupted = not self._has_ended
+            self.is_interrupted |= not self._has_ended
             if self._thread is None:
                 return
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(ReachedInThread))

@@ -1,0 +1,177 @@
+"""S16: what becomes of the runs that were at work in one process when it died, and of those that had not begun."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from tests.faults.checks import excuses
+from tests.faults.checks.causes import BECAUSE_OF, HARD_LIMIT
+from tests.faults.checks.crews import DEAD, Crew, crew_of, crews, deed_of, last_activity
+from tests.faults.checks.findings import Findings
+from tests.faults.checks.jobs import SCHEDULED
+from tests.faults.checks.liveness import windows
+from tests.faults.facts import History, Moment, Push, Run
+from tests.faults.groups import DEEDS, LOOP
+
+BLOCKED = "it blocked the event loop"
+AT_WORK = re.compile(r"in which ([0-9]+) runs were at work")
+SAME_TIME = 1.0  # seconds within which two ends say nothing of their order
+FROZEN = frozenset({"horse_frozen", "worker_frozen"})
+
+
+def spares_neighbours(history: History) -> Findings:
+    found = Findings(history)
+    for crew in crews(history):
+        _is_guilty(history, crew, found)
+        _began_later(history, crew, found)
+    for run in history.runs.values():
+        if run.started and run.outcome == "interrupted":
+            _had_a_neighbour(history, run, found)
+            _counts_for_nothing(history, run, found)
+        if run.started and run.kind == "retry":
+            _was_allowed(history, run, found)
+        if run.ends and run.function in DEEDS:
+            _is_over(history, run, found)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- who is killed
+
+
+def _is_guilty(history: History, crew: Crew, found: Findings) -> None:
+    """Whoever is killed had no neighbours, or is the only one, and was seen to have caused it."""
+    killed = [run for run in crew.dead if run.outcome == "killed"]
+    if len(crew.dead) < 2 or not killed:
+        return
+    guilty = killed[0]
+    if found.judge(len(killed) == 1):
+        told = ", ".join(str(run.id) for run in killed)
+        _blame(history, guilty, f"is not the only one that was killed in process {crew.pid}: {told}", found)
+    limit = HARD_LIMIT.search(guilty.reason)
+    if found.judge(limit is not None and limit[1] == "at"):
+        _blame(history, guilty, f"had neighbours, and was killed without a cause: {guilty.reason!r}", found)
+    elif guilty.function == LOOP and not _was_frozen(history, guilty) and found.judge(bool(deed_of(history, guilty))):
+        _blame(history, guilty, f"was killed for what a neighbour did: {guilty.reason!r}", found)
+
+
+def _was_frozen(history: History, run: Run) -> bool:
+    """Then whoever has the least time left has used it up first."""
+    assert run.started and run.ended
+    return any(
+        fault.kind in FROZEN and fault.begin <= run.ended.at and fault.end >= run.started.at for fault in history.faults
+    )
+
+
+# ---------------------------------------------------------------------------------------------- who is interrupted
+
+
+def _had_a_neighbour(history: History, run: Run, found: Findings) -> None:
+    assert run.ended
+    crew = crew_of(history, run)
+    others = [other for other in crew.runs if other is not run and _was_at_work(history, other, run, run.ended)]
+    if found.judge(bool(others)):
+        _blame(history, run, f"was interrupted, and was alone in process {crew.pid}: {run.reason!r}", found)
+    if (match := AT_WORK.search(run.reason)) and found.judge(int(match[1]) <= len(others) + 1):
+        _blame(history, run, f"had {len(others)} neighbours, and says {run.reason!r}", found)
+    named = BECAUSE_OF.search(run.reason)
+    if named and found.judge(any(other.task == int(named[1]) and other.outcome != "interrupted" for other in others)):
+        _blame(history, run, f"names a neighbour that was not killed: {run.reason!r}", found)
+
+
+def _was_at_work(history: History, other: Run, run: Run, ended: Moment) -> bool:
+    assert other.started and run.started
+    one = history.witnessed.get(run.id)
+    died = one.last_own if one else run.started.at
+    is_open = other.outcome in DEAD or other.ended is None or other.ended.at >= died - SAME_TIME
+    return other.started < ended and is_open
+
+
+def _counts_for_nothing(history: History, run: Run, found: Findings) -> None:
+    assert run.ended
+    written = history.written_by(run.task, run.ended.xid)
+    if written and written[0] and found.judge(written[0].failures == written[1].failures):
+        told = f"{written[0].failures} to {written[1].failures}"
+        _blame(history, run, f"was interrupted, and the failures of its task went from {told}", found)
+
+
+def _was_allowed(history: History, run: Run, found: Findings) -> None:
+    """A second attempt of an interrupted run."""
+    assert run.started
+    before = next((other for other in _attempts(history, run) if other.attempt == run.attempt - 1), None)
+    row = history.at_start(run)
+    if before and before.outcome == "interrupted" and row and found.judge(row.retries >= run.attempt - 1):
+        _blame(
+            history,
+            run,
+            f"is attempt {run.attempt} of interrupted run {before.id}; {row.retries} retries are allowed",
+            found,
+        )
+
+
+def _attempts(history: History, run: Run) -> Iterator[Run]:
+    first = run.parent or run.id
+    return (other for other in history.by_task[run.task] if first in {other.id, other.parent})
+
+
+def _is_over(history: History, run: Run, found: Findings) -> None:
+    """A run is not active after the record of its end, which frees its task. What the sweep calls lost may still be."""
+    outcome, moment = run.ends[0]
+    one = history.witnessed.get(run.id)
+    if one and outcome != "lost" and found.judge(one.last_own <= moment.at + excuses.CLOCK_ERROR):
+        told = f"{history.seconds(one.last_own)} s, and its record says {outcome} at {history.seconds(moment.at)} s"
+        _blame(history, run, f"was active until {told}", found)
+
+
+# ------------------------------------------------------------------------------------------------ who had not begun
+
+
+def _began_later(history: History, crew: Crew, found: Findings) -> None:
+    """What was in a job of a process that died in a calm, and had not started, is pushed again there, or has a record."""
+    if not crew.dead:
+        return
+    died = min(run.ended.at for run in crew.dead if run.ended)
+    until = died + 3 * history.setup.tick + excuses.SLACK
+    if not any(calm.begin <= last_activity(history, crew) and until <= calm.end for calm in windows(history)):
+        return
+    for push in _unstarted(history, crew, died, until):
+        later = [other.at for other in history.pushes[push.job] if other.taken and other.at > push.at]
+        if found.judge(any(at <= until for at in later)):
+            found.blame(
+                None,
+                died,
+                f"job {push.job} was in process {crew.pid}, which died at {history.seconds(died)} s, had not begun, and was"
+                f" not pushed again until {history.seconds(until)} s",
+            )
+
+
+def _unstarted(history: History, crew: Crew, died: float, until: float) -> Iterator[Push]:
+    """Of tasks that nobody has deleted, disabled or paused since."""
+    for carrier in {run.job for run in crew.runs}:
+        for push in _carried(history).get(carrier, ()):
+            match = SCHEDULED.fullmatch(push.job)
+            if match is None or push.at >= died:
+                continue
+            task, occurrence = int(match[1]), int(match[2])
+            row = history.tasks[task].version_at(until) if task in history.tasks else None
+            records = [run for run in history.by_task.get(task, ()) if run.occurrence == occurrence]
+            if row and row.pushable and not any(run.created.at <= until for run in records):
+                yield push
+
+
+@lru_cache(maxsize=1)
+def _carried(history: History) -> Mapping[str, Sequence[Push]]:
+    """What was pushed, by the job that carried it."""
+    by_carrier: dict[str, list[Push]] = {}
+    for pushes in history.pushes.values():
+        for push in pushes:
+            by_carrier.setdefault(push.carrier, []).append(push)
+    return by_carrier
+
+
+def _blame(history: History, run: Run, what: str, found: Findings) -> None:
+    assert run.started
+    found.blame(
+        run.task,
+        run.started.at,
+        f"task {run.task}: run {run.id}, started at {history.seconds(run.started.at)} s, {what}",
+    )

@@ -19,6 +19,8 @@ from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, Pla
 from ticker.schedules import kinds
 
 INSTALLATION = "test1234"
+GROUPED = "fetch"  # the function whose runs share their process with others
+GUILTY_FOR = timedelta(hours=1)
 """Whose tables the doubles are, and the databases of the tests."""
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -87,6 +89,7 @@ class TaskRow:
     owner_type: str = ""
     owner_id: str = ""
     priority: int = 0
+    alone_until: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -566,9 +569,10 @@ class MemoryBatch:
         for run in ended:
             self._end(run, Outcome.LOST, lost_by(run.until or now), now)
             if self._tasks.exists(run.task_id) and self._tasks[run.task_id].run_token == run.token:
+                task = self._tasks[run.task_id]
                 self._tasks.change(
                     run.task_id, run_token=None, running_until=None, last_run_id=run.id, last_outcome=Outcome.LOST,
-                    last_ended_at=now, failures=self._tasks[run.task_id].failures + 1,
+                    last_ended_at=now, failures=task.failures + 1, alone_until=alone_after_loss(task, run, now),
                 )  # fmt: skip
         return len(ended)
 
@@ -738,6 +742,13 @@ def uptime_since(boot: str | None, uptime_us: int | None, here: Uptime) -> timed
     if boot is None or boot != here[0] or uptime_us is None or here[1] is None or uptime_us > here[1]:
         return None
     return timedelta(microseconds=here[1] - uptime_us)
+
+
+def alone_after_loss(task: TaskRow, run: RunRow, now: datetime) -> datetime | None:
+    if task.function != GROUPED:
+        return task.alone_until
+    was_alone = is_after(task.alone_until, now) or run.kind is not RunKind.SCHEDULED
+    return now + GUILTY_FOR if was_alone else timing.LATEST
 
 
 def is_overdue(run: RunRow, now: datetime, here: Uptime) -> bool:

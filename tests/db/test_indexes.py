@@ -81,7 +81,8 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         (
             "finish",
             {"task_ids": [7], "tokens": [uuid4()], "outcomes": ["succeeded"], "reasons": [""], "results": [None],
-             "tracebacks": [""], "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "now": None},
+             "tracebacks": [""], "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "alones": [False],
+             "now": None},
             "runs_running_token",
         ),
         (

@@ -261,7 +261,8 @@ def test_one_statement_ends_many_and_skips_the_row_that_is_locked(environ, db, t
     tokens[1] = str(uuid4())  # it has lost its hold
     ends = {"task_ids": [each.id for each in tasks], "tokens": tokens, "outcomes": ["failed", "succeeded", "succeeded"],
             "reasons": ["it broke", "", ""], "results": [None, None, "7"], "tracebacks": [""] * 3, "outputs": ["a", "b", "c"],
-            "error_outputs": [""] * 3, "ages": [0.0] * 3, "pids": [None] * 3, "now": NOW + SECOND}  # fmt: skip
+            "error_outputs": [""] * 3, "ages": [0.0] * 3, "pids": [None] * 3,
+            "alones": [False] * 3, "now": NOW + SECOND}  # fmt: skip
     with connect(database_url) as other, other.transaction():
         other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [held.id])
         rows = {

@@ -127,7 +127,8 @@ RETURNING r.id
 -- next tick. This statement waits for no lock, so it may lock the run first. A run of this host is judged by the uptime,
 -- whatever the clock was set to. Other runs are judged by the clock as it is read here, because the `now` of a pass that
 -- was stopped meanwhile may be ahead. A run that lost its hold to another run is only counted, because the other
--- run sets the task's state.
+-- run sets the task's state. If runs of the task share their process, it may have died of another run. So the task runs
+-- alone next time; if it did so already, it is guilty.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), overdue AS MATERIALIZED (
@@ -160,7 +161,10 @@ WITH instant AS MATERIALIZED (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
         last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant),
         failed = t.failed + (SELECT lost FROM counted c WHERE c.task_id = e.task_id),
-        failures = CASE WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END
+        failures = CASE WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END,
+        alone_until = CASE WHEN NOT {grouped t} THEN t.alone_until
+            WHEN t.alone_until > (SELECT now FROM instant) OR e.kind <> 'scheduled'
+            THEN (SELECT now FROM instant) + interval '1 hour' ELSE {open_end} END
     FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
     WHERE t.id = e.task_id
 )

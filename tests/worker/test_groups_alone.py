@@ -24,13 +24,28 @@ from ticker.errors import BadInput
 from ticker.read import overview
 from wrappers.pipeline import registry
 
-FUNCTIONS = """
+FUNCTIONS = '''
+import asyncio, os
+from pathlib import Path
 from wrappers import task
+
+FOLDER = Path(os.environ.get("GROUP_FOLDER", "/nonexistent"))
 
 @task("grouped", batch=10, concurrency=4, repeatable=True)
 async def grouped(run):
     pass
-"""
+
+@task("together", batch=10, concurrency=10)
+async def together(run, deed, number):
+    """The neighbours of a death are at work, until the file `go` lets their next runs return."""
+    (FOLDER / deed).touch()
+    while len(list(FOLDER.iterdir())) < number:
+        await asyncio.sleep(0.01)
+    if deed == "dies":
+        os._exit(3)
+    while not (FOLDER / "go").exists():
+        await asyncio.sleep(0.01)
+'''
 
 HOUR = timedelta(hours=1)
 
@@ -69,10 +84,11 @@ def test_repeatable_is_true_or_false(repeatable):
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "group"
     folder.mkdir()
     monkeypatch.setenv("GROUP_FOLDER", str(folder))
+    return folder
 
 
 @pytest.fixture
@@ -126,19 +142,20 @@ def alone_until(db: Any) -> dict[str, Any]:
 def test_after_a_death_without_a_culprit_each_runs_alone_and_the_one_that_dies_alone_is_guilty(
     announced, folder, db, store, queue, redis
 ):
-    register(db, "dies", "returns", "idles", number=3)
-    assert jobs_of_a_tick(db, store, queue, redis) == [["dies", "idles", "returns"]]
-    work(patch=GROUPS)
+    register(db, "dies", "one", "two", number=3)
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies", "one", "two"]]
+    work(patch=FUNCTIONS)
     assert set(outcomes(db).values()) == {"interrupted"}
     assert set(alone_until(db).values()) == {timing.LATEST}
-    assert jobs_of_a_tick(db, store, queue, redis) == [["dies"], ["idles"], ["returns"]]
-    work(patch=GROUPS)
+    (folder / "go").touch()
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies"], ["one"], ["two"]]
+    work(patch=FUNCTIONS)
     until = alone_until(db)
-    assert (until["idles"], until["returns"]) == (None, None)
+    assert (until["one"], until["two"]) == (None, None)
     [guilty] = [task for task in ticker.list_tasks(db) if task.name == "dies"]
     assert guilty.last_outcome == "killed" and guilty.failures == 1
     assert until["dies"] == guilty.last_ended_at + HOUR
-    assert jobs_of_a_tick(db, store, queue, redis) == [["dies"], ["idles", "returns"]]
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies"], ["one", "two"]]
 
 
 @pytest.mark.slow

@@ -363,7 +363,7 @@ class MemoryBatch:
         chosen = [task for *_, task in sorted(in_turn)[:limit]]
         return [due_task(task, now) for task in self._tasks.claim(chosen)]
 
-    def detach(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
+    def note_jobs(self, occurrences: Sequence[tuple[int, datetime, str | None]]) -> None:
         """Here each occurrence has its own job."""
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
@@ -457,7 +457,7 @@ class MemoryBatch:
         for id_, error, after in failed:
             self._runs.change(id_, due_at=after, reason=error[:500])
 
-    def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
+    def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
         rows = self._next("waiting", [t for t in self._tasks.free() if t.waiting], limit)
         return [
             WaitingTask(t.id, tuple(sorted(t.waiting)), t.queue, t.function, t.every_ms, t.box_ms, t.grace_ms)

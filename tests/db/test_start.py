@@ -433,7 +433,7 @@ def test_a_start_that_waited_for_the_sweep_sees_what_it_recorded(outcome, reason
     given_up = {"ids": [task.id], "occurrences": [NOW - 2 * MINUTE], "outcomes": [outcome], "reasons": [reason]}
     with connect(database_url) as sweep, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
         with sweep.transaction():
-            sql.on(sweep, "ticker")("claim_waiting", after=0, limit=10)
+            sql.on(sweep, "ticker")("claim_waiting", after=0, limit=10, now=None)
             waiting = pool.submit(late_start, sweep, db, task, NOW - 2 * MINUTE, now=NOW)
             until(lambda: watcher.execute(LOCK_AWAITED).fetchone(), "the start waits")
             sql.on(sweep, "ticker")("settle_waiting", **given_up, now=NOW)

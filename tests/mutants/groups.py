@@ -70,4 +70,12 @@ GROUPS = (
         "All tasks of a function run alone once ten of them are guilty.",
         (f"{ALONE}test_the_whole_function_runs_alone_after_ten_guilty_tasks_but_not_after_nine",),
     ),
+    Mutant(
+        "group-pushed-again-one-by-one",
+        "ticker/db/sql/sweep.sql",
+        "CASE WHEN f.concurrency > 1 THEN {batch t} ELSE 1 END AS batch",
+        "1 AS batch",
+        "Tasks whose group was lost are pushed again in batches, except those that must run alone.",
+        (f"{ALONE}test_what_a_group_left_is_pushed_again_in_batches_except_what_runs_alone",),
+    ),
 )

@@ -235,3 +235,31 @@ def test_why_and_show_say_until_when_a_task_runs_alone_and_for_which_cause(annou
     assert sentence("why.suspect_alone").within(ticker.why(db, suspect).next)
     shown, _ = command("show", "guilty")
     assert sentence("why.guilty_alone", until=re.compile(f".*{until:%H:%M:%S}.*?")).within(" ".join(shown.split()))
+
+
+# ------------------------------------------------------------------------------------------------- pushed again
+
+
+def test_what_a_group_left_is_pushed_again_in_batches_except_what_runs_alone(announced, db, store, queue, redis):
+    tasks = register(db, *"abcde")
+    assert jobs_of_a_tick(db, store, queue, redis) == [["a", "b", "c", "d", "e"]]
+    db.execute("UPDATE ticker.tasks SET alone_until = %s WHERE name = 'c'", [timing.LATEST])
+    redis.flushdb()
+    assert tick(store, queue).swept.repushed == 5
+    assert tick(store, queue).swept.repushed == 0
+    [together, single] = sorted(Queue("polling", connection=redis).get_jobs(), key=lambda job: -len(job.args))
+    assert ({*together.args[::2]}, single.args[0]) == ({task.id for task in tasks if task.name != "c"}, tasks[2].id)
+    noted = db.execute("SELECT DISTINCT batch_jobs ->> ticker.micros(waiting[1]) FROM ticker.tasks").fetchall()
+    assert {*noted} == {(together.id,), (None,)}
+
+
+def test_a_job_that_died_is_pushed_again_under_the_same_id(announced, db, store, queue, redis):
+    register(db, *"ab")
+    jobs_of_a_tick(db, store, queue, redis)
+    [before] = Queue("polling", connection=redis).get_jobs()
+    Queue("polling", connection=redis).empty()
+    before.save()
+    before.set_status("failed")
+    assert tick(store, queue).swept.repushed == 2
+    [after] = Queue("polling", connection=redis).get_jobs()
+    assert after.id == before.id

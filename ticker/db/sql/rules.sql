@@ -82,7 +82,7 @@ CASE WHEN f.concurrency > 1 AND {alone t} THEN 1 ELSE coalesce(f.batch, 1) END
 -- The task runs alone in its job. So do all tasks of a function of which ten are guilty: the subquery is executed once, for
 -- all rows.
 (t.alone_until > (SELECT {now}) OR t.function = ANY (ARRAY(
-    SELECT g.function FROM (SELECT * FROM {schema}.tasks g WHERE {guilty g} ORDER BY g.alone_until DESC LIMIT 1000) g
+    SELECT g.function FROM (SELECT g.function FROM {schema}.tasks g WHERE {guilty g} ORDER BY g.alone_until DESC LIMIT 1000) g
     GROUP BY g.function HAVING count(*) >= 10)))
 
 -- rule: guilty

@@ -196,7 +196,8 @@ RETURNING t.id
 -- name: claim_waiting
 -- Claims tasks with waiting occurrences, with locks, so that none of them can start during the call to Redis about
 -- their jobs. A task with more than 100 returns its oldest 99 and the newest. One call returns up to 5,000, because more
--- would take longer than the locks may be held. `upto` is the last task that was read, NULL at the end.
+-- would take longer than the locks may be held. `upto` is the last task that was read, NULL at the end. `batch` is how
+-- many tasks share a job that is pushed again: only tasks whose runs also share their process do.
 WITH looked_at AS MATERIALIZED (
     SELECT id, least(cardinality(waiting), 100) AS count FROM {schema}.tasks
     WHERE waiting <> '{}' AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
@@ -208,11 +209,12 @@ WITH looked_at AS MATERIALIZED (
     FROM counted
 )
 SELECT id, queue, function, every_ms, box_ms, grace_ms, batch_jobs, CASE WHEN cardinality(waiting) <= 100 THEN waiting
-    ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting, (SELECT upto FROM chosen) AS upto
-FROM {schema}.tasks
+    ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting, (SELECT upto FROM chosen) AS upto,
+    CASE WHEN f.concurrency > 1 THEN {batch t} ELSE 1 END AS batch, coalesce(f.concurrency, 1) AS concurrency
+FROM {schema}.tasks t {announced t}
 WHERE waiting <> '{}' AND id = ANY (ARRAY(SELECT unnest(ids) FROM chosen))
 ORDER BY id
-FOR NO KEY UPDATE SKIP LOCKED
+FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- name: settle_waiting
 -- Records occurrences that will not start any more, each with its outcome and reason. A worker may still have the job,

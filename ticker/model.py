@@ -233,11 +233,23 @@ class WaitingTask:
     box_ms: int
     grace_ms: int
     batch_jobs: Mapping[str, str] | None = None
+    batch: int = 1  # how many tasks of its function one job may carry, if it is pushed again
+    concurrency: int = 1  # how many of them run at the same time
 
     def occurrences(self) -> list[DueTask]:
         """Returns the waiting occurrences in the form in which they were pushed."""
         return [
-            DueTask(self.id, waiting, self.queue, self.function, self.every_ms, self.box_ms, self.grace_ms)
+            DueTask(
+                self.id,
+                waiting,
+                self.queue,
+                self.function,
+                self.every_ms,
+                self.box_ms,
+                self.grace_ms,
+                batch=self.batch,
+                concurrency=self.concurrency,
+            )
             for waiting in self.waiting
         ]
 

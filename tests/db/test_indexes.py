@@ -47,7 +47,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
 @pytest.mark.parametrize(
     ("statement", "parameters", "index"),
     [
-        ("claim_waiting", {"after": 0, "limit": 1000}, "tasks_waiting_oldest"),
+        ("claim_waiting", {"after": 0, "limit": 1000, "now": NOW}, "tasks_waiting_oldest"),
         ("claim_planned", {"now": NOW, "limit": 1000, "queue": None, "without": []}, "runs_planned"),
         ("claim_pieces", {"now": NOW, "limit": 1000, "queue": "polling", "without": []}, "runs_planned_pieces"),
         ("drop_orphaned_plans", {"now": NOW, "limit": 1000}, "runs_planned_pieces"),
@@ -81,7 +81,8 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         (
             "finish",
             {"task_ids": [7], "tokens": [uuid4()], "outcomes": ["succeeded"], "reasons": [""], "results": [None],
-             "tracebacks": [""], "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "now": None},
+             "tracebacks": [""], "outputs": [""], "error_outputs": [""], "ages": [0.0], "pids": [None], "alones": [False],
+             "now": None},
             "runs_running_token",
         ),
         (

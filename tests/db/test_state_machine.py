@@ -221,11 +221,14 @@ class Twins(RuleBasedStateMachine):
             self.begin(replace(job, id=job_id(job.task_id, due), occurrence=due))
 
     @precondition(lambda self: self.started)
-    @rule(which=WHICH, outcome=ENDS)
-    def finish(self, which: int, outcome: Outcome) -> None:
+    @rule(which=WHICH, outcome=ENDS, alone=st.booleans())
+    def finish(self, which: int, outcome: Outcome, alone: bool = False) -> None:
+        alone = alone and outcome is Outcome.INTERRUPTED
         job, token = self.started[which % len(self.started)]
         ours, theirs = self.both(
-            lambda tables: tables.finish(self.now, self.translated(tables, job).task_id, token, outcome, "so")
+            lambda tables: tables.finish(
+                self.now, self.translated(tables, job).task_id, token, outcome, "so", alone=alone
+            )
         )
         assert ours == theirs
 
@@ -342,7 +345,7 @@ WALK = (
     (3, lambda t, d: (t.run_now(which := d.randrange(9)), t.run_now(which), t.a_beat(0.5, 0, None))),
     (4, lambda t, d: t.time_passes(d.choice(SECONDS))),
     (4, lambda t, d: t.start(d.randrange(30))),
-    (3, lambda t, d: t.finish(d.randrange(30), d.choice(ENDED)) if t.started else None),
+    (3, lambda t, d: t.finish(d.randrange(30), d.choice(ENDED), d.random() < 0.5) if t.started else None),
     (2, lambda t, d: t.end_job(d.randrange(30), d.random() < 0.5) if t.started else None),
     (2, lambda t, d: t.start_a_copy(d.randrange(30)) if t.started else None),
     (2, lambda t, d: t.start_what_no_row_waits_for(d.randrange(30), d.choice(SECONDS)) if t.started else None),

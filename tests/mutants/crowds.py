@@ -56,8 +56,8 @@ CROWDS = (
     Mutant(
         "re-push-beyond-the-limit",
         "ticker/engine/sweep.py",
-        "again = queue.fitting(again)",
-        "again = list(again)",
+        "packed = queue.fitting(jobs.packed(store.installation, again))",
+        "packed = jobs.packed(store.installation, again)",
         "The limit of a queue also applies to jobs that Redis lost.",
         ("tests/engine/test_queue_limits.py::test_jobs_that_redis_lost_come_again_only_as_there_is_room",),
     ),

@@ -3,13 +3,14 @@
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/worker/test_groups.py::"
+ALONE = "tests/worker/test_groups_alone.py::"
 
 GROUPS = (
     Mutant(
         "neighbours-killed",
         "wrappers/pipeline/finish.py",
-        'return Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}"',
-        "return Outcome.KILLED, cause",
+        'return End(Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}")',
+        "return End(Outcome.KILLED, cause)",
         "Of the runs of a group, only the one that caused the death of the process is killed. The others are interrupted.",
         (f"{TESTS}test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted",),
     ),
@@ -36,5 +37,53 @@ GROUPS = (
         "pass  # if",
         "A function whose thread could not start is not called later, when its run has already failed and its task is free.",
         (f"{TESTS}test_a_function_whose_thread_could_not_start_is_not_called_after_its_run_has_failed",),
+    ),
+    Mutant(
+        "death-without-a-culprit-without-consequence",
+        "wrappers/pipeline/finish.py",
+        "return End(Outcome.INTERRUPTED, reason, alone=True)",
+        "return End(Outcome.INTERRUPTED, reason)",
+        "If a process dies of an unknown cause, each task whose run was at work runs alone next time.",
+        (f"{ALONE}test_after_a_death_without_a_culprit_each_runs_alone_and_the_one_that_dies_alone_is_guilty",),
+    ),
+    Mutant(
+        "alone-next-time-ignored",
+        "ticker/db/sql/rules.sql",
+        "CASE WHEN f.concurrency > 1 AND {alone t} THEN 1 ELSE coalesce(f.batch, 1) END",
+        "coalesce(f.batch, 1)",
+        "A tick pushes a task that must run alone in its own job.",
+        (f"{ALONE}test_the_whole_function_runs_alone_after_ten_guilty_tasks_but_not_after_nine",),
+    ),
+    Mutant(
+        "guilty-forgotten",
+        "ticker/db/sql/end.sql",
+        "WHEN t.alone_until BETWEEN e.ended_at AND e.ended_at + interval '1 hour' THEN t.alone_until",
+        "",
+        "A guilty task runs alone for an hour, even if its next run succeeds.",
+        (f"{ALONE}test_a_guilty_task_is_alone_for_an_hour_whatever_its_runs_do",),
+    ),
+    Mutant(
+        "killed-alone-without-guilt",
+        "ticker/db/sql/end.sql",
+        "WHEN e.outcome = 'killed' AND {grouped t} THEN e.ended_at + interval '1 hour'",
+        "",
+        "A task whose run dies alone is guilty, and runs alone for an hour.",
+        (f"{ALONE}test_after_a_death_without_a_culprit_each_runs_alone_and_the_one_that_dies_alone_is_guilty",),
+    ),
+    Mutant(
+        "function-alone-after-eleven",
+        "ticker/db/sql/rules.sql",
+        "HAVING count(*) >= 10",
+        "HAVING count(*) >= 11",
+        "All tasks of a function run alone once ten of them are guilty.",
+        (f"{ALONE}test_the_whole_function_runs_alone_after_ten_guilty_tasks_but_not_after_nine",),
+    ),
+    Mutant(
+        "group-pushed-again-one-by-one",
+        "ticker/db/sql/sweep.sql",
+        "CASE WHEN f.concurrency > 1 THEN {batch t} ELSE 1 END AS batch",
+        "1 AS batch",
+        "Tasks whose group was lost are pushed again in batches, except those that must run alone.",
+        (f"{ALONE}test_what_a_group_left_is_pushed_again_in_batches_except_what_runs_alone",),
     ),
 )

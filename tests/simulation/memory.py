@@ -254,7 +254,9 @@ class MemoryTables:
         self._put(task_id, cursor=value)
         return True
 
-    def finish(self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "") -> bool:
+    def finish(
+        self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "", *, alone: bool = False
+    ) -> bool:
         row, key = self._unlocked(task_id), UUID(token)
         run = next((run for run in self.rows.plans.open.values() if run.token == key and run.state == "running"), None)
         if run is None or (row is not None and row.run_token != key):
@@ -263,7 +265,7 @@ class MemoryTables:
             raise RowLocked(f"run {run.id}")
         self.rows.plans[run.id] = replace(run, state="ended", outcome=outcome, reason=reason, ended_at=now)
         if row is not None:
-            self._put(task_id, **freed(row, run.id, outcome, now))
+            self._put(task_id, **freed(row, run.id, outcome, now, alone=alone))
         return True
 
     # ------------------------------------------------------------------------------------------------- the queue

@@ -1,25 +1,53 @@
 """What tickers know of a function with concurrency, and which of its tasks run alone after a death without a culprit."""
 
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
 import pytest
 from rq import Queue
 
 import ticker
-from tests.doubles import INSTALLATION
+from tests.doubles import INSTALLATION, NOW
+from tests.harness import command, finish, start
 from tests.running import work
+from tests.sentences import sentence
 from tests.worker.test_batches import due
-from ticker.engine import jobs
+from tests.worker.test_groups import FUNCTIONS as GROUPS
+from tests.worker.test_groups import outcomes
+from ticker.db import sql
+from ticker.engine import jobs, timing
 from ticker.engine.tick import tick
 from ticker.errors import BadInput
 from ticker.read import overview
 from wrappers.pipeline import registry
 
-FUNCTIONS = """
+FUNCTIONS = '''
+import asyncio, os
+from pathlib import Path
 from wrappers import task
+
+FOLDER = Path(os.environ.get("GROUP_FOLDER", "/nonexistent"))
 
 @task("grouped", batch=10, concurrency=4, repeatable=True)
 async def grouped(run):
     pass
-"""
+
+@task("together", batch=10, concurrency=10)
+async def together(run, deed, number):
+    """The neighbours of a death are at work, until the file `go` lets their next runs return."""
+    (FOLDER / deed).touch()
+    while len(list(FOLDER.iterdir())) < number:
+        await asyncio.sleep(0.01)
+    if deed == "dies":
+        os._exit(3)
+    while not (FOLDER / "go").exists():
+        await asyncio.sleep(0.01)
+'''
+
+HOUR = timedelta(hours=1)
 
 
 # ------------------------------------------------------------------------------------------------- what is announced
@@ -50,3 +78,188 @@ def test_a_launcher_announces_the_concurrency_by_which_a_tick_limits_the_job(env
 def test_repeatable_is_true_or_false(repeatable):
     with pytest.raises(BadInput, match="repeatable"):
         registry.task("x", repeatable=repeatable)
+
+
+# ------------------------------------------------------------------------------------------------- alone next time
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "group"
+    folder.mkdir()
+    monkeypatch.setenv("GROUP_FOLDER", str(folder))
+    return folder
+
+
+@pytest.fixture
+def announced(db: Any, environ: dict[str, str]) -> None:
+    """The function `together` takes groups. Its workers announce it only when they start, after the first tick."""
+    db.execute(
+        "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES ('together', 10, 10, clock_timestamp())"
+    )
+
+
+def register(db: Any, *deeds: str, number: int = 0, **fields: Any) -> list[ticker.Task]:
+    said = {"every": "1h", **fields}
+    return [
+        ticker.register(db, "together", name=deed, kwargs={"deed": deed, "number": number}, **said) for deed in deeds
+    ]
+
+
+def due_again(db: Any) -> None:
+    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp(), last_run = NULL")
+
+
+def jobs_of_a_tick(db: Any, store: Any, queue: Any, redis: Any) -> list[list[str]]:
+    """The names of the tasks in each job of the next tick."""
+    due_again(db)
+    tick(store, queue)
+    names = {task.id: task.name for task in ticker.list_tasks(db)}
+    return sorted(sorted(names[id_] for id_ in job.args[::2]) for job in Queue("polling", connection=redis).get_jobs())
+
+
+def ended(db: Any, tasks: list[ticker.Task], outcome: str, now: datetime | None = None, **said: Any) -> None:
+    """Starts a run of each of these tasks, and ends it in this way."""
+    for task in tasks:
+        token = str(uuid4())
+        assert began(db, task, now or ticker.get(db, task).next_run, now, token)
+        assert finish(db, task, token, outcome, now, **said)
+
+
+def began(db: Any, task: ticker.Task, due: datetime | None, now: datetime | None, token: str) -> int:
+    """The id of a run of this occurrence."""
+    assert due is not None
+    verdict = start(db, task, due, now, token=token, functions=["together"])
+    assert verdict["refusal"] is None
+    return int(verdict["run_id"])
+
+
+def alone_until(db: Any) -> dict[str, Any]:
+    return {task.name: task.alone_until for task in ticker.list_tasks(db)}
+
+
+@pytest.mark.slow
+def test_after_a_death_without_a_culprit_each_runs_alone_and_the_one_that_dies_alone_is_guilty(
+    announced, folder, db, store, queue, redis
+):
+    register(db, "dies", "one", "two", number=3)
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies", "one", "two"]]
+    work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"interrupted"}
+    assert set(alone_until(db).values()) == {timing.LATEST}
+    (folder / "go").touch()
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies"], ["one"], ["two"]]
+    work(patch=FUNCTIONS)
+    until = alone_until(db)
+    assert (until["one"], until["two"]) == (None, None)
+    [guilty] = [task for task in ticker.list_tasks(db) if task.name == "dies"]
+    assert guilty.last_outcome == "killed" and guilty.failures == 1
+    assert until["dies"] == guilty.last_ended_at + HOUR
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies"], ["one", "two"]]
+
+
+@pytest.mark.slow
+def test_a_culprit_that_was_observed_runs_alone_and_its_neighbours_do_not(announced, folder, db, store, queue, redis):
+    register(db, "swallows", number=2, every="4s", box="0.5s")
+    register(db, "waits", number=2)
+    tick(store, queue)
+    work(patch=GROUPS)
+    assert outcomes(db) == {"swallows": "killed", "waits": "interrupted"}
+    until = alone_until(db)
+    assert until["swallows"] < timing.LATEST and until["waits"] is None
+
+
+def test_a_guilty_task_is_alone_for_an_hour_whatever_its_runs_do(announced, environ, db):
+    [task] = register(db, "x", every="10m")
+    ended(db, [task], "killed", NOW)
+    ended(db, [task], "succeeded", NOW + 0.9 * HOUR)
+    assert ticker.get(db, task).alone_until == NOW + HOUR
+    ended(db, [task], "succeeded", NOW + 1.9 * HOUR)
+    assert ticker.get(db, task).alone_until is None
+
+
+@pytest.mark.parametrize(("outcome", "stays"), [("succeeded", False), ("failed", False), ("timed_out", False),
+                                                ("interrupted", True), ("lost", True)])  # fmt: skip
+def test_a_suspect_is_alone_until_a_run_of_it_has_ended(outcome, stays, announced, environ, db):
+    [task] = register(db, "x")
+    ended(db, [task], "interrupted", NOW, alone=True)
+    ended(db, [task], outcome, NOW + HOUR)
+    assert ticker.get(db, task).alone_until == (timing.LATEST if stays else None)
+
+
+def test_a_run_of_a_batch_that_is_killed_does_not_make_its_task_run_alone(announced, environ, db):
+    db.execute("UPDATE ticker.functions SET concurrency = 1")
+    [task] = register(db, "x")
+    ended(db, [task], "killed", NOW)
+    assert ticker.get(db, task).alone_until is None
+
+
+def test_a_run_of_a_group_without_an_end_makes_its_task_a_suspect_and_a_suspect_guilty(announced, environ, db, store):
+    [task] = register(db, "x")
+    for n, until in enumerate((timing.LATEST, NOW + 3 * HOUR)):
+        began(db, task, NOW + n * HOUR, NOW + n * HOUR, str(uuid4()))
+        assert store.end_overdue(NOW + (n + 1) * HOUR, 10) == 1
+        assert ticker.get(db, task).alone_until == until
+
+
+def test_a_late_end_that_is_a_success_clears_the_suspect(announced, environ, db, store):
+    [task] = register(db, "x")
+    token = str(uuid4())
+    run_id = began(db, task, NOW, NOW, token)
+    store.end_overdue(NOW + HOUR, 10)
+    end = dict.fromkeys(("reason", "traceback", "output", "error_output"), "") | {"result": None, "pid": None}
+    assert sql.on(db, "ticker")("finish_late", task_id=task.id, run_id=run_id, token=token, outcome="succeeded", age=0,
+                                now=NOW + HOUR, **end)  # fmt: skip
+    assert ticker.get(db, task).alone_until is None
+
+
+@pytest.mark.parametrize("guilty", [9, 10])
+def test_the_whole_function_runs_alone_after_ten_guilty_tasks_but_not_after_nine(
+    guilty, announced, db, store, queue, redis
+):
+    names = [chr(ord("a") + n) for n in range(12)]
+    ended(db, register(db, *names)[:guilty], "killed")
+    together = [names[guilty:]] if guilty == 9 else [[name] for name in names[guilty:]]
+    assert jobs_of_a_tick(db, store, queue, redis) == [*([name] for name in names[:guilty]), *together]
+    sentences = ticker.why(db, names[-1]).next
+    said = sentence("why.all_tasks_of_the_function_run_alone", function="together", number=guilty)
+    assert said.within(sentences) == (guilty == 10)
+
+
+def test_why_and_show_say_until_when_a_task_runs_alone_and_for_which_cause(announced, db):
+    guilty, suspect = register(db, "guilty", "suspect")
+    ended(db, [guilty], "killed")
+    ended(db, [suspect], "interrupted", alone=True)
+    until = ticker.get(db, guilty).alone_until
+    assert sentence("why.guilty_alone", until=re.compile(f"{until:%H:%M:%S}.*?")).within(ticker.why(db, guilty).next)
+    assert sentence("why.suspect_alone").within(ticker.why(db, suspect).next)
+    shown, _ = command("show", "guilty")
+    assert sentence("why.guilty_alone", until=re.compile(f".*{until:%H:%M:%S}.*?")).within(" ".join(shown.split()))
+
+
+# ------------------------------------------------------------------------------------------------- pushed again
+
+
+def test_what_a_group_left_is_pushed_again_in_batches_except_what_runs_alone(announced, db, store, queue, redis):
+    tasks = register(db, *"abcde")
+    assert jobs_of_a_tick(db, store, queue, redis) == [["a", "b", "c", "d", "e"]]
+    db.execute("UPDATE ticker.tasks SET alone_until = %s WHERE name = 'c'", [timing.LATEST])
+    redis.flushdb()
+    assert tick(store, queue).swept.repushed == 5
+    assert tick(store, queue).swept.repushed == 0
+    [together, single] = sorted(Queue("polling", connection=redis).get_jobs(), key=lambda job: -len(job.args))
+    assert ({*together.args[::2]}, single.args[0]) == ({task.id for task in tasks if task.name != "c"}, tasks[2].id)
+    noted = db.execute("SELECT DISTINCT batch_jobs ->> ticker.micros(waiting[1]) FROM ticker.tasks").fetchall()
+    assert {*noted} == {(together.id,), (None,)}
+
+
+def test_a_job_that_died_is_pushed_again_under_the_same_id(announced, db, store, queue, redis):
+    register(db, *"ab")
+    jobs_of_a_tick(db, store, queue, redis)
+    [before] = Queue("polling", connection=redis).get_jobs()
+    Queue("polling", connection=redis).empty()
+    before.save()
+    before.set_status("failed")
+    assert tick(store, queue).swept.repushed == 2
+    [after] = Queue("polling", connection=redis).get_jobs()
+    assert after.id == before.id

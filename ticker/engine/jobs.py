@@ -74,6 +74,10 @@ class BatchJob(NamedTuple):
     tasks: Sequence[DueTask]
 
     @property
+    def queue(self) -> str:
+        return self.spec.queue
+
+    @property
     def batch_job_id(self) -> str | None:
         """The job's id, or None if it is derived from the job's only task."""
         return self.spec.job_id if self.spec.entry == BATCH_ENTRY else None

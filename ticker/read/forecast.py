@@ -22,6 +22,7 @@ from ticker.tasks.preview import Preview
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
 
+GUILTY_AT_MOST = 10  # tasks of a function; then all of them run alone, by the rule `alone` in the folder `sql`
 SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for longer is not ticking
 
 
@@ -128,9 +129,17 @@ def silent(tickers: Sequence["TickerStatus"], at: datetime) -> str:
 # ------------------------------------------------------------------------------------------------------------ next
 
 
-def following(task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime) -> list[str]:
-    """Returns sentences about what happens next: first the tickers, then open runs and jobs, then the schedule."""
-    parts = (ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), schedule(task, now))
+def following(
+    task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime, *, guilty: int = 0
+) -> list[str]:
+    """Returns sentences about what happens next: first the tickers, then open runs and jobs, then the schedule.
+
+    `guilty` is how many tasks of its function run alone because the process of a run of theirs died.
+    """
+    parts = (
+        ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), alone(task, guilty, now),
+        schedule(task, now),
+    )  # fmt: skip
     return [sentence for part in parts for sentence in part]
 
 
@@ -182,6 +191,16 @@ def jobs(task: Task, now: datetime) -> Iterator[str]:
         earliest = timing.earliest_start(task.last_run, task.every_ms, task.tolerance_ms)
         if earliest > now:
             yield f"a job that is taken before {time_of_day(earliest, now)} is dropped as too early"
+
+
+def alone(task: Task, guilty: int, now: datetime) -> Iterator[str]:
+    """Says why the task shares its job with no other."""
+    if task.alone_until is not None and task.alone_until > now:
+        yield definition.alone(task, time_of_day(task.alone_until, now))
+    if guilty >= GUILTY_AT_MOST:
+        yield (
+            f"all tasks of {task.function} run alone in their jobs: the processes of {guilty} of them died within the last hour"
+        )
 
 
 def schedule(task: Task, now: datetime) -> Iterator[str]:

@@ -237,6 +237,13 @@ def slowed(task: Task) -> str:
     return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, otherwise {figure(task.every_ms)}"
 
 
+def alone(task: Task, until: str) -> str:
+    """Returns a sentence about a task that runs alone. `until` words its `alone_until`."""
+    if task.alone_until == timing.LATEST:
+        return "it runs alone in its job until a run of it has ended: its process died with several runs, of an unknown cause"
+    return f"it runs alone in its job until {until}: the process of a run of it died, and no other run was the cause"
+
+
 def tick_in_words(tick: int) -> str:
     return f"the {'usual tick' if tick == USUAL_TICK else 'tick'} of {tick / 1000:g} s"
 

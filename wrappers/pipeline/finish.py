@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, repeat
 
 from ticker.errors import DatabaseUnavailable
@@ -62,31 +63,33 @@ def close_record(database: Database, waiting: WaitingEnds, cause: str, died_at: 
     ]
     verdicts = [verdict(run, opened, cause, died_at) for run in opened]
     take_left(database, waiting)
-    for run, (outcome, reason) in zip(opened, verdicts, strict=True):
-        _close(database, waiting, run, outcome, reason)
+    for run, end in zip(opened, verdicts, strict=True):
+        _close(database, waiting, run, end)
     shared_state.clear_all()  # also if a run left an end and was killed right after
 
 
-def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float) -> tuple[Outcome, str]:
-    """Returns the outcome and the reason of a run that a dead horse left open.
+def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float) -> End:
+    """Returns the end of a run that a dead horse left open, without its output.
 
     If several runs were at work, and the horse died at a hard limit, the run that blocked the event loop is the cause, or
-    else the one that reached its limit first. The others were interrupted. After any other death, all of them were.
+    else the one that reached its limit first. The others were interrupted. After any other death, all of them were, and
+    each of their tasks runs alone next time.
     """
     if not run.run_id:
-        return Outcome.LOST, UNANSWERED
+        return End(Outcome.LOST, UNANSWERED)
     begun = [other for other in opened if other.run_id]
     if len(begun) == 1:
-        return Outcome.KILLED, cause
+        return End(Outcome.KILLED, cause)
     overdue = min(begun, key=lambda other: other.deadline)
     if died_at < overdue.deadline or not cause.startswith(deaths.AT_LIMIT):
-        return Outcome.INTERRUPTED, f"its process, in which {len(begun)} runs were at work, ended: {cause}"
+        reason = f"its process, in which {len(begun)} runs were at work, ended: {cause}"
+        return End(Outcome.INTERRUPTED, reason, alone=True)
     guilty = next((other for other in begun if blocked_until(other, overdue.deadline)), overdue)
     if run != guilty:
-        return Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}"
+        return End(Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}")
     if guilty == overdue:
-        return Outcome.KILLED, cause
-    return Outcome.KILLED, f"it blocked the event loop, and was {cause} of task {overdue.task_id}"
+        return End(Outcome.KILLED, cause)
+    return End(Outcome.KILLED, f"it blocked the event loop, and was {cause} of task {overdue.task_id}")
 
 
 def blocked_until(run: OpenRun, killed_at: float) -> bool:
@@ -98,12 +101,12 @@ def blocked_until(run: OpenRun, killed_at: float) -> bool:
 def abandon(database: Database, waiting: WaitingEnds) -> None:
     """Ends the run, if any, of a job that gets no horse."""
     for run in shared_state.open_runs():
-        _close(database, waiting, run, Outcome.LOST, NO_HORSE)
+        _close(database, waiting, run, End(Outcome.LOST, NO_HORSE))
     shared_state.clear_all()
 
 
-def _close(database: Database, waiting: WaitingEnds, run: OpenRun, outcome: Outcome, reason: str) -> None:
+def _close(database: Database, waiting: WaitingEnds, run: OpenRun, end: End) -> None:
     printed, complained = output.texts(run.slot if run.deadline else None)
-    end = End(outcome, reason, output=printed, error_output=complained, pid=shared_state.horse() or None)
-    log.warning("%s task=%s: %s", outcome, run.task_id, reason)
+    end = replace(end, output=printed, error_output=complained, pid=shared_state.horse() or None)
+    log.warning("%s task=%s: %s", end.outcome, run.task_id, end.reason)
     waiting.take(database, PendingEnd(run.task_id, run.run_id, run.token, end).packed())

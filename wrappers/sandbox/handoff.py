@@ -49,6 +49,8 @@ class End:
     """How many pieces are already recorded."""
     at: float = field(default_factory=limits.now)
     """When the run ended, an instant of `limits.now`."""
+    alone: bool = False
+    """Whether its process died of an unknown cause while other runs were at work. Its task then runs alone next time."""
 
 
 class PendingEnd(NamedTuple):

@@ -12,12 +12,15 @@ RETURNING id
 -- lose). A run whose task is gone still ends. If another transaction has locked the task, nothing is written for that run
 -- (`is_locked`), because this statement may not wait for one row while it holds others. A tick handles what follows from a
 -- failure, and from a success after failures. For a task with retries it also counts the failures, because a failure that
--- is retried does not count. An interrupted run is no failure, and is attempted again only if the task has retries. Each run ended `age` seconds before this statement.
+-- is retried does not count. An interrupted run is no failure, and is attempted again only if the task has retries. Each run ended `age`
+-- seconds before this statement.
+-- A run that was interrupted although no culprit was observed makes its task run `alone` until a run of it has ended. A
+-- task of which a run in a group, or alone after that, was killed is guilty, and runs alone for an hour.
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
-        %(ages)s::float8[], %(pids)s::integer[])
-        AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid)
+        %(ages)s::float8[], %(pids)s::integer[], %(alones)s::boolean[])
+        AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid, alone)
 ), held AS MATERIALIZED (
     SELECT id, run_token, retries, {needs_follow_up} AS needs_follow_up
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
@@ -37,7 +40,7 @@ WITH asked AS MATERIALIZED (
     FROM measured m
     WHERE r.id = (SELECT x.id FROM {schema}.runs x WHERE x.token = m.token AND x.state = 'running')
       AND r.outcome IS NULL AND (m.mine OR r.kind = 'piece') AND NOT m.is_locked
-    RETURNING r.id, r.kind, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad
+    RETURNING r.id, r.kind, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad, m.alone
 ), freed AS (
     UPDATE {schema}.tasks t SET
         run_token = NULL, running_until = NULL,
@@ -46,7 +49,12 @@ WITH asked AS MATERIALIZED (
         last_worked_at = CASE WHEN e.outcome IN {work_outcomes} THEN e.ended_at ELSE t.last_worked_at END,
         failures = CASE WHEN e.good THEN 0 WHEN NOT e.bad OR (t.retries > 0 AND e.kind <> 'manual') THEN t.failures
                         ELSE least(t.failures + 1, 1000000) END,
-        succeeded = t.succeeded + e.good::int, failed = t.failed + e.bad::int
+        succeeded = t.succeeded + e.good::int, failed = t.failed + e.bad::int,
+        alone_until = CASE
+            WHEN e.outcome = 'killed' AND {grouped t} THEN e.ended_at + interval '1 hour'
+            WHEN t.alone_until BETWEEN e.ended_at AND e.ended_at + interval '1 hour' THEN t.alone_until
+            WHEN e.alone THEN {open_end}
+            WHEN e.outcome IN ('interrupted', 'lost') THEN t.alone_until END
     FROM ended e
     WHERE t.id = e.task_id AND t.run_token = e.token
 )
@@ -105,6 +113,7 @@ WITH held AS MATERIALIZED (
         failures = CASE WHEN l.good THEN 0 ELSE t.failures END,
         succeeded = t.succeeded + l.good::int, failed = greatest(t.failed - l.good::int, 0),
         dropped = t.dropped + CASE WHEN l.good THEN l.open ELSE 0 END,
+        alone_until = CASE WHEN l.good AND t.alone_until = {open_end} THEN NULL ELSE t.alone_until END,
         paused_until = CASE WHEN l.good AND t.paused_by = 'ticker' AND EXISTS (
             SELECT FROM {schema}.events e WHERE e.task_id = t.id AND e.what = 'auto_paused' AND e.at >= l.started_at)
             THEN l.now ELSE t.paused_until END

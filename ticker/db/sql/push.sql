@@ -61,12 +61,12 @@ UPDATE {schema}.tasks t SET
 FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, next_run, batch_job)
 WHERE t.id = a.id
 
--- name: detach
--- Notes that these occurrences were pushed again, each in its own job.
-UPDATE {schema}.tasks t SET batch_jobs = nullif(t.batch_jobs - d.keys, '{}')
-FROM (SELECT id, array_agg({schema}.micros(occurrence)) AS keys
-      FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[]) AS a (id, occurrence) GROUP BY id) d
-WHERE t.id = d.id AND t.batch_jobs IS NOT NULL
+-- name: note_jobs
+-- Notes the jobs in which these occurrences of different tasks were pushed again. A job with a single task has no id here.
+UPDATE {schema}.tasks t SET batch_jobs = nullif(coalesce(t.batch_jobs, '{}') - {schema}.micros(a.occurrence)
+    || CASE WHEN a.batch_job IS NULL THEN '{}' ELSE jsonb_build_object({schema}.micros(a.occurrence), a.batch_job) END, '{}')
+FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, occurrence, batch_job)
+WHERE t.id = a.id AND (t.batch_jobs IS NOT NULL OR a.batch_job IS NOT NULL)
 
 -- name: skip
 -- Records occurrences that get no job, and skips them. Either the tasks missed them in an outage, or a job of the task

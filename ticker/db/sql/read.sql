@@ -126,6 +126,10 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
 -- Returns the functions that workers have announced.
 SELECT name, batch, concurrency, repeatable, announced_at FROM {schema}.functions ORDER BY name
 
+-- name: guilty_tasks
+-- Counts the tasks of a function that run alone because the process of a run of theirs died.
+SELECT count(*) FROM (SELECT FROM {schema}.tasks t WHERE {guilty t} AND t.function = %(function)s LIMIT 1000) t
+
 -- name: waiting_queues
 -- Returns which of these queues contain waiting jobs of tasks. If a million wait, one of them is found at once; OFFSET
 -- 0 keeps each query to the index of waiting tasks.

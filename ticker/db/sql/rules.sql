@@ -72,7 +72,30 @@ LEFT JOIN {schema}.functions f ON f.name = t.function
 -- The columns of a due task that a push needs, and of its announced function f.
 t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
     t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
-    coalesce(f.batch, 1) AS batch, coalesce(f.concurrency, 1) AS concurrency
+    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency
+
+-- rule: batch
+-- How many tasks of the announced function f one job of the task may carry: one, if the task runs alone.
+CASE WHEN f.concurrency > 1 AND {alone t} THEN 1 ELSE coalesce(f.batch, 1) END
+
+-- rule: alone
+-- The task runs alone in its job. So do all tasks of a function of which ten are guilty: the subquery is executed once, for
+-- all rows.
+(t.alone_until > (SELECT {now}) OR t.function = ANY (ARRAY(
+    SELECT g.function FROM (SELECT g.function FROM {schema}.tasks g WHERE {guilty g} ORDER BY g.alone_until DESC LIMIT 1000) g
+    GROUP BY g.function HAVING count(*) >= 10)))
+
+-- rule: guilty
+-- The process of a run of the task died within the last hour, and no other run can be the cause.
+t.alone_until > (SELECT {now}) AND t.alone_until < {open_end}
+
+-- rule: open_end
+-- The `alone_until` of a suspect, which runs alone until a run of it has ended: no culprit was observed when its process died.
+'9999-12-31T00:00:00Z'::timestamptz
+
+-- rule: grouped
+-- Runs of the task share their process with others at the same time.
+EXISTS (SELECT FROM {schema}.functions f WHERE f.name = t.function AND f.concurrency > 1)
 
 -- rule: with_parents
 -- The runs with pieces that were never pushed. Each run is looked up after the previous one.

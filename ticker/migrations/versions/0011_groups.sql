@@ -9,3 +9,14 @@ ALTER DOMAIN ticker_batch ADD CONSTRAINT ticker_batch_check CHECK (VALUE BETWEEN
 ALTER TABLE functions
     ADD COLUMN concurrency ticker_batch DEFAULT 1 NOT NULL,
     ADD COLUMN repeatable boolean DEFAULT false NOT NULL;
+
+-- Until when the task runs alone in its job. The end of 9999 means: until a run of it has ended. (The domain gets its CHECK
+-- afterwards. Otherwise PostgreSQL would write the whole table again.)
+CREATE DOMAIN ticker_alone AS timestamptz;
+ALTER TABLE tasks
+    ADD COLUMN alone_until ticker_alone;
+ALTER DOMAIN ticker_alone ADD CONSTRAINT ticker_alone_check
+    CHECK (VALUE BETWEEN '1970-01-01T00:00:00Z' AND '9999-12-31T00:00:00Z') NOT VALID;
+
+-- The tick: tasks that run alone, to count them by function. Nearly always empty.
+CREATE INDEX tasks_alone ON tasks (alone_until) WHERE alone_until IS NOT NULL;

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 TESTS = "tests/worker/test_groups.py::"
+REFILL = "tests/worker/test_refill.py::"
 ALONE = "tests/worker/test_groups_alone.py::"
 
 GROUPS = (
@@ -85,5 +86,77 @@ GROUPS = (
         "1 AS batch",
         "Tasks whose group was lost are pushed again in batches, except those that must run alone.",
         (f"{ALONE}test_what_a_group_left_is_pushed_again_in_batches_except_what_runs_alone",),
+    ),
+    Mutant(
+        "job-after-job",
+        "wrappers/group/group.py",
+        "                self._refill.ask()",
+        "                pass",
+        "The process takes its next job as soon as fewer of its tasks are unstarted than slots are free.",
+        (f"{REFILL}test_the_slots_next_to_a_slow_run_take_the_tasks_of_further_jobs",),
+    ),
+    Mutant(
+        "another-job-put-back-at-the-end",
+        "wrappers/rq/open_jobs.py",
+        "calls.lpush(",
+        "calls.rpush(",
+        "A job that cannot join the group keeps its place in the queue.",
+        (f"{REFILL}test_a_job_of_another_function_runs_next_and_is_not_overtaken",),
+    ),
+    Mutant(
+        "jobs-of-a-dead-process-left-open",
+        "wrappers/rq/open_jobs.py",
+        "            elif job_id != self._first.id:\n                self._end(job_id)",
+        "            else:\n                pass",
+        "If the process of a group dies, its jobs leave RQ, and what had not started is pushed again.",
+        (f"{REFILL}test_the_jobs_of_a_process_that_dies_leave_nothing_and_what_had_not_begun_is_pushed_again",),
+    ),
+    Mutant(
+        "unstarted-tasks-kept",
+        "wrappers/group/group.py",
+        "if now > job.until or not may_begin",
+        "if not may_begin",
+        "Tasks that cannot begin within one tick go back, so that another process can run them.",
+        (f"{REFILL}test_tasks_that_cannot_begin_within_one_tick_go_back",),
+    ),
+    Mutant(
+        "one-task-twice-in-a-statement",
+        "wrappers/group/group.py",
+        "if calls.setdefault(call.task_id, call) is not call:",
+        "if calls.setdefault(len(calls), call) is not call:",
+        "Two occurrences of a task are never started by the same statement.",
+        (f"{REFILL}test_two_occurrences_of_a_locked_task_are_decided_one_after_the_other",),
+    ),
+    Mutant(
+        "soft-limit-without-cancellation",
+        "wrappers/group/group.py",
+        "async with asyncio.timeout(left) as limit:",
+        "async with asyncio.timeout(None) as limit:",
+        "A coroutine of a group is cancelled at its own soft limit.",
+        (f"{TESTS}test_each_run_is_cancelled_at_its_own_soft_limit",),
+    ),
+    Mutant(
+        "sockets-left-open",
+        "wrappers/group/threads.py",
+        "opened.shutdown(socket.SHUT_RDWR)",
+        "pass",
+        "At the soft limit of a run in a thread, the sockets that it opened are shut down.",
+        (f"{TESTS}test_a_thread_is_interrupted_in_its_code_and_in_a_socket_that_never_answers",),
+    ),
+    Mutant(
+        "starts-in-a-doomed-process",
+        "wrappers/group/group.py",
+        "        self._is_closing = True\n",
+        "        pass\n",
+        "Once a run has ignored its soft limit, nothing new begins in its process.",
+        (f"{TESTS}test_nothing_new_begins_in_a_process_that_will_be_killed",),
+    ),
+    Mutant(
+        "starts-after-a-signal-to-stop",
+        "wrappers/group/group.py",
+        "return not (self._is_closing or self._has_failed or shared_state.is_stopping())",
+        "return not (self._is_closing or self._has_failed)",
+        "After SIGTERM, a group begins nothing new.",
+        (f"{TESTS}test_a_worker_that_is_told_to_stop_begins_nothing_new_and_what_is_left_is_pushed_again",),
     ),
 )

@@ -7,8 +7,9 @@ import pytest
 from rq import Queue
 
 import ticker
-from tests.running import until, work, working
+from tests.running import ASKED_UNDER_A_LOCK, until, work, working
 from tests.worker.test_groups import outcomes, register
+from ticker.db.connections import connect
 from ticker.engine.tick import tick
 
 pytestmark = pytest.mark.slow
@@ -58,7 +59,7 @@ def processes(folder: Path) -> set[str]:
     return {file.read_text() for file in folder.iterdir()}
 
 
-def test_the_slots_beside_a_slow_run_take_the_tasks_of_further_jobs(db, store, queue, folder, redis):
+def test_the_slots_next_to_a_slow_run_take_the_tasks_of_further_jobs(db, store, queue, folder, redis):
     """The slow run waits until all others have begun: job after job, it would wait until its time box."""
     register(db, "pairs", "waits", *["returns"] * 6, kwargs={"number": 7})
     tick(store, queue)
@@ -130,3 +131,28 @@ def test_tasks_that_cannot_begin_within_one_tick_go_back(db, store, queue, folde
         work(patch=FUNCTIONS)
         process.communicate()
     assert set(outcomes(db).values()) == {"succeeded"} and len(processes(folder)) == 2
+
+
+def test_two_occurrences_of_a_locked_task_are_decided_one_after_the_other(db, environ, store, queue, folder, redis):
+    """While the row is locked, both jobs of the task are open in the process."""
+    task = ticker.register(db, "pairs", name="twice", every="1h", kwargs={"deed": "returns"})
+    tick(store, queue)
+    db.execute("UPDATE ticker.tasks SET next_run = now() WHERE id = %s", [task.id])
+    tick(store, queue)
+    _, second = Queue("polling", connection=redis).job_ids
+    with connect(environ["DATABASE_URL"]) as holder, working("--burst", patch=FUNCTIONS) as process:
+        with holder.transaction():
+            holder.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
+            until(lambda: redis.hget(f"rq:job:{second}", "status") == b"started", "both are taken")
+            until(lambda: db.execute(ASKED_UNDER_A_LOCK).fetchone(), "the starts are requested")
+        process.communicate()
+    assert sorted(run.outcome for run in ticker.list_runs(db)) == ["dropped", "succeeded"]
+
+
+def test_a_job_whose_tasks_are_all_refused_ends_its_process(db, store, queue, redis):
+    register(db, "pairs", "returns", "returns")
+    tick(store, queue)
+    db.execute("UPDATE ticker.tasks SET enabled = false")
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 returns": "dropped", "1 returns": "dropped"}
+    assert not redis.keys("rq:job:*")

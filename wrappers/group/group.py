@@ -102,10 +102,11 @@ class Group:
                     run = asyncio.create_task(self._run(*begun))
                     self._at_work.add(run)
                     run.add_done_callback(self._note_end)
-            is_locked = self._unstarted and self._slots and self._may_begin()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOCK_PAUSE if is_locked else LOOK if self._unstarted else None):
-                    await self._changed.wait()
+            if self._at_work or self._unstarted:
+                is_locked = self._unstarted and self._slots and self._may_begin()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOCK_PAUSE if is_locked else LOOK if self._unstarted else None):
+                        await self._changed.wait()
             if self._failure is not None:
                 raise self._failure
             if self._unstarted:

@@ -49,6 +49,7 @@ class Setup:
     secrets: tuple[str, ...]
     poison: frozenset[int]
     steady: frozenset[int]
+    repeatable: frozenset[str]  # functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class Version:
     updated_at: float | None
     failures: int
     retries: int
+    alone_until: float | None
 
     @property
     def at(self) -> float:

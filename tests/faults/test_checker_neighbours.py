@@ -167,6 +167,33 @@ def test_an_interrupted_run_has_no_second_attempt_that_its_task_did_not_allow(
     assert broken(book) == found
 
 
+def test_a_repeatable_function_has_a_second_attempt_and_no_third(tmp_path: Path) -> None:
+    for attempt, found in ((2, set[str]()), (3, {"S16"})):
+        book = Book(tmp_path / str(attempt), repeatable=[LOOP])
+        book.process(WORKER, 0)
+        first, second = starts(book, deed="crashes"), starts(book)
+        for run in (first, second):
+            ends(book, run, 1, "interrupted", AT_WORK + "died of SIGSEGV", attempt=attempt - 1)
+        again = book.start(second - 1, None, 3, kind="retry", attempt=attempt, parent_id=second, job_id="")
+        book.end(again, 4)
+        assert broken(book) == found
+
+
+@pytest.mark.parametrize(("alone", "pid", "found"), [(True, 50, {"S16"}), (True, 51, set()), (False, 50, set())])
+def test_a_task_whose_row_says_so_runs_alone(book: Book, alone: bool, pid: int, found: set[str]) -> None:
+    task = book.task(2, function=LOOP, alone_until=book.wall(3600) if alone else None)
+    other = starts(book, 4)
+    book.push(task, 2, 4)
+    book.advance(task, 2, 4)
+    run = book.start(task, 2, 4.1, begins=False)
+    book.begin(run, 4.2, process=WORKER, pid=pid)
+    book.witness("beat", run, 4.5, pid=pid)
+    book.witness("beat", other, 4.6, pid=50)
+    for one in (run, other):
+        ends(book, one, 5, "succeeded")
+    assert broken(book) == found
+
+
 @pytest.mark.parametrize(("last", "found"), [(3.2, set()), (4.5, {"S14"})])
 def test_a_run_that_returned_long_before_its_process_died_is_recorded_so(
     book: Book, last: float, found: set[str]

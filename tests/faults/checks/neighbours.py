@@ -8,14 +8,15 @@ from tests.faults.checks import excuses
 from tests.faults.checks.causes import BECAUSE_OF, HARD_LIMIT
 from tests.faults.checks.crews import DEAD, Crew, crew_of, crews, deed_of, last_activity
 from tests.faults.checks.findings import Findings
-from tests.faults.checks.jobs import SCHEDULED
+from tests.faults.checks.jobs import SCHEDULED, job_of
 from tests.faults.checks.liveness import windows
-from tests.faults.facts import History, Moment, Push, Run
+from tests.faults.facts import History, Moment, Push, Run, Version
 from tests.faults.groups import DEEDS, LOOP
 
 BLOCKED = "it blocked the event loop"
 AT_WORK = re.compile(r"in which ([0-9]+) runs were at work")
 SAME_TIME = 1.0  # seconds within which two ends say nothing of their order
+MARGIN = 0.5  # seconds from what a tick reads of a row to its push
 FROZEN = frozenset({"horse_frozen", "worker_frozen"})
 
 
@@ -32,6 +33,7 @@ def spares_neighbours(history: History) -> Findings:
             _was_allowed(history, run, found)
         if run.ends and run.function in DEEDS:
             _is_over(history, run, found)
+            _runs_alone(history, run, found)
     return found
 
 
@@ -95,15 +97,18 @@ def _counts_for_nothing(history: History, run: Run, found: Findings) -> None:
 
 
 def _was_allowed(history: History, run: Run, found: Findings) -> None:
-    """A second attempt of an interrupted run."""
+    """A second attempt of an interrupted run. A repeatable function has one, as if its task had one retry."""
     assert run.started
     before = next((other for other in _attempts(history, run) if other.attempt == run.attempt - 1), None)
     row = history.at_start(run)
-    if before and before.outcome == "interrupted" and row and found.judge(row.retries >= run.attempt - 1):
+    if not (before and before.outcome == "interrupted" and row):
+        return
+    allowed = max(row.retries, run.function in history.setup.repeatable)
+    if found.judge(allowed >= run.attempt - 1):
         _blame(
             history,
             run,
-            f"is attempt {run.attempt} of interrupted run {before.id}; {row.retries} retries are allowed",
+            f"is attempt {run.attempt} of interrupted run {before.id}; {allowed} retries are allowed",
             found,
         )
 
@@ -120,6 +125,25 @@ def _is_over(history: History, run: Run, found: Findings) -> None:
     if one and outcome != "lost" and found.judge(one.last_own <= moment.at + excuses.CLOCK_ERROR):
         told = f"{history.seconds(one.last_own)} s, and its record says {outcome} at {history.seconds(moment.at)} s"
         _blame(history, run, f"was active until {told}", found)
+
+
+def _runs_alone(history: History, run: Run, found: Findings) -> None:
+    """A suspect, or a guilty task, whose row said so when the job was pushed and when it started."""
+    assert run.started
+    pushes = [push.at for push in history.pushes.get(job_of(run.task, run.occurrence or 0), ()) if push.taken]
+    pushed = max((at for at in pushes if at <= run.started.at), default=None)
+    one, row = history.witnessed.get(run.id), history.at_start(run)
+    before = history.tasks[run.task].version_at(pushed - MARGIN) if pushed and run.task in history.tasks else None
+    if not (one and row and before and _is_alone(before, run) and _is_alone(row, run)):
+        return
+    active = [history.witnessed[other.id] for other in crew_of(history, run).runs if other.id in history.witnessed]
+    others = [other.run for other in active if other is not one and other.first < one.last and other.last > one.first]
+    if found.judge(not others):
+        _blame(history, run, f"had to run alone, and runs {others} were active in its process", found)
+
+
+def _is_alone(row: Version, run: Run) -> bool:
+    return row.alone_until is not None and row.alone_until > (run.started_at or 0.0)
 
 
 # ------------------------------------------------------------------------------------------------ who had not begun

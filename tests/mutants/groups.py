@@ -18,10 +18,18 @@ GROUPS = (
     Mutant(
         "victim-of-a-blocked-loop-killed",
         "wrappers/pipeline/finish.py",
-        "guilty = next((other for other in begun if blocked_until(other, overdue.deadline)), overdue)",
+        "guilty = next((other for other in begun if kept_from_its_end(overdue, other)), overdue)",
         "guilty = overdue",
         "A run that blocks the event loop is the cause of a kill, even if a neighbour reached its hard limit first.",
         (f"{TESTS}test_a_run_that_blocks_the_loop_pays_for_a_neighbour_that_cannot_end",),
+    ),
+    Mutant(
+        "blocked-loop-only-after-a-second",
+        "wrappers/pipeline/finish.py",
+        "return step[1] < max(overdue.soft_at, overdue.deadline - shared_state.BLOCKED)",
+        "return step[1] < overdue.deadline - shared_state.BLOCKED",
+        "A run that blocks the event loop is also the cause if its neighbour had less than a second left.",
+        (f"{TESTS}test_a_neighbour_with_little_time_left_is_not_killed_for_a_blocked_loop",),
     ),
     Mutant(
         "interruption-counts-as-failure",

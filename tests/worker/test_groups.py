@@ -268,6 +268,14 @@ def test_a_run_that_blocks_the_loop_pays_for_a_neighbour_that_cannot_end(db, sto
     assert sentence("logs.blocks_the_event_loop", task=blocker.task_id).within(done.stdout + done.stderr)
 
 
+def test_a_neighbour_with_little_time_left_is_not_killed_for_a_blocked_loop(db, store, queue):
+    register(db, "together", "blocks", kwargs={"number": 2})
+    ticker.register(db, "together", name="neighbour", every="4s", box="0.5s", kwargs={"deed": "waits", "number": 2})
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 blocks": "killed", "neighbour": "interrupted"}
+
+
 def test_a_worker_that_is_told_to_stop_begins_nothing_new_and_what_is_left_is_pushed_again(db, store, queue, folder):
     register(db, "two", "first", "second", "third")
     tick(store, queue)

@@ -172,7 +172,9 @@ class Group:
                 hard = (answer.start.box_ms + answer.start.grace_ms) / 1000
                 run = call.task_id, answer.start.token, answer.start.run_id
                 output = streams.Output(slot)  # empties what an earlier run left there
-                self._slots.begin(slot, *run, deadline=answer.since + hard, hard_limit=hard)
+                deadline = answer.since + hard
+                soft_at = deadline - answer.start.grace_ms / 2000
+                self._slots.begin(slot, *run, soft_at=soft_at, deadline=deadline, hard_limit=hard)
                 begun.append((slot, answer, output))
                 self._let_go(call.job_id)
                 continue

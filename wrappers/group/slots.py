@@ -38,10 +38,12 @@ class Slots:
             shared_state.write(task_id, token, slot=slot)
         return slots
 
-    def begin(self, slot: int, task_id: int, token: str, run_id: int, deadline: float, hard_limit: float) -> None:
+    def begin(
+        self, slot: int, task_id: int, token: str, run_id: int, *, soft_at: float, deadline: float, hard_limit: float
+    ) -> None:
         """Notes that the run has started, and the instant at which the process dies if it has not ended."""
         deadline = deadline if self._kills else math.inf
-        shared_state.write(task_id, token, run_id, slot=slot, deadline=deadline, hard_limit=hard_limit)
+        shared_state.write(task_id, token, run_id, slot=slot, deadline=deadline, hard_limit=hard_limit, soft_at=soft_at)
         if self._kills:
             self._limits[slot] = deadline, hard_limit
             self._arm()

@@ -84,7 +84,7 @@ def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float)
     if died_at < overdue.deadline or not cause.startswith(deaths.AT_LIMIT):
         reason = f"its process, in which {len(begun)} runs were at work, ended: {cause}"
         return End(Outcome.INTERRUPTED, reason, alone=True)
-    guilty = next((other for other in begun if blocked_until(other, overdue.deadline)), overdue)
+    guilty = next((other for other in begun if kept_from_its_end(overdue, other)), overdue)
     if run != guilty:
         return End(Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}")
     if guilty == overdue:
@@ -92,10 +92,16 @@ def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float)
     return End(Outcome.KILLED, f"it blocked the event loop, and was {cause} of task {overdue.task_id}")
 
 
-def blocked_until(run: OpenRun, killed_at: float) -> bool:
-    """Returns whether a step of this run had blocked the event loop for over a second when its process was killed."""
+def kept_from_its_end(overdue: OpenRun, other: OpenRun) -> bool:
+    """Returns whether a step of the other run kept the overdue run from its end.
+
+    The step was on the event loop at the deadline. It had begun before the soft limit, so that nothing could cancel the
+    overdue run, or over a second before the deadline.
+    """
     step = shared_state.on_loop()
-    return step is not None and step[0] == run.slot and killed_at - step[1] > shared_state.BLOCKED
+    if step is None or step[0] != other.slot:
+        return False
+    return step[1] < max(overdue.soft_at, overdue.deadline - shared_state.BLOCKED)
 
 
 def abandon(database: Database, waiting: WaitingEnds) -> None:

@@ -22,7 +22,7 @@ _HEAD = struct.Struct("dqd")  # the deadline, 0 for none; the horse's pid, 0 for
 _USED = struct.Struct("q")  # the number of slots that may be in use
 _STOP = struct.Struct("q")  # whether nothing new may begin
 _LOOP = struct.Struct("qd")  # the slot on the event loop plus 1, 0 for none; since when
-_SLOT = struct.Struct("qq16sdd")  # as OpenRun; a task id of 0 for a free slot
+_SLOT = struct.Struct("qq16sddd")  # as OpenRun; a task id of 0 for a free slot
 _STOP_AT = _HEAD.size + _USED.size
 _LOOP_AT = _STOP_AT + _STOP.size
 _FIRST = _LOOP_AT + _LOOP.size
@@ -33,8 +33,8 @@ _page: mmap.mmap | None = None
 class OpenRun(NamedTuple):
     """A run without an end, and its slot. `run_id` is 0 if its start was not answered, so that its function did not begin.
 
-    `deadline` is an instant of `limits.now`, and `hard_limit` is in seconds; both are 0.0 outside a group, where those
-    of the horse count.
+    `soft_at` and `deadline` are instants of `limits.now`, and `hard_limit` is in seconds. All are 0.0 outside a group,
+    where those of the horse count.
     """
 
     task_id: int
@@ -43,6 +43,7 @@ class OpenRun(NamedTuple):
     deadline: float
     hard_limit: float
     slot: int
+    soft_at: float = 0.0
 
 
 def share() -> None:
@@ -92,17 +93,18 @@ def hard_limit() -> float:
 
 
 def write(
-    task_id: int, token: str, run_id: int = 0, *, slot: int = 0, deadline: float = 0.0, hard_limit: float = 0.0
-) -> None:
+    task_id: int, token: str, run_id: int = 0, *, slot: int = 0, deadline: float = 0.0, hard_limit: float = 0.0,
+    soft_at: float = 0.0,
+) -> None:  # fmt: skip
     """Writes an open run. `run_id` is given once the start was answered, when the function may have begun."""
     if _page is not None:
         _USED.pack_into(_page, _HEAD.size, max(slot + 1, *_USED.unpack_from(_page, _HEAD.size)))
-        _SLOT.pack_into(_page, _at(slot), task_id, run_id, UUID(token).bytes, deadline, hard_limit)
+        _SLOT.pack_into(_page, _at(slot), task_id, run_id, UUID(token).bytes, deadline, hard_limit, soft_at)
 
 
 def clear(slot: int = 0) -> None:
     if _page is not None:
-        _SLOT.pack_into(_page, _at(slot), 0, 0, b"", 0, 0)
+        _SLOT.pack_into(_page, _at(slot), 0, 0, b"", 0, 0, 0)
 
 
 def clear_all() -> None:
@@ -116,8 +118,8 @@ def open_runs() -> list[OpenRun]:
         return []
     slots = enumerate(_SLOT.iter_unpack(_page[_FIRST : _at(*_USED.unpack_from(_page, _HEAD.size))]))
     return [
-        OpenRun(task_id, str(UUID(bytes=token)), run_id, deadline, hard_limit, slot)
-        for slot, (task_id, run_id, token, deadline, hard_limit) in slots
+        OpenRun(task_id, str(UUID(bytes=token)), run_id, deadline, hard_limit, slot, soft_at)
+        for slot, (task_id, run_id, token, deadline, hard_limit, soft_at) in slots
         if task_id
     ]
 

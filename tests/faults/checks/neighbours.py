@@ -31,7 +31,7 @@ def spares_neighbours(history: History) -> Findings:
             _counts_for_nothing(history, run, found)
         if run.started and run.kind == "retry":
             _was_allowed(history, run, found)
-        if run.ends and run.function in DEEDS:
+        if run.started and run.ends and run.function in DEEDS:
             _is_over(history, run, found)
             _runs_alone(history, run, found)
     return found

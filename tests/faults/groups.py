@@ -48,7 +48,7 @@ async def together(run: Run, deed: str = "", **kwargs: Any) -> int:
         return 1
 
 
-@task(THREADS, batch=BATCH, concurrency=AT_ONCE)
+@task(THREADS, batch=BATCH, concurrency=AT_ONCE, repeatable=True)
 def in_threads(run: Run, deed: str = "", **kwargs: Any) -> int:
     witness, arguments = Witness(run), kwargs | ({"deed": deed} if deed else {})
     with said(run, witness, THREADS, arguments):

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.faults import history, journal
 from tests.faults.client import ARGUMENT_SECRET, Client, create_owners, register_cast, wait_for
 from tests.faults.facts import installation
+from tests.faults.groups import THREADS
 from tests.faults.journal import Journal
 from tests.faults.nemesis import RECOVERY, Nemesis, schedule
 from tests.faults.stage import SECRET, TICK, Stage, opened
@@ -84,7 +85,7 @@ def prepared(stage: Stage, seed: int, seconds: float, load: float, shared: str) 
     stage.journal.write(
         "setup", tick=TICK, seed=seed, minutes=seconds / 60, queue_delay=QUEUE_DELAY, restart=RESTARTED,
         secrets=[SECRET, ARGUMENT_SECRET], strict_children=True,
-        steady=cast.steady, nasty=cast.nasty, poison=cast.poison,
+        steady=cast.steady, nasty=cast.nasty, poison=cast.poison, repeatable=[THREADS],
     )  # fmt: skip
     yield
 

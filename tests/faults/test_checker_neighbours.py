@@ -34,7 +34,10 @@ def starts(book: Book, at: float = 0.0, *, function: str = LOOP, pid: int = 50, 
 
 
 def ends(book: Book, run: int, at: float, outcome: str, reason: str = "", **columns: Any) -> None:
+    """Without a culprit, its task runs alone next time."""
     book.end(run, at, outcome, witnessed=False, reason=reason, **columns)
+    if reason.startswith("its process, in which"):
+        book.change(run - 1, at, xid=book._xid, alone_until=book.wall(3600))
 
 
 def die(book: Book, first: tuple[str, str], second: tuple[str, str], *, at: float, deeds: Any = ("", "")) -> None:
@@ -153,6 +156,13 @@ def test_an_interrupted_run_is_no_failure(book: Book, failures: int, found: set[
     ends(book, second, 1, "interrupted", reason)
     book.change(second - 1, 1, xid=book._xid, failures=failures)
     assert broken(book) == found
+
+
+def test_a_task_that_was_interrupted_without_a_culprit_runs_alone_next_time(book: Book) -> None:
+    first, second = starts(book, deed="crashes"), starts(book)
+    ends(book, first, 1, "interrupted", AT_WORK + "died of SIGSEGV")
+    book.end(second, 1, "interrupted", witnessed=False, reason=AT_WORK + "died of SIGSEGV")
+    assert broken(book) == {"S16"}
 
 
 @pytest.mark.parametrize(("retries", "found"), [(1, set()), (0, {"S16"})])

@@ -94,6 +94,11 @@ def _counts_for_nothing(history: History, run: Run, found: Findings) -> None:
     if written and written[0] and found.judge(written[0].failures == written[1].failures):
         told = f"{written[0].failures} to {written[1].failures}"
         _blame(history, run, f"was interrupted, and the failures of its task went from {told}", found)
+    has_no_culprit = AT_WORK.search(run.reason) and len(run.ends) == 1
+    if written and has_no_culprit and found.judge(written[1].alone_until is not None):
+        _blame(
+            history, run, f"was interrupted without a culprit, and its task need not run alone: {run.reason!r}", found
+        )
 
 
 def _was_allowed(history: History, run: Run, found: Findings) -> None:

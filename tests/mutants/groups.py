@@ -78,4 +78,20 @@ GROUPS = (
         "Tasks whose group was lost are pushed again in batches, except those that must run alone.",
         (f"{ALONE}test_what_a_group_left_is_pushed_again_in_batches_except_what_runs_alone",),
     ),
+    Mutant(
+        "repeatable-ignored",
+        "ticker/db/sql/end.sql",
+        "ELSE h.retries > 0 OR {repeatable h} END",
+        "ELSE h.retries > 0 END",
+        "An interrupted run of a repeatable function gets one second attempt without retries.",
+        (f"{ALONE}test_an_interrupted_run_of_a_repeatable_function_gets_one_second_attempt",),
+    ),
+    Mutant(
+        "interruption-hides-a-failure",
+        "ticker/engine/follow_up.py",
+        "        return run.failed_before\n",
+        "        return False\n",
+        "If the last attempt of an occurrence is interrupted, an earlier failure of it still counts.",
+        (f"{ALONE}test_a_failure_counts_even_if_the_last_attempt_is_interrupted",),
+    ),
 )

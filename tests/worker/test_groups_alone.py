@@ -263,3 +263,62 @@ def test_a_job_that_died_is_pushed_again_under_the_same_id(announced, db, store,
     assert tick(store, queue).swept.repushed == 2
     [after] = Queue("polling", connection=redis).get_jobs()
     assert after.id == before.id
+
+
+# ------------------------------------------------------------------------------------------------- attempted again
+
+
+def attempts(play: Any) -> list[tuple[int, str]]:
+    return [(run.attempt, str(run.outcome)) for run in play.runs()]
+
+
+def ends_again(play: Any, seconds: float, outcome: str) -> None:
+    """The retry that a tick pushes there starts there, and ends in this way before the next tick."""
+    play.at(seconds)
+    play.tick()
+    [taken] = play.take()
+    assert taken.refusal is None
+    play.end(taken, outcome)
+    play.tick()
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_an_interrupted_run_of_a_repeatable_function_gets_one_second_attempt(repeatable, play):
+    play.db.execute(
+        "INSERT INTO ticker.functions (name, repeatable, announced_at) VALUES ('poll', %s, clock_timestamp())",
+        [repeatable],
+    )
+    task = ticker.register(play.db, "poll", every="1m", box="10s", backoff="1s")
+    play.run(0, "interrupted")
+    if not repeatable:
+        play.at(3)
+        play.tick()
+        assert play.take() == []
+        return
+    ends_again(play, 3, "interrupted")
+    play.at(8)
+    play.tick()
+    assert play.take() == []
+    assert attempts(play) == [(1, "interrupted"), (2, "interrupted")]
+    assert (ticker.get(play.db, task).failures, play.events()) == (0, [])
+    assert sentence("why.no_retry_left", attempt="2 of 2").within(play.runs()[-1].reason)
+
+
+def test_a_second_attempt_that_fails_counts_like_a_first_one(play):
+    play.db.execute(
+        "INSERT INTO ticker.functions (name, repeatable, announced_at) VALUES ('poll', true, clock_timestamp())"
+    )
+    task = ticker.register(play.db, "poll", every="1m", box="10s", backoff="1s")
+    play.run(0, "interrupted")
+    ends_again(play, 3, "failed")
+    assert (ticker.get(play.db, task).failures, play.events()) == (1, ["failed"])
+
+
+@pytest.mark.parametrize(("first", "failures"), [("failed", 1), ("interrupted", 0)])
+def test_a_failure_counts_even_if_the_last_attempt_is_interrupted(first, failures, play):
+    task = ticker.register(play.db, "poll", every="1m", retries=2, backoff="1s")
+    play.run(0, first)
+    for seconds in (3, 6):
+        ends_again(play, seconds, "interrupted")
+    assert attempts(play) == [(1, first), (2, "interrupted"), (3, "interrupted")]
+    assert (ticker.get(play.db, task).failures, play.events()) == (failures, ["failed"] * failures)

@@ -94,4 +94,23 @@ GROUPS = (
         "If the last attempt of an occurrence is interrupted, an earlier failure of it still counts.",
         (f"{ALONE}test_a_failure_counts_even_if_the_last_attempt_is_interrupted",),
     ),
+    Mutant(
+        "token-asked-twice-is-redelivered",
+        "ticker/db/sql/start.sql",
+        "        WHEN l.run_token = l.token THEN 'begun'\n",
+        "",
+        "If the answer to a start is lost, the same token gets the same answer, and nothing is written.",
+        (
+            f"{ALONE}test_a_token_that_has_begun_gets_the_same_answer_and_writes_nothing",
+            f"{ALONE}test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time",
+        ),
+    ),
+    Mutant(
+        "limits-from-the-second-request",
+        "wrappers/pipeline/start.py",
+        'Asked(*first, verdict.row) if verdict.row["has_begun"] else verdict',
+        "verdict",
+        "The limits of a run whose start was answered only at the second request count from the first one.",
+        (f"{ALONE}test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time",),
+    ),
 )

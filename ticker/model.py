@@ -139,7 +139,8 @@ class Ended:
     `schedule` is the kind of the task's schedule. `started` is False for a run that was given up or dropped before its start.
     `is_past`: it is too late for a further attempt, because a newer occurrence has started. For a task that is not an interval
     task, a newer occurrence in the queue is enough. `made_good`: a later run of the task has succeeded. `pauses`: how often the
-    ticker has paused the task since its last success.
+    ticker has paused the task since its last success. `failed_before`: an earlier attempt of its occurrence failed, and this
+    one, which was interrupted or dropped, was to replace it. A repeatable function allows an interrupted run one retry.
     """
 
     run_id: int
@@ -160,6 +161,7 @@ class Ended:
     next_run: datetime | None
     is_past: bool
     made_good: bool
+    failed_before: bool
     retries: int
     backoff: str
     failures: int

@@ -212,6 +212,13 @@ class Twins(RuleBasedStateMachine):
         self.begin(self.started[which % len(self.started)][0])
 
     @precondition(lambda self: self.started)
+    @rule(which=WHICH)
+    def start_again_after_a_lost_answer(self, which: int) -> None:
+        job, token = self.started[which % len(self.started)]
+        if job.occurrence is not None:
+            self.begin(job, token)
+
+    @precondition(lambda self: self.started)
     @rule(which=WHICH, span=SPANS)
     def start_what_no_row_waits_for(self, which: int, span: float) -> None:
         """As a job that outlived the tables for which it was pushed."""
@@ -265,9 +272,9 @@ class Twins(RuleBasedStateMachine):
         assert self.translated(self.postgres, ours) == theirs
         return ours
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: Job, again: str = "") -> None:
         self.tokens += 1
-        token = str(uuid5(NAMESPACE, str(self.tokens)))
+        token = again or str(uuid5(NAMESPACE, str(self.tokens)))
         host = (0, 0, 0, 1, 1, 2)[self.tokens % 6]
         ours, theirs = self.both(
             lambda tables: tables.start(self.now, self.translated(tables, job), token, self.uptime(host))
@@ -348,6 +355,7 @@ WALK = (
     (3, lambda t, d: t.finish(d.randrange(30), d.choice(ENDED), d.random() < 0.5) if t.started else None),
     (2, lambda t, d: t.end_job(d.randrange(30), d.random() < 0.5) if t.started else None),
     (2, lambda t, d: t.start_a_copy(d.randrange(30)) if t.started else None),
+    (2, lambda t, d: t.start_again_after_a_lost_answer(d.randrange(30)) if t.started else None),
     (2, lambda t, d: t.start_what_no_row_waits_for(d.randrange(30), d.choice(SECONDS)) if t.started else None),
     (2, lambda t, d: t.edit(d.randrange(9), d.choice([{"every": 10}, {"every": 100}]))),
     (4, lambda t, d: t.edit(d.randrange(9), d.choice([{"enabled": True}, {"function": "fetch"}, {"queue": "polling"}]))),

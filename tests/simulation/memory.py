@@ -135,6 +135,8 @@ class MemoryTables:
     def _start_scheduled(
         self, now: datetime, row: TaskRow | None, job: Job, due: datetime, token: UUID, here: Uptime
     ) -> Verdict:
+        if row is not None and row.run_token == token:  # the answer was lost
+            return verdict(row, None, self.rows.plans.recorded[job.task_id, due])
         reason = self._refusal(row, due, now, here) if row else Reason.GONE
         if row is None or reason is Reason.STALE:
             return verdict(row, reason, self.rows.plans.recorded.get((job.task_id, due)))
@@ -263,9 +265,10 @@ class MemoryTables:
             return False
         if run.id in self.rows.plans.held:
             raise RowLocked(f"run {run.id}")
-        self.rows.plans[run.id] = replace(run, state="ended", outcome=outcome, reason=reason, ended_at=now)
+        at = max(now, run.started_at or now)  # the clock may have been set back
+        self.rows.plans[run.id] = replace(run, state="ended", outcome=outcome, reason=reason, ended_at=at)
         if row is not None:
-            self._put(task_id, **freed(row, run.id, outcome, now, alone=alone))
+            self._put(task_id, **freed(row, run.id, outcome, at, alone=alone))
         return True
 
     # ------------------------------------------------------------------------------------------------- the queue

@@ -1,6 +1,8 @@
 """What tickers know of a function with concurrency, and which of its tasks run alone after a death without a culprit."""
 
+import os
 import re
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,18 +13,26 @@ from rq import Queue
 
 import ticker
 from tests.doubles import INSTALLATION, NOW
+from tests.faults.address import server_of
+from tests.faults.proxy import Proxy
 from tests.harness import command, finish, start
 from tests.running import work
 from tests.sentences import sentence
 from tests.worker.test_batches import due
 from tests.worker.test_groups import FUNCTIONS as GROUPS
 from tests.worker.test_groups import outcomes
+from ticker import settings
 from ticker.db import sql
 from ticker.engine import jobs, timing
 from ticker.engine.tick import tick
-from ticker.errors import BadInput
+from ticker.errors import BadInput, DatabaseUnavailable
+from ticker.model import Outcome
 from ticker.read import overview
 from wrappers.pipeline import registry
+from wrappers.pipeline import start as start_
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.database import Database
+from wrappers.sandbox import limits
 
 FUNCTIONS = '''
 import asyncio, os
@@ -263,3 +273,164 @@ def test_a_job_that_died_is_pushed_again_under_the_same_id(announced, db, store,
     assert tick(store, queue).swept.repushed == 2
     [after] = Queue("polling", connection=redis).get_jobs()
     assert after.id == before.id
+
+
+# ------------------------------------------------------------------------------------------------- attempted again
+
+
+def attempts(play: Any) -> list[tuple[int, str]]:
+    return [(run.attempt, str(run.outcome)) for run in play.runs()]
+
+
+def ends_again(play: Any, seconds: float, outcome: str) -> None:
+    """The retry that a tick pushes there starts there, and ends in this way before the next tick."""
+    play.at(seconds)
+    play.tick()
+    [taken] = play.take()
+    assert taken.refusal is None
+    play.end(taken, outcome)
+    play.tick()
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_an_interrupted_run_of_a_repeatable_function_gets_one_second_attempt(repeatable, play):
+    play.db.execute(
+        "INSERT INTO ticker.functions (name, repeatable, announced_at) VALUES ('poll', %s, clock_timestamp())",
+        [repeatable],
+    )
+    task = ticker.register(play.db, "poll", every="1m", box="10s", backoff="1s")
+    play.run(0, "interrupted")
+    if not repeatable:
+        play.at(3)
+        play.tick()
+        assert play.take() == []
+        return
+    ends_again(play, 3, "interrupted")
+    play.at(8)
+    play.tick()
+    assert play.take() == []
+    assert attempts(play) == [(1, "interrupted"), (2, "interrupted")]
+    assert (ticker.get(play.db, task).failures, play.events()) == (0, [])
+    assert sentence("why.no_retry_left", attempt="2 of 2").within(play.runs()[-1].reason)
+
+
+def test_a_second_attempt_that_fails_counts_like_a_first_one(play):
+    play.db.execute(
+        "INSERT INTO ticker.functions (name, repeatable, announced_at) VALUES ('poll', true, clock_timestamp())"
+    )
+    task = ticker.register(play.db, "poll", every="1m", box="10s", backoff="1s")
+    play.run(0, "interrupted")
+    ends_again(play, 3, "failed")
+    assert (ticker.get(play.db, task).failures, play.events()) == (1, ["failed"])
+
+
+@pytest.mark.parametrize(("first", "failures"), [("failed", 1), ("interrupted", 0)])
+def test_a_failure_counts_even_if_the_last_attempt_is_interrupted(first, failures, play):
+    task = ticker.register(play.db, "poll", every="1m", retries=2, backoff="1s")
+    play.run(0, first)
+    for seconds in (3, 6):
+        ends_again(play, seconds, "interrupted")
+    assert attempts(play) == [(1, first), (2, "interrupted"), (3, "interrupted")]
+    assert (ticker.get(play.db, task).failures, play.events()) == (failures, ["failed"] * failures)
+
+
+# ------------------------------------------------------------------------------------------------- a lost answer
+
+
+@pytest.fixture
+def proxy(database_url: str, tmp_path: Path) -> Iterator[Proxy]:
+    with Proxy(listen=tmp_path, server=server_of(database_url), kind="postgres") as proxy:
+        yield proxy
+
+
+def calls_through(proxy: Proxy, database_url: str, tasks: list[ticker.Task]) -> list[Call]:
+    database = Database(proxy.through(database_url), "ticker")
+    due = [task.next_run for task in tasks]
+    return [
+        Call(task.id, at, None, "j", "w", None, settings.from_environment(), database, pid=os.getpid())
+        for task, at in zip(tasks, due, strict=True)
+    ]
+
+
+def test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time(
+    announced, db, proxy, database_url, monkeypatch
+):
+    """Of three tasks, one is paused, so its record is a drop."""
+    monkeypatch.setitem(registry._functions, "together", None)
+    tasks = register(db, *"abc")
+    db.execute("UPDATE ticker.tasks SET paused_by = 'anna' WHERE name = 'c'")
+    calls, tokens = calls_through(proxy, database_url, tasks), [str(uuid4()) for _ in tasks]
+    calls[0].database.open()
+    proxy.swallow_commit()
+    before, cut = limits.now(), list[float]()
+    again = start_.verdicts_again
+    monkeypatch.setattr(start_, "verdicts_again", lambda *asked: cut.append(limits.now()) or again(*asked))
+    began_a, began_b, paused = start_.ask_all(calls, tokens)
+    assert isinstance(began_a, Call) and isinstance(began_b, Call) and began_a.start and began_b.start
+    records = {run.task_id: run for run in ticker.list_runs(db)}
+    assert [began_a.start.run_id, began_b.start.run_id] == [records[task.id].id for task in tasks[:2]]
+    assert [began_a.start.now, began_b.start.now] == [records[task.id].started_at for task in tasks[:2]]
+    assert (records[tasks[0].id].state, len(records)) == ("running", 3)
+    assert before <= began_a.since < cut[0]
+    assert str(paused).startswith("redelivered")
+    assert proxy.summary()["swallowed"] == 1
+    assert db.execute("SELECT DISTINCT task_id FROM ticker.events WHERE what = 'redelivered'").fetchall() == [
+        (tasks[2].id,)
+    ]
+    for call, token in zip(calls[:2], tokens[:2], strict=True):
+        assert call.database.finish(call.task_id, token, Outcome.SUCCEEDED, reason="")
+
+
+def test_a_start_whose_statement_did_not_arrive_begins_at_the_second_request(
+    announced, db, proxy, database_url, monkeypatch
+):
+    monkeypatch.setitem(registry._functions, "together", None)
+    calls = calls_through(proxy, database_url, register(db, *"ab"))
+    monkeypatch.setattr(start_, "decide_all", cut_before(proxy, start_.decide_all))
+    answers = start_.ask_all(calls, [str(uuid4()) for _ in calls])
+    assert all(isinstance(answer, Call) for answer in answers)
+    assert {run.state for run in ticker.list_runs(db)} == {"running"}
+
+
+def cut_before(proxy: Proxy, decide_all: Any) -> Any:
+    """The first request finds that its connection has just been closed."""
+    requests = []
+
+    def decided(calls: Any, tokens: Any) -> Any:
+        requests.append(tokens)
+        if len(requests) == 1:
+            proxy.reset()
+            raise DatabaseUnavailable("the connection was closed")
+        return decide_all(calls, tokens)
+
+    return decided
+
+
+def test_what_began_too_long_ago_is_recorded_as_lost_and_does_not_begin(
+    announced, db, proxy, database_url, monkeypatch
+):
+    monkeypatch.setitem(registry._functions, "together", None)
+    monkeypatch.setattr(start_, "SLOWEST_ANSWER", 0.0)
+    [call] = calls_through(proxy, database_url, register(db, "a"))
+    call.database.open()
+    proxy.swallow_commit()
+    assert start_.ask_all([call], [str(uuid4())]) == ["lost"]
+    assert [run.outcome for run in ticker.list_runs(db)] == ["lost"]
+
+
+def test_a_token_that_has_begun_gets_the_same_answer_and_writes_nothing(announced, environ, db):
+    [task] = register(db, "a")
+    token = str(uuid4())
+    asked = {"token": token, "functions": ["together"], "pushed": False}
+    before = start(db, task, task.next_run, NOW, **asked)
+    rows = [db.execute(f"SELECT xmin::text, * FROM ticker.{table}").fetchall() for table in ("tasks", "runs")]
+    again = start(db, task, task.next_run, NOW + timedelta(seconds=1), **asked)
+    assert (before["has_begun"], again["has_begun"]) == (False, True)
+    same = ("refusal", "run_id", "now", "box_ms", "cursor", "kwargs", "occurrence")
+    assert [again[name] for name in same] == [before[name] for name in same]
+    assert rows == [db.execute(f"SELECT xmin::text, * FROM ticker.{table}").fetchall() for table in ("tasks", "runs")]
+    assert db.execute("SELECT FROM ticker.events WHERE what = 'redelivered'").fetchall() == []
+    other = start(db, task, task.next_run, NOW, **{**asked, "token": str(uuid4())})
+    assert other["refusal"] == "redelivered"
+    assert finish(db, task, token, "succeeded", NOW + timedelta(seconds=2))
+    assert start(db, task, task.next_run, NOW, **asked)["refusal"] == "redelivered"

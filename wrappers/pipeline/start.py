@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from ticker import clock
@@ -18,11 +18,20 @@ from ticker.model import Outcome, Reason, RunKind
 from ticker.schedules.duration import words
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call, Start
-from wrappers.pipeline.database import LOCKED, while_locked
+from wrappers.pipeline.database import LOCK_PAUSE, LOCKED, LOCKED_AT_MOST, while_locked
 from wrappers.sandbox import limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
 
 T = TypeVar("T")
+
+
+class Asked(NamedTuple):
+    """A row of the start statement, and both clocks' times before it was requested."""
+
+    began: float
+    since: float
+    row: sql.Row
+
 
 log = logging.getLogger("ticker.run")
 
@@ -61,16 +70,24 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
 def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | None]:
     """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the row.
 
-    The calls share a database. The caller keeps their tokens where they outlive this process.
+    The calls share a database. The caller keeps their tokens where they outlive this process. If the answer is lost, asks
+    once more with the same tokens.
     """
-    database = calls[0].database
-    patiently(database.open, DatabaseUnavailable, clock.monotonic() + PATIENCE, lambda: None)
-    began, since, rows = decide_all(calls, tokens)
-    waited, verdicts = clock.monotonic() - began, {str(row["token"]): row for row in rows}
+    database, give_up_at = calls[0].database, clock.monotonic() + PATIENCE
+    patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
+    first = clock.monotonic(), limits.now()
+    try:
+        verdicts = verdicts_on(calls, tokens)
+    except DatabaseUnavailable as error:
+        log.warning("%s starts are requested again, because their answer was lost: %s", len(calls), error)
+        patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
+        verdicts = verdicts_again(calls, tokens, first)
+    answered_at = clock.monotonic()
     answers: list[Call | str | None] = []
     late: list[PendingEnd] = []
     for call, token in zip(calls, tokens, strict=True):
-        verdict = verdicts[token]
+        began, since, verdict = verdicts[token]
+        waited = answered_at - began
         if verdict["refusal"]:
             answers.append(None if verdict["refusal"] == "locked" else drop(call, verdict))
         elif waited > (limit := min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)):
@@ -83,6 +100,30 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | N
         with suppress(DatabaseUnavailable):  # the ticker's sweep ends them
             database.finish_all(late)
     return answers
+
+
+def verdicts_on(calls: Sequence[Call], tokens: Sequence[str]) -> dict[str, Asked]:
+    began, since, rows = decide_all(calls, tokens)
+    return {str(row["token"]): Asked(began, since, row) for row in rows}
+
+
+def verdicts_again(calls: Sequence[Call], tokens: Sequence[str], first: tuple[float, float]) -> dict[str, Asked]:
+    """Returns the verdicts on tokens that were `first` used at that time, by both clocks.
+
+    The limits of a run that began then count from that time. The server may still be executing the first statement, and
+    hold its rows. So locked rows are requested again for up to 2 s: after another token, the run that began would be lost.
+    """
+    verdicts: dict[str, Asked] = {}
+    asked, give_up_at = dict(zip(tokens, calls, strict=True)), clock.monotonic() + LOCKED_AT_MOST
+    while True:
+        verdicts |= {
+            token: Asked(*first, verdict.row) if verdict.row["has_begun"] else verdict
+            for token, verdict in verdicts_on([*asked.values()], [*asked]).items()
+        }
+        asked = {token: call for token, call in asked.items() if verdicts[token].row["refusal"] == "locked"}
+        if not asked or clock.monotonic() > give_up_at:
+            return verdicts
+        time.sleep(LOCK_PAUSE)
 
 
 def patiently(

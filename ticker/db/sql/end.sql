@@ -12,8 +12,8 @@ RETURNING id
 -- lose). A run whose task is gone still ends. If another transaction has locked the task, nothing is written for that run
 -- (`is_locked`), because this statement may not wait for one row while it holds others. A tick handles what follows from a
 -- failure, and from a success after failures. For a task with retries it also counts the failures, because a failure that
--- is retried does not count. An interrupted run is no failure, and is attempted again only if the task has retries. Each run ended `age`
--- seconds before this statement.
+-- is retried does not count. An interrupted run is no failure, and is attempted again only if the task has retries or its function
+-- is repeatable. Each run ended `age` seconds before this statement.
 -- A run that was interrupted although no culprit was observed makes its task run `alone` until a run of it has ended. A
 -- task of which a run in a group, or alone after that, was killed is guilty, and runs alone for an hour.
 WITH asked AS MATERIALIZED (
@@ -22,11 +22,12 @@ WITH asked AS MATERIALIZED (
         %(ages)s::float8[], %(pids)s::integer[], %(alones)s::boolean[])
         AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid, alone)
 ), held AS MATERIALIZED (
-    SELECT id, run_token, retries, {needs_follow_up} AS needs_follow_up
+    SELECT id, run_token, retries, function, {needs_follow_up} AS needs_follow_up
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), measured AS MATERIALIZED (
     SELECT a.*, coalesce(%(now)s::timestamptz, statement_timestamp()) - a.age * interval '1 second' AS at,
-        CASE WHEN a.bad THEN true WHEN a.good THEN h.needs_follow_up ELSE h.retries > 0 END AS needs_follow_up,
+        CASE WHEN a.bad THEN true WHEN a.good THEN h.needs_follow_up
+             ELSE h.retries > 0 OR {repeatable h} END AS needs_follow_up,
         h.id IS NULL OR h.run_token IS NOT DISTINCT FROM a.token AS mine,
         h.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = a.task_id) AS is_locked
     FROM asked a LEFT JOIN held h ON h.id = a.task_id

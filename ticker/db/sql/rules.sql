@@ -93,9 +93,13 @@ t.alone_until > (SELECT {now}) AND t.alone_until < {open_end}
 -- The `alone_until` of a suspect, which runs alone until a run of it has ended: no culprit was observed when its process died.
 '9999-12-31T00:00:00Z'::timestamptz
 
+-- rule: repeatable
+-- An interrupted run of the task is attempted again even without retries.
+coalesce((SELECT f.repeatable FROM {schema}.functions f WHERE f.name = t.function), false)
+
 -- rule: grouped
 -- Runs of the task share their process with others at the same time.
-EXISTS (SELECT FROM {schema}.functions f WHERE f.name = t.function AND f.concurrency > 1)
+coalesce((SELECT f.concurrency > 1 FROM {schema}.functions f WHERE f.name = t.function), false)
 
 -- rule: with_parents
 -- The runs with pieces that were never pushed. Each run is looked up after the previous one.

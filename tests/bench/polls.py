@@ -10,7 +10,7 @@ group      50 or 100 coroutines at the same time, 500 in one job
 threads    20 threads at the same time, 200 in one job
 
 The other arms are other libraries (`uv run --group bench`), with and without a record of each poll; ours is always recorded.
-CPU is per poll. That of `worker` is of all its processes, without the tick, which is shown apart. Redis connections and
+PostgreSQL's autovacuum is off, since it would follow from how each arm is prepared; in `day` it is on. CPU is per poll. That of `worker` is of all its processes, without the tick, which is shown apart. Redis connections and
 PostgreSQL sessions are the worker's. `of slots` is the rate by what the slots allow: their number by the mean duration.
 """
 
@@ -29,6 +29,7 @@ from tests.bench import answers, usage
 from tests.bench.answers import Polled, polled
 from tests.bench.figures import Figure, Stage, parser, show, stage
 from tests.bench.poll import BOX
+from tests.bench.pollers import OURS, PEERS, Ours, Peer
 from tests.bench.usage import KEEPS_LOG, Meter, Used
 from tests.running import ROOT, until
 from ticker.db.store import PostgresStore
@@ -45,56 +46,6 @@ STARTED = "SELECT count(*) FROM ticker.runs"
 ENDED = "SELECT count(*) FROM ticker.runs WHERE state = 'ended'"
 
 
-@dataclass(frozen=True)
-class Ours:
-    """An arm of our own: the function, and how many polls run at the same time."""
-
-    function: str
-    concurrency: int
-
-
-@dataclass(frozen=True)
-class Peer:
-    """Another library: its module in `pollers`, the arguments of its worker, and how many polls run at the same time."""
-
-    package: str
-    worker: Sequence[str]
-    concurrency: int
-    record: bool = True
-
-    @property
-    def module(self) -> str:
-        return f"tests.bench.pollers.{self.package}_polls"
-
-
-OURS = {
-    "job each": Ours("polls.one", 1), "batch of 50": Ours("polls.batch", 1), "group of 50": Ours("polls.group50", 50),
-    "group of 100": Ours("polls.group100", 100), "20 threads": Ours("polls.threads", 20),
-}  # fmt: skip
-CELERY = ("celery", "-A", "tests.bench.pollers.celery_polls", "worker", "--loglevel", "ERROR", "--without-mingle")
-HUEY = (
-    "gevent.monkey", "--module", "huey.bin.huey_consumer", "tests.bench.pollers.huey_polls.huey", "-k", "greenlet", "-w", "100", "-q", "-n",
-)  # fmt: skip
-TASKIQ = ("taskiq", "worker", "tests.bench.pollers.taskiq_polls:broker", "--workers", "1", "--max-async-tasks", "100")
-PROCRASTINATE = (
-    "procrastinate",
-    "--app",
-    "tests.bench.pollers.procrastinate_polls.app",
-    "worker",
-    "--concurrency",
-    "100",
-)
-PEERS = {
-    f"{name}{'' if record else ', no record'}": Peer(package, worker(record), concurrency, record)
-    for name, package, concurrency, worker in (
-        ("celery prefork", "celery", 20, lambda _: (*CELERY, "--concurrency", "20")),
-        ("celery gevent", "celery", 100, lambda _: (*CELERY, "--pool", "gevent", "--concurrency", "100")),
-        ("huey greenlets", "huey", 100, lambda _: HUEY),
-        ("taskiq", "taskiq", 100, lambda _: TASKIQ),
-        ("procrastinate", "procrastinate", 100,
-         lambda record: (*PROCRASTINATE, "--delete-jobs", "never" if record else "always")),
-    ) for record in (True, False)
-}  # fmt: skip
 NOT_IN_MIX = {"job each", "batch of 50"}
 
 
@@ -340,7 +291,7 @@ def main() -> None:
     arms = chosen(options.only)
     mixed = {name: arm for name, arm in arms.items() if name not in NOT_IN_MIX}
     uniform, mix, memory = [], [], []
-    with polled() as server, stage(20_000, KEEPS_LOG) as on:
+    with polled() as server, stage(20_000, KEEPS_LOG, "--autovacuum=off") as on:
         kinds = {kind: partial(Bench, on, server, kind) for kind in ("200", "mix")}
         assert max(kinds["mix"](options.mix_seconds).due(100), kinds["200"](options.seconds).due(100)) <= on.tasks
         for _ in range(options.rounds):

@@ -24,7 +24,8 @@ import ticker
 from tests.bench import usage
 from tests.bench.answers import Polled, polled
 from tests.bench.figures import Figure, Stage, parser, show, stage, timed
-from tests.bench.polls import OURS, Bench, Measured, worker
+from tests.bench.pollers import OURS
+from tests.bench.polls import TASKS, Bench, Measured, worker
 from tests.bench.usage import KEEPS_LOG, Meter, Used
 from tests.running import is_alive, until
 from ticker import owners
@@ -82,7 +83,7 @@ class Day:
         """Gives each row of a table its default task, which is the way to register many."""
         self.on.db.execute("CREATE TABLE channels (id bigint PRIMARY KEY)")
         for statement in owners.triggers("channels"):
-            self.on.db.execute(statement)  # type: ignore[arg-type]
+            self.on.db.execute(statement)
         self.on.db.execute("INSERT INTO channels SELECT generate_series(1::bigint, %s)", [self._load.tasks])
         every = f"{self._load.every:g}s"
         wanted = ticker.Wanted(function="polls.day", every=every, spread=True)
@@ -131,7 +132,7 @@ class Day:
             time.sleep(1)
 
     def _one(self, question: str) -> int:
-        return int(self.on.db.execute(question).fetchall()[0][0])  # type: ignore[arg-type]
+        return int(self.on.db.execute(question).fetchall()[0][0])
 
     def recorded(self) -> Iterator[Figure]:
         """Yields what the tables say."""
@@ -249,7 +250,7 @@ def main() -> None:
                 *million(used, runs, load, options.concurrency, options.answer),
             ]
         if options.forks:
-            with stage(1000, KEEPS_LOG) as on:
+            with stage(TASKS, KEEPS_LOG) as on:
                 figures += forks(Bench(on, server, path, options.forks).measure(OURS["job each"]))
     show(figures, options.json, vars(options))
 

@@ -109,8 +109,13 @@ def show(
             print(f"| {' | '.join(cells)} |")
     print("\n| what | median | slowest | |\n|---|---|---|---|")
     for figure in figures:
-        slowest = "" if figure.slowest is None else f"{figure.slowest:,.4g} {figure.unit}"
-        print(f"| {figure.what} | {figure.value:,.4g} {figure.unit} | {slowest} | {figure.note} |")
+        slowest = "" if figure.slowest is None else f"{number(figure.slowest)} {figure.unit}"
+        print(f"| {figure.what} | {number(figure.value)} {figure.unit} | {slowest} | {figure.note} |")
+
+
+def number(value: float) -> str:
+    """Returns all digits of a count, and four of a measured value."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
 def parser(about: str | None, **defaults: int) -> argparse.ArgumentParser:

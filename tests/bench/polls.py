@@ -10,7 +10,7 @@ group      50 or 100 coroutines at the same time, 500 in one job
 threads    20 threads at the same time, 200 in one job
 
 The other arms are other libraries (`uv run --group bench`), with and without a record of each poll; ours is always recorded.
-CPU is per poll. That of `worker` is of all its processes, without the tick, which is shown apart. Redis connections and
+PostgreSQL makes neither checkpoints nor autovacuum, which would fall into one arm or another; in `day` it makes both. CPU is per poll. That of `worker` is of all its processes, without the tick, which is shown apart. Redis connections and
 PostgreSQL sessions are the worker's. `of slots` is the rate by what the slots allow: their number by the mean duration.
 """
 
@@ -29,6 +29,7 @@ from tests.bench import answers, usage
 from tests.bench.answers import Polled, polled
 from tests.bench.figures import Figure, Stage, parser, show, stage
 from tests.bench.poll import BOX
+from tests.bench.pollers import OURS, PEERS, Ours, Peer
 from tests.bench.usage import KEEPS_LOG, Meter, Used
 from tests.running import ROOT, until
 from ticker.db.store import PostgresStore
@@ -37,64 +38,18 @@ from ticker.queue.rq import RedisQueue
 
 GRACE = 1.0  # seconds
 WARM = 3.0  # seconds
+TASKS = 200_000
+# What is due is spread over the table, as it is after a while, and earlier arms leave nothing.
 FRESH = """
 UPDATE ticker.tasks SET waiting = '{}', batch_jobs = NULL, last_run = NULL, last_occurrence = NULL, running_until = NULL,
-    run_token = NULL, function = %(function)s, every_ms = 3600000, box_ms = %(box)s, next_run = CASE WHEN id <= %(due)s
-    THEN clock_timestamp() - interval '1 s' ELSE clock_timestamp() + interval '1 day' END"""
+    run_token = NULL, every_ms = 3600000, box_ms = %(box)s, function = %(function)s,
+    next_run = clock_timestamp() + CASE WHEN id %% %(step)s = 0 AND id <= %(last)s THEN interval '-1 s' ELSE interval '1 day' END
+WHERE id %% %(step)s = 0 OR last_run IS NOT NULL OR waiting <> '{}' OR next_run < clock_timestamp()"""
+QUIET = (KEEPS_LOG, "--autovacuum=off", "--checkpoint_timeout=1h")
 STARTED = "SELECT count(*) FROM ticker.runs"
 ENDED = "SELECT count(*) FROM ticker.runs WHERE state = 'ended'"
 
 
-@dataclass(frozen=True)
-class Ours:
-    """An arm of our own: the function, and how many polls run at the same time."""
-
-    function: str
-    concurrency: int
-
-
-@dataclass(frozen=True)
-class Peer:
-    """Another library: its module in `pollers`, the arguments of its worker, and how many polls run at the same time."""
-
-    package: str
-    worker: Sequence[str]
-    concurrency: int
-    record: bool = True
-
-    @property
-    def module(self) -> str:
-        return f"tests.bench.pollers.{self.package}_polls"
-
-
-OURS = {
-    "job each": Ours("polls.one", 1), "batch of 50": Ours("polls.batch", 1), "group of 50": Ours("polls.group50", 50),
-    "group of 100": Ours("polls.group100", 100), "20 threads": Ours("polls.threads", 20),
-}  # fmt: skip
-CELERY = ("celery", "-A", "tests.bench.pollers.celery_polls", "worker", "--loglevel", "ERROR", "--without-mingle")
-HUEY = (
-    "gevent.monkey", "--module", "huey.bin.huey_consumer", "tests.bench.pollers.huey_polls.huey", "-k", "greenlet", "-w", "100", "-q", "-n",
-)  # fmt: skip
-TASKIQ = ("taskiq", "worker", "tests.bench.pollers.taskiq_polls:broker", "--workers", "1", "--max-async-tasks", "100")
-PROCRASTINATE = (
-    "procrastinate",
-    "--app",
-    "tests.bench.pollers.procrastinate_polls.app",
-    "worker",
-    "--concurrency",
-    "100",
-)
-PEERS = {
-    f"{name}{'' if record else ', no record'}": Peer(package, worker(record), concurrency, record)
-    for name, package, concurrency, worker in (
-        ("celery prefork", "celery", 20, lambda _: (*CELERY, "--concurrency", "20")),
-        ("celery gevent", "celery", 100, lambda _: (*CELERY, "--pool", "gevent", "--concurrency", "100")),
-        ("huey greenlets", "huey", 100, lambda _: HUEY),
-        ("taskiq", "taskiq", 100, lambda _: TASKIQ),
-        ("procrastinate", "procrastinate", 100,
-         lambda record: (*PROCRASTINATE, "--delete-jobs", "never" if record else "always")),
-    ) for record in (True, False)
-}  # fmt: skip
 NOT_IN_MIX = {"job each", "batch of 50"}
 
 
@@ -142,7 +97,6 @@ class Bench:
         fresh(self._on, arm.function, due)
         with worker(self._on, meter, f"{self._server.url}/{self._kind}"):
             ticked = push(self._on, meter, due)
-            self._on.db.execute("CHECKPOINT")
             before = [0]
             used, polls = self._window(meter, lambda: before.append(self._count(ENDED)))
             return Measured(used, polls, self._count(ENDED) - before[-1], ticked, due)
@@ -154,7 +108,6 @@ class Bench:
         }  # fmt: skip
         enqueue = [sys.executable, "-m", peer.module, str(self.due(peer.concurrency))]
         subprocess.run(enqueue, cwd=ROOT, check=True, capture_output=True, env=os.environ | environ)
-        self._on.db.execute("CHECKPOINT")
         with usage.running([sys.executable, "-m", *peer.worker], **environ) as pids:
             meter.roots = {"worker": pids}
             return Measured(*self._window(meter, lambda: None))
@@ -201,7 +154,8 @@ def fresh(on: Stage, function: str, due: int) -> None:
     """Makes so many tasks of a function due, on servers that are otherwise empty."""
     on.redis.flushall()
     on.db.execute("TRUNCATE ticker.runs")
-    on.db.execute(FRESH, {"function": function, "due": due, "box": 1000 * BOX})
+    step = on.tasks // due
+    on.db.execute(FRESH, {"function": function, "step": step, "last": step * due, "box": 1000 * BOX})
     on.db.execute("VACUUM ANALYZE ticker.tasks")
 
 
@@ -340,7 +294,7 @@ def main() -> None:
     arms = chosen(options.only)
     mixed = {name: arm for name, arm in arms.items() if name not in NOT_IN_MIX}
     uniform, mix, memory = [], [], []
-    with polled() as server, stage(20_000, KEEPS_LOG) as on:
+    with polled() as server, stage(TASKS, *QUIET) as on:
         kinds = {kind: partial(Bench, on, server, kind) for kind in ("200", "mix")}
         assert max(kinds["mix"](options.mix_seconds).due(100), kinds["200"](options.seconds).due(100)) <= on.tasks
         for _ in range(options.rounds):

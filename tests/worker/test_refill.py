@@ -7,7 +7,7 @@ import pytest
 from rq import Queue
 
 import ticker
-from tests.running import ASKED_UNDER_A_LOCK, until, work, working
+from tests.running import ASKED_UNDER_A_LOCK, PATIENCE, until, work, working
 from tests.worker.test_groups import outcomes, register
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
@@ -145,7 +145,7 @@ def test_two_occurrences_of_a_locked_task_are_decided_one_after_the_other(db, en
             holder.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
             until(lambda: redis.hget(f"rq:job:{second}", "status") == b"started", "both are taken")
             until(lambda: db.execute(ASKED_UNDER_A_LOCK).fetchone(), "the starts are requested")
-        process.communicate()
+        process.communicate(timeout=PATIENCE)
     assert sorted(run.outcome for run in ticker.list_runs(db)) == ["dropped", "succeeded"]
 
 

@@ -39,7 +39,7 @@ async def together(run: Run, deed: str = "", **kwargs: Any) -> int:
     """Waits for its mailbox, as its neighbours do."""
     witness, arguments = Witness(run), kwargs | ({"deed": deed} if deed else {})
     with said(run, witness, LOOP, arguments):
-        await _waits(witness, random.uniform(0.05, 0.5))
+        await _waits(witness, _a_while(run))
         _notes_its_place(run, witness)
         if deed and random.randrange(SELDOM) == 0:
             witness.says("does", deed=deed)
@@ -52,13 +52,18 @@ async def together(run: Run, deed: str = "", **kwargs: Any) -> int:
 def in_threads(run: Run, deed: str = "", **kwargs: Any) -> int:
     witness, arguments = Witness(run), kwargs | ({"deed": deed} if deed else {})
     with said(run, witness, THREADS, arguments):
-        witness.works(random.uniform(0.05, 0.5))
+        witness.works(_a_while(run))
         _notes_its_place(run, witness)
         if deed and random.randrange(SELDOM) == 0:
             witness.says("does", deed=deed)
             IN_THREADS.get(deed, INSTANT.get(deed, lambda _: None))(witness)
         witness.works(0.05)
         return 1
+
+
+def _a_while(run: Run) -> float:
+    """Seconds, well within its box."""
+    return random.uniform(0.05, min(0.5, run.quota.remaining / 2))
 
 
 def _notes_its_place(run: Run, witness: Witness) -> None:

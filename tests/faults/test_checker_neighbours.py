@@ -88,6 +88,14 @@ def test_nobody_is_killed_for_what_its_neighbour_did_unless_all_stood_still(
     assert broken(book) == found
 
 
+def test_a_run_that_went_on_until_the_end_of_its_box_may_be_killed(book: Book) -> None:
+    guilty, other = starts(book), starts(book)
+    book.witness("beat", guilty, 4.95, pid=50)
+    ends(book, guilty, 5.2, "killed", LIMIT)
+    ends(book, other, 5.2, "interrupted", told(guilty))
+    assert broken(book) == set()
+
+
 def test_a_thread_that_holds_the_lock_of_the_interpreter_is_seen_by_nobody(book: Book) -> None:
     guilty, other = starts(book, function=THREADS), starts(book, function=THREADS, deed="blocks")
     ends(book, guilty, 5.2, "killed", LIMIT)

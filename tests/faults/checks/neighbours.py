@@ -6,12 +6,13 @@ from functools import lru_cache
 
 from tests.faults.checks import excuses
 from tests.faults.checks.causes import BECAUSE_OF, HARD_LIMIT
-from tests.faults.checks.crews import DEAD, Crew, crew_of, crews, deed_of, last_activity
+from tests.faults.checks.crews import DEAD, Crew, crew_of, crews, last_activity
 from tests.faults.checks.findings import Findings
 from tests.faults.checks.jobs import SCHEDULED, job_of
 from tests.faults.checks.liveness import windows
 from tests.faults.facts import History, Moment, Push, Run, Version
 from tests.faults.groups import DEEDS, LOOP
+from tests.faults.polls import BEAT
 
 BLOCKED = "it blocked the event loop"
 AT_WORK = re.compile(r"in which ([0-9]+) runs were at work")
@@ -52,8 +53,14 @@ def _is_guilty(history: History, crew: Crew, found: Findings) -> None:
     limit = HARD_LIMIT.search(guilty.reason)
     if found.judge(limit is not None and limit[1] == "at"):
         _blame(history, guilty, f"had neighbours, and was killed without a cause: {guilty.reason!r}", found)
-    elif guilty.function == LOOP and not _was_frozen(history, guilty) and found.judge(bool(deed_of(history, guilty))):
+    elif guilty.function == LOOP and not _was_frozen(history, guilty) and found.judge(_took_its_time(history, guilty)):
         _blame(history, guilty, f"was killed for what a neighbour did: {guilty.reason!r}", found)
+
+
+def _took_its_time(history: History, run: Run) -> bool:
+    """By a deed, or as it went on until the end of its box."""
+    one = history.witnessed.get(run.id)
+    return one is None or bool(one.deed) or one.last_own >= one.begins[0].at + one.begins[0].box - 2 * BEAT
 
 
 def _was_frozen(history: History, run: Run) -> bool:

@@ -9,13 +9,14 @@ URL = os.environ.get("POLLS_URL", "http://127.0.0.1:0/200")
 RECORD = os.environ.get("POLLS_RECORD", "1") == "1"
 BOX = 16.0  # seconds; a little longer than the slowest answer
 
-_at = urlsplit(URL)
+HOST, PORT = urlsplit(URL).hostname, urlsplit(URL).port
+REQUEST = f"GET {urlsplit(URL).path} HTTP/1.0\r\n\r\n".encode()
 
 
 async def poll_async() -> int:
-    reader, writer = await asyncio.open_connection(_at.hostname, _at.port)
+    reader, writer = await asyncio.open_connection(HOST, PORT)
     try:
-        writer.write(f"GET {_at.path} HTTP/1.0\r\n\r\n".encode())
+        writer.write(REQUEST)
         return len(await reader.read())
     finally:
         writer.close()

@@ -85,7 +85,7 @@ class Bench:
 
     def due(self, concurrency: int) -> int:
         """Returns more polls than can be made."""
-        return int(1.3 * concurrency / seconds(self._kind) * (self._warm + self._seconds)) + 100
+        return int(1.3 * concurrency / mean_duration(self._kind) * (self._warm + self._seconds)) + 100
 
     def measure(self, arm: Ours | Peer) -> Measured:
         self._on.redis.flushall()
@@ -97,9 +97,7 @@ class Bench:
         fresh(self._on, arm.function, due)
         with worker(self._on, meter, f"{self._server.url}/{self._kind}"):
             ticked = push(self._on, meter, due)
-            before = [0]
-            used, polls = self._window(meter, lambda: before.append(self._count(ENDED)))
-            return Measured(used, polls, self._count(ENDED) - before[-1], ticked, due)
+            return Measured(*self._window(meter, self._recorded), ticked, due)
 
     def _peer(self, peer: Peer, meter: Meter) -> Measured:
         environ = {
@@ -110,23 +108,22 @@ class Bench:
         subprocess.run(enqueue, cwd=ROOT, check=True, capture_output=True, env=os.environ | environ)
         with usage.running([sys.executable, "-m", *peer.worker], **environ) as pids:
             meter.roots = {"worker": pids}
-            return Measured(*self._window(meter, lambda: None))
+            return Measured(*self._window(meter, lambda: 0))
 
-    def _window(self, meter: Meter, begins: Callable[[], object]) -> tuple[Used, int]:
-        """Returns what was used in the measured seconds, and how many polls began then."""
+    def _window(self, meter: Meter, recorded: Callable[[], int]) -> tuple[Used, int, int]:
+        """Returns what was used in the measured seconds, and how many polls began and were recorded then."""
         idle = self._server.begun()
         until(lambda: self._server.begun() > idle, "the first poll")
         time.sleep(self._warm)
-        begins()
         with meter.measured() as used:
-            first = self._server.begun()
+            began, written = self._server.begun(), recorded()
             time.sleep(self._seconds)
-            last = self._server.begun()
-        assert last > first, "no poll began in the measured time"
-        return used, last - first
+            began, written = self._server.begun() - began, recorded() - written
+        assert began, "no poll began in the measured time"
+        return used, began, written
 
-    def _count(self, question: str) -> int:
-        return int(self._on.db.execute(question).fetchall()[0][0])
+    def _recorded(self) -> int:
+        return int(self._on.db.execute(ENDED).fetchall()[0][0])
 
 
 @contextmanager
@@ -135,13 +132,7 @@ def worker(on: Stage, meter: Meter, url: str, count: int = 1) -> Iterator[None]:
     environ = {"DATABASE_URL": on.database_url, "REDIS_URL": on.redis_url, "POLLS_URL": url}
     command = [
         sys.executable,
-        "-m",
-        "wrappers",
-        "--tasks",
-        "tests.bench.polled",
-        "--logging_level",
-        "WARNING",
-        "polling",
+        *["-m", "wrappers", "--tasks", "tests.bench.polled", "--logging_level", "WARNING", "polling"],
     ]
     with usage.running(*[command] * count, **environ) as pids:
         meter.roots |= {"worker": pids}
@@ -185,11 +176,11 @@ def own_memory(on: Stage, function: str, runs: int) -> float:
 
 def allowed(kind: str, concurrency: int) -> float:
     """Returns the polls per second that so many slots allow."""
-    return concurrency / seconds(kind)
+    return concurrency / mean_duration(kind)
 
 
-def seconds(kind: str) -> float:
-    """Returns how long a poll takes on average."""
+def mean_duration(kind: str) -> float:
+    """Returns how many seconds a poll takes."""
     if kind != "mix":
         return int(kind) / 1000
     hung, slow = answers.SHARE_HUNG, answers.SHARE_SLOW

@@ -20,7 +20,7 @@ from tests.running import ROOT
 from ticker.embedded.programs import postgres_programs
 
 KEEPS_LOG = "--wal_keep_size=30GB"  # PostgreSQL's option for a stage: the log is read after what wrote it
-SAMPLE = 0.5  # seconds
+SAMPLE = 1.0  # seconds
 SESSIONS = "SELECT application_name, count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' GROUP BY 1"
 POSITION = "SELECT pg_current_wal_lsn()::text"
 TOTAL = re.compile(r"^Total\s+\d+\s+(\d+) \[.*?\]\s+(\d+) \[", re.MULTILINE)

@@ -62,7 +62,8 @@ def run_batch(*numbers: int) -> str:
     """Runs several tasks one after another, each as `run` would. `numbers` are the id and the occurrence of each.
 
     The tasks are independent: each one fails, is dropped or is interrupted by itself. A task that is killed takes this
-    process with it. The ticker then pushes the tasks after it again, each in its own job.
+    process with it. The ticker then pushes the tasks after it again, each in its own job. If the function has
+    `concurrency`, a `Group` runs the tasks.
     """
     config = settings.from_environment()
     refuse_without_a_horse(config)

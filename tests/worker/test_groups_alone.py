@@ -406,6 +406,31 @@ def cut_before(proxy: Proxy, decide_all: Any) -> Any:
     return decided
 
 
+def test_a_row_that_the_first_statement_still_holds_is_requested_again_with_the_same_token(
+    announced, db, proxy, database_url, monkeypatch
+):
+    """The first row of each later answer says that the row is locked, once."""
+    monkeypatch.setitem(registry._functions, "together", None)
+    calls, tokens = calls_through(proxy, database_url, register(db, *"ab")), [str(uuid4()), str(uuid4())]
+    calls[0].database.open()
+    proxy.swallow_commit()
+    requests, decide_all = list[list[str]](), start_.decide_all
+
+    def decided(calls: Any, tokens: Any) -> Any:
+        requests.append([*tokens])
+        began, since, rows = decide_all(calls, tokens)
+        return (
+            began,
+            since,
+            [{**row, "refusal": "locked"} if n == 0 and len(requests) == 2 else row for n, row in enumerate(rows)],
+        )
+
+    monkeypatch.setattr(start_, "decide_all", decided)
+    assert all(isinstance(answer, Call) for answer in start_.ask_all(calls, tokens))
+    assert requests[:2] == [tokens, tokens] and len(requests[2]) == 1 and requests[2][0] in tokens
+    assert len(ticker.list_runs(db)) == 2
+
+
 def test_what_began_too_long_ago_is_recorded_as_lost_and_does_not_begin(
     announced, db, proxy, database_url, monkeypatch
 ):

@@ -18,7 +18,7 @@ from ticker.model import Outcome, Reason, RunKind
 from ticker.schedules.duration import words
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call, Start
-from wrappers.pipeline.database import LOCK_PAUSE, LOCKED, LOCKED_AT_MOST, while_locked
+from wrappers.pipeline.database import LOCK_PAUSE, LOCKED, while_locked
 from wrappers.sandbox import limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
 
@@ -37,6 +37,7 @@ log = logging.getLogger("ticker.run")
 
 PATIENCE = 20.0  # seconds for an unavailable server and a locked row together; RQ's own timeout leaves 30
 PAUSE = 0.5  # seconds
+STILL_EXECUTING = 0.5  # seconds, at most, after its connection was lost; those that begin meanwhile wait for it, too
 SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
 
 
@@ -79,7 +80,7 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | N
     try:
         verdicts = verdicts_on(calls, tokens)
     except DatabaseUnavailable as error:
-        log.warning("%s starts are requested again, because their answer was lost: %s", len(calls), error)
+        log.warning("%s starts are requested once more: %s", len(calls), error)
         patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
         verdicts = verdicts_again(calls, tokens, first)
     answered_at = clock.monotonic()
@@ -111,10 +112,10 @@ def verdicts_again(calls: Sequence[Call], tokens: Sequence[str], first: tuple[fl
     """Returns the verdicts on tokens that were `first` used at that time, by both clocks.
 
     The limits of a run that began then count from that time. The server may still be executing the first statement, and
-    hold its rows. So locked rows are requested again for up to 2 s: after another token, the run that began would be lost.
+    hold its rows. So locked rows are requested again for a moment: after another token, the run that began would be lost.
     """
     verdicts: dict[str, Asked] = {}
-    asked, give_up_at = dict(zip(tokens, calls, strict=True)), clock.monotonic() + LOCKED_AT_MOST
+    asked, give_up_at = dict(zip(tokens, calls, strict=True)), clock.monotonic() + STILL_EXECUTING
     while True:
         verdicts |= {
             token: Asked(*first, verdict.row) if verdict.row["has_begun"] else verdict

@@ -52,17 +52,18 @@ class OpenJobs:
 
     def serve(self) -> None:
         """Ends the jobs that need the process no longer, and gives it another one if it wants one."""
-        for said in self.pipe.heard():
-            if said == MORE:
-                self.wants_more = True
-            else:
-                self._end(said)
-        if not self.wants_more or not self._may_give or shared_state.is_stopping():
-            return
-        try:
-            self._give()
-        except RedisError as error:
-            log.warning("the process gets no further job now: %s", error)
+        with alarm_held():
+            for said in self.pipe.heard():
+                if said == MORE:
+                    self.wants_more = True
+                else:
+                    self._end(said)
+            if not self.wants_more or not self._may_give or shared_state.is_stopping():
+                return
+            try:
+                self._give()
+            except RedisError as error:
+                log.warning("the process gets no further job now: %s", error)
 
     def close(self) -> None:
         """Ends all open jobs after the process has ended. A job that it did not take goes back to the front of its queue."""
@@ -101,8 +102,7 @@ class OpenJobs:
         self._write_ends(call[1][::2])
         self._renew(job)
         self.wants_more = False
-        with _alarm_held():
-            self.pipe.give(GivenJob(job.id, int(job.timeout or 0), deadline_of(job), [*call[1]]))
+        self.pipe.give(GivenJob(job.id, int(job.timeout or 0), deadline_of(job), [*call[1]]))
 
     def _renew(self, job: Job) -> None:
         """Moves the instant at which RQ kills the process: its timeout for the first job ends when that of this job would."""
@@ -132,11 +132,14 @@ def deadline_of(job: Job) -> float:
 
 
 @contextmanager
-def _alarm_held() -> Iterator[None]:
-    """Holds back RQ's alarm, which would interrupt the block."""
-    seconds = signal.alarm(0)
+def alarm_held() -> Iterator[None]:
+    """Holds back RQ's alarm, which would lose what the block has read or taken. Its time goes on, to the fraction of a second.
+
+    `signal.alarm` returns whole seconds, rounded up: a hold every half second would put the alarm off forever.
+    """
+    began, (left, _) = limits.now(), signal.setitimer(signal.ITIMER_REAL, 0)
     try:
         yield
     finally:
-        if seconds:
-            signal.alarm(seconds)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (limits.now() - began), 0.001))

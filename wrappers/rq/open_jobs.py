@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from redis.exceptions import RedisError
 from rq import Queue
 from rq.executions import Execution
-from rq.job import Job
+from rq.job import Job, JobStatus
 from rq.suspension import is_suspended
 from rq.utils import now
 
@@ -70,7 +70,7 @@ class OpenJobs:
         unread = {*self.pipe.unread()}
         for job_id in [*self._jobs]:
             if job_id in unread:
-                self._put_back(self._jobs.pop(job_id)[0])
+                self._put_back(*self._jobs.pop(job_id))
             elif job_id != self._first.id:
                 self._end(job_id)
         self.pipe.close()
@@ -95,7 +95,7 @@ class OpenJobs:
             or function != entry.grouped_function(self._first)
         ):
             self._may_give = False  # this worker is to run that job next, so the group comes to its end
-            self._put_back(job)
+            self._put_back(job, None)
             return
         self._jobs[job.id] = job, None
         self._jobs[job.id] = job, new_execution(worker, job, UNTIL_BEGUN)
@@ -112,8 +112,11 @@ class OpenJobs:
             return
         first.timeout = max(first.timeout, math.ceil((now() - first.started_at).total_seconds()) + seconds)
 
-    def _put_back(self, job: Job) -> None:
+    def _put_back(self, job: Job, execution: Execution | None) -> None:
         with self._worker.connection.pipeline() as calls:
+            if execution is not None:  # otherwise RQ would later declare the job abandoned, wherever it is then
+                execution.delete(job, calls)
+                job.set_status(JobStatus.QUEUED, calls)
             queue = Queue(job.origin, connection=self._worker.connection)
             calls.lpush(queue.key, job.id)
             calls.lrem(queue.intermediate_queue_key, 1, job.id)

@@ -1,5 +1,8 @@
 """The process of a group takes further jobs of its function, so that no slot waits for the slowest run."""
 
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +12,14 @@ from rq import Queue
 import ticker
 from tests.running import ASKED_UNDER_A_LOCK, PATIENCE, until, work, working
 from tests.worker.test_groups import outcomes, register
+from ticker import settings
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
+from wrappers.group.group import Group
+from wrappers.pipeline import start
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.database import Database
+from wrappers.sandbox import limits
 
 pytestmark = pytest.mark.slow
 
@@ -156,3 +165,18 @@ def test_a_job_whose_tasks_are_all_refused_ends_its_process(db, store, queue, re
     work(patch=FUNCTIONS)
     assert outcomes(db) == {"0 returns": "dropped", "1 returns": "dropped"}
     assert not redis.keys("rq:job:*")
+
+
+def test_a_row_that_is_locked_for_the_first_time_in_minutes_is_requested_again(environ, monkeypatch):
+    """The patience with a locked row does not count from an earlier job of the task in the same process."""
+    monkeypatch.setenv("TICKER_HARD_LIMIT", "off")
+    at, database = datetime(2026, 1, 1, tzinfo=UTC), Database.from_environment()
+    call = Call(1, at, None, "j1", "w", None, settings.from_environment(), database)
+    group, answers = Group([call], 2), iter(["dropped: too_early", None])
+    monkeypatch.setattr(start, "ask_all", lambda calls, tokens: [next(answers)])
+    asyncio.run(group._start())
+    group._open([replace(call, job_id="j2")])
+    later = limits.now() + 300
+    monkeypatch.setattr(limits, "now", lambda: later)
+    asyncio.run(group._start())
+    assert [call.job_id for call in group._unstarted] == ["j2"]

@@ -141,6 +141,8 @@ class Group:
             left = [call for call in self._unstarted if call.job_id == job_id]
             log.info("%s tasks of job %s cannot begin here soon, and go back to the next tick", len(left), job_id)
             self._unstarted = deque(call for call in self._unstarted if call.job_id != job_id)
+            for call in left:
+                self._locked_since.pop(call.task_id, None)
             self._let_go(job_id, len(left))
 
     def _let_go(self, job_id: str, number: int = 1) -> None:
@@ -168,6 +170,7 @@ class Group:
             return []
         begun = []
         for slot, call, answer in zip(slots, calls, answers, strict=True):
+            locked_since = self._locked_since.pop(call.task_id, limits.now())
             if isinstance(answer, Call) and answer.start is not None:
                 hard = (answer.start.box_ms + answer.start.grace_ms) / 1000
                 run = call.task_id, answer.start.token, answer.start.run_id
@@ -179,8 +182,8 @@ class Group:
                 self._let_go(call.job_id)
                 continue
             self._slots.give_back(slot)
-            locked_since = self._locked_since.setdefault(call.task_id, limits.now())
             if answer is None and limits.now() - locked_since < start.PATIENCE:
+                self._locked_since[call.task_id] = locked_since
                 self._unstarted.append(call)
                 continue
             self._let_go(call.job_id)

@@ -86,11 +86,11 @@ class Refill:
             self._pipe.send(MORE)
 
     def take(self) -> None:
-        """Takes in the job that has come. RQ's alarm for the first job is set again for this one."""
+        """Takes in the job that has come. RQ's alarm for the earlier jobs is put off for this one, if it ends later."""
         job = self._pipe.take()
         self._is_asked = False
         if job.timeout > 0:
-            signal.alarm(job.timeout)
+            signal.alarm(max(job.timeout, signal.alarm(0)))
         self._take_in(job)
 
     def let_go(self, job_id: str) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from redis.exceptions import RedisError
 from rq import Queue
 from rq.executions import Execution
-from rq.job import Job
+from rq.job import Job, JobStatus
 from rq.suspension import is_suspended
 from rq.utils import now
 
@@ -52,24 +52,25 @@ class OpenJobs:
 
     def serve(self) -> None:
         """Ends the jobs that need the process no longer, and gives it another one if it wants one."""
-        for said in self.pipe.heard():
-            if said == MORE:
-                self.wants_more = True
-            else:
-                self._end(said)
-        if not self.wants_more or not self._may_give or shared_state.is_stopping():
-            return
-        try:
-            self._give()
-        except RedisError as error:
-            log.warning("the process gets no further job now: %s", error)
+        with alarm_held():
+            for said in self.pipe.heard():
+                if said == MORE:
+                    self.wants_more = True
+                else:
+                    self._end(said)
+            if not self.wants_more or not self._may_give or shared_state.is_stopping():
+                return
+            try:
+                self._give()
+            except RedisError as error:
+                log.warning("the process gets no further job now: %s", error)
 
     def close(self) -> None:
         """Ends all open jobs after the process has ended. A job that it did not take goes back to the front of its queue."""
         unread = {*self.pipe.unread()}
         for job_id in [*self._jobs]:
             if job_id in unread:
-                self._put_back(self._jobs.pop(job_id)[0])
+                self._put_back(*self._jobs.pop(job_id))
             elif job_id != self._first.id:
                 self._end(job_id)
         self.pipe.close()
@@ -94,15 +95,14 @@ class OpenJobs:
             or function != entry.grouped_function(self._first)
         ):
             self._may_give = False  # this worker is to run that job next, so the group comes to its end
-            self._put_back(job)
+            self._put_back(job, None)
             return
         self._jobs[job.id] = job, None
         self._jobs[job.id] = job, new_execution(worker, job, UNTIL_BEGUN)
         self._write_ends(call[1][::2])
         self._renew(job)
         self.wants_more = False
-        with _alarm_held():
-            self.pipe.give(GivenJob(job.id, int(job.timeout or 0), deadline_of(job), [*call[1]]))
+        self.pipe.give(GivenJob(job.id, int(job.timeout or 0), deadline_of(job), [*call[1]]))
 
     def _renew(self, job: Job) -> None:
         """Moves the instant at which RQ kills the process: its timeout for the first job ends when that of this job would."""
@@ -112,8 +112,11 @@ class OpenJobs:
             return
         first.timeout = max(first.timeout, math.ceil((now() - first.started_at).total_seconds()) + seconds)
 
-    def _put_back(self, job: Job) -> None:
+    def _put_back(self, job: Job, execution: Execution | None) -> None:
         with self._worker.connection.pipeline() as calls:
+            if execution is not None:  # otherwise RQ would later declare the job abandoned, wherever it is then
+                execution.delete(job, calls)
+                job.set_status(JobStatus.QUEUED, calls)
             queue = Queue(job.origin, connection=self._worker.connection)
             calls.lpush(queue.key, job.id)
             calls.lrem(queue.intermediate_queue_key, 1, job.id)
@@ -132,11 +135,14 @@ def deadline_of(job: Job) -> float:
 
 
 @contextmanager
-def _alarm_held() -> Iterator[None]:
-    """Holds back RQ's alarm, which would interrupt the block."""
-    seconds = signal.alarm(0)
+def alarm_held() -> Iterator[None]:
+    """Holds back RQ's alarm, which would lose what the block has read or taken. Its time goes on, to the fraction of a second.
+
+    `signal.alarm` returns whole seconds, rounded up: a hold every half second would put the alarm off forever.
+    """
+    began, (left, _) = limits.now(), signal.setitimer(signal.ITIMER_REAL, 0)
     try:
         yield
     finally:
-        if seconds:
-            signal.alarm(seconds)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (limits.now() - began), 0.001))

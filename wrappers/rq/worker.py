@@ -242,11 +242,9 @@ class Worker(SurvivingWorker):
             return self._end_at_once()
         with self._waiting():
             with handoff.listening():
-                self._write_left()  # again, because RQ's alarm may have interrupted the write
+                self._serve()  # again, because RQ's alarm may have interrupted it after the bell was heard
                 while handoff.wait(self._horse_pid, LOOK if self._unwritten or self._may_give_jobs() else None):
-                    self._write_left()
-                    if self._open_jobs is not None:
-                        self._open_jobs.serve()
+                    self._serve()
                 ended = super().wait_for_horse()
             signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
             self._clean_up(self._connected(), ended)
@@ -260,6 +258,11 @@ class Worker(SurvivingWorker):
             job.ended_at = now()
             self.handle_job_success(job, queue, queue.started_job_registry, **execution_argument(self))
         return ended
+
+    def _serve(self) -> None:
+        self._write_left()
+        if self._open_jobs is not None:
+            self._open_jobs.serve()
 
     def _may_give_jobs(self) -> bool:
         return self._open_jobs is not None and self._open_jobs.wants_more

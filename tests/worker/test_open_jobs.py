@@ -1,0 +1,93 @@
+"""The worker gives jobs to the process of a group. Here, both are in the test's own process."""
+
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rq import Queue
+from rq.timeouts import HorseMonitorTimeoutException, UnixSignalDeathPenalty
+
+from tests.worker.test_groups import register
+from ticker.engine.tick import tick
+from wrappers.group.refill import GivenJob, Pipe, Refill
+from wrappers.pipeline import registry
+from wrappers.rq.corrupt_jobs import SurvivingWorker
+from wrappers.rq.open_jobs import OpenJobs, alarm_held
+from wrappers.rq.worker import Worker
+from wrappers.sandbox import limits
+
+
+class Giving(SurvivingWorker):
+    _forget = None
+    forget = Worker.forget
+    _leaves_nothing = Worker._leaves_nothing
+
+
+@pytest.fixture
+def open_jobs(
+    environ: dict[str, str], db: Any, store: Any, queue: Any, redis: Any, monkeypatch: Any
+) -> Iterator[OpenJobs]:
+    """Three jobs of two tasks. The first is at work, and the others are in the queue."""
+    monkeypatch.setattr(registry, "_functions", {})
+    registry.task("pairs", batch=2, concurrency=2)(lambda run, deed: None)
+    db.execute(
+        "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES ('pairs', 2, 2, clock_timestamp())"
+    )
+    register(db, "pairs", *["returns"] * 6)
+    tick(store, queue)
+    worker = Giving(["polling"], connection=redis)
+    taken = worker.queue_class.dequeue_any(worker.queues, None, connection=redis)
+    assert taken
+    first = taken[0]
+    opened = OpenJobs(worker, first, worker.prepare_execution(first), lambda tasks: None)
+    worker.prepare_job_execution(first, True)
+    opened.wants_more = True
+    yield opened
+    opened.pipe.close()
+
+
+def test_further_jobs_do_not_put_off_rqs_heartbeat():
+    """A busy group gets several jobs per second, and each holds the alarm."""
+    with pytest.raises(HorseMonitorTimeoutException), UnixSignalDeathPenalty(1, HorseMonitorTimeoutException):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with alarm_held():
+                pass
+
+
+def test_an_alarm_that_came_due_in_a_held_block_comes_after_it():
+    ends_at = time.monotonic() + 1.1
+    reached = False
+    with pytest.raises(HorseMonitorTimeoutException), UnixSignalDeathPenalty(1, HorseMonitorTimeoutException):
+        with alarm_held():
+            while time.monotonic() < ends_at:
+                pass
+            reached = True
+        while True:
+            signal.pause()
+    assert reached
+
+
+def test_a_job_with_a_shorter_timeout_does_not_shorten_rqs_alarm():
+    pipe, taken = Pipe(), list[GivenJob]()
+    pipe.give(GivenJob("b", 31, limits.now() + 91, [1, 1]))
+    signal.alarm(500)
+    try:
+        Refill(pipe, taken.append).take()
+    finally:
+        left = signal.alarm(0)
+        pipe.close()
+    assert taken and left > 400
+
+
+def test_a_job_that_was_not_taken_goes_back_to_the_front_as_if_it_had_never_left(open_jobs, redis):
+    waiting = Queue("polling", connection=redis).job_ids
+    open_jobs.serve()
+    assert redis.hget(f"rq:job:{waiting[0]}", "status") == b"started"
+    open_jobs.close()
+    assert Queue("polling", connection=redis).job_ids == waiting
+    assert redis.hget(f"rq:job:{waiting[0]}", "status") == b"queued"
+    assert redis.zcard("rq:wip:polling") == 1  # the first job's
+    assert not redis.keys(f"rq:execution*:{waiting[0]}*")

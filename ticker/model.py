@@ -47,7 +47,7 @@ class Outcome(StrEnum):
     KILLED = "killed"
     LOST = "lost"
     INTERRUPTED = "interrupted"
-    """Its process died because of something else. It is no failure."""
+    """Its process died, and this run was not the known cause. Not a failure."""
     DROPPED = "dropped"
 
 
@@ -139,8 +139,8 @@ class Ended:
     `schedule` is the kind of the task's schedule. `started` is False for a run that was given up or dropped before its start.
     `is_past`: it is too late for a further attempt, because a newer occurrence has started. For a task that is not an interval
     task, a newer occurrence in the queue is enough. `made_good`: a later run of the task has succeeded. `pauses`: how often the
-    ticker has paused the task since its last success. `failed_before`: an earlier attempt of its occurrence failed, and this
-    one, which was interrupted or dropped, was to replace it. A repeatable function allows an interrupted run one retry.
+    ticker has paused the task since its last success. `failed_before`: this attempt was interrupted or dropped, and an earlier
+    attempt of its occurrence failed. `retries` is at least 1 for an interrupted run of a repeatable function.
     """
 
     run_id: int
@@ -235,7 +235,7 @@ class WaitingTask:
     box_ms: int
     grace_ms: int
     batch_jobs: Mapping[str, str] | None = None
-    batch: int = 1  # how many tasks of its function one job may carry, if it is pushed again
+    batch: int = 1  # how many tasks of its function one job may carry when it is pushed again
     concurrency: int = 1  # how many of them run at the same time
 
     def occurrences(self) -> list[DueTask]:

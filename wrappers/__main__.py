@@ -115,7 +115,7 @@ def prepare(queues: tuple[str, ...]) -> str:
 
 
 def announce() -> None:
-    """Announces the functions of this worker to tickers and people, each with what a job may do with its tasks."""
+    """Announces the functions of this worker, and how a job may run the tasks of each."""
     known = registry.functions().values()
     with translated(), closing(Database.from_environment()) as database:
         database.execute(

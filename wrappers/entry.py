@@ -87,7 +87,7 @@ def run_batch(*numbers: int) -> str:
 
 
 def grouped_function(job: Job | None) -> registry.Function | None:
-    """Returns the function whose tasks a batch runs at the same time. The ticker describes a batch as `mail.fetch x 50`."""
+    """Returns the function of a batch whose tasks run as a group, or None. The ticker describes a batch as `mail.fetch x 50`."""
     name = (job.description or "").rpartition(" x ")[0] if job else ""
     function = registry.functions().get(name)
     return function if function is not None and function.concurrency > 1 else None
@@ -120,7 +120,7 @@ _further_jobs: "Pipe | None" = None
 
 @contextmanager
 def offered(database: Database, further_jobs: "Pipe | None" = None) -> Iterator[None]:
-    """Offers a connection, and further jobs if it is a group, to a batch's process, which is forked in the block."""
+    """Offers a connection to a batch's process, which is forked in the block. Offers further jobs, too, if it is a group."""
     global _offered, _further_jobs
     _offered, _further_jobs = database, further_jobs
     try:

@@ -10,7 +10,7 @@ from tests.faults.groups import LOOP, THREADS
 
 WORKER = "worker-1#1"
 LIMIT = "killed at its hard limit of 5.1 s"
-AT_WORK = "its process, in which 2 runs were at work, ended: "
+AT_WORK = "its process ended while 2 runs were active in it: "
 JOB = "bfeed"
 
 
@@ -36,7 +36,7 @@ def starts(book: Book, at: float = 0.0, *, function: str = LOOP, pid: int = 50, 
 def ends(book: Book, run: int, at: float, outcome: str, reason: str = "", **columns: Any) -> None:
     """Without a culprit, its task runs alone next time."""
     book.end(run, at, outcome, witnessed=False, reason=reason, **columns)
-    if reason.startswith("its process, in which"):
+    if reason.startswith("its process ended while"):
         book.change(run - 1, at, xid=book._xid, alone_until=book.wall(3600))
 
 
@@ -109,7 +109,7 @@ def test_a_run_that_blocked_the_loop_is_killed_at_the_limit_of_a_neighbour(
 ) -> None:
     other = starts(book)
     guilty = starts(book, 2, deed="blocks")
-    ends(book, guilty, at, "killed", f"it blocked the event loop, and was {LIMIT} of task {other - 1}")
+    ends(book, guilty, at, "killed", f"it blocked the event loop, and was {LIMIT}, the limit of task {other - 1}")
     ends(book, other, at, "interrupted", told(guilty))
     assert broken(book) == found
 
@@ -124,7 +124,7 @@ def test_a_run_that_is_alone_is_not_interrupted(book: Book) -> None:
 
 
 def test_more_runs_at_work_than_there_were_are_found(book: Book) -> None:
-    reason = "its process, in which 3 runs were at work, ended: died of SIGSEGV"
+    reason = "its process ended while 3 runs were active in it: died of SIGSEGV"
     die(book, ("interrupted", reason), ("interrupted", reason), at=1, deeds=("crashes", ""))
     assert broken(book) == {"S16"}
 

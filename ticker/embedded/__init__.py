@@ -11,8 +11,8 @@ What you can rely on:
 - Nothing is shared. Each server has a new folder with a Unix socket instead of a port. Only your user has access.
 - Nothing is left over. When the block or this process ends, in whatever way (even by `kill -9`), the server is stopped and
   its folder removed. Processes that you start or `os.fork` neither delay nor prevent that.
-- Nothing is durable. Data is not synced to disk, and is removed with the folder. With `syncs=True`, both servers sync as in
-  production, for measurements; the folder is removed all the same.
+- Nothing is durable. Data is not synced to disk, and is removed with the folder. For measurements, `syncs=True` makes both
+  servers sync as in production; the folder is still removed.
 - PostgreSQL refuses to run as root. If you are root, it runs as the user nobody.
 
 Only the process that opened the block can stop and start its servers. Other processes, including forks, can use the URLs.
@@ -52,7 +52,7 @@ POSTGRES_OPTIONS = (
     " --dynamic_shared_memory_type=mmap"  # in the folder; the default leaves files in /dev/shm after a kill
 )
 VALKEY_OPTIONS = "--port 0 --unixsocketperm 700 --maxmemory-policy noeviction"
-# By `syncs`: what both write to disk.
+# By `syncs`: the options for what each server writes to disk.
 POSTGRES_SYNCS = {True: "--fsync=on --full_page_writes=on", False: "--fsync=off --full_page_writes=off"}
 VALKEY_SYNCS = {True: "--appendonly yes --appendfsync everysec", False: "--appendonly no"}
 
@@ -74,7 +74,7 @@ class Servers:
 def servers(environ: Mapping[str, str] | None = None, *, syncs: bool = False) -> Iterator[Servers]:
     """Starts both servers, new and empty. Raises ConfigurationError if one is not installed or does not start.
 
-    With `syncs`, they write to disk as in production: PostgreSQL at each commit, Valkey every second.
+    With `syncs`, they sync to disk as in production: PostgreSQL at each commit, Valkey every second.
     """
     with postgres(environ, syncs=syncs) as database, valkey(environ, syncs=syncs) as redis:
         yield Servers(database.url, redis.url)
@@ -107,7 +107,7 @@ def postgres(environ: Mapping[str, str] | None = None, *options: str, syncs: boo
 
 @contextmanager
 def valkey(environ: Mapping[str, str] | None = None, *, syncs: bool = False) -> Iterator["Valkey"]:
-    """Starts a new Valkey, which evicts nothing. It keeps nothing on disk unless it syncs."""
+    """Starts a new Valkey, which evicts nothing. It writes nothing to disk unless it syncs."""
     program = valkey_program(os.environ if environ is None else environ)
     with closing(Valkey(new_folder(None), program, VALKEY_SYNCS[syncs].split())) as server:
         server.start()
@@ -247,7 +247,7 @@ class Postgres(Server):
 
 
 class Valkey(Server):
-    """A Valkey that can be stopped. When it starts again, at the same URL, it is empty unless it syncs."""
+    """A Valkey that can be stopped. It starts again at the same URL, and is then empty unless it syncs."""
 
     label = "Valkey"
     last_signal = signal.SIGKILL  # there is nothing to save

@@ -157,7 +157,7 @@ def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list
 
 
 def is_failure(run: Ended) -> bool:
-    """Returns whether the run failed. If it was interrupted or dropped, the failure that it was to make good decides."""
+    """Returns whether the run failed. If it was interrupted or dropped, the earlier attempts of its occurrence decide."""
     if run.outcome in (Outcome.INTERRUPTED, Outcome.DROPPED):
         return run.failed_before
     return run.outcome not in GOOD

@@ -74,7 +74,7 @@ class Batch(Protocol):
         """Takes (task, next_run, batch job id). Notes the occurrence as waiting, and clears earlier push errors."""
 
     def note_jobs(self, occurrences: Sequence[tuple[int, datetime, str | None]]) -> None:
-        """Takes (task id, occurrence, batch job id). Notes which new job carries each occurrence, of different tasks."""
+        """Takes (task id, occurrence, batch job id), each of a different task. Notes which new job carries the occurrence."""
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
         """Locks and returns the next batch of cron and calendar tasks that were pushed before and wait for a later time."""

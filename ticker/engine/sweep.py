@@ -60,8 +60,8 @@ def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) 
 def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
     """Expires old occurrences of one batch of tasks, and pushes again those whose jobs the queue no longer holds.
 
-    Tasks share a job again only if their runs shared their process, in which a culprit is observed, or runs alone next time.
-    Otherwise each gets its own, because a single task may have killed all attempts at its batch.
+    Tasks share a job again only if they run in groups: there, the cause of a death is observed, or its tasks run alone next
+    time. Otherwise, each gets its own job, because one task may have killed each process that ran the batch.
     """
     with store.batch() as rows:
         waiting = [(task, due) for task in rows.claim_waiting(limit, now) for due in task.occurrences()]
@@ -72,7 +72,7 @@ def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple
             for wanted in (JobVerdict.EXPIRED, JobVerdict.AGAIN, JobVerdict.GIVEN_UP)
         )
         packed = queue.fitting(jobs.packed(store.installation, again))  # the others wait until there is room
-        # never a job that also carries other tasks
+        # but no job that also carries other tasks
         queue.forget([*(job_id(store.installation, due) for due in expired), *(job.spec.job_id for job in packed)])
         receipts = queue.push([job.spec for job in packed])
         rows.note_jobs([(due.id, due.occurrence, job.batch_job_id) for job in packed for due in job.tasks])

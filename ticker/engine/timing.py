@@ -114,10 +114,10 @@ def job_timeout(box: int, grace_ms: int) -> int:
 
 
 def batch_timeout(limits: Sequence[int], concurrency: int = 1) -> int:
-    """Returns RQ's timeout for a job that runs several tasks: B + g of each.
+    """Returns RQ's timeout for a job that runs several tasks. `limits` holds B + g of each, in milliseconds.
 
-    They run one after another, so the timeout covers their sum. If up to `concurrency` run at the same time, it covers that
-    many together, then the next ones, each as long as the longest.
+    If the tasks run one after another, the timeout covers the sum. If up to `concurrency` of them run at the same time, it
+    covers rounds of that many tasks, each round as long as the longest limit.
     """
     total = sum(limits) if concurrency == 1 else math.ceil(len(limits) / concurrency) * max(limits)
     return math.ceil(total / SECOND) + RQ_MARGIN

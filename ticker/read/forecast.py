@@ -22,7 +22,9 @@ from ticker.tasks.preview import Preview
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
 
-GUILTY_AT_MOST = 10  # tasks of a function; then all of them run alone, by the rule `alone` in the folder `sql`
+GUILTY_AT_MOST = (
+    10  # guilty tasks of a function, from which on all of its tasks run alone (the rule `alone` in rules.sql)
+)
 SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for longer is not ticking
 
 
@@ -134,7 +136,7 @@ def following(
 ) -> list[str]:
     """Returns sentences about what happens next: first the tickers, then open runs and jobs, then the schedule.
 
-    `guilty` is how many tasks of its function run alone because the process of a run of theirs died.
+    `guilty` is the number of tasks of its function that run alone because a run of theirs was killed or lost.
     """
     parts = (
         ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), alone(task, guilty, now),
@@ -199,7 +201,8 @@ def alone(task: Task, guilty: int, now: datetime) -> Iterator[str]:
         yield definition.alone(task, time_of_day(task.alone_until, now))
     if guilty >= GUILTY_AT_MOST:
         yield (
-            f"all tasks of {task.function} run alone in their jobs: the processes of {guilty} of them died within the last hour"
+            f"all tasks of {task.function} run alone in their jobs:"
+            f" within the last hour, runs of {guilty} of them were killed or lost"
         )
 
 

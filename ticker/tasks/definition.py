@@ -238,10 +238,10 @@ def slowed(task: Task) -> str:
 
 
 def alone(task: Task, until: str) -> str:
-    """Returns a sentence about a task that runs alone. `until` words its `alone_until`."""
+    """Returns why and until when a task runs alone. `until` is its `alone_until` in words."""
     if task.alone_until == timing.LATEST:
-        return "it runs alone in its job until a run of it has ended: its process died with several runs, of an unknown cause"
-    return f"it runs alone in its job until {until}: the process of a run of it died, and no other run was the cause"
+        return "it runs alone in its job until one of its runs has ended: a run was interrupted or lost, and the cause is unknown"
+    return f"it runs alone in its job until {until}: one of its runs was killed or lost, and no other run was the cause"
 
 
 def tick_in_words(tick: int) -> str:

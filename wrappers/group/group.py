@@ -1,7 +1,7 @@
 """Runs the tasks of one job at the same time, each with its own start, time box and end.
 
 Starts are requested in one statement for all free slots, right before the functions are called. Coroutines run on the
-event loop of this process's main thread, and plain functions in one thread each. An end is left to the worker.
+event loop of this process's main thread, and plain functions in one thread each. The worker writes the ends.
 """
 
 import asyncio
@@ -37,20 +37,20 @@ from wrappers.sandbox.limits import SoftLimit
 
 log = logging.getLogger("ticker.run")
 
-LOOK = 1.0  # seconds between two looks for a request to stop, while tasks are unstarted
+LOOK = 1.0  # seconds between two checks for a request to stop, while tasks are unstarted
 COLLECT = 0.02  # seconds for which free slots are collected before the next starts are requested
 
 
 @dataclass
 class OpenJob:
-    """A job with unstarted tasks. They are given back at the instant `until` of `limits.now`."""
+    """A job with unstarted tasks, which are given back after the instant `until` of `limits.now`."""
 
     until: float
     unstarted: int
 
 
 class Group:
-    """Runs calls in a number of slots until all have run or were refused. With a pipe, it also runs further jobs."""
+    """Runs calls in `concurrency` slots until all have run, were refused or were given back. With a pipe, takes further jobs."""
 
     def __init__(self, calls: Sequence[Call], concurrency: int, further_jobs: Pipe | None = None) -> None:
         self.answers: Counter[str] = Counter()
@@ -65,24 +65,24 @@ class Group:
         self._asking = ThreadPoolExecutor(1, "ticker-start")
         self._ending = ThreadPoolExecutor(1, "ticker-end")
         self._threads = ThreadPoolExecutor(concurrency, "ticker-run")
-        self._is_closing = False  # a run has ignored its soft limit, so the process will be killed
-        self._has_failed = False  # the start statement has, so that nothing more can begin
-        self._failure: BaseException | None = None  # of a run, outside its function
-        self._is_torn = False  # the event loop has ended before the runs
-        self._locked_since: dict[int, float] = {}  # by task
+        self._is_closing = False  # a run has ignored its soft limit, so the process may be killed soon
+        self._has_failed = False  # a start request failed, so nothing new begins
+        self._failure: BaseException | None = None  # an error of a run outside its function
+        self._is_torn = False  # the event loop ended before the runs
+        self._locked_since: dict[int, float] = {}  # by task id
         self._open(calls)
 
     def work(self) -> str:
-        """Returns how many runs ended in which way, in a few words.
+        """Runs all calls. Returns the number of calls with each outcome or refusal, as a short text.
 
-        What cannot begin is left: its job is gone then, and the next tick pushes it again.
+        Tasks that cannot begin stay unstarted. Their job ends without them, and the next tick pushes them again.
         """
         child_processes.adopt()
         watch_sockets()
         with streams.Streams() if self._keeps_output else nullcontext(), Watch(), asyncio.Runner() as runner:
             try:
                 runner.run(self._work())
-            except BaseException:  # the runner cancels the runs next: their worker records that they were interrupted
+            except BaseException:  # the runner now cancels the runs, and the worker records their ends
                 self._is_torn = True
                 raise
         child_processes.kill()
@@ -133,20 +133,20 @@ class Group:
         self._changed.set()
 
     def _give_back(self) -> None:
-        """Lets go of the tasks that cannot begin within one tick. The next tick pushes them again."""
+        """Gives back the tasks that cannot begin within one tick. The next tick pushes them again."""
         if self._refill is None:
             return
         now, may_begin = limits.now(), self._may_begin()
         for job_id in [job_id for job_id, job in self._jobs.items() if now > job.until or not may_begin]:
             left = [call for call in self._unstarted if call.job_id == job_id]
-            log.info("%s tasks of job %s cannot begin here soon, and go back to the next tick", len(left), job_id)
+            log.info("%s tasks of job=%s cannot begin here soon: the next tick pushes them again", len(left), job_id)
             self._unstarted = deque(call for call in self._unstarted if call.job_id != job_id)
             for call in left:
                 self._locked_since.pop(call.task_id, None)
             self._let_go(job_id, len(left))
 
     def _let_go(self, job_id: str, number: int = 1) -> None:
-        """Notes that this number of tasks will not start here any more. A job without unstarted tasks is done in RQ."""
+        """Notes that this many tasks of the job are no longer unstarted. A job without unstarted tasks ends in RQ."""
         job = self._jobs[job_id]
         job.unstarted -= number
         if job.unstarted == 0:
@@ -155,15 +155,15 @@ class Group:
                 self._refill.let_go(job_id)
 
     async def _start(self) -> list[tuple[int, Call, streams.Output]]:
-        """Requests the starts of as many tasks as slots are free. Returns the slots, calls and outputs of those that may begin."""
+        """Requests a start for each free slot. Returns the slots, calls and outputs of the tasks that may begin."""
         calls = self._next_calls(len(self._slots))
         tokens = [str(uuid4()) for _ in calls]
         slots = self._slots.take([(call.task_id, token) for call, token in zip(calls, tokens, strict=True)])
         loop = asyncio.get_running_loop()
         try:
             answers = await loop.run_in_executor(self._asking, start.ask_all, calls, tokens)
-        except Exception as error:  # the slots stay taken: the worker closes the records of what may have started
-            log.warning("nothing new begins in this process, because a start failed: %s", error)
+        except Exception as error:  # the slots stay taken: the worker ends the runs that may have started
+            log.warning("nothing new begins in this process, because a start request failed: %s", error)
             self._has_failed = True
             for call in calls:
                 self._let_go(call.job_id)
@@ -174,7 +174,7 @@ class Group:
             if isinstance(answer, Call) and answer.start is not None:
                 hard = (answer.start.box_ms + answer.start.grace_ms) / 1000
                 run = call.task_id, answer.start.token, answer.start.run_id
-                output = streams.Output(slot)  # empties what an earlier run left there
+                output = streams.Output(slot)  # discards the output of an earlier run in this slot
                 deadline = answer.since + hard
                 soft_at = deadline - answer.start.grace_ms / 2000
                 self._slots.begin(slot, *run, soft_at=soft_at, deadline=deadline, hard_limit=hard)
@@ -231,7 +231,7 @@ class Group:
         self.answers[end.outcome] += 1
 
     async def _outcome(self, slot: int, call: Call) -> End:
-        """Calls the function, which ends in exactly one outcome unless the process is killed."""
+        """Calls the function and returns its end, unless the process is killed first."""
         with suppress(Exception):  # an error in Sentry must not fail the run
             introduce(call)
         try:
@@ -246,12 +246,12 @@ class Group:
         return end_of(call, overlooked)
 
     async def _call(self, slot: int, call: Call) -> bool:
-        """Calls the function, and interrupts it at its soft limit. Returns whether it ignored that."""
+        """Calls the function, and interrupts it at its soft limit. Returns whether it ignored that and returned."""
         assert call.start is not None
         function = registry.functions()[call.start.function]
         if function.process is not None:  # the task was edited after the push
             raise ConfigurationError(
-                f"{function.name} works in pieces, which cannot run in this job; its next job runs alone"
+                f"{function.name} works in pieces, which cannot run in this job; the next job of its task can run them"
             )
         step = function.step
         soft_at = call.since + (call.start.box_ms + call.start.grace_ms / 2) / 1000
@@ -271,12 +271,12 @@ class Group:
                 )
             finally:
                 interrupted.cancel()
-                interruptible.interrupt()  # if its thread could not start, another would call the function later
+                interruptible.interrupt()  # if its thread could not start, another thread would call the function later
             note(call, returned)
             return interruptible.is_interrupted
         except TimeoutError as error:
             if step.is_async and limit.expired():
-                raise SoftLimit("the function still waited at the end of its time box") from error
+                raise SoftLimit("the function was still waiting after the end of its time box") from error
             raise
         finally:
             watched.cancel()

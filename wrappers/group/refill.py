@@ -1,7 +1,7 @@
 """Gives the process of a group further jobs while its runs are at work, so that no slot waits for the slowest run.
 
-The worker creates a `Pipe` before the fork. The process sends `MORE` when fewer of its tasks are unstarted than slots are
-free, and the id of each job whose tasks have all started, were refused, or were given back. The worker sends jobs.
+The worker creates a `Pipe` before the fork. The process sends `MORE` when it has fewer unstarted tasks than free slots. It sends
+the id of each job whose tasks have all started, were refused, or were given back. The worker sends jobs.
 """
 
 import json
@@ -13,14 +13,15 @@ from typing import NamedTuple
 
 from wrappers.sandbox import handoff, limits
 
-LIFE = 600.0  # seconds after which a process asks for no further job, so that its worker can do its own maintenance
+LIFE = 600.0  # seconds after which a process requests no further job, so that its worker can do its own maintenance
 MORE = ""
 
 
 class GivenJob(NamedTuple):
-    """A job that the worker passes on. `timeout` is RQ's, in seconds, or 0; `numbers` are the arguments of `wrappers.run_batch`.
+    """A job that the worker passes on.
 
-    `deadline` is the instant of `limits.now` after which no process of the job may live, unless another job follows.
+    `timeout` is RQ's timeout in seconds; 0 or less means no timeout. `numbers` are the arguments of `wrappers.run_batch`.
+    `deadline` is the instant of `limits.now` at which the process is killed, unless a later job extends it.
     """
 
     job_id: str
@@ -30,15 +31,15 @@ class GivenJob(NamedTuple):
 
 
 class Pipe:
-    """Connects a worker with the process of a group. Both keep both ends open."""
+    """Connects a worker with the process of a group. Each of the two keeps both ends open."""
 
     def __init__(self) -> None:
         self._worker, self._process = multiprocessing.Pipe()
 
-    # of the worker
+    # for the worker
 
     def heard(self) -> Iterator[str]:
-        """Yields what the process has sent: `MORE`, or the id of a job that needs this process no longer."""
+        """Yields what the process has sent: `MORE`, or the id of a job that no longer needs this process."""
         while self._worker.poll():
             yield json.loads(self._worker.recv_bytes())
 
@@ -54,7 +55,7 @@ class Pipe:
         self._worker.close()
         self._process.close()
 
-    # of the process
+    # for the process
 
     def fileno(self) -> int:
         return self._process.fileno()
@@ -69,7 +70,7 @@ class Pipe:
 
 
 class Refill:
-    """Requests jobs for a group, one at a time, and notes which of them still have unstarted tasks."""
+    """Requests jobs for a group, one at a time, and reports those that have no unstarted tasks left."""
 
     def __init__(self, pipe: Pipe, take_in: Callable[[GivenJob], None]) -> None:
         self._pipe, self._take_in = pipe, take_in
@@ -80,13 +81,13 @@ class Refill:
         return self._pipe.fileno()
 
     def ask(self) -> None:
-        """Requests a job, unless one is requested already. The worker may have none for a long time."""
+        """Requests a job, unless one is already requested. It may take a long time until the worker has one."""
         if not self._is_asked and limits.now() < self._ends_at:
             self._is_asked = True
             self._pipe.send(MORE)
 
     def take(self) -> None:
-        """Takes in the job that has come. RQ's alarm for the earlier jobs is put off for this one, if it ends later."""
+        """Takes in the job that has arrived. Puts RQ's alarm for the earlier jobs off for this one, if it ends later."""
         job = self._pipe.take()
         self._is_asked = False
         if job.timeout > 0:
@@ -94,5 +95,5 @@ class Refill:
         self._take_in(job)
 
     def let_go(self, job_id: str) -> None:
-        """Tells the worker that no task of this job will be started here any more."""
+        """Reports to the worker that this job has no unstarted tasks left."""
         self._pipe.send(job_id)

@@ -52,7 +52,7 @@ def take_left(database: Database, waiting: WaitingEnds) -> None:
 def close_record(database: Database, waiting: WaitingEnds, cause: str, died_at: float | None = None) -> None:
     """Writes the ends that a dead horse left, and an end for each run that it left open.
 
-    `died_at` is when the death was observed, an instant of `limits.now`; None means now.
+    `died_at` is the instant of `limits.now` at which the death was observed; None means now.
     """
     died_at = limits.now() if died_at is None else died_at
     left = {(run.task_id, run.token) for run in map(PendingEnd.unpacked, handoff.left())}
@@ -71,9 +71,9 @@ def close_record(database: Database, waiting: WaitingEnds, cause: str, died_at: 
 def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float) -> End:
     """Returns the end of a run that a dead horse left open, without its output.
 
-    If several runs were at work, and the horse died at a hard limit, the run that blocked the event loop is the cause, or
-    else the one that reached its limit first. The others were interrupted. After any other death, all of them were, and
-    each of their tasks runs alone next time.
+    If several runs were active and the horse died at a hard limit, the cause is the run that blocked the event loop. If no
+    run did, it is the one that reached its limit first. The others were interrupted. After any other death, all of them
+    were interrupted, and each of their tasks runs alone next time.
     """
     if not run.run_id:
         return End(Outcome.LOST, UNANSWERED)
@@ -82,21 +82,21 @@ def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float)
         return End(Outcome.KILLED, cause)
     overdue = min(begun, key=lambda other: other.deadline)
     if died_at < overdue.deadline or not cause.startswith(deaths.AT_LIMIT):
-        reason = f"its process, in which {len(begun)} runs were at work, ended: {cause}"
+        reason = f"its process ended while {len(begun)} runs were active in it: {cause}"
         return End(Outcome.INTERRUPTED, reason, alone=True)
     guilty = next((other for other in begun if kept_from_its_end(overdue, other)), overdue)
     if run != guilty:
         return End(Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}")
     if guilty == overdue:
         return End(Outcome.KILLED, cause)
-    return End(Outcome.KILLED, f"it blocked the event loop, and was {cause} of task {overdue.task_id}")
+    return End(Outcome.KILLED, f"it blocked the event loop, and was {cause}, the limit of task {overdue.task_id}")
 
 
 def kept_from_its_end(overdue: OpenRun, other: OpenRun) -> bool:
-    """Returns whether a step of the other run kept the overdue run from its end.
+    """Returns whether a step of the other run prevented the overdue run from ending in time.
 
-    The step was on the event loop at the deadline. It had begun before the soft limit, so that nothing could cancel the
-    overdue run, or over a second before the deadline.
+    The step was still on the event loop when the process died. It had begun more than a second before the deadline, or
+    before the soft limit, so that the overdue run could not be cancelled.
     """
     step = shared_state.on_loop()
     if step is None or step[0] != other.slot:

@@ -6,7 +6,7 @@ import zlib
 from ticker.engine import jobs
 from ticker.model import BATCH_AT_MOST
 
-AT_MOST = 40_000  # bytes, packed and unpacked; ours have about 60, and up to 23,000 for a batch of 1,000 tasks
+AT_MOST = 40_000  # bytes, packed and unpacked; ours have about 60, or up to 23,000 for a batch of 1,000 tasks
 
 _FRAMING = {"PROTO", "FRAME", "MEMOIZE", "STOP"}
 _INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1"}

@@ -48,9 +48,9 @@ class Function:
     batch: int
     """The maximum number of due tasks with this function in one job."""
     concurrency: int
-    """How many of them may run at the same time in one process."""
+    """The maximum number of them that run at the same time in one process."""
     repeatable: bool
-    """Whether a run that was interrupted is attempted again, even without retries."""
+    """Whether an interrupted run is retried, even if its task has no retries."""
     declared: Mapping[str, Any]
     """The arguments of `@task` other than the name, for `ticker sync`: fields of `ticker.register`."""
 
@@ -76,10 +76,9 @@ def task(
     unchanged.
 
     With `concurrency`, up to that many of them run at the same time: coroutines on one event loop, plain functions in
-    threads. This suits runs that wait for a network.
+    threads. This suits runs that wait for the network.
 
-    With `repeatable=True`, a run that was interrupted because its process died gets a second attempt, as if its task had
-    a retry for this case only.
+    With `repeatable=True`, an `interrupted` run gets a second attempt, even if its task has no retries.
 
     Raises BadInput if the name is invalid or belongs to another function, or if a class lacks one of the two methods.
     Also raises it if a function other than `generate` yields, because nothing would iterate over it.
@@ -105,7 +104,7 @@ def task(
         step, process = _steps_of_class(name, call) if isinstance(call, type) else (_plain_step(name, call), None)
         if concurrency > 1 and process is not None:
             raise BadInput(
-                "concurrency", concurrency, f"is for functions, but {call.__name__} is a class; leave it out"
+                "concurrency", concurrency, f"is for functions, but {call.__name__} is a class: leave it out"
             )
         _functions[name] = Function(name, step, process, *identity, batch, concurrency, repeatable, declared)
         return call

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Asked(NamedTuple):
-    """A row of the start statement, and both clocks' times before it was requested."""
+    """An answer of the start statement, and the times of both clocks when it was requested."""
 
     began: float
     since: float
@@ -71,8 +71,8 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
 def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | None]:
     """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the row.
 
-    The calls share a database. The caller keeps their tokens where they outlive this process. If the answer is lost, asks
-    once more with the same tokens.
+    The calls share a database. The caller has stored their tokens where they outlive this process. If the answer is lost,
+    this function requests it once more with the same tokens.
     """
     database, give_up_at = calls[0].database, clock.monotonic() + PATIENCE
     patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
@@ -109,10 +109,11 @@ def verdicts_on(calls: Sequence[Call], tokens: Sequence[str]) -> dict[str, Asked
 
 
 def verdicts_again(calls: Sequence[Call], tokens: Sequence[str], first: tuple[float, float]) -> dict[str, Asked]:
-    """Returns the verdicts on tokens that were `first` used at that time, by both clocks.
+    """Returns the verdicts on tokens whose first request was made at the times `first`, by both clocks.
 
-    The limits of a run that began then count from that time. The server may still be executing the first statement, and
-    hold its rows. So locked rows are requested again for a moment: after another token, the run that began would be lost.
+    If the first request started a run, the limits of that run count from these times. The server may still be executing the
+    first request, with its rows locked. So locked rows are requested again for a moment. If a row were requested with a
+    new token instead, a run that the first request started would be lost.
     """
     verdicts: dict[str, Asked] = {}
     asked, give_up_at = dict(zip(tokens, calls, strict=True)), clock.monotonic() + STILL_EXECUTING
@@ -168,7 +169,7 @@ def decide_all(calls: Sequence[Call], tokens: Sequence[str]) -> tuple[float, flo
 
 
 def _asked(call: Call) -> tuple[float, float, dict[str, Any]]:
-    """Returns both clocks' times now, and the parameters that the calls of a statement share."""
+    """Returns both clocks' times now, and the parameters that all calls of a start statement share."""
     call.database.open()
     began, since = clock.monotonic(), limits.now()
     boot, uptime = clock.uptime()
@@ -231,7 +232,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
 
 
 def too_late(waited: float, limit: float) -> str:
-    """Returns why a run ends before it begins: a late answer leaves it too little of its box or its hold."""
+    """Returns the reason of a run that ends before its function is called, because the answer to its start came too late."""
     return f"the start statement took {waited:.1f} s, over the limit of {limit:g} s: its function was not called"
 
 

@@ -82,7 +82,7 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         overridden("heartbeat", "timeout pipeline", "waiting ends are written; a worker that Redis lost registers again"),
         overridden("maintain_heartbeats", "job [execution]", "a run continues if the key of its job changed its type"),
         overridden("run_maintenance_tasks", "", "a corrupt job in a registry ends one pass, not the worker"),
-        overridden("handle_warm_shutdown_request", "", "a group begins nothing new after a signal to stop"),
+        overridden("handle_warm_shutdown_request", "", "a group begins nothing new after a request to stop"),
         overridden("teardown", "", "waiting ends are tried before the worker ends"),
         overridden("_start_scheduler", "burst logging_level date_format log_format", "RQ's scheduler takes unsigned jobs"),
         used("max_connection_wait_time", "with RQ's pauses of up to a minute, a worker sleeps long after Redis is back"),
@@ -240,7 +240,7 @@ def begun_execution(worker: Any) -> Any:
 
 
 def new_execution(worker: Any, job: Any, ttl: int) -> Any:
-    """Reports to RQ that the worker executes a further job, for `ttl` seconds. Returns the execution."""
+    """Reports to RQ that the worker executes a further job. Returns the execution, which expires after `ttl` seconds."""
     of_worker = {"worker_name": worker.name} if hasattr(worker, "executions") else {}
     with worker.connection.pipeline() as calls:
         execution = Execution.create(job, ttl, calls, **of_worker)

@@ -1,7 +1,7 @@
-"""Gives the process of a group further jobs of its function from RQ's queues, and ends each job in RQ by itself.
+"""Gives the process of a group further jobs of its function from RQ's queues, and ends each job in RQ separately.
 
-A job is open in RQ until all of its tasks have started, were refused or were given back: then its tasks have their own
-records, and RQ has nothing left to remember. If the process dies, its open jobs are removed, and the next tick pushes the
+A job is open in RQ until all of its tasks have started, were refused, or were given back. After that, its runs have their
+own records, and RQ no longer needs the job. If the process dies, its open jobs are removed. The next tick then pushes the
 tasks that had not started again.
 """
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ticker.run")
 
-UNTIL_BEGUN = 90  # seconds: longer than the tick within which the tasks of a job begin; RQ gets no heartbeat for it
-RQ_MARGIN = 60  # seconds after a job's timeout, after which RQ's own worker kills a horse
+UNTIL_BEGUN = 90  # seconds: longer than a tick, in which all tasks of a job begin; RQ gets no heartbeat for the job
+RQ_MARGIN = 60  # seconds from a job's timeout until RQ's own worker kills the horse
 
 
 class OpenJobs:
-    """The jobs of one group: the first, for which the process was forked, and those that were given to it later."""
+    """Keeps the open jobs of one group: the first, for which the process was forked, and those that it was given later."""
 
     def __init__(
         self, worker: "Worker", first: Job, execution: Execution, write_ends: Callable[[Sequence[int]], None]
@@ -51,7 +51,7 @@ class OpenJobs:
         return job.id in self._jobs
 
     def serve(self) -> None:
-        """Ends the jobs that need the process no longer, and gives it another one if it wants one."""
+        """Ends the jobs that no longer need the process, and gives it another one if it has requested one."""
         with alarm_held():
             for said in self.pipe.heard():
                 if said == MORE:
@@ -63,10 +63,10 @@ class OpenJobs:
             try:
                 self._give()
             except RedisError as error:
-                log.warning("the process gets no further job now: %s", error)
+                log.warning("the group gets no further job now: %s", error)
 
     def close(self) -> None:
-        """Ends all open jobs after the process has ended. A job that it did not take goes back to the front of its queue."""
+        """Ends all open jobs, after the process has ended. Puts a job that it did not take back at the front of its queue."""
         unread = {*self.pipe.unread()}
         for job_id in [*self._jobs]:
             if job_id in unread:
@@ -94,7 +94,7 @@ class OpenJobs:
             or function is None
             or function != entry.grouped_function(self._first)
         ):
-            self._may_give = False  # this worker is to run that job next, so the group comes to its end
+            self._may_give = False  # this worker runs that job next, so the group takes no further jobs
             self._put_back(job, None)
             return
         self._jobs[job.id] = job, None
@@ -105,7 +105,7 @@ class OpenJobs:
         self.pipe.give(GivenJob(job.id, int(job.timeout or 0), deadline_of(job), [*call[1]]))
 
     def _renew(self, job: Job) -> None:
-        """Moves the instant at which RQ kills the process: its timeout for the first job ends when that of this job would."""
+        """Extends the timeout of the first job, so that RQ does not kill the process before the timeout of this job."""
         first, seconds = self._first, job.timeout
         if not seconds or seconds < 0 or not first.timeout or first.timeout < 0 or first.started_at is None:
             first.timeout = -1
@@ -123,7 +123,7 @@ class OpenJobs:
             calls.execute()
 
     def _end(self, job_id: str) -> None:
-        """Removes a job from RQ. If Redis does not answer, its time to live does."""
+        """Removes a job from RQ. If Redis does not answer, the job expires by its time to live."""
         job, execution = self._jobs.pop(job_id)
         with suppress(RedisError):
             self._worker.forget(job, execution)

@@ -30,7 +30,7 @@ class PreparedStart:
 
     @property
     def is_group(self) -> bool:
-        """Whether the process of this job runs tasks at the same time."""
+        """Whether this job is a batch whose tasks run at the same time."""
         return self._is_batch and entry.grouped_function(self._job) is not None
 
     def write_ends(self, tasks: Sequence[int]) -> None:

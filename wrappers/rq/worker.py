@@ -194,7 +194,7 @@ class Worker(SurvivingWorker):
         return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
 
     def handle_warm_shutdown_request(self) -> None:
-        """Overrides RQ's method so that a group begins nothing new. The runs at work continue to their own ends."""
+        """Overrides RQ's method so that a group begins nothing new. Its active runs continue to their own ends."""
         super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]
         shared_state.stop()
 
@@ -268,7 +268,7 @@ class Worker(SurvivingWorker):
         return self._open_jobs is not None and self._open_jobs.wants_more
 
     def maintain_heartbeats(self, job: Job, *execution: Any) -> None:
-        """Overrides RQ's method, which would store the heartbeat of a group's first job after it was forgotten."""
+        """Overrides RQ's method, which would store a heartbeat of a group's first job even after the job was forgotten."""
         if self._open_jobs is not None and job not in self._open_jobs:
             self.heartbeat(self.job_monitoring_interval + 60)
         else:

@@ -15,7 +15,7 @@ from tests.faults.groups import DEEDS, LOOP
 from tests.faults.polls import BEAT
 
 BLOCKED = "it blocked the event loop"
-AT_WORK = re.compile(r"in which ([0-9]+) runs were at work")
+AT_WORK = re.compile(r"while ([0-9]+) runs were active in it")
 SAME_TIME = 1.0  # seconds within which two ends say nothing of their order
 MARGIN = 0.5  # seconds from what a tick reads of a row to its push
 FROZEN = frozenset({"horse_frozen", "worker_frozen"})

@@ -10,12 +10,12 @@ RETURNING id
 -- name: finish
 -- Ends runs of different tasks, each fenced by its token: a run that lost its hold changes nothing (a piece has no hold to
 -- lose). A run whose task is gone still ends. If another transaction has locked the task, nothing is written for that run
--- (`is_locked`), because this statement may not wait for one row while it holds others. A tick handles what follows from a
+-- (`is_locked`), because this statement must not wait for one row while it holds others. A tick handles what follows from a
 -- failure, and from a success after failures. For a task with retries it also counts the failures, because a failure that
--- is retried does not count. An interrupted run is no failure, and is attempted again only if the task has retries or its function
--- is repeatable. Each run ended `age` seconds before this statement.
--- A run that was interrupted although no culprit was observed makes its task run `alone` until a run of it has ended. A
--- task of which a run in a group, or alone after that, was killed is guilty, and runs alone for an hour.
+-- is retried does not count. An interrupted run is not a failure. It is retried only if the task has retries, or if its
+-- function is repeatable. Each run ended `age` seconds before this statement.
+-- If a run was interrupted and the cause is unknown (`alone`), its task runs alone until one of its runs has ended. If a
+-- run of a function with groups is killed, its task is guilty, and runs alone for an hour.
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],

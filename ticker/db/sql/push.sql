@@ -62,7 +62,8 @@ FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(batch_jobs)s::tex
 WHERE t.id = a.id
 
 -- name: note_jobs
--- Notes the jobs in which these occurrences of different tasks were pushed again. A job with a single task has no id here.
+-- Notes the jobs in which these occurrences of different tasks were pushed again. The id is NULL if it is derived from the
+-- job's only task.
 UPDATE {schema}.tasks t SET batch_jobs = nullif(coalesce(t.batch_jobs, '{}') - {schema}.micros(a.occurrence)
     || CASE WHEN a.batch_job IS NULL THEN '{}' ELSE jsonb_build_object({schema}.micros(a.occurrence), a.batch_job) END, '{}')
 FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, occurrence, batch_job)

@@ -127,7 +127,7 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
 SELECT name, batch, concurrency, repeatable, announced_at FROM {schema}.functions ORDER BY name
 
 -- name: guilty_tasks
--- Counts the tasks of a function that run alone because the process of a run of theirs died.
+-- Counts the tasks of a function that run alone because a run of theirs was killed or lost. Stops at 1,000.
 SELECT count(*) FROM (SELECT FROM {schema}.tasks t WHERE {guilty t} AND t.function = %(function)s LIMIT 1000) t
 
 -- name: waiting_queues

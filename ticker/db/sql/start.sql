@@ -1,12 +1,12 @@
 -- name: start
--- Decides which of these scheduled jobs may run, under the row locks of their tasks and by the clock read after it, and
--- records the decisions. There is one job for each task. A task that another transaction has locked is `locked`: its job
--- is asked for again, because this statement may not wait for one row while it holds others.
+-- Decides which of these scheduled runs may start, under the row locks of their tasks, and records the decisions. The clock
+-- is read after the rows are locked. Each run is of a different task. If another transaction has locked a task, the answer
+-- is `locked`, and the start is requested again: this statement must not wait for one row while it holds others.
 -- A `last_run` ahead of the clock means that the clock was set back. That one job is dropped as `clock`, and the drop
 -- moves the row's times to the new clock.
 -- `record_of` (a volatile function) sees what was committed after this statement began; the statement itself does not.
--- If the run of a token has begun and not ended, the answer to its start was lost: the same token gets it again (`has_begun`),
--- and nothing is written.
+-- If the run with this token has begun and has not ended, the answer to its start was lost. The same token then gets the
+-- answer again (`has_begun`), and nothing is written.
 -- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a
 -- job is delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the
 -- occurrence nor has it as its next run (`stale`), as after the restore of an older dump, the installation gets an

@@ -127,8 +127,8 @@ RETURNING r.id
 -- next tick. This statement waits for no lock, so it may lock the run first. A run of this host is judged by the uptime,
 -- whatever the clock was set to. Other runs are judged by the clock as it is read here, because the `now` of a pass that
 -- was stopped meanwhile may be ahead. A run that lost its hold to another run is only counted, because the other
--- run sets the task's state. If runs of the task share their process, it may have died of another run. So the task runs
--- alone next time; if it did so already, it is guilty.
+-- run sets the task's state. If runs of the task share a process, another run may be the cause of the loss. So the task
+-- runs alone next time. If the run was alone already, the task is guilty.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), overdue AS MATERIALIZED (
@@ -197,7 +197,7 @@ RETURNING t.id
 -- Claims tasks with waiting occurrences, with locks, so that none of them can start during the call to Redis about
 -- their jobs. A task with more than 100 returns its oldest 99 and the newest. One call returns up to 5,000, because more
 -- would take longer than the locks may be held. `upto` is the last task that was read, NULL at the end. `batch` is how
--- many tasks share a job that is pushed again: only tasks whose runs also share their process do.
+-- many tasks may share a job that is pushed again. It is above 1 only if their runs also share a process.
 WITH looked_at AS MATERIALIZED (
     SELECT id, least(cardinality(waiting), 100) AS count FROM {schema}.tasks
     WHERE waiting <> '{}' AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
@@ -271,8 +271,8 @@ UPDATE {schema}.tasks t SET failed = t.failed + l.count
 FROM (SELECT task_id, count(*) FROM lost WHERE kind <> 'piece' GROUP BY task_id) l WHERE t.id = l.task_id
 
 -- name: announce
--- Announces the functions of a worker: how many tasks of each one job may carry, how many of them run at the same time, and
--- whether an interrupted run may be repeated.
+-- Announces the functions of a worker. States for each how many tasks one job may carry, how many of them run at the same
+-- time, and whether an interrupted run is retried even without retries.
 INSERT INTO {schema}.functions (name, batch, concurrency, repeatable, announced_at)
 SELECT f.*, clock_timestamp() FROM unnest(
     %(names)s::text[], %(batches)s::integer[], %(concurrencies)s::integer[], %(repeatables)s::boolean[]) AS f (name)

@@ -1,4 +1,4 @@
--- The outcome goes: what was interrupted counts as lost.
+-- Removes the outcome `interrupted`: such runs become `lost`.
 UPDATE runs SET outcome = 'lost' WHERE outcome = 'interrupted';
 UPDATE tasks SET last_outcome = 'lost' WHERE last_outcome = 'interrupted';
 ALTER TABLE tasks DROP COLUMN alone_until;

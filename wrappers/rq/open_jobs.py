@@ -70,7 +70,8 @@ class OpenJobs:
         unread = {*self.pipe.unread()}
         for job_id in [*self._jobs]:
             if job_id in unread:
-                self._put_back(*self._jobs.pop(job_id))
+                with suppress(RedisError):  # then RQ declares the job abandoned, and the ticker pushes its tasks again
+                    self._put_back(*self._jobs.pop(job_id))
             elif job_id != self._first.id:
                 self._end(job_id)
         self.pipe.close()

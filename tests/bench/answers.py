@@ -41,7 +41,7 @@ class Answer(asyncio.Protocol):
 
 
 def mixed(number: int) -> float | None:
-    """Returns after how many seconds this poll is answered, if at all."""
+    """Returns the seconds after which this poll is answered, or None for never."""
     if number % round(1 / SHARE_HUNG) == 7:
         return None
     return SLOW if number % round(1 / SHARE_SLOW) == 42 else USUAL
@@ -54,7 +54,7 @@ async def serve() -> None:
 
 
 class Polled:
-    """The server as the benchmarks see it."""
+    """The server, as benchmarks see it."""
 
     def __init__(self, pid: int, port: int) -> None:
         self.pid, self.url = pid, f"http://127.0.0.1:{port}"

@@ -32,14 +32,14 @@ from ticker import owners
 from ticker.schedules import duration
 
 MILLION, FIVE_MINUTES = 1_000_000, 300
-BUSY = 0.8  # of a core: what a process of ours should use at most
-DRAIN = 120.0  # seconds that workers get for what waits when the tickers have stopped
+BUSY = 0.8  # of a core, or of the slots: a process that uses more counts as full
+DRAIN = 120.0  # seconds that workers get for waiting jobs after the tickers have stopped
 
 PHASES = """
 UPDATE ticker.tasks SET box_ms = least(16000, every_ms / 2), next_run = timestamptz 'epoch' + interval '1 ms' * (
     ceil((extract(epoch FROM %(begin)s::timestamptz) * 1000 - phase_ms) / every_ms) * every_ms + phase_ms)"""
 FIRST = "CREATE TABLE first AS SELECT id, next_run FROM ticker.tasks"
-# A tick moves an occurrence by up to its own period, and no further. So the number of intervals that have passed is exact.
+# A tick moves an occurrence by its own period at most. So the number of intervals that have passed is exact.
 COUNTED = """
 WITH due AS (
     SELECT f.id, CASE WHEN t.next_run > f.next_run
@@ -63,7 +63,7 @@ TICKING = "SELECT count(*)::int FROM ticker.tickers WHERE last_tick_at > clock_t
 
 @dataclass(frozen=True)
 class Load:
-    """How many tasks run how often, and what works on them. Seconds."""
+    """How many tasks run how often, and how many processes work on them. Times are in seconds."""
 
     tasks: int
     every: float
@@ -74,13 +74,13 @@ class Load:
 
 
 class Day:
-    """Plays some minutes, and reads from the tables what happened."""
+    """Plays some minutes, and reads the results from the tables."""
 
     def __init__(self, on: Stage, server: Polled, load: Load, url: str) -> None:
         self.on, self._server, self._load, self._url = on, server, load, url
 
     def fill(self) -> None:
-        """Gives each row of a table its default task, which is the way to register many."""
+        """Gives each row of a table its default task, which is the way to register many tasks."""
         self.on.db.execute("CREATE TABLE channels (id bigint PRIMARY KEY)")
         for statement in owners.triggers("channels"):
             self.on.db.execute(statement)
@@ -90,7 +90,7 @@ class Day:
         assert ticker.defaults(self.on.db, "channels", [wanted], existing=True) == self._load.tasks
 
     def play(self) -> tuple[Used, int]:
-        """Returns what was used in the given minutes, and how many runs ended in them."""
+        """Returns what was used in the given minutes, and how many runs ended in that time."""
         begin = self._phases()
         ticking = [sys.executable, "-m", "ticker", "run", "--tick", f"{self._load.tick}s"]
         environ = {"DATABASE_URL": self.on.database_url, "REDIS_URL": self.on.redis_url}
@@ -112,7 +112,7 @@ class Day:
         return used, ended
 
     def _phases(self) -> datetime:
-        """Makes each task due at its phase, from an instant on at which all is ready; returns that."""
+        """Makes each task due at its phase, from an instant on at which everything is ready. Returns that instant."""
         sql = "SELECT clock_timestamp() + %s * interval '1 s'"
         [(begin,)] = self.on.db.execute(sql, [20 + self._load.tasks / 10_000]).fetchall()
         self.on.db.execute(PHASES, {"begin": begin})
@@ -135,7 +135,7 @@ class Day:
         return int(self.on.db.execute(question).fetchall()[0][0])
 
     def recorded(self) -> Iterator[Figure]:
-        """Yields what the tables say."""
+        """Yields the figures that the tables contain."""
         [(due, found, wrong)] = self.on.db.execute(COUNTED).fetchall()
         yield Figure("occurrences that were pushed", due, "", None, "by the tasks' next times")
         yield Figure(
@@ -185,7 +185,7 @@ def used_by(used: Used, runs: int) -> Iterator[Figure]:
 
 
 def million(used: Used, runs: int, load: Load, concurrency: int, seconds: float) -> Iterator[Figure]:
-    """Yields what a million tasks of five minutes need, by the CPU of a run."""
+    """Yields what a million tasks of five minutes need, computed from the CPU of a run."""
     rate = MILLION / FIVE_MINUTES
     cores = {role: rate * spent / runs for role, spent in used.cpu.items()}
     processes = math.ceil(max(cores["worker"] / BUSY, rate * seconds / concurrency / BUSY))
@@ -208,7 +208,7 @@ def million(used: Used, runs: int, load: Load, concurrency: int, seconds: float)
 
 
 def forks(each: Measured) -> Iterator[Figure]:
-    """Yields the same for a process per run, without the CPU of its tickers."""
+    """Yields the same for a process per run, without the CPU of the tickers."""
     rate, ticked = MILLION / FIVE_MINUTES, each.ticked
     assert ticked
     processes = math.ceil(rate / each.rate)

@@ -94,7 +94,7 @@ def show(
     about: Mapping[str, Any],
     tables: Mapping[str, Sequence[Sequence[str]]] | None = None,
 ) -> None:
-    """Each of the tables begins with its heads."""
+    """Prints the tables, each of which begins with its column heads, and then the figures."""
     facts = {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}, **about}
     if as_json:
         json.dump(

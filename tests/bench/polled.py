@@ -43,7 +43,7 @@ async def day() -> int:
 
 @task("polls.wait", batch=500, concurrency=500)
 async def wait() -> None:
-    """Needs no memory of its own."""
+    """Waits, and needs no memory of its own."""
     await asyncio.sleep(WAIT)
 
 

@@ -1,8 +1,8 @@
 """How many polls a worker makes per second, and what each costs: `python -m tests.bench polls [--seconds N] [--rounds N] [--only NAME,...]`.
 
 Each poll asks a local server. In "uniform", each answer takes 200 ms. In "mix", one in a hundred takes 15 s, and two in a
-thousand never come; time boxes of 16 s end them. Each arm has more polls to make than it can, and is measured for some seconds
-(`--mix-seconds` in the mix) once it has warmed up:
+thousand never come; time boxes of 16 s end them. Each arm has more polls to make than it can make. It is measured for some
+seconds (`--mix-seconds` in the mix) after it has warmed up:
 
 job each   a job and a process for each poll
 batch      50 polls in one job, one after another
@@ -10,8 +10,10 @@ group      50 or 100 coroutines at the same time, 500 in one job
 threads    20 threads at the same time, 200 in one job
 
 The other arms are other libraries (`uv run --group bench`), with and without a record of each poll; ours is always recorded.
-PostgreSQL makes neither checkpoints nor autovacuum, which would fall into one arm or another; in `day` it makes both. CPU is per poll. That of `worker` is of all its processes, without the tick, which is shown apart. Redis connections and
-PostgreSQL sessions are the worker's. `of slots` is the rate by what the slots allow: their number by the mean duration.
+Checkpoints and autovacuum are off, because they would affect some arms and not others; in `day`, both are on. CPU is per
+poll. That of `worker` is the CPU of all its processes, without the tick, which is listed separately. Redis connections and
+PostgreSQL sessions are the worker's. `of slots` is the rate divided by what the slots allow, which is their number divided by
+the mean duration.
 """
 
 import importlib.util
@@ -39,7 +41,7 @@ from ticker.queue.rq import RedisQueue
 GRACE = 1.0  # seconds
 WARM = 3.0  # seconds
 TASKS = 200_000
-# What is due is spread over the table, as it is after a while, and earlier arms leave nothing.
+# Due tasks are spread over the table, as they are after a while. Nothing is left of earlier arms.
 FRESH = """
 UPDATE ticker.tasks SET waiting = '{}', batch_jobs = NULL, last_run = NULL, last_occurrence = NULL, running_until = NULL,
     run_token = NULL, every_ms = 3600000, box_ms = %(box)s, function = %(function)s,
@@ -55,7 +57,7 @@ NOT_IN_MIX = {"job each", "batch of 50"}
 
 @dataclass(frozen=True)
 class Measured:
-    """One arm in one round. CPU is in seconds; `ticked` is what the tick used, and `due` for how many tasks."""
+    """One arm in one round. CPU is in seconds; `ticked` is what the tick used for `due` tasks."""
 
     used: Used
     polls: int
@@ -72,7 +74,7 @@ class Measured:
         return self.recorded or self.polls
 
     def cpu(self, role: str) -> float:
-        """Milliseconds per poll."""
+        """Returns milliseconds of CPU per poll."""
         return 1000 * self.used.cpu[role] / self.polls
 
 
@@ -128,7 +130,7 @@ class Bench:
 
 @contextmanager
 def worker(on: Stage, meter: Meter, url: str, count: int = 1) -> Iterator[None]:
-    """Workers of ours, which listen."""
+    """Runs our workers until the end of the block. They listen when it begins."""
     environ = {"DATABASE_URL": on.database_url, "REDIS_URL": on.redis_url, "POLLS_URL": url}
     command = [
         sys.executable,
@@ -137,12 +139,12 @@ def worker(on: Stage, meter: Meter, url: str, count: int = 1) -> Iterator[None]:
     with usage.running(*[command] * count, **environ) as pids:
         meter.roots |= {"worker": pids}
         until(lambda: len(on.redis.smembers("rq:workers")) == count, "the workers")
-        time.sleep(1)  # they say so just before they listen
+        time.sleep(1)  # they print that they listen just before they do
         yield
 
 
 def fresh(on: Stage, function: str, due: int) -> None:
-    """Makes so many tasks of a function due, on servers that are otherwise empty."""
+    """Makes this many tasks of a function due, on servers that are otherwise empty."""
     on.redis.flushall()
     on.db.execute("TRUNCATE ticker.runs")
     step = on.tasks // due
@@ -151,7 +153,7 @@ def fresh(on: Stage, function: str, due: int) -> None:
 
 
 def push(on: Stage, meter: Meter, due: int) -> Used:
-    """Pushes what is due, in one tick; returns what it used."""
+    """Pushes all due tasks in one tick. Returns what the tick used."""
     with (
         closing(PostgresStore(on.database_url)) as store, closing(RedisQueue.from_url(on.redis_url)) as queue,
         meter.measured() as used,
@@ -162,7 +164,7 @@ def push(on: Stage, meter: Meter, due: int) -> Used:
 
 
 def own_memory(on: Stage, function: str, runs: int) -> float:
-    """Returns the kB that each further run at work takes in our processes, of a function that needs none."""
+    """Returns the kB that each further active run takes in our processes. Its function needs no memory itself."""
     taken = []
     for due in (1, runs):
         fresh(on, function, due)
@@ -216,7 +218,7 @@ def middle(values: Iterator[float]) -> float:
 
 
 def ticks(rounds: Sequence[dict[str, Measured]]) -> Iterator[Figure]:
-    """Yields what the ticks cost for each task of the arms of our own."""
+    """Yields what the ticks cost for each task of our own arms."""
     for name in OURS:
         found = [(of[name].ticked, of[name].due) for of in rounds if name in of]
         used = [(used, due) for used, due in found if used]

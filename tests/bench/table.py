@@ -49,7 +49,7 @@ FROM pg_stat_all_tables WHERE relid = 'ticker.tasks'::regclass"""
 
 
 class Ticks:
-    """Plays ticks. After each one, all its jobs are started and ended at once, by the statements of workers."""
+    """Plays ticks. After each tick, starts and ends all its jobs at once, with the statements of workers."""
 
     def __init__(self, on: Stage) -> None:
         self.on, self.now = on, datetime.now(UTC).replace(microsecond=0)

@@ -1,4 +1,4 @@
-"""What processes and servers use: CPU, memory, sessions and write-ahead log, from /proc and from the servers. Linux."""
+"""Measures what processes and servers use: CPU, memory, sessions and write-ahead log. Reads /proc, so needs Linux."""
 
 import os
 import re
@@ -28,9 +28,9 @@ TOTAL = re.compile(r"^Total\s+\d+\s+(\d+) \[.*?\]\s+(\d+) \[", re.MULTILINE)
 
 @contextmanager
 def running(*commands: Sequence[str], **environ: str) -> Iterator[list[int]]:
-    """Runs programs; yields their process ids. After the block, they and all their descendants are killed.
+    """Runs programs, and yields their process ids. After the block, kills them and all their descendants.
 
-    What they print goes to the file that BENCH_LOG names.
+    Their output goes to the file that BENCH_LOG names.
     """
     with ExitStack() as opened:
         log = opened.enter_context(Path(os.environ.get("BENCH_LOG", os.devnull)).open("a"))
@@ -50,7 +50,7 @@ def running(*commands: Sequence[str], **environ: str) -> Iterator[list[int]]:
 
 
 def tree(*roots: int) -> dict[int, tuple[int, float, str]]:
-    """Returns the living processes below and including the roots: each one's parent, seconds of CPU, and state.
+    """Returns the roots and all living processes below them: the parent, seconds of CPU, and state of each.
 
     The CPU includes that of its ended children.
     """
@@ -70,7 +70,7 @@ def _processes() -> Iterator[tuple[int, tuple[int, float, str]]]:
 
 
 def cpu(roots: Sequence[int]) -> float:
-    """Returns the seconds that the processes, and all below them, have used."""
+    """Returns the seconds of CPU that the processes and all processes below them have used."""
     return sum(seconds for _, seconds, _ in tree(*roots).values())
 
 
@@ -85,7 +85,7 @@ def memory(roots: Sequence[int]) -> float:
 
 @dataclass
 class Used:
-    """What was used within a block: seconds, seconds of CPU by role, bytes of log, and the largest numbers of a sample."""
+    """What was used within a block: seconds, seconds of CPU by role, bytes of log, and the largest sampled numbers."""
 
     seconds: float = 0.0
     cpu: dict[str, float] = field(default_factory=dict)
@@ -95,10 +95,11 @@ class Used:
     by_name: Counter[str] = field(default_factory=Counter)
     """Sessions of PostgreSQL by application."""
     connections: int = 0
-    """Of Redis."""
+    """Connections of Redis."""
     memory: dict[str, float] = field(default_factory=dict)
+    """MB of memory by role."""
     redis: float = 0.0
-    """MB of data."""
+    """MB of data in Redis."""
 
     @property
     def sessions(self) -> int:
@@ -106,7 +107,7 @@ class Used:
 
 
 class Meter:
-    """Measures servers, and further processes by role. Sessions and connections that exist at its birth are not counted."""
+    """Measures servers, and further processes by role. Does not count sessions and connections that existed before."""
 
     def __init__(self, on: Stage) -> None:
         self.roots: dict[str, list[int]] = {}
@@ -128,7 +129,7 @@ class Meter:
 
     @contextmanager
     def measured(self) -> Iterator[Used]:
-        """Yields what is complete after the block."""
+        """Measures the block. What it yields is complete after the block."""
         used, ended = Used(), threading.Event()
         sampler = threading.Thread(target=self._sample, args=(used, ended))
         began, before, start = time.perf_counter(), self._cpu(), self._position()
@@ -163,7 +164,9 @@ class Meter:
         command = [str(program), "--stats", f"--path={self._data}/pg_wal", f"--start={start}", f"--end={end}"]
         told = subprocess.run(command, capture_output=True, text=True, check=False)
         found = TOTAL.findall(told.stdout)
-        if not found and "could not find a valid record" not in told.stderr:  # which means that nothing was written
+        if (
+            not found and "could not find a valid record" not in told.stderr
+        ):  # that error means that nothing was written
             raise AssertionError(f"pg_waldump from {start} to {end}: {told.stderr}")
         records, images = found[0] if found else (0, 0)
         return float(records), float(images)

@@ -31,7 +31,7 @@ WANT = 0.3  # seconds for which the neighbours have nothing left
 
 
 class Overeaten(MemoryError):
-    """Of a run that used up the memory, or the descriptors, of its process."""
+    """Raised by a run that used up the memory or the file descriptors of its process."""
 
 
 @task(LOOP, batch=BATCH, concurrency=AT_ONCE)
@@ -67,7 +67,7 @@ def _a_while(run: Run) -> float:
 
 
 def _notes_its_place(run: Run, witness: Witness) -> None:
-    """One run of four, and no deed but while PostgreSQL is away: then the whole loop waits for it."""
+    """In one run of four. It disturbs the neighbours only while PostgreSQL is away, because the whole event loop then waits."""
     if run.id % 4 == 0:
         witness.says("does", deed="checkpoints")
         checkpoint(run, witness, run.id)
@@ -90,7 +90,7 @@ def _crashes(_: Witness) -> None:
 
 
 def _reads_nowhere(_: Witness) -> None:
-    """A fault of the processor, not a signal that somebody sent."""
+    """Causes a fault of the processor, as opposed to a signal that a process sends."""
     ctypes.string_at(0)
 
 
@@ -115,7 +115,7 @@ async def _in_an_instant(witness: Witness, deed: str) -> None:
 
 
 async def _hangs(witness: Witness, _: str) -> None:
-    """Until it is cancelled."""
+    """Waits until it is cancelled."""
     await _waits(witness, LEAVES_AT_LAST)
 
 
@@ -148,19 +148,19 @@ ON_LOOP = {"hangs": _hangs, "blocks": _blocks, "swallows": _swallows, "eats": _e
 
 
 def _hangs_in_its_thread(witness: Witness) -> None:
-    """Until it is interrupted."""
+    """Waits until it is interrupted."""
     witness.works(LEAVES_AT_LAST)
 
 
 def _receives(witness: Witness) -> None:
-    """From a mailbox that never answers."""
+    """Reads from a mailbox that never answers."""
     near, far = socket.socketpair()
     with near, far:
         near.recv(1)
 
 
 def _holds_the_lock(witness: Witness) -> None:
-    """Of the interpreter, in one long C call: no thread runs, also not the one that watches."""
+    """Holds the interpreter's lock in one long C call: no thread runs, not even the one that watches."""
     ctypes.PyDLL(None).usleep(30_000_000)
 
 
@@ -195,7 +195,7 @@ DEEDS = {LOOP: (*INSTANT, *ON_LOOP), THREADS: (*INSTANT, *IN_THREADS)}
 
 @contextmanager
 def without_memory() -> Iterator[None]:
-    """The process gets no more address space, and what it had is gone but for a little; the machine keeps its own."""
+    """Limits the address space of the process, and uses up all but a little of it. The machine keeps its memory."""
     before, eaten = resource.getrlimit(resource.RLIMIT_AS), []
     pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
     resource.setrlimit(resource.RLIMIT_AS, (pages * mmap.PAGESIZE + LEFT_TO_ALL, before[1]))

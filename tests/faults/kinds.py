@@ -310,7 +310,7 @@ def horse_killed(stage: Stage, draw: Random) -> Iterator[str]:
 
 @kind("workers")
 def group_hit(stage: Stage, draw: Random) -> Iterator[str]:
-    """A process with several runs at work is killed, as for want of memory; or its worker is, or is told to end."""
+    """Kills a process with several active runs, as when memory runs out. Or kills its worker, or tells the worker to end."""
     group = _group(stage)
     process = next((one for one in stage.workers if group in one.level(1)), None) or _busy(stage, draw)
     horse, worker = 1, 0
@@ -505,7 +505,7 @@ def _busy(stage: Stage, draw: Random) -> Process:
 
 
 def _group(stage: Stage) -> int:
-    """A process that has several runs at work, if one is found in time; else 0."""
+    """Returns a process that has several active runs, or 0 if none is found in time."""
     found: list[int] = []
 
     def search(db: psycopg.Connection[Any]) -> bool:

@@ -47,7 +47,7 @@ class Witness:
 
 @cache
 def file_of(pid: int) -> int:
-    """Opened once for all runs of a process, one of which may use up its descriptors."""
+    """Opens the file once for all runs of a process, because one of them may use up its descriptors."""
     return os.open(folder() / f"{pid}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
 
 

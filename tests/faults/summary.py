@@ -101,7 +101,7 @@ def summarise(history: History) -> Summary:
 
 
 def at_once(history: History, crew: Crew) -> int:
-    """The most of its runs that were active at the same time, by their own words."""
+    """Returns how many of its runs were active at the same time at most, as they recorded it."""
     active = [history.witnessed[run.id] for run in crew.runs if run.id in history.witnessed]
     changes = [(one.first, 1) for one in active] + [(one.last_own, -1) for one in active]
     return max(accumulate(change for _, change in sorted(changes)), default=0)

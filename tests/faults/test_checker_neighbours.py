@@ -1,4 +1,4 @@
-"""The checker's S16, and what S9 and S14 know of groups, against histories by hand."""
+"""Tests the checker's S16, and S9 and S14 on groups, with histories written by hand."""
 
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ def book(tmp_path: Path) -> Book:
 
 
 def starts(book: Book, at: float = 0.0, *, function: str = LOOP, pid: int = 50, deed: str = "", **columns: Any) -> int:
-    """A run of a new 10 s task (B + g 5.1 s) in process 50."""
+    """Starts a run of a new 10 s task (B + g 5.1 s) in process 50."""
     task = book.task(at, function=function, **columns)
     book.push(task, at, at, carrier=JOB)
     book.advance(task, at, at)
@@ -34,14 +34,14 @@ def starts(book: Book, at: float = 0.0, *, function: str = LOOP, pid: int = 50, 
 
 
 def ends(book: Book, run: int, at: float, outcome: str, reason: str = "", **columns: Any) -> None:
-    """Without a culprit, its task runs alone next time."""
+    """Ends a run. If the cause is unknown, its task runs alone next time."""
     book.end(run, at, outcome, witnessed=False, reason=reason, **columns)
     if reason.startswith("its process ended while"):
         book.change(run - 1, at, xid=book._xid, alone_until=book.wall(3600))
 
 
 def die(book: Book, first: tuple[str, str], second: tuple[str, str], *, at: float, deeds: Any = ("", "")) -> None:
-    """Two runs of a process, each with its outcome and its reason."""
+    """Adds two runs of a process, each with its outcome and its reason."""
     runs = [starts(book, deed=deed) for deed in deeds]
     for run, (outcome, reason) in zip(runs, (first, second), strict=True):
         ends(book, run, at, outcome, reason)
@@ -216,7 +216,7 @@ def test_a_task_whose_row_says_so_runs_alone(book: Book, alone: bool, pid: int, 
 def test_a_run_that_returned_long_before_its_process_died_is_recorded_so(
     book: Book, last: float, found: set[str]
 ) -> None:
-    """A moment before, nobody knows which was first."""
+    """If it returned only a moment before, the order is unknown."""
     first, second = starts(book, deed="hangs"), starts(book)
     book.witness("end", second, 3, pid=50)
     book.witness("beat", first, last, pid=50)

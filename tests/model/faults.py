@@ -287,7 +287,7 @@ def killed(state: State, number: int) -> State:
 
 
 def group_killed(state: State) -> State:
-    """All runs of a process. What was at work with others was interrupted; the jobs of what had not begun are failed."""
+    """Ends all runs of a process. Runs that were active with others are interrupted. The jobs of unstarted runs fail."""
     at_work = [n for n, slot in enumerate(state.slots) if slot.at in (ANSWERED, RUNNING)]
     for number, slot in enumerate(state.slots):
         if slot.at == POPPED:

@@ -255,7 +255,7 @@ class Runs:
         return what, self.freed(state, number), broken
 
     def waits_again(self, state: State, slot: Slot) -> State:
-        """The wrong end of an interrupted run: as if it had not begun."""
+        """Gives an interrupted run a wrong end, as if it had not begun."""
         row = state.rows[slot.task]
         if slot.occurrence == PLANNED:
             return state

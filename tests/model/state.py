@@ -88,7 +88,7 @@ class Slot(NamedTuple):
     """A worker with its horse. `left` is what is left of the hard limit, `waited` since the start was asked for.
 
     `over`: by how much the process outlives its hold. `jumped`: the clock was set forward since its start. `interrupted`:
-    the process died while other runs were at work in it.
+    the process died while other runs were active in it.
     """
 
     at: int = FREE

@@ -36,7 +36,7 @@ GROUPS = (
         "ticker/db/sql/end.sql",
         "WHEN NOT e.bad OR (t.retries > 0",
         "WHEN (t.retries > 0",
-        "An interrupted run is no failure of its task.",
+        "An interrupted run is not a failure of its task.",
         (f"{TESTS}test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted",),
     ),
     Mutant(
@@ -52,7 +52,7 @@ GROUPS = (
         "wrappers/pipeline/finish.py",
         "return End(Outcome.INTERRUPTED, reason, alone=True)",
         "return End(Outcome.INTERRUPTED, reason)",
-        "If a process dies of an unknown cause, each task whose run was at work runs alone next time.",
+        "If a process dies of an unknown cause, each task whose run was active runs alone next time.",
         (f"{ALONE}test_after_a_death_without_a_culprit_each_runs_alone_and_the_one_that_dies_alone_is_guilty",),
     ),
     Mutant(

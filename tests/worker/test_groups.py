@@ -28,7 +28,7 @@ from wrappers import NOTHING_TO_DO, task
 FOLDER = Path(os.environ.get("GROUP_FOLDER", "/nonexistent"))
 
 async def all_are_here(run, number):
-    \"\"\"Waits until every one of `number` runs is at work.\"\"\"
+    \"\"\"Waits until all `number` runs are active.\"\"\"
     (FOLDER / str(run.task_id)).touch()
     while len(list(FOLDER.iterdir())) < number:
         await asyncio.sleep(0.01)
@@ -229,7 +229,7 @@ def test_a_thread_is_interrupted_in_its_code_and_in_a_socket_that_never_answers(
 
 @pytest.mark.parametrize("deed", ["blocks", "swallows"])
 def test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted(deed, db, store, queue):
-    """The neighbour has a longer box, and is at work when the process dies."""
+    """The neighbour has a longer box, and is active when the process dies."""
     register(db, "together", deed, kwargs={"number": 2}, every="4s", box="0.5s")
     ticker.register(db, "together", name="neighbour", every="1h", kwargs={"deed": "waits", "number": 2})
     tick(store, queue)
@@ -257,7 +257,7 @@ def test_nothing_new_begins_in_a_process_that_will_be_killed(db, store, queue):
 
 
 def test_a_run_that_blocks_the_loop_pays_for_a_neighbour_that_cannot_end(db, store, queue):
-    """The neighbour's box is shorter. Its soft limit cannot reach it, because the loop does not turn."""
+    """The neighbour's box is shorter. Its soft limit cannot reach it, because the event loop is blocked."""
     register(db, "together", "blocks", kwargs={"number": 2})
     ticker.register(db, "together", name="neighbour", every="4s", box="1.5s", kwargs={"deed": "waits", "number": 2})
     tick(store, queue)
@@ -333,7 +333,7 @@ def test_a_locked_row_is_skipped_and_runs_later(environ, db, store, queue):
 def test_a_server_that_goes_away_costs_no_run_at_work_and_what_is_left_is_pushed_again(
     own_servers, folder, monkeypatch
 ):
-    """One run is at work, and the next start finds no server. It ends with its own outcome, once the server is back."""
+    """One run is active when the next start finds no server. It ends with its own outcome when the server is back."""
     postgres, _ = own_servers
     with connect(postgres.url) as db:
         db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('two', 10, clock_timestamp())")

@@ -1,4 +1,4 @@
-"""What tickers know of a function with concurrency, and which of its tasks run alone after a death without a culprit."""
+"""Tests what tickers know of a function with concurrency, and which tasks run alone after a death of unknown cause."""
 
 import os
 import re
@@ -47,7 +47,7 @@ async def grouped(run):
 
 @task("together", batch=10, concurrency=10)
 async def together(run, deed, number):
-    """The neighbours of a death are at work, until the file `go` lets their next runs return."""
+    """The neighbours of a death stay active, until the file `go` lets their next runs return."""
     (FOLDER / deed).touch()
     while len(list(FOLDER.iterdir())) < number:
         await asyncio.sleep(0.01)
@@ -121,7 +121,7 @@ def due_again(db: Any) -> None:
 
 
 def jobs_of_a_tick(db: Any, store: Any, queue: Any, redis: Any) -> list[list[str]]:
-    """The names of the tasks in each job of the next tick."""
+    """Returns the names of the tasks in each job of the next tick."""
     due_again(db)
     tick(store, queue)
     names = {task.id: task.name for task in ticker.list_tasks(db)}
@@ -137,7 +137,7 @@ def ended(db: Any, tasks: list[ticker.Task], outcome: str, now: datetime | None 
 
 
 def began(db: Any, task: ticker.Task, due: datetime | None, now: datetime | None, token: str) -> int:
-    """The id of a run of this occurrence."""
+    """Returns the id of a run of this occurrence."""
     assert due is not None
     verdict = start(db, task, due, now, token=token, functions=["together"])
     assert verdict["refusal"] is None
@@ -283,7 +283,7 @@ def attempts(play: Any) -> list[tuple[int, str]]:
 
 
 def ends_again(play: Any, seconds: float, outcome: str) -> None:
-    """The retry that a tick pushes there starts there, and ends in this way before the next tick."""
+    """Starts the retry that a tick pushes at this time, and ends it in this way before the next tick."""
     play.at(seconds)
     play.tick()
     [taken] = play.take()
@@ -355,7 +355,7 @@ def calls_through(proxy: Proxy, database_url: str, tasks: list[ticker.Task]) -> 
 def test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time(
     announced, db, proxy, database_url, monkeypatch
 ):
-    """Of three tasks, one is paused, so its record is a drop."""
+    """One of three tasks is paused, so its record is a drop."""
     monkeypatch.setitem(registry._functions, "together", None)
     tasks = register(db, *"abc")
     db.execute("UPDATE ticker.tasks SET paused_by = 'anna' WHERE name = 'c'")

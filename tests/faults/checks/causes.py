@@ -22,7 +22,7 @@ BY_ITSELF = {"poll.falls": "SIGKILL", "poll.crashes": "SIGSEGV"}
 STATUSES = {"poll.vanishes": 0, "poll.exits": 3}
 """What functions of the cast do to themselves."""
 DEEDS = {"crashes": "SIGSEGV", "reads nowhere": "SIGSEGV", "kills": "SIGKILL", "vanishes": 0}
-"""What a run of a group does to its process: a signal, or a status."""
+"""How a run of a group ends its process: a signal, or an exit status."""
 ROUNDING = 0.1  # seconds: how the limit is written, and when its timer begins
 NOTICED = 1.0  # seconds: a worker that reaps a horse so late takes it for one that reached its limit
 START_WAITS = 2.0  # seconds: how long the answer to a start may take
@@ -69,7 +69,7 @@ def _claims(history: History, run: Run) -> Iterator[tuple[bool, str]]:
 def _one_reached_its_limit(
     history: History, run: Run, limit: float, *, is_the_cause: bool
 ) -> Sequence[tuple[bool, str]]:
-    """The run that the reason names, or any that was at work in the process of an interrupted one; or else this one."""
+    """Judges the run that the reason names, or any run that was active in the process of an interrupted one, or this one."""
     named = BECAUSE_OF.search(run.reason)
     others = crew_of(history, run).dead if named or run.outcome == "interrupted" else ()
     claims = [
@@ -100,7 +100,7 @@ def _does(history: History, run: Run, name: str) -> bool:
 
 
 def _one_does(history: History, run: Run, end: str | int) -> bool:
-    """Whether a run of its process was about to end it so."""
+    """Returns whether a run of its process was about to end the process in this way."""
     return any(DEEDS.get(deed_of(history, other)) == end for other in crew_of(history, run).dead)
 
 
@@ -170,7 +170,7 @@ def recorded_as_returned(history: History) -> Findings:
 
 
 def _outlived(history: History, run: Run, returned: float) -> bool:
-    """Whether it was interrupted by its record, and its process went on for a while after it had returned."""
+    """Returns whether its record says `interrupted`, although its process lived for a while after it had returned."""
     return run.outcome == "interrupted" and last_activity(history, crew_of(history, run)) > returned + NOTICED
 
 

@@ -1,4 +1,4 @@
-"""The runs that shared a process: those of a batch one after another, those of a group at the same time."""
+"""Finds the runs that shared a process: those of a batch one after another, those of a group at the same time."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -22,19 +22,19 @@ class Crew(NamedTuple):
 
 
 def pid_of(history: History, run: Run) -> int:
-    """The process that ran it, by its own word, or else by its record."""
+    """Returns the process that ran it, as the function itself recorded it, or else as its record says."""
     one = history.witnessed.get(run.id)
     return one.begins[0].pid if one and one.begins else run.pid
 
 
 def process_of(history: History, run: Run) -> str:
-    """The supervised process to which it belonged, by its own word."""
+    """Returns the supervised process to which it belonged, as the function itself recorded it."""
     one = history.witnessed.get(run.id)
     return one.begins[0].process if one and one.begins else ""
 
 
 def deed_of(history: History, run: Run) -> str:
-    """What it did to its neighbours, by its own word."""
+    """Returns what it did to its neighbours, as the function itself recorded it."""
     one = history.witnessed.get(run.id)
     return one.deed if one else ""
 
@@ -49,7 +49,7 @@ def crews(history: History) -> Sequence[Crew]:
 
 
 def _apart(history: History, runs: list[Run]) -> list[list[Run]]:
-    """A number is given again, to a process of another worker, or after a while."""
+    """Splits the runs with the same process id: the id is used again by another worker, or after a while."""
     parts: list[list[Run]] = []
     for run in sorted(runs, key=lambda run: run.started or run.created):
         if parts and _are_together(history, parts[-1][-1], run):
@@ -71,10 +71,10 @@ def crew_by_run(history: History) -> Mapping[int, Crew]:
 
 
 def crew_of(history: History, run: Run) -> Crew:
-    """Itself alone, where nobody knows its process."""
+    """Returns the runs of its process. If the process is unknown, returns this run alone."""
     return crew_by_run(history).get(run.id) or Crew(pid_of(history, run), (run,))
 
 
 def last_activity(history: History, crew: Crew) -> float:
-    """Of any of its runs, by their own words; the process lived until then at least."""
+    """Returns when any of its runs was last active, as they recorded it. The process lived at least until then."""
     return max((history.witnessed[run.id].last_own for run in crew.runs if run.id in history.witnessed), default=0.0)

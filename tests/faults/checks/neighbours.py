@@ -1,4 +1,4 @@
-"""S16: what becomes of the runs that were at work in one process when it died, and of those that had not begun."""
+"""S16: checks the runs that were active in a process when it died, and those that had not begun."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ def spares_neighbours(history: History) -> Findings:
 
 
 def _is_guilty(history: History, crew: Crew, found: Findings) -> None:
-    """Whoever is killed had no neighbours, or is the only one, and was seen to have caused it."""
+    """Checks that a killed run had no neighbours, or that it is the only killed run and caused the death."""
     killed = [run for run in crew.dead if run.outcome == "killed"]
     if len(crew.dead) < 2 or not killed:
         return
@@ -109,7 +109,7 @@ def _counts_for_nothing(history: History, run: Run, found: Findings) -> None:
 
 
 def _was_allowed(history: History, run: Run, found: Findings) -> None:
-    """A second attempt of an interrupted run. A repeatable function has one, as if its task had one retry."""
+    """Checks a second attempt of an interrupted run. A repeatable function has one, as if its task had one retry."""
     assert run.started
     before = next((other for other in _attempts(history, run) if other.attempt == run.attempt - 1), None)
     row = history.at_start(run)
@@ -131,7 +131,7 @@ def _attempts(history: History, run: Run) -> Iterator[Run]:
 
 
 def _is_over(history: History, run: Run, found: Findings) -> None:
-    """A run is not active after the record of its end, which frees its task. What the sweep calls lost may still be."""
+    """Checks that a run is not active after its end was recorded, which frees its task. A `lost` run may still be active."""
     outcome, moment = run.ends[0]
     one = history.witnessed.get(run.id)
     if one and outcome != "lost" and found.judge(one.last_own <= moment.at + excuses.CLOCK_ERROR):
@@ -140,7 +140,7 @@ def _is_over(history: History, run: Run, found: Findings) -> None:
 
 
 def _runs_alone(history: History, run: Run, found: Findings) -> None:
-    """A suspect, or a guilty task, whose row said so when the job was pushed and when it started."""
+    """Checks that a task runs alone if it was a suspect or guilty, both when its job was pushed and when it started."""
     assert run.started
     pushes = [push.at for push in history.pushes.get(job_of(run.task, run.occurrence or 0), ()) if push.taken]
     pushed = max((at for at in pushes if at <= run.started.at), default=None)
@@ -162,7 +162,7 @@ def _is_alone(row: Version, run: Run) -> bool:
 
 
 def _began_later(history: History, crew: Crew, found: Findings) -> None:
-    """What was in a job of a process that died in a calm, and had not started, is pushed again there, or has a record."""
+    """Checks jobs of a process that died in a calm: what had not started is pushed again in that calm, or has a record."""
     if not crew.dead:
         return
     died = min(run.ended.at for run in crew.dead if run.ended)
@@ -196,7 +196,7 @@ def _unstarted(history: History, crew: Crew, died: float, until: float) -> Itera
 
 @lru_cache(maxsize=1)
 def _carried(history: History) -> Mapping[str, Sequence[Push]]:
-    """What was pushed, by the job that carried it."""
+    """Returns what was pushed, by the job that carried it."""
     by_carrier: dict[str, list[Push]] = {}
     for pushes in history.pushes.values():
         for push in pushes:

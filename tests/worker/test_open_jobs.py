@@ -91,3 +91,19 @@ def test_a_job_that_was_not_taken_goes_back_to_the_front_as_if_it_had_never_left
     assert redis.hget(f"rq:job:{waiting[0]}", "status") == b"queued"
     assert redis.zcard("rq:wip:polling") == 1  # the first job's
     assert not redis.keys(f"rq:execution*:{waiting[0]}*")
+
+
+def test_a_job_whose_tasks_wait_for_a_long_tick_is_neither_interrupted_nor_abandoned(open_jobs, redis, monkeypatch):
+    """RQ's timeout leaves 30 s, and a run of this job may begin ten minutes after the job was taken."""
+    monkeypatch.setenv("TICKER_TICK", "10m")
+    second = Queue("polling", connection=redis).jobs[0]
+    open_jobs.serve()
+    given = open_jobs.pipe.take()
+    assert given.job_id == second.id and second.timeout
+    assert given.timeout >= second.timeout + 600 and given.deadline > limits.now() + second.timeout + 600
+    [score] = [
+        score
+        for member, score in redis.zrange("rq:wip:polling", 0, -1, withscores=True)
+        if second.id.encode() in member
+    ]
+    assert score > time.time() + 600

@@ -18,7 +18,7 @@ MORE = ""
 
 
 class GivenJob(NamedTuple):
-    """A job that the worker passes on. `timeout` is RQ's, in seconds, or 0; `numbers` are the arguments of `wrappers.run_batch`.
+    """A job that the worker passes on. `timeout` is RQ's and a tick, in seconds, or -1; `numbers` are the arguments of `wrappers.run_batch`.
 
     `deadline` is the instant of `limits.now` after which no process of the job may live, unless another job follows.
     """

@@ -19,6 +19,7 @@ from rq.job import Job, JobStatus
 from rq.suspension import is_suspended
 from rq.utils import now
 
+from ticker import settings
 from ticker.engine import jobs
 from wrappers import entry
 from wrappers.group.refill import MORE, GivenJob, Pipe
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ticker.run")
 
-UNTIL_BEGUN = 90  # seconds: longer than the tick within which the tasks of a job begin; RQ gets no heartbeat for it
+UNTIL_BEGUN = 60  # seconds after the tick within which the tasks of a job begin; RQ gets no heartbeat for it
 RQ_MARGIN = 60  # seconds after a job's timeout, after which RQ's own worker kills a horse
 
 
@@ -97,17 +98,20 @@ class OpenJobs:
             self._may_give = False  # this worker is to run that job next, so the group comes to its end
             self._put_back(job, None)
             return
+        tick = math.ceil(settings.from_environment().tick_ms / 1000)  # its last task may begin that much later
         self._jobs[job.id] = job, None
-        self._jobs[job.id] = job, new_execution(worker, job, UNTIL_BEGUN)
+        self._jobs[job.id] = job, new_execution(worker, job, tick + UNTIL_BEGUN)
         self._write_ends(call[1][::2])
-        self._renew(job)
+        timeout = math.ceil(job.timeout) + tick if job.timeout and job.timeout > 0 else -1
+        job.timeout = timeout
+        self._renew(timeout)
         self.wants_more = False
-        self.pipe.give(GivenJob(job.id, int(job.timeout or 0), deadline_of(job), [*call[1]]))
+        self.pipe.give(GivenJob(job.id, timeout, deadline_of(job), [*call[1]]))
 
-    def _renew(self, job: Job) -> None:
-        """Moves the instant at which RQ kills the process: its timeout for the first job ends when that of this job would."""
-        first, seconds = self._first, job.timeout
-        if not seconds or seconds < 0 or not first.timeout or first.timeout < 0 or first.started_at is None:
+    def _renew(self, seconds: int) -> None:
+        """Moves the instant at which RQ kills the process: its timeout for the first job ends when that of a new job would."""
+        first = self._first
+        if seconds < 0 or not first.timeout or first.timeout < 0 or first.started_at is None:
             first.timeout = -1
             return
         first.timeout = max(first.timeout, math.ceil((now() - first.started_at).total_seconds()) + seconds)

@@ -149,4 +149,4 @@ def alarm_held() -> Iterator[None]:
         yield
     finally:
         if left:
-            signal.setitimer(signal.ITIMER_REAL, max(left - (limits.now() - began), 0.001))
+            signal.setitimer(signal.ITIMER_REAL, max(left - (limits.now() - began), 1e-6))

@@ -87,6 +87,9 @@ class OpenJobs:
         if taken is None:
             return
         job, _ = taken
+        if job.id in self._jobs:  # its id was in the queue twice
+            worker.connection.lrem(Queue(job.origin, connection=worker.connection).intermediate_queue_key, 1, job.id)
+            return
         call = call_of(job)
         function = entry.grouped_function(job)
         if (
@@ -100,7 +103,10 @@ class OpenJobs:
             return
         tick = math.ceil(settings.from_environment().tick_ms / 1000)  # its last task may begin that much later
         self._jobs[job.id] = job, None
-        self._jobs[job.id] = job, new_execution(worker, job, tick + UNTIL_BEGUN)
+        with suppress(
+            RedisError
+        ):  # a job that is taken is run: otherwise its tasks would wait until RQ finds it abandoned
+            self._jobs[job.id] = job, new_execution(worker, job, tick + UNTIL_BEGUN)
         self._write_ends(call[1][::2])
         timeout = math.ceil(job.timeout) + tick if job.timeout and job.timeout > 0 else -1
         job.timeout = timeout
@@ -127,10 +133,13 @@ class OpenJobs:
             calls.execute()
 
     def _end(self, job_id: str) -> None:
-        """Removes a job from RQ. If Redis does not answer, its time to live does."""
-        job, execution = self._jobs.pop(job_id)
+        """Removes a job from RQ. If that is not possible, the job stays open until the process has ended.
+
+        Redis may not answer, or another job may wait for this one.
+        """
         with suppress(RedisError):
-            self._worker.forget(job, execution)
+            if self._worker.forget(*self._jobs[job_id]):
+                del self._jobs[job_id]
 
 
 def deadline_of(job: Job) -> float:

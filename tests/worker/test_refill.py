@@ -180,3 +180,11 @@ def test_a_row_that_is_locked_for_the_first_time_in_minutes_is_requested_again(e
     monkeypatch.setattr(limits, "now", lambda: later)
     asyncio.run(group._start())
     assert [call.job_id for call in group._unstarted] == ["j2"]
+
+
+def test_a_worker_for_a_limited_number_of_jobs_gives_none_to_a_group(db, store, queue, folder, redis):
+    register(db, "pairs", *["returns"] * 4)
+    tick(store, queue)
+    with working("--burst", "--max-jobs", "1", patch=FUNCTIONS) as process:
+        process.communicate()
+    assert len(outcomes(db)) == 2 and len(Queue("polling", connection=redis).job_ids) == 1

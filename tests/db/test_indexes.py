@@ -29,9 +29,10 @@ DUE = {"now": NOW, "look_ahead": 1000, "limit": 1000, "without": []}
 @pytest.mark.parametrize("now", [NOW, NOW + timedelta(days=1)], ids=["a few are due", "all are due"])
 def test_due_tasks_are_found_by_their_index_and_already_in_order(now, db):
     found = plan(db, "claim_due", **{**DUE, "now": now})
-    asked_for_some_rows = {"runs_pushed", "runs_unstarted", "runs_processing", "functions_pkey"}
+    asked_for_some_rows = {"runs_pushed", "runs_unstarted", "runs_processing", "functions_pkey", "tasks_alone"}
     assert indexes(found) - asked_for_some_rows == {"tasks_due"}
-    assert [node["Node Type"] for node in found[:3]] == ["Limit", "LockRows", "Index Scan"]
+    passed = [node["Node Type"] for node in found if node["Node Type"] != "Result"]  # which computes the last columns
+    assert passed[:3] == ["Limit", "LockRows", "Index Scan"]
     assert read_whole(found) - {"functions"} == set()
 
 

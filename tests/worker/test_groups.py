@@ -11,6 +11,7 @@ import pytest
 import ticker
 from tests.running import stock_worker, until, work, working
 from tests.sentences import sentence
+from tests.worker.grouped import FUNCTIONS, SECOND_THREAD_CANNOT_START, outcomes, register
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
@@ -19,103 +20,6 @@ from ticker.queue.rq import RedisQueue
 from wrappers.pipeline import registry
 
 pytestmark = pytest.mark.slow
-
-FUNCTIONS = """
-import asyncio, logging, os, time
-from pathlib import Path
-from wrappers import NOTHING_TO_DO, task
-
-FOLDER = Path(os.environ.get("GROUP_FOLDER", "/nonexistent"))
-
-async def all_are_here(run, number):
-    \"\"\"Waits until all `number` runs are active.\"\"\"
-    (FOLDER / str(run.task_id)).touch()
-    while len(list(FOLDER.iterdir())) < number:
-        await asyncio.sleep(0.01)
-
-@task("together", batch=10, concurrency=10)
-async def together(run, deed="returns", number=0):
-    print(deed)
-    logging.getLogger("app").warning("logged %s", deed)
-    await all_are_here(run, number)
-    if deed == "raises":
-        raise ValueError(deed)
-    if deed == "idles":
-        return NOTHING_TO_DO
-    if deed == "dies":
-        os._exit(3)
-    if deed == "exits":
-        raise SystemExit(4)
-    if deed == "waits":
-        await asyncio.sleep(1000)
-    if deed == "blocks":
-        time.sleep(1000)
-    if deed == "swallows":
-        while True:
-            try:
-                await asyncio.sleep(1000)
-            except asyncio.CancelledError:
-                pass
-    if deed == "checkpoints":
-        run.checkpoint({"at": run.task_id})
-    if deed == "stays":
-        await asyncio.sleep(run.quota.remaining)
-        run.quota.exceeded
-    return deed
-
-@task("two", batch=3, concurrency=2)
-async def two(run, deed):
-    (FOLDER / deed).touch()
-    if deed == "swallows":
-        while True:
-            try:
-                await asyncio.sleep(1000)
-            except asyncio.CancelledError:
-                pass
-    if deed == "ends before the kill":
-        await asyncio.sleep(1.35)
-        return
-    while not (FOLDER / "go").exists():
-        await asyncio.sleep(0.01)
-
-@task("threads", batch=10, concurrency=3)
-def threads(run, deed="returns", port=0):
-    print(deed)
-    if deed == "raises":
-        raise ValueError(deed)
-    if deed == "stops":
-        next(iter(()))
-    if deed == "checkpoints":
-        for number in range(50):
-            run.checkpoint(number)
-    if deed == "leaves a trace":
-        (FOLDER / str(run.task_id)).touch()
-        while len(STARTED) < 2:
-            time.sleep(0.01)
-    if deed == "sleeps":
-        while True:
-            time.sleep(0.01)
-    if deed == "receives":
-        import socket
-        with socket.create_connection(("127.0.0.1", port)) as open_:
-            return len(open_.recv(10))
-    return deed
-"""
-
-SECOND_THREAD_CANNOT_START = """
-import threading
-
-STARTED, start_thread = [], threading.Thread.start
-
-def start(thread):
-    if thread.name.startswith("ticker-run"):
-        STARTED.append(thread)
-        if len(STARTED) == 2:
-            raise RuntimeError("can't start new thread")
-    start_thread(thread)
-
-threading.Thread.start = start
-"""
 
 
 @pytest.fixture
@@ -133,20 +37,6 @@ def announced(environ: dict[str, str], db: Any, folder: Path) -> None:
         "INSERT INTO ticker.functions (name, batch, announced_at)"
         " SELECT name, 10, clock_timestamp() FROM unnest(%(names)s::text[]) AS name", {"names": names}
     )  # fmt: skip
-
-
-def register(
-    db: Any, function: str, *deeds: str, kwargs: dict[str, Any] | None = None, **fields: Any
-) -> list[ticker.Task]:
-    said = {"every": "1h", **fields}
-    return [
-        ticker.register(db, function, name=f"{n} {deed}", kwargs={"deed": deed, **(kwargs or {})}, **said)
-        for n, deed in enumerate(deeds)
-    ]
-
-
-def outcomes(db: Any) -> dict[str, str]:
-    return {run.task_name: str(run.outcome) for run in ticker.list_runs(db)}
 
 
 @pytest.mark.parametrize("worker", [work, stock_worker], ids=["ours", "stock"])

@@ -18,9 +18,8 @@ from tests.faults.proxy import Proxy
 from tests.harness import command, finish, start
 from tests.running import work
 from tests.sentences import sentence
-from tests.worker.test_batches import due
-from tests.worker.test_groups import FUNCTIONS as GROUPS
-from tests.worker.test_groups import outcomes
+from tests.worker.grouped import FUNCTIONS as GROUPS
+from tests.worker.grouped import due, outcomes
 from ticker import settings
 from ticker.db import sql
 from ticker.engine import jobs, timing

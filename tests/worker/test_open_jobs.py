@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from redis.exceptions import RedisError
 from rq import Queue
 from rq.timeouts import HorseMonitorTimeoutException, UnixSignalDeathPenalty
 
-from tests.worker.test_groups import register
+from tests.worker.grouped import register
 from ticker.engine.tick import tick
 from wrappers.group.refill import GivenJob, Pipe, Refill
 from wrappers.pipeline import registry
@@ -91,3 +92,63 @@ def test_a_job_that_was_not_taken_goes_back_to_the_front_as_if_it_had_never_left
     assert redis.hget(f"rq:job:{waiting[0]}", "status") == b"queued"
     assert redis.zcard("rq:wip:polling") == 1  # the first job's
     assert not redis.keys(f"rq:execution*:{waiting[0]}*")
+
+
+def test_a_job_whose_tasks_wait_for_a_long_tick_is_neither_interrupted_nor_abandoned(open_jobs, redis, monkeypatch):
+    """RQ's timeout leaves 30 s, and a run of this job may begin ten minutes after the job was taken."""
+    monkeypatch.setenv("TICKER_TICK", "10m")
+    second = Queue("polling", connection=redis).jobs[0]
+    open_jobs.serve()
+    given = open_jobs.pipe.take()
+    assert given.job_id == second.id and second.timeout
+    assert given.timeout >= second.timeout + 600 and given.deadline > limits.now() + second.timeout + 600
+    [score] = [
+        score
+        for member, score in redis.zrange("rq:wip:polling", 0, -1, withscores=True)
+        if second.id.encode() in member
+    ]
+    assert score > time.time() + 600
+
+
+def test_a_job_that_was_taken_runs_even_if_redis_does_not_learn_of_it(open_jobs, redis, monkeypatch):
+    second = Queue("polling", connection=redis).job_ids[0]
+    monkeypatch.setattr("wrappers.rq.open_jobs.new_execution", failing)
+    open_jobs.serve()
+    assert open_jobs.pipe.take().job_id == second
+
+
+def test_a_job_that_redis_did_not_forget_is_forgotten_after_the_process(open_jobs, redis, monkeypatch):
+    second = Queue("polling", connection=redis).job_ids[0]
+    open_jobs.serve()
+    open_jobs.pipe.take()
+    open_jobs.pipe.send(second)
+    with monkeypatch.context() as patch:
+        patch.setattr(Giving, "forget", failing)
+        open_jobs.serve()
+    assert redis.exists(f"rq:job:{second}")
+    open_jobs.close()
+    assert not redis.exists(f"rq:job:{second}")
+
+
+def test_a_first_job_that_another_job_waits_for_stays_open_until_rq_ends_it(open_jobs, redis):
+    first = open_jobs._first
+    Queue("other", connection=redis).enqueue(print, depends_on=first)
+    open_jobs.pipe.send(first.id)
+    open_jobs.serve()
+    assert first in open_jobs and redis.exists(f"rq:job:{first.id}")
+
+
+def test_an_id_that_is_in_the_queue_twice_is_given_once(open_jobs, redis):
+    polling = Queue("polling", connection=redis)
+    second, third = polling.job_ids
+    redis.lpush(polling.key, second)
+    for _ in range(3):
+        open_jobs.wants_more = True
+        open_jobs.serve()
+    assert [open_jobs.pipe.take().job_id for _ in range(2)] == [second, third]
+    assert not [*open_jobs.pipe.unread()]
+    assert not redis.exists("rq:queue:polling:intermediate")
+
+
+def failing(*_: Any) -> None:
+    raise RedisError("no answer")

@@ -11,7 +11,7 @@ from rq import Queue
 
 import ticker
 from tests.running import ASKED_UNDER_A_LOCK, PATIENCE, until, work, working
-from tests.worker.test_groups import outcomes, register
+from tests.worker.grouped import outcomes, register
 from ticker import settings
 from ticker.db.connections import connect
 from ticker.engine.tick import tick
@@ -180,3 +180,11 @@ def test_a_row_that_is_locked_for_the_first_time_in_minutes_is_requested_again(e
     monkeypatch.setattr(limits, "now", lambda: later)
     asyncio.run(group._start())
     assert [call.job_id for call in group._unstarted] == ["j2"]
+
+
+def test_a_worker_for_a_limited_number_of_jobs_gives_none_to_a_group(db, store, queue, folder, redis):
+    register(db, "pairs", *["returns"] * 4)
+    tick(store, queue)
+    with working("--burst", "--max-jobs", "1", patch=FUNCTIONS) as process:
+        process.communicate()
+    assert len(outcomes(db)) == 2 and len(Queue("polling", connection=redis).job_ids) == 1

@@ -20,7 +20,7 @@ MORE = ""
 class GivenJob(NamedTuple):
     """A job that the worker passes on.
 
-    `timeout` is RQ's timeout in seconds; 0 or less means no timeout. `numbers` are the arguments of `wrappers.run_batch`.
+    `timeout` is RQ's timeout plus a tick, in seconds; 0 or less means no timeout. `numbers` are the arguments of `wrappers.run_batch`.
     `deadline` is the instant of `limits.now` at which the process is killed, unless a later job extends it.
     """
 

@@ -77,6 +77,10 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         used("_stopped_job_id", "a job may be stopped before it has a process"),
         # between jobs
         overridden(
+            "work", "burst logging_level date_format log_format max_jobs max_idle_time with_scheduler dequeue_strategy",
+            "a group takes no further jobs if their number is limited",
+        ),
+        overridden(
             "dequeue_job_and_maintain_ttl", "timeout max_idle_time", "waiting ends are tried while the worker waits for jobs"
         ),
         overridden("heartbeat", "timeout pipeline", "waiting ends are written; a worker that Redis lost registers again"),

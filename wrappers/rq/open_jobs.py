@@ -19,6 +19,7 @@ from rq.job import Job, JobStatus
 from rq.suspension import is_suspended
 from rq.utils import now
 
+from ticker import settings
 from ticker.engine import jobs
 from wrappers import entry
 from wrappers.group.refill import MORE, GivenJob, Pipe
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("ticker.run")
 
-UNTIL_BEGUN = 90  # seconds: longer than a tick, in which all tasks of a job begin; RQ gets no heartbeat for the job
+UNTIL_BEGUN = 60  # seconds beyond the tick in which all tasks of a job begin; RQ gets no heartbeat for the job
 RQ_MARGIN = 60  # seconds from a job's timeout until RQ's own worker kills the horse
 
 
@@ -87,6 +88,9 @@ class OpenJobs:
         if taken is None:
             return
         job, _ = taken
+        if job.id in self._jobs:  # its id was in the queue twice
+            worker.connection.lrem(Queue(job.origin, connection=worker.connection).intermediate_queue_key, 1, job.id)
+            return
         call = call_of(job)
         function = entry.grouped_function(job)
         if (
@@ -98,17 +102,23 @@ class OpenJobs:
             self._may_give = False  # this worker runs that job next, so the group takes no further jobs
             self._put_back(job, None)
             return
+        tick = math.ceil(settings.from_environment().tick_ms / 1000)  # its last task may begin that much later
         self._jobs[job.id] = job, None
-        self._jobs[job.id] = job, new_execution(worker, job, UNTIL_BEGUN)
+        with suppress(
+            RedisError
+        ):  # a job that is taken is run: otherwise its tasks would wait until RQ finds it abandoned
+            self._jobs[job.id] = job, new_execution(worker, job, tick + UNTIL_BEGUN)
         self._write_ends(call[1][::2])
-        self._renew(job)
+        timeout = math.ceil(job.timeout) + tick if job.timeout and job.timeout > 0 else -1
+        job.timeout = timeout
+        self._renew(timeout)
         self.wants_more = False
-        self.pipe.give(GivenJob(job.id, int(job.timeout or 0), deadline_of(job), [*call[1]]))
+        self.pipe.give(GivenJob(job.id, timeout, deadline_of(job), [*call[1]]))
 
-    def _renew(self, job: Job) -> None:
-        """Extends the timeout of the first job, so that RQ does not kill the process before the timeout of this job."""
-        first, seconds = self._first, job.timeout
-        if not seconds or seconds < 0 or not first.timeout or first.timeout < 0 or first.started_at is None:
+    def _renew(self, seconds: int) -> None:
+        """Moves the instant at which RQ kills the process: its timeout for the first job ends when that of a new job would."""
+        first = self._first
+        if seconds < 0 or not first.timeout or first.timeout < 0 or first.started_at is None:
             first.timeout = -1
             return
         first.timeout = max(first.timeout, math.ceil((now() - first.started_at).total_seconds()) + seconds)
@@ -124,10 +134,13 @@ class OpenJobs:
             calls.execute()
 
     def _end(self, job_id: str) -> None:
-        """Removes a job from RQ. If Redis does not answer, the job expires by its time to live."""
-        job, execution = self._jobs.pop(job_id)
+        """Removes a job from RQ. If that is not possible, the job stays open until the process has ended.
+
+        Redis may not answer, or another job may wait for this one.
+        """
         with suppress(RedisError):
-            self._worker.forget(job, execution)
+            if self._worker.forget(*self._jobs[job_id]):
+                del self._jobs[job_id]
 
 
 def deadline_of(job: Job) -> float:
@@ -146,4 +159,4 @@ def alarm_held() -> Iterator[None]:
         yield
     finally:
         if left:
-            signal.setitimer(signal.ITIMER_REAL, max(left - (limits.now() - began), 0.001))
+            signal.setitimer(signal.ITIMER_REAL, max(left - (limits.now() - began), 1e-6))

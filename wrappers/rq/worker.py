@@ -54,11 +54,17 @@ class Worker(SurvivingWorker):
         self._start: PreparedStart | None = None  # of the current job, if it is one of ours
         self._open_jobs: OpenJobs | None = None  # of the current process, if it is a group
         self._forget: Any = None
+        self._is_limited = False  # by --max-jobs
         self._idle_since = math.inf
         self._unwritten = WaitingEnds()
         self._oom_kills: int | None = None  # the count before the job
         self._prepares_starts = not incompatibilities_of_newer()
         super().__init__(*args, **kwargs)
+
+    def work(self, *arguments: Any, max_jobs: int | None = None, **options: Any) -> bool:
+        """Overrides RQ's method so that a group takes no further jobs if the number of jobs is limited."""
+        self._is_limited = max_jobs is not None
+        return super().work(*arguments, max_jobs=max_jobs, **options)  # type: ignore[misc]
 
     def execute_job(self, job: Job, queue: Queue) -> None:
         self._before, self._oom_kills = subreaper.children(), deaths.oom_kills()
@@ -115,7 +121,7 @@ class Worker(SurvivingWorker):
             why = "Job stopped by user before it began."
             self.handle_job_failure(job, queue=queue, exc_string=why, **execution_argument(self))
             return
-        if self._start is not None and self._start.is_group:
+        if self._start is not None and self._start.is_group and not self._is_limited:
             self._open_jobs = OpenJobs(self, job, begun_execution(self), self._start.write_ends)
         further_jobs = self._open_jobs.pipe if self._open_jobs is not None else None
         with self._start.handed_over(further_jobs) if self._start else nullcontext(), _stop_signals_held():

@@ -104,9 +104,7 @@ class OpenJobs:
             return
         tick = math.ceil(settings.from_environment().tick_ms / 1000)  # its last task may begin that much later
         self._jobs[job.id] = job, None
-        with suppress(
-            RedisError
-        ):  # a job that is taken is run: otherwise its tasks would wait until RQ finds it abandoned
+        with suppress(RedisError):  # the job runs anyway: otherwise its tasks would wait until RQ declares it abandoned
             self._jobs[job.id] = job, new_execution(worker, job, tick + UNTIL_BEGUN)
         self._write_ends(call[1][::2])
         timeout = math.ceil(job.timeout) + tick if job.timeout and job.timeout > 0 else -1

@@ -19,6 +19,8 @@ from ticker.model import Alarm, DueTask, Ended, Health, Kind, Note, Outcome, Pla
 from ticker.schedules import kinds
 
 INSTALLATION = "test1234"
+GROUPED = "fetch"  # the function whose runs share their process with others
+GUILTY_FOR = timedelta(hours=1)
 """Whose tables the doubles are, and the databases of the tests."""
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -87,6 +89,7 @@ class TaskRow:
     owner_type: str = ""
     owner_id: str = ""
     priority: int = 0
+    alone_until: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -360,7 +363,7 @@ class MemoryBatch:
         chosen = [task for *_, task in sorted(in_turn)[:limit]]
         return [due_task(task, now) for task in self._tasks.claim(chosen)]
 
-    def detach(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
+    def note_jobs(self, occurrences: Sequence[tuple[int, datetime, str | None]]) -> None:
         """Here each occurrence has its own job."""
 
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
@@ -454,7 +457,7 @@ class MemoryBatch:
         for id_, error, after in failed:
             self._runs.change(id_, due_at=after, reason=error[:500])
 
-    def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
+    def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
         rows = self._next("waiting", [t for t in self._tasks.free() if t.waiting], limit)
         return [
             WaitingTask(t.id, tuple(sorted(t.waiting)), t.queue, t.function, t.every_ms, t.box_ms, t.grace_ms)
@@ -566,9 +569,10 @@ class MemoryBatch:
         for run in ended:
             self._end(run, Outcome.LOST, lost_by(run.until or now), now)
             if self._tasks.exists(run.task_id) and self._tasks[run.task_id].run_token == run.token:
+                task = self._tasks[run.task_id]
                 self._tasks.change(
                     run.task_id, run_token=None, running_until=None, last_run_id=run.id, last_outcome=Outcome.LOST,
-                    last_ended_at=now, failures=self._tasks[run.task_id].failures + 1,
+                    last_ended_at=now, failures=task.failures + 1, alone_until=alone_after_loss(task, run, now),
                 )  # fmt: skip
         return len(ended)
 
@@ -738,6 +742,13 @@ def uptime_since(boot: str | None, uptime_us: int | None, here: Uptime) -> timed
     if boot is None or boot != here[0] or uptime_us is None or here[1] is None or uptime_us > here[1]:
         return None
     return timedelta(microseconds=here[1] - uptime_us)
+
+
+def alone_after_loss(task: TaskRow, run: RunRow, now: datetime) -> datetime | None:
+    if task.function != GROUPED:
+        return task.alone_until
+    was_alone = is_after(task.alone_until, now) or run.kind is not RunKind.SCHEDULED
+    return now + GUILTY_FOR if was_alone else timing.LATEST
 
 
 def is_overdue(run: RunRow, now: datetime, here: Uptime) -> bool:

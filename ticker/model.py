@@ -47,7 +47,7 @@ class Outcome(StrEnum):
     KILLED = "killed"
     LOST = "lost"
     INTERRUPTED = "interrupted"
-    """Its process died because of something else. It is no failure."""
+    """Its process died, and this run was not the known cause. Not a failure."""
     DROPPED = "dropped"
 
 
@@ -129,6 +129,7 @@ class DueTask(NamedTuple):
     tolerance_ms: int = 0
     phase_ms: int | None = None  # its phase in the interval or after each of its times, if it has one
     batch: int = 1  # how many tasks of its function one job may carry
+    concurrency: int = 1  # how many of them run at the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,8 @@ class Ended:
     `schedule` is the kind of the task's schedule. `started` is False for a run that was given up or dropped before its start.
     `is_past`: it is too late for a further attempt, because a newer occurrence has started. For a task that is not an interval
     task, a newer occurrence in the queue is enough. `made_good`: a later run of the task has succeeded. `pauses`: how often the
-    ticker has paused the task since its last success.
+    ticker has paused the task since its last success. `failed_before`: this attempt was interrupted or dropped, and an earlier
+    attempt of its occurrence failed. `retries` is at least 1 for an interrupted run of a repeatable function.
     """
 
     run_id: int
@@ -159,6 +161,7 @@ class Ended:
     next_run: datetime | None
     is_past: bool
     made_good: bool
+    failed_before: bool
     retries: int
     backoff: str
     failures: int
@@ -232,11 +235,23 @@ class WaitingTask:
     box_ms: int
     grace_ms: int
     batch_jobs: Mapping[str, str] | None = None
+    batch: int = 1  # how many tasks of its function one job may carry when it is pushed again
+    concurrency: int = 1  # how many of them run at the same time
 
     def occurrences(self) -> list[DueTask]:
         """Returns the waiting occurrences in the form in which they were pushed."""
         return [
-            DueTask(self.id, waiting, self.queue, self.function, self.every_ms, self.box_ms, self.grace_ms)
+            DueTask(
+                self.id,
+                waiting,
+                self.queue,
+                self.function,
+                self.every_ms,
+                self.box_ms,
+                self.grace_ms,
+                batch=self.batch,
+                concurrency=self.concurrency,
+            )
             for waiting in self.waiting
         ]
 

@@ -115,10 +115,16 @@ def prepare(queues: tuple[str, ...]) -> str:
 
 
 def announce() -> None:
-    """Announces the functions of this worker to tickers and people, each with the number of its tasks that a job may carry."""
-    known = registry.functions()
+    """Announces the functions of this worker, and how a job may run the tasks of each."""
+    known = registry.functions().values()
     with translated(), closing(Database.from_environment()) as database:
-        database.execute("announce", names=list(known), batches=[function.batch for function in known.values()])
+        database.execute(
+            "announce",
+            names=[function.name for function in known],
+            batches=[function.batch for function in known],
+            concurrencies=[function.concurrency for function in known],
+            repeatables=[function.repeatable for function in known],
+        )
 
 
 def with_connect_timeout(url: str) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rq import get_current_job
 from rq.exceptions import StopRequested
@@ -30,6 +30,9 @@ from wrappers.pipeline.invoke import called, note
 from wrappers.pipeline.registry import Step
 from wrappers.sandbox import shared_state
 from wrappers.sandbox.limits import SoftLimit
+
+if TYPE_CHECKING:
+    from wrappers.group.refill import Pipe
 
 log = logging.getLogger("ticker.run")
 
@@ -59,7 +62,8 @@ def run_batch(*numbers: int) -> str:
     """Runs several tasks one after another, each as `run` would. `numbers` are the id and the occurrence of each.
 
     The tasks are independent: each one fails, is dropped or is interrupted by itself. A task that is killed takes this
-    process with it. The ticker then pushes the tasks after it again, each in its own job.
+    process with it. The ticker then pushes the tasks after it again, each in its own job. If the function has
+    `concurrency`, a `Group` runs the tasks.
     """
     config = settings.from_environment()
     refuse_without_a_horse(config)
@@ -70,11 +74,11 @@ def run_batch(*numbers: int) -> str:
     with closing(_offered or Database(config.require_database(), config.schema)) as database:
         if database is not _offered:
             foreign_jobs.refuse(job.id if job else "", database, config)
-        if (concurrency := concurrency_of(job)) > 1:
+        if (function := grouped_function(job)) is not None:
             from wrappers.group.group import Group  # imported here, because other jobs do not need it
 
             calls = [new_call(*pair, job=job, database=database, config=config) for pair in pairs]
-            return Group(calls, concurrency).work()
+            return Group(calls, function.concurrency, _further_jobs).work()
         for task_id, occurrence in pairs:
             call = new_call(task_id, occurrence, job=job, database=database, config=config)
             answers[run_one_of_several(replace(call, rq_timeout=None)).partition(":")[0]] += 1
@@ -82,11 +86,11 @@ def run_batch(*numbers: int) -> str:
     return ", ".join(f"{count} {answer}" for answer, count in answers.items())
 
 
-def concurrency_of(job: Job | None) -> int:
-    """Returns how many tasks of a batch may run at a time. The ticker describes a batch as `mail.fetch x 50`."""
+def grouped_function(job: Job | None) -> registry.Function | None:
+    """Returns the function of a batch whose tasks run as a group, or None. The ticker describes a batch as `mail.fetch x 50`."""
     name = (job.description or "").rpartition(" x ")[0] if job else ""
     function = registry.functions().get(name)
-    return function.concurrency if function else 1
+    return function if function is not None and function.concurrency > 1 else None
 
 
 def run_one_of_several(call: Call) -> str:
@@ -111,17 +115,18 @@ def refuse_without_a_horse(config: Settings) -> None:
 
 
 _offered: Database | None = None
+_further_jobs: "Pipe | None" = None
 
 
 @contextmanager
-def offered(database: Database) -> Iterator[None]:
-    """Offers a connection to a batch's process, which is forked in the block."""
-    global _offered
-    _offered = database
+def offered(database: Database, further_jobs: "Pipe | None" = None) -> Iterator[None]:
+    """Offers a connection to a batch's process, which is forked in the block. Offers further jobs, too, if it is a group."""
+    global _offered, _further_jobs
+    _offered, _further_jobs = database, further_jobs
     try:
         yield
     finally:
-        _offered = None
+        _offered = _further_jobs = None
 
 
 Asked = Call | str | Exception

@@ -5,7 +5,7 @@ import pkgutil
 import sys
 from pathlib import Path
 
-NO_BENCHMARKS = {"__main__", "figures", "noop", "polled"}
+NO_BENCHMARKS = {"__main__", "answers", "figures", "noop", "poll", "polled", "pollers", "usage"}
 
 
 def names() -> list[str]:

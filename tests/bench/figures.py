@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +68,7 @@ class Stage:
 @contextmanager
 def stage(tasks: int, *options: str) -> Iterator[Stage]:
     """`options` are PostgreSQL's. The table fits into PostgreSQL's memory, as a server's in earnest does."""
-    with embedded.postgres(os.environ, *MEMORY, *options) as postgres, embedded.valkey() as valkey:
+    with embedded.postgres(None, *MEMORY, *options, syncs=True) as postgres, embedded.valkey(syncs=True) as valkey:
         url = psycopg_url(postgres.url)
         migrations.upgrade(url)
         with psycopg.connect(url, autocommit=True) as db, Redis.from_url(valkey.url) as redis:
@@ -89,17 +88,34 @@ def middle(what: str, values: Sequence[float], unit: str, note: str = "") -> Fig
     return Figure(what, median(values), unit, max(values), note)
 
 
-def show(figures: Sequence[Figure], as_json: bool, about: Mapping[str, Any]) -> None:
+def show(
+    figures: Sequence[Figure],
+    as_json: bool,
+    about: Mapping[str, Any],
+    tables: Mapping[str, Sequence[Sequence[str]]] | None = None,
+) -> None:
+    """Prints the tables, each of which begins with its column heads, and then the figures."""
     facts = {"python": platform.python_version(), **{name: version(name) for name in LIBRARIES}, **about}
     if as_json:
-        json.dump({"about": facts, "figures": [asdict(figure) for figure in figures]}, sys.stdout, indent=2)
+        json.dump(
+            {"about": facts, "figures": [asdict(figure) for figure in figures], **(tables or {})}, sys.stdout, indent=2
+        )
         print()
         return
     print(", ".join(f"{name} {value}" for name, value in facts.items()))
+    for name, (heads, *rows) in (tables or {}).items():
+        print(f"\n{name}\n")
+        for cells in (heads, ["---"] * len(heads), *rows):
+            print(f"| {' | '.join(cells)} |")
     print("\n| what | median | slowest | |\n|---|---|---|---|")
     for figure in figures:
-        slowest = "" if figure.slowest is None else f"{figure.slowest:,.4g} {figure.unit}"
-        print(f"| {figure.what} | {figure.value:,.4g} {figure.unit} | {slowest} | {figure.note} |")
+        slowest = "" if figure.slowest is None else f"{number(figure.slowest)} {figure.unit}"
+        print(f"| {figure.what} | {number(figure.value)} {figure.unit} | {slowest} | {figure.note} |")
+
+
+def number(value: float) -> str:
+    """Returns all digits of a count, and four of a measured value."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
 def parser(about: str | None, **defaults: int) -> argparse.ArgumentParser:

@@ -1,6 +1,6 @@
 """How long `why`, `journal` and `drops` take with a million runs: `python -m tests.bench.ledger [--rows N] [--explain]`.
 
-A real PostgreSQL, as a beginner has it, with runs of 10,000 tasks of 5,000 owners over ten days: one in twenty was
+A real PostgreSQL with its default memory, with runs of 10,000 tasks of 5,000 owners over ten days: one in twenty was
 dropped, one in fifty failed; one task has 43,200 runs, a month of minutes. Prints medians as a markdown table, and with
 --explain the nodes of the plans, with the rows and the time of each.
 """
@@ -143,7 +143,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--explain", action="store_true")
     options = parser.parse_args()
-    with embedded.servers() as servers:
+    with embedded.servers(syncs=True) as servers:
         migrations.upgrade(servers.database_url)
         url, now = psycopg_url(servers.database_url), datetime.now(UTC)
         with psycopg.connect(url, autocommit=True) as db:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tests.bench.figures import Figure, Stage, middle, parser, show, stage, timed
-from ticker.db import sql
+from ticker.db.steps import run
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
 from ticker.metrics.ended import Ended
@@ -49,11 +49,10 @@ def rounds_of(ask: Callable[[], Any], rounds: int) -> list[float]:
 
 def counting(made: Stage, until: datetime, window: timedelta) -> Callable[[], Any]:
     """Counts the records of so long a time before an instant."""
-    execute = sql.on(made.db, "ticker")
 
     def count() -> None:
         ended = Ended()
-        for row in ended._ended(execute, until - window, until):
+        for row in run(made.db, ended._ended(until - window, until)):
             ended._count(row)
 
     return count
@@ -86,7 +85,7 @@ def ticks(made: Stage, store: PostgresStore, rounds: int) -> list[float]:
 
 def measured(made: Stage, runs: int, rounds: int) -> Iterator[Figure]:
     settings = Settings(database_url=made.database_url, redis_url=made.redis_url)
-    made.db.prepares_after = None
+    made.db.prepare_threshold = None  # plans each statement for its own times
     servers = Servers(settings, fresh=0.0)
     yield middle("a round, no records", rounds_of(servers.figures, rounds), "ms")
     until = fill(made, runs)

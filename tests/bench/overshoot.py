@@ -158,7 +158,7 @@ def busy(loops: int = 2) -> Iterator[None]:
 @contextmanager
 def bench(rounds: int) -> Iterator[Bench]:
     """Embedded servers, and a folder for the notes."""
-    with embedded.servers() as servers, ExitStack() as opened:
+    with embedded.servers(syncs=True) as servers, ExitStack() as opened:
         os.environ.update(servers.environ)
         migrations.upgrade(servers.database_url)
         store = opened.enter_context(closing(PostgresStore(servers.database_url)))

@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--explain", action="store_true")
     options = parser.parse_args()
-    with embedded.postgres() as server, psycopg.connect(server.url, autocommit=True) as db:
+    with embedded.postgres(syncs=True) as server, psycopg.connect(server.url, autocommit=True) as db:
         os.environ["DATABASE_URL"] = server.url
         migrations.upgrade(server.url)
         db.execute(FILL, {"tasks": options.tasks})

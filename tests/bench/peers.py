@@ -7,7 +7,7 @@ cron goes round its loop for a while (each wake looks at every entry and, where 
 the ticker ticks over what comes due in 30 seconds, and a figure is the busy time per job. Peers: rq cron (part of RQ), rq-scheduler, celery beat, redbeat, APScheduler (its jobs enqueue into RQ), huey,
 procrastinate:
 
-    pip install rq-scheduler 'celery[redis]' celery-redbeat huey procrastinate
+    uv run --group bench python -m tests.bench peers
 """
 
 import asyncio

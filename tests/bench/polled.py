@@ -1,38 +1,52 @@
-"""The functions of `python -m tests.bench polls`: each asks a local server that answers after 200 ms."""
+"""The functions of our own that `python -m tests.bench polls` and `day` run."""
 
 import asyncio
 import os
-import urllib.request
+import time
 
+from tests.bench.poll import poll, poll_async
 from wrappers import task
 
-PORT = int(os.environ.get("POLLS_PORT", "0"))
-
-
-async def poll() -> int:
-    reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
-    writer.write(b"GET / HTTP/1.0\r\n\r\n")
-    answer = await reader.read()
-    writer.close()
-    return len(answer)
+WAIT = 14.0  # seconds, less than the box
+BATCH, CONCURRENCY = (int(os.environ.get(name, "100")) for name in ("POLLS_BATCH", "POLLS_CONCURRENCY"))
 
 
 @task("polls.one")
 async def one() -> int:
-    return await poll()
+    return await poll_async()
 
 
 @task("polls.batch", batch=50)
 async def batch() -> int:
-    return await poll()
+    return await poll_async()
 
 
-@task("polls.together", batch=500, concurrency=100)
-async def together() -> int:
-    return await poll()
+@task("polls.group50", batch=500, concurrency=50)
+async def group50() -> int:
+    return await poll_async()
+
+
+@task("polls.group100", batch=500, concurrency=100)
+async def group100() -> int:
+    return await poll_async()
 
 
 @task("polls.threads", batch=200, concurrency=20)
 def threads() -> int:
-    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/") as answer:
-        return len(answer.read())
+    return poll()
+
+
+@task("polls.day", batch=BATCH, concurrency=CONCURRENCY)
+async def day() -> int:
+    return await poll_async()
+
+
+@task("polls.wait", batch=500, concurrency=500)
+async def wait() -> None:
+    """Waits, and needs no memory of its own."""
+    await asyncio.sleep(WAIT)
+
+
+@task("polls.wait_in_thread", batch=200, concurrency=100)
+def wait_in_thread() -> None:
+    time.sleep(WAIT)

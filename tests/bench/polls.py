@@ -1,149 +1,306 @@
-"""How many polls one worker process makes per second: `python -m tests.bench polls [--polls N] [--rounds N]`.
+"""How many polls a worker makes per second, and what each costs: `python -m tests.bench polls [--seconds N] [--rounds N] [--only NAME,...]`.
 
-Each poll asks a local server that answers after 200 ms. In each round, one after the other:
+Each poll asks a local server. In "uniform", each answer takes 200 ms. In "mix", one in a hundred takes 15 s, and two in a
+thousand never come; time boxes of 16 s end them. Each arm has more polls to make than it can make. It is measured for some
+seconds (`--mix-seconds` in the mix) after it has warmed up:
 
 job each   a job and a process for each poll
 batch      50 polls in one job, one after another
-together   100 coroutines at the same time, 500 in one job
+group      50 or 100 coroutines at the same time, 500 in one job
 threads    20 threads at the same time, 200 in one job
 
-PostgreSQL syncs its log to disk. `CPU of PostgreSQL` is that of all its processes together, per poll, with the tick.
+The other arms are other libraries (`uv run --group bench`), with and without a record of each poll; ours is always recorded.
+Checkpoints and autovacuum are off, because they would affect some arms and not others; in `day`, both are on. CPU is per
+poll. That of `worker` is the CPU of all its processes, without the tick, which is listed separately. Redis connections and
+PostgreSQL sessions are the worker's. `of slots` is the rate divided by what the slots allow, which is their number divided by
+the mean duration.
 """
 
+import importlib.util
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
-from tests.bench.figures import Figure, Stage, middle, parser, show, stage
+from tests.bench import answers, usage
+from tests.bench.answers import Polled, polled
+from tests.bench.figures import Figure, Stage, parser, show, stage
+from tests.bench.poll import BOX
+from tests.bench.pollers import OURS, PEERS, Ours, Peer
+from tests.bench.usage import KEEPS_LOG, Meter, Used
 from tests.running import ROOT, until
 from ticker.db.store import PostgresStore
-from ticker.engine.tick import tick
+from ticker.engine.tick import TickOptions, tick
 from ticker.queue.rq import RedisQueue
 
-SYNCING = ("--fsync=on", "--synchronous_commit=on", "--full_page_writes=on")
-SHARES = {
-    "job each": ("polls.one", 25),
-    "batch": ("polls.batch", 25),
-    "together": ("polls.together", 1),
-    "threads": ("polls.threads", 4),
-}
-"""By kind: the function, and by how much fewer polls are made, since they take longer."""
-
+GRACE = 1.0  # seconds
+WARM = 3.0  # seconds
+TASKS = 200_000
+# Due tasks are spread over the table, as they are after a while. Nothing is left of earlier arms.
 FRESH = """
-TRUNCATE ticker.runs;
 UPDATE ticker.tasks SET waiting = '{}', batch_jobs = NULL, last_run = NULL, last_occurrence = NULL, running_until = NULL,
-    run_token = NULL, function = %(function)s, every_ms = 3600000, next_run = CASE WHEN id <= %(due)s
-    THEN clock_timestamp() - interval '1 s' ELSE clock_timestamp() + interval '1 day' END"""
-ENDED = "SELECT count(*) FROM ticker.runs WHERE outcome = 'succeeded'"
-SERVER = """
-import asyncio
+    run_token = NULL, every_ms = 3600000, box_ms = %(box)s, function = %(function)s,
+    next_run = clock_timestamp() + CASE WHEN id %% %(step)s = 0 AND id <= %(last)s THEN interval '-1 s' ELSE interval '1 day' END
+WHERE id %% %(step)s = 0 OR last_run IS NOT NULL OR waiting <> '{}' OR next_run < clock_timestamp()"""
+QUIET = (KEEPS_LOG, "--autovacuum=off", "--checkpoint_timeout=1h")
+STARTED = "SELECT count(*) FROM ticker.runs"
+ENDED = "SELECT count(*) FROM ticker.runs WHERE state = 'ended'"
 
-async def answer(reader, writer):
-    await reader.readuntil(b"\\r\\n\\r\\n")
-    await asyncio.sleep(0.2)
-    writer.write(b"HTTP/1.0 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok")
-    await writer.drain()
-    writer.close()
 
-async def main():
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, backlog=1000)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await server.serve_forever()
+NOT_IN_MIX = {"job each", "batch of 50"}
 
-asyncio.run(main())
-"""
+
+@dataclass(frozen=True)
+class Measured:
+    """One arm in one round. CPU is in seconds; `ticked` is what the tick used for `due` tasks."""
+
+    used: Used
+    polls: int
+    recorded: int = 0
+    ticked: Used | None = None
+    due: int = 0
+
+    @property
+    def rate(self) -> float:
+        return self.polls / self.used.seconds
+
+    @property
+    def runs(self) -> int:
+        return self.recorded or self.polls
+
+    def cpu(self, role: str) -> float:
+        """Returns milliseconds of CPU per poll."""
+        return 1000 * self.used.cpu[role] / self.polls
+
+
+class Bench:
+    """Measures arms on the servers of a stage."""
+
+    def __init__(self, on: Stage, server: Polled, kind: str, seconds: float) -> None:
+        self._on, self._server, self._kind, self._seconds = on, server, kind, seconds
+        self._warm = WARM + answers.SLOW * (kind == "mix")  # slow answers take up slots only after a while
+
+    def due(self, concurrency: int) -> int:
+        """Returns more polls than can be made."""
+        return int(1.3 * concurrency / mean_duration(self._kind) * (self._warm + self._seconds)) + 100
+
+    def measure(self, arm: Ours | Peer) -> Measured:
+        self._on.redis.flushall()
+        with closing(Meter(self._on)) as meter:
+            return self._ours(arm, meter) if isinstance(arm, Ours) else self._peer(arm, meter)
+
+    def _ours(self, arm: Ours, meter: Meter) -> Measured:
+        due = self.due(arm.concurrency)
+        fresh(self._on, arm.function, due)
+        with worker(self._on, meter, f"{self._server.url}/{self._kind}"):
+            ticked = push(self._on, meter, due)
+            return Measured(*self._window(meter, self._recorded), ticked, due)
+
+    def _peer(self, peer: Peer, meter: Meter) -> Measured:
+        environ = {
+            "POLLS_REDIS": self._on.redis_url, "POLLS_DATABASE": self._on.database_url,
+            "POLLS_URL": f"{self._server.url}/{self._kind}", "POLLS_RECORD": str(int(peer.record)), "PYTHONPATH": str(ROOT),
+        }  # fmt: skip
+        enqueue = [sys.executable, "-m", peer.module, str(self.due(peer.concurrency))]
+        subprocess.run(enqueue, cwd=ROOT, check=True, capture_output=True, env=os.environ | environ)
+        with usage.running([sys.executable, "-m", *peer.worker], **environ) as pids:
+            meter.roots = {"worker": pids}
+            return Measured(*self._window(meter, lambda: 0))
+
+    def _window(self, meter: Meter, recorded: Callable[[], int]) -> tuple[Used, int, int]:
+        """Returns what was used in the measured seconds, and how many polls began and were recorded then."""
+        idle = self._server.begun()
+        until(lambda: self._server.begun() > idle, "the first poll")
+        time.sleep(self._warm)
+        with meter.measured() as used:
+            began, written = self._server.begun(), recorded()
+            time.sleep(self._seconds)
+            began, written = self._server.begun() - began, recorded() - written
+        assert began, "no poll began in the measured time"
+        return used, began, written
+
+    def _recorded(self) -> int:
+        return int(self._on.db.execute(ENDED).fetchall()[0][0])
 
 
 @contextmanager
-def polled() -> Iterator[str]:
-    """A server that answers after 200 ms; its port."""
-    with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout
-            yield process.stdout.readline().strip()
-        finally:
-            process.kill()
-
-
-@contextmanager
-def worker(on: Stage, port: str) -> Iterator[None]:
-    on.redis.flushall()
-    environ = {**os.environ, "DATABASE_URL": on.database_url, "REDIS_URL": on.redis_url, "POLLS_PORT": port}
+def worker(on: Stage, meter: Meter, url: str, count: int = 1) -> Iterator[None]:
+    """Runs our workers until the end of the block. They listen when it begins."""
+    environ = {"DATABASE_URL": on.database_url, "REDIS_URL": on.redis_url, "POLLS_URL": url}
     command = [
         sys.executable,
-        "-m",
-        "wrappers",
-        "--tasks",
-        "tests.bench.polled",
-        "--logging_level",
-        "WARNING",
-        "polling",
+        *["-m", "wrappers", "--tasks", "tests.bench.polled", "--logging_level", "WARNING", "polling"],
     ]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
+    with usage.running(*[command] * count, **environ) as pids:
+        meter.roots |= {"worker": pids}
+        until(lambda: len(on.redis.smembers("rq:workers")) == count, "the workers")
+        time.sleep(1)  # they print that they listen just before they do
+        yield
+
+
+def fresh(on: Stage, function: str, due: int) -> None:
+    """Makes this many tasks of a function due, on servers that are otherwise empty."""
+    on.redis.flushall()
+    on.db.execute("TRUNCATE ticker.runs")
+    step = on.tasks // due
+    on.db.execute(FRESH, {"function": function, "step": step, "last": step * due, "box": 1000 * BOX})
+    on.db.execute("VACUUM ANALYZE ticker.tasks")
+
+
+def push(on: Stage, meter: Meter, due: int) -> Used:
+    """Pushes all due tasks in one tick. Returns what the tick used."""
+    with (
+        closing(PostgresStore(on.database_url)) as store, closing(RedisQueue.from_url(on.redis_url)) as queue,
+        meter.measured() as used,
+    ):  # fmt: skip
+        report = tick(store, queue, options=TickOptions())
+    assert report.enqueued == due, report
+    return used
+
+
+def own_memory(on: Stage, function: str, runs: int) -> float:
+    """Returns the kB that each further active run takes in our processes. Its function needs no memory itself."""
+    taken = []
+    for due in (1, runs):
+        fresh(on, function, due)
+        with closing(Meter(on)) as meter, worker(on, meter, "http://127.0.0.1:0/200"):
+            push(on, meter, due)
+            until(lambda due=due: on.db.execute(STARTED).fetchall()[0][0] == due, "all have started")  # type: ignore[misc]
+            time.sleep(2)
+            taken.append(usage.memory(meter.roots["worker"]))
+    return 1000 * (taken[1] - taken[0]) / (runs - 1)
+
+
+def allowed(kind: str, concurrency: int) -> float:
+    """Returns the polls per second that so many slots allow."""
+    return concurrency / mean_duration(kind)
+
+
+def mean_duration(kind: str) -> float:
+    """Returns how many seconds a poll takes."""
+    if kind != "mix":
+        return int(kind) / 1000
+    hung, slow = answers.SHARE_HUNG, answers.SHARE_SLOW
+    return (1 - hung - slow) * answers.USUAL + slow * answers.SLOW + hung * (BOX + GRACE / 2)
+
+
+def rows(kind: str, arms: dict[str, Ours | Peer], rounds: list[dict[str, Measured]]) -> Iterator[list[str]]:
+    """Yields the cells of a table, with medians over the rounds."""
+    for name, arm in arms.items():
+        mine = [of[name] for of in rounds if name in of]
+        if not mine:
+            continue
+        each = [of[name].rate / of["job each"].rate for of in rounds if name in of and "job each" in of]
+        yield [
+            name, f"{middle(m.rate for m in mine):.1f}", f"{median(each):.1f}" if each else "",
+            f"{middle(m.rate / allowed(kind, arm.concurrency) for m in mine):.0%}",
+            *(f"{middle(m.cpu(role) for m in mine):.2f}" for role in ("worker", "PostgreSQL", "Redis")),
+            f"{max(m.used.sessions for m in mine)}", f"{max(m.used.connections for m in mine)}",
+            f"{max(m.used.memory['worker'] for m in mine):.0f}",
+            f"{middle(m.used.log / m.runs / 1000 for m in mine):.2f}", f"{middle(m.used.images / m.runs / 1000 for m in mine):.2f}",
+            f"{middle(m.recorded / m.polls for m in mine):.0%}" if isinstance(arm, Ours) else "",
+        ]  # fmt: skip
+
+
+HEADS = (
+    "arm", "polls/s", "x job each", "of slots", "worker ms", "PostgreSQL ms", "Redis ms", "sessions", "Redis conn.", "MB", "log kB",
+    "images kB", "recorded",
+)  # fmt: skip
+
+
+def middle(values: Iterator[float]) -> float:
+    return median(list(values))
+
+
+def ticks(rounds: Sequence[dict[str, Measured]]) -> Iterator[Figure]:
+    """Yields what the ticks cost for each task of our own arms."""
+    for name in OURS:
+        found = [(of[name].ticked, of[name].due) for of in rounds if name in of]
+        used = [(used, due) for used, due in found if used]
+        if used:
+            cost = [1000 * one.cpu["PostgreSQL"] / due for one, due in used]
+            logs, images = ([getattr(one, kind) / due / 1000 for one, due in used] for kind in ("log", "images"))
+            yield Figure(f"{name}: the tick, CPU of PostgreSQL per task", median(cost), "ms", max(cost))
+            note = f"images {median(images):.2f} kB more"
+            yield Figure(f"{name}: the tick, log per task", median(logs), "kB", max(logs), note)
+
+
+def limits(uniform: Sequence[dict[str, Measured]], mix: Sequence[dict[str, Measured]]) -> Iterator[Figure]:
+    """Yields the figures that have a limit."""
+    group, threads = "group of 100", "20 threads"
+    for of in uniform:
+        for name, least in ((group, 40), (threads, 12)):
+            if name in of and "job each" in of:
+                yield Figure(
+                    f"{name}, times a job each", of[name].rate / of["job each"].rate, "x", None, f"at least {least}"
+                )
+        if group in of:
+            one = of[group]
+            yield Figure("polls of a group of 100", one.rate, "/s", None, "at least 200")
+            yield Figure("CPU of PostgreSQL per grouped run", one.cpu("PostgreSQL"), "ms", None, "at most 0.2")
+            yield Figure(
+                "log per grouped run, without images", one.used.log / one.runs / 1000, "kB", None, "at most 2.2"
+            )
+            yield Figure("sessions of its worker", one.used.sessions, "", None, "at most 2")
+            yield Figure("connections to Redis of its worker", one.used.connections, "", None, "at most 2")
+    for of in mix:
+        if group in of:
+            share = of[group].rate / allowed("mix", OURS[group].concurrency)
+            yield Figure("mix, group of 100, of what its slots allow", 100 * share, "%", None, "at least 80")
+
+
+def chosen(only: str) -> dict[str, Ours | Peer]:
+    """Returns the arms that were asked for and are installed."""
+    wanted = [name for name in only.split(",") if name]
+    arms: dict[str, Ours | Peer] = {**OURS, **PEERS}
+    missing = {arm.package for arm in PEERS.values() if importlib.util.find_spec(arm.package) is None}
+    if missing:
+        print(f"# not installed: {', '.join(sorted(missing))} (uv run --group bench)", flush=True)
+    return {
+        name: arm for name, arm in arms.items()
+        if (not wanted or any(name.startswith(one) for one in wanted)) and not (isinstance(arm, Peer) and arm.package in missing)
+    }  # fmt: skip
+
+
+def play(bench: Bench, arms: dict[str, Ours | Peer]) -> dict[str, Measured]:
+    found = {}
+    for name, arm in arms.items():
+        print(f"# {name}", file=sys.stderr, flush=True)
         try:
-            until(lambda: on.redis.smembers("rq:workers"), "a worker")
-            time.sleep(1)  # it says so just before it listens
-            yield
-        finally:
-            process.terminate()
-
-
-def polls(on: Stage, function: str, count: int, port: str) -> tuple[float, float]:
-    """Returns the polls per second, and the CPU of PostgreSQL per poll in milliseconds."""
-    store, queue = PostgresStore(on.database_url), RedisQueue.from_url(on.redis_url)
-    with worker(on, port):
-        on.db.execute(FRESH, {"function": function, "due": count})
-        on.db.execute("CHECKPOINT")
-        before, began = cpu_of_postgres(on), time.perf_counter()
-        tick(store, queue)
-        until(lambda: on.db.execute(ENDED).fetchall()[0][0] >= count, f"{count} polls")
-        took = time.perf_counter() - began
-        return count / took, 1000 * (cpu_of_postgres(on) - before) / count
-
-
-def cpu_of_postgres(on: Stage) -> float:
-    """Returns the seconds of CPU that the server's living processes, and its ended ones, have used."""
-    [(postmaster,)] = on.db.execute("SELECT pg_read_file('postmaster.pid')").fetchall()
-    server = int(postmaster.split()[0])
-    seconds = 0.0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(entry.name) == server:
-                seconds += sum(map(int, fields[11:15]))  # with the children that it has waited for
-            elif int(fields[1]) == server:
-                seconds += int(fields[11]) + int(fields[12])
-    return seconds / os.sysconf("SC_CLK_TCK")
+            found[name] = bench.measure(arm)
+        except (AssertionError, subprocess.CalledProcessError) as error:
+            print(f"# {name}: {error} {getattr(error, 'stderr', b'')[-2000:]!r}", flush=True)
+    return found
 
 
 def main() -> None:
-    options = parser(__doc__, polls=1000, rounds=3).parse_args()
-    rates: dict[str, list[float]] = {kind: [] for kind in SHARES}
-    costs: dict[str, list[float]] = {kind: [] for kind in SHARES}
-    with polled() as port, stage(options.polls, *SYNCING) as on:
+    reader = parser(__doc__, seconds=10, rounds=1)
+    reader.add_argument("--mix-seconds", type=int, default=20, help="0: without the mix")
+    reader.add_argument("--only", default="", help="arms whose names begin with one of these, separated by commas")
+    reader.add_argument("--memory", type=int, default=1, help="0: without the memory of a run")
+    options = reader.parse_args()
+    arms = chosen(options.only)
+    mixed = {name: arm for name, arm in arms.items() if name not in NOT_IN_MIX}
+    uniform, mix, memory = [], [], []
+    with polled() as server, stage(TASKS, *QUIET) as on:
+        kinds = {kind: partial(Bench, on, server, kind) for kind in ("200", "mix")}
+        assert max(kinds["mix"](options.mix_seconds).due(100), kinds["200"](options.seconds).due(100)) <= on.tasks
         for _ in range(options.rounds):
-            for kind, (function, fewer) in SHARES.items():
-                rate, cost = polls(on, function, options.polls // fewer, port)
-                rates[kind].append(rate)
-                costs[kind].append(cost)
-    figures = [middle(kind, found, "polls/s") for kind, found in rates.items()]
-    figures += [middle(f"{kind}, CPU of PostgreSQL", found, "ms per poll") for kind, found in costs.items()]
-    for kind in ("batch", "together", "threads"):
-        factors = [more / one for more, one in zip(rates[kind], rates["job each"], strict=True)]
-        figures.append(
-            Figure(f"{kind}, times a job each", median(factors), "x", None, f"{min(factors):.1f} to {max(factors):.1f}")
-        )
-    show(figures, options.json, {"polls": options.polls})
+            uniform.append(play(kinds["200"](options.seconds), arms))
+            if options.mix_seconds:
+                mix.append(play(kinds["mix"](options.mix_seconds), mixed))
+        if options.memory:
+            for what, function, runs in (("coroutine", "polls.wait", 500), ("thread", "polls.wait_in_thread", 100)):
+                taken = own_memory(on, function, runs)
+                memory.append(Figure(f"memory of ours per {what} at work", taken, "kB", None, "at most 60"))
+    found = {"uniform": list(rows("200", arms, uniform)), "mix": list(rows("mix", mixed, mix))}
+    figures = [*limits(uniform, mix), *memory, *ticks(uniform)]
+    show(figures, options.json, {"seconds": options.seconds}, {name: [HEADS, *cells] for name, cells in found.items()})
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ INSERT INTO ticker.runs (task_id, task_name, function, owner_type, owner_id, kin
 SELECT 1 + n %% %(tasks)s, 'poll', 'poll', 'channels', (1 + n %% %(tasks)s)::text, 'scheduled', i.at, 'ended',
     CASE WHEN n %% 50 = 0 THEN 'failed' ELSE 'succeeded' END, i.at, i.at + interval '2 s', i.at,
     repeat('a line of output' || chr(10), 20), 60000, 5000, 'worker', 'host', 1, 't1-1'
-FROM generate_series(%(first)s, %(last)s) n, LATERAL (
+FROM generate_series(%(first)s::bigint, %(last)s::bigint) n, LATERAL (
     SELECT date_trunc('second', clock_timestamp()) - %(days)s * interval '1 day' + n * interval '1 s' AS at) i"""
 DUE = """UPDATE ticker.tasks SET next_run = clock_timestamp() - interval '1 s', waiting = '{}', run_token = NULL
 WHERE id <= %(due)s"""
@@ -105,7 +105,7 @@ def main() -> None:
     for name, default in (("--runs", 1_000_000), ("--tasks", 10_000), ("--due", 1000), ("--rounds", 60)):
         parser.add_argument(name, type=int, default=default)
     options = parser.parse_args()
-    with embedded.servers() as servers:
+    with embedded.servers(syncs=True) as servers:
         migrations.upgrade(servers.database_url)
         os.environ |= servers.environ
         measure(servers.database_url, servers.redis_url, options)

@@ -1,6 +1,6 @@
 """What it costs that no state stays in a session: `python -m tests.bench sessions [--tasks N] [--starts N] [--rounds N]`.
 
-In each round, one after the other, on a server that syncs:
+In each round, one after the other:
 
 session      connections that are set up once, by start-up options: what a pooler in transaction mode does not bear
 transaction  ours: each transaction is set up with its own statements, in the same round trip
@@ -29,7 +29,6 @@ from wrappers.pipeline.context import Call
 from wrappers.pipeline.database import Database
 
 WARM, MEASURED = 7, 5  # ticks of each round: the first ones prepare and plan each statement on the new connection
-SYNC = ("--fsync=on", "--synchronous_commit=on")
 OPTIONS = " ".join(
     f"-c {name}={value}" for name, value in {**SETTINGS, "default_transaction_isolation": "read\\ committed"}.items()
 )
@@ -101,7 +100,7 @@ def main() -> None:
     options = parser(__doc__, tasks=3000, starts=500, rounds=7).parse_args()
     wrappers.task("noop")(lambda: None)
     figures: list[Figure] = []
-    with stage(options.tasks, *SYNC) as on:
+    with stage(options.tasks) as on:
         rivals = Rivals(on, options.starts)
         for name, unit, scale in (("ticks", "ms", 1e3), ("starts", "us", 1e6)):
             measured: Callable[[], float] = getattr(rivals, name)

@@ -1,16 +1,37 @@
 """How the table of tasks is best kept: `python -m tests.bench table [--tasks N] [--ticks N]`.
 
-The same simulated ticks (`tests.bench.day`) over tables that differ in `fillfactor` and in autovacuum's settings: the time of a
-tick, of the bulk writes of its starts and ends, the size of the table, the log written, and the share of updates that touched
+The same simulated ticks over tables that differ in `fillfactor` and in autovacuum's settings: the time of a
+tick, of its starts and ends (the real statements, 100 runs in each), the size of the table, the log written, and the share of updates that touched
 no index (HOT). Simulated time runs ahead of real time, and so autovacuum looks as much more often.
 """
 
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from statistics import median
+from uuid import uuid4
 
 import psycopg
 
-from tests.bench.day import Day
-from tests.bench.figures import Figure, parser, show, stage, timed
+import wrappers
+from tests.bench.figures import Figure, Stage, parser, show, stage, timed
+from tests.bench.usage import KEEPS_LOG, Meter
+from ticker import clock
+from ticker.daemon.push_threads import PushThreads
+from ticker.db.store import PostgresStore
+from ticker.engine.tick import TickOptions, tick
+from ticker.model import Outcome
+from ticker.queue.rq import RedisQueue
+from ticker.settings import Settings
+from wrappers.pipeline import start
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.database import Database
+from wrappers.sandbox import limits
+from wrappers.sandbox.handoff import End, PendingEnd
+
+EVERY, TICK, GROUP = 300, 30, 100  # seconds, seconds, runs whose starts, and whose ends, are one statement
+PHASES = "UPDATE ticker.tasks SET next_run = %(now)s::timestamptz + (id %% %(every)s) * interval '1 s'"
+WAITING = "SELECT id, waiting[1] FROM ticker.tasks WHERE waiting <> '{}' ORDER BY waiting[1], id"
 
 VARIANTS = {
     "as PostgreSQL has it": "fillfactor = 100",
@@ -27,13 +48,46 @@ SELECT pg_relation_size(relid) / 1e6, pg_indexes_size(relid) / 1e6, 100.0 * n_tu
 FROM pg_stat_all_tables WHERE relid = 'ticker.tasks'::regclass"""
 
 
-class WorkedDay(Day):
-    """A day that also takes the time of its workers."""
+class Ticks:
+    """Plays ticks. After each tick, starts and ends all its jobs at once, with the statements of workers."""
 
-    worked: list[float]
+    def __init__(self, on: Stage) -> None:
+        self.on, self.now = on, datetime.now(UTC).replace(microsecond=0)
+        self.ticks: list[float] = []
+        self.worked: list[float] = []
+        self.runs: list[int] = []
+        on.db.execute(PHASES, {"every": EVERY, "now": self.now})
 
-    def work(self, number: int) -> None:
-        self.worked = [*getattr(self, "worked", []), timed(lambda: super(WorkedDay, self).work(number))]
+    def play(self, ticks: int) -> None:
+        push_threads = PushThreads()
+        options = TickOptions(look_ahead=0, beat=1000 * TICK, push_threads=push_threads)
+        with (
+            closing(PostgresStore(self.on.database_url)) as store, closing(RedisQueue.from_url(self.on.redis_url)) as queue,
+            closing(Database(self.on.database_url, "ticker")) as database, clock.use(lambda: self.now),
+        ):  # fmt: skip
+            for _ in range(ticks):
+                self.now += timedelta(seconds=TICK)
+                self.ticks.append(timed(lambda: tick(store, queue, self.now, options)))
+                self.on.redis.flushall()
+                self.now += timedelta(seconds=1)
+                calls = list(self._calls(database))
+                self.runs.append(len(calls))
+                self.worked.append(timed(lambda calls=calls: self._work(database, calls)))  # type: ignore[misc]
+                self.now -= timedelta(seconds=1)
+
+    def _calls(self, database: Database) -> Iterator[Call]:
+        for task_id, occurrence in self.on.db.execute(WAITING).fetchall():
+            yield Call(task_id=task_id, occurrence=occurrence, planned=None, job_id="j", worker="w", rq_timeout=None,
+                       settings=Settings(), database=database)  # fmt: skip
+
+    def _work(self, database: Database, calls: list[Call]) -> None:
+        for first in range(0, len(calls), GROUP):
+            begun = start.ask_all(group := calls[first : first + GROUP], [str(uuid4()) for _ in group])
+            ends = [
+                PendingEnd(call.task_id, call.start.run_id, call.start.token, End(Outcome.SUCCEEDED, "", at=limits.now()))
+                for call in begun if isinstance(call, Call) and call.start
+            ]  # fmt: skip
+            assert len(ends) == len(group) and all(database.finish_all(ends))
 
 
 def look_often(db: psycopg.Connection[object], seconds: int) -> None:
@@ -42,28 +96,28 @@ def look_often(db: psycopg.Connection[object], seconds: int) -> None:
 
 
 def play(name: str, settings: str, tasks: int, ticks: int) -> list[Figure]:
-    with stage(tasks) as on:
+    with stage(tasks, KEEPS_LOG) as on:
         look_often(on.db, 5)
         on.db.execute(f"ALTER TABLE ticker.tasks SET ({settings})")
         on.db.execute("VACUUM FULL ticker.tasks")
-        day = WorkedDay(on, 300)
-        [(before,)] = on.db.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn").fetchall()
-        day.play(ticks)
-        [(after,)] = on.db.execute("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn").fetchall()
+        played = Ticks(on)
+        with closing(Meter(on)) as meter, meter.measured() as used:
+            played.play(ticks)
         on.db.execute("SELECT pg_stat_force_next_flush()")
         [(heap, indexes, hot, vacuums)] = on.db.execute(FACTS).fetchall()
-        took = [1000 * row[0] for row in day.ticks]
+        took = [1000 * seconds for seconds in played.ticks]
         late = len(took) // 2  # by then the table has the shape that it keeps
         note = f"table {heap:,.0f} MB, indexes {indexes:,.0f} MB, HOT {hot:.0f}%, {vacuums} autovacuums"
         return [
             Figure(f"{name}: a tick", median(took[late:]), "ms", max(took[late:]), note),
-            Figure(f"{name}: its starts and ends", 1000 * median(day.worked[late:]), "ms", 1000 * max(day.worked[late:])),
-            Figure(f"{name}: log per task and tick", float(after - before) / ticks / (tasks / 10) / 1000, "kB"),
+            Figure(f"{name}: its starts and ends", 1000 * median(played.worked[late:]), "ms", 1000 * max(played.worked[late:])),
+            Figure(f"{name}: log per run with its tick", used.log / sum(played.runs) / 1000, "kB", None, "without images"),
         ]  # fmt: skip
 
 
 def main() -> None:
-    options = parser(__doc__, tasks=300_000, ticks=40).parse_args()
+    options = parser(__doc__, tasks=100_000, ticks=40).parse_args()
+    wrappers.task("mail.fetch")(lambda: None)
     figures = [
         figure for name, settings in VARIANTS.items() for figure in play(name, settings, options.tasks, options.ticks)
     ]

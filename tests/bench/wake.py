@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--tick", type=float, default=5.0)
     options = parser.parse_args()
     print("| TICKER_WAKE | tick | changes | median | slowest |\n|---|---|---|---|---|")
-    with embedded.servers() as servers:
+    with embedded.servers(syncs=True) as servers:
         migrations.upgrade(servers.database_url)
         for wake in ("on", "off"):
             os.environ["TICKER_WAKE"] = wake

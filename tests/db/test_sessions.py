@@ -98,6 +98,31 @@ def test_a_statement_that_fails_leaves_the_connection_usable(db: Db, database_ur
         assert connection.run("SELECT 1 AS n", []) == [{"n": 1}]
 
 
+LAST_DESCRIPTOR = """
+import os, resource
+from ticker.db.connections import connect, translated
+from ticker.errors import DatabaseUnavailable
+
+connect(os.environ["DATABASE_URL"]).close()
+free = os.dup(0)
+os.close(free)
+resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+try:
+    with translated():
+        connect(os.environ["DATABASE_URL"])
+except DatabaseUnavailable as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_without_descriptors_may_try_again_to_connect(database_url: str) -> None:
+    environ = os.environ | {"DATABASE_URL": database_url}
+    command = [sys.executable, "-c", LAST_DESCRIPTOR]
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
+    assert "Too many open files" in done.stdout, done.stderr
+
+
 def test_an_error_at_the_commit_is_that_error(db: Db, database_url: str) -> None:
     db.execute("CREATE TABLE once (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
     with connections.connect(database_url) as connection:

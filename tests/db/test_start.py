@@ -261,7 +261,8 @@ def test_one_statement_ends_many_and_skips_the_row_that_is_locked(environ, db, t
     tokens[1] = str(uuid4())  # it has lost its hold
     ends = {"task_ids": [each.id for each in tasks], "tokens": tokens, "outcomes": ["failed", "succeeded", "succeeded"],
             "reasons": ["it broke", "", ""], "results": [None, None, "7"], "tracebacks": [""] * 3, "outputs": ["a", "b", "c"],
-            "error_outputs": [""] * 3, "ages": [0.0] * 3, "pids": [None] * 3, "now": NOW + SECOND}  # fmt: skip
+            "error_outputs": [""] * 3, "ages": [0.0] * 3, "pids": [None] * 3,
+            "alones": [False] * 3, "now": NOW + SECOND}  # fmt: skip
     with connect(database_url) as other, other.transaction():
         other.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [held.id])
         rows = {
@@ -432,7 +433,7 @@ def test_a_start_that_waited_for_the_sweep_sees_what_it_recorded(outcome, reason
     given_up = {"ids": [task.id], "occurrences": [NOW - 2 * MINUTE], "outcomes": [outcome], "reasons": [reason]}
     with connect(database_url) as sweep, connect(database_url) as watcher, ThreadPoolExecutor(1) as pool:
         with sweep.transaction():
-            sql.on(sweep, "ticker")("claim_waiting", after=0, limit=10)
+            sql.on(sweep, "ticker")("claim_waiting", after=0, limit=10, now=None)
             waiting = pool.submit(late_start, sweep, db, task, NOW - 2 * MINUTE, now=NOW)
             until(lambda: watcher.execute(LOCK_AWAITED).fetchone(), "the start waits")
             sql.on(sweep, "ticker")("settle_waiting", **given_up, now=NOW)

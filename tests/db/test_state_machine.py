@@ -212,6 +212,13 @@ class Twins(RuleBasedStateMachine):
         self.begin(self.started[which % len(self.started)][0])
 
     @precondition(lambda self: self.started)
+    @rule(which=WHICH)
+    def start_again_after_a_lost_answer(self, which: int) -> None:
+        job, token = self.started[which % len(self.started)]
+        if job.occurrence is not None:
+            self.begin(job, token)
+
+    @precondition(lambda self: self.started)
     @rule(which=WHICH, span=SPANS)
     def start_what_no_row_waits_for(self, which: int, span: float) -> None:
         """As a job that outlived the tables for which it was pushed."""
@@ -221,11 +228,14 @@ class Twins(RuleBasedStateMachine):
             self.begin(replace(job, id=job_id(job.task_id, due), occurrence=due))
 
     @precondition(lambda self: self.started)
-    @rule(which=WHICH, outcome=ENDS)
-    def finish(self, which: int, outcome: Outcome) -> None:
+    @rule(which=WHICH, outcome=ENDS, alone=st.booleans())
+    def finish(self, which: int, outcome: Outcome, alone: bool = False) -> None:
+        alone = alone and outcome is Outcome.INTERRUPTED
         job, token = self.started[which % len(self.started)]
         ours, theirs = self.both(
-            lambda tables: tables.finish(self.now, self.translated(tables, job).task_id, token, outcome, "so")
+            lambda tables: tables.finish(
+                self.now, self.translated(tables, job).task_id, token, outcome, "so", alone=alone
+            )
         )
         assert ours == theirs
 
@@ -262,9 +272,9 @@ class Twins(RuleBasedStateMachine):
         assert self.translated(self.postgres, ours) == theirs
         return ours
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: Job, again: str = "") -> None:
         self.tokens += 1
-        token = str(uuid5(NAMESPACE, str(self.tokens)))
+        token = again or str(uuid5(NAMESPACE, str(self.tokens)))
         host = (0, 0, 0, 1, 1, 2)[self.tokens % 6]
         ours, theirs = self.both(
             lambda tables: tables.start(self.now, self.translated(tables, job), token, self.uptime(host))
@@ -342,9 +352,10 @@ WALK = (
     (3, lambda t, d: (t.run_now(which := d.randrange(9)), t.run_now(which), t.a_beat(0.5, 0, None))),
     (4, lambda t, d: t.time_passes(d.choice(SECONDS))),
     (4, lambda t, d: t.start(d.randrange(30))),
-    (3, lambda t, d: t.finish(d.randrange(30), d.choice(ENDED)) if t.started else None),
+    (3, lambda t, d: t.finish(d.randrange(30), d.choice(ENDED), d.random() < 0.5) if t.started else None),
     (2, lambda t, d: t.end_job(d.randrange(30), d.random() < 0.5) if t.started else None),
     (2, lambda t, d: t.start_a_copy(d.randrange(30)) if t.started else None),
+    (1, lambda t, d: t.start_again_after_a_lost_answer(d.randrange(30)) if t.started else None),
     (2, lambda t, d: t.start_what_no_row_waits_for(d.randrange(30), d.choice(SECONDS)) if t.started else None),
     (2, lambda t, d: t.edit(d.randrange(9), d.choice([{"every": 10}, {"every": 100}]))),
     (4, lambda t, d: t.edit(d.randrange(9), d.choice([{"enabled": True}, {"function": "fetch"}, {"queue": "polling"}]))),
@@ -392,7 +403,7 @@ def test_the_double_and_the_real_servers_hold_the_same_rows_after_every_operatio
 @pytest.mark.timeout(300)
 def test_they_do_on_walks_that_meet_every_reason_to_drop_a_job(environ, database_url, redis):
     seen = set()
-    for seed in range(5):
+    for seed in range(7):
         machine = twins(database_url, redis)()
         walk(machine, random.Random(seed), 90)
         machine.teardown()

@@ -31,7 +31,7 @@ OUTCOMES = {
     Outcome.TIMED_OUT: "`SoftLimit` stopped the function after its time box",
     Outcome.KILLED: "the process of the run died before the function had ended",
     Outcome.LOST: "no end was recorded in time, or the function never ran",
-    Outcome.INTERRUPTED: "its process died because of something else, such as another run of its group: not a failure, and attempted again only with `retries`",
+    Outcome.INTERRUPTED: "its process died because of another run of its group, or of an unknown cause while several runs were active. Not a failure; retried only with `retries`, or if its function is `repeatable`",
     Outcome.DROPPED: "the job was not run, for one of the reasons below",
 }
 REASONS = {

@@ -1,4 +1,4 @@
-"""Writes docs/reference/sql.md from the migration that creates the tables: `python -m tests.documents`."""
+"""Writes docs/reference/sql.md from the migrations of the tables: `python -m tests.documents`."""
 
 import re
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ SOURCE = ROOT / "ticker/migrations/versions/0010_schema.sql"
 HEAD = """\
 # Tables
 
-`ticker db upgrade` creates these tables in the schema `ticker` (`TICKER_SCHEMA`). This page is generated from
-`ticker/migrations/versions/0010_schema.sql`, which also contains the constraints, the indexes and the functions; `ticker db sql`
-prints it.
+`ticker db upgrade` creates these tables in the schema `ticker` (`TICKER_SCHEMA`). This page is generated from the
+files in `ticker/migrations/versions`, which also contain the constraints, the indexes and the functions; `ticker db sql`
+prints them.
 
 Read these tables with any client, or join them with your own tables using
 [`ticker.db.tables`](../concepts/owners.md#joins-with-your-own-tables). To change a task, call `register`, `edit` or a similar
@@ -50,7 +50,10 @@ def text() -> str:
         file.read_text(encoding="utf-8") for file in sorted(SOURCE.parent.glob("*.sql")) if ".down" not in file.name
     ]
     rules = dict(domains("".join(later)))
-    return HEAD + "".join(f"\n## `{name}`\n\n{says}\n{columns(body, rules)}" for name, says, body in tables(source))
+    return HEAD + "".join(
+        f"\n## `{name}`\n\n{says}\n{columns(body + added(name, ''.join(later)), rules)}"
+        for name, says, body in tables(source)
+    )
 
 
 def domains(source: str) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -76,6 +79,15 @@ def tables(source: str) -> Iterator[tuple[str, str, str]]:
     pattern = r"((?:^-- [^-\n][^\n]*\n)*)^CREATE TABLE (\w+) \(\n(.*?)^\)"
     for comment, name, body in re.findall(pattern, source, re.DOTALL | re.MULTILINE):
         yield name, PURPOSES.get(name) or " ".join(line.removeprefix("-- ") for line in comment.splitlines()), body
+
+
+def added(name: str, source: str) -> str:
+    """Returns the columns that later migrations add to a table, as if they stood in its CREATE TABLE."""
+    pattern = rf"((?:^-- [^\n]*\n)*)^ALTER TABLE {name}\n((?:^    ADD COLUMN [^\n]*\n)+)"
+    return "".join(
+        "\n\n" + comment.replace("-- ", "    -- ") + lines.replace("ADD COLUMN ", "").replace(";", "")
+        for comment, lines in re.findall(pattern, source, re.MULTILINE)
+    )
 
 
 def columns(body: str, rules: dict[str, tuple[str, str]]) -> str:

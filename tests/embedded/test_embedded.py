@@ -96,6 +96,25 @@ def test_postgres_speaks_utf8_and_utc_and_takes_200_connections(database: embedd
     assert ask(database.url, "SELECT lower('ÄÖÜ')") == "äöü"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("syncs", "is_on"), [(True, ["on", "on", "on"]), (False, ["off", "off", "on"])])
+def test_servers_sync_to_disk_only_if_asked_to(syncs: bool, is_on: list[str]) -> None:
+    names = ("fsync", "full_page_writes", "synchronous_commit")
+    with embedded.servers(syncs=syncs) as running, Redis.from_url(running.redis_url) as redis:
+        assert [ask(running.database_url, f"SHOW {name}") for name in names] == is_on
+        assert redis.config_get("append*")["appendonly"] == ("yes" if syncs else "no")
+        assert not syncs or redis.config_get("appendfsync") == {"appendfsync": "everysec"}
+
+
+@pytest.mark.slow
+@linux
+def test_nothing_is_left_of_servers_that_sync() -> None:
+    with embedded.postgres(syncs=True) as database, embedded.valkey(syncs=True) as redis:
+        Redis.from_url(redis.url).set("kept", "yes")
+        folders = [database.folder, redis.folder]
+    assert not any(folder.exists() or processes_in(folder) for folder in folders)
+
+
 def test_sqlalchemy_takes_the_url(database: embedded.Postgres) -> None:
     with engine_on(database.url).connect() as connection:
         assert connection.execute(text("SELECT 1")).scalar() == 1

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.sentences import sentence
 from ticker.engine import timing
-from ticker.engine.follow_up import Verdict, judge, judge_task, paused, recovered, stretched
+from ticker.engine.follow_up import Verdict, judge, judge_task, judge_tasks, paused, recovered, stretched
 from ticker.model import GOOD, Ended, EventKind, Health, Kind, Outcome, RunKind
 from ticker.schedules.duration import DAY, HOUR, LONGEST, MINUTE
 
@@ -23,7 +23,7 @@ RUN = Ended(
     run_id=7, task_id=1, kind=RunKind.SCHEDULED, occurrence=NOW - 10 * SECOND, attempt=1, outcome=Outcome.FAILED,
     reason="OSError: no route", started=True, ended_at=NOW, has_pieces=False, schedule=Kind.INTERVAL, every_ms=MINUTE,
     tolerance_ms=5_000, grace_ms=1_000, last_run=NOW - 10 * SECOND, next_run=NOW + 50 * SECOND, is_past=False,
-    made_good=False, retries=3, backoff="2s", failures=0, told="", stretch_ms=None, stretched_ms=None, pause_after=None,
+    made_good=False, failed_before=False, retries=3, backoff="2s", failures=0, told="", stretch_ms=None, stretched_ms=None, pause_after=None,
     probe_ms=None, paused=False, pauses=0, dead_man=None, alarm_at=None,
 )  # fmt: skip
 ONCE_ONLY = replace(RUN, retries=0, failures=1)  # its end has counted it
@@ -121,17 +121,46 @@ def test_a_task_that_was_told_of_has_not_recovered_while_an_attempt_is_to_come()
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"outcome": Outcome.DROPPED, "started": False},
+        {"outcome": Outcome.INTERRUPTED, "attempt": 4},
+        {"outcome": Outcome.INTERRUPTED, "attempt": 3, "failed_before": True},
+    ],
+    ids=[
+        "a dropped retry of an interrupted run",
+        "an interrupted last attempt",
+        "an interrupted attempt before the last",
+    ],
+)
+def test_a_retry_without_a_failure_counts_for_nothing(changes):
+    verdict = judge(replace(RUN, kind=RunKind.RETRY, failures=2, **changes), NOW)
+    states, notes = judge_tasks([verdict], NOW)
+    assert [state.failures for state in states] in ([], [2]) and notes == []
+
+
+@pytest.mark.parametrize(
     ("changes", "failures"),
     [
         ({"attempt": 4, "kind": RunKind.RETRY, "failures": 2}, 3),
-        ({"outcome": Outcome.DROPPED, "kind": RunKind.RETRY, "started": False, "reason": "paused"}, 1),
+        ({"outcome": Outcome.DROPPED, "kind": RunKind.RETRY, "started": False, "failed_before": True}, 1),
+        ({"outcome": Outcome.INTERRUPTED, "kind": RunKind.RETRY, "attempt": 4, "failed_before": True}, 1),
         ({"outcome": Outcome.LOST, "kind": RunKind.RETRY, "started": False}, 1),
         ({"is_past": True}, 1),
         ({"retries": 0, "failures": 3}, 3),
         ({"kind": RunKind.MANUAL, "failures": 3}, 3),
         ({"outcome": Outcome.LOST, "started": False, "failures": 3}, 3),
     ],
-    ids=["the last attempt", "a dropped retry", "a lost retry", "a newer one", "no retries", "by hand", "given up"],
+    ids=[
+        "the last attempt",
+        "a dropped retry",
+        "an interrupted last attempt",
+        "a lost retry",
+        "a newer one",
+        "no retries",
+        "by hand",
+        "given up",
+    ],
 )
 def test_a_failed_occurrence_counts_once(changes, failures):
     state, notes = health(replace(RUN, **changes))
@@ -166,7 +195,9 @@ def test_however_often_it_fails_it_is_told_once_until_it_works(outcomes):
 def test_a_notice_says_why_in_the_words_of_the_run():
     _, [note] = judge_task([Verdict(ONCE_ONLY)], NOW)
     assert note.words == "failed: OSError: no route"
-    dropped = replace(RUN, outcome=Outcome.DROPPED, kind=RunKind.RETRY, started=False, reason="no_time")
+    dropped = replace(
+        RUN, outcome=Outcome.DROPPED, kind=RunKind.RETRY, started=False, reason="no_time", failed_before=True
+    )
     _, [note] = judge_task([judge(dropped, NOW)], NOW)
     assert note.words == sentence("why.last_attempt_dropped", reason="no_time")
 

@@ -13,6 +13,7 @@ import click
 
 from tests.faults import history
 from tests.faults.checker import Violation, check
+from tests.faults.groups import LOOP
 from tests.faults.kinds import KINDS
 from tests.faults.play import play
 from tests.faults.summary import summarise
@@ -25,9 +26,12 @@ SHOWN = 60  # violations; all are in what `python -m tests.faults.checker FOLDER
 @click.option("--seed", default=1, show_default=True, help="What the faults, and the client's edits, are drawn from.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the history is written and kept.")
 @click.option(
-    "--load", "amount", default=1.0, show_default=True, help="1.0 is 21 runs a second: what two quiet cores carry."
+    "--load", "amount", default=1.0, show_default=True, help="1.0 is 25 runs a second: what two quiet cores carry."
 )
-@click.option("--batches", is_flag=True, help="Most tasks share their jobs with others.")
+@click.option(
+    "--batches", "shared", flag_value="poll.several", default="", help="Most tasks share their jobs with others."
+)
+@click.option("--groups", "shared", flag_value=LOOP, help="Most tasks run at the same time as others in one process.")
 @click.option(
     "--only", multiple=True, type=click.Choice(sorted(KINDS)), help="This kind of fault, and the others that are named."
 )

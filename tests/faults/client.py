@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 
 import ticker
+from tests.faults.groups import DEEDS
 from tests.faults.journal import Journal
 from tests.faults.stage import Edits
 from ticker import owners
@@ -36,8 +37,11 @@ STEADY: tuple[tuple[str, str, int, dict[str, Any]], ...] = (
     ("poll.several", "4s", 8, {}),
     ("poll.lasts", "30s", 6, {"box": "5s", "queue": "slow"}),
 )
+GROUPED: dict[str, Any] = {"every": "6s", "tolerance": "1s", "box": "1500ms"}
+ATTEMPTED_AGAIN = {"every": "15s", "retries": 1, "backoff": "1s"}
+NEIGHBOURS, WITH_RETRIES = 8, 2  # of each function that runs in groups: they do nothing to others
 NASTY = ("swallows", "computes", "deaf", "leaves", "vanishes", "crashes", "exits", "shouts", "stops")
-RESTLESS = 12  # tasks and owners that the client changes all the time
+RESTLESS = 24  # tasks and owners that the client changes all the time
 
 
 @dataclass
@@ -55,11 +59,12 @@ def create_owners(db: psycopg.Connection[Any]) -> None:
         db.execute(statement)  # type: ignore[call-overload]
 
 
-def register_cast(db: psycopg.Connection[Any], load: float, *, batches: bool = False) -> Cast:
-    """`load` 1.0 is some 21 runs a second, which two quiet cores carry. With `batches`, most of them share their jobs."""
+def register_cast(db: psycopg.Connection[Any], load: float, *, shared: str = "") -> Cast:
+    """`load` 1.0 is some 25 runs a second, which two quiet cores carry. With the name of a function that shares its jobs in
+    `shared`, most of them call that one."""
     cast = Cast()
     for alone, every, count, more in STEADY:
-        function = "poll.several" if batches and alone == "poll.plain" else alone
+        function = shared if shared and alone == "poll.plain" else alone
         for number in range(max(1, round(load * count))):
             kwargs = {"number": number, "password": ARGUMENT_SECRET}
             name = f"{function} {every} {number}"
@@ -69,6 +74,11 @@ def register_cast(db: psycopg.Connection[Any], load: float, *, batches: bool = F
     for number in range(4):
         falls = {"name": f"falls {number}", "kwargs": {"number": number}}
         cast.nasty.append(ticker.register(db, "poll.falls", every="12s", box="1s", queue="slow", **falls).id)
+    for function in DEEDS:
+        for number in range(max(2, round(load * NEIGHBOURS))):
+            fields = GROUPED | (ATTEMPTED_AGAIN if number < WITH_RETRIES else {})
+            name, kwargs = f"{function} {number}", {"number": number, "password": ARGUMENT_SECRET}
+            cast.nasty.append(ticker.register(db, function, name=name, kwargs=kwargs, **fields).id)
     cast.poison.append(ticker.register(db, "poll.nowhere", every="4s").id)
     cast.poison.append(ticker.register(db, "poll.plain", name="blocked", every="4s", queue="blocked").id)
     return cast
@@ -92,7 +102,7 @@ class Client(threading.Thread):
 
     def run(self) -> None:
         choices = (self._register, self._edit, self._edit, self._switch, self._pause_it, self._run_now, self._delete,
-                   self._delete_owner, self._switch_owner)  # fmt: skip
+                   self._delete_owner, self._switch_owner, self._pardon)  # fmt: skip
         deletes = (self._register, self._delete, self._delete_owner)
         while not self._over.wait(self._draw.expovariate(1 / self._pause)):
             is_deleting = self._edits.deleting.is_set() and self._tasks
@@ -119,9 +129,11 @@ class Client(threading.Thread):
     # ------------------------------------------------------------------------------------------------- operations
 
     def _register(self) -> None:
-        function = self._draw.choice(["poll.plain", "poll.steps", "poll.goes", "poll.several"])
+        function = self._draw.choice(["poll.plain", "poll.steps", "poll.goes", "poll.several", *2 * [*DEEDS]])
         every = self._draw.choice(["2s", "3s", "5s"])
-        kwargs = {"version": self._operations}
+        kwargs: dict[str, Any] = {"version": self._operations}
+        if function in DEEDS:
+            kwargs["deed"] = self._draw.choice(DEEDS[function])
 
         def register(db: psycopg.Connection[Any]) -> tuple[int, int]:
             with db.transaction():
@@ -175,6 +187,11 @@ class Client(threading.Thread):
         operation = "owner_active" if active else "owner_inactive"
         self._do(operation, None, owner, lambda db: db.execute(statement, [active, owner]))
 
+    def _pardon(self) -> None:
+        """Lets tasks that run alone for an hour run in groups again, as an operator does who has fixed a function."""
+        statement = "UPDATE ticker.tasks SET alone_until = NULL WHERE alone_until < '9999-01-01'"
+        self._do("pardon", None, None, lambda db: db.execute(statement))
+
     # ---------------------------------------------------------------------------------------------------- and how
 
     def _some_task(self) -> int:
@@ -209,9 +226,9 @@ class Client(threading.Thread):
         return self._db
 
 
-def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
+def wait_for(condition: Callable[[], bool], seconds: float, *, pause: float = 0.1) -> bool:
     """Whether it came true in time."""
     end = time.monotonic() + seconds
     while not (met := condition()) and time.monotonic() < end:
-        time.sleep(0.1)
+        time.sleep(pause)
     return met

@@ -49,6 +49,7 @@ class Setup:
     secrets: tuple[str, ...]
     poison: frozenset[int]
     steady: frozenset[int]
+    repeatable: frozenset[str]  # functions
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,9 @@ class Version:
     last_run_id: int | None
     last_outcome: str | None
     updated_at: float | None
+    failures: int
+    retries: int
+    alone_until: float | None
 
     @property
     def at(self) -> float:
@@ -167,7 +171,7 @@ class Begin:
 @dataclass(frozen=True, slots=True)
 class Witnessed:
     """The activity of one run over all its processes: the first line, the last one, the last one of no child; when its
-    function returned or raised, by its own word."""
+    function returned or raised, and the deed that it was about to do, by its own word."""
 
     run: int
     task: int
@@ -176,6 +180,7 @@ class Witnessed:
     last: float
     last_own: float
     returned: float | None = None
+    deed: str = ""
 
 
 class StaleWrite(NamedTuple):

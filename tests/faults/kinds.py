@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 import psycopg
 from redis.exceptions import RedisError
 
 from tests.faults.client import wait_for
+from tests.faults.groups import DEEDS
 from tests.faults.restore import can_adopt, copy_database, restore
 from tests.faults.stage import Process, Stage, children_of
 
@@ -40,6 +42,10 @@ class Kind:
 
 KINDS: dict[str, Kind] = {}
 LONG_RUN = "SELECT id FROM ticker.runs WHERE state = 'running' AND function = 'poll.lasts'"
+GROUP = (
+    "SELECT pid FROM ticker.runs WHERE state = 'running' AND function = ANY (%s) AND pid IS NOT NULL"
+    " GROUP BY pid HAVING count(*) > 2 LIMIT 1"
+)
 
 
 def kind(
@@ -97,13 +103,12 @@ def five_tickers_start_at_once(stage: Stage, draw: Random) -> Iterator[str]:
 
 @kind("redis", 0.1, 4, "wipe", "redis_down")
 def redis_killed(stage: Stage, draw: Random) -> Iterator[str]:
-    stage.journal.write("wipe")
-    with stage.server_lock:
-        stage.valkey.kill()
-    yield "redis"
-    with stage.server_lock:
-        stage.valkey.start()
-    stage.journal.write("wipe")
+    yield from _without_redis(stage)
+
+
+@kind("redis", 0.1, 3, "wipe", "redis_down")
+def redis_killed_in_mid_group(stage: Stage, draw: Random) -> Iterator[str]:
+    yield from _without_redis(stage, f"redis, {'in' if _group(stage) else 'not in'} a group")
 
 
 @kind("redis", 1, 8, "redis_down")
@@ -185,11 +190,7 @@ def worker_answer_lost(stage: Stage, draw: Random) -> Iterator[str]:
 
 @kind("postgres", 0.1, 3, "postgres_down")
 def postgres_killed(stage: Stage, draw: Random) -> Iterator[str]:
-    with stage.server_lock:
-        stage.postgres.kill()
-    yield "postgres"
-    with stage.server_lock:
-        stage.postgres.start()
+    yield from _without_postgres(stage)
 
 
 @kind("postgres", 7, 12, "postgres_down")
@@ -197,11 +198,12 @@ def postgres_away_in_mid_run(stage: Stage, draw: Random) -> Iterator[str]:
     """For longer than the box of a run that is under way: its end has to wait in its worker."""
     with stage.database() as db:
         found = wait_for(lambda: db.execute(LONG_RUN).fetchone() is not None, IN_MID_RUN)
-    with stage.server_lock:
-        stage.postgres.kill()
-    yield f"postgres, {'in' if found else 'not in'} a long run"
-    with stage.server_lock:
-        stage.postgres.start()
+    yield from _without_postgres(stage, f"postgres, {'in' if found else 'not in'} a long run")
+
+
+@kind("postgres", 0.1, 3, "postgres_down")
+def postgres_killed_in_mid_group(stage: Stage, draw: Random) -> Iterator[str]:
+    yield from _without_postgres(stage, f"postgres, {'in' if _group(stage) else 'not in'} a group")
 
 
 @kind("postgres", 0, 1, "postgres_down")
@@ -304,6 +306,21 @@ def keeper_killed(stage: Stage, draw: Random) -> Iterator[str]:
 @kind("workers")
 def horse_killed(stage: Stage, draw: Random) -> Iterator[str]:
     yield _kill_level(_busy(stage, draw), 1)
+
+
+@kind("workers")
+def group_hit(stage: Stage, draw: Random) -> Iterator[str]:
+    """Kills a process with several active runs, as when memory runs out. Or kills its worker, or tells the worker to end."""
+    group = _group(stage)
+    process = next((one for one in stage.workers if group in one.level(1)), None) or _busy(stage, draw)
+    horse, worker = 1, 0
+    match draw.choice(["horse", "worker", "terminate"]):
+        case "horse":
+            yield _kill_level(process, horse)
+        case "worker":
+            yield _kill_level(process, worker)
+        case _:
+            yield _sent(process, signal.SIGTERM)
 
 
 @kind("workers")
@@ -485,6 +502,38 @@ def _busy(stage: Stage, draw: Random) -> Process:
         if busy := [process for process in stage.workers if len(process.below()) > 1]:
             return draw.choice(busy)
     return draw.choice(stage.workers)
+
+
+def _group(stage: Stage) -> int:
+    """Returns a process that has several active runs, or 0 if none is found in time."""
+    found: list[int] = []
+
+    def search(db: psycopg.Connection[Any]) -> bool:
+        found[:] = [pid for (pid,) in db.execute(GROUP, [[*DEEDS]])]
+        return bool(found)
+
+    with stage.database() as db:
+        wait_for(lambda: search(db), IN_MID_RUN, pause=0.02)
+    return next(iter(found), 0)
+
+
+def _without_postgres(stage: Stage, target: str = "postgres") -> Iterator[str]:
+    with stage.server_lock:
+        stage.postgres.kill()
+    yield target
+    with stage.server_lock:
+        stage.postgres.start()
+
+
+def _without_redis(stage: Stage, target: str = "redis") -> Iterator[str]:
+    """It comes back empty."""
+    stage.journal.write("wipe")
+    with stage.server_lock:
+        stage.valkey.kill()
+    yield target
+    with stage.server_lock:
+        stage.valkey.start()
+    stage.journal.write("wipe")
 
 
 def _heal(stage: Stage, hosts: list[str]) -> None:

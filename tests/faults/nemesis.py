@@ -106,6 +106,7 @@ class Nemesis:
         self._planned = planned
         self._healthy = healthy
         self.unhealed: list[str] = []
+        self._turns = {kind.domain: threading.Lock() for kind in KINDS.values()}
         (folder / "schedule.json").write_text(json.dumps([asdict(fault) for fault in planned], indent=0))
 
     def play(self, seconds: float) -> None:
@@ -127,7 +128,12 @@ class Nemesis:
             thread.join()
 
     def _perform(self, fault: Planned, number: int) -> None:
+        """A fault that waited for its moment keeps the next one of its domain waiting."""
         kind = KINDS[fault.kind]
+        with self._turns[kind.domain]:
+            self._act(fault, kind, number)
+
+    def _act(self, fault: Planned, kind: Kind, number: int) -> None:
         about = {"id": 1000 * fault.storm + number, "kind": fault.kind, "effects": kind.effects}
         journal = self._stage.journal
         journal.write("fault", phase="begin", target=None, **about)

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.faults import history, journal
 from tests.faults.client import ARGUMENT_SECRET, Client, create_owners, register_cast, wait_for
 from tests.faults.facts import installation
+from tests.faults.groups import THREADS
 from tests.faults.journal import Journal
 from tests.faults.nemesis import RECOVERY, Nemesis, schedule
 from tests.faults.stage import SECRET, TICK, Stage, opened
@@ -27,7 +28,7 @@ class NeverBegan(Exception):
 
 
 def play(
-    folder: Path, seconds: float, seed: int, *, load: float = 1.0, batches: bool = False, own_hosts: bool = False,
+    folder: Path, seconds: float, seed: int, *, load: float = 1.0, shared: str = "", own_hosts: bool = False,
     only: Collection[str] = (), pooled: bool = False, workers: int = 4,
 ) -> list[str]:  # fmt: skip
     """Plays it, and leaves the history in `folder`; what did not recover by itself, in words."""
@@ -37,7 +38,7 @@ def play(
     ):
         journal.install_audit(stage.postgres.url)
         planned = schedule(seed, seconds, own_hosts=own_hosts, only=only)
-        with clocked(stage), prepared(stage, seed, seconds, load, batches):
+        with clocked(stage), prepared(stage, seed, seconds, load, shared):
             nemesis = Nemesis(stage, planned, folder, lambda since: ill(stage, since))
             client = Client(events, stage.hosts["host-app"].environ["DATABASE_URL"], seed, 0.5, stage.edits)
             with stage.playing():
@@ -74,17 +75,17 @@ def clocked(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def prepared(stage: Stage, seed: int, seconds: float, load: float, batches: bool) -> Iterator[None]:
+def prepared(stage: Stage, seed: int, seconds: float, load: float, shared: str) -> Iterator[None]:
     """Owners and tasks are there; what the checker must know of them is written down."""
     with connect(stage.postgres.url) as db:
         create_owners(db)
-        cast = register_cast(db, load, batches=batches)
+        cast = register_cast(db, load, shared=shared)
     with stage.redis() as redis:
         redis.set("rq:queue:blocked", "no list")
     stage.journal.write(
         "setup", tick=TICK, seed=seed, minutes=seconds / 60, queue_delay=QUEUE_DELAY, restart=RESTARTED,
         secrets=[SECRET, ARGUMENT_SECRET], strict_children=True,
-        steady=cast.steady, nasty=cast.nasty, poison=cast.poison,
+        steady=cast.steady, nasty=cast.nasty, poison=cast.poison, repeatable=[THREADS],
     )  # fmt: skip
     yield
 

@@ -11,8 +11,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ class Witness:
     def __init__(self, run: Run, *, child: bool = False) -> None:
         self._run = run
         self._child = child
-        self._file = os.open(folder() / f"{os.getpid()}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        self._file = file_of(os.getpid())
 
     def says(self, event: str, **more: Any) -> None:
         line = {"at": time.monotonic(), "event": event, "task": self._run.task_id, "run": self._run.id}
@@ -44,8 +45,28 @@ class Witness:
         self.says("beat")
 
 
+@cache
+def file_of(pid: int) -> int:
+    """Opens the file once for all runs of a process, because one of them may use up its descriptors."""
+    return os.open(folder() / f"{pid}.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+
+
 def folder() -> Path:
     return Path(os.environ["FAULTS_WITNESS"])
+
+
+@contextmanager
+def said(run: Run, witness: Witness, name: str, kwargs: Mapping[str, Any]) -> Iterator[None]:
+    """The function's own word that it has begun, and that it has ended."""
+    occurrence = run.occurrence.timestamp() if run.occurrence else None
+    witness.says(
+        "begin", token=run._token, function=name, kwargs=kwargs, occurrence=occurrence, box=run.quota.remaining,
+        process=os.environ.get("FAULTS_PROCESS", ""),
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        witness.says("end")
 
 
 def witnessed(name: str, *, batch: int = 1) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -54,15 +75,8 @@ def witnessed(name: str, *, batch: int = 1) -> Callable[[Callable[..., Any]], Ca
     def register(body: Callable[..., Any]) -> Callable[..., Any]:
         def function(run: Run, **kwargs: Any) -> Any:
             witness = Witness(run)
-            occurrence = run.occurrence.timestamp() if run.occurrence else None
-            witness.says(
-                "begin", token=run._token, function=name, kwargs=kwargs, occurrence=occurrence, box=run.quota.remaining,
-                process=os.environ.get("FAULTS_PROCESS", ""),
-            )  # fmt: skip
-            try:
+            with said(run, witness, name, kwargs):
                 return body(run, witness, **kwargs)
-            finally:
-                witness.says("end")
 
         return task(name, batch=batch)(function)
 

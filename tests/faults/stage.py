@@ -199,7 +199,7 @@ class Stage:
         self.tickers = [self._process(n, "-m ticker run", self.hosts[h]) for n, h in TICKERS.items()]
         self.workers = [
             self._process(
-                f"worker-{n + 1}", f"-m wrappers --tasks tests.faults.polls {QUEUES[n % 2]}",
+                f"worker-{n + 1}", f"-m wrappers --tasks tests.faults.groups {QUEUES[n % 2]}",
                 self.hosts[WORKER_HOSTS[2 * n // workers]],
             )
             for n in range(workers)

@@ -2,10 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from tests.faults.checks import INVARIANTS, judge
+from tests.faults.checks.crews import DEAD, Crew, crews, deed_of
 from tests.faults.checks.liveness import windows
 from tests.faults.checks.starts import gaps, lives
 from tests.faults.facts import History, Run
@@ -24,6 +26,9 @@ class Summary:
     lost: Mapping[str, int]
     outcomes: Mapping[str, int]
     events: Mapping[str, int]
+    groups: Sequence[int]
+    deaths: int
+    deeds: Mapping[str, int]
     after_box: float | None
     overshoot: float | None
     spacing: float | None
@@ -44,6 +49,7 @@ class Summary:
             f"drops             {sum(self.drops.values())}: {_counts(self.drops)}",
             f"lost              {sum(self.lost.values())}: {_counts(self.lost)}",
             f"events            {sum(self.events.values())}: {_counts(self.events)}",
+            f"groups            {len(self.groups)} of up to {max(self.groups, default=0)} runs at the same time; {self.deaths} died; deeds: {_counts(self.deeds)}",
             f"longest overshoot {_seconds(self.after_box)} after B, {_seconds(self.overshoot)} after B + g",
             f"least spacing     {_seconds(self.spacing)} over I - T",
             f"most waiting      {self.waiting} occurrences of one task",
@@ -66,7 +72,8 @@ def summarise(history: History) -> Summary:
     records = history.runs.values()
     started = [run for run in records if run.started]
     drops = [run for run in records if run.outcome == "dropped"]
-    lost = [run for run in records if run.outcome in {"lost", "killed"}]
+    lost = [run for run in records if run.outcome in {"lost", *DEAD}]
+    together = [number for crew in crews(history) if (number := at_once(history, crew)) > 1]
     return Summary(
         seconds=(history.last or history.end) - history.setup.at,
         faults=Counter(fault.kind for fault in history.faults),
@@ -77,6 +84,9 @@ def summarise(history: History) -> Summary:
         lost=Counter(_why_lost(run) for run in lost),
         outcomes=Counter(run.outcome or run.state for run in started),
         events=Counter(event.what for event in history.events),
+        groups=together,
+        deaths=sum(any(run.outcome == "interrupted" for run in crew.runs) for crew in crews(history)),
+        deeds=Counter(deed for run in started if (deed := deed_of(history, run))),
         after_box=max((life.after_box for life in lives(history)), default=None),
         overshoot=max((life.overshoot for life in lives(history)), default=None),
         spacing=min((gap.apart - gap.least for gap in gaps(history)), default=None),
@@ -88,6 +98,13 @@ def summarise(history: History) -> Summary:
         broken={name: len(findings.broken) for name, findings in found.items()},
         excused={name: findings.excused for name, findings in found.items()},
     )
+
+
+def at_once(history: History, crew: Crew) -> int:
+    """Returns how many of its runs were active at the same time at most, as they recorded it."""
+    active = [history.witnessed[run.id] for run in crew.runs if run.id in history.witnessed]
+    changes = [(one.first, 1) for one in active] + [(one.last_own, -1) for one in active]
+    return max(accumulate(change for _, change in sorted(changes)), default=0)
 
 
 def in_queue(history: History) -> Iterator[float]:

@@ -11,10 +11,11 @@ TASK_COLUMNS = (
     "function", "kwargs", "kind", "every_ms", "tolerance_ms", "box_ms", "grace_ms", "enabled", "owner_active", "paused_by",
     "paused_until", "next_run", "waiting", "push_after", "push_errors", "last_run", "last_occurrence", "run_token",
     "running_until", "cursor", "last_run_id", "last_outcome", "updated_at",
+    "failures", "retries", "alone_until",
 )  # fmt: skip
 DEFAULTS = {
     "every_ms": 0, "tolerance_ms": 0, "box_ms": 0, "grace_ms": 0, "enabled": False, "owner_active": False, "waiting": (),
-    "push_errors": 0,
+    "push_errors": 0, "failures": 0, "retries": 0,
 }  # fmt: skip
 RUN_COLUMNS = (
     "task_id", "kind", "occurrence", "attempt", "parent_id", "state", "outcome", "reason", "traceback", "token",

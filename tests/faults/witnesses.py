@@ -18,6 +18,7 @@ class Witnesses:
         self._tasks: dict[int, int] = {}
         self._begins: dict[int, list[Begin]] = {}
         self._returned: dict[int, float] = {}
+        self._deeds: dict[int, str] = {}
         self.stale_writes: list[StaleWrite] = []
 
     def add_file(self, lines: Iterable[Mapping[str, Any]]) -> None:
@@ -34,6 +35,8 @@ class Witnesses:
                 self.stale_writes.append(StaleWrite(line["at"], line["task"], line["run"], line["result"]))
             else:
                 self._tasks.setdefault(line["run"], line["task"])
+                if event == "does":
+                    self._deeds[line["run"]] = line["deed"]
                 if event == "end" and not is_child:
                     self._returned[line["run"]] = line["at"]
 
@@ -56,6 +59,7 @@ class Witnesses:
                 tuple(sorted(self._begins.get(run, ()), key=_when)),
                 *edges,
                 self._returned.get(run),
+                self._deeds.get(run, ""),
             )
             for run, edges in self._edges.items()
         }

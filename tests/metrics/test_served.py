@@ -44,7 +44,7 @@ class Serving(Ticking):
 @pytest.fixture
 def served(environ, db):
     """A ticker with a task that waits, and a function that a worker has announced."""
-    sql.on(db, "ticker")("announce", names=["poll"], batches=[1])
+    sql.on(db, "ticker")("announce", names=["poll"], batches=[1], concurrencies=[1], repeatables=[False])
     ticker.register(db, "poll", every="1d", owner="mail_channels:4711")
     with Serving("--metrics-port", "0") as found:
         found.says("tick due=0")
@@ -168,7 +168,7 @@ def test_without_the_option_the_library_is_not_loaded():
 
 
 def test_the_page_has_what_the_servers_tell(environ, db):
-    sql.on(db, "ticker")("announce", names=["poll"], batches=[1])
+    sql.on(db, "ticker")("announce", names=["poll"], batches=[1], concurrencies=[1], repeatables=[False])
     ticker.register(db, "poll", every="1d")
     db.execute("UPDATE ticker.tasks SET waiting = ARRAY[clock_timestamp()]")
     db.execute(

@@ -96,7 +96,7 @@ class Befalls:
         if left <= 0:
             if not self.rules.children_die and slot.at == RUNNING:
                 return state, "S3"
-            return (put_slot(state, number, Slot()) if slot.at == CHILD else killed(state, number)), (
+            return (put_slot(state, number, Slot()) if slot.at == CHILD else self.killed(state, number)), (
                 "S3" if slot.at == CHILD or outlived else ""
             )
         return put_slot(state, number, slot._replace(left=left)), "S3" if outlived else ""
@@ -162,9 +162,23 @@ class Befalls:
         for number, ticker in enumerate(state.tickers):
             if ticker.at != IDLE or ticker.drift or ticker.look == AGAIN:
                 steps.append((f"ticker killed ({PLACES[ticker.at]})", put_ticker(state, number, RESTARTS), ""))
+        if self.bounds.grouped:
+            return [*steps, *self.group_crashes(state)]
         for number, slot in enumerate(state.slots):
             steps += self.worker_crashes(state, number, slot)
         return steps
+
+    def group_crashes(self, state: State) -> list[Step]:
+        busy = [n for n, slot in enumerate(state.slots) if slot.at not in (FREE, CHILD)]
+        if not busy:
+            return []
+        both = state
+        for number in busy:
+            both = gone(both, number)
+        return [("worker and group killed", both, ""), ("the process of the group dies", group_killed(state), "")]
+
+    def killed(self, state: State, number: int) -> State:
+        return group_killed(state) if self.bounds.grouped else killed(state, number)
 
     def worker_crashes(self, state: State, number: int, slot: Slot) -> list[Step]:
         if slot.at in (FREE, CHILD):
@@ -270,6 +284,22 @@ def killed(state: State, number: int) -> State:
     if slot.orphan or slot.at in (ASKED, JUDGED):
         return gone(state, number)
     return put_slot(state, number, Slot(CLOSING, slot.task, slot.occurrence))
+
+
+def group_killed(state: State) -> State:
+    """Ends all runs of a process. Runs that were active with others are interrupted. The jobs of unstarted runs fail."""
+    at_work = [n for n, slot in enumerate(state.slots) if slot.at in (ANSWERED, RUNNING)]
+    for number, slot in enumerate(state.slots):
+        if slot.at == POPPED:
+            row = state.rows[slot.task]
+            for job in [job for job in row.jobs if job[0] == slot.occurrence and job[1] in (LIMBO, TAKEN)]:
+                row = row._replace(jobs=job_becomes(row.jobs, job, DEAD))
+            state = put_slot(put(state, slot.task, row), number, Slot())
+        elif slot.at in (ASKED, JUDGED, ANSWERED, RUNNING):
+            state = killed(state, number)
+    for number in at_work if len(at_work) > 1 else ():
+        state = put_slot(state, number, state.slots[number]._replace(interrupted=True))
+    return state
 
 
 def gone(state: State, number: int) -> State:

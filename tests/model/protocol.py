@@ -12,6 +12,7 @@ The model is simpler than db/sql, sweep.py and store.py:
 * A ticker that compares a late answer of the database with its uptime leaves the comparison to the next pass. Here no answer
   is late. No pass looks at every row only because it is the 120th.
 * A dead job is pushed again within the expiry of its task; in sweep.py within ten minutes. There is one back-off, not a row.
+* A group (`Bounds.grouped`) is one process with a slot for each worker; each of its runs has a job of its own.
 * A batch contains every row. One row at a time may be refused.
 """
 

@@ -63,6 +63,7 @@ class Rules:
     clamp_mends_runs: bool = True
     clamp_mends_plans: bool = True
     overdue_by_its_own_clock: bool = True
+    interrupted_is_over: bool = True  # False: what a neighbour's death interrupted waits for another start
     uptime_counts: bool = True  # a hold taken on the same host is judged by the uptime
 
 
@@ -96,6 +97,7 @@ class Bounds:
     prompt: bool = False  # no time passes while a worker has a job to take, or to begin
     least_expiry: int = 0  # units: an occurrence expires after max(2 I, this)
     back_off: int = 1  # units
+    grouped: bool = False  # all workers are the slots of one process: what kills one of them kills all
     one_host: bool = False  # for all tickers and workers; else nobody knows the uptime of another's runs
     age: int = 0  # units since the tasks were registered
     backlog: int = 0  # occurrences of each task that wait already, an interval apart, as after hours without a worker

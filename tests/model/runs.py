@@ -55,7 +55,10 @@ class Runs:
         if slot.at == RUNNING:
             return self.finish(state, number, "run ends", "")
         if slot.at == CLOSING:
-            return self.finish(state, number, "worker records its dead horse's run as killed", "")
+            if slot.interrupted and not self.rules.interrupted_is_over:
+                state = self.waits_again(state, slot)
+            outcome = "interrupted" if slot.interrupted else "killed"
+            return self.finish(state, number, f"worker records its dead horse's run as {outcome}", "")
         return None
 
     def waits(self, state: State, slot: Slot) -> bool:
@@ -250,6 +253,13 @@ class Runs:
             job_ended = put(state, slot.task, without_job(row, slot.occurrence))
             return f"{what}, its child lives", put_slot(job_ended, number, slot._replace(at=CHILD, over=0)), broken
         return what, self.freed(state, number), broken
+
+    def waits_again(self, state: State, slot: Slot) -> State:
+        """Gives an interrupted run a wrong end, as if it had not begun."""
+        row = state.rows[slot.task]
+        if slot.occurrence == PLANNED:
+            return state
+        return put(state, slot.task, row._replace(waiting=holding(row.waiting, slot.occurrence)))
 
     def freed(self, state: State, number: int) -> State:
         """The worker is free again; RQ deletes the job that ended."""

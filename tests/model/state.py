@@ -87,7 +87,8 @@ class Ticker(NamedTuple):
 class Slot(NamedTuple):
     """A worker with its horse. `left` is what is left of the hard limit, `waited` since the start was asked for.
 
-    `over`: by how much the process outlives its hold. `jumped`: the clock was set forward since its start.
+    `over`: by how much the process outlives its hold. `jumped`: the clock was set forward since its start. `interrupted`:
+    the process died while other runs were active in it.
     """
 
     at: int = FREE
@@ -99,6 +100,7 @@ class Slot(NamedTuple):
     jumped: bool = False
     orphan: bool = False
     timing: int = 0
+    interrupted: bool = False
 
 
 class State(NamedTuple):

@@ -55,6 +55,9 @@ WRONG = (
         "sweep frees the hold of a dead worker at once", {"sweep_keeps_the_hold": False}, "S2",
         bounds(Faults(crash=1, manual=1), workers=2, timings=LONG),
     ),
+    Variant(
+        "what a neighbour's death interrupted waits for another start", {"interrupted_is_over": False}, "S9", bounds(Faults(crash=1), tasks=2, workers=2, grouped=True),
+    ),
     Variant("no fence on the end", {"fence": False}, "S8", bounds(Faults(manual=1), workers=2)),
     Variant("no clamp", {"clamp": False}, "L2", bounds(Faults(back=1), beat=2)),
     Variant("box counted from the function's start", {"box_from_the_question": False}, "S3", bounds(slowest_answer=1, timings=LONG)),
@@ -147,6 +150,7 @@ QUICK = (
     search("an answer is lost", Faults(lost=1), at_most=4_000),
     search("the clock is set back, two tickers", Faults(back=1), tickers=2, at_most=4_000),
     search("back and forward on one host", Faults(back=1, ahead=1), ran=True, at_most=4_000, **UNEVEN, **ONE_HOST),
+    search("a group of two dies", Faults(crash=1), tasks=2, workers=2, grouped=True, at_most=4_500),
     search("an edit, a manual run, two workers", Faults(edit=1, manual=1), workers=2, timings=EDITED, at_most=4_000),
 )
 
@@ -159,6 +163,7 @@ SEARCHES = (
     search("a crash and a wipe, a backlog", Faults(crash=1, wipe=1), backlog=2, at_most=10_000),
     search("answers lost, two tickers", Faults(lost=2), tickers=2, at_most=10_000),
     search("two tasks, a crash", Faults(crash=1), tasks=2, at_most=8_000),
+    search("a group of two dies", Faults(crash=1), tasks=2, workers=2, grouped=True, at_most=8_000),
     search("back, a crash, two tickers", Faults(back=1, crash=1), tickers=2, at_most=10_000),
     search("back, an answer lost, one host", Faults(back=1, lost=1), tickers=2, ran=True, at_most=10_000, **ONE_HOST),
     search("back and a wipe", Faults(back=1, wipe=1), at_most=10_000),

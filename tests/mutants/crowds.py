@@ -56,8 +56,8 @@ CROWDS = (
     Mutant(
         "re-push-beyond-the-limit",
         "ticker/engine/sweep.py",
-        "again = queue.fitting(again)",
-        "again = list(again)",
+        "packed = queue.fitting(jobs.packed(store.installation, again))",
+        "packed = jobs.packed(store.installation, again)",
         "The limit of a queue also applies to jobs that Redis lost.",
         ("tests/engine/test_queue_limits.py::test_jobs_that_redis_lost_come_again_only_as_there_is_room",),
     ),
@@ -82,8 +82,8 @@ CROWDS = (
     Mutant(
         "batch-time-of-one",
         "ticker/engine/jobs.py",
-        "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks)",
-        "timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks[:1])",
+        "timing.batch_timeout([task.box_ms + task.grace_ms for task in tasks]",
+        "timing.batch_timeout([task.box_ms + task.grace_ms for task in tasks[:1]]",
         "The timeout of a batch covers all of its tasks.",
         ("tests/worker/test_batches.py::test_a_job_of_several_names_what_it_carries_and_has_the_time_of_all_of_them",),
     ),

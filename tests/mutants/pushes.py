@@ -76,8 +76,8 @@ PUSHES = (
     Mutant(
         "for-update",
         "ticker/db/sql/push.sql",
-        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
-        "ORDER BY next_run\nLIMIT %(limit)s\nFOR UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
+        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE OF t SKIP LOCKED\n\n-- name: claim_in_turn",
+        "ORDER BY next_run\nLIMIT %(limit)s\nFOR UPDATE OF t SKIP LOCKED\n\n-- name: claim_in_turn",
         "Due rows are locked FOR NO KEY UPDATE, so a foreign key to a task in another open transaction does not hide the task.",
         (
             "tests/engine/test_tick.py::test_a_task_that_an_open_transaction_refers_to_by_a_foreign_key_is_pushed_all_the_same",
@@ -86,8 +86,8 @@ PUSHES = (
     Mutant(
         "no-skip-locked",
         "ticker/db/sql/push.sql",
-        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE SKIP LOCKED\n\n-- name: claim_in_turn",
-        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE\n\n-- name: claim_in_turn",
+        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE OF t SKIP LOCKED\n\n-- name: claim_in_turn",
+        "ORDER BY next_run\nLIMIT %(limit)s\nFOR NO KEY UPDATE OF t\n\n-- name: claim_in_turn",
         "Row locks divide the work among tickers: a ticker skips the rows that another one has locked, instead of waiting for them.",
         ("tests/engine/test_ports.py::test_rows_of_an_open_batch_are_left_out_by_others_until_it_ends",),
     ),

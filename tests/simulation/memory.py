@@ -135,6 +135,8 @@ class MemoryTables:
     def _start_scheduled(
         self, now: datetime, row: TaskRow | None, job: Job, due: datetime, token: UUID, here: Uptime
     ) -> Verdict:
+        if row is not None and row.run_token == token:  # the answer was lost
+            return verdict(row, None, self.rows.plans.recorded[job.task_id, due])
         reason = self._refusal(row, due, now, here) if row else Reason.GONE
         if row is None or reason is Reason.STALE:
             return verdict(row, reason, self.rows.plans.recorded.get((job.task_id, due)))
@@ -254,16 +256,19 @@ class MemoryTables:
         self._put(task_id, cursor=value)
         return True
 
-    def finish(self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "") -> bool:
+    def finish(
+        self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "", *, alone: bool = False
+    ) -> bool:
         row, key = self._unlocked(task_id), UUID(token)
         run = next((run for run in self.rows.plans.open.values() if run.token == key and run.state == "running"), None)
         if run is None or (row is not None and row.run_token != key):
             return False
         if run.id in self.rows.plans.held:
             raise RowLocked(f"run {run.id}")
-        self.rows.plans[run.id] = replace(run, state="ended", outcome=outcome, reason=reason, ended_at=now)
+        at = max(now, run.started_at or now)  # the clock may have been set back
+        self.rows.plans[run.id] = replace(run, state="ended", outcome=outcome, reason=reason, ended_at=at)
         if row is not None:
-            self._put(task_id, **freed(row, run.id, outcome, now))
+            self._put(task_id, **freed(row, run.id, outcome, at, alone=alone))
         return True
 
     # ------------------------------------------------------------------------------------------------- the queue

@@ -12,7 +12,7 @@ from rq.exceptions import NoSuchJobError
 from rq.job import Job as RQJob
 
 import ticker
-from tests.doubles import NOWHERE, RunRow, TaskRow, Uptime
+from tests.doubles import GROUPED, NOWHERE, RunRow, TaskRow, Uptime
 from tests.simulation.memory import FUNCTIONS
 from tests.simulation.verdict import Job, Verdict
 from ticker import clock
@@ -44,6 +44,10 @@ class PostgresTables:
         for table in ("tasks", "runs", "tickers"):  # a vacuum that cuts an emptied table locks it from all
             self._db.execute(f"ALTER TABLE ticker.{table} SET (autovacuum_enabled = off)")
         self._db.execute("DELETE FROM ticker.tasks; DELETE FROM ticker.runs; DELETE FROM ticker.tickers")
+        self._db.execute(  # one task in each job, since a worker takes jobs of one task here
+            "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES (%s, 1, 2, clock_timestamp())"
+            " ON CONFLICT DO NOTHING", [GROUPED],
+        )  # fmt: skip
         self._db.execute("SET lock_timeout = '100ms'; SET synchronous_commit = off")
         self._execute = sql.on(self._db, "ticker")
         redis.flushdb()
@@ -115,10 +119,13 @@ class PostgresTables:
                 refuse_locked(row["refusal"] == "locked")
         return Verdict(**{name: row[name] for name in VERDICT})
 
-    def finish(self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "") -> bool:
+    def finish(
+        self, now: datetime, task_id: int, token: str, outcome: Outcome, reason: str = "", *, alone: bool = False
+    ) -> bool:
         with translated():
             [row] = self._execute("finish", task_ids=[task_id], tokens=[token], outcomes=[outcome], reasons=[reason],
                                   results=[None], tracebacks=[""], outputs=[""], error_outputs=[""], ages=[0.0], pids=[None],
+                                  alones=[alone],
                                   now=now)  # fmt: skip
             refuse_locked(row["is_locked"])
         return bool(row["run_id"])

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from tests.doubles import RunRow, TaskRow, Uptime, soonest_due
+from tests.doubles import GROUPED, GUILTY_FOR, RunRow, TaskRow, Uptime, soonest_due
 from tests.simulation.verdict import Verdict
 from ticker.engine import timing
 from ticker.model import NO_FAILURE, Kind, Outcome, Reason
@@ -50,17 +50,28 @@ def running(record: RunRow, row: TaskRow, now: datetime, token: UUID, here: Upti
     return replace(record, state="running", token=token, started_at=now, until=until, boot=boot, uptime_us=uptime)
 
 
-def freed(row: TaskRow, run_id: int, outcome: Outcome, now: datetime) -> dict[str, Any]:
+def freed(row: TaskRow, run_id: int, outcome: Outcome, now: datetime, *, alone: bool = False) -> dict[str, Any]:
     """What the end of the run that holds the task writes into the task's row."""
     values: dict[str, Any] = {
         "run_token": None, "running_until": None, "last_run_id": run_id, "last_outcome": outcome, "last_ended_at": now,
         "failures": 0 if outcome in GOOD else row.failures + (outcome not in NO_FAILURE),
+        "alone_until": alone_until(row, outcome, now, alone),
     }  # fmt: skip
     if outcome in GOOD:
         values["last_success_at"] = now
     if outcome in GOOD[:2]:
         values["last_worked_at"] = now
     return values
+
+
+def alone_until(row: TaskRow, outcome: Outcome, now: datetime, alone: bool) -> datetime | None:
+    if outcome is Outcome.KILLED and row.function == GROUPED:
+        return now + GUILTY_FOR
+    if row.alone_until is not None and now <= row.alone_until <= now + GUILTY_FOR:
+        return row.alone_until
+    if alone:
+        return timing.LATEST
+    return row.alone_until if outcome in (Outcome.INTERRUPTED, Outcome.LOST) else None
 
 
 def verdict(row: TaskRow | None, reason: Reason | None, run_id: int | None) -> Verdict:

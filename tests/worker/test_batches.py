@@ -9,8 +9,9 @@ import pytest
 from rq import Queue
 
 import ticker
-from tests.doubles import INSTALLATION
+from tests.doubles import INSTALLATION, NOW
 from tests.running import stock_worker, until, work
+from tests.worker.grouped import due
 from ticker.db.connections import connect
 from ticker.engine import jobs as engine_jobs
 from ticker.engine.sweep import Swept
@@ -18,8 +19,6 @@ from ticker.engine.tick import tick
 from ticker.errors import BadInput
 from ticker.model import DueTask
 from wrappers.pipeline import payload, registry
-
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 FUNCTIONS = """
 import os, subprocess, time
@@ -52,10 +51,6 @@ def waits(folder=Path("{folder}")):
     while not (folder / "locked").exists():
         time.sleep(0.01)
 """
-
-
-def due(number: int, *, batch: int = 1, function: str = "mail.fetch", queue: str = "polling") -> DueTask:
-    return DueTask(number, NOW, queue, function, every_ms=60_000, box_ms=30_000, grace_ms=1000, batch=batch)
 
 
 @pytest.fixture

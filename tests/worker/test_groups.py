@@ -11,6 +11,7 @@ import pytest
 import ticker
 from tests.running import stock_worker, until, work, working
 from tests.sentences import sentence
+from tests.worker.grouped import FUNCTIONS, SECOND_THREAD_CANNOT_START, outcomes, register
 from ticker.db.connections import connect
 from ticker.db.store import PostgresStore
 from ticker.engine.tick import tick
@@ -19,84 +20,6 @@ from ticker.queue.rq import RedisQueue
 from wrappers.pipeline import registry
 
 pytestmark = pytest.mark.slow
-
-FUNCTIONS = """
-import asyncio, logging, os, time
-from pathlib import Path
-from wrappers import NOTHING_TO_DO, task
-
-FOLDER = Path(os.environ.get("GROUP_FOLDER", "/nonexistent"))
-
-async def all_are_here(run, number):
-    \"\"\"Waits until every one of `number` runs is at work.\"\"\"
-    (FOLDER / str(run.task_id)).touch()
-    while len(list(FOLDER.iterdir())) < number:
-        await asyncio.sleep(0.01)
-
-@task("together", batch=10, concurrency=10)
-async def together(run, deed="returns", number=0):
-    print(deed)
-    logging.getLogger("app").warning("logged %s", deed)
-    await all_are_here(run, number)
-    if deed == "raises":
-        raise ValueError(deed)
-    if deed == "idles":
-        return NOTHING_TO_DO
-    if deed == "dies":
-        os._exit(3)
-    if deed == "exits":
-        raise SystemExit(4)
-    if deed == "waits":
-        await asyncio.sleep(1000)
-    if deed == "blocks":
-        time.sleep(1000)
-    if deed == "swallows":
-        while True:
-            try:
-                await asyncio.sleep(1000)
-            except asyncio.CancelledError:
-                pass
-    if deed == "checkpoints":
-        run.checkpoint({"at": run.task_id})
-    if deed == "stays":
-        await asyncio.sleep(run.quota.remaining)
-        run.quota.exceeded
-    return deed
-
-@task("two", batch=3, concurrency=2)
-async def two(run, deed):
-    (FOLDER / deed).touch()
-    if deed == "swallows":
-        while True:
-            try:
-                await asyncio.sleep(1000)
-            except asyncio.CancelledError:
-                pass
-    if deed == "ends before the kill":
-        await asyncio.sleep(1.35)
-        return
-    while not (FOLDER / "go").exists():
-        await asyncio.sleep(0.01)
-
-@task("threads", batch=10, concurrency=3)
-def threads(run, deed="returns", port=0):
-    print(deed)
-    if deed == "raises":
-        raise ValueError(deed)
-    if deed == "stops":
-        next(iter(()))
-    if deed == "checkpoints":
-        for number in range(50):
-            run.checkpoint(number)
-    if deed == "sleeps":
-        while True:
-            time.sleep(0.01)
-    if deed == "receives":
-        import socket
-        with socket.create_connection(("127.0.0.1", port)) as open_:
-            return len(open_.recv(10))
-    return deed
-"""
 
 
 @pytest.fixture
@@ -114,20 +37,6 @@ def announced(environ: dict[str, str], db: Any, folder: Path) -> None:
         "INSERT INTO ticker.functions (name, batch, announced_at)"
         " SELECT name, 10, clock_timestamp() FROM unnest(%(names)s::text[]) AS name", {"names": names}
     )  # fmt: skip
-
-
-def register(
-    db: Any, function: str, *deeds: str, kwargs: dict[str, Any] | None = None, **fields: Any
-) -> list[ticker.Task]:
-    said = {"every": "1h", **fields}
-    return [
-        ticker.register(db, function, name=f"{n} {deed}", kwargs={"deed": deed, **(kwargs or {})}, **said)
-        for n, deed in enumerate(deeds)
-    ]
-
-
-def outcomes(db: Any) -> dict[str, str]:
-    return {run.task_name: str(run.outcome) for run in ticker.list_runs(db)}
 
 
 @pytest.mark.parametrize("worker", [work, stock_worker], ids=["ours", "stock"])
@@ -162,6 +71,14 @@ def test_an_exception_that_a_future_cannot_hold_ends_only_its_own_run(db, store,
     tick(store, queue)
     work(patch=FUNCTIONS)
     assert outcomes(db) == {"0 stops": "failed", "1 returns": "succeeded"}
+
+
+def test_a_function_whose_thread_could_not_start_is_not_called_after_its_run_has_failed(db, store, queue, folder):
+    first, _ = register(db, "threads", "leaves a trace", "leaves a trace")
+    tick(store, queue)
+    work(patch=FUNCTIONS + SECOND_THREAD_CANNOT_START)
+    assert outcomes(db) == {"0 leaves a trace": "succeeded", "1 leaves a trace": "failed"}
+    assert [trace.name for trace in folder.iterdir()] == [str(first.id)]
 
 
 def test_threads_store_their_cursors_on_one_connection(db, store, queue):
@@ -202,7 +119,7 @@ def test_a_thread_is_interrupted_in_its_code_and_in_a_socket_that_never_answers(
 
 @pytest.mark.parametrize("deed", ["blocks", "swallows"])
 def test_what_ignores_its_limits_is_killed_and_its_neighbours_are_interrupted(deed, db, store, queue):
-    """The neighbour has a longer box, and is at work when the process dies."""
+    """The neighbour has a longer box, and is active when the process dies."""
     register(db, "together", deed, kwargs={"number": 2}, every="4s", box="0.5s")
     ticker.register(db, "together", name="neighbour", every="1h", kwargs={"deed": "waits", "number": 2})
     tick(store, queue)
@@ -230,7 +147,7 @@ def test_nothing_new_begins_in_a_process_that_will_be_killed(db, store, queue):
 
 
 def test_a_run_that_blocks_the_loop_pays_for_a_neighbour_that_cannot_end(db, store, queue):
-    """The neighbour's box is shorter. Its soft limit cannot reach it, because the loop does not turn."""
+    """The neighbour's box is shorter. Its soft limit cannot reach it, because the event loop is blocked."""
     register(db, "together", "blocks", kwargs={"number": 2})
     ticker.register(db, "together", name="neighbour", every="4s", box="1.5s", kwargs={"deed": "waits", "number": 2})
     tick(store, queue)
@@ -239,6 +156,14 @@ def test_a_run_that_blocks_the_loop_pays_for_a_neighbour_that_cannot_end(db, sto
     [blocker] = [run for run in ticker.list_runs(db) if run.outcome == "killed"]
     assert sentence("why.killed_at_a_hard_limit_of_another", limit="1.9 s").within(blocker.reason)
     assert sentence("logs.blocks_the_event_loop", task=blocker.task_id).within(done.stdout + done.stderr)
+
+
+def test_a_neighbour_with_little_time_left_is_not_killed_for_a_blocked_loop(db, store, queue):
+    register(db, "together", "blocks", kwargs={"number": 2})
+    ticker.register(db, "together", name="neighbour", every="4s", box="0.5s", kwargs={"deed": "waits", "number": 2})
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 blocks": "killed", "neighbour": "interrupted"}
 
 
 def test_a_worker_that_is_told_to_stop_begins_nothing_new_and_what_is_left_is_pushed_again(db, store, queue, folder):
@@ -298,7 +223,7 @@ def test_a_locked_row_is_skipped_and_runs_later(environ, db, store, queue):
 def test_a_server_that_goes_away_costs_no_run_at_work_and_what_is_left_is_pushed_again(
     own_servers, folder, monkeypatch
 ):
-    """One run is at work, and the next start finds no server. It ends with its own outcome, once the server is back."""
+    """One run is active when the next start finds no server. It ends with its own outcome when the server is back."""
     postgres, _ = own_servers
     with connect(postgres.url) as db:
         db.execute("INSERT INTO ticker.functions (name, batch, announced_at) VALUES ('two', 10, clock_timestamp())")

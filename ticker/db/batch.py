@@ -35,8 +35,8 @@ class PostgresBatch:
                 batch_jobs=_array(batch_job_id or "NULL" for _, _, batch_job_id in tasks),
             )
 
-    def detach(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
-        self._columns("detach", ("ids", "occurrences"), occurrences)
+    def note_jobs(self, occurrences: Sequence[tuple[int, datetime, str | None]]) -> None:
+        self._columns("note_jobs", ("ids", "occurrences", "batch_jobs"), occurrences)
 
     def skip(self, passed_over: Sequence[tuple[DueTask, datetime | None, Reason]], now: datetime) -> None:
         rows = [(task.id, task.occurrence, next_run, reason) for task, next_run, reason in passed_over]
@@ -96,8 +96,8 @@ class PostgresBatch:
     def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None:
         self._columns("set_back_planned", ("ids", "errors", "afters"), failed)
 
-    def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
-        rows = self._execute("claim_waiting", after=self._swept.get("claim_waiting", 0), limit=limit)
+    def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
+        rows = self._execute("claim_waiting", after=self._swept.get("claim_waiting", 0), limit=limit, now=now)
         self._has_more = bool(rows and rows[0]["upto"])
         self._swept["claim_waiting"] = (rows and rows[0]["upto"]) or 0
         return [_waiting(row) for row in rows]

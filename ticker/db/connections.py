@@ -1,5 +1,6 @@
 """Opens connections to PostgreSQL with a limit on every wait, and translates its errors into ours."""
 
+import errno
 import select
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -268,6 +269,10 @@ def translated(variable: str = "DATABASE_URL") -> Iterator[None]:
         raise RowLocked("a row is locked by another transaction, and has been for longer than 2 s") from error
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
         raise DatabaseUnavailable(f"PostgreSQL ({variable}) does not answer: {first_line(error)}") from error
+    except OSError as error:  # psycopg opens another file descriptor to wait for the server
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise DatabaseUnavailable(f"PostgreSQL ({variable}) cannot be reached: {error}") from error
 
 
 def is_answer(error: Exception) -> bool:

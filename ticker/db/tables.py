@@ -101,8 +101,10 @@ tasks = Table(
     Column("batch_jobs", JSONB, info={"domain": "batch_jobs"}),
     Column("within_ms", BigInteger, info={"domain": "span"}),
     Column("phase_ms", BigInteger, server_default=FetchedValue()),
+    Column("alone_until", TIME, info={"domain": "alone"}),
     UniqueConstraint("owner_type", "owner_id", "name", name="tasks_owner_name"),
     Index("tasks_due", "next_run"),
+    Index("tasks_alone", "alone_until"),
     Index("tasks_waiting_oldest", "id"),
     Index("tasks_done_once", "id"),
     Index("tasks_alarm_at", "alarm_at"),
@@ -227,6 +229,8 @@ functions = Table(
     Column("name", Text, primary_key=True, info={"domain": "named"}),
     Column("batch", Integer, nullable=False, server_default="1", info={"domain": "batch"}),
     Column("announced_at", TIME, nullable=False, info={"domain": "moment"}),
+    Column("concurrency", Integer, nullable=False, server_default="1", info={"domain": "batch"}),
+    Column("repeatable", Boolean, nullable=False, server_default="false"),
 )
 
 installation = Table(

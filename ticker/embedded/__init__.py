@@ -11,7 +11,8 @@ What you can rely on:
 - Nothing is shared. Each server has a new folder with a Unix socket instead of a port. Only your user has access.
 - Nothing is left over. When the block or this process ends, in whatever way (even by `kill -9`), the server is stopped and
   its folder removed. Processes that you start or `os.fork` neither delay nor prevent that.
-- Nothing is durable. Data is not synced to disk, and is removed with the folder.
+- Nothing is durable. Data is not synced to disk, and is removed with the folder. For measurements, `syncs=True` makes both
+  servers sync as in production; the folder is still removed.
 - PostgreSQL refuses to run as root. If you are root, it runs as the user nobody.
 
 Only the process that opened the block can stop and start its servers. Other processes, including forks, can use the URLs.
@@ -47,10 +48,13 @@ INITDB_OPTIONS = "-U postgres --auth=trust --no-sync --no-instructions --locale=
 # Commits stay synchronous, at 5 us each. Otherwise a kill would lose the last ones, unlike a kill of a real server.
 POSTGRES_OPTIONS = (
     "--listen_addresses= --port=5432 --max_connections=200 --shared_buffers=32MB"
-    " --fsync=off --full_page_writes=off --timezone=UTC --log_timezone=UTC"
+    " --timezone=UTC --log_timezone=UTC"
     " --dynamic_shared_memory_type=mmap"  # in the folder; the default leaves files in /dev/shm after a kill
 )
-VALKEY_OPTIONS = "--port 0 --unixsocketperm 700 --appendonly no --maxmemory-policy noeviction"
+VALKEY_OPTIONS = "--port 0 --unixsocketperm 700 --maxmemory-policy noeviction"
+# By `syncs`: the options for what each server writes to disk.
+POSTGRES_SYNCS = {True: "--fsync=on --full_page_writes=on", False: "--fsync=off --full_page_writes=off"}
+VALKEY_SYNCS = {True: "--appendonly yes --appendfsync everysec", False: "--appendonly no"}
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,12 @@ class Servers:
 
 
 @contextmanager
-def servers(environ: Mapping[str, str] | None = None) -> Iterator[Servers]:
-    """Starts both servers, new and empty. Raises ConfigurationError if one is not installed or does not start."""
-    with postgres(environ) as database, valkey(environ) as redis:
+def servers(environ: Mapping[str, str] | None = None, *, syncs: bool = False) -> Iterator[Servers]:
+    """Starts both servers, new and empty. Raises ConfigurationError if one is not installed or does not start.
+
+    With `syncs`, they sync to disk as in production: PostgreSQL at each commit, Valkey every second.
+    """
+    with postgres(environ, syncs=syncs) as database, valkey(environ, syncs=syncs) as redis:
         yield Servers(database.url, redis.url)
 
 
@@ -84,23 +91,25 @@ def servers_or_given(environ: Mapping[str, str] | None = None) -> Iterator[Serve
 
 
 @contextmanager
-def postgres(environ: Mapping[str, str] | None = None, *options: str) -> Iterator["Postgres"]:
+def postgres(environ: Mapping[str, str] | None = None, *options: str, syncs: bool = False) -> Iterator["Postgres"]:
     """Starts a new PostgreSQL: C.UTF-8, UTC, 200 connections; the superuser and the database are called `postgres`.
 
     `options` (such as `--shared_buffers=2GB`) follow ours.
     """
     programs, account = postgres_programs(os.environ if environ is None else environ), account_of_server()
-    with closing(Postgres(new_folder(account), account, programs, options)) as server:
+    with closing(
+        Postgres(new_folder(account), account, programs, [*POSTGRES_SYNCS[syncs].split(), *options])
+    ) as server:
         server.create()
         server.start()
         yield server
 
 
 @contextmanager
-def valkey(environ: Mapping[str, str] | None = None) -> Iterator["Valkey"]:
-    """Starts a new Valkey, which keeps nothing on disk and evicts nothing."""
+def valkey(environ: Mapping[str, str] | None = None, *, syncs: bool = False) -> Iterator["Valkey"]:
+    """Starts a new Valkey, which evicts nothing. It writes nothing to disk unless it syncs."""
     program = valkey_program(os.environ if environ is None else environ)
-    with closing(Valkey(new_folder(None), program)) as server:
+    with closing(Valkey(new_folder(None), program, VALKEY_SYNCS[syncs].split())) as server:
         server.start()
         yield server
 
@@ -238,16 +247,16 @@ class Postgres(Server):
 
 
 class Valkey(Server):
-    """A Valkey that can be stopped. When it starts again, it is empty, at the same URL."""
+    """A Valkey that can be stopped. It starts again at the same URL, and is then empty unless it syncs."""
 
     label = "Valkey"
     last_signal = signal.SIGKILL  # there is nothing to save
 
-    def __init__(self, folder: Path, program: str) -> None:
+    def __init__(self, folder: Path, program: str, options: Sequence[str]) -> None:
         super().__init__(folder, account=None)
         self.url = f"unix://{folder}/socket?db=0"
         place = ["--dir", f"{folder}", "--unixsocket", f"{folder}/socket"]
-        self._command = [program, *place, *VALKEY_OPTIONS.split(), "--save", ""]
+        self._command = [program, *place, *VALKEY_OPTIONS.split(), *options, "--save", ""]
 
     def stop(self) -> None:
         """Ends the server with SIGTERM, as a service manager does."""

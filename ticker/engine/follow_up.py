@@ -130,11 +130,11 @@ def last_end(run: Ended) -> datetime | None:
 def judge_tasks(verdicts: Sequence[Verdict], now: datetime) -> tuple[list[Health], list[Note]]:
     """Returns the new states of the tasks, and notes.
 
-    An interrupted run does not count. Nor do pieces, but their run does, once all of them are done.
+    Pieces do not count, but their run does, once all of them are done.
     """
     states, notes = [], []
     counting = sorted(
-        (v for v in verdicts if v.run.kind is not RunKind.PIECE and v.run.outcome is not Outcome.INTERRUPTED),
+        (v for v in verdicts if v.run.kind is not RunKind.PIECE and (v.run.outcome in GOOD or is_failure(v.run))),
         key=lambda v: (v.run.task_id, v.run.run_id),
     )
     for _, of_one in groupby(counting, key=lambda v: v.run.task_id):
@@ -156,12 +156,19 @@ def judge_task(verdicts: Sequence[Verdict], now: datetime) -> tuple[Health, list
     return recovered(run, state, now) if run.outcome in GOOD or run.made_good else (state, [])
 
 
+def is_failure(run: Ended) -> bool:
+    """Returns whether the run failed. If it was interrupted or dropped, the earlier attempts of its occurrence decide."""
+    if run.outcome in (Outcome.INTERRUPTED, Outcome.DROPPED):
+        return run.failed_before
+    return run.outcome not in GOOD
+
+
 def counts_here(verdict: Verdict) -> bool:
     """Returns whether this is a final failure of a task with retries. When the run ended, that was unknown, so it counts here."""
     run = verdict.run
     unstarted = not run.started and run.kind is RunKind.SCHEDULED  # counted when it was given up
     counted = run.kind is RunKind.MANUAL or not run.retries or unstarted
-    return run.outcome not in GOOD and not verdict.due and not run.made_good and not counted
+    return is_failure(run) and not verdict.due and not run.made_good and not counted
 
 
 def recovered(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note]]:
@@ -191,8 +198,8 @@ def failing(run: Ended, state: Health, now: datetime) -> tuple[Health, list[Note
 
 
 def why_failed(run: Ended) -> str:
-    if run.outcome is Outcome.DROPPED:
-        return f"its last attempt was dropped: {run.reason}"
+    if run.outcome in (Outcome.DROPPED, Outcome.INTERRUPTED):
+        return f"its last attempt was {run.outcome}: {run.reason}"
     return f"{run.outcome}: {run.reason}" if run.reason else str(run.outcome)
 
 

@@ -74,9 +74,13 @@ class BatchJob(NamedTuple):
     tasks: Sequence[DueTask]
 
     @property
+    def queue(self) -> str:
+        return self.spec.queue
+
+    @property
     def batch_job_id(self) -> str | None:
         """The job's id, or None if it is derived from the job's only task."""
-        return self.spec.job_id if len(self.tasks) > 1 else None
+        return self.spec.job_id if self.spec.entry == BATCH_ENTRY else None
 
 
 def packed(installation: str, tasks: Iterable[DueTask]) -> list[BatchJob]:
@@ -105,14 +109,16 @@ UNSEALED = JobSpec("", "", (), 0, 0, "")
 
 def for_batch(installation: str, tasks: Sequence[DueTask]) -> JobSpec:
     """Returns one job for these tasks. Its id depends on them, so that a repeated push of the same tasks names the same job."""
-    if len(tasks) == 1:
+    if (
+        len(tasks) == 1 and tasks[0].concurrency == 1
+    ):  # a group takes further jobs only if they are batches, even of one task
         return for_occurrence(installation, tasks[0])
     args = tuple(number for task in tasks for number in (task.id, micros(task.occurrence)))
     return JobSpec(
         batch_id(installation, args),
         tasks[0].queue,
         args,
-        timing.batch_timeout((task.box_ms, task.grace_ms) for task in tasks),
+        timing.batch_timeout([task.box_ms + task.grace_ms for task in tasks], tasks[0].concurrency),
         max(timing.job_ttl(task.every_ms) for task in tasks),
         f"{tasks[0].function} x {len(tasks)}",
         BATCH_ENTRY,

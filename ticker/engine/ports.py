@@ -73,8 +73,8 @@ class Batch(Protocol):
     def advance(self, tasks: Sequence[tuple[DueTask, datetime | None, str | None]]) -> None:
         """Takes (task, next_run, batch job id). Notes the occurrence as waiting, and clears earlier push errors."""
 
-    def detach(self, occurrences: Sequence[tuple[int, datetime]]) -> None:
-        """Takes (task id, occurrence). Notes that each occurrence now has its own job instead of sharing one with other tasks."""
+    def note_jobs(self, occurrences: Sequence[tuple[int, datetime, str | None]]) -> None:
+        """Takes (task id, occurrence, batch job id), each of a different task. Notes which new job carries the occurrence."""
 
     def claim_ahead(self, now: datetime, limit: int) -> Sequence[DueTask]:
         """Locks and returns the next batch of cron and calendar tasks that were pushed before and wait for a later time."""
@@ -124,7 +124,7 @@ class Batch(Protocol):
 
     def set_back_planned(self, failed: Sequence[tuple[int, str, datetime]]) -> None: ...
 
-    def claim_waiting(self, limit: int) -> Sequence[WaitingTask]:
+    def claim_waiting(self, limit: int, now: datetime | None = None) -> Sequence[WaitingTask]:
         """Locks and returns tasks with waiting occurrences, so that no occurrence can start. The next call continues after them."""
 
     def settle(self, settled: Sequence[Settled], now: datetime) -> None:

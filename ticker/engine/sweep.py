@@ -58,27 +58,30 @@ def in_rounds(step: Callable[[], tuple[Swept, bool]], stop: Callable[[], bool]) 
 
 
 def sweep_waiting(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:
-    """Expires old occurrences of one batch of tasks, and pushes again the jobs that the queue no longer holds."""
+    """Expires old occurrences of one batch of tasks, and pushes again those whose jobs the queue no longer holds.
+
+    Tasks share a job again only if they run in groups: there, the cause of a death is observed, or its tasks run alone next
+    time. Otherwise, each gets its own job, because one task may have killed each process that ran the batch.
+    """
     with store.batch() as rows:
-        waiting = [(task, due) for task in rows.claim_waiting(limit) for due in task.occurrences()]
+        waiting = [(task, due) for task in rows.claim_waiting(limit, now) for due in task.occurrences()]
         states = queue.states([job_of(store.installation, task, due) for task, due in waiting])
         verdicts = [(verdict(task, due, state, now), due) for (task, due), state in zip(waiting, states, strict=True)]
         expired, again, lost = (
             [due for decision, due in verdicts if decision is wanted]
             for wanted in (JobVerdict.EXPIRED, JobVerdict.AGAIN, JobVerdict.GIVEN_UP)
         )
-        again = queue.fitting(again)  # the others wait until there is room
-        # never a job with several tasks, because it still carries the others
-        queue.forget([job_id(store.installation, due) for due in (*expired, *again)])
-        receipts = queue.push(
-            [jobs.for_occurrence(store.installation, due) for due in again]
-        )  # each in its own job, because a single task may have killed the batch
-        rows.detach([(due.id, due.occurrence) for due in again])
+        packed = queue.fitting(jobs.packed(store.installation, again))  # the others wait until there is room
+        # but no job that also carries other tasks
+        queue.forget([*(job_id(store.installation, due) for due in expired), *(job.spec.job_id for job in packed)])
+        receipts = queue.push([job.spec for job in packed])
+        rows.note_jobs([(due.id, due.occurrence, job.batch_job_id) for job in packed for due in job.tasks])
         rows.settle([Settled(due.id, due.occurrence, Outcome.DROPPED, Reason.EXPIRED) for due in expired], now)
         rows.settle([Settled(due.id, due.occurrence, Outcome.LOST, DIED_BEFORE_ITS_START) for due in lost], now)
         more = rows.has_more()
-    refused = sum(1 for receipt in receipts if receipt.error)
-    return Swept(expired=len(expired), repushed=len(again) - refused, lost=len(lost), errors=refused), more
+    refused = sum(len(job.tasks) for job, receipt in zip(packed, receipts, strict=True) if receipt.error)
+    repushed = sum(len(job.tasks) for job in packed) - refused
+    return Swept(expired=len(expired), repushed=repushed, lost=len(lost), errors=refused), more
 
 
 def sweep_planned(store: Store, queue: Room, now: datetime, limit: int) -> tuple[Swept, bool]:

@@ -6,7 +6,7 @@ The start statement uses the same formulas in the database. `tests/engine/test_t
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -113,9 +113,14 @@ def job_timeout(box: int, grace_ms: int) -> int:
     return math.ceil((box + grace_ms) / SECOND) + RQ_MARGIN
 
 
-def batch_timeout(boxes: Iterable[tuple[int, int]]) -> int:
-    """Returns RQ's timeout for a job that runs several tasks one after another: (box, grace) of each."""
-    return math.ceil(sum(box + grace_ms for box, grace_ms in boxes) / SECOND) + RQ_MARGIN
+def batch_timeout(limits: Sequence[int], concurrency: int = 1) -> int:
+    """Returns RQ's timeout for a job that runs several tasks. `limits` holds B + g of each, in milliseconds.
+
+    If the tasks run one after another, the timeout covers the sum. If up to `concurrency` of them run at the same time, it
+    covers rounds of that many tasks, each round as long as the longest limit.
+    """
+    total = sum(limits) if concurrency == 1 else math.ceil(len(limits) / concurrency) * max(limits)
+    return math.ceil(total / SECOND) + RQ_MARGIN
 
 
 def granted_box(box: int, grace_ms: int, rq_timeout: int | None) -> int:

@@ -22,6 +22,9 @@ from ticker.tasks.preview import Preview
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
 
+GUILTY_AT_MOST = (
+    10  # guilty tasks of a function, from which on all of its tasks run alone (the rule `alone` in rules.sql)
+)
 SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for longer is not ticking
 
 
@@ -128,9 +131,17 @@ def silent(tickers: Sequence["TickerStatus"], at: datetime) -> str:
 # ------------------------------------------------------------------------------------------------------------ next
 
 
-def following(task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime) -> list[str]:
-    """Returns sentences about what happens next: first the tickers, then open runs and jobs, then the schedule."""
-    parts = (ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), schedule(task, now))
+def following(
+    task: Task, runs: Sequence["RunRecord"], tickers: Sequence["TickerStatus"], now: datetime, *, guilty: int = 0
+) -> list[str]:
+    """Returns sentences about what happens next: first the tickers, then open runs and jobs, then the schedule.
+
+    `guilty` is the number of tasks of its function that run alone because a run of theirs was killed or lost.
+    """
+    parts = (
+        ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), alone(task, guilty, now),
+        schedule(task, now),
+    )  # fmt: skip
     return [sentence for part in parts for sentence in part]
 
 
@@ -182,6 +193,17 @@ def jobs(task: Task, now: datetime) -> Iterator[str]:
         earliest = timing.earliest_start(task.last_run, task.every_ms, task.tolerance_ms)
         if earliest > now:
             yield f"a job that is taken before {time_of_day(earliest, now)} is dropped as too early"
+
+
+def alone(task: Task, guilty: int, now: datetime) -> Iterator[str]:
+    """Says why the task shares its job with no other."""
+    if task.alone_until is not None and task.alone_until > now:
+        yield definition.alone(task, time_of_day(task.alone_until, now))
+    if guilty >= GUILTY_AT_MOST:
+        yield (
+            f"all tasks of {task.function} run alone in their jobs:"
+            f" within the last hour, runs of {guilty} of them were killed or lost"
+        )
 
 
 def schedule(task: Task, now: datetime) -> Iterator[str]:

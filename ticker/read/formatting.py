@@ -17,6 +17,7 @@ from ticker.model import Kind, Outcome, Reason
 from ticker.read.explain import time_of_day
 from ticker.schedules import kinds
 from ticker.schedules.duration import words
+from ticker.tasks import definition
 from ticker.tasks.fields import FIELDS, Task
 from ticker.tasks.sorts import Field
 
@@ -191,6 +192,7 @@ def details(task: Task) -> dict[str, Any]:
         "runs": f"{task.started} of {task.max_runs}" if task.max_runs else "",
         "removed after success": "yes" if task.remove else "",
         "phase": phase(task),
+        "runs alone": definition.alone(task, at(task.alone_until)) if task.alone_until else "",
         "queue": task.queue, "state": state_in_words(task), "next run": at(task.runs_next) or f"none: {state_in_words(task)}",
         "waiting jobs": len(task.waiting) or "", "last run": at(task.last_run), "last outcome": outcome(task),
         "last end": at(task.last_ended_at), "last success": at(task.last_success_at),

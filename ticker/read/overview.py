@@ -80,10 +80,16 @@ class OccurrenceStatus:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function that a worker has announced, and how many of its tasks one job may carry."""
+    """A function that a worker has announced.
+
+    One job may carry up to `batch` of its tasks, of which up to `concurrency` run at the same time. If the function is
+    `repeatable`, an interrupted run is attempted again.
+    """
 
     name: str
     batch: int
+    concurrency: int
+    repeatable: bool
     announced_at: datetime
 
 

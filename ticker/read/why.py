@@ -75,10 +75,11 @@ def why(task: Ref, *, owner: Any = None, at: datetime | None = None, limit: int 
     between = [line_of_event(event) for event in events if is_between(event, shown, limit, at)]
     tickers = yield from tasks.tickers.steps(ended=True)
     still_open = yield from open_runs(newest)
+    guilty = (yield query("guilty_tasks", function=row.function, now=now))[0]["count"] if row else 0
     return Why(
         task_id, row, now, at, tuple(sorted([*shown, *between], key=lambda line: line.at)),
         tuple(then(row, events, runs, tickers, at)) if at else (),
-        tuple(following(row, still_open, tickers, now)) if row else (gone(runs, events, now),),
+        tuple(following(row, still_open, tickers, now, guilty=guilty)) if row else (gone(runs, events, now),),
     )  # fmt: skip
 
 

@@ -237,6 +237,13 @@ def slowed(task: Task) -> str:
     return f"its interval is {figure(task.stretched_ms or task.every_ms)} while it fails, otherwise {figure(task.every_ms)}"
 
 
+def alone(task: Task, until: str) -> str:
+    """Returns why and until when a task runs alone. `until` is its `alone_until` in words."""
+    if task.alone_until == timing.LATEST:
+        return "it runs alone in its job until one of its runs has ended: a run was interrupted or lost, and the cause is unknown"
+    return f"it runs alone in its job until {until}: one of its runs was killed or lost, and no other run was the cause"
+
+
 def tick_in_words(tick: int) -> str:
     return f"the {'usual tick' if tick == USUAL_TICK else 'tick'} of {tick / 1000:g} s"
 

@@ -231,6 +231,7 @@ class Task:
     spread: bool
     within_ms: int | None
     phase_ms: int | None
+    alone_until: datetime | None
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
     @property

@@ -1,7 +1,7 @@
 """Runs the tasks of one job at the same time, each with its own start, time box and end.
 
 Starts are requested in one statement for all free slots, right before the functions are called. Coroutines run on the
-event loop of this process's main thread, and plain functions in one thread each. An end is left to the worker.
+event loop of this process's main thread, and plain functions in one thread each. The worker writes the ends.
 """
 
 import asyncio
@@ -12,21 +12,23 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from ticker.engine.jobs import instant
 from ticker.errors import ConfigurationError
 from wrappers.group import streams
 from wrappers.group.loop import Noted, Watch
+from wrappers.group.refill import GivenJob, Pipe, Refill
 from wrappers.group.slots import Slots
 from wrappers.group.threads import Interruptible, watch_sockets
 from wrappers.layers.record import end_of, outcome_of
 from wrappers.layers.sentry import apart, group, introduce
 from wrappers.layers.time_box import new_run
 from wrappers.pipeline import finish, registry, serialize, start
-from wrappers.pipeline.context import Call
+from wrappers.pipeline.context import Answer, Call
 from wrappers.pipeline.database import LOCK_PAUSE
 from wrappers.pipeline.invoke import called, note
 from wrappers.sandbox import child_processes, handoff, limits, shared_state
@@ -35,36 +37,52 @@ from wrappers.sandbox.limits import SoftLimit
 
 log = logging.getLogger("ticker.run")
 
+LOOK = 1.0  # seconds between two checks for a request to stop, while tasks are unstarted
 COLLECT = 0.02  # seconds for which free slots are collected before the next starts are requested
 
 
-class Group:
-    """Runs calls in a number of slots until all have run or were refused."""
+@dataclass
+class OpenJob:
+    """A job with unstarted tasks, which are given back after the instant `until` of `limits.now`."""
 
-    def __init__(self, calls: Sequence[Call], concurrency: int) -> None:
+    until: float
+    unstarted: int
+
+
+class Group:
+    """Runs calls in `concurrency` slots until all have run, were refused or were given back. With a pipe, takes further jobs."""
+
+    def __init__(self, calls: Sequence[Call], concurrency: int, further_jobs: Pipe | None = None) -> None:
         self.answers: Counter[str] = Counter()
-        self._unstarted = deque(calls)
+        self._unstarted: deque[Call] = deque()
+        self._jobs: dict[str, OpenJob] = {}
+        self._template = calls[0]
+        self._refill = further_jobs and Refill(further_jobs, self._take_in)
+        self._changed = asyncio.Event()
+        self._at_work: set[asyncio.Task[None]] = set()
         self._slots = Slots(concurrency, kills=calls[0].settings.hard_limit != "off")
         self._keeps_output = calls[0].settings.output == "keep"
         self._asking = ThreadPoolExecutor(1, "ticker-start")
         self._ending = ThreadPoolExecutor(1, "ticker-end")
         self._threads = ThreadPoolExecutor(concurrency, "ticker-run")
-        self._is_closing = False  # a run has ignored its soft limit, so the process will be killed
-        self._has_failed = False  # the start statement has, so that nothing more can begin
-        self._is_torn = False  # the event loop has ended before the runs
-        self._locked_since: dict[int, float] = {}  # by task
+        self._is_closing = False  # a run has ignored its soft limit, so the process may be killed soon
+        self._has_failed = False  # a start request failed, so nothing new begins
+        self._failure: BaseException | None = None  # an error of a run outside its function
+        self._is_torn = False  # the event loop ended before the runs
+        self._locked_since: dict[int, float] = {}  # by task id
+        self._open(calls)
 
     def work(self) -> str:
-        """Returns how many runs ended in which way, in a few words.
+        """Runs all calls. Returns the number of calls with each outcome or refusal, as a short text.
 
-        What cannot begin is left: its job is gone then, and the next tick pushes it again.
+        Tasks that cannot begin stay unstarted. Their job ends without them, and the next tick pushes them again.
         """
         child_processes.adopt()
         watch_sockets()
         with streams.Streams() if self._keeps_output else nullcontext(), Watch(), asyncio.Runner() as runner:
             try:
                 runner.run(self._work())
-            except BaseException:  # the runner cancels the runs next: their worker records that they were interrupted
+            except BaseException:  # the runner now cancels the runs, and the worker records their ends
                 self._is_torn = True
                 raise
         child_processes.kill()
@@ -72,51 +90,120 @@ class Group:
         return ", ".join(f"{count} {answer}" for answer, count in self.answers.items())
 
     async def _work(self) -> None:
-        runs: set[asyncio.Task[None]] = set()
-        while runs or (self._unstarted and self._may_begin()):
-            if self._unstarted and len(self._slots) and self._may_begin():
-                runs |= {asyncio.create_task(self._run(*begun)) for begun in await self._start()}
-            if not runs:  # the rows of all that is left are locked
-                await asyncio.sleep(LOCK_PAUSE)
-                continue
-            may_start = self._unstarted and len(self._slots) and self._may_begin()
-            await asyncio.wait(runs, timeout=LOCK_PAUSE if may_start else None, return_when=asyncio.FIRST_COMPLETED)
+        if self._refill:
+            asyncio.get_running_loop().add_reader(self._refill.fileno(), self._refill.take)
+        while self._at_work or (self._unstarted and self._may_begin()):
+            self._changed.clear()
+            self._give_back()
+            if self._refill and len(self._unstarted) < len(self._slots) and self._may_begin():
+                self._refill.ask()
+            if self._unstarted and self._slots and self._may_begin():
+                for begun in await self._start():
+                    run = asyncio.create_task(self._run(*begun))
+                    self._at_work.add(run)
+                    run.add_done_callback(self._note_end)
+            if self._at_work or self._unstarted:
+                is_locked = self._unstarted and self._slots and self._may_begin()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOCK_PAUSE if is_locked else LOOK if self._unstarted else None):
+                        await self._changed.wait()
+            if self._failure is not None:
+                raise self._failure
             if self._unstarted:
                 await asyncio.sleep(COLLECT)
-            for ended in [run for run in runs if run.done()]:
-                ended.result()
-                runs.remove(ended)
+
+    def _note_end(self, run: asyncio.Task[None]) -> None:
+        self._at_work.discard(run)
+        self._failure = self._failure or (None if run.cancelled() else run.exception())
+        self._changed.set()
+
+    def _open(self, calls: Sequence[Call]) -> None:
+        self._unstarted.extend(calls)
+        self._jobs[calls[0].job_id] = OpenJob(limits.now() + calls[0].settings.tick_ms / 1000, len(calls))
+
+    def _take_in(self, job: GivenJob) -> None:
+        template = replace(self._template, job_id=job.job_id, rq_timeout=job.timeout)
+        pairs = zip(job.numbers[::2], job.numbers[1::2], strict=True)
+        calls = [
+            replace(template, task_id=task_id, occurrence=instant(occurrence), answer=Answer())
+            for task_id, occurrence in pairs
+        ]
+        self._slots.extend(job.deadline)
+        self._open(calls)
+        self._changed.set()
+
+    def _give_back(self) -> None:
+        """Gives back the tasks that cannot begin within one tick. The next tick pushes them again."""
+        if self._refill is None:
+            return
+        now, may_begin = limits.now(), self._may_begin()
+        for job_id in [job_id for job_id, job in self._jobs.items() if now > job.until or not may_begin]:
+            left = [call for call in self._unstarted if call.job_id == job_id]
+            log.info("%s tasks of job=%s cannot begin here soon: the next tick pushes them again", len(left), job_id)
+            self._unstarted = deque(call for call in self._unstarted if call.job_id != job_id)
+            for call in left:
+                self._locked_since.pop(call.task_id, None)
+            self._let_go(job_id, len(left))
+
+    def _let_go(self, job_id: str, number: int = 1) -> None:
+        """Notes that this many tasks of the job are no longer unstarted. A job without unstarted tasks ends in RQ."""
+        job = self._jobs[job_id]
+        job.unstarted -= number
+        if job.unstarted == 0:
+            del self._jobs[job_id]
+            if self._refill:
+                self._refill.let_go(job_id)
 
     async def _start(self) -> list[tuple[int, Call, streams.Output]]:
-        """Requests the starts of as many tasks as slots are free. Returns the slots, calls and outputs of those that may begin."""
-        calls = [self._unstarted.popleft() for _ in range(min(len(self._slots), len(self._unstarted)))]
+        """Requests a start for each free slot. Returns the slots, calls and outputs of the tasks that may begin."""
+        calls = self._next_calls(len(self._slots))
         tokens = [str(uuid4()) for _ in calls]
         slots = self._slots.take([(call.task_id, token) for call, token in zip(calls, tokens, strict=True)])
         loop = asyncio.get_running_loop()
         try:
             answers = await loop.run_in_executor(self._asking, start.ask_all, calls, tokens)
-        except Exception as error:  # the slots stay taken: the worker closes the records of what may have started
-            log.warning("nothing new begins in this process, because a start failed: %s", error)
+        except Exception as error:  # the slots stay taken: the worker ends the runs that may have started
+            log.warning("nothing new begins in this process, because a start request failed: %s", error)
             self._has_failed = True
+            for call in calls:
+                self._let_go(call.job_id)
             return []
         begun = []
         for slot, call, answer in zip(slots, calls, answers, strict=True):
+            locked_since = self._locked_since.pop(call.task_id, limits.now())
             if isinstance(answer, Call) and answer.start is not None:
                 hard = (answer.start.box_ms + answer.start.grace_ms) / 1000
                 run = call.task_id, answer.start.token, answer.start.run_id
-                output = streams.Output(slot)  # empties what an earlier run left there
-                self._slots.begin(slot, *run, deadline=answer.since + hard, hard_limit=hard)
+                output = streams.Output(slot)  # discards the output of an earlier run in this slot
+                deadline = answer.since + hard
+                soft_at = deadline - answer.start.grace_ms / 2000
+                self._slots.begin(slot, *run, soft_at=soft_at, deadline=deadline, hard_limit=hard)
                 begun.append((slot, answer, output))
+                self._let_go(call.job_id)
                 continue
             self._slots.give_back(slot)
+            if answer is None and limits.now() - locked_since < start.PATIENCE:
+                self._locked_since[call.task_id] = locked_since
+                self._unstarted.append(call)
+                continue
+            self._let_go(call.job_id)
             if answer is not None:
                 self.answers[str(answer).partition(":")[0]] += 1
-            elif limits.now() - self._locked_since.setdefault(call.task_id, limits.now()) < start.PATIENCE:
-                self._unstarted.append(call)
             else:
                 log.warning("task=%s did not begin: its row was locked for over %.0f s", call.task_id, start.PATIENCE)
                 self.answers["locked"] += 1
         return begun
+
+    def _next_calls(self, number: int) -> list[Call]:
+        """Takes up to this number of unstarted calls of different tasks."""
+        calls: dict[int, Call] = {}
+        later = []
+        while self._unstarted and len(calls) < number:
+            call = self._unstarted.popleft()
+            if calls.setdefault(call.task_id, call) is not call:
+                later.append(call)
+        self._unstarted.extendleft(reversed(later))
+        return [*calls.values()]
 
     async def _run(self, slot: int, call: Call, output: streams.Output) -> None:
         begun = call.start
@@ -144,7 +231,7 @@ class Group:
         self.answers[end.outcome] += 1
 
     async def _outcome(self, slot: int, call: Call) -> End:
-        """Calls the function, which ends in exactly one outcome unless the process is killed."""
+        """Calls the function and returns its end, unless the process is killed first."""
         with suppress(Exception):  # an error in Sentry must not fail the run
             introduce(call)
         try:
@@ -159,12 +246,12 @@ class Group:
         return end_of(call, overlooked)
 
     async def _call(self, slot: int, call: Call) -> bool:
-        """Calls the function, and interrupts it at its soft limit. Returns whether it ignored that."""
+        """Calls the function, and interrupts it at its soft limit. Returns whether it ignored that and returned."""
         assert call.start is not None
         function = registry.functions()[call.start.function]
         if function.process is not None:  # the task was edited after the push
             raise ConfigurationError(
-                f"{function.name} works in pieces, which cannot run in this job; its next job runs alone"
+                f"{function.name} works in pieces, which cannot run in this job; the next job of its task can run them"
             )
         step = function.step
         soft_at = call.since + (call.start.box_ms + call.start.grace_ms / 2) / 1000
@@ -184,11 +271,12 @@ class Group:
                 )
             finally:
                 interrupted.cancel()
+                interruptible.interrupt()  # if its thread could not start, another thread would call the function later
             note(call, returned)
             return interruptible.is_interrupted
         except TimeoutError as error:
             if step.is_async and limit.expired():
-                raise SoftLimit("the function still waited at the end of its time box") from error
+                raise SoftLimit("the function was still waiting after the end of its time box") from error
             raise
         finally:
             watched.cancel()

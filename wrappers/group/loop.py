@@ -1,4 +1,4 @@
-"""Notes which run of a group is on the event loop, and logs a run that blocks it: its neighbours pay for that."""
+"""Notes which run of a group is on the event loop, and logs a run that blocks it and thereby delays its neighbours."""
 
 import logging
 import sys
@@ -39,7 +39,7 @@ class Noted(Awaitable[T], Generic[T]):
 
 
 class Watch:
-    """Logs, from a thread, each step that blocks the event loop of the main thread for over a second."""
+    """Logs each step that blocks the event loop of the main thread for more than a second. Runs in a thread of its own."""
 
     def __init__(self) -> None:
         self._main, self._ends = threading.get_ident(), threading.Event()

@@ -1,6 +1,6 @@
-"""The slots of a group: how many runs are open, until when each may live, and the kill at the first of these instants.
+"""Keeps the slots of a group: the open runs, the deadline of each, and a timer that kills the process at the first deadline.
 
-The instants are also in the memory that the worker and its supervisor share (`shared_state`). They kill the process if
+The deadlines are also in the memory that the worker and its supervisor share (`shared_state`). Both kill the process if
 its own timer cannot.
 """
 
@@ -18,12 +18,12 @@ class Slots:
         self._kills = kills
         self._free = list(reversed(range(count)))
         self._limits: dict[int, tuple[float, float]] = {}  # by slot: the deadline and the hard limit
-        self._at_most = shared_state.deadline()  # RQ's, for the whole job
+        self._at_most = shared_state.deadline()  # RQ's deadline for the whole process
         self._timer: KillTimer | None = None
         if kills:
             try:
                 self._timer = KillTimer()
-            except OSError:  # no such timers here: the worker and its supervisor kill
+            except OSError:  # this system has no such timers: the worker and its supervisor kill the process
                 if not shared_state.is_shared():
                     raise
 
@@ -32,16 +32,18 @@ class Slots:
         return len(self._free)
 
     def take(self, runs: Sequence[tuple[int, str]]) -> list[int]:
-        """Gives each run, a task's id and a token, a slot before its start is requested."""
+        """Gives each run a slot before its start is requested. A run is a task's id and a token."""
         slots = [self._free.pop() for _ in runs]
         for slot, (task_id, token) in zip(slots, runs, strict=True):
             shared_state.write(task_id, token, slot=slot)
         return slots
 
-    def begin(self, slot: int, task_id: int, token: str, run_id: int, deadline: float, hard_limit: float) -> None:
-        """Notes that the run has started, and the instant at which the process dies if it has not ended."""
+    def begin(
+        self, slot: int, task_id: int, token: str, run_id: int, *, soft_at: float, deadline: float, hard_limit: float
+    ) -> None:
+        """Notes that the run has started, and when the process dies if the run has not ended by then."""
         deadline = deadline if self._kills else math.inf
-        shared_state.write(task_id, token, run_id, slot=slot, deadline=deadline, hard_limit=hard_limit)
+        shared_state.write(task_id, token, run_id, slot=slot, deadline=deadline, hard_limit=hard_limit, soft_at=soft_at)
         if self._kills:
             self._limits[slot] = deadline, hard_limit
             self._arm()
@@ -52,12 +54,17 @@ class Slots:
         self._free.append(slot)
 
     def returned(self, slot: int) -> None:
-        """Notes that the function has returned, so that nothing has to be killed any more."""
+        """Notes that the function has returned, so that its deadline no longer applies."""
         if self._limits.pop(slot, None) is not None:
             self._arm()
 
+    def extend(self, deadline: float) -> None:
+        """Moves RQ's deadline for the process, which has taken a further job."""
+        self._at_most = max(self._at_most, deadline)
+        self._arm()
+
     def close(self) -> None:
-        """Stops the timer, once no run is open."""
+        """Deletes the timer. No run may be open."""
         if self._timer is not None:
             self._timer.close()
 

@@ -1,11 +1,11 @@
-"""Keeps what each run of a group prints and logs apart, by the context of its coroutine or thread.
+"""Keeps the output and logs of each run of a group apart, by the context of its coroutine or thread.
 
     with Streams():
         ...
         current.set(Output(slot))    # in the run's own context
         print("kept with this run")
 
-What is printed outside a run goes to the process's own output.
+Text that is printed outside a run goes to the process's own output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wrappers.sandbox import ring_buffer
 
 
 class Output:
-    """What one run printed, in memory that outlives this process."""
+    """Keeps what one run prints, in memory that outlives this process."""
 
     def __init__(self, slot: int) -> None:
         self._pair = ring_buffer.pair_of(slot)
@@ -33,7 +33,7 @@ class Output:
             self._pair[number].write(data)
 
     def close(self) -> tuple[str, str]:
-        """Returns the output and the error output, safe to store and to show. What is written after that is not kept."""
+        """Returns the output and the error output, safe to store and to show. Later writes are not kept."""
         self._is_closed = True
         output, error_output = map(text_of, self._pair)
         return output, error_output
@@ -43,7 +43,7 @@ current: ContextVar[Output | None] = ContextVar("ticker_output", default=None)
 
 
 class _ToItsRun:
-    """Stands for a ring. Each write goes to the output of the current run, or to the original stream."""
+    """Replaces a ring. Passes each write to the output of the current run, or to the original stream."""
 
     def __init__(self, number: int, original: TextIO | None) -> None:
         self._number, self._original = number, original
@@ -62,7 +62,9 @@ class Streams:
         self._before = sys.stdout, sys.stderr, logging.lastResort
         errors = Stream(_ToItsRun(1, sys.stderr), sys.stderr, "<stderr>")
         self._handler = log_handler(errors)
-        self._handler.addFilter(lambda _: current.get() is not None)  # the process's own records have their handler
+        self._handler.addFilter(
+            lambda _: current.get() is not None
+        )  # records from outside a run have their own handler
         add_log_handler(self._handler)
         sys.stdout, sys.stderr = Stream(_ToItsRun(0, sys.stdout), sys.stdout, "<stdout>"), errors
 

@@ -1,7 +1,7 @@
 """Interrupts a plain function in its thread at the soft limit of its run.
 
 An exception that one thread raises in another does not reach a call that waits for a socket. So the sockets that the
-function opened are shut down, too, and the call returns with an error.
+function opened are shut down, too, which makes the call return.
 """
 
 import ctypes
@@ -42,16 +42,16 @@ class Interruptible:
             if self.is_interrupted:
                 raise ReachedInThread
             return function()
-        except StopIteration as error:  # a future cannot hold it
+        except StopIteration as error:  # a future cannot store it
             raise RuntimeError("the function raised StopIteration") from error
         finally:
             with self._lock:  # after this, nothing is raised in the thread, which will run another function
                 self._thread, self._has_ended = None, True
 
     def interrupt(self) -> None:
-        """Raises SoftLimit in the function, once, and shuts down its sockets."""
+        """Raises SoftLimit in the function and shuts down its sockets. If it was not called yet, it never will be."""
         with self._lock:
-            self.is_interrupted = not self._has_ended
+            self.is_interrupted |= not self._has_ended
             if self._thread is None:
                 return
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(ReachedInThread))
@@ -68,5 +68,5 @@ def watch_sockets() -> None:
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
     if event == "socket.__new__" and (opened := _opened.get()) is not None:
-        with suppress(TypeError):  # a socket of C has no weak references
+        with suppress(TypeError):  # a socket made in C may not support weak references
             opened.add(arguments[0])

@@ -30,7 +30,7 @@ NO_TEXTS: dict[str, str | None] = {"result": None, "traceback": "", "output": ""
 
 
 def while_locked(step: Callable[[], T]) -> T:
-    """Repeats a step while it raises RowLocked, for up to 2 s. Its statement does not wait for the row."""
+    """Repeats a step while it raises RowLocked, for up to 2 s. The statement itself must not wait for the row."""
     give_up_at = clock.monotonic() + LOCKED_AT_MOST
     while True:
         try:
@@ -44,7 +44,7 @@ def while_locked(step: Callable[[], T]) -> T:
 class Database:
     """Runs named statements, each in its own transaction. Connects on first use, and again after an error.
 
-    Threads take turns: the runs of a group store their cursors on the connection on which starts are requested.
+    Threads take turns: the runs of a group store their cursors on the same connection that requests the starts.
     """
 
     def __init__(self, url: str, schema: str) -> None:
@@ -81,7 +81,7 @@ class Database:
     def finish(
         self, task_id: int, token: str, outcome: Outcome, *, reason: str, result: str | None = None,
         traceback: str = "", output: str = "", error_output: str = "", pid: int | None = None, run_id: int = 0,
-        at: float | None = None,
+        at: float | None = None, alone: bool = False,
     ) -> bool:  # fmt: skip
         """Ends the run with this token. Returns False if it no longer holds its task and nothing was written.
 
@@ -89,7 +89,7 @@ class Database:
         a run that was declared lost meanwhile. Texts that the tables refuse are left out: a run without an end would be
         worse.
         """
-        end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "pid": pid}
+        end = {"task_id": task_id, "token": token, "outcome": outcome, "reason": reason, "pid": pid, "alone": alone}
         texts = {"result": result, "traceback": traceback, "output": output, "error_output": error_output}
         try:
             return while_locked(lambda: self._end(run_id, at, **end, **texts))
@@ -112,9 +112,9 @@ class Database:
         return True
 
     def finish_all(self, ends: Sequence[PendingEnd]) -> list[bool | None]:
-        """Ends runs of different tasks in one statement. Returns for each whether its end was written.
+        """Ends runs of different tasks in one statement. Returns whether each end was written.
 
-        False means that the run no longer holds its task, and None that another transaction has locked the row.
+        False means that the run no longer holds its task. None means that another transaction has locked the row.
         """
         self.open()  # first, so that the ages do not include the time to connect
         now = clock.now()
@@ -124,7 +124,7 @@ class Database:
             "ages": [0.0 if now else max(limits.now() - left.end.at, 0.0) for left in ends],
             **{
                 f"{name}s": [getattr(left.end, name) for left in ends]
-                for name in ("outcome", "reason", "pid", *NO_TEXTS)
+                for name in ("outcome", "reason", "pid", "alone", *NO_TEXTS)
             },
         }
         rows = self.execute("finish", **sets, now=now)

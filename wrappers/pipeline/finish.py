@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, repeat
 
 from ticker.errors import DatabaseUnavailable
@@ -51,7 +52,7 @@ def take_left(database: Database, waiting: WaitingEnds) -> None:
 def close_record(database: Database, waiting: WaitingEnds, cause: str, died_at: float | None = None) -> None:
     """Writes the ends that a dead horse left, and an end for each run that it left open.
 
-    `died_at` is when the death was observed, an instant of `limits.now`; None means now.
+    `died_at` is the instant of `limits.now` at which the death was observed; None means now.
     """
     died_at = limits.now() if died_at is None else died_at
     left = {(run.task_id, run.token) for run in map(PendingEnd.unpacked, handoff.left())}
@@ -62,48 +63,56 @@ def close_record(database: Database, waiting: WaitingEnds, cause: str, died_at: 
     ]
     verdicts = [verdict(run, opened, cause, died_at) for run in opened]
     take_left(database, waiting)
-    for run, (outcome, reason) in zip(opened, verdicts, strict=True):
-        _close(database, waiting, run, outcome, reason)
+    for run, end in zip(opened, verdicts, strict=True):
+        _close(database, waiting, run, end)
     shared_state.clear_all()  # also if a run left an end and was killed right after
 
 
-def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float) -> tuple[Outcome, str]:
-    """Returns the outcome and the reason of a run that a dead horse left open.
+def verdict(run: OpenRun, opened: Sequence[OpenRun], cause: str, died_at: float) -> End:
+    """Returns the end of a run that a dead horse left open, without its output.
 
-    If several runs were at work, and the horse died at a hard limit, the run that blocked the event loop is the cause, or
-    else the one that reached its limit first. The others were interrupted. After any other death, all of them were.
+    If several runs were active and the horse died at a hard limit, the cause is the run that blocked the event loop. If no
+    run did, it is the one that reached its limit first. The others were interrupted. After any other death, all of them
+    were interrupted, and each of their tasks runs alone next time.
     """
     if not run.run_id:
-        return Outcome.LOST, UNANSWERED
+        return End(Outcome.LOST, UNANSWERED)
     begun = [other for other in opened if other.run_id]
     if len(begun) == 1:
-        return Outcome.KILLED, cause
+        return End(Outcome.KILLED, cause)
     overdue = min(begun, key=lambda other: other.deadline)
     if died_at < overdue.deadline or not cause.startswith(deaths.AT_LIMIT):
-        return Outcome.INTERRUPTED, f"its process, in which {len(begun)} runs were at work, ended: {cause}"
-    guilty = next((other for other in begun if blocked_until(other, overdue.deadline)), overdue)
+        reason = f"its process ended while {len(begun)} runs were active in it: {cause}"
+        return End(Outcome.INTERRUPTED, reason, alone=True)
+    guilty = next((other for other in begun if kept_from_its_end(overdue, other)), overdue)
     if run != guilty:
-        return Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}"
+        return End(Outcome.INTERRUPTED, f"its process was killed because of task {guilty.task_id}")
     if guilty == overdue:
-        return Outcome.KILLED, cause
-    return Outcome.KILLED, f"it blocked the event loop, and was {cause} of task {overdue.task_id}"
+        return End(Outcome.KILLED, cause)
+    return End(Outcome.KILLED, f"it blocked the event loop, and was {cause}, the limit of task {overdue.task_id}")
 
 
-def blocked_until(run: OpenRun, killed_at: float) -> bool:
-    """Returns whether a step of this run had blocked the event loop for over a second when its process was killed."""
+def kept_from_its_end(overdue: OpenRun, other: OpenRun) -> bool:
+    """Returns whether a step of the other run prevented the overdue run from ending in time.
+
+    The step was still on the event loop when the process died. It had begun more than a second before the deadline, or
+    before the soft limit, so that the overdue run could not be cancelled.
+    """
     step = shared_state.on_loop()
-    return step is not None and step[0] == run.slot and killed_at - step[1] > shared_state.BLOCKED
+    if step is None or step[0] != other.slot:
+        return False
+    return step[1] < max(overdue.soft_at, overdue.deadline - shared_state.BLOCKED)
 
 
 def abandon(database: Database, waiting: WaitingEnds) -> None:
     """Ends the run, if any, of a job that gets no horse."""
     for run in shared_state.open_runs():
-        _close(database, waiting, run, Outcome.LOST, NO_HORSE)
+        _close(database, waiting, run, End(Outcome.LOST, NO_HORSE))
     shared_state.clear_all()
 
 
-def _close(database: Database, waiting: WaitingEnds, run: OpenRun, outcome: Outcome, reason: str) -> None:
+def _close(database: Database, waiting: WaitingEnds, run: OpenRun, end: End) -> None:
     printed, complained = output.texts(run.slot if run.deadline else None)
-    end = End(outcome, reason, output=printed, error_output=complained, pid=shared_state.horse() or None)
-    log.warning("%s task=%s: %s", outcome, run.task_id, reason)
+    end = replace(end, output=printed, error_output=complained, pid=shared_state.horse() or None)
+    log.warning("%s task=%s: %s", end.outcome, run.task_id, end.reason)
     waiting.take(database, PendingEnd(run.task_id, run.run_id, run.token, end).packed())

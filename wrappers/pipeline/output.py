@@ -81,7 +81,7 @@ _active: Capture | None = None
 def texts(slot: int | None = None) -> tuple[str, str]:
     """Returns the output and error output of the last run in the shared memory, even if its process died. Never raises.
 
-    A run in a group has a slot.
+    `slot` is that of a run in a group.
     """
     output, error_output = ring_buffer.pair() if slot is None else ring_buffer.pair_of(slot)
     return text_of(output), text_of(error_output)
@@ -99,7 +99,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Kept(Protocol):
-    """Takes what a run writes: a ring, or what chooses one."""
+    """Takes what a run writes: a ring, or an object that chooses one."""
 
     def write(self, data: bytes | memoryview) -> None: ...
 

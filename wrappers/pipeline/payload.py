@@ -6,7 +6,7 @@ import zlib
 from ticker.engine import jobs
 from ticker.model import BATCH_AT_MOST
 
-AT_MOST = 40_000  # bytes, packed and unpacked; ours have about 60, and up to 23,000 for a batch of 1,000 tasks
+AT_MOST = 40_000  # bytes, packed and unpacked; ours have about 60, or up to 23,000 for a batch of 1,000 tasks
 
 _FRAMING = {"PROTO", "FRAME", "MEMOIZE", "STOP"}
 _INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1"}
@@ -44,13 +44,14 @@ def read(payload: bytes) -> tuple[str, tuple[int, ...]]:
         raise ValueError(f"its payload is not a pickle: {error}") from None
     inner = [(name, value) for name, value in steps if name in _INTEGERS]
     many = len(inner) > 3
-    entry = jobs.BATCH_ENTRY if many else jobs.ENTRY
+    entry = jobs.BATCH_ENTRY if ("SHORT_BINUNICODE", jobs.BATCH_ENTRY) in steps[:2] else jobs.ENTRY
     expected = [
         ("MARK", None), ("SHORT_BINUNICODE", entry), ("NONE", None),
         *[("MARK", None)] * many, *inner, ("TUPLE" if many else f"TUPLE{len(inner)}", None),
         ("EMPTY_DICT", None), ("TUPLE", None),
     ]  # fmt: skip
-    if steps != expected or len(inner) < 2 or len(inner) > 2 * BATCH_AT_MOST:
+    at_most = 3 if entry == jobs.ENTRY else 2 * BATCH_AT_MOST
+    if steps != expected or not 2 <= len(inner) <= at_most:
         raise ValueError("its payload is not a call of the wrapper with only integers")
     return entry, tuple(int(value or 0) for _, value in inner)
 

@@ -48,7 +48,9 @@ class Function:
     batch: int
     """The maximum number of due tasks with this function in one job."""
     concurrency: int
-    """How many of them may run at the same time in one process."""
+    """The maximum number of them that run at the same time in one process."""
+    repeatable: bool
+    """Whether an interrupted run is retried, even if its task has no retries."""
     declared: Mapping[str, Any]
     """The arguments of `@task` other than the name, for `ticker sync`: fields of `ticker.register`."""
 
@@ -56,7 +58,9 @@ class Function:
 _functions: dict[str, Function] = {}
 
 
-def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack[Changes]") -> Callable[[F], F]:
+def task(
+    name: str, *, batch: int = 1, concurrency: int = 1, repeatable: bool = False, **declared: "Unpack[Changes]"
+) -> Callable[[F], F]:
     """Registers a function under the name that tasks use for it: `@task("mail.fetch")`.
 
     The function is called with the task's kwargs. If its first parameter is named `run`, it also gets the `Run`. It may
@@ -72,7 +76,9 @@ def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack
     unchanged.
 
     With `concurrency`, up to that many of them run at the same time: coroutines on one event loop, plain functions in
-    threads. This suits runs that wait for a network.
+    threads. This suits runs that wait for the network.
+
+    With `repeatable=True`, an `interrupted` run gets a second attempt, even if its task has no retries.
 
     Raises BadInput if the name is invalid or belongs to another function, or if a class lacks one of the two methods.
     Also raises it if a function other than `generate` yields, because nothing would iterate over it.
@@ -88,6 +94,8 @@ def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack
 
     if type(concurrency) is not int or not 1 <= concurrency <= batch:
         raise BadInput("concurrency", concurrency, f"is not a number of tasks at a time: use 1 to {batch}, the batch")
+    if type(repeatable) is not bool:
+        raise BadInput("repeatable", repeatable, "is not a bool: use True or False")
 
     def register(call: F) -> F:
         known, identity = _functions.get(name), _identity(call)
@@ -96,9 +104,9 @@ def task(name: str, *, batch: int = 1, concurrency: int = 1, **declared: "Unpack
         step, process = _steps_of_class(name, call) if isinstance(call, type) else (_plain_step(name, call), None)
         if concurrency > 1 and process is not None:
             raise BadInput(
-                "concurrency", concurrency, f"is for functions, but {call.__name__} is a class; leave it out"
+                "concurrency", concurrency, f"is for functions, but {call.__name__} is a class: leave it out"
             )
-        _functions[name] = Function(name, step, process, *identity, batch, concurrency, declared)
+        _functions[name] = Function(name, step, process, *identity, batch, concurrency, repeatable, declared)
         return call
 
     return register

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from ticker import clock
@@ -18,16 +18,26 @@ from ticker.model import Outcome, Reason, RunKind
 from ticker.schedules.duration import words
 from wrappers.pipeline import registry
 from wrappers.pipeline.context import Call, Start
-from wrappers.pipeline.database import LOCKED, while_locked
+from wrappers.pipeline.database import LOCK_PAUSE, LOCKED, while_locked
 from wrappers.sandbox import limits, shared_state
 from wrappers.sandbox.handoff import End, PendingEnd
 
 T = TypeVar("T")
 
+
+class Asked(NamedTuple):
+    """An answer of the start statement, and the times of both clocks when it was requested."""
+
+    began: float
+    since: float
+    row: sql.Row
+
+
 log = logging.getLogger("ticker.run")
 
 PATIENCE = 20.0  # seconds for an unavailable server and a locked row together; RQ's own timeout leaves 30
 PAUSE = 0.5  # seconds
+STILL_EXECUTING = 0.5  # seconds, at most, after its connection was lost; those that begin meanwhile wait for it, too
 SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
 
 
@@ -61,16 +71,24 @@ def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call 
 def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | None]:
     """Does the same for calls of different tasks, in one statement. None means that another transaction has locked the row.
 
-    The calls share a database. The caller keeps their tokens where they outlive this process.
+    The calls share a database. The caller has stored their tokens where they outlive this process. If the answer is lost,
+    this function requests it once more with the same tokens.
     """
-    database = calls[0].database
-    patiently(database.open, DatabaseUnavailable, clock.monotonic() + PATIENCE, lambda: None)
-    began, since, rows = decide_all(calls, tokens)
-    waited, verdicts = clock.monotonic() - began, {str(row["token"]): row for row in rows}
+    database, give_up_at = calls[0].database, clock.monotonic() + PATIENCE
+    patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
+    first = clock.monotonic(), limits.now()
+    try:
+        verdicts = verdicts_on(calls, tokens)
+    except DatabaseUnavailable as error:
+        log.warning("%s starts are requested once more: %s", len(calls), error)
+        patiently(database.open, DatabaseUnavailable, give_up_at, lambda: None)
+        verdicts = verdicts_again(calls, tokens, first)
+    answered_at = clock.monotonic()
     answers: list[Call | str | None] = []
     late: list[PendingEnd] = []
     for call, token in zip(calls, tokens, strict=True):
-        verdict = verdicts[token]
+        began, since, verdict = verdicts[token]
+        waited = answered_at - began
         if verdict["refusal"]:
             answers.append(None if verdict["refusal"] == "locked" else drop(call, verdict))
         elif waited > (limit := min(SLOWEST_ANSWER, verdict["box_ms"] / 1000)):
@@ -83,6 +101,31 @@ def ask_all(calls: Sequence[Call], tokens: Sequence[str]) -> list[Call | str | N
         with suppress(DatabaseUnavailable):  # the ticker's sweep ends them
             database.finish_all(late)
     return answers
+
+
+def verdicts_on(calls: Sequence[Call], tokens: Sequence[str]) -> dict[str, Asked]:
+    began, since, rows = decide_all(calls, tokens)
+    return {str(row["token"]): Asked(began, since, row) for row in rows}
+
+
+def verdicts_again(calls: Sequence[Call], tokens: Sequence[str], first: tuple[float, float]) -> dict[str, Asked]:
+    """Returns the verdicts on tokens whose first request was made at the times `first`, by both clocks.
+
+    If the first request started a run, the limits of that run count from these times. The server may still be executing the
+    first request, with its rows locked. So locked rows are requested again for a moment. If a row were requested with a
+    new token instead, a run that the first request started would be lost.
+    """
+    verdicts: dict[str, Asked] = {}
+    asked, give_up_at = dict(zip(tokens, calls, strict=True)), clock.monotonic() + STILL_EXECUTING
+    while True:
+        verdicts |= {
+            token: Asked(*first, verdict.row) if verdict.row["has_begun"] else verdict
+            for token, verdict in verdicts_on([*asked.values()], [*asked]).items()
+        }
+        asked = {token: call for token, call in asked.items() if verdicts[token].row["refusal"] == "locked"}
+        if not asked or clock.monotonic() > give_up_at:
+            return verdicts
+        time.sleep(LOCK_PAUSE)
 
 
 def patiently(
@@ -126,7 +169,7 @@ def decide_all(calls: Sequence[Call], tokens: Sequence[str]) -> tuple[float, flo
 
 
 def _asked(call: Call) -> tuple[float, float, dict[str, Any]]:
-    """Returns both clocks' times now, and the parameters that the calls of a statement share."""
+    """Returns both clocks' times now, and the parameters that all calls of a start statement share."""
     call.database.open()
     began, since = clock.monotonic(), limits.now()
     boot, uptime = clock.uptime()
@@ -189,7 +232,7 @@ def explain(reason: Reason, verdict: Mapping[str, Any]) -> str:
 
 
 def too_late(waited: float, limit: float) -> str:
-    """Returns why a run ends before it begins: a late answer leaves it too little of its box or its hold."""
+    """Returns the reason of a run that ends before its function is called, because the answer to its start came too late."""
     return f"the start statement took {waited:.1f} s, over the limit of {limit:g} s: its function was not called"
 
 

@@ -44,12 +44,12 @@ class WaitingEnds:
         return run in self._ends
 
     def take(self, database: Database, *texts: bytes) -> None:
-        """Tries each packed `PendingEnd` at once, unless the server is known to be away. Keeps those that fail."""
+        """Tries to write each packed `PendingEnd` at once, unless the server is known to be away. Keeps those that fail."""
         taken = []
         for text in texts:
             left = PendingEnd.unpacked(text)
             run = left.task_id, left.token
-            if run not in self._ends:  # otherwise the write was interrupted and is repeated
+            if run not in self._ends:  # if it is there, the write was interrupted and is repeated
                 self._ends[run] = left.end.at, text
                 self._size += len(text)
                 taken.append(run)
@@ -66,7 +66,7 @@ class WaitingEnds:
         return self._is_away and limits.now() < self._again_at
 
     def _try_together(self, database: Database, runs: Sequence[tuple[int, str]]) -> set[tuple[int, str]]:
-        """Writes the ends without pieces in one statement. Returns those whose rows are locked, to be tried a moment later."""
+        """Writes the ends without pieces in one statement. Returns those whose rows are locked, which are tried again soon."""
         ends = [left for run in runs if (left := PendingEnd.unpacked(self._ends[run][1])).end.pieces is None]
         try:
             written = database.finish_all(ends)
@@ -157,7 +157,7 @@ def record(database: Database, left: PendingEnd, *, wake: bool) -> bool:
             end = replace(end, outcome=Outcome.FAILED, reason=NOT_MADE)
         recorded = database.finish(
             left.task_id, left.token, end.outcome, reason=end.reason, result=end.result, traceback=end.traceback, **shared,
-            run_id=left.run_id, at=end.at,
+            run_id=left.run_id, at=end.at, alone=end.alone,
         )  # fmt: skip
     if not recorded and not left.run_id:
         log.warning("no start task=%s: the start that was not answered is not in the tables; nothing ran", left.task_id)

@@ -15,7 +15,9 @@ from pkgutil import resolve_name
 from types import FunctionType
 from typing import Any
 
+from rq import Queue
 from rq import job as rq_job
+from rq.executions import Execution
 from rq.utils import utcformat
 from rq.version import VERSION
 
@@ -75,12 +77,16 @@ TABLE: Mapping[str, tuple[Use, ...]] = {
         used("_stopped_job_id", "a job may be stopped before it has a process"),
         # between jobs
         overridden(
+            "work", "burst logging_level date_format log_format max_jobs max_idle_time with_scheduler dequeue_strategy",
+            "a group takes no further jobs if their number is limited",
+        ),
+        overridden(
             "dequeue_job_and_maintain_ttl", "timeout max_idle_time", "waiting ends are tried while the worker waits for jobs"
         ),
         overridden("heartbeat", "timeout pipeline", "waiting ends are written; a worker that Redis lost registers again"),
         overridden("maintain_heartbeats", "job [execution]", "a run continues if the key of its job changed its type"),
         overridden("run_maintenance_tasks", "", "a corrupt job in a registry ends one pass, not the worker"),
-        overridden("handle_warm_shutdown_request", "", "a group begins nothing new after a signal to stop"),
+        overridden("handle_warm_shutdown_request", "", "a group begins nothing new after a request to stop"),
         overridden("teardown", "", "waiting ends are tried before the worker ends"),
         overridden("_start_scheduler", "burst logging_level date_format log_format", "RQ's scheduler takes unsigned jobs"),
         used("max_connection_wait_time", "with RQ's pauses of up to a minute, a worker sleeps long after Redis is back"),
@@ -235,6 +241,17 @@ def begun_execution(worker: Any) -> Any:
     """Returns the execution of the worker's job, or None. RQ 3 may have several, but a forking worker has only one."""
     executions = getattr(worker, "executions", None)
     return worker.execution if executions is None else next(iter(executions.values()), None)
+
+
+def new_execution(worker: Any, job: Any, ttl: int) -> Any:
+    """Reports to RQ that the worker executes a further job. Returns the execution, which expires after `ttl` seconds."""
+    of_worker = {"worker_name": worker.name} if hasattr(worker, "executions") else {}
+    with worker.connection.pipeline() as calls:
+        execution = Execution.create(job, ttl, calls, **of_worker)
+        job.prepare_for_execution(worker.name, calls)
+        calls.lrem(Queue(job.origin, connection=worker.connection).intermediate_queue_key, 1, job.id)
+        calls.execute()
+    return execution
 
 
 def execution_argument(worker: Any) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 So a dropped job costs no fork, and a run needs no PostgreSQL connection of its own.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rq.job import Job
 
 from ticker.engine import jobs
 from wrappers import entry
+from wrappers.group.refill import Pipe
 from wrappers.pipeline import finish, payload
 from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import WaitingEnds
@@ -27,9 +28,18 @@ class PreparedStart:
         function, self._args = call
         self._is_batch = function != jobs.ENTRY
 
+    @property
+    def is_group(self) -> bool:
+        """Whether this job is a batch whose tasks run at the same time."""
+        return self._is_batch and entry.grouped_function(self._job) is not None
+
+    def write_ends(self, tasks: Sequence[int]) -> None:
+        """Writes the waiting ends of these tasks before they start again."""
+        self._ends.write_of(self._database, tasks)
+
     def may_run(self, worker: str, when_it_waits: Callable[[], object]) -> bool:
         """Asks the database. A batch may always run: its process requests the start of each task right before that task."""
-        self._ends.write_of(self._database, self._args[::2] if self._is_batch else self._args[:1])
+        self.write_ends(self._args[::2] if self._is_batch else self._args[:1])
         if self._is_batch:
             return True
         may_run = entry.ask(self._args, self._job, worker, self._database, when_it_waits)
@@ -51,13 +61,13 @@ class PreparedStart:
             raise
 
     @contextmanager
-    def handed_over(self) -> Iterator[None]:
+    def handed_over(self, further_jobs: Pipe | None) -> Iterator[None]:
         """Covers the fork of this job's process. Gives a batch the worker's connection, which is already open."""
         with self.abandoned_on_error():
             if not self._is_batch:
                 yield
                 return
-            with self._database.lent() as lent, entry.offered(lent):
+            with self._database.lent() as lent, entry.offered(lent, further_jobs):
                 yield
 
 

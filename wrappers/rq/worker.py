@@ -22,6 +22,7 @@ from wrappers.pipeline.database import Database
 from wrappers.pipeline.waiting_ends import LAST_WORD, PATIENCE, WaitingEnds
 from wrappers.rq.compatibility import begun_execution, birth_fields, execution_argument, incompatibilities_of_newer
 from wrappers.rq.corrupt_jobs import SurvivingWorker
+from wrappers.rq.open_jobs import OpenJobs, deadline_of
 from wrappers.rq.phase import Phase
 from wrappers.rq.prepared_start import PreparedStart, call_of
 from wrappers.sandbox import deaths, handoff, limits, ring_buffer, shared_state, subreaper
@@ -30,7 +31,6 @@ log = logging.getLogger("ticker.run")
 
 LOOK = 1  # seconds between two attempts to write waiting ends, at most
 IDLE = 20  # seconds without a job after which a worker closes its connection to PostgreSQL
-RQ_MARGIN = 60  # seconds after a job's timeout, after which RQ's own worker kills a horse
 
 
 class Worker(SurvivingWorker):
@@ -52,19 +52,26 @@ class Worker(SurvivingWorker):
         self._database: Database | None = None
         self._phase = Phase.IDLE
         self._start: PreparedStart | None = None  # of the current job, if it is one of ours
+        self._open_jobs: OpenJobs | None = None  # of the current process, if it is a group
         self._forget: Any = None
+        self._is_limited = False  # by --max-jobs
         self._idle_since = math.inf
         self._unwritten = WaitingEnds()
         self._oom_kills: int | None = None  # the count before the job
         self._prepares_starts = not incompatibilities_of_newer()
         super().__init__(*args, **kwargs)
 
+    def work(self, *arguments: Any, max_jobs: int | None = None, **options: Any) -> bool:
+        """Overrides RQ's method so that a group takes no further jobs if the number of jobs is limited."""
+        self._is_limited = max_jobs is not None
+        return super().work(*arguments, max_jobs=max_jobs, **options)  # type: ignore[misc]
+
     def execute_job(self, job: Job, queue: Queue) -> None:
         self._before, self._oom_kills = subreaper.children(), deaths.oom_kills()
-        self._phase, self._start = Phase.TAKEN, None
+        self._phase, self._start, self._open_jobs = Phase.TAKEN, None, None
         ring_buffer.begin()
         handoff.begin()
-        shared_state.begin(limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf))
+        shared_state.begin(deadline_of(job))
         if self._shutdown_requested_date is not None:
             shared_state.stop()
         super().execute_job(job, queue)
@@ -114,7 +121,10 @@ class Worker(SurvivingWorker):
             why = "Job stopped by user before it began."
             self.handle_job_failure(job, queue=queue, exc_string=why, **execution_argument(self))
             return
-        with self._start.handed_over() if self._start else nullcontext(), _stop_signals_held():
+        if self._start is not None and self._start.is_group and not self._is_limited:
+            self._open_jobs = OpenJobs(self, job, begun_execution(self), self._start.write_ends)
+        further_jobs = self._open_jobs.pipe if self._open_jobs is not None else None
+        with self._start.handed_over(further_jobs) if self._start else nullcontext(), _stop_signals_held():
             super().fork_work_horse(job, queue)
         if self._stopped_job_id == job.id:
             self.kill_horse()
@@ -150,12 +160,16 @@ class Worker(SurvivingWorker):
 
     def _is_forgotten(self, job: Job) -> bool:
         """Forgets this job, unless another job waits for it, and counts it. Returns whether it did."""
-        self._forget = self._forget or self.connection.register_script(bulk.FORGET)
-        executed = (job.ended_at - job.started_at).total_seconds() if job.ended_at and job.started_at else 0
-        is_forgotten = bool(self._forget(args=bulk.to_forget(self.key, job, begun_execution(self), executed)))
+        is_forgotten = self.forget(job, begun_execution(self))
         if is_forgotten:
             self.execution = None
         return is_forgotten
+
+    def forget(self, job: Job, execution: Any) -> bool:
+        """Removes a job from Redis in one call, unless another job waits for it. Returns whether it did."""
+        self._forget = self._forget or self.connection.register_script(bulk.FORGET)
+        executed = (job.ended_at - job.started_at).total_seconds() if job.ended_at and job.started_at else 0
+        return bool(self._forget(args=bulk.to_forget(self.key, job, execution, executed)))
 
     def monitor_work_horse(self, job: Job, queue: Queue, *execution: Any) -> None:
         if self._horse_pid:
@@ -186,7 +200,7 @@ class Worker(SurvivingWorker):
         return super().dequeue_job_and_maintain_ttl(timeout, max_idle_time)
 
     def handle_warm_shutdown_request(self) -> None:
-        """Overrides RQ's method so that a group begins nothing new. The runs at work continue to their own ends."""
+        """Overrides RQ's method so that a group begins nothing new. Its active runs continue to their own ends."""
         super().handle_warm_shutdown_request()  # type: ignore[no-untyped-call]
         shared_state.stop()
 
@@ -234,18 +248,37 @@ class Worker(SurvivingWorker):
             return self._end_at_once()
         with self._waiting():
             with handoff.listening():
-                self._write_left()  # again, because RQ's alarm may have interrupted the write
-                while handoff.wait(self._horse_pid, LOOK if self._unwritten else None):
-                    self._write_left()
+                self._serve()  # again, because RQ's alarm may have interrupted it after the bell was heard
+                while handoff.wait(self._horse_pid, LOOK if self._unwritten or self._may_give_jobs() else None):
+                    self._serve()
                 ended = super().wait_for_horse()
             signal.alarm(0)  # RQ's own, which would interrupt the clean-up; its next wait sets it again
             self._clean_up(self._connected(), ended)
             self._horse_pid = 0  # the process is gone, even if RQ fails below to write the job's result
+        job, queue = self._running
+        if self._open_jobs is not None:
+            self._open_jobs.close()
+            if job not in self._open_jobs:
+                return ended
         if handoff.has_succeeded():
-            job, queue = self._running
             job.ended_at = now()
             self.handle_job_success(job, queue, queue.started_job_registry, **execution_argument(self))
         return ended
+
+    def _serve(self) -> None:
+        self._write_left()
+        if self._open_jobs is not None:
+            self._open_jobs.serve()
+
+    def _may_give_jobs(self) -> bool:
+        return self._open_jobs is not None and self._open_jobs.wants_more
+
+    def maintain_heartbeats(self, job: Job, *execution: Any) -> None:
+        """Overrides RQ's method, which would store a heartbeat of a group's first job even after the job was forgotten."""
+        if self._open_jobs is not None and job not in self._open_jobs:
+            self.heartbeat(self.job_monitoring_interval + 60)
+        else:
+            super().maintain_heartbeats(job, *execution)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

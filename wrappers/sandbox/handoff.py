@@ -24,9 +24,9 @@ from wrappers.sandbox import limits, shared_state
 
 # Bytes: enough for nearly any result, reason, traceback and output together. The horse writes a longer end itself.
 _LONGEST = 512 * 1024
-_SIZE = 8 * _LONGEST  # of the ends that may wait for a busy worker; unused pages take no memory
+_SIZE = 8 * _LONGEST  # bytes of ends that may wait for a busy worker; unused pages take no memory
 _LENGTH = 8
-_COUNTS = struct.Struct("<QQ")  # bytes left by the horse, and how many of them the worker has taken
+_COUNTS = struct.Struct("<QQ")  # bytes that the horse has left, and how many of them the worker has taken
 _LISTENS, _SUCCEEDED = _COUNTS.size, _COUNTS.size + 1
 _HEAD = 32
 
@@ -49,6 +49,8 @@ class End:
     """How many pieces are already recorded."""
     at: float = field(default_factory=limits.now)
     """When the run ended, an instant of `limits.now`."""
+    alone: bool = False
+    """Whether its process died of an unknown cause while other runs were active. If so, its task runs alone next time."""
 
 
 class PendingEnd(NamedTuple):
@@ -69,7 +71,7 @@ class PendingEnd(NamedTuple):
 
 
 _memory: mmap.mmap | None = None
-_leaving = threading.Lock()  # for the threads of a group
+_leaving = threading.Lock()  # because the threads of a group share the memory
 _bell: tuple[int, int] = (-1, -1)
 _worker = 0
 _saw_death = True
@@ -122,8 +124,13 @@ def _put(memory: mmap.mmap, text: bytes) -> bool:
     memory[:_LENGTH] = (put + _LENGTH + len(text)).to_bytes(
         _LENGTH, "little"
     )  # last: a killed writer leaves all or nothing
-    os.write(_bell[1], b".")
+    ring()
     return True
+
+
+def ring() -> None:
+    """Wakes the worker if it waits in `wait`."""
+    os.write(_bell[1], b".")
 
 
 def leave_success() -> bool:
@@ -158,7 +165,7 @@ def left() -> list[bytes]:
 
 
 def _write(memory: mmap.mmap, at: int, data: bytes) -> None:
-    """Writes into the ring, whose end continues at its beginning."""
+    """Writes into the ring. What does not fit before its end continues at its beginning."""
     begin, fits = _HEAD + at % _SIZE, _SIZE - at % _SIZE
     memory[begin : begin + len(data[:fits])] = data[:fits]
     memory[_HEAD : _HEAD + len(data[fits:])] = data[fits:]
@@ -174,7 +181,7 @@ def has_succeeded() -> bool:
 
 
 def clear(text: bytes) -> None:
-    """Frees the memory of the oldest end, which is `text`."""
+    """Frees the memory of the oldest end. `text` is that end."""
     if _memory is not None:
         _, taken = _COUNTS.unpack_from(_memory)
         _memory[_LENGTH : _COUNTS.size] = (taken + _LENGTH + len(text)).to_bytes(_LENGTH, "little")

@@ -187,7 +187,7 @@ def _start_timer(timers: ExitStack, at: float, signum: int, notify: int) -> None
 
 
 def _new_timer(signum: int, notify: int) -> tuple[ctypes.c_void_p, int]:
-    """Creates a timer that is not set yet. Returns it and its clock. Raises OSError if there are none here."""
+    """Creates a timer that is not set yet, and returns it with its clock. Raises OSError if the system has no such timer."""
     timer = ctypes.c_void_p()
     event = _Event(signo=signum, notify=notify, thread=threading.get_native_id())
     for clock in _CLOCKS:
@@ -205,13 +205,13 @@ def _set_timer(timer: ctypes.c_void_p, clock: int, at: float) -> None:
 
 
 class KillTimer:
-    """Kills this process at an instant that may be set again. Raises OSError where the system has no such timer."""
+    """Kills this process at an instant, which may be set again. Raises OSError if the system has no such timer."""
 
     def __init__(self) -> None:
         self._timer, self._clock = _new_timer(signal.SIGKILL, _SIGEV_SIGNAL)
 
     def set(self, at: float) -> None:
-        """Sets the instant of `now`. Infinity stops the timer."""
+        """Sets when the process is killed, an instant of `now`. Infinity stops the timer."""
         _set_timer(self._timer, self._clock, at)
 
     def close(self) -> None:

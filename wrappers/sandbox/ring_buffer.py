@@ -11,7 +11,7 @@ import threading
 from wrappers.sandbox.shared_state import SLOTS
 
 HALF = 32 * 1024  # bytes that are kept from the beginning, and as many from the end
-HALF_IN_GROUP = 8 * 1024  # of a run in a group
+HALF_IN_GROUP = 8 * 1024  # the same for a run in a group
 PATIENCE = 0.1  # seconds to wait for another thread's write
 
 _COUNTS = 16  # bytes: two numbers of eight bytes each
@@ -98,7 +98,7 @@ class Ring:
 
 
 _shared: Pair | None = None
-_of_slots: memoryview | None = None  # of the runs of a group; unused pages take no memory
+_of_slots: memoryview | None = None  # for the runs of a group; unused pages take no memory
 
 
 def share() -> None:
@@ -122,7 +122,7 @@ def pair() -> Pair:
 
 
 def pair_of(slot: int) -> Pair:
-    """Does the same for a run in a group."""
+    """Returns the buffers of a slot, for a run in a group."""
     size = room(HALF_IN_GROUP)
     memory = (
         memoryview(bytearray(2 * size)) if _of_slots is None else _of_slots[2 * size * slot : 2 * size * (slot + 1)]

@@ -1,13 +1,13 @@
 """Keeps the horse, its deadline and the open runs in memory that supervisor, worker and horse share.
 
-The worker resets it before each fork. The horse writes its pid and the instant of its hard limit, which stay. Before the
-horse requests a start, it writes the run's token into a slot; it adds the run's id when the answer has come. It clears
-the slot when the end is written, or left to the worker (see `handoff`). A run alone uses the first slot; the runs of a
-group have one each.
+The worker resets the memory before each fork. The horse writes its pid and the instant of its hard limit, which stay
+after the run. Before the horse requests a start, it writes the run's token into a slot. It adds the run's id when the
+answer arrives. It clears the slot when the end is written, or left to the worker (see `handoff`). A single run uses the
+first slot; each run of a group has its own.
 
-So a run in the memory of a dead horse (killed, `os._exit`, a crash) has no end. If the instant has passed, some process
-of the run may still live. Under a stock worker there is no such memory and nothing is written; the ticker's sweep ends
-such runs.
+So if a dead horse (killed, `os._exit`, a crash) left a run in a slot, that run has no end. If the instant has passed, a
+process of the run may still be alive. Under a stock worker, this memory does not exist and nothing is written; the
+ticker's sweep ends such runs.
 """
 
 import math
@@ -17,12 +17,12 @@ from typing import NamedTuple
 from uuid import UUID
 
 SLOTS = 1000
-BLOCKED = 1.0  # seconds of one step on the event loop after which a run blocks its neighbours
+BLOCKED = 1.0  # seconds: a run with a longer step on the event loop blocks its neighbours
 _HEAD = struct.Struct("dqd")  # the deadline, 0 for none; the horse's pid, 0 for none; the hard limit, 0 for none
-_USED = struct.Struct("q")  # the number of slots that may be in use
-_STOP = struct.Struct("q")  # whether nothing new may begin
-_LOOP = struct.Struct("qd")  # the slot on the event loop plus 1, 0 for none; since when
-_SLOT = struct.Struct("qq16sdd")  # as OpenRun; a task id of 0 for a free slot
+_USED = struct.Struct("q")  # the number of slots, from the first, that may be in use
+_STOP = struct.Struct("q")  # 1 if nothing new may begin
+_LOOP = struct.Struct("qd")  # 1 + the slot of the run on the event loop, 0 for none; since when
+_SLOT = struct.Struct("qq16sddd")  # the fields of an OpenRun; a free slot has the task id 0
 _STOP_AT = _HEAD.size + _USED.size
 _LOOP_AT = _STOP_AT + _STOP.size
 _FIRST = _LOOP_AT + _LOOP.size
@@ -31,10 +31,11 @@ _page: mmap.mmap | None = None
 
 
 class OpenRun(NamedTuple):
-    """A run without an end, and its slot. `run_id` is 0 if its start was not answered, so that its function did not begin.
+    """A run without an end, and its slot.
 
-    `deadline` is an instant of `limits.now`, and `hard_limit` is in seconds; both are 0.0 outside a group, where those
-    of the horse count.
+    `run_id` is 0 if its start was not answered, which means that its function did not begin. `soft_at` and `deadline` are
+    instants of `limits.now`, and `hard_limit` is in seconds. All three are 0.0 outside a group, where the limits of the
+    horse apply.
     """
 
     task_id: int
@@ -43,6 +44,7 @@ class OpenRun(NamedTuple):
     deadline: float
     hard_limit: float
     slot: int
+    soft_at: float = 0.0
 
 
 def share() -> None:
@@ -92,17 +94,18 @@ def hard_limit() -> float:
 
 
 def write(
-    task_id: int, token: str, run_id: int = 0, *, slot: int = 0, deadline: float = 0.0, hard_limit: float = 0.0
-) -> None:
-    """Writes an open run. `run_id` is given once the start was answered, when the function may have begun."""
+    task_id: int, token: str, run_id: int = 0, *, slot: int = 0, deadline: float = 0.0, hard_limit: float = 0.0,
+    soft_at: float = 0.0,
+) -> None:  # fmt: skip
+    """Writes an open run. `run_id` is passed after the start was answered, when the function may have begun."""
     if _page is not None:
         _USED.pack_into(_page, _HEAD.size, max(slot + 1, *_USED.unpack_from(_page, _HEAD.size)))
-        _SLOT.pack_into(_page, _at(slot), task_id, run_id, UUID(token).bytes, deadline, hard_limit)
+        _SLOT.pack_into(_page, _at(slot), task_id, run_id, UUID(token).bytes, deadline, hard_limit, soft_at)
 
 
 def clear(slot: int = 0) -> None:
     if _page is not None:
-        _SLOT.pack_into(_page, _at(slot), 0, 0, b"", 0, 0)
+        _SLOT.pack_into(_page, _at(slot), 0, 0, b"", 0, 0, 0)
 
 
 def clear_all() -> None:
@@ -111,13 +114,13 @@ def clear_all() -> None:
 
 
 def open_runs() -> list[OpenRun]:
-    """Returns the open runs of the horse, dead or alive."""
+    """Returns the open runs of the horse, whether it is dead or alive."""
     if _page is None:
         return []
     slots = enumerate(_SLOT.iter_unpack(_page[_FIRST : _at(*_USED.unpack_from(_page, _HEAD.size))]))
     return [
-        OpenRun(task_id, str(UUID(bytes=token)), run_id, deadline, hard_limit, slot)
-        for slot, (task_id, run_id, token, deadline, hard_limit) in slots
+        OpenRun(task_id, str(UUID(bytes=token)), run_id, deadline, hard_limit, slot, soft_at)
+        for slot, (task_id, run_id, token, deadline, hard_limit, soft_at) in slots
         if task_id
     ]
 
@@ -139,7 +142,7 @@ def write_on_loop(slot: int | None, since: float = 0.0) -> None:
 
 
 def on_loop() -> tuple[int, float] | None:
-    """Returns the slot of the run that is on the event loop, and since when; None if there is none."""
+    """Returns the slot of the run on the event loop, and since when it has been there; None if there is none."""
     if _page is None:
         return None
     number, since = _LOOP.unpack_from(_page, _LOOP_AT)
@@ -147,7 +150,7 @@ def on_loop() -> tuple[int, float] | None:
 
 
 def has_begun() -> bool:
-    """Returns whether a start was answered, and its run has no end yet."""
+    """Returns whether there is a run whose start was answered and that has no end yet."""
     return any(run.run_id for run in open_runs())
 
 

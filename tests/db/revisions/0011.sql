@@ -1,5 +1,6 @@
 SELECT pg_catalog.set_config('search_path', '', false);
 CREATE SCHEMA ticker;
+CREATE DOMAIN ticker.ticker_alone AS timestamp with time zone;
 CREATE DOMAIN ticker.ticker_batch AS integer;
 CREATE DOMAIN ticker.ticker_batch_jobs AS jsonb
 	CONSTRAINT ticker_batch_jobs_check CHECK (((jsonb_typeof(VALUE) = 'object'::text) AND (NOT jsonb_path_exists(VALUE, '$.*?(@.type() != "string")'::jsonpath))));
@@ -232,7 +233,9 @@ ALTER TABLE ticker.events ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
 CREATE TABLE ticker.functions (
     name ticker.ticker_named NOT NULL,
     batch ticker.ticker_batch DEFAULT 1 NOT NULL,
-    announced_at ticker.ticker_moment NOT NULL
+    announced_at ticker.ticker_moment NOT NULL,
+    concurrency ticker.ticker_batch DEFAULT 1 NOT NULL,
+    repeatable boolean DEFAULT false NOT NULL
 );
 CREATE TABLE ticker.installation (
     single boolean DEFAULT true NOT NULL,
@@ -341,6 +344,7 @@ CASE
     END) / 268435456)
     ELSE NULL::bigint
 END) STORED,
+    alone_until ticker.ticker_alone,
     CONSTRAINT tasks_bounds CHECK (((starts_at)::timestamp with time zone <= (ends_at)::timestamp with time zone)),
     CONSTRAINT tasks_fit CHECK ((((kind)::text <> 'interval'::text) OR ((((tolerance_ms)::bigint + (box_ms)::bigint) + (grace_ms)::bigint) <= (every_ms)::bigint))),
     CONSTRAINT tasks_hold CHECK (((run_token IS NULL) = (running_until IS NULL))),
@@ -382,9 +386,9 @@ INSERT INTO ticker.events OVERRIDING SYSTEM VALUE VALUES (1, '2026-11-22 23:00:2
 INSERT INTO ticker.installation VALUES (true, '9735d68a', 7711134554077584225, 5, 16758, '', '2026-11-22 23:00:22.555411+00', NULL);
 INSERT INTO ticker.runs OVERRIDING SYSTEM VALUE VALUES (1, 1, 'poll', 'poll', '', '', 'scheduled', NULL, NULL, '2026-03-01 12:00:00+00', 1, 'ended', 'succeeded', '', NULL, NULL, NULL, '2026-03-01 12:00:01+00', NULL, NULL, NULL, '2026-03-01 12:00:02+00', '2026-11-22 23:00:22.643579+00', NULL, NULL, NULL, NULL, NULL, '', '', '', '', '', NULL, '', false, false, NULL);
 INSERT INTO ticker.runs OVERRIDING SYSTEM VALUE VALUES (2, 2, 'report', 'report', '', '', 'manual', NULL, NULL, NULL, 1, 'planned', NULL, '', NULL, '2026-03-01 12:00:00+00', NULL, NULL, NULL, NULL, NULL, NULL, '2026-11-22 23:00:22.644143+00', NULL, NULL, NULL, NULL, NULL, '', '', '', '', '', NULL, '', false, false, NULL);
-INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (1, 'e08b22e5-5f11-461a-b185-0abb23b20859', 'mail_channels', '7', 'poll', 'poll', '{"channel_id": 7}', '{"kind": "interval", "zone": "UTC", "kwargs": {"channel_id": 7}, "spread": true, "every_ms": 60000, "function": "poll", "expression": ""}', '', 'interval', '', 'UTC', 60000, 5000, 30000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2026-11-22 23:00:36.072+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.6265+00', '2026-11-22 23:00:22.6265+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, true, NULL, NULL, DEFAULT);
-INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (3, 'ee6a5696-dadc-44d2-9d8e-9cbc86c4bdb7', '', '', 'migrate', 'migrate', '{}', '{"kind": "once", "every_ms": 0, "function": "migrate", "expression": "2030-01-01T00:00:00Z"}', '', 'once', '2030-01-01T00:00:00Z', 'UTC', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2030-01-01 00:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.640364+00', '2026-11-22 23:00:22.640364+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT);
-INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (2, '49257f8b-0206-40c1-9135-956db605e224', '', '', 'report', 'report', '{}', '{"kind": "cron", "zone": "Europe/Warsaw", "every_ms": 0, "function": "report", "expression": "0 6 * * *"}', '', 'cron', '0 6 * * *', 'Europe/Warsaw', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, 'anna', 'holidays', NULL, '2026-11-23 05:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.637974+00', '2026-11-22 23:00:22.637974+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT);
+INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (1, 'e08b22e5-5f11-461a-b185-0abb23b20859', 'mail_channels', '7', 'poll', 'poll', '{"channel_id": 7}', '{"kind": "interval", "zone": "UTC", "kwargs": {"channel_id": 7}, "spread": true, "every_ms": 60000, "function": "poll", "expression": ""}', '', 'interval', '', 'UTC', 60000, 5000, 30000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2026-11-22 23:00:36.072+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.6265+00', '2026-11-22 23:00:22.6265+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, true, NULL, NULL, DEFAULT, NULL);
+INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (3, 'ee6a5696-dadc-44d2-9d8e-9cbc86c4bdb7', '', '', 'migrate', 'migrate', '{}', '{"kind": "once", "every_ms": 0, "function": "migrate", "expression": "2030-01-01T00:00:00Z"}', '', 'once', '2030-01-01T00:00:00Z', 'UTC', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, NULL, '', NULL, '2030-01-01 00:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.640364+00', '2026-11-22 23:00:22.640364+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT, NULL);
+INSERT INTO ticker.tasks OVERRIDING SYSTEM VALUE VALUES (2, '49257f8b-0206-40c1-9135-956db605e224', '', '', 'report', 'report', '{}', '{"kind": "cron", "zone": "Europe/Warsaw", "every_ms": 0, "function": "report", "expression": "0 6 * * *"}', '', 'cron', '0 6 * * *', 'Europe/Warsaw', 0, 0, 300000, 1000, 'polling', '', '', '{}', true, true, 'anna', 'holidays', NULL, '2026-11-23 05:00:00+00', '{}', NULL, 0, '', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, '2026-11-22 23:00:22.637974+00', '2026-11-22 23:00:22.637974+00', NULL, NULL, NULL, 0, 'one', false, 'queue', 0, '10s..5m', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, '', '', 0, 'all', 0, 0, 0, false, NULL, NULL, DEFAULT, NULL);
 INSERT INTO ticker.ticker_version VALUES ('0011');
 SELECT pg_catalog.setval('ticker.events_id_seq', 1, true);
 SELECT pg_catalog.setval('ticker.runs_id_seq', 2, true);
@@ -405,6 +409,8 @@ ALTER TABLE ONLY ticker.tasks
     ADD CONSTRAINT tasks_pkey PRIMARY KEY (id);
 ALTER TABLE ONLY ticker.templates
     ADD CONSTRAINT templates_pkey PRIMARY KEY (owner_type, name);
+ALTER DOMAIN ticker.ticker_alone
+    ADD CONSTRAINT ticker_alone_check CHECK (((VALUE >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (VALUE <= '9999-12-31 00:00:00+00'::timestamp with time zone))) NOT VALID;
 ALTER DOMAIN ticker.ticker_batch
     ADD CONSTRAINT ticker_batch_check CHECK (((VALUE >= 1) AND (VALUE <= 1000))) NOT VALID;
 ALTER DOMAIN ticker.ticker_outcome
@@ -434,6 +440,7 @@ CREATE INDEX runs_running_token ON ticker.runs USING btree (token) WHERE ((state
 CREATE INDEX runs_running_until ON ticker.runs USING btree (until) WHERE ((state)::text = 'running'::text);
 CREATE INDEX runs_unstarted ON ticker.runs USING btree (task_id) WHERE ((state)::text = ANY (ARRAY['planned'::text, 'pushed'::text]));
 CREATE INDEX tasks_alarm_at ON ticker.tasks USING btree (alarm_at) WHERE (alarm_at IS NOT NULL);
+CREATE INDEX tasks_alone ON ticker.tasks USING btree (alone_until) WHERE (alone_until IS NOT NULL);
 CREATE INDEX tasks_done_once ON ticker.tasks USING btree (id) WHERE (((kind)::text = 'once'::text) AND remove AND (next_run IS NULL));
 CREATE INDEX tasks_due ON ticker.tasks USING btree (next_run) WHERE (enabled AND owner_active AND (paused_by IS NULL) AND (next_run IS NOT NULL));
 CREATE INDEX tasks_failing ON ticker.tasks USING btree (failures DESC, id) WHERE ((failures)::integer > 0);

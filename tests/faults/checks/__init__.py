@@ -10,6 +10,7 @@ from tests.faults.checks.findings import Findings, Violation
 from tests.faults.checks.harm import harms_no_other, is_whole, keeps_secrets
 from tests.faults.checks.jobs import bounded, pushed_before
 from tests.faults.checks.liveness import keeps_its_rate, pushed_in_time, starts_often
+from tests.faults.checks.neighbours import spares_neighbours
 from tests.faults.checks.records import accounted_for, asked_for
 from tests.faults.checks.recovery import covered_again, ends_in_time
 from tests.faults.checks.rows import fenced, obeys_people, reads_its_row
@@ -41,6 +42,10 @@ INVARIANTS: Mapping[str, tuple[str, Check]] = {
     "S14": (
         "a run that returned is recorded so, if its worker lived and no later run had started",
         recorded_as_returned,
+    ),
+    "S16": (
+        "a death leaves each neighbour one true record, and no second run that its task did not allow",
+        spares_neighbours,
     ),
     "L1": ("in a calm, a due task is pushed within D + 1 s", pushed_in_time),
     "L2": ("in a calm, a task starts at least every I + D + Q", starts_often),

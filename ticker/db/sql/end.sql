@@ -10,20 +10,24 @@ RETURNING id
 -- name: finish
 -- Ends runs of different tasks, each fenced by its token: a run that lost its hold changes nothing (a piece has no hold to
 -- lose). A run whose task is gone still ends. If another transaction has locked the task, nothing is written for that run
--- (`is_locked`), because this statement may not wait for one row while it holds others. A tick handles what follows from a
+-- (`is_locked`), because this statement must not wait for one row while it holds others. A tick handles what follows from a
 -- failure, and from a success after failures. For a task with retries it also counts the failures, because a failure that
--- is retried does not count. An interrupted run is no failure, and is attempted again only if the task has retries. Each run ended `age` seconds before this statement.
+-- is retried does not count. An interrupted run is not a failure. It is retried only if the task has retries, or if its
+-- function is repeatable. Each run ended `age` seconds before this statement.
+-- If a run was interrupted and the cause is unknown (`alone`), its task runs alone until one of its runs has ended. If a
+-- run of a function with groups is killed, its task is guilty, and runs alone for an hour.
 WITH asked AS MATERIALIZED (
     SELECT *, outcome IN {good_outcomes} AS good, outcome IN {bad_outcomes} AS bad FROM unnest(%(task_ids)s::bigint[], %(tokens)s::uuid[], %(outcomes)s::text[],
         %(reasons)s::text[], %(results)s::text[], %(tracebacks)s::text[], %(outputs)s::text[], %(error_outputs)s::text[],
-        %(ages)s::float8[], %(pids)s::integer[])
-        AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid)
+        %(ages)s::float8[], %(pids)s::integer[], %(alones)s::boolean[])
+        AS a (task_id, token, outcome, reason, result, traceback, output, error_output, age, pid, alone)
 ), held AS MATERIALIZED (
-    SELECT id, run_token, retries, {needs_follow_up} AS needs_follow_up
+    SELECT id, run_token, retries, function, {needs_follow_up} AS needs_follow_up
     FROM {schema}.tasks WHERE id = ANY (%(task_ids)s::bigint[]) FOR NO KEY UPDATE SKIP LOCKED
 ), measured AS MATERIALIZED (
     SELECT a.*, coalesce(%(now)s::timestamptz, statement_timestamp()) - a.age * interval '1 second' AS at,
-        CASE WHEN a.bad THEN true WHEN a.good THEN h.needs_follow_up ELSE h.retries > 0 END AS needs_follow_up,
+        CASE WHEN a.bad THEN true WHEN a.good THEN h.needs_follow_up
+             ELSE h.retries > 0 OR {repeatable h} END AS needs_follow_up,
         h.id IS NULL OR h.run_token IS NOT DISTINCT FROM a.token AS mine,
         h.id IS NULL AND EXISTS (SELECT FROM {schema}.tasks t WHERE t.id = a.task_id) AS is_locked
     FROM asked a LEFT JOIN held h ON h.id = a.task_id
@@ -37,7 +41,7 @@ WITH asked AS MATERIALIZED (
     FROM measured m
     WHERE r.id = (SELECT x.id FROM {schema}.runs x WHERE x.token = m.token AND x.state = 'running')
       AND r.outcome IS NULL AND (m.mine OR r.kind = 'piece') AND NOT m.is_locked
-    RETURNING r.id, r.kind, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad
+    RETURNING r.id, r.kind, r.ended_at, m.task_id, m.token, m.outcome, m.good, m.bad, m.alone
 ), freed AS (
     UPDATE {schema}.tasks t SET
         run_token = NULL, running_until = NULL,
@@ -46,7 +50,12 @@ WITH asked AS MATERIALIZED (
         last_worked_at = CASE WHEN e.outcome IN {work_outcomes} THEN e.ended_at ELSE t.last_worked_at END,
         failures = CASE WHEN e.good THEN 0 WHEN NOT e.bad OR (t.retries > 0 AND e.kind <> 'manual') THEN t.failures
                         ELSE least(t.failures + 1, 1000000) END,
-        succeeded = t.succeeded + e.good::int, failed = t.failed + e.bad::int
+        succeeded = t.succeeded + e.good::int, failed = t.failed + e.bad::int,
+        alone_until = CASE
+            WHEN e.outcome = 'killed' AND {grouped t} THEN e.ended_at + interval '1 hour'
+            WHEN t.alone_until BETWEEN e.ended_at AND e.ended_at + interval '1 hour' THEN t.alone_until
+            WHEN e.alone THEN {open_end}
+            WHEN e.outcome IN ('interrupted', 'lost') THEN t.alone_until END
     FROM ended e
     WHERE t.id = e.task_id AND t.run_token = e.token
 )
@@ -105,6 +114,7 @@ WITH held AS MATERIALIZED (
         failures = CASE WHEN l.good THEN 0 ELSE t.failures END,
         succeeded = t.succeeded + l.good::int, failed = greatest(t.failed - l.good::int, 0),
         dropped = t.dropped + CASE WHEN l.good THEN l.open ELSE 0 END,
+        alone_until = CASE WHEN l.good AND t.alone_until = {open_end} THEN NULL ELSE t.alone_until END,
         paused_until = CASE WHEN l.good AND t.paused_by = 'ticker' AND EXISTS (
             SELECT FROM {schema}.events e WHERE e.task_id = t.id AND e.what = 'auto_paused' AND e.at >= l.started_at)
             THEN l.now ELSE t.paused_until END

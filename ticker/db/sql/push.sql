@@ -12,12 +12,12 @@ RETURNING t.id, t.kind, t.expression, t.zone, t.every_ms, t.next_run, t.starts_a
 -- name: claim_due
 -- Claims the due tasks, oldest first, with locks. Skips rows that another ticker holds.
 SELECT {claimed t}
-FROM {schema}.tasks t
+FROM {schema}.tasks t {announced t}
 WHERE {runnable}
   AND {due} AND queue <> ALL (%(without)s::text[])
 ORDER BY next_run
 LIMIT %(limit)s
-FOR NO KEY UPDATE SKIP LOCKED
+FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- name: claim_in_turn
 -- Claims tasks of a queue that has room for `limit` of them: one of each owner, then the second of each, and so on. A
@@ -33,7 +33,7 @@ WITH due AS MATERIALIZED (
     SELECT * FROM due ORDER BY turn, next_run LIMIT %(limit)s
 )
 SELECT {claimed t}
-FROM {schema}.tasks t JOIN chosen c ON c.id = t.id
+FROM {schema}.tasks t JOIN chosen c ON c.id = t.id {announced t}
 WHERE {runnable} AND t.next_run = c.next_run AND queue = %(queue)s
 ORDER BY c.turn, c.next_run
 FOR NO KEY UPDATE OF t SKIP LOCKED
@@ -61,12 +61,13 @@ UPDATE {schema}.tasks t SET
 FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, next_run, batch_job)
 WHERE t.id = a.id
 
--- name: detach
--- Notes that these occurrences were pushed again, each in its own job.
-UPDATE {schema}.tasks t SET batch_jobs = nullif(t.batch_jobs - d.keys, '{}')
-FROM (SELECT id, array_agg({schema}.micros(occurrence)) AS keys
-      FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[]) AS a (id, occurrence) GROUP BY id) d
-WHERE t.id = d.id AND t.batch_jobs IS NOT NULL
+-- name: note_jobs
+-- Notes the jobs in which these occurrences of different tasks were pushed again. The id is NULL if it is derived from the
+-- job's only task.
+UPDATE {schema}.tasks t SET batch_jobs = nullif(coalesce(t.batch_jobs, '{}') - {schema}.micros(a.occurrence)
+    || CASE WHEN a.batch_job IS NULL THEN '{}' ELSE jsonb_build_object({schema}.micros(a.occurrence), a.batch_job) END, '{}')
+FROM unnest(%(ids)s::bigint[], %(occurrences)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, occurrence, batch_job)
+WHERE t.id = a.id AND (t.batch_jobs IS NOT NULL OR a.batch_job IS NOT NULL)
 
 -- name: skip
 -- Records occurrences that get no job, and skips them. Either the tasks missed them in an outage, or a job of the task

@@ -124,7 +124,11 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
 
 -- name: functions
 -- Returns the functions that workers have announced.
-SELECT name, batch, announced_at FROM {schema}.functions ORDER BY name
+SELECT name, batch, concurrency, repeatable, announced_at FROM {schema}.functions ORDER BY name
+
+-- name: guilty_tasks
+-- Counts the tasks of a function that run alone because a run of theirs was killed or lost. Stops at 1,000.
+SELECT count(*) FROM (SELECT FROM {schema}.tasks t WHERE {guilty t} AND t.function = %(function)s LIMIT 1000) t
 
 -- name: waiting_queues
 -- Returns which of these queues contain waiting jobs of tasks. If a million wait, one of them is found at once; OFFSET

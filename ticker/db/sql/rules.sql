@@ -64,11 +64,43 @@ CASE WHEN t.kind <> 'interval' OR t.next_run IS NULL THEN t.next_run WHEN i.now 
         greatest(t.starts_at, least(CASE WHEN t.next_run > i.now THEN t.next_run END, '9999-12-31T00:00:00Z',
             greatest(i.now, {soonest_due t}))) END
 
+-- rule: announced
+-- Joins the function f of the task t, if a worker has announced it.
+LEFT JOIN {schema}.functions f ON f.name = t.function
+
 -- rule: claimed
--- The columns of a due task that a push needs.
+-- The columns that a push needs of a due task t and its announced function f.
 t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zone, t.every_ms, t.box_ms, t.grace_ms, t.push_errors,
     t.starts_at, t.ends_at, t.catch_up, t.tolerance_ms, t.phase_ms, t.overlap, t.overlap = 'skip' AND {busy t} AS busy,
-    coalesce((SELECT f.batch FROM {schema}.functions f WHERE f.name = t.function), 1) AS batch
+    {batch t} AS batch, coalesce(f.concurrency, 1) AS concurrency
+
+-- rule: batch
+-- How many tasks of the announced function f one job may carry. The job of a task that runs alone carries one.
+CASE WHEN f.concurrency > 1 AND {alone t} THEN 1 ELSE coalesce(f.batch, 1) END
+
+-- rule: alone
+-- The task runs alone in its job, and so do all tasks of a function with at least ten guilty tasks. The subquery is executed
+-- once for all rows.
+(t.alone_until > (SELECT {now}) OR t.function = ANY (ARRAY(
+    SELECT g.function FROM (SELECT g.function FROM {schema}.tasks g WHERE {guilty g} ORDER BY g.alone_until DESC LIMIT 1000) g
+    GROUP BY g.function HAVING count(*) >= 10)))
+
+-- rule: guilty
+-- A run of the task was killed or lost within the last hour, and no other run was the cause.
+t.alone_until > (SELECT {now}) AND t.alone_until < {open_end}
+
+-- rule: open_end
+-- The `alone_until` of a suspect: a run of it was interrupted or lost, and the cause is unknown. A suspect runs alone until
+-- one of its runs has ended.
+'9999-12-31T00:00:00Z'::timestamptz
+
+-- rule: repeatable
+-- An interrupted run of the task is retried even if the task has no retries.
+coalesce((SELECT f.repeatable FROM {schema}.functions f WHERE f.name = t.function), false)
+
+-- rule: grouped
+-- Runs of the task may share a process with other runs at the same time.
+coalesce((SELECT f.concurrency > 1 FROM {schema}.functions f WHERE f.name = t.function), false)
 
 -- rule: with_parents
 -- The runs with pieces that were never pushed. Each run is looked up after the previous one.

@@ -1,10 +1,12 @@
 -- name: start
--- Decides which of these scheduled jobs may run, under the row locks of their tasks and by the clock read after it, and
--- records the decisions. There is one job for each task. A task that another transaction has locked is `locked`: its job
--- is asked for again, because this statement may not wait for one row while it holds others.
+-- Decides which of these scheduled runs may start, under the row locks of their tasks, and records the decisions. The clock
+-- is read after the rows are locked. Each run is of a different task. If another transaction has locked a task, the answer
+-- is `locked`, and the start is requested again: this statement must not wait for one row while it holds others.
 -- A `last_run` ahead of the clock means that the clock was set back. That one job is dropped as `clock`, and the drop
 -- moves the row's times to the new clock.
 -- `record_of` (a volatile function) sees what was committed after this statement began; the statement itself does not.
+-- If the run with this token has begun and has not ended, the answer to its start was lost. The same token then gets the
+-- answer again (`has_begun`), and nothing is written.
 -- Three refusals are not drops, and leave no record. If the task is gone, its deletion has recorded what waited. If a
 -- job is delivered again (`redelivered`), the record of its occurrence gets an event. If the row neither waits for the
 -- occurrence nor has it as its next run (`stale`), as after the restore of an older dump, the installation gets an
@@ -35,6 +37,7 @@ WITH asked AS MATERIALIZED (
     SELECT l.*, CASE
         WHEN l.is_locked THEN 'locked'
         WHEN l.id IS NULL THEN 'gone'
+        WHEN l.run_token = l.token THEN 'begun'
         WHEN l.record IS NOT NULL THEN 'redelivered'
         WHEN NOT l.is_expected THEN 'stale'
         WHEN l.function <> ALL (%(functions)s::text[]) THEN 'unknown_function'
@@ -51,7 +54,7 @@ WITH asked AS MATERIALIZED (
         END AS refusal
     FROM identified l
 ), ruled AS MATERIALIZED (
-    SELECT *, refusal IS NULL OR refusal NOT IN ('locked', 'gone', 'redelivered', 'stale') AS is_recorded FROM judged
+    SELECT *, refusal IS NULL OR refusal NOT IN ('locked', 'gone', 'begun', 'redelivered', 'stale') AS is_recorded FROM judged
 ), changed AS (
     UPDATE {schema}.tasks t SET
         waiting = array_remove(j.waiting, j.occurrence),
@@ -73,7 +76,7 @@ WITH asked AS MATERIALIZED (
         WHEN j.kind <> 'interval' OR j.next_run IS NULL THEN j.next_run
         WHEN j.refusal IS NULL AND j.occurrence > j.now + interval '1 second'
         THEN greatest(j.starts_at, j.now + j.every_ms * interval '1 millisecond') ELSE j.next_run END AS next_run) n
-    WHERE t.id = j.id AND j.refusal IS DISTINCT FROM 'stale'
+    WHERE t.id = j.id AND (j.refusal IS NULL OR j.refusal NOT IN ('begun', 'stale'))
 ), recorded AS (
     INSERT INTO {schema}.runs (
         task_id, task_name, function, owner_type, owner_id, kind, occurrence, state, outcome, reason, token,
@@ -100,7 +103,8 @@ WITH asked AS MATERIALIZED (
     FROM ruled j WHERE (j.refusal = 'stale' AND j.occurrence > coalesce(j.last_occurrence, '-infinity'))
         OR (j.refusal = 'gone' AND j.record IS NULL)
 )
-SELECT j.token, j.refusal, j.now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
+SELECT j.token, nullif(j.refusal, 'begun') AS refusal, j.refusal IS NOT DISTINCT FROM 'begun' AS has_begun,
+    CASE j.refusal WHEN 'begun' THEN j.last_run ELSE j.now END AS now, coalesce(recorded.id, j.record) AS run_id, j.name, j.function, j.kwargs, j.owner_type,
     j.owner_id, j.cursor, j.kind, j.every_ms, j.tolerance_ms, j.box_ms, j.grace_ms, j.last_run, j.last_occurrence,
     CASE WHEN j.held_since IS NULL THEN j.running_until ELSE j.now + j.hold_left END AS running_until,
     'scheduled' AS run_kind, j.occurrence, 1 AS attempt,

@@ -127,7 +127,8 @@ RETURNING r.id
 -- next tick. This statement waits for no lock, so it may lock the run first. A run of this host is judged by the uptime,
 -- whatever the clock was set to. Other runs are judged by the clock as it is read here, because the `now` of a pass that
 -- was stopped meanwhile may be ahead. A run that lost its hold to another run is only counted, because the other
--- run sets the task's state.
+-- run sets the task's state. If runs of the task share a process, another run may be the cause of the loss. So the task
+-- runs alone next time. If the run was alone already, the task is guilty.
 WITH instant AS MATERIALIZED (
     SELECT {now} AS now
 ), overdue AS MATERIALIZED (
@@ -160,7 +161,10 @@ WITH instant AS MATERIALIZED (
     UPDATE {schema}.tasks t SET run_token = NULL, running_until = NULL,
         last_run_id = e.id, last_outcome = 'lost', last_ended_at = (SELECT now FROM instant),
         failed = t.failed + (SELECT lost FROM counted c WHERE c.task_id = e.task_id),
-        failures = CASE WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END
+        failures = CASE WHEN t.retries > 0 AND e.kind <> 'manual' THEN t.failures ELSE least(t.failures + 1, 1000000) END,
+        alone_until = CASE WHEN NOT {grouped t} THEN t.alone_until
+            WHEN t.alone_until > (SELECT now FROM instant) OR e.kind <> 'scheduled'
+            THEN (SELECT now FROM instant) + interval '1 hour' ELSE {open_end} END
     FROM ended e JOIN held h ON h.id = e.task_id AND h.run_token = e.token
     WHERE t.id = e.task_id
 )
@@ -192,7 +196,8 @@ RETURNING t.id
 -- name: claim_waiting
 -- Claims tasks with waiting occurrences, with locks, so that none of them can start during the call to Redis about
 -- their jobs. A task with more than 100 returns its oldest 99 and the newest. One call returns up to 5,000, because more
--- would take longer than the locks may be held. `upto` is the last task that was read, NULL at the end.
+-- would take longer than the locks may be held. `upto` is the last task that was read, NULL at the end. `batch` is how
+-- many tasks may share a job that is pushed again. It is above 1 only if their runs also share a process.
 WITH looked_at AS MATERIALIZED (
     SELECT id, least(cardinality(waiting), 100) AS count FROM {schema}.tasks
     WHERE waiting <> '{}' AND id > %(after)s::bigint ORDER BY id LIMIT %(limit)s
@@ -204,11 +209,12 @@ WITH looked_at AS MATERIALIZED (
     FROM counted
 )
 SELECT id, queue, function, every_ms, box_ms, grace_ms, batch_jobs, CASE WHEN cardinality(waiting) <= 100 THEN waiting
-    ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting, (SELECT upto FROM chosen) AS upto
-FROM {schema}.tasks
+    ELSE waiting[:99] || waiting[cardinality(waiting)] END AS waiting, (SELECT upto FROM chosen) AS upto,
+    CASE WHEN f.concurrency > 1 THEN {batch t} ELSE 1 END AS batch, coalesce(f.concurrency, 1) AS concurrency
+FROM {schema}.tasks t {announced t}
 WHERE waiting <> '{}' AND id = ANY (ARRAY(SELECT unnest(ids) FROM chosen))
 ORDER BY id
-FOR NO KEY UPDATE SKIP LOCKED
+FOR NO KEY UPDATE OF t SKIP LOCKED
 
 -- name: settle_waiting
 -- Records occurrences that will not start any more, each with its outcome and reason. A worker may still have the job,
@@ -265,11 +271,14 @@ UPDATE {schema}.tasks t SET failed = t.failed + l.count
 FROM (SELECT task_id, count(*) FROM lost WHERE kind <> 'piece' GROUP BY task_id) l WHERE t.id = l.task_id
 
 -- name: announce
--- Announces the functions of a worker, and how many tasks of each one job may carry.
-INSERT INTO {schema}.functions (name, batch, announced_at)
-SELECT f.name, f.batch, clock_timestamp() FROM unnest(%(names)s::text[], %(batches)s::integer[]) AS f (name, batch)
+-- Announces the functions of a worker. States for each how many tasks one job may carry, how many of them run at the same
+-- time, and whether an interrupted run is retried even without retries.
+INSERT INTO {schema}.functions (name, batch, concurrency, repeatable, announced_at)
+SELECT f.*, clock_timestamp() FROM unnest(
+    %(names)s::text[], %(batches)s::integer[], %(concurrencies)s::integer[], %(repeatables)s::boolean[]) AS f (name)
 ORDER BY f.name
-ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, announced_at = excluded.announced_at
+ON CONFLICT (name) DO UPDATE SET batch = excluded.batch, concurrency = excluded.concurrency,
+    repeatable = excluded.repeatable, announced_at = excluded.announced_at
 
 -- name: queues
 -- Returns the queues of all tasks, which a ticker leases.

@@ -1,4 +1,4 @@
-"""Adds the outcome of interrupted runs, and allows 1,000 tasks in a job."""
+"""Adds the outcome `interrupted` and tasks that run alone, and allows 1,000 tasks in a job."""
 
 from django.db import migrations
 

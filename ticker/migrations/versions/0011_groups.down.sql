@@ -1,6 +1,9 @@
--- The outcome goes: what was interrupted counts as lost.
+-- Removes the outcome `interrupted`: such runs become `lost`.
 UPDATE runs SET outcome = 'lost' WHERE outcome = 'interrupted';
 UPDATE tasks SET last_outcome = 'lost' WHERE last_outcome = 'interrupted';
+ALTER TABLE tasks DROP COLUMN alone_until;
+DROP DOMAIN ticker_alone;
+ALTER TABLE functions DROP COLUMN concurrency, DROP COLUMN repeatable;
 UPDATE functions SET batch = 100 WHERE batch > 100;
 ALTER DOMAIN ticker_outcome DROP CONSTRAINT ticker_outcome_check;
 ALTER DOMAIN ticker_outcome ADD CONSTRAINT ticker_outcome_check CHECK (VALUE IN (

@@ -1,4 +1,4 @@
-"""Adds the outcome of runs that were interrupted by a neighbour, and allows 1,000 tasks in a job."""
+"""Adds the outcome `interrupted` and tasks that run alone, and allows 1,000 tasks in a job."""
 
 from ticker.migrations import run
 

@@ -1,0 +1,460 @@
+"""Tests what tickers know of a function with concurrency, and which tasks run alone after a death of unknown cause."""
+
+import os
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from rq import Queue
+
+import ticker
+from tests.doubles import INSTALLATION, NOW
+from tests.faults.address import server_of
+from tests.faults.proxy import Proxy
+from tests.harness import command, finish, start
+from tests.running import work
+from tests.sentences import sentence
+from tests.worker.grouped import FUNCTIONS as GROUPS
+from tests.worker.grouped import due, outcomes
+from ticker import settings
+from ticker.db import sql
+from ticker.engine import jobs, timing
+from ticker.engine.tick import tick
+from ticker.errors import BadInput, DatabaseUnavailable
+from ticker.model import Outcome
+from ticker.read import overview
+from wrappers.pipeline import registry
+from wrappers.pipeline import start as start_
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.database import Database
+from wrappers.sandbox import limits
+
+FUNCTIONS = '''
+import asyncio, os
+from pathlib import Path
+from wrappers import task
+
+FOLDER = Path(os.environ.get("GROUP_FOLDER", "/nonexistent"))
+
+@task("grouped", batch=10, concurrency=4, repeatable=True)
+async def grouped(run):
+    pass
+
+@task("together", batch=10, concurrency=10)
+async def together(run, deed, number):
+    """The neighbours of a death stay active, until the file `go` lets their next runs return."""
+    (FOLDER / deed).touch()
+    while len(list(FOLDER.iterdir())) < number:
+        await asyncio.sleep(0.01)
+    if deed == "dies":
+        os._exit(3)
+    while not (FOLDER / "go").exists():
+        await asyncio.sleep(0.01)
+'''
+
+HOUR = timedelta(hours=1)
+
+
+# ------------------------------------------------------------------------------------------------- what is announced
+
+
+def test_a_job_whose_tasks_run_together_gets_the_time_of_its_longest_tasks_one_after_another():
+    tasks = [due(n, batch=10)._replace(concurrency=4, box_ms=box) for n, box in enumerate((5_000, 9_000, *[1_000] * 3))]
+    [(job, _)] = jobs.packed(INSTALLATION, tasks)
+    assert job.timeout == 2 * (9 + 1) + 30
+    [(one_by_one, _)] = jobs.packed(INSTALLATION, [task._replace(concurrency=1) for task in tasks])
+    assert one_by_one.timeout == 5 + 9 + 3 * 1 + 5 * 1 + 30
+
+
+@pytest.mark.slow
+def test_a_launcher_announces_the_concurrency_by_which_a_tick_limits_the_job(environ, db, store, queue, redis):
+    work(patch=FUNCTIONS)
+    assert [
+        (one.batch, one.concurrency, one.repeatable) for one in overview.functions(db) if one.name == "grouped"
+    ] == [(10, 4, True)]
+    for n in range(5):
+        ticker.register(db, "grouped", name=str(n), every="1m", box="10s")
+    tick(store, queue)
+    [job] = Queue("polling", connection=redis).get_jobs()
+    assert job.timeout == 2 * 11 + 30
+
+
+@pytest.mark.parametrize("repeatable", [0, 1, "yes", None])
+def test_repeatable_is_true_or_false(repeatable):
+    with pytest.raises(BadInput, match="repeatable"):
+        registry.task("x", repeatable=repeatable)
+
+
+# ------------------------------------------------------------------------------------------------- alone next time
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "group"
+    folder.mkdir()
+    monkeypatch.setenv("GROUP_FOLDER", str(folder))
+    return folder
+
+
+@pytest.fixture
+def announced(db: Any, environ: dict[str, str]) -> None:
+    """The function `together` takes groups. Its workers announce it only when they start, after the first tick."""
+    db.execute(
+        "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES ('together', 10, 10, clock_timestamp())"
+    )
+
+
+def register(db: Any, *deeds: str, number: int = 0, **fields: Any) -> list[ticker.Task]:
+    said = {"every": "1h", **fields}
+    return [
+        ticker.register(db, "together", name=deed, kwargs={"deed": deed, "number": number}, **said) for deed in deeds
+    ]
+
+
+def due_again(db: Any) -> None:
+    db.execute("UPDATE ticker.tasks SET next_run = clock_timestamp(), last_run = NULL")
+
+
+def jobs_of_a_tick(db: Any, store: Any, queue: Any, redis: Any) -> list[list[str]]:
+    """Returns the names of the tasks in each job of the next tick."""
+    due_again(db)
+    tick(store, queue)
+    names = {task.id: task.name for task in ticker.list_tasks(db)}
+    return sorted(sorted(names[id_] for id_ in job.args[::2]) for job in Queue("polling", connection=redis).get_jobs())
+
+
+def ended(db: Any, tasks: list[ticker.Task], outcome: str, now: datetime | None = None, **said: Any) -> None:
+    """Starts a run of each of these tasks, and ends it in this way."""
+    for task in tasks:
+        token = str(uuid4())
+        assert began(db, task, now or ticker.get(db, task).next_run, now, token)
+        assert finish(db, task, token, outcome, now, **said)
+
+
+def began(db: Any, task: ticker.Task, due: datetime | None, now: datetime | None, token: str) -> int:
+    """Returns the id of a run of this occurrence."""
+    assert due is not None
+    verdict = start(db, task, due, now, token=token, functions=["together"])
+    assert verdict["refusal"] is None
+    return int(verdict["run_id"])
+
+
+def alone_until(db: Any) -> dict[str, Any]:
+    return {task.name: task.alone_until for task in ticker.list_tasks(db)}
+
+
+@pytest.mark.slow
+def test_after_a_death_without_a_culprit_each_runs_alone_and_the_one_that_dies_alone_is_guilty(
+    announced, folder, db, store, queue, redis
+):
+    register(db, "dies", "one", "two", number=3)
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies", "one", "two"]]
+    work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"interrupted"}
+    assert set(alone_until(db).values()) == {timing.LATEST}
+    (folder / "go").touch()
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies"], ["one"], ["two"]]
+    work(patch=FUNCTIONS)
+    until = alone_until(db)
+    assert (until["one"], until["two"]) == (None, None)
+    [guilty] = [task for task in ticker.list_tasks(db) if task.name == "dies"]
+    assert guilty.last_outcome == "killed" and guilty.failures == 1
+    assert until["dies"] == guilty.last_ended_at + HOUR
+    assert jobs_of_a_tick(db, store, queue, redis) == [["dies"], ["one", "two"]]
+
+
+@pytest.mark.slow
+def test_a_culprit_that_was_observed_runs_alone_and_its_neighbours_do_not(announced, folder, db, store, queue, redis):
+    register(db, "swallows", number=2, every="4s", box="0.5s")
+    register(db, "waits", number=2)
+    tick(store, queue)
+    work(patch=GROUPS)
+    assert outcomes(db) == {"swallows": "killed", "waits": "interrupted"}
+    until = alone_until(db)
+    assert until["swallows"] < timing.LATEST and until["waits"] is None
+
+
+def test_a_guilty_task_is_alone_for_an_hour_whatever_its_runs_do(announced, environ, db):
+    [task] = register(db, "x", every="10m")
+    ended(db, [task], "killed", NOW)
+    ended(db, [task], "succeeded", NOW + 0.9 * HOUR)
+    assert ticker.get(db, task).alone_until == NOW + HOUR
+    ended(db, [task], "succeeded", NOW + 1.9 * HOUR)
+    assert ticker.get(db, task).alone_until is None
+
+
+@pytest.mark.parametrize(("outcome", "stays"), [("succeeded", False), ("failed", False), ("timed_out", False),
+                                                ("interrupted", True), ("lost", True)])  # fmt: skip
+def test_a_suspect_is_alone_until_a_run_of_it_has_ended(outcome, stays, announced, environ, db):
+    [task] = register(db, "x")
+    ended(db, [task], "interrupted", NOW, alone=True)
+    ended(db, [task], outcome, NOW + HOUR)
+    assert ticker.get(db, task).alone_until == (timing.LATEST if stays else None)
+
+
+def test_a_run_of_a_batch_that_is_killed_does_not_make_its_task_run_alone(announced, environ, db):
+    db.execute("UPDATE ticker.functions SET concurrency = 1")
+    [task] = register(db, "x")
+    ended(db, [task], "killed", NOW)
+    assert ticker.get(db, task).alone_until is None
+
+
+def test_a_run_of_a_group_without_an_end_makes_its_task_a_suspect_and_a_suspect_guilty(announced, environ, db, store):
+    [task] = register(db, "x")
+    for n, until in enumerate((timing.LATEST, NOW + 3 * HOUR)):
+        began(db, task, NOW + n * HOUR, NOW + n * HOUR, str(uuid4()))
+        assert store.end_overdue(NOW + (n + 1) * HOUR, 10) == 1
+        assert ticker.get(db, task).alone_until == until
+
+
+def test_a_late_end_that_is_a_success_clears_the_suspect(announced, environ, db, store):
+    [task] = register(db, "x")
+    token = str(uuid4())
+    run_id = began(db, task, NOW, NOW, token)
+    store.end_overdue(NOW + HOUR, 10)
+    end = dict.fromkeys(("reason", "traceback", "output", "error_output"), "") | {"result": None, "pid": None}
+    assert sql.on(db, "ticker")("finish_late", task_id=task.id, run_id=run_id, token=token, outcome="succeeded", age=0,
+                                now=NOW + HOUR, **end)  # fmt: skip
+    assert ticker.get(db, task).alone_until is None
+
+
+@pytest.mark.parametrize("guilty", [9, 10])
+def test_the_whole_function_runs_alone_after_ten_guilty_tasks_but_not_after_nine(
+    guilty, announced, db, store, queue, redis
+):
+    names = [chr(ord("a") + n) for n in range(12)]
+    ended(db, register(db, *names)[:guilty], "killed")
+    together = [names[guilty:]] if guilty == 9 else [[name] for name in names[guilty:]]
+    assert jobs_of_a_tick(db, store, queue, redis) == [*([name] for name in names[:guilty]), *together]
+    sentences = ticker.why(db, names[-1]).next
+    said = sentence("why.all_tasks_of_the_function_run_alone", function="together", number=guilty)
+    assert said.within(sentences) == (guilty == 10)
+
+
+def test_why_and_show_say_until_when_a_task_runs_alone_and_for_which_cause(announced, db):
+    guilty, suspect = register(db, "guilty", "suspect")
+    ended(db, [guilty], "killed")
+    ended(db, [suspect], "interrupted", alone=True)
+    until = ticker.get(db, guilty).alone_until
+    assert sentence("why.guilty_alone", until=re.compile(f"{until:%H:%M:%S}.*?")).within(ticker.why(db, guilty).next)
+    assert sentence("why.suspect_alone").within(ticker.why(db, suspect).next)
+    shown, _ = command("show", "guilty")
+    assert sentence("why.guilty_alone", until=re.compile(f".*{until:%H:%M:%S}.*?")).within(" ".join(shown.split()))
+
+
+# ------------------------------------------------------------------------------------------------- pushed again
+
+
+def test_what_a_group_left_is_pushed_again_in_batches_except_what_runs_alone(announced, db, store, queue, redis):
+    tasks = register(db, *"abcde")
+    assert jobs_of_a_tick(db, store, queue, redis) == [["a", "b", "c", "d", "e"]]
+    db.execute("UPDATE ticker.tasks SET alone_until = %s WHERE name = 'c'", [timing.LATEST])
+    redis.flushdb()
+    assert tick(store, queue).swept.repushed == 5
+    assert tick(store, queue).swept.repushed == 0
+    [together, single] = sorted(Queue("polling", connection=redis).get_jobs(), key=lambda job: -len(job.args))
+    assert ({*together.args[::2]}, single.args[0]) == ({task.id for task in tasks if task.name != "c"}, tasks[2].id)
+    noted = db.execute("SELECT DISTINCT batch_jobs ->> ticker.micros(waiting[1]) FROM ticker.tasks").fetchall()
+    assert {*noted} == {(together.id,), (None,)}
+
+
+def test_a_job_that_died_is_pushed_again_under_the_same_id(announced, db, store, queue, redis):
+    register(db, *"ab")
+    jobs_of_a_tick(db, store, queue, redis)
+    [before] = Queue("polling", connection=redis).get_jobs()
+    Queue("polling", connection=redis).empty()
+    before.save()
+    before.set_status("failed")
+    assert tick(store, queue).swept.repushed == 2
+    [after] = Queue("polling", connection=redis).get_jobs()
+    assert after.id == before.id
+
+
+# ------------------------------------------------------------------------------------------------- attempted again
+
+
+def attempts(play: Any) -> list[tuple[int, str]]:
+    return [(run.attempt, str(run.outcome)) for run in play.runs()]
+
+
+def ends_again(play: Any, seconds: float, outcome: str) -> None:
+    """Starts the retry that a tick pushes at this time, and ends it in this way before the next tick."""
+    play.at(seconds)
+    play.tick()
+    [taken] = play.take()
+    assert taken.refusal is None
+    play.end(taken, outcome)
+    play.tick()
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_an_interrupted_run_of_a_repeatable_function_gets_one_second_attempt(repeatable, play):
+    play.db.execute(
+        "INSERT INTO ticker.functions (name, repeatable, announced_at) VALUES ('poll', %s, clock_timestamp())",
+        [repeatable],
+    )
+    task = ticker.register(play.db, "poll", every="1m", box="10s", backoff="1s")
+    play.run(0, "interrupted")
+    if not repeatable:
+        play.at(3)
+        play.tick()
+        assert play.take() == []
+        return
+    ends_again(play, 3, "interrupted")
+    play.at(8)
+    play.tick()
+    assert play.take() == []
+    assert attempts(play) == [(1, "interrupted"), (2, "interrupted")]
+    assert (ticker.get(play.db, task).failures, play.events()) == (0, [])
+    assert sentence("why.no_retry_left", attempt="2 of 2").within(play.runs()[-1].reason)
+
+
+def test_a_second_attempt_that_fails_counts_like_a_first_one(play):
+    play.db.execute(
+        "INSERT INTO ticker.functions (name, repeatable, announced_at) VALUES ('poll', true, clock_timestamp())"
+    )
+    task = ticker.register(play.db, "poll", every="1m", box="10s", backoff="1s")
+    play.run(0, "interrupted")
+    ends_again(play, 3, "failed")
+    assert (ticker.get(play.db, task).failures, play.events()) == (1, ["failed"])
+
+
+@pytest.mark.parametrize(("first", "failures"), [("failed", 1), ("interrupted", 0)])
+def test_a_failure_counts_even_if_the_last_attempt_is_interrupted(first, failures, play):
+    task = ticker.register(play.db, "poll", every="1m", retries=2, backoff="1s")
+    play.run(0, first)
+    for seconds in (3, 6):
+        ends_again(play, seconds, "interrupted")
+    assert attempts(play) == [(1, first), (2, "interrupted"), (3, "interrupted")]
+    assert (ticker.get(play.db, task).failures, play.events()) == (failures, ["failed"] * failures)
+
+
+# ------------------------------------------------------------------------------------------------- a lost answer
+
+
+@pytest.fixture
+def proxy(database_url: str, tmp_path: Path) -> Iterator[Proxy]:
+    with Proxy(listen=tmp_path, server=server_of(database_url), kind="postgres") as proxy:
+        yield proxy
+
+
+def calls_through(proxy: Proxy, database_url: str, tasks: list[ticker.Task]) -> list[Call]:
+    database = Database(proxy.through(database_url), "ticker")
+    due = [task.next_run for task in tasks]
+    return [
+        Call(task.id, at, None, "j", "w", None, settings.from_environment(), database, pid=os.getpid())
+        for task, at in zip(tasks, due, strict=True)
+    ]
+
+
+def test_starts_whose_answer_is_lost_begin_all_the_same_in_their_first_time(
+    announced, db, proxy, database_url, monkeypatch
+):
+    """One of three tasks is paused, so its record is a drop."""
+    monkeypatch.setitem(registry._functions, "together", None)
+    tasks = register(db, *"abc")
+    db.execute("UPDATE ticker.tasks SET paused_by = 'anna' WHERE name = 'c'")
+    calls, tokens = calls_through(proxy, database_url, tasks), [str(uuid4()) for _ in tasks]
+    calls[0].database.open()
+    proxy.swallow_commit()
+    before, cut = limits.now(), list[float]()
+    again = start_.verdicts_again
+    monkeypatch.setattr(start_, "verdicts_again", lambda *asked: cut.append(limits.now()) or again(*asked))
+    began_a, began_b, paused = start_.ask_all(calls, tokens)
+    assert isinstance(began_a, Call) and isinstance(began_b, Call) and began_a.start and began_b.start
+    records = {run.task_id: run for run in ticker.list_runs(db)}
+    assert [began_a.start.run_id, began_b.start.run_id] == [records[task.id].id for task in tasks[:2]]
+    assert [began_a.start.now, began_b.start.now] == [records[task.id].started_at for task in tasks[:2]]
+    assert (records[tasks[0].id].state, len(records)) == ("running", 3)
+    assert before <= began_a.since < cut[0]
+    assert str(paused).startswith("redelivered")
+    assert proxy.summary()["swallowed"] == 1
+    assert db.execute("SELECT DISTINCT task_id FROM ticker.events WHERE what = 'redelivered'").fetchall() == [
+        (tasks[2].id,)
+    ]
+    for call, token in zip(calls[:2], tokens[:2], strict=True):
+        assert call.database.finish(call.task_id, token, Outcome.SUCCEEDED, reason="")
+
+
+def test_a_start_whose_statement_did_not_arrive_begins_at_the_second_request(
+    announced, db, proxy, database_url, monkeypatch
+):
+    monkeypatch.setitem(registry._functions, "together", None)
+    calls = calls_through(proxy, database_url, register(db, *"ab"))
+    monkeypatch.setattr(start_, "decide_all", cut_before(proxy, start_.decide_all))
+    answers = start_.ask_all(calls, [str(uuid4()) for _ in calls])
+    assert all(isinstance(answer, Call) for answer in answers)
+    assert {run.state for run in ticker.list_runs(db)} == {"running"}
+
+
+def cut_before(proxy: Proxy, decide_all: Any) -> Any:
+    """The first request finds that its connection has just been closed."""
+    requests = []
+
+    def decided(calls: Any, tokens: Any) -> Any:
+        requests.append(tokens)
+        if len(requests) == 1:
+            proxy.reset()
+            raise DatabaseUnavailable("the connection was closed")
+        return decide_all(calls, tokens)
+
+    return decided
+
+
+def test_a_row_that_the_first_statement_still_holds_is_requested_again_with_the_same_token(
+    announced, db, proxy, database_url, monkeypatch
+):
+    """The first row of each later answer says that the row is locked, once."""
+    monkeypatch.setitem(registry._functions, "together", None)
+    calls, tokens = calls_through(proxy, database_url, register(db, *"ab")), [str(uuid4()), str(uuid4())]
+    calls[0].database.open()
+    proxy.swallow_commit()
+    requests, decide_all = list[list[str]](), start_.decide_all
+
+    def decided(calls: Any, tokens: Any) -> Any:
+        requests.append([*tokens])
+        began, since, rows = decide_all(calls, tokens)
+        return (
+            began,
+            since,
+            [{**row, "refusal": "locked"} if n == 0 and len(requests) == 2 else row for n, row in enumerate(rows)],
+        )
+
+    monkeypatch.setattr(start_, "decide_all", decided)
+    assert all(isinstance(answer, Call) for answer in start_.ask_all(calls, tokens))
+    assert requests[:2] == [tokens, tokens] and len(requests[2]) == 1 and requests[2][0] in tokens
+    assert len(ticker.list_runs(db)) == 2
+
+
+def test_what_began_too_long_ago_is_recorded_as_lost_and_does_not_begin(
+    announced, db, proxy, database_url, monkeypatch
+):
+    monkeypatch.setitem(registry._functions, "together", None)
+    monkeypatch.setattr(start_, "SLOWEST_ANSWER", 0.0)
+    [call] = calls_through(proxy, database_url, register(db, "a"))
+    call.database.open()
+    proxy.swallow_commit()
+    assert start_.ask_all([call], [str(uuid4())]) == ["lost"]
+    assert [run.outcome for run in ticker.list_runs(db)] == ["lost"]
+
+
+def test_a_token_that_has_begun_gets_the_same_answer_and_writes_nothing(announced, environ, db):
+    [task] = register(db, "a")
+    token = str(uuid4())
+    asked = {"token": token, "functions": ["together"], "pushed": False}
+    before = start(db, task, task.next_run, NOW, **asked)
+    rows = [db.execute(f"SELECT xmin::text, * FROM ticker.{table}").fetchall() for table in ("tasks", "runs")]
+    again = start(db, task, task.next_run, NOW + timedelta(seconds=1), **asked)
+    assert (before["has_begun"], again["has_begun"]) == (False, True)
+    same = ("refusal", "run_id", "now", "box_ms", "cursor", "kwargs", "occurrence")
+    assert [again[name] for name in same] == [before[name] for name in same]
+    assert rows == [db.execute(f"SELECT xmin::text, * FROM ticker.{table}").fetchall() for table in ("tasks", "runs")]
+    assert db.execute("SELECT FROM ticker.events WHERE what = 'redelivered'").fetchall() == []
+    other = start(db, task, task.next_run, NOW, **{**asked, "token": str(uuid4())})
+    assert other["refusal"] == "redelivered"
+    assert finish(db, task, token, "succeeded", NOW + timedelta(seconds=2))
+    assert start(db, task, task.next_run, NOW, **asked)["refusal"] == "redelivered"

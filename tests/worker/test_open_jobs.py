@@ -1,0 +1,154 @@
+"""The worker gives jobs to the process of a group. Here, both are in the test's own process."""
+
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis.exceptions import RedisError
+from rq import Queue
+from rq.timeouts import HorseMonitorTimeoutException, UnixSignalDeathPenalty
+
+from tests.worker.grouped import register
+from ticker.engine.tick import tick
+from wrappers.group.refill import GivenJob, Pipe, Refill
+from wrappers.pipeline import registry
+from wrappers.rq.corrupt_jobs import SurvivingWorker
+from wrappers.rq.open_jobs import OpenJobs, alarm_held
+from wrappers.rq.worker import Worker
+from wrappers.sandbox import limits
+
+
+class Giving(SurvivingWorker):
+    _forget = None
+    forget = Worker.forget
+    _leaves_nothing = Worker._leaves_nothing
+
+
+@pytest.fixture
+def open_jobs(
+    environ: dict[str, str], db: Any, store: Any, queue: Any, redis: Any, monkeypatch: Any
+) -> Iterator[OpenJobs]:
+    """Three jobs of two tasks. The first is at work, and the others are in the queue."""
+    monkeypatch.setattr(registry, "_functions", {})
+    registry.task("pairs", batch=2, concurrency=2)(lambda run, deed: None)
+    db.execute(
+        "INSERT INTO ticker.functions (name, batch, concurrency, announced_at) VALUES ('pairs', 2, 2, clock_timestamp())"
+    )
+    register(db, "pairs", *["returns"] * 6)
+    tick(store, queue)
+    worker = Giving(["polling"], connection=redis)
+    taken = worker.queue_class.dequeue_any(worker.queues, None, connection=redis)
+    assert taken
+    first = taken[0]
+    opened = OpenJobs(worker, first, worker.prepare_execution(first), lambda tasks: None)
+    worker.prepare_job_execution(first, True)
+    opened.wants_more = True
+    yield opened
+    opened.pipe.close()
+
+
+def test_further_jobs_do_not_put_off_rqs_heartbeat():
+    """A busy group gets several jobs per second, and each holds the alarm."""
+    with pytest.raises(HorseMonitorTimeoutException), UnixSignalDeathPenalty(1, HorseMonitorTimeoutException):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with alarm_held():
+                pass
+
+
+def test_an_alarm_that_came_due_in_a_held_block_comes_after_it():
+    ends_at = time.monotonic() + 1.1
+    reached = False
+    with pytest.raises(HorseMonitorTimeoutException), UnixSignalDeathPenalty(1, HorseMonitorTimeoutException):
+        with alarm_held():
+            while time.monotonic() < ends_at:
+                pass
+            reached = True
+        while True:
+            signal.pause()
+    assert reached
+
+
+def test_a_job_with_a_shorter_timeout_does_not_shorten_rqs_alarm():
+    pipe, taken = Pipe(), list[GivenJob]()
+    pipe.give(GivenJob("b", 31, limits.now() + 91, [1, 1]))
+    signal.alarm(500)
+    try:
+        Refill(pipe, taken.append).take()
+    finally:
+        left = signal.alarm(0)
+        pipe.close()
+    assert taken and left > 400
+
+
+def test_a_job_that_was_not_taken_goes_back_to_the_front_as_if_it_had_never_left(open_jobs, redis):
+    waiting = Queue("polling", connection=redis).job_ids
+    open_jobs.serve()
+    assert redis.hget(f"rq:job:{waiting[0]}", "status") == b"started"
+    open_jobs.close()
+    assert Queue("polling", connection=redis).job_ids == waiting
+    assert redis.hget(f"rq:job:{waiting[0]}", "status") == b"queued"
+    assert redis.zcard("rq:wip:polling") == 1  # the first job's
+    assert not redis.keys(f"rq:execution*:{waiting[0]}*")
+
+
+def test_a_job_whose_tasks_wait_for_a_long_tick_is_neither_interrupted_nor_abandoned(open_jobs, redis, monkeypatch):
+    """RQ's timeout leaves 30 s, and a run of this job may begin ten minutes after the job was taken."""
+    monkeypatch.setenv("TICKER_TICK", "10m")
+    second = Queue("polling", connection=redis).jobs[0]
+    open_jobs.serve()
+    given = open_jobs.pipe.take()
+    assert given.job_id == second.id and second.timeout
+    assert given.timeout >= second.timeout + 600 and given.deadline > limits.now() + second.timeout + 600
+    [score] = [
+        score
+        for member, score in redis.zrange("rq:wip:polling", 0, -1, withscores=True)
+        if second.id.encode() in member
+    ]
+    assert score > time.time() + 600
+
+
+def test_a_job_that_was_taken_runs_even_if_redis_does_not_learn_of_it(open_jobs, redis, monkeypatch):
+    second = Queue("polling", connection=redis).job_ids[0]
+    monkeypatch.setattr("wrappers.rq.open_jobs.new_execution", failing)
+    open_jobs.serve()
+    assert open_jobs.pipe.take().job_id == second
+
+
+def test_a_job_that_redis_did_not_forget_is_forgotten_after_the_process(open_jobs, redis, monkeypatch):
+    second = Queue("polling", connection=redis).job_ids[0]
+    open_jobs.serve()
+    open_jobs.pipe.take()
+    open_jobs.pipe.send(second)
+    with monkeypatch.context() as patch:
+        patch.setattr(Giving, "forget", failing)
+        open_jobs.serve()
+    assert redis.exists(f"rq:job:{second}")
+    open_jobs.close()
+    assert not redis.exists(f"rq:job:{second}")
+
+
+def test_a_first_job_that_another_job_waits_for_stays_open_until_rq_ends_it(open_jobs, redis):
+    first = open_jobs._first
+    Queue("other", connection=redis).enqueue(print, depends_on=first)
+    open_jobs.pipe.send(first.id)
+    open_jobs.serve()
+    assert first in open_jobs and redis.exists(f"rq:job:{first.id}")
+
+
+def test_an_id_that_is_in_the_queue_twice_is_given_once(open_jobs, redis):
+    polling = Queue("polling", connection=redis)
+    second, third = polling.job_ids
+    redis.lpush(polling.key, second)
+    for _ in range(3):
+        open_jobs.wants_more = True
+        open_jobs.serve()
+    assert [open_jobs.pipe.take().job_id for _ in range(2)] == [second, third]
+    assert not [*open_jobs.pipe.unread()]
+    assert not redis.exists("rq:queue:polling:intermediate")
+
+
+def failing(*_: Any) -> None:
+    raise RedisError("no answer")

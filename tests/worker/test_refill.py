@@ -1,0 +1,190 @@
+"""The process of a group takes further jobs of its function, so that no slot waits for the slowest run."""
+
+import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rq import Queue
+
+import ticker
+from tests.running import ASKED_UNDER_A_LOCK, PATIENCE, until, work, working
+from tests.worker.grouped import outcomes, register
+from ticker import settings
+from ticker.db.connections import connect
+from ticker.engine.tick import tick
+from wrappers.group.group import Group
+from wrappers.pipeline import start
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.database import Database
+from wrappers.sandbox import limits
+
+pytestmark = pytest.mark.slow
+
+FUNCTIONS = """
+import asyncio, logging, os, time
+from pathlib import Path
+from wrappers import task
+
+FOLDER = Path(os.environ.get("GROUP_FOLDER", "/nonexistent"))
+
+@task("pairs", batch=2, concurrency=2)
+async def pairs(run, deed, number=0):
+    (FOLDER / run.name).write_text(str(os.getpid()))
+    while deed == "waits" and len(list(FOLDER.iterdir())) < number:
+        await asyncio.sleep(0.01)
+    if deed == "dies":
+        while len(list(FOLDER.iterdir())) < number:
+            await asyncio.sleep(0.01)
+        os._exit(3)
+    if deed == "blocks":
+        await asyncio.sleep(1000)
+
+@task("other")
+def other(run):
+    (FOLDER / run.name).write_text(str(os.getpid()))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "group"
+    folder.mkdir()
+    monkeypatch.setenv("GROUP_FOLDER", str(folder))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def announced(environ: dict[str, str], db: Any, folder: Path) -> None:
+    db.execute(
+        "INSERT INTO ticker.functions (name, batch, concurrency, announced_at)"
+        " VALUES ('pairs', 2, 2, clock_timestamp()), ('other', 1, 1, clock_timestamp())"
+    )
+
+
+def processes(folder: Path) -> set[str]:
+    return {file.read_text() for file in folder.iterdir()}
+
+
+def test_the_slots_next_to_a_slow_run_take_the_tasks_of_further_jobs(db, store, queue, folder, redis):
+    """The slow run waits until all others have begun: job after job, it would wait until its time box."""
+    register(db, "pairs", "waits", *["returns"] * 6, kwargs={"number": 7})
+    tick(store, queue)
+    assert len(Queue("polling", connection=redis).job_ids) == 4
+    work(patch=FUNCTIONS)
+    assert set(outcomes(db).values()) == {"succeeded"} and len(outcomes(db)) == 7
+    assert len(processes(folder)) == 1
+    assert not redis.keys("rq:job:*") + redis.keys("rq:*execution*")
+    assert not redis.exists("rq:wip:polling", "rq:queue:polling:intermediate")
+
+
+def test_each_job_ends_in_rq_once_its_tasks_have_begun(db, store, queue, folder, redis):
+    register(db, "pairs", "waits", *["returns"] * 4, kwargs={"number": 99})
+    tick(store, queue)
+    with working("--burst", patch=FUNCTIONS) as process:
+        until(lambda: len(list(folder.iterdir())) == 5, "all have begun")
+        until(lambda: not redis.keys("rq:job:*"), "no job is left")
+        until(lambda: list(outcomes(db).values()).count("succeeded") == 4, "the others have ended")
+        assert outcomes(db)["0 waits"] == "None"
+        for number in range(99):
+            (folder / f"more {number}").touch()
+        process.communicate()
+    assert set(outcomes(db).values()) == {"succeeded"}
+
+
+def test_a_job_of_another_function_runs_next_and_is_not_overtaken(db, store, queue, folder, redis):
+    """The group takes nothing that was pushed after it, and the slow run ends by itself."""
+    register(db, "pairs", "waits", "returns", kwargs={"number": 3})
+    tick(store, queue)
+    ticker.register(db, "other", name="next", every="1h")
+    tick(store, queue)
+    register(db, "pairs", "later", "later", owner=("x", "1"))
+    tick(store, queue)
+    with working("--burst", patch=FUNCTIONS) as process:
+        until(lambda: outcomes(db).get("1 returns") == "succeeded", "its neighbour has ended")
+        until(lambda: len(list(folder.iterdir())) == 2, "two have begun")
+        (folder / "go").write_text((folder / "0 waits").read_text())
+        process.communicate()
+    assert set(outcomes(db).values()) == {"succeeded"} and len(outcomes(db)) == 5
+    started = {run.task_name: run.started_at for run in ticker.list_runs(db)}
+    assert started["next"] < min(started["0 later"], started["1 later"])
+    assert len(processes(folder)) == 3
+
+
+def test_the_jobs_of_a_process_that_dies_leave_nothing_and_what_had_not_begun_is_pushed_again(
+    db, store, queue, folder, redis
+):
+    register(db, "pairs", "dies", "returns", "blocks", "returns", kwargs={"number": 3})
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert outcomes(db)["0 dies"] == outcomes(db)["2 blocks"] == "interrupted"
+    assert redis.zcard("rq:wip:polling") == 0
+    tick(store, queue)
+    work(patch=FUNCTIONS)
+    assert len(ticker.list_runs(db)) == 4
+    assert outcomes(db)["3 returns"] == "succeeded"
+
+
+def test_tasks_that_cannot_begin_within_one_tick_go_back(db, store, queue, folder, monkeypatch):
+    """Both slots are taken by runs that wait. The ticker pushes the third task again, and another worker runs it."""
+    monkeypatch.setenv("TICKER_TICK", "1s")
+    register(db, "pairs", "waits", "waits", kwargs={"number": 3})
+    db.execute("UPDATE ticker.functions SET batch = 3 WHERE name = 'pairs'")
+    ticker.register(db, "pairs", name="third", every="1h", kwargs={"deed": "returns"})
+    tick(store, queue)
+    with working("--burst", patch=FUNCTIONS) as process:
+        until(lambda: len(list(folder.iterdir())) == 2, "two have begun")
+        until(lambda: tick(store, queue).swept.repushed, "the third is pushed again")
+        work(patch=FUNCTIONS)
+        process.communicate()
+    assert set(outcomes(db).values()) == {"succeeded"} and len(processes(folder)) == 2
+
+
+def test_two_occurrences_of_a_locked_task_are_decided_one_after_the_other(db, environ, store, queue, folder, redis):
+    """While the row is locked, both jobs of the task are open in the process."""
+    task = ticker.register(db, "pairs", name="twice", every="1h", kwargs={"deed": "returns"})
+    tick(store, queue)
+    db.execute("UPDATE ticker.tasks SET next_run = now() WHERE id = %s", [task.id])
+    tick(store, queue)
+    _, second = Queue("polling", connection=redis).job_ids
+    with connect(environ["DATABASE_URL"]) as holder, working("--burst", patch=FUNCTIONS) as process:
+        with holder.transaction():
+            holder.execute("SELECT FROM ticker.tasks WHERE id = %s FOR UPDATE", [task.id])
+            until(lambda: redis.hget(f"rq:job:{second}", "status") == b"started", "both are taken")
+            until(lambda: db.execute(ASKED_UNDER_A_LOCK).fetchone(), "the starts are requested")
+        process.communicate(timeout=PATIENCE)
+    assert sorted(run.outcome for run in ticker.list_runs(db)) == ["dropped", "succeeded"]
+
+
+def test_a_job_whose_tasks_are_all_refused_ends_its_process(db, store, queue, redis):
+    register(db, "pairs", "returns", "returns")
+    tick(store, queue)
+    db.execute("UPDATE ticker.tasks SET enabled = false")
+    work(patch=FUNCTIONS)
+    assert outcomes(db) == {"0 returns": "dropped", "1 returns": "dropped"}
+    assert not redis.keys("rq:job:*")
+
+
+def test_a_row_that_is_locked_for_the_first_time_in_minutes_is_requested_again(environ, monkeypatch):
+    """The patience with a locked row does not count from an earlier job of the task in the same process."""
+    monkeypatch.setenv("TICKER_HARD_LIMIT", "off")
+    at, database = datetime(2026, 1, 1, tzinfo=UTC), Database.from_environment()
+    call = Call(1, at, None, "j1", "w", None, settings.from_environment(), database)
+    group, answers = Group([call], 2), iter(["dropped: too_early", None])
+    monkeypatch.setattr(start, "ask_all", lambda calls, tokens: [next(answers)])
+    asyncio.run(group._start())
+    group._open([replace(call, job_id="j2")])
+    later = limits.now() + 300
+    monkeypatch.setattr(limits, "now", lambda: later)
+    asyncio.run(group._start())
+    assert [call.job_id for call in group._unstarted] == ["j2"]
+
+
+def test_a_worker_for_a_limited_number_of_jobs_gives_none_to_a_group(db, store, queue, folder, redis):
+    register(db, "pairs", *["returns"] * 4)
+    tick(store, queue)
+    with working("--burst", "--max-jobs", "1", patch=FUNCTIONS) as process:
+        process.communicate()
+    assert len(outcomes(db)) == 2 and len(Queue("polling", connection=redis).job_ids) == 1

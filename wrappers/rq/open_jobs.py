@@ -1,0 +1,160 @@
+"""Gives the process of a group further jobs of its function from RQ's queues, and ends each job in RQ separately.
+
+A job is open in RQ until all of its tasks have started, were refused, or were given back. After that, its runs have their
+own records, and RQ no longer needs the job. If the process dies, its open jobs are removed. The next tick then pushes the
+tasks that had not started again.
+"""
+
+import logging
+import math
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from redis.exceptions import RedisError
+from rq import Queue
+from rq.executions import Execution
+from rq.job import Job, JobStatus
+from rq.suspension import is_suspended
+from rq.utils import now
+
+from ticker import settings
+from ticker.engine import jobs
+from wrappers import entry
+from wrappers.group.refill import MORE, GivenJob, Pipe
+from wrappers.rq.compatibility import new_execution
+from wrappers.rq.prepared_start import call_of
+from wrappers.sandbox import limits, shared_state
+
+if TYPE_CHECKING:
+    from wrappers.rq.worker import Worker
+
+log = logging.getLogger("ticker.run")
+
+UNTIL_BEGUN = 60  # seconds beyond the tick in which all tasks of a job begin; RQ gets no heartbeat for the job
+RQ_MARGIN = 60  # seconds from a job's timeout until RQ's own worker kills the horse
+
+
+class OpenJobs:
+    """Keeps the open jobs of one group: the first, for which the process was forked, and those that it was given later."""
+
+    def __init__(
+        self, worker: "Worker", first: Job, execution: Execution, write_ends: Callable[[Sequence[int]], None]
+    ) -> None:
+        self.pipe = Pipe()
+        self.wants_more = False
+        self._worker, self._first, self._write_ends = worker, first, write_ends
+        self._jobs: dict[str, tuple[Job, Execution | None]] = {first.id: (first, execution)}
+        self._may_give = True
+
+    def __contains__(self, job: Job) -> bool:
+        return job.id in self._jobs
+
+    def serve(self) -> None:
+        """Ends the jobs that no longer need the process, and gives it another one if it has requested one."""
+        with alarm_held():
+            for said in self.pipe.heard():
+                if said == MORE:
+                    self.wants_more = True
+                else:
+                    self._end(said)
+            if not self.wants_more or not self._may_give or shared_state.is_stopping():
+                return
+            try:
+                self._give()
+            except RedisError as error:
+                log.warning("the group gets no further job now: %s", error)
+
+    def close(self) -> None:
+        """Ends all open jobs, after the process has ended. Puts a job that it did not take back at the front of its queue."""
+        unread = {*self.pipe.unread()}
+        for job_id in [*self._jobs]:
+            if job_id in unread:
+                with suppress(RedisError):  # then RQ declares the job abandoned, and the ticker pushes its tasks again
+                    self._put_back(*self._jobs.pop(job_id))
+            elif job_id != self._first.id:
+                self._end(job_id)
+        self.pipe.close()
+
+    def _give(self) -> None:
+        worker = self._worker
+        if is_suspended(worker.connection, worker):
+            return
+        taken = worker.queue_class.dequeue_any(
+            worker._ordered_queues, None, connection=worker.connection, job_class=worker.job_class,
+            serializer=worker.serializer, death_penalty_class=worker.death_penalty_class,
+        )  # fmt: skip
+        if taken is None:
+            return
+        job, _ = taken
+        if job.id in self._jobs:  # its id was in the queue twice
+            worker.connection.lrem(Queue(job.origin, connection=worker.connection).intermediate_queue_key, 1, job.id)
+            return
+        call = call_of(job)
+        function = entry.grouped_function(job)
+        if (
+            call is None
+            or call[0] != jobs.BATCH_ENTRY
+            or function is None
+            or function != entry.grouped_function(self._first)
+        ):
+            self._may_give = False  # this worker runs that job next, so the group takes no further jobs
+            self._put_back(job, None)
+            return
+        tick = math.ceil(settings.from_environment().tick_ms / 1000)  # its last task may begin that much later
+        self._jobs[job.id] = job, None
+        with suppress(RedisError):  # the job runs anyway: otherwise its tasks would wait until RQ declares it abandoned
+            self._jobs[job.id] = job, new_execution(worker, job, tick + UNTIL_BEGUN)
+        self._write_ends(call[1][::2])
+        timeout = math.ceil(job.timeout) + tick if job.timeout and job.timeout > 0 else -1
+        job.timeout = timeout
+        self._renew(timeout)
+        self.wants_more = False
+        self.pipe.give(GivenJob(job.id, timeout, deadline_of(job), [*call[1]]))
+
+    def _renew(self, seconds: int) -> None:
+        """Moves the instant at which RQ kills the process: its timeout for the first job ends when that of a new job would."""
+        first = self._first
+        if seconds < 0 or not first.timeout or first.timeout < 0 or first.started_at is None:
+            first.timeout = -1
+            return
+        first.timeout = max(first.timeout, math.ceil((now() - first.started_at).total_seconds()) + seconds)
+
+    def _put_back(self, job: Job, execution: Execution | None) -> None:
+        with self._worker.connection.pipeline() as calls:
+            if execution is not None:  # otherwise RQ would later declare the job abandoned, wherever it is then
+                execution.delete(job, calls)
+                job.set_status(JobStatus.QUEUED, calls)
+            queue = Queue(job.origin, connection=self._worker.connection)
+            calls.lpush(queue.key, job.id)
+            calls.lrem(queue.intermediate_queue_key, 1, job.id)
+            calls.execute()
+
+    def _end(self, job_id: str) -> None:
+        """Removes a job from RQ. If that is not possible, the job stays open until the process has ended.
+
+        Redis may not answer, or another job may wait for this one.
+        """
+        with suppress(RedisError):
+            if self._worker.forget(*self._jobs[job_id]):
+                del self._jobs[job_id]
+
+
+def deadline_of(job: Job) -> float:
+    """Returns the instant of `limits.now` at which RQ's own worker would kill the process of a job that begins now."""
+    return limits.now() + (job.timeout + RQ_MARGIN if job.timeout and job.timeout > 0 else math.inf)
+
+
+@contextmanager
+def alarm_held() -> Iterator[None]:
+    """Holds back RQ's alarm, which would lose what the block has read or taken. Its time goes on, to the fraction of a second.
+
+    `signal.alarm` returns whole seconds, rounded up: a hold every half second would put the alarm off forever.
+    """
+    began, (left, _) = limits.now(), signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        yield
+    finally:
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (limits.now() - began), 1e-6))

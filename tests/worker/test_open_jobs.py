@@ -1,5 +1,6 @@
 """The worker gives jobs to the process of a group. Here, both are in the test's own process."""
 
+import asyncio
 import signal
 import time
 from collections.abc import Iterator
@@ -12,8 +13,12 @@ from rq.timeouts import HorseMonitorTimeoutException, UnixSignalDeathPenalty
 
 from tests.worker.grouped import register
 from ticker.engine.tick import tick
+from ticker.settings import Settings
+from wrappers.group.group import Group
 from wrappers.group.refill import GivenJob, Pipe, Refill
 from wrappers.pipeline import registry
+from wrappers.pipeline.context import Call
+from wrappers.pipeline.database import Database
 from wrappers.rq.corrupt_jobs import SurvivingWorker
 from wrappers.rq.open_jobs import OpenJobs, alarm_held
 from wrappers.rq.worker import Worker
@@ -152,3 +157,20 @@ def test_an_id_that_is_in_the_queue_twice_is_given_once(open_jobs, redis):
 
 def failing(*_: Any) -> None:
     raise RedisError("no answer")
+
+
+def test_a_job_that_arrives_after_the_last_run_stays_unread_and_can_be_put_back():
+    call = Call(task_id=1, occurrence=None, planned=None, job_id="first", worker="w", rq_timeout=None, settings=Settings(),
+                database=Database("", "ticker"))  # fmt: skip
+    group = Group([call], 1, pipe := Pipe())
+    group._unstarted.clear()
+
+    async def ends() -> None:
+        await group._work()
+        pipe.give(GivenJob("late", 60, 60.0, [1, 1]))
+        for _ in range(3):  # turns of the loop, in which a reader would take the job
+            await asyncio.sleep(0)
+
+    asyncio.run(ends())
+    assert [*pipe.unread()] == ["late"]
+    group._slots.close()

@@ -90,8 +90,16 @@ class Group:
         return ", ".join(f"{count} {answer}" for answer, count in self.answers.items())
 
     async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
         if self._refill:
-            asyncio.get_running_loop().add_reader(self._refill.fileno(), self._refill.take)
+            loop.add_reader(self._refill.fileno(), self._refill.take)
+        try:
+            await self._work_until_all_have_ended()
+        finally:
+            if self._refill:  # a job that arrives now stays unread, and its worker puts it back
+                loop.remove_reader(self._refill.fileno())
+
+    async def _work_until_all_have_ended(self) -> None:
         while self._at_work or (self._unstarted and self._may_begin()):
             self._changed.clear()
             self._give_back()

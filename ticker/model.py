@@ -241,19 +241,10 @@ class WaitingTask:
     def occurrences(self) -> list[DueTask]:
         """Returns the waiting occurrences in the form in which they were pushed."""
         return [
-            DueTask(
-                self.id,
-                waiting,
-                self.queue,
-                self.function,
-                self.every_ms,
-                self.box_ms,
-                self.grace_ms,
-                batch=self.batch,
-                concurrency=self.concurrency,
-            )
+            DueTask(self.id, waiting, self.queue, self.function, self.every_ms, self.box_ms, self.grace_ms,
+                    batch=self.batch, concurrency=self.concurrency)
             for waiting in self.waiting
-        ]
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

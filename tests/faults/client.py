@@ -188,7 +188,7 @@ class Client(threading.Thread):
         self._do(operation, None, owner, lambda db: db.execute(statement, [active, owner]))
 
     def _pardon(self) -> None:
-        """Lets tasks that run alone for an hour run in groups again, as an operator does who has fixed a function."""
+        """Lets tasks that run alone for an hour run in groups again, as an operator would after fixing a function."""
         statement = "UPDATE ticker.tasks SET alone_until = NULL WHERE alone_until < '9999-01-01'"
         self._do("pardon", None, None, lambda db: db.execute(statement))
 

@@ -82,7 +82,7 @@ GROUPS = (
     Mutant(
         "function-alone-after-eleven",
         "ticker/db/sql/rules.sql",
-        "HAVING count(*) >= 10",
+        "HAVING count(*) >= {enough_guilty}",
         "HAVING count(*) >= 11",
         "All tasks of a function run alone once ten of them are guilty.",
         (f"{ALONE}test_the_whole_function_runs_alone_after_ten_guilty_tasks_but_not_after_nine",),

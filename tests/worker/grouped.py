@@ -19,6 +19,13 @@ async def all_are_here(run, number):
     while len(list(FOLDER.iterdir())) < number:
         await asyncio.sleep(0.01)
 
+async def swallows_cancellation():
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            pass
+
 @task("together", batch=10, concurrency=10)
 async def together(run, deed="returns", number=0):
     print(deed)
@@ -37,11 +44,7 @@ async def together(run, deed="returns", number=0):
     if deed == "blocks":
         time.sleep(1000)
     if deed == "swallows":
-        while True:
-            try:
-                await asyncio.sleep(1000)
-            except asyncio.CancelledError:
-                pass
+        await swallows_cancellation()
     if deed == "checkpoints":
         run.checkpoint({"at": run.task_id})
     if deed == "stays":
@@ -53,11 +56,7 @@ async def together(run, deed="returns", number=0):
 async def two(run, deed):
     (FOLDER / deed).touch()
     if deed == "swallows":
-        while True:
-            try:
-                await asyncio.sleep(1000)
-            except asyncio.CancelledError:
-                pass
+        await swallows_cancellation()
     if deed == "ends before the kill":
         await asyncio.sleep(1.35)
         return

@@ -93,14 +93,6 @@ def test_repeatable_is_true_or_false(repeatable):
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "group"
-    folder.mkdir()
-    monkeypatch.setenv("GROUP_FOLDER", str(folder))
-    return folder
-
-
-@pytest.fixture
 def announced(db: Any, environ: dict[str, str]) -> None:
     """The function `together` takes groups. Its workers announce it only when they start, after the first tick."""
     db.execute(

@@ -54,6 +54,11 @@ def open_jobs(
     opened.pipe.close()
 
 
+@pytest.fixture
+def tick_of_ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TICKER_TICK", "10m")
+
+
 def test_further_jobs_do_not_put_off_rqs_heartbeat():
     """A busy group gets several jobs per second, and each holds the alarm."""
     with pytest.raises(HorseMonitorTimeoutException), UnixSignalDeathPenalty(1, HorseMonitorTimeoutException):
@@ -99,9 +104,10 @@ def test_a_job_that_was_not_taken_goes_back_to_the_front_as_if_it_had_never_left
     assert not redis.keys(f"rq:execution*:{waiting[0]}*")
 
 
-def test_a_job_whose_tasks_wait_for_a_long_tick_is_neither_interrupted_nor_abandoned(open_jobs, redis, monkeypatch):
+@pytest.mark.usefixtures("environ", "tick_of_ten_minutes")
+def test_a_job_whose_tasks_wait_for_a_long_tick_is_neither_interrupted_nor_abandoned(request, redis):
     """RQ's timeout leaves 30 s, and a run of this job may begin ten minutes after the job was taken."""
-    monkeypatch.setenv("TICKER_TICK", "10m")
+    open_jobs = request.getfixturevalue("open_jobs")
     second = Queue("polling", connection=redis).jobs[0]
     open_jobs.serve()
     given = open_jobs.pipe.take()

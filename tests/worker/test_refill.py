@@ -48,14 +48,6 @@ def other(run):
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "group"
-    folder.mkdir()
-    monkeypatch.setenv("GROUP_FOLDER", str(folder))
-    return folder
-
-
 @pytest.fixture(autouse=True)
 def announced(environ: dict[str, str], db: Any, folder: Path) -> None:
     db.execute(

@@ -109,9 +109,7 @@ UNSEALED = JobSpec("", "", (), 0, 0, "")
 
 def for_batch(installation: str, tasks: Sequence[DueTask]) -> JobSpec:
     """Returns one job for these tasks. Its id depends on them, so that a repeated push of the same tasks names the same job."""
-    if (
-        len(tasks) == 1 and tasks[0].concurrency == 1
-    ):  # a group takes further jobs only if they are batches, even of one task
+    if len(tasks) == 1 and tasks[0].concurrency == 1:  # a group takes in only batches, even of one task
         return for_occurrence(installation, tasks[0])
     args = tuple(number for task in tasks for number in (task.id, micros(task.occurrence)))
     return JobSpec(

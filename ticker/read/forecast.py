@@ -22,9 +22,6 @@ from ticker.tasks.preview import Preview
 if TYPE_CHECKING:
     from ticker.read.tasks import RunRecord, TickerStatus
 
-GUILTY_AT_MOST = (
-    10  # guilty tasks of a function, from which on all of its tasks run alone (the rule `alone` in rules.sql)
-)
 SILENT = 90 * SECOND  # three default ticks: a ticker that has been silent for longer is not ticking
 
 
@@ -136,7 +133,8 @@ def following(
 ) -> list[str]:
     """Returns sentences about what happens next: first the tickers, then open runs and jobs, then the schedule.
 
-    `guilty` is the number of tasks of its function that run alone because a run of theirs was killed or lost.
+    `guilty` is the number of tasks of its function whose runs were killed or lost, if all of its tasks run alone for that
+    reason.
     """
     parts = (
         ticking(tickers), running(task, runs, now), planned(runs, now), jobs(task, now), alone(task, guilty, now),
@@ -199,7 +197,7 @@ def alone(task: Task, guilty: int, now: datetime) -> Iterator[str]:
     """Says why the task shares its job with no other."""
     if task.alone_until is not None and task.alone_until > now:
         yield definition.alone(task, time_of_day(task.alone_until, now))
-    if guilty >= GUILTY_AT_MOST:
+    if guilty:
         yield (
             f"all tasks of {task.function} run alone in their jobs:"
             f" within the last hour, runs of {guilty} of them were killed or lost"

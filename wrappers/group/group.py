@@ -105,15 +105,15 @@ class Group:
             self._give_back()
             if self._refill and len(self._unstarted) < len(self._slots) and self._may_begin():
                 self._refill.ask()
-            if self._unstarted and self._slots and self._may_begin():
+            if self._can_start():
                 for begun in await self._start():
                     run = asyncio.create_task(self._run(*begun))
                     self._at_work.add(run)
                     run.add_done_callback(self._note_end)
             if self._at_work or self._unstarted:
-                is_locked = self._unstarted and self._slots and self._may_begin()
+                pause = LOCK_PAUSE if self._can_start() else LOOK if self._unstarted else None  # those left are locked
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOCK_PAUSE if is_locked else LOOK if self._unstarted else None):
+                    async with asyncio.timeout(pause):
                         await self._changed.wait()
             if self._failure is not None:
                 raise self._failure
@@ -180,12 +180,10 @@ class Group:
         for slot, call, answer in zip(slots, calls, answers, strict=True):
             locked_since = self._locked_since.pop(call.task_id, limits.now())
             if isinstance(answer, Call) and answer.start is not None:
-                hard = (answer.start.box_ms + answer.start.grace_ms) / 1000
                 run = call.task_id, answer.start.token, answer.start.run_id
                 output = streams.Output(slot)  # discards the output of an earlier run in this slot
-                deadline = answer.since + hard
-                soft_at = deadline - answer.start.grace_ms / 2000
-                self._slots.begin(slot, *run, soft_at=soft_at, deadline=deadline, hard_limit=hard)
+                hard = answer.deadline - answer.since
+                self._slots.begin(slot, *run, soft_at=answer.soft_at, deadline=answer.deadline, hard_limit=hard)
                 begun.append((slot, answer, output))
                 self._let_go(call.job_id)
                 continue
@@ -229,8 +227,7 @@ class Group:
         left = PendingEnd(call.task_id, begun.run_id, begun.token, end)
         if not handoff.leave(left):
             self._slots.returned(slot)
-            until = call.since + (begun.box_ms + begun.grace_ms) / 1000
-            write = partial(finish.write, call.database, left, until=until, wake=call.settings.wake)
+            write = partial(finish.write, call.database, left, until=call.deadline, wake=call.settings.wake)
             try:
                 await asyncio.get_running_loop().run_in_executor(self._ending, write)
             except Exception as error:
@@ -262,8 +259,7 @@ class Group:
                 f"{function.name} works in pieces, which cannot run in this job; the next job of its task can run them"
             )
         step = function.step
-        soft_at = call.since + (call.start.box_ms + call.start.grace_ms / 2) / 1000
-        loop, left = asyncio.get_running_loop(), soft_at - limits.now()
+        loop, left = asyncio.get_running_loop(), call.soft_at - limits.now()
         watched = loop.call_later(left + call.start.grace_ms / 4000, self._close, call.task_id)
         try:
             if step.is_async:
@@ -288,6 +284,9 @@ class Group:
             raise
         finally:
             watched.cancel()
+
+    def _can_start(self) -> bool:
+        return bool(self._unstarted and self._slots and self._may_begin())
 
     def _may_begin(self) -> bool:
         return not (self._is_closing or self._has_failed or shared_state.is_stopping())

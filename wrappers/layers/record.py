@@ -57,11 +57,10 @@ def finish(call: Call, end: End, capture: Capture) -> str:
     printed, complained = capture.texts()
     end = replace(end, output=printed, error_output=complained, pid=os.getpid(), at=limits.now())
     left = PendingEnd(call.task_id, call.start.run_id, call.start.token, end)
-    until = call.since + (call.start.box_ms + call.start.grace_ms) / 1000
     if end.pieces is None and handoff.leave(left):  # pieces may be many, so the horse writes them itself
         shared_state.clear()
         return end.outcome
-    ended = finishing.write(call.database, left, until=until, wake=call.settings.wake)
+    ended = finishing.write(call.database, left, until=call.deadline, wake=call.settings.wake)
     shared_state.clear()
     if not ended:
         return "lost: another run holds the task"

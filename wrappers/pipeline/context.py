@@ -144,3 +144,15 @@ class Call:
     run: Run | None = field(default=None, repr=False)
     limits: Limits | None = None
     answer: Answer = field(default_factory=Answer)
+
+    @property
+    def soft_at(self) -> float:
+        """The instant of `limits.now` at which the run is interrupted: B + g/2 after its start was requested."""
+        assert self.start is not None
+        return self.since + (self.start.box_ms + self.start.grace_ms / 2) / 1000
+
+    @property
+    def deadline(self) -> float:
+        """The instant of `limits.now` at which the run is killed: B + g after its start was requested."""
+        assert self.start is not None
+        return self.since + (self.start.box_ms + self.start.grace_ms) / 1000

@@ -24,6 +24,13 @@ from wrappers.sandbox.handoff import End, PendingEnd
 
 T = TypeVar("T")
 
+log = logging.getLogger("ticker.run")
+
+PATIENCE = 20.0  # seconds for an unavailable server and a locked row together; RQ's own timeout leaves 30
+PAUSE = 0.5  # seconds
+STILL_EXECUTING = 0.5  # seconds, at most, after its connection was lost; those that begin meanwhile wait for it, too
+SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
+
 
 class Asked(NamedTuple):
     """An answer of the start statement, and the times of both clocks when it was requested."""
@@ -31,14 +38,6 @@ class Asked(NamedTuple):
     began: float
     since: float
     row: sql.Row
-
-
-log = logging.getLogger("ticker.run")
-
-PATIENCE = 20.0  # seconds for an unavailable server and a locked row together; RQ's own timeout leaves 30
-PAUSE = 0.5  # seconds
-STILL_EXECUTING = 0.5  # seconds, at most, after its connection was lost; those that begin meanwhile wait for it, too
-SLOWEST_ANSWER = 2.0  # seconds, and never more than the box; after a longer wait, the hold may be over
 
 
 def ask(call: Call, when_it_waits: Callable[[], object] = lambda: None) -> Call | str:

@@ -46,6 +46,8 @@ class OpenJobs:
         self.wants_more = False
         self._worker, self._first, self._write_ends = worker, first, write_ends
         self._jobs: dict[str, tuple[Job, Execution | None]] = {first.id: (first, execution)}
+        self._function = entry.grouped_function(first)
+        self._tick = math.ceil(settings.from_environment().tick_ms / 1000)
         self._may_give = True
 
     def __contains__(self, job: Job) -> bool:
@@ -87,34 +89,28 @@ class OpenJobs:
         )  # fmt: skip
         if taken is None:
             return
-        job, _ = taken
+        job, queue = taken
         if job.id in self._jobs:  # its id was in the queue twice
-            worker.connection.lrem(Queue(job.origin, connection=worker.connection).intermediate_queue_key, 1, job.id)
+            worker.connection.lrem(queue.intermediate_queue_key, 1, job.id)
             return
         call = call_of(job)
-        function = entry.grouped_function(job)
-        if (
-            call is None
-            or call[0] != jobs.BATCH_ENTRY
-            or function is None
-            or function != entry.grouped_function(self._first)
-        ):
+        if call is None or call[0] != jobs.BATCH_ENTRY or entry.grouped_function(job) != self._function:
             self._may_give = False  # this worker runs that job next, so the group takes no further jobs
             self._put_back(job, None)
             return
-        tick = math.ceil(settings.from_environment().tick_ms / 1000)  # its last task may begin that much later
         self._jobs[job.id] = job, None
         with suppress(RedisError):  # the job runs anyway: otherwise its tasks would wait until RQ declares it abandoned
-            self._jobs[job.id] = job, new_execution(worker, job, tick + UNTIL_BEGUN)
+            self._jobs[job.id] = job, new_execution(worker, job, self._tick + UNTIL_BEGUN)
         self._write_ends(call[1][::2])
-        timeout = math.ceil(job.timeout) + tick if job.timeout and job.timeout > 0 else -1
+        # its last task may begin a tick later
+        timeout = math.ceil(job.timeout) + self._tick if job.timeout and job.timeout > 0 else -1
         job.timeout = timeout
         self._renew(timeout)
         self.wants_more = False
         self.pipe.give(GivenJob(job.id, timeout, deadline_of(job), [*call[1]]))
 
     def _renew(self, seconds: int) -> None:
-        """Moves the instant at which RQ kills the process: its timeout for the first job ends when that of a new job would."""
+        """Extends the timeout of the first job, so that RQ does not kill the process within `seconds` from now."""
         first = self._first
         if seconds < 0 or not first.timeout or first.timeout < 0 or first.started_at is None:
             first.timeout = -1

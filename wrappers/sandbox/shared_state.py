@@ -142,7 +142,7 @@ def write_on_loop(slot: int | None, since: float = 0.0) -> None:
 
 
 def on_loop() -> tuple[int, float] | None:
-    """Returns the slot of the run on the event loop, and since when it has been there; None if there is none."""
+    """Returns the slot of the run on the event loop, and the instant at which its step began. Returns None if no run is on it."""
     if _page is None:
         return None
     number, since = _LOOP.unpack_from(_page, _LOOP_AT)

@@ -181,7 +181,7 @@ def _began_later(history: History, crew: Crew, found: Findings) -> None:
 
 
 def _unstarted(history: History, crew: Crew, died: float, until: float) -> Iterator[Push]:
-    """Of tasks that nobody has deleted, disabled or paused since."""
+    """Returns the occurrences that had not begun and whose task has not been deleted, disabled or paused since."""
     for carrier in {run.job for run in crew.runs}:
         for push in _carried(history).get(carrier, ()):
             match = SCHEDULED.fullmatch(push.job)

@@ -127,8 +127,9 @@ SELECT (SELECT CASE WHEN c.reltuples > %(most)s THEN c.reltuples::bigint
 SELECT name, batch, concurrency, repeatable, announced_at FROM {schema}.functions ORDER BY name
 
 -- name: guilty_tasks
--- Counts the tasks of a function that run alone because a run of theirs was killed or lost. Stops at 1,000.
-SELECT count(*) FROM (SELECT FROM {schema}.tasks t WHERE {guilty t} AND t.function = %(function)s LIMIT 1000) t
+-- Counts the tasks of a function that run alone because a run of theirs was killed or lost. Stops at 1,000. The result is 0 if
+-- they are not enough to make all tasks of the function run alone.
+SELECT CASE WHEN count(*) >= {enough_guilty} THEN count(*) ELSE 0 END AS count FROM (SELECT FROM {schema}.tasks t WHERE {guilty t} AND t.function = %(function)s LIMIT 1000) t
 
 -- name: waiting_queues
 -- Returns which of these queues contain waiting jobs of tasks. If a million wait, one of them is found at once; OFFSET

@@ -79,11 +79,15 @@ t.id, t.next_run AS occurrence, t.queue, t.function, t.kind, t.expression, t.zon
 CASE WHEN f.concurrency > 1 AND {alone t} THEN 1 ELSE coalesce(f.batch, 1) END
 
 -- rule: alone
--- The task runs alone in its job, and so do all tasks of a function with at least ten guilty tasks. The subquery is executed
+-- The task runs alone in its job, and so do all tasks of a function with enough guilty tasks. The subquery is executed
 -- once for all rows.
 (t.alone_until > (SELECT {now}) OR t.function = ANY (ARRAY(
     SELECT g.function FROM (SELECT g.function FROM {schema}.tasks g WHERE {guilty g} ORDER BY g.alone_until DESC LIMIT 1000) g
-    GROUP BY g.function HAVING count(*) >= 10)))
+    GROUP BY g.function HAVING count(*) >= {enough_guilty})))
+
+-- rule: enough_guilty
+-- From this number of guilty tasks on, all tasks of a function run alone.
+10
 
 -- rule: guilty
 -- A run of the task was killed or lost within the last hour, and no other run was the cause.

@@ -132,7 +132,7 @@ SELECT id FROM ended
 
 -- name: claim_alarms
 -- Locks and returns the tasks whose last success must be checked now. A task that was never pushed waits for its first
--- time.
+-- time. A time to check that was set by hand, without an alert, is ignored.
 SELECT id, kind, expression, zone, every_ms, phase_ms, dead_man, greatest(last_success_at, resumed_at, starts_at, created_at,
         CASE WHEN last_occurrence IS NULL AND waiting = '{}' AND dropped = 0
             AND NOT EXISTS (SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.kind = 'scheduled' OFFSET 0)
@@ -141,7 +141,7 @@ SELECT id, kind, expression, zone, every_ms, phase_ms, dead_man, greatest(last_s
     next_run IS NULL AND waiting = '{}' AND run_token IS NULL
         AND coalesce(last_outcome IN {good_outcomes}, false) AS is_done
 FROM {schema}.tasks t
-WHERE alarm_at <= %(now)s AND {runnable}
+WHERE alarm_at <= %(now)s AND dead_man IS NOT NULL AND {runnable}
 ORDER BY alarm_at
 LIMIT %(limit)s
 FOR NO KEY UPDATE SKIP LOCKED

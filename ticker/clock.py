@@ -16,6 +16,7 @@ from pathlib import Path
 _CLOCK = getattr(
     time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC
 )  # as in `wrappers.sandbox.limits`: this clock also runs while the host is suspended
+_BOOT = 13  # characters: 48 random bits tell hosts apart, and each run stores them
 _source: ContextVar[Callable[[], datetime] | None] = ContextVar("ticker_clock", default=None)
 
 
@@ -42,7 +43,7 @@ def uptime() -> tuple[str | None, int | None]:
 @cache
 def _boot() -> str | None:
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")[:_BOOT]
     except OSError:
         return None
 

@@ -58,7 +58,7 @@ def test_without_that_index_every_task_is_read_and_sorted(db):
         ("prune_runs", PRUNE, "runs_of_task"),
         ("claim_ended", {"limit": 1000}, "runs_follow_up"),
         ("claim_alarms", {"now": NOW, "limit": 1000}, "tasks_alarm_at"),
-        ("end_overdue", {"now": NOW, "limit": 1000, "boot": "b", "uptime": 1}, "runs_running"),  # _until or _token: both hold what runs
+        ("end_overdue", {"now": NOW, "limit": 1000, "boot": "b", "uptime": 1}, "runs_running_token"),
         (
             "start",
             {"task_ids": [7], "occurrences": [NOW], "functions": ["poll"], "tokens": [uuid4()], "now": NOW, "worker": "",

@@ -266,7 +266,9 @@ class MemoryTables:
         if run.id in self.rows.plans.held:
             raise RowLocked(f"run {run.id}")
         at = max(now, run.started_at or now)  # the clock may have been set back
-        self.rows.plans[run.id] = replace(run, state="ended", outcome=outcome, reason=reason, ended_at=at)
+        self.rows.plans[run.id] = replace(
+            run, state="ended", outcome=outcome, reason=reason, ended_at=at, boot=None, uptime_us=None
+        )
         if row is not None:
             self._put(task_id, **freed(row, run.id, outcome, at, alone=alone))
         return True

@@ -10,6 +10,7 @@ from rq import Queue
 
 import ticker
 from tests.doubles import INSTALLATION, NOW
+from tests.harness import finish, start
 from tests.running import stock_worker, until, work
 from tests.worker.grouped import due
 from ticker.db.connections import connect
@@ -126,6 +127,18 @@ def test_a_job_that_waits_is_not_pushed_again_and_one_that_is_lost_is_with_a_job
     assert sorted(job.id[0] for job in Queue("polling", connection=redis).get_jobs()) == ["t", "t"]
     assert db.execute("SELECT count(*) FROM ticker.tasks WHERE batch_jobs IS NOT NULL").fetchone() == (0,)
     assert tick(store, queue).swept.repushed == 0
+
+
+def test_the_id_of_a_job_that_has_started_is_removed_by_the_next_push(announced, db, store, queue):
+    [now] = db.execute("SELECT clock_timestamp()").fetchone()
+    tasks = register(db, "returns", "returns", first=now)
+    tick(store, queue, now)
+    for task in tasks:
+        started = start(db, task, now, now, pushed=False, functions=["many"])
+        assert finish(db, task, str(started["token"]), now=now)
+    db.execute("UPDATE ticker.functions SET batch = 1")
+    assert tick(store, queue, now + timedelta(minutes=1)).due.enqueued == 2
+    assert db.execute("SELECT DISTINCT batch_jobs FROM ticker.tasks").fetchall() == [(None,)]
 
 
 @pytest.fixture

@@ -162,7 +162,6 @@ runs = Table(
     Index("runs_planned_pieces", "parent_id", "id"),
     Index("runs_pushed", "id"),
     Index("runs_unstarted", "task_id"),
-    Index("runs_running_until", "until"),
     Index("runs_running_token", "token"),
     Index("runs_follow_up", "id"),
     Index("runs_open_pieces", "parent_id"),

@@ -437,7 +437,6 @@ CREATE INDEX runs_planned_pieces ON ticker.runs USING btree (parent_id, id) WHER
 CREATE INDEX runs_processing ON ticker.runs USING btree (id) WHERE ((state)::text = 'processing'::text);
 CREATE INDEX runs_pushed ON ticker.runs USING btree (id) WHERE ((state)::text = 'pushed'::text);
 CREATE INDEX runs_running_token ON ticker.runs USING btree (token) WHERE ((state)::text = 'running'::text);
-CREATE INDEX runs_running_until ON ticker.runs USING btree (until) WHERE ((state)::text = 'running'::text);
 CREATE INDEX runs_unstarted ON ticker.runs USING btree (task_id) WHERE ((state)::text = ANY (ARRAY['planned'::text, 'pushed'::text]));
 CREATE INDEX tasks_alarm_at ON ticker.tasks USING btree (alarm_at) WHERE (alarm_at IS NOT NULL);
 CREATE INDEX tasks_alone ON ticker.tasks USING btree (alone_until) WHERE (alone_until IS NOT NULL);

@@ -13,7 +13,7 @@ RETURNING id
 -- (`is_locked`), because this statement must not wait for one row while it holds others. A tick handles what follows from a
 -- failure, and from a success after failures. For a task with retries it also counts the failures, because a failure that
 -- is retried does not count. An interrupted run is not a failure. It is retried only if the task has retries, or if its
--- function is repeatable. Each run ended `age` seconds before this statement.
+-- function is repeatable. Each run ended `age` seconds before this statement. The uptime of its start is no longer needed.
 -- If a run was interrupted and the cause is unknown (`alone`), its task runs alone until one of its runs has ended. If a
 -- run of a function with groups is killed, its task is guilty, and runs alone for an hour.
 WITH asked AS MATERIALIZED (
@@ -35,7 +35,7 @@ WITH asked AS MATERIALIZED (
     UPDATE {schema}.runs r SET
         state = 'ended', outcome = m.outcome, reason = m.reason, result = m.result::jsonb,
         traceback = m.traceback, output = m.output, error_output = m.error_output,
-        ended_at = greatest(r.started_at, m.at),
+        ended_at = greatest(r.started_at, m.at), boot = NULL, uptime_us = NULL,
         pid = coalesce(m.pid, r.pid),
         follow_up = coalesce(m.needs_follow_up AND (NOT m.good OR r.kind <> 'piece'), false)
     FROM measured m

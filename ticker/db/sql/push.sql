@@ -46,7 +46,8 @@ WHERE {runnable}
 
 -- name: advance
 -- Marks the occurrences of these locked rows as waiting once Redis has taken their jobs, unless they have started
--- meanwhile, and sets the next run. If the job also carries other tasks, its id is stored. The newest 10,000 are kept:
+-- meanwhile, and sets the next run. If the job also carries other tasks, its id is stored. If nothing waited, earlier ids
+-- are removed here: a start that removed the last one would write more of the row to the log. The newest 10,000 are kept:
 -- otherwise a row that was filled by hand would fail the tables' CHECK, and all other rows here would fail with it.
 UPDATE {schema}.tasks t SET
     next_run = a.next_run,
@@ -54,9 +55,8 @@ UPDATE {schema}.tasks t SET
                        SELECT FROM {schema}.runs r WHERE r.task_id = t.id AND r.occurrence = t.next_run
                        AND r.kind = 'scheduled' AND r.started_at IS NOT NULL)) THEN t.waiting
                    ELSE t.waiting[greatest(cardinality(t.waiting) - 9998, 1):] || t.next_run END,
-    batch_jobs = CASE WHEN a.batch_job IS NULL THEN t.batch_jobs
-                      ELSE coalesce(CASE WHEN t.waiting <> '{}' THEN t.batch_jobs END, '{}')
-                          || jsonb_build_object({schema}.micros(t.next_run), a.batch_job) END,
+    batch_jobs = nullif(coalesce(CASE WHEN t.waiting <> '{}' THEN t.batch_jobs END, '{}')
+        || CASE WHEN a.batch_job IS NULL THEN '{}' ELSE jsonb_build_object({schema}.micros(t.next_run), a.batch_job) END, '{}'),
     push_errors = 0, push_error = '', push_after = NULL
 FROM unnest(%(ids)s::bigint[], %(next_runs)s::timestamptz[], %(batch_jobs)s::text[]) AS a (id, next_run, batch_job)
 WHERE t.id = a.id

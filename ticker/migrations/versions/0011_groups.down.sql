@@ -1,6 +1,7 @@
 -- Removes the outcome `interrupted`: such runs become `lost`.
 UPDATE runs SET outcome = 'lost' WHERE outcome = 'interrupted';
 UPDATE tasks SET last_outcome = 'lost' WHERE last_outcome = 'interrupted';
+CREATE INDEX runs_running_until ON runs (until) WHERE state = 'running';
 ALTER TABLE tasks DROP COLUMN alone_until;
 DROP DOMAIN ticker_alone;
 ALTER TABLE functions DROP COLUMN concurrency, DROP COLUMN repeatable;

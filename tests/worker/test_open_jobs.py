@@ -28,7 +28,7 @@ from wrappers.sandbox import limits
 class Giving(SurvivingWorker):
     _forget = None
     forget = Worker.forget
-    _leaves_nothing = Worker._leaves_nothing
+    leaves_nothing = Worker.leaves_nothing
 
 
 @pytest.fixture
@@ -102,6 +102,14 @@ def test_a_job_that_was_not_taken_goes_back_to_the_front_as_if_it_had_never_left
     assert redis.hget(f"rq:job:{waiting[0]}", "status") == b"queued"
     assert redis.zcard("rq:wip:polling") == 1  # the first job's
     assert not redis.keys(f"rq:execution*:{waiting[0]}*")
+
+
+def test_a_job_whose_result_rq_keeps_waits_for_its_own_process(open_jobs, redis):
+    first, *others = Queue("polling", connection=redis).job_ids
+    redis.hset(f"rq:job:{first}", "result_ttl", 60)
+    open_jobs.serve()
+    assert Queue("polling", connection=redis).job_ids == [first, *others]
+    assert [*open_jobs.pipe.unread()] == []
 
 
 @pytest.mark.usefixtures("environ", "tick_of_ten_minutes")

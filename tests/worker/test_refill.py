@@ -119,6 +119,21 @@ def test_the_jobs_of_a_process_that_dies_leave_nothing_and_what_had_not_begun_is
     assert outcomes(db)["3 returns"] == "succeeded"
 
 
+def test_a_worker_that_is_stopped_twice_leaves_no_open_job(db, store, queue, folder, redis):
+    """Otherwise, the third task would wait until RQ declares the job abandoned."""
+    register(db, "pairs", *["blocks"] * 3)
+    db.execute("UPDATE ticker.functions SET batch = 3 WHERE name = 'pairs'")
+    tick(store, queue)
+    with working(patch=FUNCTIONS.replace("batch=2", "batch=3")) as process:
+        until(lambda: len(list(folder.iterdir())) == 2, "two have begun")
+        assert redis.zcard("rq:wip:polling") == 1
+        process.terminate()
+        until(lambda: process.poll() is not None or process.terminate(), "a second signal has stopped it")
+    assert redis.zcard("rq:wip:polling") == 0
+    assert sorted(filter(None, outcomes(db).values())) == ["interrupted"] * 2
+    assert tick(store, queue).swept.repushed == 1
+
+
 def test_tasks_that_cannot_begin_within_one_tick_go_back(db, store, queue, folder, monkeypatch):
     """Both slots are taken by runs that wait. The ticker pushes the third task again, and another worker runs it."""
     monkeypatch.setenv("TICKER_TICK", "1s")

@@ -68,14 +68,17 @@ class OpenJobs:
             except RedisError as error:
                 log.warning("the group gets no further job now: %s", error)
 
-    def close(self) -> None:
-        """Ends all open jobs, after the process has ended. Puts a job that it did not take back at the front of its queue."""
+    def close(self, keep_first: bool = True) -> None:
+        """Ends all open jobs, after the process has ended. Puts a job that it did not take back at the front of its queue.
+
+        RQ itself ends the first job, except in a cold shutdown.
+        """
         unread = {*self.pipe.unread()}
         for job_id in [*self._jobs]:
             if job_id in unread:
                 with suppress(RedisError):  # then RQ declares the job abandoned, and the ticker pushes its tasks again
                     self._put_back(*self._jobs.pop(job_id))
-            elif job_id != self._first.id:
+            elif not keep_first or job_id != self._first.id:
                 self._end(job_id)
         self.pipe.close()
 
@@ -94,7 +97,7 @@ class OpenJobs:
             worker.connection.lrem(queue.intermediate_queue_key, 1, job.id)
             return
         call = call_of(job)
-        if call is None or call[0] != jobs.BATCH_ENTRY or entry.grouped_function(job) != self._function:
+        if call is None or not self._fits(job, call[0]):
             self._may_give = False  # this worker runs that job next, so the group takes no further jobs
             self._put_back(job, None)
             return
@@ -108,6 +111,11 @@ class OpenJobs:
         self._renew(timeout)
         self.wants_more = False
         self.pipe.give(GivenJob(job.id, timeout, deadline_of(job), [*call[1]]))
+
+    def _fits(self, job: Job, called: str) -> bool:
+        """Returns whether the group can take in this job. If RQ keeps a job's result, the job needs a process of its own."""
+        is_ours = called == jobs.BATCH_ENTRY and entry.grouped_function(job) == self._function
+        return is_ours and self._worker.leaves_nothing(job)
 
     def _renew(self, seconds: int) -> None:
         """Extends the timeout of the first job, so that RQ does not kill the process within `seconds` from now."""

@@ -86,7 +86,7 @@ class Worker(SurvivingWorker):
         self._start = PreparedStart(job, call, self._connected(), self._unwritten)
         with self._start.abandoned_on_error():
             may_run = self._start.may_run(self.name, when_it_waits=lambda: self._begin(job))
-            if may_run or not self._leaves_nothing(job) or not self._is_forgotten(job):
+            if may_run or not self.leaves_nothing(job) or not self._is_forgotten(job):
                 return self._begin(job)
         if self._phase is Phase.TAKEN:
             self._state = WorkerStatus.IDLE  # as in Redis
@@ -149,13 +149,14 @@ class Worker(SurvivingWorker):
 
     def handle_job_success(self, job: Job, queue: Queue, *args: Any, **kwargs: Any) -> None:
         """Overrides RQ's method to let the worker forget our job in one call to Redis, if the job leaves nothing."""
-        leaves_nothing = self._phase is Phase.STARTED and self._leaves_nothing(job)
+        leaves_nothing = self._phase is Phase.STARTED and self.leaves_nothing(job)
         if leaves_nothing and self.is_horse and handoff.leave_success():
             return
         if not (leaves_nothing and self._is_forgotten(job)):
             super().handle_job_success(job, queue, *args, **kwargs)
 
-    def _leaves_nothing(self, job: Job) -> bool:
+    def leaves_nothing(self, job: Job) -> bool:
+        """Returns whether RQ keeps nothing of this job after its success."""
         return bool(job.get_result_ttl(self.default_result_ttl) == 0 and not job.group_id)
 
     def _is_forgotten(self, job: Job) -> bool:
@@ -295,6 +296,8 @@ class Worker(SurvivingWorker):
         with closing(Database.from_environment()) as database:
             self._clean_up(database, ended)
             self._unwritten.drain(database, limits.now())
+        if self._open_jobs is not None:
+            self._open_jobs.close(keep_first=False)
         return ended
 
     def _write_left(self) -> None:

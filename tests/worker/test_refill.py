@@ -175,8 +175,11 @@ def test_a_row_that_is_locked_for_the_first_time_in_minutes_is_requested_again(e
 
 
 def test_a_worker_for_a_limited_number_of_jobs_gives_none_to_a_group(db, store, queue, folder, redis):
-    register(db, "pairs", *["returns"] * 4)
+    """One slot is free until the other run reaches its soft limit."""
+    register(db, "pairs", "waits", kwargs={"number": 3}, every="10s", box="2s")
+    register(db, "pairs", *["returns"] * 3)
     tick(store, queue)
     with working("--burst", "--max-jobs", "1", patch=FUNCTIONS) as process:
         process.communicate()
-    assert len(outcomes(db)) == 2 and len(Queue("polling", connection=redis).job_ids) == 1
+    assert outcomes(db) == {"0 waits": "timed_out", "0 returns": "succeeded"}
+    assert len(Queue("polling", connection=redis).job_ids) == 1

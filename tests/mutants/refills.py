@@ -57,12 +57,20 @@ REFILLS = (
         (f"{GIVING}test_further_jobs_do_not_put_off_rqs_heartbeat",),
     ),
     Mutant(
-        "alarm-while-a-job-is-given",
+        "alarm-not-held",
         OPEN_JOBS,
         "signal.setitimer(signal.ITIMER_REAL, 0)",
         "signal.getitimer(signal.ITIMER_REAL)",
-        "RQ's alarm does not interrupt the worker while it gives a job to a group, because the job would be lost.",
+        "RQ's alarm does not interrupt a block that holds it, and comes after the block.",
         (f"{GIVING}test_an_alarm_that_came_due_in_a_held_block_comes_after_it",),
+    ),
+    Mutant(
+        "alarm-while-a-job-is-given",
+        OPEN_JOBS,
+        "        with alarm_held():\n",
+        "        if True:\n",
+        "RQ's alarm is held while a worker gives a job to a group: otherwise, the job could be lost.",
+        (f"{GIVING}test_rqs_alarm_is_held_while_the_group_is_given_a_job",),
     ),
     Mutant(
         "timeout-without-the-tick",

@@ -82,6 +82,17 @@ def test_an_alarm_that_came_due_in_a_held_block_comes_after_it():
     assert reached
 
 
+def test_rqs_alarm_is_held_while_the_group_is_given_a_job(open_jobs):
+    seconds = list[float]()
+    open_jobs._write_ends = lambda tasks: seconds.append(signal.getitimer(signal.ITIMER_REAL)[0])
+    signal.alarm(500)
+    try:
+        open_jobs.serve()
+    finally:
+        left = signal.alarm(0)
+    assert seconds == [0.0] and left > 400
+
+
 def test_a_job_with_a_shorter_timeout_does_not_shorten_rqs_alarm():
     pipe, taken = Pipe(), list[GivenJob]()
     pipe.give(GivenJob("b", 31, limits.now() + 91, [1, 1]))

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 GROUP = "wrappers/group/group.py"
 OPEN_JOBS = "wrappers/rq/open_jobs.py"
+WORKER = "wrappers/rq/worker.py"
 REFILL = "tests/worker/test_refill.py::"
 GIVING = "tests/worker/test_open_jobs.py::"
 
@@ -27,10 +28,34 @@ REFILLS = (
     Mutant(
         "jobs-of-a-dead-process-left-open",
         OPEN_JOBS,
-        "            elif job_id != self._first.id:\n                self._end(job_id)",
+        "            elif not keep_first or job_id != self._first.id:\n                self._end(job_id)",
         "            else:\n                pass",
         "If the process of a group dies, its jobs leave RQ, and what had not started is pushed again.",
         (f"{REFILL}test_the_jobs_of_a_process_that_dies_leave_nothing_and_what_had_not_begun_is_pushed_again",),
+    ),
+    Mutant(
+        "exit-with-zero-is-a-success",
+        WORKER,
+        "elif ended[1] == os.EX_OK and self._start is not None:",
+        "elif False:",
+        "If the process of a job exits with status 0 before the job is done, what had not started is pushed again.",
+        (f"{REFILL}test_what_had_not_begun_is_pushed_again_after_a_process_that_exits_as_if_all_were_done",),
+    ),
+    Mutant(
+        "first-job-left-open-by-a-cold-shutdown",
+        WORKER,
+        "self._open_jobs.close(keep_first=False)",
+        "self._open_jobs.close()",
+        "A worker that is stopped at once leaves no open job of a group, so that the next tick pushes its tasks again.",
+        (f"{REFILL}test_a_worker_that_is_stopped_twice_leaves_no_open_job",),
+    ),
+    Mutant(
+        "results-of-further-jobs-lost",
+        OPEN_JOBS,
+        "return is_ours and self._worker.leaves_nothing(job)",
+        "return is_ours",
+        "A group takes no job whose result RQ must keep.",
+        ("tests/worker/test_open_jobs.py::test_a_job_whose_result_rq_keeps_waits_for_its_own_process",),
     ),
     Mutant(
         "unstarted-tasks-kept",

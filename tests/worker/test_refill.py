@@ -39,6 +39,10 @@ async def pairs(run, deed, number=0):
         while len(list(FOLDER.iterdir())) < number:
             await asyncio.sleep(0.01)
         os._exit(3)
+    if deed == "vanishes":
+        while len(list(FOLDER.iterdir())) < number:
+            await asyncio.sleep(0.01)
+        os._exit(0)
     if deed == "blocks":
         await asyncio.sleep(1000)
 
@@ -129,6 +133,19 @@ def test_the_jobs_of_a_process_that_dies_leave_nothing_and_what_had_not_begun_is
     work(patch=FUNCTIONS)
     assert len(ticker.list_runs(db)) == 4
     assert outcomes(db)["3 returns"] == "succeeded"
+
+
+def test_what_had_not_begun_is_pushed_again_after_a_process_that_exits_as_if_all_were_done(
+    db, store, queue, folder, redis
+):
+    """RQ takes a status of 0 for a success, and would wait until the job counts as abandoned."""
+    register(db, "pairs", "vanishes", "blocks", "returns", kwargs={"number": 2})
+    db.execute("UPDATE ticker.functions SET batch = 3 WHERE name = 'pairs'")
+    tick(store, queue)
+    work(patch=FUNCTIONS.replace("batch=2", "batch=3"))
+    assert outcomes(db) == {"0 vanishes": "interrupted", "1 blocks": "interrupted"}
+    assert redis.zcard("rq:wip:polling") == 0
+    assert tick(store, queue).swept.repushed == 1
 
 
 def test_a_worker_that_is_stopped_twice_leaves_no_open_job(db, store, queue, folder, redis):

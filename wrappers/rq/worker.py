@@ -295,8 +295,13 @@ class Worker(SurvivingWorker):
             self._phase = before
 
     def _end_at_once(self) -> Any:
-        """Handles RQ's cold shutdown, in which a signal handler waits for the horse again, whatever the worker was doing."""
+        """Handles RQ's cold shutdown, in which a signal handler waits for the horse again, whatever the worker was doing.
+
+        Further signals are ignored. Otherwise, this method would be called again while it writes the ends.
+        """
         signal.alarm(0)
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(signum, signal.SIG_IGN)
         ended = super().wait_for_horse()
         with closing(Database.from_environment()) as database:
             self._clean_up(database, ended)
